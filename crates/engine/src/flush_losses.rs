@@ -43,7 +43,7 @@ pub(crate) struct FlushFailures {
 impl FlushFailures {
     /// Counts the error where it is that of a flush; also of one that the drive itself made a
     /// forced write of.
-    pub fn note(&self, error: &DriveError) {
+    pub(crate) fn note(&self, error: &DriveError) {
         if error.operation == Operation::Flush {
             self.count.set(self.count.get() + 1);
             *self.last.borrow_mut() = Some(error.clone());
@@ -51,12 +51,12 @@ impl FlushFailures {
     }
 
     /// How many there were so far.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count.get()
     }
 
     /// The last of them, where there were any since there were `count`.
-    pub fn since(&self, count: u64) -> Option<DriveError> {
+    pub(crate) fn since(&self, count: u64) -> Option<DriveError> {
         if self.count.get() == count { None } else { self.last.borrow().clone() }
     }
 }
@@ -76,18 +76,18 @@ pub(crate) struct FlushLosses {
 impl FlushLosses {
     /// What the drive has refused so far needs nothing more: the drive has just come in, or the
     /// array has nothing there.
-    pub fn deal_with(&self, number: u32, failures: &FlushFailures) {
+    pub(crate) fn deal_with(&self, number: u32, failures: &FlushFailures) {
         self.dealt_with.borrow_mut().insert(number, failures.count());
     }
 
     /// The error of a flush that the drive refused since the array last looked, if it did.
-    pub fn news(&self, number: u32, failures: &FlushFailures) -> Option<DriveError> {
+    pub(crate) fn news(&self, number: u32, failures: &FlushFailures) -> Option<DriveError> {
         let known = self.dealt_with.borrow().get(&number).copied().unwrap_or(0);
         failures.since(known)
     }
 
     /// The array cannot do without the drive that gave `error`: what it lost is lost.
-    pub fn note_lost(&self, number: u32, failures: &FlushFailures, error: &DriveError) {
+    pub(crate) fn note_lost(&self, number: u32, failures: &FlushFailures, error: &DriveError) {
         self.deal_with(number, failures);
         self.lost.set(self.lost.get() + 1);
         *self.last.borrow_mut() = Some(error.clone());
@@ -95,7 +95,7 @@ impl FlushLosses {
 
     /// What clients were not told of yet is told by this one's flushes from now on: `other` is not
     /// asked any more.
-    pub fn take_over(&self, other: &Self) {
+    pub(crate) fn take_over(&self, other: &Self) {
         if other.told.replace(other.lost.get()) != other.lost.get() {
             self.lost.set(self.lost.get() + 1);
             *self.last.borrow_mut() = other.last.borrow().clone();
@@ -104,12 +104,12 @@ impl FlushLosses {
 
     /// How often writes were lost so far: to be compared by a caller that relies on writes that lie
     /// between.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.lost.get()
     }
 
     /// Whether writes were lost since there were `count` losses.
-    pub fn check_since(&self, count: u64) -> Result<(), DriveError> {
+    pub(crate) fn check_since(&self, count: u64) -> Result<(), DriveError> {
         match &*self.last.borrow() {
             Some(error) if self.lost.get() != count => Err(error.clone()),
             _ => Ok(()),
@@ -118,7 +118,7 @@ impl FlushLosses {
 
     /// What a client's flush that began when there were `count` losses has to report. Each loss is
     /// reported by the next flush to end, and by all others that were under way when it was met.
-    pub fn tell_client(&self, count: u64) -> Result<(), DriveError> {
+    pub(crate) fn tell_client(&self, count: u64) -> Result<(), DriveError> {
         self.check_since(self.told.replace(self.lost.get()).min(count))
     }
 }

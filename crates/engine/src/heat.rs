@@ -50,18 +50,18 @@ impl Default for Heat {
 
 impl Heat {
     /// Begins to count, or (0) stops and forgets. Nanoseconds in which what was counted halves.
-    pub fn set_half_life(&self, half_life_ns: u64) {
+    pub(crate) fn set_half_life(&self, half_life_ns: u64) {
         if self.half_life_ns.replace(half_life_ns) != half_life_ns && half_life_ns == 0 {
             self.rows.take();
         }
     }
 
-    pub fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.half_life_ns.get() > 0
     }
 
     /// Counts a request.
-    pub fn note(&self, now_ns: u64, row_bytes: u64, offset_bytes: u64, length_bytes: u64) {
+    pub(crate) fn note(&self, now_ns: u64, row_bytes: u64, offset_bytes: u64, length_bytes: u64) {
         let end_bytes = offset_bytes + length_bytes;
         let mut seek = if self.goes_on(offset_bytes, end_bytes) { 0.0 } else { 1.0 };
         let mut at = offset_bytes;
@@ -75,7 +75,7 @@ impl Heat {
     }
 
     /// All rows that are remembered, and how warm they are now.
-    pub fn all(&self, now_ns: u64) -> Vec<(u64, f32)> {
+    pub(crate) fn all(&self, now_ns: u64) -> Vec<(u64, f32)> {
         let rows = self.rows.borrow();
         rows.iter().map(|(row, warmth)| (*row, self.cooled(*warmth, now_ns))).collect()
     }

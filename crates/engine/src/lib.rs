@@ -12,6 +12,7 @@
 //! what is recorded of both.
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod array;
 #[doc(hidden)]

@@ -8,6 +8,7 @@
 //! `stripewise-runtime`'s, on the executor that the engine runs on.
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod block;
 pub mod bridge;

@@ -34,7 +34,7 @@ pub(crate) struct Beyond {
 impl Beyond {
     /// For drives with caches of `cache_bytes`, which move about `bytes_per_second` and have at
     /// most `capacity_bytes`; `None` where they have no cache.
-    pub fn of(cache_bytes: u64, bytes_per_second: f64, capacity_bytes: u64) -> Option<Self> {
+    pub(crate) fn of(cache_bytes: u64, bytes_per_second: f64, capacity_bytes: u64) -> Option<Self> {
         let ramp_s = cache_bytes as f64 / bytes_per_second.max(1.0);
         (cache_bytes > 0).then(|| Self {
             drive_bytes: (DRIVE_MULTIPLE * cache_bytes).min(capacity_bytes),

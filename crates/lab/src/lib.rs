@@ -3,6 +3,8 @@
 //!
 //! How each measurement is taken, and why, is in `docs/methods.md`.
 
+#![warn(unreachable_pub)]
+
 mod caches;
 mod contents;
 pub mod driver;

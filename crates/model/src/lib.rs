@@ -2,6 +2,8 @@
 //! lose data, before it is built. Parameters are data (`catalogue/*.toml`), each with its unit and
 //! its source.
 
+#![warn(unreachable_pub)]
+
 pub mod advise;
 pub mod catalogue;
 pub mod hdd;

@@ -23,7 +23,7 @@ use crate::failure::{Exit, Result};
 use crate::printer::Printer;
 
 /// Takes commands over the socket for as long as it is polled.
-pub async fn take_commands(app: &App, socket: &ControlSocket) -> Result<()> {
+pub(crate) async fn take_commands(app: &App, socket: &ControlSocket) -> Result<()> {
     let (of_all, turns) = (app.clone(), socket.turns().clone());
     let carry_out = async move |Asked { command, who, caller }: Asked| {
         let from = From { way: "socket", who: &who, folder: &command.folder };
@@ -34,7 +34,7 @@ pub async fn take_commands(app: &App, socket: &ControlSocket) -> Result<()> {
 }
 
 /// Where a command comes from.
-pub struct From<'a> {
+pub(crate) struct From<'a> {
     /// The way by which it came.
     pub way: &'static str,
     /// Who gave it, for the log.
@@ -44,7 +44,7 @@ pub struct From<'a> {
 }
 
 /// Carries out a request for a caller.
-pub async fn carry_out(
+pub(crate) async fn carry_out(
     request: &Request,
     from: From<'_>,
     printer: Printer,

@@ -17,7 +17,7 @@ use crate::failure::Result;
                   Exit codes: 0 done, 1 could not be done, 2 wrong usage; `pool status` also 3: works, but degraded.\n\
                   STRIPEWISE_HOME names the folder with the list of pools (root: /var/lib/stripewise)."
 )]
-pub struct Cli {
+pub(crate) struct Cli {
     /// Print one JSON document on standard output
     #[arg(long, global = true)]
     pub json: bool,
@@ -30,7 +30,7 @@ pub struct Cli {
 
 /// What can be done.
 #[derive(Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     Evaluate(evaluate::Options),
     /// Measure any storage with the published methods; keep and compare results
     #[command(subcommand)]
@@ -61,7 +61,7 @@ pub enum Command {
 impl Command {
     /// What it asks of pools, where it does, so that a daemon can carry it out as well; `None` for
     /// what a process does by itself.
-    pub fn request(&self) -> Result<Option<Request>> {
+    pub(crate) fn request(&self) -> Result<Option<Request>> {
         Ok(Some(match self {
             Self::Pool(command) => return command.request(),
             Self::Volume(command) => command.request()?,
@@ -81,14 +81,14 @@ impl Command {
 
 /// Commands on alerts.
 #[derive(Subcommand)]
-pub enum AlertCommand {
+pub(crate) enum AlertCommand {
     /// Send a test alert through every configured channel
     Test(alert_test::Options),
 }
 
 /// Commands on single drives.
 #[derive(Subcommand)]
-pub enum DriveCommand {
+pub(crate) enum DriveCommand {
     /// Create files to use as drives: DIR/drive0.img, DIR/drive1.img, …
     Make(drive_make::Options),
     /// Measure a drive, and write an entry that models take as a drive
@@ -99,7 +99,7 @@ pub enum DriveCommand {
 
 /// Commands on pools.
 #[derive(Subcommand)]
-pub enum PoolCommand {
+pub(crate) enum PoolCommand {
     /// Create a pool from drives
     Create(pool_create::Options),
     /// List the known pools
@@ -173,7 +173,7 @@ impl PoolCommand {
 
 /// Commands on volumes.
 #[derive(Subcommand)]
-pub enum VolumeCommand {
+pub(crate) enum VolumeCommand {
     /// Create a volume with a RAID layout
     Create(volume_create::Options),
     /// List volumes
@@ -212,7 +212,7 @@ impl VolumeCommand {
 
 /// Commands on pools in virtual time.
 #[derive(Subcommand)]
-pub enum SimulateCommand {
+pub(crate) enum SimulateCommand {
     /// Run random pools through faults, and check every promise
     Torture(simulate_torture::Options),
 }

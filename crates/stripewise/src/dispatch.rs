@@ -8,7 +8,7 @@ use crate::failure::{Exit, Result};
 
 /// Carries out what is asked. Boxed, since the future of one command is as large as that of the
 /// largest.
-pub async fn run(request: &Request, app: &App) -> Result<Exit> {
+pub(crate) async fn run(request: &Request, app: &App) -> Result<Exit> {
     match request {
         Request::ListPools(asked) => pool_list::run(asked, app),
         Request::ShowPools(asked) => Box::pin(pool_status::run(asked, app)).await,

@@ -6,11 +6,11 @@
 //! hint: add --force to overwrite it; everything in it would be lost
 //! ```
 
-pub use stripewise_control::failure::{Failure, Reason, Result, chain, system_text};
+pub(crate) use stripewise_control::failure::{Failure, Reason, Result, chain, system_text};
 
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub(crate) enum Exit {
     /// Done.
     Success,
     /// Could not be done.
@@ -27,7 +27,7 @@ pub enum Exit {
 
 impl Exit {
     /// What a process means that ended with this code.
-    pub fn of_code(code: u8) -> Self {
+    pub(crate) fn of_code(code: u8) -> Self {
         match code {
             0 => Self::Success,
             2 => Self::Usage,
@@ -37,7 +37,7 @@ impl Exit {
     }
 
     /// How a process ends that failed so.
-    pub fn of(failure: &Failure) -> Self {
+    pub(crate) fn of(failure: &Failure) -> Self {
         match failure.reason {
             Reason::ReaderLeft => Self::Success,
             Reason::Missing => Self::Missing,
@@ -48,7 +48,7 @@ impl Exit {
     }
 
     /// The process's exit code.
-    pub fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         match self {
             Self::Success => 0,
             Self::Failure | Self::Missing | Self::Busy => 1,

@@ -45,7 +45,7 @@ const MAX_ORDERS: usize = 64;
 
 /// What `serve` is told of HTTP.
 #[derive(Args)]
-pub struct HttpOptions {
+pub(crate) struct HttpOptions {
     /// Listen for HTTP there too, beside http.sock in the state folder: unix:PATH, a port of this
     /// machine, or ADDRESS:PORT (with --http-tls-cert where other machines reach it). A user of
     /// this machine is known over a unix socket; TCP always needs a token. May be given several
@@ -67,7 +67,7 @@ pub struct HttpOptions {
 }
 
 /// The interface, listening.
-pub struct Http {
+pub(crate) struct Http {
     orders: Option<mpsc::Receiver<Order>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -79,7 +79,7 @@ pub struct Http {
 
 impl Http {
     /// Begins to listen.
-    pub async fn open(options: &HttpOptions, budget: &Budget, app: &App) -> Result<Self> {
+    pub(crate) async fn open(options: &HttpOptions, budget: &Budget, app: &App) -> Result<Self> {
         let tls = match (&options.http_certificate, &options.http_key) {
             (Some(certificate), Some(key)) => {
                 let files = TlsFiles::load(app.absolute(certificate), app.absolute(key));
@@ -144,7 +144,7 @@ impl Http {
     }
 
     /// Carries out what is asked, for as long as it is polled.
-    pub async fn serve(&mut self, app: &App, turns: &Rc<Turns>) {
+    pub(crate) async fn serve(&mut self, app: &App, turns: &Rc<Turns>) {
         if let Some(orders) = &mut self.orders {
             orders::carry_out_all(orders, app, turns).await;
         }

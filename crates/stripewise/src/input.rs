@@ -8,7 +8,7 @@ use stripewise_control::daemon::caller::Caller;
 
 /// A command's input.
 #[derive(Clone)]
-pub enum Input {
+pub(crate) enum Input {
     /// Standard input of this process. Reading it holds up everything else that the process does.
     Process,
     /// The input of a command that came over the control socket.
@@ -17,7 +17,7 @@ pub enum Input {
 
 impl Input {
     /// Fills `bytes` unless the input ends before; how many there were.
-    pub async fn read_fully(&self, bytes: &mut [u8]) -> std::io::Result<usize> {
+    pub(crate) async fn read_fully(&self, bytes: &mut [u8]) -> std::io::Result<usize> {
         let mut filled = 0;
         while filled < bytes.len() {
             let read = match self {
@@ -35,7 +35,7 @@ impl Input {
     }
 
     /// Its length where it is a file, less what was read of it already.
-    pub fn length_bytes(&self) -> Option<u64> {
+    pub(crate) fn length_bytes(&self) -> Option<u64> {
         use std::io::Seek;
         match self {
             Self::Caller(caller) => caller.input_bytes(),

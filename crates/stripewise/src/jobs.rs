@@ -12,7 +12,7 @@ use crate::printer::{Page, Style};
 use crate::progress::Progress;
 
 /// What is due in a pool, and how it gets done; `None` where nothing is.
-pub fn due_text(app: &App, pool: &PoolReport) -> Option<String> {
+pub(crate) fn due_text(app: &App, pool: &PoolReport) -> Option<String> {
     let mut kinds: Vec<&str> = pool.activity.iter().map(|job| job.kind.as_str()).collect();
     kinds.dedup();
     let first = kinds.first()?;
@@ -26,7 +26,7 @@ pub fn due_text(app: &App, pool: &PoolReport) -> Option<String> {
 }
 
 /// Works until no job of the kind is left, and shows how that goes on.
-pub async fn work(app: &App, session: &Session, kind: JobKind) -> Result<Done> {
+pub(crate) async fn work(app: &App, session: &Session, kind: JobKind) -> Result<Done> {
     let name = session.pool.name();
     let mut progress = Progress::new(&app.printer);
     let working = jobs::work(app, session, kind, |job| {
@@ -40,7 +40,7 @@ pub async fn work(app: &App, session: &Session, kind: JobKind) -> Result<Done> {
 }
 
 /// Prints the outcome; not all well is a failure.
-pub fn print(done: &Done, app: &App) -> Result<Exit> {
+pub(crate) fn print(done: &Done, app: &App) -> Result<Exit> {
     app.printer.result(done, |page| {
         let pool = &done.pools[0];
         match done.worked {

@@ -25,14 +25,14 @@ use crate::failure::{Failure, Result};
 
 mod lines;
 
-pub use lines::{flush, is_kept, write_line};
+pub(crate) use lines::{flush, is_kept, write_line};
 
 /// Where the level may be said as well.
 const LEVEL_VARIABLE: &str = "STRIPEWISE_LOG";
 
 /// What a daemon is told of its log.
 #[derive(Args, Clone, Debug)]
-pub struct LogOptions {
+pub(crate) struct LogOptions {
     /// How the log on standard error looks
     #[arg(long = "log-format", value_name = "FORMAT", value_enum, default_value = "text")]
     format: Format,
@@ -82,7 +82,7 @@ fn level(options: &LogOptions, quiet: bool) -> Result<Targets> {
 }
 
 /// From now on this process keeps a log: also what its printer has to say goes there.
-pub fn begin(options: &LogOptions, app: &App) -> Result<()> {
+pub(crate) fn begin(options: &LogOptions, app: &App) -> Result<()> {
     let level = level(options, app.printer.is_quiet())?;
     // The journal of systemd has times of its own, and learns the level from the beginning of a
     // line.

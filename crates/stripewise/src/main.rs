@@ -1,6 +1,7 @@
 //! The command line of Stripewise: one file per command, one printer, one error style.
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod carry_out;
 mod cli;

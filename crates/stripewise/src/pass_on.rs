@@ -18,7 +18,7 @@ use crate::printer::{write_message, write_out};
 use crate::progress::Progress;
 
 /// Has a request of this process carried out by the one that listens at `socket`.
-pub async fn pass_on(socket: &Path, request: Request, app: &App) -> Result<Exit> {
+pub(crate) async fn pass_on(socket: &Path, request: Request, app: &App) -> Result<Exit> {
     let folder = app.absolute(Path::new(""));
     let command = Command {
         version: VERSION,

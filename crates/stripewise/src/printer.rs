@@ -17,14 +17,14 @@ use crate::failure::{Failure, Result};
 use crate::log;
 
 mod fit;
-pub mod plain;
+pub(crate) mod plain;
 
 /// The version of every JSON document printed; raised when a key changes its meaning or goes.
-pub const OUTPUT_VERSION: u32 = 1;
+pub(crate) const OUTPUT_VERSION: u32 = 1;
 
 /// What a piece of text is, for colour on terminals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub(crate) enum Style {
     /// As it is.
     Plain,
     /// Headings.
@@ -38,7 +38,7 @@ pub enum Style {
 }
 
 /// Where and how to print.
-pub struct Printer {
+pub(crate) struct Printer {
     /// Whoever had this command carried out here; `None`: standard output and standard error.
     caller: Option<Rc<Caller>>,
     json: bool,
@@ -65,7 +65,7 @@ struct ErrorBody<'a> {
 
 impl Printer {
     /// From the common options and the environment.
-    pub fn new(json: bool, quiet: bool) -> Self {
+    pub(crate) fn new(json: bool, quiet: bool) -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
             && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         Self {
@@ -80,7 +80,7 @@ impl Printer {
     }
 
     /// To whoever had this command carried out here.
-    pub fn to_caller(json: bool, quiet: bool, colours: Colours, caller: Rc<Caller>) -> Self {
+    pub(crate) fn to_caller(json: bool, quiet: bool, colours: Colours, caller: Rc<Caller>) -> Self {
         Self {
             caller: Some(caller),
             json,
@@ -93,17 +93,17 @@ impl Printer {
     }
 
     /// What this process's own output takes.
-    pub fn colours(&self) -> Colours {
+    pub(crate) fn colours(&self) -> Colours {
         Colours { out: self.colour_out, err: self.colour_err, columns: self.columns }
     }
 
     /// Who had this command carried out here.
-    pub fn caller(&self) -> Option<&Rc<Caller>> {
+    pub(crate) fn caller(&self) -> Option<&Rc<Caller>> {
         self.caller.as_ref()
     }
 
     /// From now on failures of this process are told in its log, if that is JSON.
-    pub fn log_failures_as_json(&self, as_json: bool) {
+    pub(crate) fn log_failures_as_json(&self, as_json: bool) {
         self.failures_as_json.set(as_json);
     }
 
@@ -113,17 +113,17 @@ impl Printer {
     }
 
     /// Whether results are printed as JSON.
-    pub fn is_json(&self) -> bool {
+    pub(crate) fn is_json(&self) -> bool {
         self.json
     }
 
     /// Whether progress and notes are wanted.
-    pub fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }
 
     /// Prints a command's result: `document` with `--json`, else the text that `page` writes.
-    pub fn result<T: Serialize>(&self, document: &T, page: impl FnOnce(&mut Page)) -> Result<()> {
+    pub(crate) fn result<T: Serialize>(&self, document: &T, page: impl FnOnce(&mut Page)) -> Result<()> {
         let text = if self.json {
             json_text(&Document { output_version: OUTPUT_VERSION, body: document })
         } else {
@@ -138,7 +138,7 @@ impl Printer {
     ///
     /// # Panics
     /// With a phantom.
-    pub async fn bytes(&self, bytes: &Buffer) -> Result<()> {
+    pub(crate) async fn bytes(&self, bytes: &Buffer) -> Result<()> {
         match &self.caller {
             None => bytes.with(write_out).expect("real drives give real bytes"),
             Some(caller) => caller.output_bulk(&bytes.to_vec()).await.map_err(|Left| Failure::reader_left()),
@@ -146,12 +146,12 @@ impl Printer {
     }
 
     /// As [`Self::result`] for what has both forms already.
-    pub fn text_or_json(&self, text: &str, json: &str) -> Result<()> {
+    pub(crate) fn text_or_json(&self, text: &str, json: &str) -> Result<()> {
         self.out(if self.json { json } else { text }.as_bytes())
     }
 
     /// A message about what is going on; not with `--quiet`.
-    pub fn note(&self, text: impl AsRef<str>) {
+    pub(crate) fn note(&self, text: impl AsRef<str>) {
         if self.is_logging() {
             let text = text.as_ref();
             tracing::info!(target: "daemon", "{}", text.strip_prefix("note: ").unwrap_or(text));
@@ -161,7 +161,7 @@ impl Printer {
     }
 
     /// Something the user should know even with `--quiet`.
-    pub fn warning(&self, text: impl AsRef<str>) {
+    pub(crate) fn warning(&self, text: impl AsRef<str>) {
         if self.is_logging() {
             tracing::warn!(target: "daemon", "{}", text.as_ref());
             return;
@@ -170,7 +170,7 @@ impl Printer {
     }
 
     /// A command's failure, in the one error style.
-    pub fn failure(&self, failure: &Failure) {
+    pub(crate) fn failure(&self, failure: &Failure) {
         if failure.is_silent() {
             return;
         }
@@ -221,7 +221,7 @@ impl Notices for Printer {
 }
 
 /// Writes a line to standard error.
-pub fn write_message(text: &[u8]) {
+pub(crate) fn write_message(text: &[u8]) {
     // A closed standard error must not stop the work.
     let mut to = std::io::stderr().lock();
     let _ = to.write_all(text).and_then(|()| to.write_all(b"\n"));
@@ -235,7 +235,7 @@ fn json_text(document: &impl Serialize) -> String {
 }
 
 /// A command line that makes no sense, as `--json` has failures.
-pub fn usage_document(error: &clap::Error) -> String {
+pub(crate) fn usage_document(error: &clap::Error) -> String {
     let text = error.to_string();
     let mut parts = text.split("\n\n").map(str::trim);
     let message = parts.next().unwrap_or_default();
@@ -247,7 +247,7 @@ pub fn usage_document(error: &clap::Error) -> String {
 }
 
 /// Writes bytes to standard output.
-pub fn write_out(bytes: &[u8]) -> Result<()> {
+pub(crate) fn write_out(bytes: &[u8]) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| match error.kind() {
         std::io::ErrorKind::BrokenPipe => Failure::reader_left(),
@@ -268,7 +268,7 @@ fn paint(text: &str, style: Style, colour: bool) -> String {
 }
 
 /// Text for people, gathered before it is printed at once.
-pub struct Page {
+pub(crate) struct Page {
     text: String,
     colour: bool,
     /// How wide it may be; nothing: as wide as it is.
@@ -280,18 +280,18 @@ const VALUES_AT: usize = 13;
 
 impl Page {
     /// One line.
-    pub fn line(&mut self, text: impl AsRef<str>) {
+    pub(crate) fn line(&mut self, text: impl AsRef<str>) {
         self.text.push_str(text.as_ref());
         self.text.push('\n');
     }
 
     /// From here on it keeps to the width of a terminal also where it does not go to one.
-    pub fn keep_narrow(&mut self) {
+    pub(crate) fn keep_narrow(&mut self) {
         self.columns.get_or_insert(fit::COLUMNS);
     }
 
     /// One line of a label and a value, as status pages have them; more where the value is long.
-    pub fn field(&mut self, label: &str, value: impl AsRef<str>, style: Style) {
+    pub(crate) fn field(&mut self, label: &str, value: impl AsRef<str>, style: Style) {
         let columns = self.columns.map_or(usize::MAX, |columns| columns.saturating_sub(VALUES_AT));
         for (index, part) in fit::wrap(value.as_ref(), columns).iter().enumerate() {
             let part = paint(part, style, self.colour);
@@ -303,7 +303,7 @@ impl Page {
     }
 
     /// A table, its columns as wide as they need to be.
-    pub fn table(&mut self, table: &Table) {
+    pub(crate) fn table(&mut self, table: &Table) {
         let mut widths: Vec<usize> = (0..table.columns.len())
             .map(|column| {
                 let cells = table.rows.iter().map(|row| fit::width(&row[column].0));
@@ -365,7 +365,7 @@ struct Column {
 
 /// Rows under headings.
 #[derive(Default)]
-pub struct Table {
+pub(crate) struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
     indent: &'static str,
@@ -373,7 +373,7 @@ pub struct Table {
 
 impl Table {
     /// With headings; one that starts with `>` is a column of numbers, aligned to the right.
-    pub fn new(headings: &[&'static str]) -> Self {
+    pub(crate) fn new(headings: &[&'static str]) -> Self {
         let column = |heading: &&'static str| match heading.strip_prefix('>') {
             Some(name) => Column { name, right: true },
             None => Column { name: heading, right: false },
@@ -382,20 +382,20 @@ impl Table {
     }
 
     /// Moved to the right, to stand under something.
-    pub fn indented(mut self) -> Self {
+    pub(crate) fn indented(mut self) -> Self {
         self.indent = "  ";
         self
     }
 
     /// Adds a row, one cell for each heading.
-    pub fn row<const N: usize>(&mut self, cells: [(String, Style); N]) {
+    pub(crate) fn row<const N: usize>(&mut self, cells: [(String, Style); N]) {
         assert_eq!(N, self.columns.len(), "one cell for each heading");
         self.rows.push(cells.into());
     }
 }
 
 /// A cell without colour.
-pub fn plain(text: impl Into<String>) -> (String, Style) {
+pub(crate) fn plain(text: impl Into<String>) -> (String, Style) {
     (text.into(), Style::Plain)
 }
 

@@ -31,7 +31,7 @@ enum Mode {
 }
 
 /// The progress of one command.
-pub struct Progress<'a> {
+pub(crate) struct Progress<'a> {
     printer: &'a Printer,
     started: Instant,
     mode: Mode,
@@ -39,7 +39,7 @@ pub struct Progress<'a> {
 
 impl<'a> Progress<'a> {
     /// Begins now.
-    pub fn new(printer: &'a Printer) -> Self {
+    pub(crate) fn new(printer: &'a Printer) -> Self {
         let mode = match () {
             () if printer.is_quiet() => Mode::Silent,
             () if printer.caller().is_some() => Mode::Caller { last: None },
@@ -51,7 +51,7 @@ impl<'a> Progress<'a> {
 
     /// Shows how `what` (as in "rebuild of tank/data") stands. Cheap enough to be called for every
     /// piece of work.
-    pub fn update(&mut self, what: &str, percent: f64, mb_per_s: f64, seconds_left: Option<f64>) {
+    pub(crate) fn update(&mut self, what: &str, percent: f64, mb_per_s: f64, seconds_left: Option<f64>) {
         if self.is_due() {
             let left =
                 seconds_left.map_or_else(String::new, |seconds| format!(", {} left", duration_text(seconds)));
@@ -60,19 +60,19 @@ impl<'a> Progress<'a> {
     }
 
     /// As [`Self::update`] with words of the caller's, which are made only when they are shown.
-    pub fn live(&mut self, what: &str, percent: f64, text: impl FnOnce() -> String) {
+    pub(crate) fn live(&mut self, what: &str, percent: f64, text: impl FnOnce() -> String) {
         if self.is_due() {
             self.show(what, Some(percent), &text());
         }
     }
 
     /// Whether it is shown on a terminal, again and again in one place.
-    pub fn is_on_terminal(&self) -> bool {
+    pub(crate) fn is_on_terminal(&self) -> bool {
         matches!(self.mode, Mode::Bar(_))
     }
 
     /// As [`Self::update`] for work that has no rate.
-    pub fn part(&mut self, what: &str, percent: f64, seconds_left: Option<f64>) {
+    pub(crate) fn part(&mut self, what: &str, percent: f64, seconds_left: Option<f64>) {
         if self.is_due() {
             let left =
                 seconds_left.map_or_else(String::new, |seconds| format!(", {} left", duration_text(seconds)));
@@ -81,7 +81,7 @@ impl<'a> Progress<'a> {
     }
 
     /// As [`Self::update`] for a transfer from its beginning, of a known length or not.
-    pub fn bytes(&mut self, what: &str, done_bytes: u64, total_bytes: Option<u64>) {
+    pub(crate) fn bytes(&mut self, what: &str, done_bytes: u64, total_bytes: Option<u64>) {
         if !self.is_due() {
             return;
         }
@@ -97,7 +97,7 @@ impl<'a> Progress<'a> {
 
     /// As [`Self::update`] for work that is counted, from its beginning: so many of `total`
     /// `things` are done.
-    pub fn count(&mut self, what: &str, things: &str, done: u64, total: u64) {
+    pub(crate) fn count(&mut self, what: &str, things: &str, done: u64, total: u64) {
         if !self.is_due() || done == 0 {
             return;
         }
@@ -109,7 +109,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Prints something while the bar is out of the way.
-    pub fn suspended<T>(&self, print: impl FnOnce() -> T) -> T {
+    pub(crate) fn suspended<T>(&self, print: impl FnOnce() -> T) -> T {
         match &self.mode {
             Mode::Bar(Some(bar)) => bar.suspend(print),
             _ => print(),
@@ -127,7 +127,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Shows what another process says of the work that it does for this one.
-    pub fn relay(&mut self, step: &Step) {
+    pub(crate) fn relay(&mut self, step: &Step) {
         if self.is_due() {
             self.show(&step.what, step.percent, &step.text);
         }

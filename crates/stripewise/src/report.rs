@@ -68,13 +68,13 @@ impl State for ShareState {
 }
 
 /// What can be shown to people.
-pub trait Shown {
+pub(crate) trait Shown {
     /// Writes it on a page.
     fn print(&self, page: &mut Page);
 }
 
 /// The exit code that tells scripts how a pool is.
-pub fn exit_of(pool: &PoolReport) -> Exit {
+pub(crate) fn exit_of(pool: &PoolReport) -> Exit {
     match pool.state {
         PoolState::Online => Exit::Success,
         PoolState::Degraded => Exit::Degraded,
@@ -204,7 +204,7 @@ fn job_in_words(job: &ActivityReport, pool: &str) -> String {
 }
 
 /// Volumes under headings.
-pub fn volume_table(volumes: &[VolumeReport]) -> Table {
+pub(crate) fn volume_table(volumes: &[VolumeReport]) -> Table {
     let mut table = Table::new(&[
         "VOLUME",
         "STATE",

@@ -79,22 +79,22 @@ struct Repairs {
 
 impl BadBlocks {
     /// Blocks of columns that are lost.
-    pub fn lost(&self) -> Vec<ColumnBlock> {
+    pub(crate) fn lost(&self) -> Vec<ColumnBlock> {
         self.lost.borrow().bad.iter().copied().collect()
     }
 
     /// Blocks of the volume that are dead.
-    pub fn dead(&self) -> Vec<u64> {
+    pub(crate) fn dead(&self) -> Vec<u64> {
         self.dead.borrow().bad.iter().copied().collect()
     }
 
     /// What the pool has to record of [`Self::lost`].
-    pub fn lost_to_record(&self) -> Vec<ColumnBlock> {
+    pub(crate) fn lost_to_record(&self) -> Vec<ColumnBlock> {
         self.lost.borrow().to_record().into_iter().collect()
     }
 
     /// What the pool has to record of [`Self::dead`]: blocks below `end`.
-    pub fn dead_to_record(&self, end: u64) -> Vec<u64> {
+    pub(crate) fn dead_to_record(&self, end: u64) -> Vec<u64> {
         let dead = self.dead.borrow();
         // Dead blocks beyond a smaller size are dropped when the size is recorded.
         let written = dead.written.keys().copied().filter(|block| *block < end);
@@ -103,44 +103,44 @@ impl BadBlocks {
     }
 
     /// How many blocks of columns are lost.
-    pub fn lost_count(&self) -> usize {
+    pub(crate) fn lost_count(&self) -> usize {
         self.lost.borrow().bad.len()
     }
 
     /// Whether no block of a column is lost.
-    pub fn has_no_lost(&self) -> bool {
+    pub(crate) fn has_no_lost(&self) -> bool {
         self.lost.borrow().bad.is_empty()
     }
 
     /// Whether no block of the volume is dead.
-    pub fn has_no_dead(&self) -> bool {
+    pub(crate) fn has_no_dead(&self) -> bool {
         self.dead.borrow().bad.is_empty()
     }
 
     /// Whether one of these blocks is lost.
-    pub fn is_lost(&self, blocks: RangeInclusive<ColumnBlock>) -> bool {
+    pub(crate) fn is_lost(&self, blocks: RangeInclusive<ColumnBlock>) -> bool {
         let lost = &self.lost.borrow().bad;
         !lost.is_empty() && lost.range(blocks).next().is_some()
     }
 
     /// The first of these blocks that is dead.
-    pub fn first_dead(&self, blocks: Range<u64>) -> Option<u64> {
+    pub(crate) fn first_dead(&self, blocks: Range<u64>) -> Option<u64> {
         let dead = &self.dead.borrow().bad;
         if dead.is_empty() { None } else { dead.range(blocks).next().copied() }
     }
 
     /// Blocks of a column are lost.
-    pub fn note_lost(&self, blocks: impl IntoIterator<Item = ColumnBlock>) {
+    pub(crate) fn note_lost(&self, blocks: impl IntoIterator<Item = ColumnBlock>) {
         self.lost.borrow_mut().bad.extend(blocks);
     }
 
     /// Blocks of the volume are dead.
-    pub fn note_dead(&self, blocks: impl IntoIterator<Item = u64>) {
+    pub(crate) fn note_dead(&self, blocks: impl IntoIterator<Item = u64>) {
         self.dead.borrow_mut().bad.extend(blocks);
     }
 
     /// These blocks of a column were written.
-    pub fn repair_lost(&self, blocks: RangeInclusive<ColumnBlock>) {
+    pub(crate) fn repair_lost(&self, blocks: RangeInclusive<ColumnBlock>) {
         let mut lost = self.lost.borrow_mut();
         if !lost.bad.is_empty() {
             lost.repair(blocks, &self.repairs);
@@ -148,7 +148,7 @@ impl BadBlocks {
     }
 
     /// These blocks of the volume were written.
-    pub fn repair_dead(&self, blocks: Range<u64>) {
+    pub(crate) fn repair_dead(&self, blocks: Range<u64>) {
         let mut dead = self.dead.borrow_mut();
         if !dead.bad.is_empty() && !blocks.is_empty() {
             dead.repair(blocks, &self.repairs);
@@ -156,23 +156,23 @@ impl BadBlocks {
     }
 
     /// Of the blocks of columns, only these still exist.
-    pub fn retain_lost(&self, keep: impl Fn(&ColumnBlock) -> bool) {
+    pub(crate) fn retain_lost(&self, keep: impl Fn(&ColumnBlock) -> bool) {
         self.lost.borrow_mut().retain(keep);
     }
 
     /// Of the blocks of the volume, only these still exist.
-    pub fn retain_dead(&self, keep: impl Fn(&u64) -> bool) {
+    pub(crate) fn retain_dead(&self, keep: impl Fn(&u64) -> bool) {
         self.dead.borrow_mut().retain(keep);
     }
 
     /// How many repairs were made: to be asked before a flush, and passed to
     /// [`Self::repairs_are_durable`] after it.
-    pub fn repairs(&self) -> u64 {
+    pub(crate) fn repairs(&self) -> u64 {
         self.repairs.get().made
     }
 
     /// The first `made` repairs are durable.
-    pub fn repairs_are_durable(&self, made: u64) {
+    pub(crate) fn repairs_are_durable(&self, made: u64) {
         self.lost.borrow_mut().written.retain(|_, repair| *repair > made);
         self.dead.borrow_mut().written.retain(|_, repair| *repair > made);
         let before = self.repairs.get();
@@ -180,18 +180,18 @@ impl BadBlocks {
     }
 
     /// Whether a repair may still be undone by a power cut.
-    pub fn has_undurable_repairs(&self) -> bool {
+    pub(crate) fn has_undurable_repairs(&self) -> bool {
         !self.lost.borrow().written.is_empty() || !self.dead.borrow().written.is_empty()
     }
 
     /// Up to which repair the pool has to record them, where it has not.
-    pub fn repairs_to_record(&self) -> Option<u64> {
+    pub(crate) fn repairs_to_record(&self) -> Option<u64> {
         let Repairs { durable, recorded, .. } = self.repairs.get();
         (durable != recorded).then_some(durable)
     }
 
     /// The pool has recorded the first `made` repairs.
-    pub fn repairs_are_recorded(&self, made: u64) {
+    pub(crate) fn repairs_are_recorded(&self, made: u64) {
         let before = self.repairs.get();
         self.repairs.set(Repairs { recorded: before.recorded.max(made), ..before });
     }

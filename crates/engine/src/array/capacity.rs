@@ -16,25 +16,25 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    pub fn new(bytes: u64) -> Self {
+    pub(crate) fn new(bytes: u64) -> Self {
         Self { bytes: Cell::new(bytes), writes_end: Cell::new(u64::MAX) }
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes.get()
     }
 
-    pub fn set(&self, bytes: u64) {
+    pub(crate) fn set(&self, bytes: u64) {
         self.bytes.set(bytes);
     }
 
     /// From now on writes end there; `u64::MAX`: where the array does.
-    pub fn end_writes_at(&self, bytes: u64) {
+    pub(crate) fn end_writes_at(&self, bytes: u64) {
         self.writes_end.set(bytes);
     }
 
     /// Whether a range may be read.
-    pub fn check(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+    pub(crate) fn check(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
         if !(offset_bytes | length_bytes).is_multiple_of(SECTOR_BYTES) {
             return Err(ArrayError::Misaligned { offset_bytes, length_bytes });
         }
@@ -42,7 +42,7 @@ impl Capacity {
     }
 
     /// Whether a range that may be read may be written, too.
-    pub fn check_written(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+    pub(crate) fn check_written(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
         Self::check_end(offset_bytes, length_bytes, self.writes_end.get())
     }
 

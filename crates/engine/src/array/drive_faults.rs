@@ -64,12 +64,12 @@ impl Array {
 
 impl Inner {
     /// Whether every column is there and current everywhere, and no block is known as lost.
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.columns.is_whole() && self.bad.has_no_lost()
     }
 
     /// A read was refused: counts it against its drive and, where that is finished, excludes it.
-    pub async fn note_read_error(&self, error: &DriveError) -> Result<(), ArrayError> {
+    pub(crate) async fn note_read_error(&self, error: &DriveError) -> Result<(), ArrayError> {
         let Some(member) = self.columns.member_that_gave(error) else { return Ok(()) };
         member.member.note_read_error(error, self.columns.can_spare(member.number));
         self.exclude_if_failed(&member).await
@@ -79,7 +79,7 @@ impl Inner {
     /// without it: then the write has failed, and what the drive still holds stays readable. A
     /// drive whose file system is full is not broken, and others are likely to lie there, too:
     /// writing stops instead.
-    pub async fn note_write_error(&self, error: &DriveError) -> Result<(), ArrayError> {
+    pub(crate) async fn note_write_error(&self, error: &DriveError) -> Result<(), ArrayError> {
         let Some(member) = self.columns.member_that_gave(error) else { return Ok(()) };
         if error.kind == DriveErrorKind::NoSpace {
             member.member.note_write_error(error, false);
@@ -98,7 +98,7 @@ impl Inner {
 
     /// Writes to a stripe were refused twice. The write counts all the same where the stripe
     /// survives without all that are gone.
-    pub async fn note_failed_writes(
+    pub(crate) async fn note_failed_writes(
         &self,
         stripe: u64,
         mut failed: SmallVec<[DriveError; 2]>,
@@ -137,7 +137,7 @@ impl Inner {
         result.map_err(ArrayError::CannotExclude)
     }
 
-    pub fn drive_gone(&self, number: u32) {
+    pub(crate) fn drive_gone(&self, number: u32) {
         let is_on_it =
             |&(column, block): &(usize, u64)| self.columns.is_block_on(column, block, BLOCK_BYTES, number);
         self.bad.retain_lost(|block| !is_on_it(block));
@@ -148,7 +148,7 @@ impl Inner {
     /// Makes what the drives acknowledged durable. An error, too, where a drive that the array
     /// cannot do without has refused a flush of another array since this one last asked: what it
     /// had in its cache may be lost.
-    pub async fn flush_drives(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn flush_drives(&self) -> Result<(), ArrayError> {
         let flush =
             |member: &ArrayMember| (member.clone(), member.member.submit(Class::Upkeep, IoRequest::flush()));
         let flushes: SmallVec<[_; 12]> = self.columns.members.borrow().iter().map(flush).collect();

@@ -24,32 +24,32 @@ pub(crate) struct Lifecycle {
 
 impl Lifecycle {
     /// Open; protected if nothing may be written.
-    pub fn new(read_only: bool) -> Self {
+    pub(crate) fn new(read_only: bool) -> Self {
         Self { protected: Cell::new(read_only), ..Self::default() }
     }
 
     /// From now on nothing is written; reads go on.
-    pub fn protect(&self) {
+    pub(crate) fn protect(&self) {
         self.protected.set(true);
     }
 
     /// Whether nothing may be written to any drive.
-    pub fn is_protected(&self) -> bool {
+    pub(crate) fn is_protected(&self) -> bool {
         self.protected.get()
     }
 
     /// The file system below `drive` is full. Whether that is news.
-    pub fn fill_up(&self, drive: Rc<str>) -> bool {
+    pub(crate) fn fill_up(&self, drive: Rc<str>) -> bool {
         self.full.borrow_mut().replace(drive).is_none()
     }
 
     /// Whether a file system below is full.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.full.borrow().is_some()
     }
 
     /// Why nothing is written any more, if so.
-    pub fn stopped(&self) -> Option<ArrayError> {
+    pub(crate) fn stopped(&self) -> Option<ArrayError> {
         if let Some(drive) = &*self.full.borrow() {
             return Some(ArrayError::FileSystemFull { drive: drive.to_string() });
         }
@@ -57,44 +57,44 @@ impl Lifecycle {
     }
 
     /// Something is about to be written.
-    pub fn note_change(&self) {
+    pub(crate) fn note_change(&self) {
         self.changed.set(true);
     }
 
     /// Whether something may have been written since opening.
-    pub fn is_changed(&self) -> bool {
+    pub(crate) fn is_changed(&self) -> bool {
         self.changed.get()
     }
 
     /// No more requests.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.closed.set(true);
     }
 
     /// Whether it takes no more requests.
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.closed.get()
     }
 
     /// It is closed, and everything acknowledged is durable.
-    pub fn note_closed_in_order(&self) {
+    pub(crate) fn note_closed_in_order(&self) {
         self.closed_in_order.set(true);
     }
 
     /// Whether it was closed with everything acknowledged durable.
-    pub fn is_closed_in_order(&self) -> bool {
+    pub(crate) fn is_closed_in_order(&self) -> bool {
         self.closed_in_order.get()
     }
 
     /// Lets what the journal holds be written to drives that keep it in memory, until
     /// [`Self::end_recovery_in_memory`]. Gives what that needs.
-    pub fn begin_recovery_in_memory(&self) -> Option<Rc<str>> {
+    pub(crate) fn begin_recovery_in_memory(&self) -> Option<Rc<str>> {
         self.protected.set(false);
         self.full.take()
     }
 
     /// Protected again, and nothing counts as changed: the drives are as they were.
-    pub fn end_recovery_in_memory(&self, full: Option<Rc<str>>) {
+    pub(crate) fn end_recovery_in_memory(&self, full: Option<Rc<str>>) {
         self.protected.set(true);
         self.full.replace(full);
         self.changed.set(false);

@@ -408,7 +408,7 @@ impl Array {
 }
 
 impl Inner {
-    pub fn check_range(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+    pub(crate) fn check_range(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
         self.capacity.check(offset_bytes, length_bytes)?;
         if self.lifecycle.is_closed() {
             return Err(ArrayError::Closed);
@@ -417,14 +417,18 @@ impl Inner {
     }
 
     /// To be asked before a client writes to a range.
-    pub fn check_writable_range(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+    pub(crate) fn check_writable_range(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<(), ArrayError> {
         self.check_range(offset_bytes, length_bytes)?;
         self.capacity.check_written(offset_bytes, length_bytes)?;
         self.check_writable()
     }
 
     /// To be asked before anything that writes.
-    pub fn check_writable(&self) -> Result<(), ArrayError> {
+    pub(crate) fn check_writable(&self) -> Result<(), ArrayError> {
         if let Some(why) = self.lifecycle.stopped() {
             return Err(why);
         }
@@ -432,14 +436,14 @@ impl Inner {
         Ok(())
     }
 
-    pub fn count(&self, change: impl FnOnce(&mut ArrayCounters)) {
+    pub(crate) fn count(&self, change: impl FnOnce(&mut ArrayCounters)) {
         let mut counters = self.counters.get();
         change(&mut counters);
         self.counters.set(counters);
     }
 
     /// A client asks for something: counted for the rows that it lies in.
-    pub fn note_heat(&self, offset_bytes: u64, length_bytes: u64) {
+    pub(crate) fn note_heat(&self, offset_bytes: u64, length_bytes: u64) {
         if self.heat.is_on() {
             let row_bytes = self.columns.regions_per_row * self.regions.shape.region_data_bytes;
             self.heat.note(self.context.now_ns(), row_bytes, offset_bytes, length_bytes);

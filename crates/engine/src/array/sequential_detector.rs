@@ -20,7 +20,7 @@ impl Default for SequentialDetector {
 
 impl SequentialDetector {
     /// Notes a write of a range in bytes. Whether it begins where an earlier one ended.
-    pub fn note(&self, start_bytes: u64, end_bytes: u64) -> bool {
+    pub(crate) fn note(&self, start_bytes: u64, end_bytes: u64) -> bool {
         let mut ends = self.ends.borrow_mut();
         if let Some(stream) = ends.iter_mut().find(|end| **end == start_bytes) {
             *stream = end_bytes;

@@ -119,7 +119,7 @@ pub(crate) struct SentStripes {
 
 impl SentStripes {
     /// None was sent, all for the same reason.
-    pub fn failed(count: usize, error: &ArrayError) -> Self {
+    pub(crate) fn failed(count: usize, error: &ArrayError) -> Self {
         let stripes = (0..count).map(|_| Sent::Ended(Err(error.clone()))).collect();
         Self { stripes, log: None, _pages: Vec::new() }
     }
@@ -152,7 +152,7 @@ impl Computed {
 impl Inner {
     /// Sends what is to be written to stripes that the caller holds alone. Each is in place when
     /// [`Self::until_in_place`] has ended.
-    pub async fn send_stripes(&self, writes: Group<StripeWrite>) -> SentStripes {
+    pub(crate) async fn send_stripes(&self, writes: Group<StripeWrite>) -> SentStripes {
         let count = writes.len();
         let intents = match self.make_ready(&writes).await {
             Ok(intents) => intents,
@@ -214,7 +214,7 @@ impl Inner {
     }
 
     /// Has slabs allocated for rows that have none: a thin volume's first write there.
-    pub async fn fill_holes(&self, stripes: impl Iterator<Item = u64>) -> Result<(), ArrayError> {
+    pub(crate) async fn fill_holes(&self, stripes: impl Iterator<Item = u64>) -> Result<(), ArrayError> {
         for stripe in stripes {
             let row = self.columns.row_of(stripe);
             if self.columns.rows.borrow().is_hole(row) {
@@ -526,7 +526,11 @@ impl Inner {
     }
 
     /// Ends when what was sent is in place, and has the journal know.
-    pub async fn until_in_place(&self, log: Option<&Rc<WriteLog>>, sent: Sent) -> Result<(), ArrayError> {
+    pub(crate) async fn until_in_place(
+        &self,
+        log: Option<&Rc<WriteLog>>,
+        sent: Sent,
+    ) -> Result<(), ArrayError> {
         let mut under_way = match sent {
             Sent::UnderWay(under_way) => under_way,
             Sent::Ended(result) => return result,

@@ -85,7 +85,7 @@ impl Array {
 }
 
 impl Inner {
-    pub async fn write_admitted(
+    pub(crate) async fn write_admitted(
         &self,
         class: Class,
         offset_bytes: u64,

@@ -15,27 +15,27 @@ pub(crate) struct WriteActivity {
 
 impl WriteActivity {
     /// Counts a client's write for as long as the guard lives.
-    pub fn begin_write(&self) -> Counted<'_> {
+    pub(crate) fn begin_write(&self) -> Counted<'_> {
         Counted::new(&self.writes, None)
     }
 
     /// Counts a group of stripes that is written together.
-    pub fn begin_group(&self) -> Counted<'_> {
+    pub(crate) fn begin_group(&self) -> Counted<'_> {
         Counted::new(&self.groups, Some(&self.group_ended))
     }
 
     /// Clients' writes under way.
-    pub fn writes(&self) -> usize {
+    pub(crate) fn writes(&self) -> usize {
         self.writes.get()
     }
 
     /// Whether a group of stripes is being written.
-    pub fn has_groups(&self) -> bool {
+    pub(crate) fn has_groups(&self) -> bool {
         self.groups.get() > 0
     }
 
     /// Ends when a group has ended.
-    pub fn until_group_ends(&self) -> impl Future<Output = ()> + '_ {
+    pub(crate) fn until_group_ends(&self) -> impl Future<Output = ()> + '_ {
         self.group_ended.wait()
     }
 }

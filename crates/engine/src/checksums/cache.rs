@@ -41,17 +41,17 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    pub fn new(limit_bytes: usize) -> Self {
+    pub(super) fn new(limit_bytes: usize) -> Self {
         Self { ring: RefCell::default(), used_bytes: Cell::new(0), limit_bytes, evictions: Cell::new(0) }
     }
 
-    pub fn get(&self, key: u64) -> Option<Rc<Page>> {
+    pub(super) fn get(&self, key: u64) -> Option<Rc<Page>> {
         self.ring.borrow().index.get(&key).cloned()
     }
 
     /// Calls `f` with the page, if it is here; the way of every read, without counting references.
     #[inline]
-    pub fn with<T>(&self, key: u64, f: impl FnOnce(&Page) -> T) -> Option<T> {
+    pub(super) fn with<T>(&self, key: u64, f: impl FnOnce(&Page) -> T) -> Option<T> {
         let ring = self.ring.borrow();
         let page = ring.index.get(&key)?;
         if !page.referenced.get() {
@@ -61,7 +61,7 @@ impl Cache {
     }
 
     /// Adds a page, and lets others go until the limit is kept again or nothing may leave.
-    pub fn insert(&self, page: Rc<Page>) {
+    pub(super) fn insert(&self, page: Rc<Page>) {
         self.used_bytes.set(self.used_bytes.get() + page.memory_bytes());
         {
             let ring = &mut *self.ring.borrow_mut();
@@ -97,14 +97,14 @@ impl Cache {
     }
 
     /// Takes a page out for good.
-    pub fn forget(&self, page: &Page) {
+    pub(super) fn forget(&self, page: &Page) {
         let removed = self.ring.borrow_mut().remove(page.ring_index.get());
         assert!(std::ptr::eq(&*removed, page), "the ring knows where its pages are");
         self.used_bytes.set(self.used_bytes.get() - removed.memory_bytes());
     }
 
     /// Changes a page and keeps the count of memory in step.
-    pub fn change<T>(&self, page: &Page, f: impl FnOnce(&Page) -> T) -> T {
+    pub(super) fn change<T>(&self, page: &Page, f: impl FnOnce(&Page) -> T) -> T {
         let before = page.memory_bytes();
         let result = f(page);
         self.used_bytes.set(self.used_bytes.get() - before + page.memory_bytes());
@@ -112,23 +112,23 @@ impl Cache {
     }
 
     /// Pages in memory whose keys satisfy `f`.
-    pub fn select(&self, mut f: impl FnMut(u64) -> bool) -> Vec<Rc<Page>> {
+    pub(super) fn select(&self, mut f: impl FnMut(u64) -> bool) -> Vec<Rc<Page>> {
         self.ring.borrow().pages.iter().filter(|page| f(page.key)).cloned().collect()
     }
 
-    pub fn pages(&self) -> usize {
+    pub(super) fn pages(&self) -> usize {
         self.ring.borrow().pages.len()
     }
 
-    pub fn used_bytes(&self) -> usize {
+    pub(super) fn used_bytes(&self) -> usize {
         self.used_bytes.get()
     }
 
-    pub fn limit_bytes(&self) -> usize {
+    pub(super) fn limit_bytes(&self) -> usize {
         self.limit_bytes
     }
 
-    pub fn evictions(&self) -> u64 {
+    pub(super) fn evictions(&self) -> u64 {
         self.evictions.get()
     }
 }
@@ -137,7 +137,7 @@ impl Cache {
 pub(super) struct Pinned(Rc<Page>);
 
 impl Pinned {
-    pub fn new(page: Rc<Page>) -> Self {
+    pub(super) fn new(page: Rc<Page>) -> Self {
         page.pins.set(page.pins.get() + 1);
         page.referenced.set(true);
         Self(page)

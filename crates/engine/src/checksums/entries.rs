@@ -139,7 +139,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    pub fn new(key: u64, id: PageId, identity_base: u32, image: Option<&Image>) -> Self {
+    pub(super) fn new(key: u64, id: PageId, identity_base: u32, image: Option<&Image>) -> Self {
         let page = Self {
             key,
             id,
@@ -172,29 +172,29 @@ impl Page {
 
     /// The recorded sum, for the way of every read.
     #[inline]
-    pub fn sum(&self, block: usize) -> Option<u32> {
+    pub(super) fn sum(&self, block: usize) -> Option<u32> {
         bit(&self.recorded, block).then(|| self.sums[block].get())
     }
 
     /// Whether something was recorded of the block that is known no more.
     #[inline]
-    pub fn is_doubted(&self, block: usize) -> bool {
+    pub(super) fn is_doubted(&self, block: usize) -> bool {
         !bit(&self.recorded, block) && self.sums[block].get() == DOUBTED
     }
 
     /// Says so of all blocks of which nothing is recorded.
-    pub fn doubt_all(&self) {
+    pub(super) fn doubt_all(&self) {
         for block in (0..BLOCKS_PER_PAGE).filter(|block| !bit(&self.recorded, *block)) {
             self.sums[block].set(DOUBTED);
         }
     }
 
-    pub fn get(&self, block: usize) -> Option<Recorded> {
+    pub(super) fn get(&self, block: usize) -> Option<Recorded> {
         let sum = self.sum(block)?;
         Some(Recorded { sum, sequence: self.sequences.borrow().get(block) })
     }
 
-    pub fn set(&self, first_block: usize, sums: &[u32], sequence: u32) {
+    pub(super) fn set(&self, first_block: usize, sums: &[u32], sequence: u32) {
         for (block, &sum) in (first_block..).zip(sums) {
             self.sums[block].set(sum);
             put_bit(&self.recorded, block, true);
@@ -204,7 +204,7 @@ impl Page {
         self.version.set(self.version.get() + 1);
     }
 
-    pub fn clear(&self, blocks: std::ops::Range<usize>) {
+    pub(super) fn clear(&self, blocks: std::ops::Range<usize>) {
         for block in blocks.clone() {
             self.sums[block].set(0);
             put_bit(&self.recorded, block, false);
@@ -216,7 +216,7 @@ impl Page {
 
     /// Takes what a newer page on the drives says of blocks that were not changed in memory. A page
     /// in memory that came from an older one is put right by it.
-    pub fn merge(&self, image: &Image) {
+    pub(super) fn merge(&self, image: &Image) {
         let mut sequences = self.sequences.borrow_mut();
         for (block, &(sum, sequence)) in image.entries.iter().enumerate() {
             if !bit(&self.changed, block) {
@@ -229,7 +229,7 @@ impl Page {
     }
 
     /// Writes the page as it is now.
-    pub fn encode(&self, volume_id: u128, bytes: &mut [u8]) {
+    pub(super) fn encode(&self, volume_id: u128, bytes: &mut [u8]) {
         let sequences = self.sequences.borrow();
         for block in 0..BLOCKS_PER_PAGE {
             let (sum, sequence) = match self.sum(block) {
@@ -242,7 +242,7 @@ impl Page {
         page::seal(bytes, volume_id, self.id, self.stamp.get());
     }
 
-    pub fn memory_bytes(&self) -> usize {
+    pub(super) fn memory_bytes(&self) -> usize {
         // The page itself, its counts, and its part of the index and the ring.
         size_of::<Self>() + 48 + self.sequences.borrow().memory_bytes()
     }

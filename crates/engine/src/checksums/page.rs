@@ -140,12 +140,12 @@ fn mix(value: u64) -> u64 {
 }
 
 impl Identity {
-    pub fn new(spec: &ChecksumSpec) -> Self {
+    pub(super) fn new(spec: &ChecksumSpec) -> Self {
         Self { seed: mix(spec.volume_id as u64 ^ mix((spec.volume_id >> 64) as u64)) }
     }
 
     /// The part that all blocks of a column of a row share.
-    pub fn base(self, row: u64, column: u16) -> u32 {
+    pub(super) fn base(self, row: u64, column: u16) -> u32 {
         (mix(self.seed ^ (row << 16 | u64::from(column))) >> 32) as u32
     }
 }

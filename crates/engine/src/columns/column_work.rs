@@ -23,17 +23,17 @@ pub(crate) struct Fill {
 
 impl Fill {
     /// Whether the region of the row is current in the new slab.
-    pub fn has(&self, region_in_row: u64) -> bool {
+    pub(crate) fn has(&self, region_in_row: u64) -> bool {
         self.complete || self.done[region_in_row as usize]
     }
 
     /// Whether all of it is there.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.complete
     }
 
     /// Whether it is the filling of this place.
-    pub fn is_of(&self, place: SlotPlace) -> bool {
+    pub(crate) fn is_of(&self, place: SlotPlace) -> bool {
         self.place.drive == place.drive && self.place.slab == place.slab
     }
 }
@@ -47,15 +47,15 @@ pub(crate) struct Move {
 
 impl Move {
     /// Where writes go besides the old place; nowhere once the new place has failed.
-    pub fn target(&self) -> Option<SlotPlace> {
+    pub(crate) fn target(&self) -> Option<SlotPlace> {
         (!self.failed).then_some(self.to)
     }
 
-    pub fn goes_to(&self, drive: u32) -> bool {
+    pub(crate) fn goes_to(&self, drive: u32) -> bool {
         self.to.drive == drive
     }
 
-    pub fn is_from(&self, place: SlotPlace) -> bool {
+    pub(crate) fn is_from(&self, place: SlotPlace) -> bool {
         self.from == place
     }
 }

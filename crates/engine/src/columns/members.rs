@@ -9,15 +9,15 @@ use crate::array::spec::ArrayMember;
 pub(crate) struct Members(Vec<Option<ArrayMember>>);
 
 impl Members {
-    pub fn get(&self, number: u32) -> Option<&ArrayMember> {
+    pub(crate) fn get(&self, number: u32) -> Option<&ArrayMember> {
         self.0.get(number as usize)?.as_ref()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &ArrayMember> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ArrayMember> {
         self.0.iter().flatten()
     }
 
-    pub fn insert(&mut self, member: ArrayMember) {
+    pub(crate) fn insert(&mut self, member: ArrayMember) {
         let index = member.number as usize;
         if self.0.len() <= index {
             self.0.resize(index + 1, None);
@@ -25,7 +25,7 @@ impl Members {
         self.0[index] = Some(member);
     }
 
-    pub fn remove(&mut self, number: u32) {
+    pub(crate) fn remove(&mut self, number: u32) {
         if let Some(member) = self.0.get_mut(number as usize) {
             *member = None;
         }

@@ -45,7 +45,7 @@ pub(crate) struct Columns {
 
 impl Columns {
     /// Rows of slabs of so many bytes, none of whose drives is there yet.
-    pub fn new(
+    pub(crate) fn new(
         context: &Context,
         geometry: &Geometry,
         slab_bytes: u64,
@@ -73,14 +73,14 @@ impl Columns {
     }
 
     /// A drive that rows name, or soon will.
-    pub fn add_member(&self, member: ArrayMember) {
+    pub(crate) fn add_member(&self, member: ArrayMember) {
         self.members.borrow_mut().insert(member);
         self.note_wholeness();
     }
 
     /// Takes over a slab map. Columns that are being filled or moved go on from where they are if
     /// their place stays.
-    pub fn set_rows(&self, rows: RowTable) {
+    pub(crate) fn set_rows(&self, rows: RowTable) {
         assert_eq!(rows.width(), self.geometry.width(), "a column per member of the layout");
         let place_of = |key: &(u64, usize)| rows.place(key.0, key.1);
         self.fills.borrow_mut().retain(|key, fill| {
@@ -97,7 +97,7 @@ impl Columns {
     }
 
     /// A drive is gone, and with it what it held, whether it was valid or not.
-    pub fn remove_member(&self, number: u32) {
+    pub(crate) fn remove_member(&self, number: u32) {
         self.members.borrow_mut().remove(number);
         let rows = self.rows.borrow();
         let on_it =
@@ -114,7 +114,7 @@ impl Columns {
     }
 
     /// Whether every column of every row is current and there.
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.whole.get()
     }
 
@@ -124,29 +124,29 @@ impl Columns {
     }
 
     /// Whether a block of a column, by its number in the column's linear space, lies on the drive.
-    pub fn is_block_on(&self, column: usize, block: u64, block_bytes: u64, number: u32) -> bool {
+    pub(crate) fn is_block_on(&self, column: usize, block: u64, block_bytes: u64, number: u32) -> bool {
         self.place(column, block * block_bytes).is_some_and(|place| place.drive == number)
     }
 
     /// Whether a block of a column, by its number in the column's linear space, is on a drive that
     /// has it, or is being filled.
-    pub fn holds_block(&self, column: usize, block: u64, block_bytes: u64) -> bool {
+    pub(crate) fn holds_block(&self, column: usize, block: u64, block_bytes: u64) -> bool {
         let place = self.place(column, block * block_bytes);
         place.is_some_and(|place| matches!(place.state, SlotState::Active | SlotState::CatchingUp))
             || self.fills.borrow().contains_key(&(block * block_bytes / self.slab_bytes, column))
     }
 
     /// Whether the place holds current data in all its regions.
-    pub fn is_current(&self, place: SlotPlace) -> bool {
+    pub(crate) fn is_current(&self, place: SlotPlace) -> bool {
         place.state == SlotState::Active && self.members.borrow().get(place.drive).is_some()
     }
 
-    pub fn row_of(&self, stripe: u64) -> u64 {
+    pub(crate) fn row_of(&self, stripe: u64) -> u64 {
         stripe / self.stripes_per_row
     }
 
     /// Regions of a row that belong to the volume.
-    pub fn regions_of_row(&self, row: u64) -> Range<u64> {
+    pub(crate) fn regions_of_row(&self, row: u64) -> Range<u64> {
         let first = row * self.regions_per_row;
         first..(first + self.regions_per_row).min(self.regions.count())
     }
@@ -156,7 +156,7 @@ impl Columns {
     }
 
     /// Columns that hold nothing current in the stripe.
-    pub fn missing_in(&self, stripe: u64) -> MemberSet {
+    pub(crate) fn missing_in(&self, stripe: u64) -> MemberSet {
         if self.whole.get() {
             return MemberSet::EMPTY;
         }
@@ -187,7 +187,7 @@ impl Columns {
     }
 
     /// Whether a write to the row misses a column that may want to catch up later.
-    pub fn is_column_away(&self, row: u64) -> bool {
+    pub(crate) fn is_column_away(&self, row: u64) -> bool {
         if self.whole.get() {
             return false;
         }
@@ -202,7 +202,7 @@ impl Columns {
     }
 
     /// After opening: what was not settled when a column went counts as lacking on it.
-    pub fn note_columns_away(&self) {
+    pub(crate) fn note_columns_away(&self) {
         for run in self.rows.borrow().runs() {
             if run.places.iter().any(|place| place.state == SlotState::Missing) {
                 self.regions.mark_unsettled_behind(self.regions_of_run(run));
@@ -211,7 +211,7 @@ impl Columns {
     }
 
     /// Where all columns are current nothing is lacking on any any more.
-    pub fn forget_behind(&self) {
+    pub(crate) fn forget_behind(&self) {
         if !self.regions.any_behind() {
             return;
         }
@@ -224,7 +224,7 @@ impl Columns {
 
     /// Rows in which anything is missing or to be filled: first row, rows, columns lacking, and how
     /// many more columns could be lost (negative where too many are).
-    pub fn lacking_rows(&self) -> Vec<(u64, u64, MemberSet, isize)> {
+    pub(crate) fn lacking_rows(&self) -> Vec<(u64, u64, MemberSet, isize)> {
         let rows = self.rows.borrow();
         let tolerance = self.geometry.fault_tolerance() as isize;
         rows.runs()
@@ -242,20 +242,20 @@ impl Columns {
     }
 
     /// The drive behind a place of the layout.
-    pub fn member_at(&self, place: Place) -> Option<Rc<Member>> {
+    pub(crate) fn member_at(&self, place: Place) -> Option<Rc<Member>> {
         let slot = self.place(place.member, place.offset_bytes)?;
         self.members.borrow().get(slot.drive).map(|member| member.member.clone())
     }
 
     /// How busy the drive behind a place is.
-    pub fn load_at(&self, place: Place) -> usize {
+    pub(crate) fn load_at(&self, place: Place) -> usize {
         let Some(slot) = self.place(place.member, place.offset_bytes) else { return usize::MAX };
         self.members.borrow().get(slot.drive).map_or(usize::MAX, |member| member.member.load())
     }
 
     /// Sends a request, addressed within the column's linear space and within one of its slabs, to
     /// the drive that has it. What changes a column that is being moved goes to both its places.
-    pub fn submit(&self, column: usize, class: Class, mut request: IoRequest) -> Completion {
+    pub(crate) fn submit(&self, column: usize, class: Class, mut request: IoRequest) -> Completion {
         let slab_bytes = self.slab_bytes;
         let row = request.offset_bytes / slab_bytes;
         let within = request.offset_bytes % slab_bytes;
@@ -274,7 +274,12 @@ impl Columns {
     }
 
     /// Sends a request, addressed within a slab, to the drive that has it.
-    pub fn submit_to_slab(&self, place: SlotPlace, class: Class, mut request: IoRequest) -> Completion {
+    pub(crate) fn submit_to_slab(
+        &self,
+        place: SlotPlace,
+        class: Class,
+        mut request: IoRequest,
+    ) -> Completion {
         let members = self.members.borrow();
         let Some(member) = members.get(place.drive) else { return gone(&request) };
         request.offset_bytes += member.slabs_base_bytes + u64::from(place.slab) * self.slab_bytes;
@@ -284,7 +289,7 @@ impl Columns {
     /// Writes to a column that is being moved. It is answered when both places have answered. A new
     /// place that refuses ends the move, and the writer is told, so that the drive is excluded
     /// before the write counts: the pool may just be recording the new place as the column's own.
-    pub fn submit_to_both(
+    pub(crate) fn submit_to_both(
         &self,
         class: Class,
         mut request: IoRequest,
@@ -309,7 +314,7 @@ impl Columns {
     }
 
     /// The new place of a column has refused something.
-    pub fn fail_move(&self, key: (u64, usize), to: SlotPlace) {
+    pub(crate) fn fail_move(&self, key: (u64, usize), to: SlotPlace) {
         if let Some(moving) = self.moves.borrow_mut().get_mut(&key)
             && moving.to == to
         {
@@ -318,14 +323,14 @@ impl Columns {
     }
 
     /// Gives up moves to a drive that is gone.
-    pub fn cancel_moves_to(&self, number: u32) {
+    pub(crate) fn cancel_moves_to(&self, number: u32) {
         for moving in self.moves.borrow_mut().values_mut().filter(|moving| moving.to.drive == number) {
             moving.failed = true;
         }
     }
 
     /// Writes zeros to a range of a column.
-    pub fn submit_zeroes(
+    pub(crate) fn submit_zeroes(
         &self,
         column: usize,
         class: Class,
@@ -337,7 +342,7 @@ impl Columns {
     }
 
     /// Whether the array can do without a drive, on top of what is missing already.
-    pub fn can_spare(&self, number: u32) -> bool {
+    pub(crate) fn can_spare(&self, number: u32) -> bool {
         let rows = self.rows.borrow();
         rows.runs().all(|run| {
             let has_it = |place: &SlotPlace| place.drive == number && place.state != SlotState::Rebuilding;
@@ -354,7 +359,7 @@ impl Columns {
 
     /// Whether a column of a row lies on the drive, or is on its way there. Maps and journals need
     /// no flush.
-    pub fn has_rows_on(&self, number: u32) -> bool {
+    pub(crate) fn has_rows_on(&self, number: u32) -> bool {
         let lies_there = |run: &Run| run.places.iter().any(|place| place.drive == number);
         self.rows.borrow().runs().any(lies_there)
             || self.moves.borrow().values().any(|moving| moving.goes_to(number))
@@ -362,7 +367,7 @@ impl Columns {
 
     /// The drive that gave the error, if the array still has it: while an error of the one before
     /// waits to be looked at, a replacement may have come, and must not pay for it.
-    pub fn member_that_gave(&self, error: &DriveError) -> Option<ArrayMember> {
+    pub(crate) fn member_that_gave(&self, error: &DriveError) -> Option<ArrayMember> {
         self.members.borrow().iter().find(|member| member.member.gave(error)).cloned()
     }
 }

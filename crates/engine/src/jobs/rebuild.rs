@@ -331,7 +331,7 @@ impl Inner {
 
     /// As [`Self::keep_pages`], of a region that was passed over since it was unwritten, and now
     /// begins to be written.
-    pub fn keep_fresh_pages(&self, column: usize, region: u64, pages: Pin) {
+    pub(crate) fn keep_fresh_pages(&self, column: usize, region: u64, pages: Pin) {
         let row = region / self.columns.regions_per_row;
         if let Some(fill) = self.columns.fills.borrow_mut().get_mut(&(row, column))
             && !fill.complete
@@ -395,7 +395,7 @@ impl Inner {
 
     /// The stripes of a region that have a unit on the column, and which that is; each has one at
     /// most.
-    pub fn units_on(&self, column: usize, region: u64) -> Vec<(Stripe, usize)> {
+    pub(crate) fn units_on(&self, column: usize, region: u64) -> Vec<(Stripe, usize)> {
         let on_column = |index: u64| {
             let stripe = self.geometry.stripe(index);
             let unit = stripe.units.iter().position(|place| place.member == column)?;
@@ -486,7 +486,7 @@ impl Inner {
     }
 
     /// Brings the checksum pages of a column's slab onto its new place, and makes them durable.
-    pub async fn rewrite_sums(&self, row: u64, column: usize) -> Result<(), ArrayError> {
+    pub(crate) async fn rewrite_sums(&self, row: u64, column: usize) -> Result<(), ArrayError> {
         let Some(sums) = self.sums.get() else { return Ok(()) };
         // A row that holds nothing costs nothing.
         if !self.holds_data(row) {

@@ -49,7 +49,7 @@ impl Journal {
     /// Ends when the records are durable on `copies` areas, with their sequences. They are found
     /// together or not at all. Dropped before it ended, the records may stay until the journal is
     /// opened next: await it in a task that lives on.
-    pub async fn append(
+    pub(crate) async fn append(
         &self,
         records: SmallVec<[Record; 1]>,
         reservation: Reservation,

@@ -49,7 +49,7 @@ pub(super) struct AreaHeader {
 }
 
 impl AreaHeader {
-    pub fn encode(&self, volume_id: u128, area: &Area, buffers: &BufferPool) -> Buffer {
+    pub(super) fn encode(&self, volume_id: u128, area: &Area, buffers: &BufferPool) -> Buffer {
         let page = buffers.allocate_zeroed(PAGE_BYTES as usize);
         page.with_mut(|bytes| {
             bytes[0..8].copy_from_slice(&MAGIC);
@@ -68,7 +68,7 @@ impl AreaHeader {
     }
 
     /// `None` if this is no header of this volume's journal in this area.
-    pub fn decode(bytes: &[u8], volume_id: u128, area: &Area) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8], volume_id: u128, area: &Area) -> Option<Self> {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         if bytes.len() != PAGE_BYTES as usize || bytes[0..8] != MAGIC {
             return None;
@@ -115,7 +115,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    pub fn new(id: u64, area: Area) -> Self {
+    pub(super) fn new(id: u64, area: Area) -> Self {
         let pages = area.bytes / PAGE_BYTES - HEADER_PAGES;
         Self {
             id,
@@ -132,7 +132,7 @@ impl Ring {
 
     /// Takes over what was found: `copies` are (number, start, pages) in any order, `head` the end
     /// of the newest batch.
-    pub fn restore(&mut self, mut copies: Vec<(u64, u64, u64)>, head: u64) {
+    pub(super) fn restore(&mut self, mut copies: Vec<(u64, u64, u64)>, head: u64) {
         copies.sort_unstable_by_key(|&(_, start, _)| start);
         let mut end = 0;
         // A payload may hold the image of a batch; what lies inside another one is not a slot of
@@ -167,7 +167,7 @@ impl Ring {
     }
 
     /// Whether this very slot is one of the ring's.
-    pub fn holds(&self, number: u64, start: u64) -> bool {
+    pub(super) fn holds(&self, number: u64, start: u64) -> bool {
         self.entries.iter().any(|entry| entry.number == number && entry.start == start)
     }
 
@@ -182,25 +182,25 @@ impl Ring {
     }
 
     /// Pages that batches of up to `longest` pages can count on, come what may at the ring's end.
-    pub fn usable(&self, longest: u64, note_pages: u64) -> u64 {
+    pub(super) fn usable(&self, longest: u64, note_pages: u64) -> u64 {
         let (here, behind) = self.room();
         here.max((here + behind).saturating_sub(longest)).saturating_sub(KEPT_PAGES + note_pages)
     }
 
     /// Pages between the oldest batch and the head, what was skipped included.
-    pub fn used(&self) -> u64 {
+    pub(super) fn used(&self) -> u64 {
         let (here, behind) = self.room();
         self.pages - here - behind
     }
 
     /// Whether `pages` fit now, whoever they were promised to.
-    pub fn has_room(&self, pages: u64) -> bool {
+    pub(super) fn has_room(&self, pages: u64) -> bool {
         let (here, behind) = self.room();
         here >= pages || behind >= pages
     }
 
     /// A place for a batch.
-    pub fn allocate(&mut self, number: u64, pages: u64) -> Option<u64> {
+    pub(super) fn allocate(&mut self, number: u64, pages: u64) -> Option<u64> {
         if self.entries.is_empty() {
             self.head = 0;
         }
@@ -216,19 +216,19 @@ impl Ring {
     }
 
     /// The oldest batch in it.
-    pub fn oldest(&self) -> Option<u64> {
+    pub(super) fn oldest(&self) -> Option<u64> {
         self.entries.front().map(|entry| entry.number)
     }
 
     /// Batches below `oldest_live` may be overwritten: it was durably said.
-    pub fn reclaim(&mut self, oldest_live: u64) {
+    pub(super) fn reclaim(&mut self, oldest_live: u64) {
         while self.entries.front().is_some_and(|entry| entry.number < oldest_live) {
             self.entries.pop_front();
         }
     }
 
     /// Where a page of the ring is on the drive.
-    pub fn offset_bytes(&self, page: u64) -> u64 {
+    pub(super) fn offset_bytes(&self, page: u64) -> u64 {
         self.area.base_bytes + (HEADER_PAGES + page) * PAGE_BYTES
     }
 

@@ -57,12 +57,12 @@ pub(super) struct BatchHeader {
 
 impl BatchHeader {
     /// Whether both are heads of copies of one batch.
-    pub fn is_copy_of(&self, other: &Self) -> bool {
+    pub(super) fn is_copy_of(&self, other: &Self) -> bool {
         Self { written_at: other.written_at, ..*self } == *other
     }
 
     /// Pages of the whole batch.
-    pub fn pages(&self) -> u64 {
+    pub(super) fn pages(&self) -> u64 {
         self.head_bytes / PAGE_BYTES + self.payload_bytes.div_ceil(PAGE_BYTES)
     }
 }

@@ -16,7 +16,7 @@ use crate::error::ArrayError;
 impl Journal {
     /// Gives batches in use that have fewer copies than they should further ones, where there is
     /// room: after an area was lost or came in. Gives how many still lack some.
-    pub async fn restore_copies(&self) -> Result<u64, ArrayError> {
+    pub(crate) async fn restore_copies(&self) -> Result<u64, ArrayError> {
         let inner = &self.0;
         let numbers: Vec<u64> = {
             let state = inner.state.borrow();

@@ -150,7 +150,7 @@ pub(crate) struct Part {
 
 impl Part {
     /// Bytes of payload.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.segments.iter().map(|segment| segment.len() as u64).sum()
     }
 }
@@ -190,7 +190,7 @@ pub(crate) struct Held {
 
 impl JournalFill {
     /// Used part in percent of what clients can use; may pass 100 while destaging.
-    pub fn percent(&self) -> u64 {
+    pub(crate) fn percent(&self) -> u64 {
         (self.used_bytes * 100).checked_div(self.capacity_bytes).unwrap_or(100)
     }
 }
@@ -265,7 +265,7 @@ impl Drop for Inner {
 impl Journal {
     /// A new, empty journal. `epoch` was never used before with this `volume_id`: nothing older in
     /// the areas can be taken for part of it.
-    pub async fn create(
+    pub(crate) async fn create(
         context: &Context,
         buffers: &BufferPool,
         volume_id: u128,
@@ -310,7 +310,7 @@ impl Journal {
     }
 
     /// Takes one more area into use, after writing a fresh header there. An error is the drive's.
-    pub async fn add_area(&self, area: Area) -> Result<(), ArrayError> {
+    pub(crate) async fn add_area(&self, area: Area) -> Result<(), ArrayError> {
         self.write_through_once(&area).await;
         self.take_into_use(area).await
     }
@@ -366,7 +366,7 @@ impl Journal {
     }
 
     /// The drive was excluded: its area is not used any more. Nothing happens if it has none.
-    pub fn remove_area(&self, drive: u32) {
+    pub(crate) fn remove_area(&self, drive: u32) {
         let ids: SmallVec<[u64; 1]> = {
             let state = self.0.state.borrow();
             let all = state.rings.iter().chain(&state.leaving);
@@ -382,14 +382,14 @@ impl Journal {
     /// Before an area is given up whose drive is there: nothing new goes to it. `false`: without it
     /// there would be too few. What is durable in place need not be copied, so flush, then
     /// [`Self::leave_area`].
-    pub fn begin_leaving(&self, drive: u32) -> bool {
+    pub(crate) fn begin_leaving(&self, drive: u32) -> bool {
         let least = self.0.state.borrow().copies;
         self.begin_leaving_for(drive, least)
     }
 
     /// As [`Self::begin_leaving`], where `least` areas are enough: the drive's successor has one,
     /// and those of other drives were lost.
-    pub fn begin_leaving_for(&self, drive: u32, least: usize) -> bool {
+    pub(crate) fn begin_leaving_for(&self, drive: u32, least: usize) -> bool {
         let may_leave = self.0.state.borrow_mut().begin_leaving(drive, least.max(1));
         self.0.changed();
         may_leave
@@ -398,7 +398,7 @@ impl Journal {
     /// Gives up an area that [`Self::begin_leaving`] was called for, when the others have copies of
     /// all that is in use and say durably all that only this one said. `false`: they have no room
     /// for that, and it is used on.
-    pub async fn leave_area(&self, drive: u32) -> Result<bool, ArrayError> {
+    pub(crate) async fn leave_area(&self, drive: u32) -> Result<bool, ArrayError> {
         let moved = self.move_out().await;
         if matches!(moved, Ok(true)) {
             self.remove_area(drive);
@@ -431,27 +431,27 @@ impl Journal {
     /// oldest end: room for that is kept free of clients. 125 unless set, and never less. `Parity`
     /// records for `Data` records take about 110 per parity unit when many go in one append, 100
     /// more when each goes alone.
-    pub fn set_destage_percent(&self, percent: u64) {
+    pub(crate) fn set_destage_percent(&self, percent: u64) {
         self.0.state.borrow_mut().destage_percent = percent.max(125);
         self.0.changed();
     }
 
     /// Where a batch of several appends ends, and how many runs of release notes it has at most.
-    pub fn set_batch_limits(&self, bytes: u64, notes: usize) {
+    pub(crate) fn set_batch_limits(&self, bytes: u64, notes: usize) {
         let mut state = self.0.state.borrow_mut();
         (state.batch_bytes, state.batch_notes) = (bytes, notes.max(1));
     }
 
     /// The records' effects are durable in place: replay need not see this one any more. To be
     /// called once.
-    pub fn release(&self, sequence: u64) {
+    pub(crate) fn release(&self, sequence: u64) {
         self.0.state.borrow_mut().release(sequence);
         self.0.changed();
     }
 
     /// A `Data` record's effects are in place, though perhaps not durably: no room is kept for
     /// destaging it any more.
-    pub fn note_placed(&self, sequence: u64) {
+    pub(crate) fn note_placed(&self, sequence: u64) {
         self.0.state.borrow_mut().note_placed(sequence);
         self.0.changed();
     }
@@ -469,7 +469,7 @@ impl Journal {
 
     /// Ends when everything released and settled before is durably so: writes a batch without
     /// records.
-    pub async fn mark(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn mark(&self) -> Result<(), ArrayError> {
         let reservation = self.reserve(0, Quota::Destage).await?;
         self.append(SmallVec::new(), reservation).await.map(drop)
     }
@@ -477,7 +477,7 @@ impl Journal {
     /// Ends when everything released before is durably so: at once where it is, or where no area is
     /// left in which anything could be found again. A batch that says so and is only on its way
     /// does not count.
-    pub async fn mark_releases(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn mark_releases(&self) -> Result<(), ArrayError> {
         let is_durable = {
             let state = self.0.state.borrow();
             state.released == state.released_durably || state.rings.is_empty()
@@ -486,46 +486,46 @@ impl Journal {
     }
 
     /// Sequence and stripe-independent age of what holds the ring: the oldest record not released.
-    pub fn oldest(&self) -> Option<u64> {
+    pub(crate) fn oldest(&self) -> Option<u64> {
         self.0.state.borrow().oldest_record()
     }
 
     /// What a release could give back at most; where a record is named that cannot be released yet,
     /// what lies before it.
-    pub fn held(&self, sequence: Option<u64>) -> Held {
+    pub(crate) fn held(&self, sequence: Option<u64>) -> Held {
         self.0.state.borrow_mut().held(sequence)
     }
 
     /// How full it is.
-    pub fn fill(&self) -> JournalFill {
+    pub(crate) fn fill(&self) -> JournalFill {
         self.0.state.borrow().fill()
     }
 
     /// Notified when the fill passes 50, 75 or 90 percent upwards, and when a client has to wait.
-    pub fn pressure(&self) -> &Event {
+    pub(crate) fn pressure(&self) -> &Event {
         &self.0.pressure
     }
 
     /// Whether there are fewer areas than copies, or batches in use that have fewer copies than
     /// they should.
-    pub fn is_short(&self) -> bool {
+    pub(crate) fn is_short(&self) -> bool {
         self.0.state.borrow().is_short()
     }
 
     /// On how many areas what it holds is at least: as many as batches go to, or what a lost area
     /// left of those that are in use. 0 where it takes nothing more.
-    pub fn least_copies(&self) -> usize {
+    pub(crate) fn least_copies(&self) -> usize {
         self.0.state.borrow().least_copies()
     }
 
     /// Why the journal takes nothing more, if so.
-    pub fn broken(&self) -> Option<ArrayError> {
+    pub(crate) fn broken(&self) -> Option<ArrayError> {
         self.0.state.borrow().broken.clone()
     }
 
     /// Makes releases and settling durable and ends the journal's task. Nothing is appended any
     /// more. What is not released is found when it is opened next.
-    pub async fn close(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn close(&self) -> Result<(), ArrayError> {
         let has_news = self.0.state.borrow().has_news();
         // What is told by a batch on its way is no news; stopping waits for its writes. Should one
         // of them fail, records are found again whose effects are in place.
@@ -535,7 +535,7 @@ impl Journal {
     }
 
     /// Ends the journal's task as things are. Its areas may be somebody else's when this has ended.
-    pub async fn stop(&self) {
+    pub(crate) async fn stop(&self) {
         self.0.state.borrow_mut().fail_all(ArrayError::Closed);
         self.0.areas_changed.notify_all();
         self.0.changed();
@@ -543,7 +543,7 @@ impl Journal {
     }
 
     /// Ends when nothing is on its way any more to areas that were removed before.
-    pub async fn until_written(&self) {
+    pub(crate) async fn until_written(&self) {
         self.0.writes.until_arrived().await;
     }
 }

@@ -56,7 +56,7 @@ impl Journal {
     /// took part in what was last acknowledged, less those lost. Where none of them holds anything
     /// of it the journal starts over with `fresh_epoch`, never used before with this `volume_id`;
     /// an error without one.
-    pub async fn open(
+    pub(crate) async fn open(
         context: &Context,
         buffers: &BufferPool,
         volume_id: u128,
@@ -99,7 +99,7 @@ impl Journal {
     }
 
     /// A found record with its bytes.
-    pub async fn load(&self, found: &Found) -> Result<Record, ArrayError> {
+    pub(crate) async fn load(&self, found: &Found) -> Result<Record, ArrayError> {
         let mut record = found.record.clone();
         let Payload { at, bytes, .. } = found.payload;
         if bytes == 0 {

@@ -48,20 +48,24 @@ fn pages_for(bytes: u64) -> u64 {
 
 impl Journal {
     /// What has to be reserved for an append of these records.
-    pub fn bytes_of(records: &[Record]) -> u64 {
+    pub(crate) fn bytes_of(records: &[Record]) -> u64 {
         let one = |record: &Record| (descriptor_bytes(record) + NOTE_BYTES) as u64 + payload_bytes(record);
         records.iter().map(one).sum()
     }
 
     /// Whether an append of so many bytes can ever be made; else it has to be split or go another
     /// way.
-    pub fn fits(&self, bytes: u64) -> bool {
+    pub(crate) fn fits(&self, bytes: u64) -> bool {
         let state = self.0.state.borrow();
         pages_for(bytes) <= state.longest_append()
     }
 
     /// As [`Self::reserve`] for several appends, all of the room at once.
-    pub async fn reserve_many(&self, bytes: &[u64], quota: Quota) -> Result<Vec<Reservation>, ArrayError> {
+    pub(crate) async fn reserve_many(
+        &self,
+        bytes: &[u64],
+        quota: Quota,
+    ) -> Result<Vec<Reservation>, ArrayError> {
         let pages: u64 = bytes.iter().map(|&bytes| pages_for(bytes)).sum();
         // As many bytes as these pages can hold, so that rounding gives no fewer.
         let mut all = self.reserve(pages * PAGE_BYTES, quota).await?;
@@ -75,7 +79,7 @@ impl Journal {
 
     /// Waits for room for one append of `bytes` ([`Self::bytes_of`]). An error if it can never fit,
     /// or all is over.
-    pub async fn reserve(&self, bytes: u64, quota: Quota) -> Result<Reservation, ArrayError> {
+    pub(crate) async fn reserve(&self, bytes: u64, quota: Quota) -> Result<Reservation, ArrayError> {
         let waiter = Rc::new(Waiter {
             pages: pages_for(bytes),
             quota,
@@ -169,7 +173,7 @@ impl State {
     }
 
     /// Longest append that can be granted.
-    pub fn longest_append(&self) -> u64 {
+    pub(super) fn longest_append(&self) -> u64 {
         let longest = self.longest_batch();
         let rings = self.rings_by_size();
         let Some(ring) = rings.get(self.target().saturating_sub(1)) else { return 0 };
@@ -184,7 +188,7 @@ impl State {
 
     /// Longest batch: a part of the ring that is small enough to lose at its end, and to destage in
     /// one go.
-    pub fn longest_batch(&self) -> u64 {
+    pub(super) fn longest_batch(&self) -> u64 {
         let sizes = self.rings_by_size();
         sizes.get(self.target().saturating_sub(1)).map_or(0, |pages| pages / 8)
     }
@@ -192,7 +196,7 @@ impl State {
     /// Pages of a ring that clients may fill. With that and all it takes to destage it in the ring,
     /// but for the last batch of it, one batch may still be skipped at the ring's end, one not be
     /// freed yet, and one belong to who writes in place.
-    pub fn client_limit(&self, ring_pages: u64, longest: u64) -> u64 {
+    pub(super) fn client_limit(&self, ring_pages: u64, longest: u64) -> u64 {
         ring_pages.saturating_sub(3 * longest) * 100 / self.destage_percent
     }
 
@@ -227,17 +231,17 @@ impl State {
     }
 
     /// Pages for release notes of all that is not noted yet.
-    pub fn note_pages(&self) -> u64 {
+    pub(super) fn note_pages(&self) -> u64 {
         ((self.live_records + self.notes.len() as u64) * NOTE_BYTES as u64).div_ceil(PAGE_BYTES)
     }
 
     /// Pages free and not promised in a ring.
-    pub fn spare(&self, index: usize, longest: u64, note_pages: u64) -> u64 {
+    pub(super) fn spare(&self, index: usize, longest: u64, note_pages: u64) -> u64 {
         let ring = &self.rings[index];
         ring.usable(longest, note_pages).saturating_sub(ring.reserved)
     }
 
-    pub fn give_back(&mut self, grant: &Grant) {
+    pub(super) fn give_back(&mut self, grant: &Grant) {
         for id in &grant.rings {
             if let Some(ring) = self.rings.iter_mut().find(|ring| ring.id == *id) {
                 ring.reserved -= grant.pages;

@@ -50,7 +50,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub fn new(number: u64, first_sequence: u64, records: u64, pages: u64, oldest_live: u64) -> Self {
+    pub(super) fn new(number: u64, first_sequence: u64, records: u64, pages: u64, oldest_live: u64) -> Self {
         Self {
             number,
             first_sequence,
@@ -70,27 +70,27 @@ impl Batch {
         }
     }
 
-    pub fn is_released(&self, index: u64) -> bool {
+    pub(super) fn is_released(&self, index: u64) -> bool {
         self.released[(index / 64) as usize] >> (index % 64) & 1 == 1
     }
 
     /// What the record promised is not in place yet: destaging it will take room.
-    pub fn set_to_destage(&mut self, index: u64) {
+    pub(super) fn set_to_destage(&mut self, index: u64) {
         self.to_destage[(index / 64) as usize] |= 1 << (index % 64);
     }
 
     /// The record's effects are in place.
-    pub fn note_placed(&mut self, index: u64) {
+    pub(super) fn note_placed(&mut self, index: u64) {
         self.to_destage[(index / 64) as usize] &= !(1 << (index % 64));
     }
 
     /// Records still to be destaged.
-    pub fn to_destage(&self) -> u64 {
+    pub(super) fn to_destage(&self) -> u64 {
         self.to_destage.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
     /// Takes one record out; `false` if it was out already.
-    pub fn release(&mut self, index: u64) -> bool {
+    pub(super) fn release(&mut self, index: u64) -> bool {
         self.note_placed(index);
         let word = &mut self.released[(index / 64) as usize];
         let fresh = *word >> (index % 64) & 1 == 0;
@@ -99,7 +99,7 @@ impl Batch {
         fresh
     }
 
-    pub fn live(&self) -> u64 {
+    pub(super) fn live(&self) -> u64 {
         self.live
     }
 }
@@ -151,7 +151,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub fn new(copies: usize, next_number: u64) -> Self {
+    pub(super) fn new(copies: usize, next_number: u64) -> Self {
         assert!(copies > 0, "a journal has at least one copy");
         Self {
             rings: Vec::new(),
@@ -185,21 +185,21 @@ impl State {
         }
     }
 
-    pub fn next_ring_id(&mut self) -> u64 {
+    pub(super) fn next_ring_id(&mut self) -> u64 {
         self.next_ring += 1;
         self.next_ring
     }
 
     /// Areas that a batch goes to now.
-    pub fn target(&self) -> usize {
+    pub(super) fn target(&self) -> usize {
         self.copies.min(self.rings.len())
     }
 
-    pub fn ring(&mut self, id: u64) -> Option<&mut Ring> {
+    pub(super) fn ring(&mut self, id: u64) -> Option<&mut Ring> {
         self.rings.iter_mut().chain(&mut self.leaving).find(|ring| ring.id == id)
     }
 
-    pub fn batch(&mut self, number: u64) -> &mut Batch {
+    pub(super) fn batch(&mut self, number: u64) -> &mut Batch {
         let index = self.batches.partition_point(|batch| batch.number < number);
         let batch = &mut self.batches[index];
         assert_eq!(batch.number, number, "a batch in use");
@@ -207,7 +207,7 @@ impl State {
     }
 
     /// The batch of a record, if it is in use, and the record's place in it.
-    pub fn batch_of(&mut self, sequence: u64) -> Option<(&mut Batch, u64)> {
+    pub(super) fn batch_of(&mut self, sequence: u64) -> Option<(&mut Batch, u64)> {
         // Batches without records share their first sequence with the next one.
         let index = self.batches.partition_point(|batch| batch.first_sequence + batch.records <= sequence);
         let batch = self.batches.get_mut(index)?;
@@ -215,7 +215,7 @@ impl State {
         (place < batch.records).then_some((batch, place))
     }
 
-    pub fn release(&mut self, sequence: u64) {
+    pub(super) fn release(&mut self, sequence: u64) {
         let (batch, index) = self.batch_of(sequence).expect("released records were appended");
         assert!(batch.acknowledged, "a record is released after its append ended");
         assert!(batch.release(index), "a record is released once");
@@ -226,14 +226,14 @@ impl State {
     }
 
     /// See [`super::Journal::note_placed`].
-    pub fn note_placed(&mut self, sequence: u64) {
+    pub(super) fn note_placed(&mut self, sequence: u64) {
         if let Some((batch, index)) = self.batch_of(sequence) {
             batch.note_placed(index);
         }
     }
 
     /// A batch is in use.
-    pub fn hold(&mut self, mut batch: Batch) {
+    pub(super) fn hold(&mut self, mut batch: Batch) {
         batch.pages_before = self.pages_ever;
         self.pages_ever += batch.pages;
         self.had_to_destage |= batch.to_destage() > 0;
@@ -248,7 +248,7 @@ impl State {
     }
 
     /// See [`super::Journal::held`].
-    pub fn held(&mut self, sequence: Option<u64>) -> Held {
+    pub(super) fn held(&mut self, sequence: Option<u64>) -> Held {
         let target = self.target() as u64;
         Held {
             ring_bytes: self.rings.iter().map(|ring| ring.pages).sum::<u64>() * PAGE_BYTES,
@@ -259,18 +259,18 @@ impl State {
     }
 
     /// Drops batches at the old end that have nothing live.
-    pub fn forget_dead(&mut self) {
+    pub(super) fn forget_dead(&mut self) {
         while self.batches.front().is_some_and(|batch| batch.acknowledged && batch.live == 0) {
             self.batches.pop_front();
         }
     }
 
     /// What a batch put together now says.
-    pub fn oldest_live(&self) -> u64 {
+    pub(super) fn oldest_live(&self) -> u64 {
         self.batches.front().map_or(self.next_number, |batch| batch.number)
     }
 
-    pub fn oldest_record(&self) -> Option<u64> {
+    pub(super) fn oldest_record(&self) -> Option<u64> {
         let batch = self.batches.iter().find(|batch| batch.live > 0)?;
         let index = (0..batch.records).find(|&index| !batch.is_released(index))?;
         Some(batch.first_sequence + index)
@@ -278,7 +278,7 @@ impl State {
 
     /// Notes for the next batch, at most `limit` runs. Those of batches below the oldest live one
     /// need none.
-    pub fn take_notes(&mut self, limit: usize) -> Vec<Note> {
+    pub(super) fn take_notes(&mut self, limit: usize) -> Vec<Note> {
         if self.notes.is_empty() {
             return Vec::new();
         }
@@ -301,7 +301,7 @@ impl State {
     }
 
     /// Notes that the next batch would have to carry, as runs at most.
-    pub fn pending_notes(&mut self) -> usize {
+    pub(super) fn pending_notes(&mut self) -> usize {
         if self.notes.len() > 64 {
             let first = self.batches.front().map_or(u64::MAX, |batch| batch.first_sequence);
             self.notes.retain(|&sequence| sequence >= first);
@@ -310,12 +310,12 @@ impl State {
     }
 
     /// Whether something is known that no batch says yet, durable or on its way.
-    pub fn has_news(&self) -> bool {
+    pub(super) fn has_news(&self) -> bool {
         !self.notes.is_empty() || self.oldest_live() > self.durable_oldest || self.settled > self.settled_told
     }
 
     /// Acknowledges what is durable, in order. Gives the appends to be told.
-    pub fn acknowledge(&mut self) -> Vec<Waiting> {
+    pub(super) fn acknowledge(&mut self) -> Vec<Waiting> {
         let mut told = Vec::new();
         while let Some(&number) = self.unacknowledged.front() {
             let batch = self.batch(number);
@@ -336,7 +336,7 @@ impl State {
     }
 
     /// Batches below this number, and below what was said before, may be overwritten.
-    pub fn note_durable_oldest(&mut self, oldest_live: u64) {
+    pub(super) fn note_durable_oldest(&mut self, oldest_live: u64) {
         self.durable_oldest = self.durable_oldest.max(oldest_live);
         let durable_oldest = self.durable_oldest;
         for ring in &mut self.rings {
@@ -345,7 +345,7 @@ impl State {
     }
 
     /// The area is gone, with all that was in it.
-    pub fn remove_ring(&mut self, id: u64) {
+    pub(super) fn remove_ring(&mut self, id: u64) {
         self.rings.retain(|ring| ring.id != id);
         self.leaving.retain(|ring| ring.id != id);
         if self.rings.is_empty() {
@@ -360,7 +360,7 @@ impl State {
 
     /// From now on nothing new goes to a drive's area, and copies in it do not count. `false`:
     /// fewer than `least` would be left.
-    pub fn begin_leaving(&mut self, drive: u32, least: usize) -> bool {
+    pub(super) fn begin_leaving(&mut self, drive: u32, least: usize) -> bool {
         let Some(index) = self.rings.iter().position(|ring| ring.area.drive == drive) else { return true };
         if self.rings.len() <= least {
             return false;
@@ -371,7 +371,7 @@ impl State {
     }
 
     /// The drive's area is used on.
-    pub fn stay(&mut self, drive: u32) {
+    pub(super) fn stay(&mut self, drive: u32) {
         let (back, leaving) =
             std::mem::take(&mut self.leaving).into_iter().partition(|ring| ring.area.drive == drive);
         self.leaving = leaving;
@@ -380,12 +380,12 @@ impl State {
     }
 
     /// How many areas that stay have a copy of the batch.
-    pub fn copies_of(&self, batch: &Batch) -> usize {
+    pub(super) fn copies_of(&self, batch: &Batch) -> usize {
         let stays = |copy: &&Copy| self.rings.iter().any(|ring| ring.id == copy.ring);
         batch.copies.iter().filter(stays).count()
     }
 
-    pub fn fill(&self) -> JournalFill {
+    pub(super) fn fill(&self) -> JournalFill {
         let longest = self.longest_batch();
         let used: u64 = self.rings.iter().map(|ring| ring.used() + ring.reserved).sum();
         let capacity: u64 = self.rings.iter().map(|ring| self.client_limit(ring.pages, longest)).sum();
@@ -396,12 +396,12 @@ impl State {
         }
     }
 
-    pub fn is_short(&self) -> bool {
+    pub(super) fn is_short(&self) -> bool {
         let lacks = |batch: &Batch| batch.acknowledged && self.copies_of(batch) < self.copies;
         self.rings.len() < self.copies || self.batches.iter().any(lacks)
     }
 
-    pub fn least_copies(&self) -> usize {
+    pub(super) fn least_copies(&self) -> usize {
         // What was closed is as it was.
         if self.broken.as_ref().is_some_and(|why| !matches!(why, ArrayError::Closed)) {
             return 0;
@@ -411,12 +411,12 @@ impl State {
     }
 
     /// Nothing more is taken; who appends is told when the pump sees it.
-    pub fn fail_all(&mut self, error: ArrayError) {
+    pub(super) fn fail_all(&mut self, error: ArrayError) {
         self.broken.get_or_insert(error);
     }
 
     /// Everyone whose append will not end well any more.
-    pub fn take_failed(&mut self) -> Vec<Waiting> {
+    pub(super) fn take_failed(&mut self) -> Vec<Waiting> {
         let queued = self.queue.drain(..).map(|pending| (pending.ticket, 0, 0));
         let mut failed: Vec<Waiting> = queued.collect();
         for batch in &mut self.batches {
@@ -426,7 +426,7 @@ impl State {
     }
 
     /// Number of the first batch of this opening.
-    pub fn first_of_opening(number: u64) -> u64 {
+    pub(super) fn first_of_opening(number: u64) -> u64 {
         number >> OPENING_SHIFT << OPENING_SHIFT
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    pub fn tell(&self, result: Result<Sequences, ArrayError>) {
+    pub(super) fn tell(&self, result: Result<Sequences, ArrayError>) {
         *self.result.borrow_mut() = Some(result);
         if let Some(waker) = self.waker.take() {
             waker.wake();

@@ -28,7 +28,7 @@ const RELEASE_FACTOR: u64 = 5;
 impl Inner {
     /// Waits for a reservation; where it is not granted at once, sees to it that room is made. An
     /// error where none can be made, because the array takes no more writes.
-    pub async fn wait_for_room<T>(
+    pub(crate) async fn wait_for_room<T>(
         &self,
         log: &Rc<WriteLog>,
         reservation: impl Future<Output = Result<T, ArrayError>>,
@@ -82,7 +82,7 @@ impl Inner {
 
     /// What is in new regions can be released only when the map knows them. By itself, since it
     /// waits for stripes whose holders may wait for room that the drives' flush alone can give.
-    pub fn start_marking_regions(&self, log: &WriteLog) {
+    pub(crate) fn start_marking_regions(&self, log: &WriteLog) {
         if log.marking_regions.replace(true) {
             return;
         }
@@ -96,7 +96,7 @@ impl Inner {
     }
 
     /// A logged write is in place, durably so with `fua`.
-    pub async fn note_in_place(
+    pub(crate) async fn note_in_place(
         &self,
         log: &Rc<WriteLog>,
         logged: Logged,
@@ -138,7 +138,7 @@ impl Inner {
     }
 
     /// Makes what the drives acknowledged durable; what was logged for it may be forgotten then.
-    pub async fn flush_members(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn flush_members(&self) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return self.flush_drives().await };
         // One at a time, since records of one stripe must be released in order.
         let Some(round) = log.flushes.begin().await else { return Ok(()) };
@@ -170,7 +170,7 @@ impl Inner {
     }
 
     /// The map on the drives was brought up to date: releases data whose regions it knows now.
-    pub fn release_early(&self) {
+    pub(crate) fn release_early(&self) {
         let Some(log) = self.write_log() else { return };
         let (known, early) =
             log.take_early().into_iter().partition(|logged| self.is_known_as_written(logged.stripe));

@@ -27,48 +27,48 @@ impl Default for LogSlot {
 
 impl LogSlot {
     /// The journal, if one is open.
-    pub fn open(&self) -> Option<Rc<WriteLog>> {
+    pub(crate) fn open(&self) -> Option<Rc<WriteLog>> {
         self.log.borrow().clone()
     }
 
-    pub fn set(&self, log: Rc<WriteLog>) {
+    pub(crate) fn set(&self, log: Rc<WriteLog>) {
         *self.log.borrow_mut() = Some(log);
     }
 
     /// Whether records are kept that were carried out when the array was opened.
-    pub fn has_replayed(&self) -> bool {
+    pub(crate) fn has_replayed(&self) -> bool {
         self.log.borrow().as_ref().is_some_and(|log| log.has_replayed())
     }
 
     /// A drive is gone, and an area of the journal with it.
-    pub fn remove_area(&self, number: u32) {
+    pub(crate) fn remove_area(&self, number: u32) {
         if let Some(log) = &*self.log.borrow() {
             log.journal.remove_area(number);
         }
     }
 
     /// The journal is to be read later.
-    pub fn leave_unread(&self, places: Vec<AreaPlace>, fresh_epoch: u64) {
+    pub(crate) fn leave_unread(&self, places: Vec<AreaPlace>, fresh_epoch: u64) {
         *self.unread.borrow_mut() = Some((places, fresh_epoch));
     }
 
     /// Whether it is still to be read.
-    pub fn is_unread(&self) -> bool {
+    pub(crate) fn is_unread(&self) -> bool {
         self.unread.borrow().is_some()
     }
 
     /// What is still to be read, and the epoch of a journal that is begun where nothing is left.
-    pub fn unread(&self) -> Option<(Vec<AreaPlace>, u64)> {
+    pub(crate) fn unread(&self) -> Option<(Vec<AreaPlace>, u64)> {
         self.unread.borrow().clone()
     }
 
     /// It was read.
-    pub fn note_read(&self) {
+    pub(crate) fn note_read(&self) {
         self.unread.take();
     }
 
     /// The turn to read it, or to forget what was read.
-    pub async fn read_alone(&self) -> SemaphorePermit {
+    pub(crate) async fn read_alone(&self) -> SemaphorePermit {
         self.reading.acquire(1).await
     }
 }

@@ -76,7 +76,7 @@ pub(crate) struct WriteLog {
 
 impl WriteLog {
     /// `keeps_sums`: records stay until [`Self::release_settled`].
-    pub fn new(journal: Journal, keeps_sums: bool) -> Self {
+    pub(crate) fn new(journal: Journal, keeps_sums: bool) -> Self {
         Self {
             journal,
             live: RefCell::default(),
@@ -99,51 +99,51 @@ impl WriteLog {
     }
 
     /// Whether the journal may hold anything of these stripes.
-    pub fn has_any(&self, stripes: std::ops::Range<u64>) -> bool {
+    pub(crate) fn has_any(&self, stripes: std::ops::Range<u64>) -> bool {
         self.settled.borrow().iter().any(|logged| stripes.contains(&logged.stripe))
             || stripes.into_iter().any(|stripe| self.live.borrow().contains_key(&stripe))
     }
 
     /// Data of the stripe was logged.
-    pub fn note_data(&self, stripe: u64) {
+    pub(crate) fn note_data(&self, stripe: u64) {
         self.count(stripe, Kind::Data, 1);
     }
 
     /// What a crash would make unreachable: to be released when the map on the drives has their
     /// regions.
-    pub fn note_early(&self, logged: Vec<Logged>) {
+    pub(crate) fn note_early(&self, logged: Vec<Logged>) {
         self.early.borrow_mut().extend(logged);
     }
 
     /// Whether something of the stripe is early.
-    pub fn has_early(&self, stripe: u64) -> bool {
+    pub(crate) fn has_early(&self, stripe: u64) -> bool {
         self.early.borrow().iter().any(|logged| logged.stripe == stripe)
     }
 
     /// Whether something of these stripes is early.
-    pub fn has_early_in(&self, stripes: &std::ops::Range<u64>) -> bool {
+    pub(crate) fn has_early_in(&self, stripes: &std::ops::Range<u64>) -> bool {
         self.early.borrow().iter().any(|logged| stripes.contains(&logged.stripe))
     }
 
     /// What these stripes hold no longer matters.
-    pub fn forget_early(&self, stripes: std::ops::Range<u64>) {
+    pub(crate) fn forget_early(&self, stripes: std::ops::Range<u64>) {
         let (gone, kept) = self.take_early().into_iter().partition(|logged| stripes.contains(&logged.stripe));
         self.note_early(kept);
         self.note_durable(gone);
     }
 
     /// Whether the journal has nothing live of the stripe but one intent.
-    pub fn is_alone(&self, stripe: u64) -> bool {
+    pub(crate) fn is_alone(&self, stripe: u64) -> bool {
         self.live.borrow().get(&stripe) == Some(&(0, 1))
     }
 
     /// Takes what was early out; what still is has to be put back.
-    pub fn take_early(&self) -> Vec<Logged> {
+    pub(crate) fn take_early(&self) -> Vec<Logged> {
         std::mem::take(&mut *self.early.borrow_mut())
     }
 
     /// Whether the stripe must be made durable before a record of this kind for it.
-    pub fn must_flush_before(&self, stripe: u64, kind: Kind) -> bool {
+    pub(crate) fn must_flush_before(&self, stripe: u64, kind: Kind) -> bool {
         let live = self.live.borrow();
         live.get(&stripe)
             .is_some_and(|&(redo, intents)| if kind == Kind::Intent { redo > 0 } else { intents > 0 })
@@ -160,19 +160,19 @@ impl WriteLog {
     }
 
     /// Whether records can be logged together.
-    pub fn fits(&self, records: &[Record]) -> bool {
+    pub(crate) fn fits(&self, records: &[Record]) -> bool {
         self.journal.fits(Journal::bytes_of(records))
     }
 
     /// Records are about to be appended to the journal: they count as live from now on.
-    pub fn begin_records(&self, records: &[Record]) -> Names {
+    pub(crate) fn begin_records(&self, records: &[Record]) -> Names {
         let names: Names = records.iter().map(|record| (record.stripe, record.kind)).collect();
         names.iter().for_each(|&(stripe, kind)| self.count(stripe, kind, 1));
         names
     }
 
     /// They were, under these sequences; or they were not, and count no more.
-    pub fn end_records(
+    pub(crate) fn end_records(
         &self,
         names: Names,
         appended: Result<SmallVec<[u64; 4]>, ArrayError>,
@@ -190,17 +190,17 @@ impl WriteLog {
     }
 
     /// A record was carried out when the array was opened, and is still needed.
-    pub fn note_replayed(&self, sequence: u64) {
+    pub(crate) fn note_replayed(&self, sequence: u64) {
         self.replayed.borrow_mut().push(sequence);
     }
 
     /// Whether such records are kept.
-    pub fn has_replayed(&self) -> bool {
+    pub(crate) fn has_replayed(&self) -> bool {
         !self.replayed.borrow().is_empty()
     }
 
     /// Releases them durably.
-    pub async fn forget_replayed(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn forget_replayed(&self) -> Result<(), ArrayError> {
         let replayed = self.replayed.borrow().clone();
         for sequence in replayed {
             self.journal.release(sequence);
@@ -211,7 +211,7 @@ impl WriteLog {
     }
 
     /// The record's effects are in place.
-    pub fn note_applied(&self, logged: Logged) {
+    pub(crate) fn note_applied(&self, logged: Logged) {
         if logged.kind == Kind::Data {
             self.journal.note_placed(logged.sequence);
         }
@@ -219,17 +219,17 @@ impl WriteLog {
     }
 
     /// What the flush that is about to begin makes durable.
-    pub fn take_applied(&self) -> Vec<Logged> {
+    pub(crate) fn take_applied(&self) -> Vec<Logged> {
         std::mem::take(&mut *self.applied.borrow_mut())
     }
 
     /// The flush did not work.
-    pub fn put_back(&self, applied: Vec<Logged>) {
+    pub(crate) fn put_back(&self, applied: Vec<Logged>) {
         self.applied.borrow_mut().extend(applied);
     }
 
     /// The flush worked.
-    pub fn note_durable(&self, applied: Vec<Logged>) {
+    pub(crate) fn note_durable(&self, applied: Vec<Logged>) {
         for logged in applied {
             self.count(logged.stripe, logged.kind, -1);
             if self.keeps_sums {
@@ -244,12 +244,12 @@ impl WriteLog {
     }
 
     /// What the checkpoint that is about to begin makes superfluous.
-    pub fn take_settled(&self) -> Vec<Logged> {
+    pub(crate) fn take_settled(&self) -> Vec<Logged> {
         std::mem::take(&mut *self.settled.borrow_mut())
     }
 
     /// The checkpoint has ended: well, or not.
-    pub fn release_settled(&self, settled: Vec<Logged>, checkpointed: bool) {
+    pub(crate) fn release_settled(&self, settled: Vec<Logged>, checkpointed: bool) {
         if !checkpointed {
             self.settled.borrow_mut().extend(settled);
             return;
@@ -261,7 +261,7 @@ impl WriteLog {
 
     /// Records durably which intents are over, where any are: what was flushed must not be taken
     /// for a write under way.
-    pub async fn mark(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn mark(&self) -> Result<(), ArrayError> {
         let over = self.over.get();
         // Not "somebody is at it": what they record must be durable when this ends.
         if over > self.marked.get() {
@@ -274,7 +274,7 @@ impl WriteLog {
     /// Whether so much of the journal is taken, and so much of that could be released, that it is
     /// time to make room. `oldest_pending`: the oldest record that is still to be destaged, for
     /// nothing behind it is freed by a release.
-    pub fn is_filling(&self, oldest_pending: Option<u64>) -> bool {
+    pub(crate) fn is_filling(&self, oldest_pending: Option<u64>) -> bool {
         let held = self.journal.held(oldest_pending);
         let over = (self.applied.borrow().len() + self.settled.borrow().len()) as u64;
         held.bytes * 2 > held.ring_bytes

@@ -83,7 +83,7 @@ impl Array {
 impl Inner {
     /// Writes zeros from `start` to `end`, but for regions that read as zeros as they are: a thin
     /// volume takes no space for them.
-    pub async fn zero(&self, start: u64, end: u64) -> Result<(), ArrayError> {
+    pub(crate) async fn zero(&self, start: u64, end: u64) -> Result<(), ArrayError> {
         let region_bytes = self.regions.shape.region_data_bytes;
         let mut at = start;
         while at < end {
@@ -118,7 +118,7 @@ impl Inner {
     }
 
     /// Whether a region reads as zeros, in place and in what is still to be put there.
-    pub fn holds_nothing(&self, region: u64) -> bool {
+    pub(crate) fn holds_nothing(&self, region: u64) -> bool {
         self.regions.state(region) == RegionState::Unwritten
             && (self.deferred.pending.is_empty()
                 || self.deferred.pending.stripes_in(self.regions.stripes_of(region)).is_empty())

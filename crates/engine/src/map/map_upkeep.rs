@@ -17,7 +17,7 @@ pub(crate) struct MapUpkeep {
 }
 
 impl MapUpkeep {
-    pub fn new(places: Vec<AreaPlace>) -> Self {
+    pub(crate) fn new(places: Vec<AreaPlace>) -> Self {
         Self { places: RefCell::new(places), is_settling: Cell::new(false), marking: OneAtATime::default() }
     }
 }

@@ -54,7 +54,7 @@ impl Array {
 }
 
 impl Inner {
-    pub async fn flush(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn flush(&self) -> Result<(), ArrayError> {
         lock_order::assert_holds_none(&*self.table, "a flush");
         if self.lifecycle.is_protected() {
             // What was written before cannot be made durable any more: part of it is on members
@@ -77,7 +77,7 @@ impl Inner {
 
     /// As [`Self::flush`], but for regions that were written in part, for the first time: these
     /// take space where nothing was written yet. Whether there is no such region.
-    pub async fn flush_what_is_whole(&self) -> Result<bool, ArrayError> {
+    pub(crate) async fn flush_what_is_whole(&self) -> Result<bool, ArrayError> {
         // Regions that another flush is about to mark may be this caller's: they must be marked
         // when this ends.
         self.map.marking.until_free().await;
@@ -118,7 +118,7 @@ impl Inner {
     }
 
     /// Has it recorded that blocks are lost no more, where that changed.
-    pub async fn record_lost(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn record_lost(&self) -> Result<(), ArrayError> {
         let unrecorded = self.bad.repairs_to_record();
         let unrecorded = unrecorded.filter(|_| !mutation::is_chosen(Mutation::LostBlocksNotRecorded));
         let Some(repairs) = unrecorded else { return Ok(()) };
@@ -128,7 +128,7 @@ impl Inner {
     }
 
     /// Writes all pages of the map whose durable copy is behind.
-    pub async fn persist_map(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn persist_map(&self) -> Result<(), ArrayError> {
         for page in self.regions.stale_pages() {
             self.persist_page(page).await?;
         }
@@ -137,7 +137,7 @@ impl Inner {
 
     /// Makes the page durable as it is now; joins a write of it that is under way where that
     /// suffices.
-    pub async fn persist_page(&self, page: usize) -> Result<(), ArrayError> {
+    pub(crate) async fn persist_page(&self, page: usize) -> Result<(), ArrayError> {
         let version = self.regions.page_version(page);
         while !self.regions.page_is_durable(page, version) {
             self.write_page(page).await?;
@@ -196,7 +196,7 @@ impl Inner {
     }
 
     /// Writes every page to every place, into both of its slots.
-    pub async fn rewrite_map(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn rewrite_map(&self) -> Result<(), ArrayError> {
         for _ in 0..2 {
             for page in 0..self.regions.page_count() {
                 let version = self.regions.change_page(page);
@@ -212,7 +212,7 @@ impl Inner {
     /// the page is at all places when this ends, durably. It may be at one only because power was
     /// cut; nothing would bring it to the others before it changes again, and if the drive that has
     /// it were lost, acknowledged flushes that rest on it would be lost too.
-    pub async fn load_map(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn load_map(&self) -> Result<(), ArrayError> {
         for page in 0..self.regions.page_count() {
             let offset = page as u64 * 2 * PAGE_BYTES as u64;
             let reads: SmallVec<[_; 6]> = self
@@ -276,7 +276,7 @@ impl Inner {
 
     /// Takes back dirty marks of chunks that are quiet; with `all`, of every chunk without a write
     /// under way.
-    pub async fn settle(&self, all: bool) -> Result<(), ArrayError> {
+    pub(crate) async fn settle(&self, all: bool) -> Result<(), ArrayError> {
         self.check_writable()?;
         let quiet = self.regions.quiet_chunks(all);
         if quiet.is_empty() {
@@ -295,7 +295,7 @@ impl Inner {
     }
 
     /// Starts the task that takes dirty marks back, unless it runs. It ends when none is left.
-    pub fn start_settling(&self) {
+    pub(crate) fn start_settling(&self) {
         if self.map.is_settling.get() || self.lifecycle.is_closed() || !self.regions.any_to_settle() {
             return;
         }

@@ -17,7 +17,7 @@ use crate::sums::Recording;
 
 impl Inner {
     /// Writes zeros to every stripe of a partly initialised region that was not written yet.
-    pub async fn complete_region(&self, region: u64) -> Result<(), ArrayError> {
+    pub(crate) async fn complete_region(&self, region: u64) -> Result<(), ArrayError> {
         lock_order::scope(self.complete_held_region(region)).await
     }
 

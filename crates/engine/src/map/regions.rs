@@ -63,7 +63,7 @@ pub(crate) struct RegionShape {
 }
 
 impl RegionShape {
-    pub fn of(geometry: &Geometry) -> Self {
+    pub(crate) fn of(geometry: &Geometry) -> Self {
         let interleave = geometry.interleave_bytes();
         let units_per_stripe = (geometry.data_units() * geometry.copies() + geometry.parity_units()) as u64;
         let width = geometry.width() as u64;
@@ -80,7 +80,7 @@ impl RegionShape {
     }
 
     /// Bytes that the map of so many regions takes at each of its places.
-    pub fn map_bytes(regions: u64, grain: MapGrain) -> u64 {
+    pub(crate) fn map_bytes(regions: u64, grain: MapGrain) -> u64 {
         pages_for(regions, grain) * 2 * PAGE_BYTES as u64
     }
 }
@@ -135,7 +135,7 @@ pub(crate) struct Regions {
 
 impl Regions {
     /// `Err`: what is known of so many regions does not fit into memory.
-    pub fn new(
+    pub(crate) fn new(
         shape: RegionShape,
         grain: MapGrain,
         volume_id: u128,
@@ -165,7 +165,7 @@ impl Regions {
 
     /// Takes the memory for so many regions. A number that was read from a drive must not abort the
     /// process.
-    pub fn make_room(&self, regions: u64) -> Result<(), TryReserveError> {
+    pub(crate) fn make_room(&self, regions: u64) -> Result<(), TryReserveError> {
         fn reserve<T>(of: &RefCell<Vec<T>>, count: u64) -> Result<(), TryReserveError> {
             let mut of = of.borrow_mut();
             let more = usize::try_from(count).unwrap_or(usize::MAX).saturating_sub(of.len());
@@ -179,12 +179,12 @@ impl Regions {
     }
 
     /// Regions of the volume.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.states.borrow().len() as u64
     }
 
     /// Adds unwritten regions at the end, or forgets some there.
-    pub fn resize(&self, regions: u64) {
+    pub(crate) fn resize(&self, regions: u64) {
         let old = self.count();
         for region in regions..old {
             self.mark_unwritten(region);
@@ -206,18 +206,18 @@ impl Regions {
         (region / self.grain.regions_per_chunk) as usize
     }
 
-    pub fn region_of(&self, stripe: u64) -> u64 {
+    pub(crate) fn region_of(&self, stripe: u64) -> u64 {
         stripe / self.shape.stripes_per_region
     }
 
-    pub fn stripes_of(&self, region: u64) -> std::ops::Range<u64> {
+    pub(crate) fn stripes_of(&self, region: u64) -> std::ops::Range<u64> {
         let first = region * self.shape.stripes_per_region;
         first..first + self.shape.stripes_per_region
     }
 
     /// Beyond the end there is nothing: the volume may have been made smaller since a caller took a
     /// region's number.
-    pub fn state(&self, region: u64) -> RegionState {
+    pub(crate) fn state(&self, region: u64) -> RegionState {
         self.states.borrow().get(region as usize).copied().unwrap_or(RegionState::Unwritten)
     }
 
@@ -233,7 +233,7 @@ impl Regions {
     }
 
     /// Whether the stripe was never written, so that it reads as zeros.
-    pub fn is_virgin(&self, stripe: u64) -> bool {
+    pub(crate) fn is_virgin(&self, stripe: u64) -> bool {
         if self.all_written.get() {
             return false;
         }
@@ -252,33 +252,33 @@ impl Regions {
     }
 
     /// Whether every region is durably marked as written.
-    pub fn all_written(&self) -> bool {
+    pub(crate) fn all_written(&self) -> bool {
         self.all_written.get()
     }
 
     /// Regions that hold data, for progress and status.
-    pub fn written_regions(&self) -> u64 {
+    pub(crate) fn written_regions(&self) -> u64 {
         self.count() - self.unwritten.get()
     }
 
-    pub fn partial_count(&self) -> usize {
+    pub(crate) fn partial_count(&self) -> usize {
         self.partial.borrow().len()
     }
 
-    pub fn partial_regions(&self) -> Vec<u64> {
+    pub(crate) fn partial_regions(&self) -> Vec<u64> {
         let mut regions: Vec<u64> = self.partial.borrow().keys().copied().collect();
         regions.sort_unstable();
         regions
     }
 
     /// Whether any region was written in part, for the first time.
-    pub fn is_any_in_part(&self) -> bool {
+    pub(crate) fn is_any_in_part(&self) -> bool {
         self.partial.borrow().values().any(|mask| mask.iter().any(|word| *word != 0))
     }
 
     /// From where on, between two places of the volume, a crash may take back what was written for
     /// the first time.
-    pub fn first_undurable(&self, start_bytes: u64, end_bytes: u64) -> u64 {
+    pub(crate) fn first_undurable(&self, start_bytes: u64, end_bytes: u64) -> u64 {
         let region_bytes = self.shape.region_data_bytes;
         let is_new = |region: &u64| {
             matches!(self.state(*region), RegionState::Partial | RegionState::Fresh | RegionState::Ready)
@@ -290,7 +290,7 @@ impl Regions {
 
     /// Before a write: counts it in, and makes an unwritten region partial. `away`: a column of the
     /// row misses it. `true` if the marks of chunk and region have to become durable first.
-    pub fn begin_write(&self, region: u64, away: bool) -> bool {
+    pub(crate) fn begin_write(&self, region: u64, away: bool) -> bool {
         if self.state(region) == RegionState::Unwritten {
             let words = self.shape.stripes_per_region.div_ceil(64) as usize;
             self.partial.borrow_mut().insert(region, vec![0; words]);
@@ -317,13 +317,13 @@ impl Regions {
     }
 
     /// Whether any region was written while a column of its row was away.
-    pub fn any_behind(&self) -> bool {
+    pub(crate) fn any_behind(&self) -> bool {
         self.behind_count.get() > 0
     }
 
     /// Whether the region was written while a column of its row was away. Beyond the end there is
     /// nothing to be behind.
-    pub fn is_behind(&self, region: u64) -> bool {
+    pub(crate) fn is_behind(&self, region: u64) -> bool {
         self.behind.borrow().get(region as usize).copied().unwrap_or(false)
     }
 
@@ -336,7 +336,7 @@ impl Regions {
 
     /// A drive went, perhaps with writes in its cache that were never flushed, or half done: what
     /// may be lacking on it counts as written while it was away.
-    pub fn mark_unsettled_behind(&self, regions: std::ops::Range<u64>) {
+    pub(crate) fn mark_unsettled_behind(&self, regions: std::ops::Range<u64>) {
         for region in regions {
             let unsettled = match self.state(region) {
                 RegionState::Unwritten => false,
@@ -350,7 +350,7 @@ impl Regions {
     }
 
     /// Every column of these regions' rows is current again.
-    pub fn clear_behind(&self, regions: std::ops::Range<u64>) {
+    pub(crate) fn clear_behind(&self, regions: std::ops::Range<u64>) {
         for region in regions {
             if std::mem::replace(&mut self.behind.borrow_mut()[region as usize], false) {
                 self.behind_count.set(self.behind_count.get() - 1);
@@ -362,12 +362,12 @@ impl Regions {
     }
 
     /// After a write, successful or not.
-    pub fn end_write(&self, region: u64) {
+    pub(crate) fn end_write(&self, region: u64) {
         self.chunks.borrow_mut()[self.chunk_of(region)].in_flight -= 1;
     }
 
     /// The stripe holds what was written, with zeros around it.
-    pub fn mark_initialised(&self, stripe: u64) {
+    pub(crate) fn mark_initialised(&self, stripe: u64) {
         let region = self.region_of(stripe);
         if self.state(region) != RegionState::Partial {
             return;
@@ -389,25 +389,25 @@ impl Regions {
     }
 
     /// Whether any region is to be marked.
-    pub fn has_fresh(&self) -> bool {
+    pub(crate) fn has_fresh(&self) -> bool {
         !self.fresh.borrow().is_empty()
     }
 
     /// Regions to be marked once the data now in them is durable. The caller flushes, then calls
     /// [`Self::mark_ready`].
-    pub fn take_fresh(&self) -> Vec<u64> {
+    pub(crate) fn take_fresh(&self) -> Vec<u64> {
         std::mem::take(&mut *self.fresh.borrow_mut())
     }
 
     /// After a failed flush: they are still to be marked.
-    pub fn put_back_fresh(&self, regions: Vec<u64>) {
+    pub(crate) fn put_back_fresh(&self, regions: Vec<u64>) {
         self.fresh.borrow_mut().extend(regions);
     }
 
     /// Their data is durable: the next write of their pages says "written", and "dirty" with it,
     /// since writes that began before may still be under way. Not those that are unwritten again,
     /// nor those that were completed again since: what these hold now was perhaps not flushed.
-    pub fn mark_ready(&self, regions: &[u64]) {
+    pub(crate) fn mark_ready(&self, regions: &[u64]) {
         for &region in regions {
             let is_new_again = self.fresh.borrow().contains(&region);
             if self.state(region) != RegionState::Fresh || is_new_again {
@@ -422,7 +422,7 @@ impl Regions {
     }
 
     /// Forgets what the regions held; they read as zeros once their pages are durable.
-    pub fn mark_unwritten(&self, region: u64) {
+    pub(crate) fn mark_unwritten(&self, region: u64) {
         self.partial.borrow_mut().remove(&region);
         self.fresh.borrow_mut().retain(|&fresh| fresh != region);
         self.set_state(region, RegionState::Unwritten);
@@ -432,7 +432,7 @@ impl Regions {
 
     /// Takes [`Self::mark_unwritten`] back where its page could not be made durable; `before` is
     /// what the region was, `Ready` or `Written`, and its stripes were locked since.
-    pub fn mark_written_still(&self, region: u64, before: RegionState) {
+    pub(crate) fn mark_written_still(&self, region: u64, before: RegionState) {
         debug_assert!(matches!(before, RegionState::Ready | RegionState::Written));
         self.set_state(region, before);
         self.change_page_of(region);
@@ -444,37 +444,37 @@ impl Regions {
     }
 
     /// Makes the page's durable copy count as behind; gives the version to be made durable.
-    pub fn change_page(&self, page: usize) -> u64 {
+    pub(crate) fn change_page(&self, page: usize) -> u64 {
         let mut pages = self.pages.borrow_mut();
         pages[page].version += 1;
         pages[page].version
     }
 
-    pub fn page_of(&self, region: u64) -> usize {
+    pub(crate) fn page_of(&self, region: u64) -> usize {
         (region / self.grain.regions_per_page) as usize
     }
 
-    pub fn page_count(&self) -> usize {
+    pub(crate) fn page_count(&self) -> usize {
         self.pages.borrow().len()
     }
 
     /// Pages whose durable copy is behind.
-    pub fn stale_pages(&self) -> Vec<usize> {
+    pub(crate) fn stale_pages(&self) -> Vec<usize> {
         let pages = self.pages.borrow();
         (0..pages.len()).filter(|&index| pages[index].durable_version < pages[index].version).collect()
     }
 
-    pub fn page_version(&self, page: usize) -> u64 {
+    pub(crate) fn page_version(&self, page: usize) -> u64 {
         self.pages.borrow()[page].version
     }
 
-    pub fn page_is_durable(&self, page: usize, version: u64) -> bool {
+    pub(crate) fn page_is_durable(&self, page: usize, version: u64) -> bool {
         self.pages.borrow()[page].durable_version >= version
     }
 
     /// Starts writing a page: `None` if another task is at it. Gives the offset in the map and the
     /// bytes.
-    pub fn begin_page(&self, page: usize, buffers: &BufferPool) -> Option<PageWrite> {
+    pub(crate) fn begin_page(&self, page: usize, buffers: &BufferPool) -> Option<PageWrite> {
         let (sequence, version) = {
             let mut pages = self.pages.borrow_mut();
             let state = &mut pages[page];
@@ -491,13 +491,13 @@ impl Regions {
     }
 
     /// The sequence number of the page's write that is under way, if one is.
-    pub fn page_being_written(&self, page: usize) -> Option<u64> {
+    pub(crate) fn page_being_written(&self, page: usize) -> Option<u64> {
         let pages = self.pages.borrow();
         pages.get(page).filter(|state| state.writing).map(|state| state.sequence)
     }
 
     /// Ends writing a page; `durable` tells whether it got onto the members.
-    pub fn end_page(&self, write: &PageWrite, durable: bool) {
+    pub(crate) fn end_page(&self, write: &PageWrite, durable: bool) {
         {
             let mut pages = self.pages.borrow_mut();
             let state = &mut pages[write.page];
@@ -538,7 +538,7 @@ impl Regions {
     }
 
     /// Where in the map a page of this sequence lies.
-    pub fn slot_offset(page: usize, sequence: u64) -> u64 {
+    pub(crate) fn slot_offset(page: usize, sequence: u64) -> u64 {
         (page as u64 * 2 + (sequence & 1)) * PAGE_BYTES as u64
     }
 
@@ -577,7 +577,7 @@ impl Regions {
     }
 
     /// The sequence number of a valid page of this volume, else `None`.
-    pub fn check_page(&self, page: usize, bytes: &[u8]) -> Option<u64> {
+    pub(crate) fn check_page(&self, page: usize, bytes: &[u8]) -> Option<u64> {
         let mut copy = bytes.to_vec();
         copy[40..44].fill(0);
         let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &copy) as u32;
@@ -590,7 +590,7 @@ impl Regions {
     }
 
     /// Takes over a page read from a member.
-    pub fn load_page(&self, page: usize, sequence: u64, bytes: &[u8]) {
+    pub(crate) fn load_page(&self, page: usize, sequence: u64, bytes: &[u8]) {
         let first = page as u64 * self.grain.regions_per_page;
         let last = (first + self.grain.regions_per_page).min(self.count());
         let set = |from: usize, bit: usize| bytes[from + bit / 8] >> (bit % 8) & 1 == 1;
@@ -617,7 +617,7 @@ impl Regions {
 
     /// For fuzzers: takes bytes for a page of a map, whose, where and checksum made right. Gives
     /// whether they were one.
-    pub fn survives_page(bytes: &[u8]) -> bool {
+    pub(crate) fn survives_page(bytes: &[u8]) -> bool {
         let shape = RegionShape {
             stripes_per_region: 16,
             member_region_bytes: REGION_BYTES,
@@ -640,31 +640,31 @@ impl Regions {
     }
 
     /// Whether a crash may have left copies or parity of this region disagreeing.
-    pub fn is_unsynced(&self, region: u64) -> bool {
+    pub(crate) fn is_unsynced(&self, region: u64) -> bool {
         self.chunks.borrow()[self.chunk_of(region)].unsynced
     }
 
-    pub fn unsynced_chunks(&self) -> Vec<u64> {
+    pub(crate) fn unsynced_chunks(&self) -> Vec<u64> {
         let chunks = self.chunks.borrow();
         (0..chunks.len() as u64).filter(|&index| chunks[index as usize].unsynced).collect()
     }
 
-    pub fn mark_synced(&self, chunk: u64) {
+    pub(crate) fn mark_synced(&self, chunk: u64) {
         self.chunks.borrow_mut()[chunk as usize].unsynced = false;
     }
 
-    pub fn regions_of_chunk(&self, chunk: u64) -> std::ops::Range<u64> {
+    pub(crate) fn regions_of_chunk(&self, chunk: u64) -> std::ops::Range<u64> {
         chunk * self.grain.regions_per_chunk..((chunk + 1) * self.grain.regions_per_chunk).min(self.count())
     }
 
     /// Whether any chunk is dirty for another reason than an old crash.
-    pub fn any_to_settle(&self) -> bool {
+    pub(crate) fn any_to_settle(&self) -> bool {
         self.chunks.borrow().iter().any(|chunk| chunk.dirty && !chunk.unsynced)
     }
 
     /// Chunks that were quiet since the last call (or, with `all`, that have no write under way):
     /// candidates to be marked clean once a flush has made their data durable.
-    pub fn quiet_chunks(&self, all: bool) -> Vec<u64> {
+    pub(crate) fn quiet_chunks(&self, all: bool) -> Vec<u64> {
         let mut chunks = self.chunks.borrow_mut();
         let mut quiet = Vec::new();
         for (index, chunk) in chunks.iter_mut().enumerate() {
@@ -678,7 +678,7 @@ impl Regions {
 
     /// Marks those of `chunks` clean that are still quiet; the caller has flushed since
     /// [`Self::quiet_chunks`].
-    pub fn mark_clean(&self, quiet: &[u64]) {
+    pub(crate) fn mark_clean(&self, quiet: &[u64]) {
         let mut changed = Vec::new();
         {
             let mut chunks = self.chunks.borrow_mut();
@@ -712,7 +712,7 @@ pub(crate) struct WriteIntent {
 }
 
 impl WriteIntent {
-    pub fn new(regions: &Rc<Regions>, region: u64, away: bool) -> (Self, bool) {
+    pub(crate) fn new(regions: &Rc<Regions>, region: u64, away: bool) -> (Self, bool) {
         let needs_mark = regions.begin_write(region, away);
         (Self { regions: regions.clone(), region }, needs_mark)
     }

@@ -20,7 +20,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    pub fn new(request: IoRequest, sender: CompletionSender, alone: bool) -> Self {
+    pub(super) fn new(request: IoRequest, sender: CompletionSender, alone: bool) -> Self {
         Self { request, sender, alone, same: Vec::new() }
     }
 
@@ -34,7 +34,7 @@ impl Pending {
             && other.segments.len() == 1
     }
 
-    pub fn answer(self, result: &IoResult) {
+    pub(super) fn answer(self, result: &IoResult) {
         for (memory, sender) in self.same {
             if result.is_ok() {
                 memory.copy_from(&self.request.segments[0]);
@@ -72,7 +72,7 @@ pub(super) struct ClassQueue {
 }
 
 impl ClassQueue {
-    pub fn push(&mut self, pending: Pending) {
+    pub(super) fn push(&mut self, pending: Pending) {
         let request = &pending.request;
         let (operation, start, end) = (request.operation, request.offset_bytes, request.end_bytes());
         let kind = merge_kind(operation).filter(|_| !pending.alone);
@@ -95,7 +95,7 @@ impl ClassQueue {
     }
 
     /// Takes an entry out; its key stays in `order` until it is skipped there.
-    pub fn take(&mut self, key: usize) -> Pending {
+    pub(super) fn take(&mut self, key: usize) -> Pending {
         let pending = self.waiting[key].take().expect("taken once");
         let request = &pending.request;
         if let Some(kind) = merge_kind(request.operation) {
@@ -111,7 +111,7 @@ impl ClassQueue {
         pending
     }
 
-    pub fn pop_oldest(&mut self) -> Option<Pending> {
+    pub(super) fn pop_oldest(&mut self) -> Option<Pending> {
         while let Some(key) = self.order.pop_front() {
             let taken = self.waiting[key].is_some().then(|| self.take(key));
             self.waiting.remove(key);
@@ -124,7 +124,7 @@ impl ClassQueue {
 
     /// The oldest request with all waiting neighbours on the drive that fit into one request, in
     /// drive order. Reads count as neighbours across a hole of up to `gap_bytes`.
-    pub fn pop_merged(&mut self, limits: MergeLimits) -> Option<SmallVec<[Pending; 4]>> {
+    pub(super) fn pop_merged(&mut self, limits: MergeLimits) -> Option<SmallVec<[Pending; 4]>> {
         let MergeLimits { max_bytes, gap_bytes, max_segments } = limits;
         let oldest = self.pop_oldest()?;
         let kind = merge_kind(oldest.request.operation).filter(|_| !oldest.alone);
@@ -166,7 +166,7 @@ impl ClassQueue {
         Some(parts)
     }
 
-    pub fn drain(&mut self) -> Vec<Pending> {
+    pub(super) fn drain(&mut self) -> Vec<Pending> {
         std::iter::from_fn(|| self.pop_oldest()).collect()
     }
 }
@@ -219,7 +219,7 @@ pub(super) struct FlushQueue {
 
 impl FlushQueue {
     /// The flush under way was answered: who else gets that answer, and the flush to be sent next.
-    pub fn landed(&mut self) -> (Vec<CompletionSender>, Option<Pending>) {
+    pub(super) fn landed(&mut self) -> (Vec<CompletionSender>, Option<Pending>) {
         let joined = std::mem::take(&mut self.joined);
         let mut next = std::mem::take(&mut self.waiting).into_iter();
         let first = next.next();
@@ -230,14 +230,14 @@ impl FlushQueue {
     }
 
     /// All that are not in the queue themselves.
-    pub fn drain(&mut self) -> Vec<CompletionSender> {
+    pub(super) fn drain(&mut self) -> Vec<CompletionSender> {
         let Self { joined, waiting, .. } = std::mem::take(self);
         joined.into_iter().chain(waiting).collect()
     }
 }
 
 impl Queue {
-    pub fn of(&mut self, class: Class) -> &mut ClassQueue {
+    pub(super) fn of(&mut self, class: Class) -> &mut ClassQueue {
         match class {
             Class::Foreground => &mut self.foreground,
             Class::Background => &mut self.background,
@@ -245,11 +245,11 @@ impl Queue {
         }
     }
 
-    pub fn all(&self) -> [&ClassQueue; 3] {
+    pub(super) fn all(&self) -> [&ClassQueue; 3] {
         [&self.foreground, &self.background, &self.upkeep]
     }
 
-    pub fn requests_in_flight(&self) -> usize {
+    pub(super) fn requests_in_flight(&self) -> usize {
         self.all().iter().map(|queue| queue.in_flight).sum()
     }
 }

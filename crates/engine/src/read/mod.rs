@@ -394,7 +394,7 @@ impl Inner {
     }
 
     /// Reads a range of a unit from its member.
-    pub fn submit_unit_read(
+    pub(crate) fn submit_unit_read(
         &self,
         stripe: &Stripe,
         range: UnitRange,

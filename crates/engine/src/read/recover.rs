@@ -21,7 +21,7 @@ use crate::sums::Recording;
 impl Inner {
     /// After a read without a lock was refused, or gave what it should not have (then there is no
     /// error): counts the error, then reads under the stripe's lock by every means.
-    pub async fn recover_read(
+    pub(crate) async fn recover_read(
         &self,
         stripe: u64,
         range: UnitRange,
@@ -59,7 +59,7 @@ impl Inner {
 
     /// Reads data of a stripe by every means, from byte `from` of its data, into memory that no
     /// drive was handed. The caller holds the stripe alone.
-    pub async fn fetch_data(
+    pub(crate) async fn fetch_data(
         &self,
         stripe: &Stripe,
         from: u64,
@@ -78,7 +78,7 @@ impl Inner {
 
     /// A range of a stripe's data widened to whole blocks with what the stripe holds there: where
     /// it begins, and the bytes.
-    pub async fn complete_blocks(
+    pub(crate) async fn complete_blocks(
         &self,
         stripe: &Stripe,
         start: u64,
@@ -119,7 +119,7 @@ impl Inner {
     ///
     /// The bytes come in memory of their own: a drive that was given up may still write into what
     /// it was handed, so what was handed to a drive that refused is never used again.
-    pub async fn fetch_unit(
+    pub(crate) async fn fetch_unit(
         &self,
         stripe: &Stripe,
         range: UnitRange,
@@ -252,7 +252,7 @@ impl Inner {
     }
 
     /// A range of a unit from the other units of its stripe: as a whole, else block by block.
-    pub async fn reconstruct(
+    pub(crate) async fn reconstruct(
         &self,
         stripe: &Stripe,
         range: UnitRange,
@@ -459,16 +459,16 @@ impl Inner {
     }
 
     /// Whether a range of a unit touches a block that holds nothing valid.
-    pub fn is_lost(&self, stripe: &Stripe, range: UnitRange) -> bool {
+    pub(crate) fn is_lost(&self, stripe: &Stripe, range: UnitRange) -> bool {
         self.is_lost_at(stripe.units[range.unit], range)
     }
 
-    pub fn is_lost_at(&self, place: Place, range: UnitRange) -> bool {
+    pub(crate) fn is_lost_at(&self, place: Place, range: UnitRange) -> bool {
         self.bad.is_lost(self.blocks_of(place, range))
     }
 
     /// The answer that a read of a lost block gets.
-    pub fn lost_answer(&self, stripe: &Stripe, range: UnitRange) -> Completion {
+    pub(crate) fn lost_answer(&self, stripe: &Stripe, range: UnitRange) -> Completion {
         let place = stripe.units[range.unit];
         let request = IoRequest::read(place.offset_bytes + range.start, self.buffers.allocate(0));
         let member = self.columns.member_at(place);
@@ -477,12 +477,12 @@ impl Inner {
     }
 
     /// The range was written: it holds something valid again.
-    pub fn forget_lost(&self, stripe: &Stripe, range: UnitRange) {
+    pub(crate) fn forget_lost(&self, stripe: &Stripe, range: UnitRange) {
         self.bad.repair_lost(self.blocks_of(stripe.units[range.unit], range));
     }
 
     /// Notes that a block of a member holds nothing valid.
-    pub fn remember_lost(&self, stripe: &Stripe, range: UnitRange) {
+    pub(crate) fn remember_lost(&self, stripe: &Stripe, range: UnitRange) {
         let (first, last) = self.blocks_of(stripe.units[range.unit], range).into_inner();
         self.bad.note_lost((first.1..=last.1).map(|block| (first.0, block)));
     }

@@ -26,7 +26,7 @@ use crate::write_back::pending::PendingPiece;
 
 /// What a replay did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReplayReport {
+pub(crate) struct ReplayReport {
     /// Partial stripes written again.
     pub redone: u64,
     /// Full stripes whose parity was computed again.
@@ -107,7 +107,7 @@ impl Inner {
         WriteLog::new(journal, self.sums.get().is_some())
     }
 
-    pub fn write_log(&self) -> Option<Rc<WriteLog>> {
+    pub(crate) fn write_log(&self) -> Option<Rc<WriteLog>> {
         self.log.open()
     }
 
@@ -134,7 +134,7 @@ impl Inner {
         self.geometry.fault_tolerance() + 1
     }
 
-    pub async fn create_journal(&self, places: &[AreaPlace], epoch: u64) -> Result<(), ArrayError> {
+    pub(crate) async fn create_journal(&self, places: &[AreaPlace], epoch: u64) -> Result<(), ArrayError> {
         let areas = self.journal_areas(places);
         if areas.is_empty() {
             return Ok(());
@@ -147,7 +147,11 @@ impl Inner {
     }
 
     /// Reads the journal and carries out what it holds.
-    pub async fn open_journal(&self, places: &[AreaPlace], fresh_epoch: u64) -> Result<(), ArrayError> {
+    pub(crate) async fn open_journal(
+        &self,
+        places: &[AreaPlace],
+        fresh_epoch: u64,
+    ) -> Result<(), ArrayError> {
         let areas = self.journal_areas(places);
         if areas.is_empty() {
             return Ok(());
@@ -162,7 +166,7 @@ impl Inner {
 
     /// What [`Self::open_journal`] left out, on members that keep in memory what is written to
     /// them. Whether the journal held anything; `false` also where that was done before.
-    pub async fn recover_in_memory(&self) -> Result<bool, ArrayError> {
+    pub(crate) async fn recover_in_memory(&self) -> Result<bool, ArrayError> {
         let _alone = self.log.read_alone().await;
         let Some((places, fresh_epoch)) = self.log.unread() else { return Ok(false) };
         let full = self.lifecycle.begin_recovery_in_memory();
@@ -229,7 +233,7 @@ impl Inner {
     /// has recorded these, and before anything is logged. The replay has settled their stripes,
     /// perhaps to older versions or to what stands in for dead blocks, so beside a newer record
     /// they would be wrong.
-    pub async fn forget_replayed(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn forget_replayed(&self) -> Result<(), ArrayError> {
         let _alone = self.log.read_alone().await;
         let Some(log) = self.write_log().filter(|log| log.has_replayed()) else { return Ok(()) };
         log.forget_replayed().await?;
@@ -238,12 +242,12 @@ impl Inner {
     }
 
     /// The same where no pool has recorded them yet.
-    pub async fn record_and_forget_replayed(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn record_and_forget_replayed(&self) -> Result<(), ArrayError> {
         self.host.record_lost(self.spec.id).await.map_err(ArrayError::CannotRecord)?;
         self.forget_replayed().await
     }
 
-    pub fn has_replayed(&self) -> bool {
+    pub(crate) fn has_replayed(&self) -> bool {
         self.log.has_replayed()
     }
 
@@ -257,7 +261,7 @@ impl Inner {
         journal.set_batch_limits(tuning.journal_batch_bytes, tuning.journal_batch_notes);
     }
 
-    pub async fn close_journal(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn close_journal(&self) -> Result<(), ArrayError> {
         match self.write_log() {
             Some(log) => log.journal.close().await,
             None => Ok(()),
@@ -308,7 +312,7 @@ impl Inner {
     }
 
     /// Data that was acknowledged from the journal is pending again.
-    pub fn keep_data(&self, record: &Record) {
+    pub(crate) fn keep_data(&self, record: &Record) {
         let interleave = self.geometry.interleave_bytes();
         for part in &record.parts {
             let unit = u64::from(part.unit);
@@ -449,7 +453,7 @@ impl Inner {
 
     /// One block of a data unit is lost; `start` is its place in the strip. `false`: what was
     /// acknowledged since is pending, and it is not needed.
-    pub fn declare_block_dead(&self, stripe: u64, unit: usize, start: u64) -> bool {
+    pub(crate) fn declare_block_dead(&self, stripe: u64, unit: usize, start: u64) -> bool {
         let in_stripe = unit as u64 * self.geometry.interleave_bytes() + start;
         let block = (stripe * self.geometry.stripe_data_bytes() + in_stripe) / BLOCK_BYTES;
         let is_needed = !self.is_block_pending(block);
@@ -467,7 +471,7 @@ impl Inner {
 
     /// Whether the journal has newer data of a block of the volume. Pending pieces are whole
     /// blocks.
-    pub fn is_block_pending(&self, block: u64) -> bool {
+    pub(crate) fn is_block_pending(&self, block: u64) -> bool {
         let location = self.geometry.locate(block * BLOCK_BYTES);
         !self
             .deferred
@@ -477,7 +481,7 @@ impl Inner {
     }
 
     /// Refuses to read what is dead.
-    pub fn check_alive(&self, start: u64, end: u64) -> Result<(), ArrayError> {
+    pub(crate) fn check_alive(&self, start: u64, end: u64) -> Result<(), ArrayError> {
         match self.bad.first_dead(start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)) {
             None => Ok(()),
             Some(block) => Err(ArrayError::Lost {
@@ -491,7 +495,7 @@ impl Inner {
     }
 
     /// A client has written a range.
-    pub fn forget_dead(&self, start: u64, end: u64) {
+    pub(crate) fn forget_dead(&self, start: u64, end: u64) {
         // Whole blocks only: where a write covers part of a block, the rest is as lost as before.
         let first = start.div_ceil(BLOCK_BYTES);
         self.bad.repair_dead(first..first.max(end / BLOCK_BYTES));

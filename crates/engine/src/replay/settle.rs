@@ -132,7 +132,7 @@ impl Settling<'_> {
 
 impl Inner {
     /// Carries the records out and makes the result durable, sums and all.
-    pub async fn replay_with_sums(
+    pub(crate) async fn replay_with_sums(
         &self,
         journal: &Journal,
         records: &[Found],

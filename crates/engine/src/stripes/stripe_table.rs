@@ -42,7 +42,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    pub fn to(&self) -> u64 {
+    pub(crate) fn to(&self) -> u64 {
         self.from + self.data.len() as u64
     }
 }
@@ -74,7 +74,7 @@ impl Ticket {
         }
     }
 
-    pub fn finish(&self, result: Result<(), ArrayError>) {
+    pub(crate) fn finish(&self, result: Result<(), ArrayError>) {
         self.signal(Signal::Done(result));
     }
 }
@@ -163,7 +163,7 @@ const KEPT_QUEUES: usize = 256;
 impl StripeTable {
     /// Queues a write. Returns its ticket if the caller leads the stripe at once, else what to wait
     /// for.
-    pub fn enter(&self, stripe: u64, piece: Piece) -> Result<Rc<Ticket>, Waiting> {
+    pub(crate) fn enter(&self, stripe: u64, piece: Piece) -> Result<Rc<Ticket>, Waiting> {
         self.enter_with(stripe, Wish::Write(piece))
     }
 
@@ -202,19 +202,19 @@ impl StripeTable {
     }
 
     /// Takes the stripe alone, waiting for its turn.
-    pub async fn lock(self: &Rc<Self>, stripe: u64) -> StripeGuard {
+    pub(crate) async fn lock(self: &Rc<Self>, stripe: u64) -> StripeGuard {
         self.lock_all(vec![stripe]).await.pop().expect("one stripe, one guard")
     }
 
     /// Takes these stripes (in order, each once) alone, all at the same time. Until then it holds
     /// none.
-    pub async fn lock_all(self: &Rc<Self>, stripes: Vec<u64>) -> Vec<StripeGuard> {
+    pub(crate) async fn lock_all(self: &Rc<Self>, stripes: Vec<u64>) -> Vec<StripeGuard> {
         self.lock_group(stripes, false).await
     }
 
     /// As [`Self::lock_all`], before all that wait for any of the stripes. Those that have one now
     /// must not be waiting for what the caller is to bring about.
-    pub async fn lock_all_ahead(self: &Rc<Self>, stripes: Vec<u64>) -> Vec<StripeGuard> {
+    pub(crate) async fn lock_all_ahead(self: &Rc<Self>, stripes: Vec<u64>) -> Vec<StripeGuard> {
         self.lock_group(stripes, true).await
     }
 
@@ -315,7 +315,7 @@ impl StripeTable {
     }
 
     /// Takes a stripe alone if nothing holds it: one that is idle, or reserved.
-    pub fn try_lock(self: &Rc<Self>, stripe: u64) -> Option<StripeGuard> {
+    pub(crate) fn try_lock(self: &Rc<Self>, stripe: u64) -> Option<StripeGuard> {
         if mutation::is_chosen(Mutation::LockWithoutWaiting) {
             let own = Rc::new(Self::default());
             own.stripes.borrow_mut().insert(stripe, self.new_state(Hold::Alone));
@@ -337,7 +337,7 @@ impl StripeTable {
     }
 
     /// Shares the stripe with other readers, waiting for writers that came before.
-    pub async fn lock_shared(self: &Rc<Self>, stripe: u64) -> StripeGuard {
+    pub(crate) async fn lock_shared(self: &Rc<Self>, stripe: u64) -> StripeGuard {
         lock_order::assert_holds_none(&**self, "a stripe");
         if let Err(waiting) = self.enter_with(stripe, Wish::Shared) {
             let turn = waiting.await;
@@ -347,7 +347,7 @@ impl StripeTable {
     }
 
     /// For a leader: the pieces at the front of the queue that `fits` accepts, the first always.
-    pub fn take_pieces(
+    pub(crate) fn take_pieces(
         &self,
         stripe: u64,
         mut fits: impl FnMut(&[(Rc<Ticket>, Piece)], &Piece) -> bool,
@@ -370,7 +370,7 @@ impl StripeTable {
     /// For a leader that holds back: bytes of the stripe's data covered by the pieces queued, and
     /// an event that tells of the next one. Pieces that overlap count twice: then the stripe is
     /// taken for complete early, which is harmless.
-    pub fn gathered(&self, stripe: u64) -> (u64, Rc<Event>) {
+    pub(crate) fn gathered(&self, stripe: u64) -> (u64, Rc<Event>) {
         let mut stripes = self.stripes.borrow_mut();
         let state = stripes.get_mut(&stripe).expect("a leader's stripe is in the table");
         let bytes = state.queue.iter().map_while(Entry::piece).map(|piece| piece.data.len() as u64).sum();
@@ -378,12 +378,12 @@ impl StripeTable {
     }
 
     /// Whether nobody works on any stripe, nor waits for one.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.stripes.borrow().is_empty()
     }
 
     /// For whoever holds the stripe and is done: hands it to the next in its queue.
-    pub fn leave(&self, stripe: u64) {
+    pub(crate) fn leave(&self, stripe: u64) {
         let mut stripes = self.stripes.borrow_mut();
         let state = stripes.get_mut(&stripe).expect("a held stripe is in the table");
         match &mut state.hold {

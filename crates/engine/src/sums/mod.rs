@@ -38,7 +38,7 @@ use state::{BlockSums, SumsInit};
 
 impl Inner {
     /// Gives a new array its checksums.
-    pub fn begin_sums(&self, init: SumsInit) {
+    pub(crate) fn begin_sums(&self, init: SumsInit) {
         let spec = ChecksumSpec {
             volume_id: self.spec.id,
             width: self.geometry.width() as u16,
@@ -64,21 +64,21 @@ impl Inner {
     }
 
     /// Pages that are torn or old are put down to the stop before this opening.
-    pub fn forgive_pages(&self) {
+    pub(crate) fn forgive_pages(&self) {
         if let Some(sums) = self.sums.get() {
             sums.lenient.set(true);
         }
     }
 
     /// A drive has come in: pages of which no place was there may have one now.
-    pub fn reload_sums(&self) {
+    pub(crate) fn reload_sums(&self) {
         if let Some(sums) = self.sums.get() {
             sums.table.reload_all();
         }
     }
 
     /// Waits for a read, and meanwhile for the pages that it will be verified against.
-    pub async fn read_with_pages(
+    pub(crate) async fn read_with_pages(
         &self,
         column: usize,
         offset_bytes: u64,
@@ -96,7 +96,7 @@ impl Inner {
 
     /// Whether what was read at a place of a column is what should be there. Not where that is not
     /// known any more: then it is to be compared with its redundancy ([`Self::fetch_unit`]).
-    pub async fn is_right(
+    pub(crate) async fn is_right(
         &self,
         column: usize,
         offset_bytes: u64,
@@ -115,7 +115,7 @@ impl Inner {
     }
 
     /// As [`Self::is_right`], of a range of a unit.
-    pub async fn is_unit_right(
+    pub(crate) async fn is_unit_right(
         &self,
         stripe: &Stripe,
         range: UnitRange,
@@ -127,7 +127,7 @@ impl Inner {
 
     /// Whether nothing that is recorded speaks against a range of a unit: for what was computed
     /// from others.
-    pub async fn is_possible(
+    pub(crate) async fn is_possible(
         &self,
         stripe: &Stripe,
         range: UnitRange,
@@ -138,7 +138,7 @@ impl Inner {
 
     /// Blocks of a range of a unit of which something was recorded that is known no more, each
     /// by its first byte in the strip.
-    pub async fn doubted_blocks(
+    pub(crate) async fn doubted_blocks(
         &self,
         stripe: &Stripe,
         range: UnitRange,
@@ -151,7 +151,7 @@ impl Inner {
     }
 
     /// The bad blocks of a range of a unit, each by its first byte in the strip.
-    pub async fn bad_blocks(
+    pub(crate) async fn bad_blocks(
         &self,
         stripe: &Stripe,
         range: UnitRange,
@@ -167,7 +167,7 @@ impl Inner {
     }
 
     /// A block was found bad, by somebody who holds its stripe: counts it against its drive, once.
-    pub fn note_bad_block(&self, place: Place, start: u64) {
+    pub(crate) fn note_bad_block(&self, place: Place, start: u64) {
         let Some(sums) = self.sums.get() else { return };
         let mut known = sums.known_bad.borrow_mut();
         if known.len() >= self.options.tuning.known_bad_blocks {
@@ -181,7 +181,7 @@ impl Inner {
     }
 
     /// A range of a column was written: what was bad there is so no more.
-    pub fn forget_bad(&self, column: usize, offset_bytes: u64, length_bytes: u64) {
+    pub(crate) fn forget_bad(&self, column: usize, offset_bytes: u64, length_bytes: u64) {
         let Some(sums) = self.sums.get() else { return };
         let mut known = sums.known_bad.borrow_mut();
         if known.is_empty() {
@@ -193,7 +193,7 @@ impl Inner {
     }
 
     /// Before the first write of a region: its pages record nothing, whatever was there before.
-    pub async fn begin_region_sums(&self, region: u64) -> Result<(), ArrayError> {
+    pub(crate) async fn begin_region_sums(&self, region: u64) -> Result<(), ArrayError> {
         let Some(sums) = self.sums.get() else { return Ok(()) };
         loop {
             let is_begun = sums.begun.borrow().contains(&region);
@@ -231,7 +231,7 @@ impl Inner {
     }
 
     /// The region is unwritten again.
-    pub fn forget_sums(&self, region: u64) {
+    pub(crate) fn forget_sums(&self, region: u64) {
         let Some(sums) = self.sums.get() else { return };
         sums.begun.borrow_mut().remove(&region);
         let length = self.regions.shape.member_region_bytes;
@@ -246,7 +246,7 @@ impl Inner {
     }
 
     /// Makes all sums recorded so far durable, and lets the journal forget what was kept for them.
-    pub async fn release_records(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn release_records(&self) -> Result<(), ArrayError> {
         let Some(sums) = self.sums.get() else { return Ok(()) };
         let Some(log) = self.write_log() else { return sums.table.checkpoint().await.map(drop) };
         // One at a time: of records of one stripe a later one must not go before an earlier one.

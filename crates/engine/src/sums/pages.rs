@@ -164,7 +164,7 @@ impl Inner {
 
     /// Loads the pages of all columns of a region at once, as far as that can be done; what keeps
     /// one from being loaded shows when it is needed.
-    pub async fn load_region_sums(&self, region: u64) -> Vec<Pin> {
+    pub(crate) async fn load_region_sums(&self, region: u64) -> Vec<Pin> {
         let Some(sums) = self.sums.get() else { return Vec::new() };
         let length = self.regions.shape.member_region_bytes;
         let columns = 0..self.geometry.width() as u16;
@@ -176,7 +176,7 @@ impl Inner {
     /// at a time, unless they are in memory: on the drives they lie together, and asking for those
     /// of each region by themselves would cost a position for each. What keeps one from being
     /// loaded shows when it is needed.
-    pub async fn load_sums_ahead(&self, region: u64) {
+    pub(crate) async fn load_sums_ahead(&self, region: u64) {
         let Some(sums) = self.sums.get() else { return };
         let (length, width) = (self.regions.shape.member_region_bytes, self.geometry.width() as u16);
         let has_pages = |column: u16, region: u64| sums.table.has_pages(column, region * length, length);
@@ -196,7 +196,7 @@ impl Inner {
 
     /// Loads what a write will change, all of it at once; as long as the result lives it stays in
     /// memory.
-    pub async fn load_sums(&self, ranges: &[(Place, u64)]) -> Result<Vec<Pin>, ArrayError> {
+    pub(crate) async fn load_sums(&self, ranges: &[(Place, u64)]) -> Result<Vec<Pin>, ArrayError> {
         let Some(sums) = self.sums.get() else { return Ok(Vec::new()) };
         let lacks = |(place, length): &&(Place, u64)| {
             !sums.table.has_pages(place.member as u16, place.offset_bytes, *length)
@@ -210,12 +210,12 @@ impl Inner {
 
     /// Whether anything was ever written in the part of a row's slabs that a checksum page speaks
     /// of.
-    pub fn page_holds_data(&self, row: u64, page: u16) -> bool {
+    pub(crate) fn page_holds_data(&self, row: u64, page: u16) -> bool {
         self.regions.state(self.region_of_page(row, page)) != RegionState::Unwritten
     }
 
     /// The region that a checksum page of a row speaks of.
-    pub fn region_of_page(&self, row: u64, page: u16) -> u64 {
+    pub(crate) fn region_of_page(&self, row: u64, page: u16) -> u64 {
         let in_row = u64::from(page) * PAGE_COVERS_BYTES / self.regions.shape.member_region_bytes;
         row * self.columns.regions_per_row + in_row
     }

@@ -42,7 +42,7 @@ pub(crate) type NewSums = SmallVec<[UnitSums; 4]>;
 
 impl Inner {
     /// The sums of what is about to be written, of all columns, there or not.
-    pub async fn new_sums(
+    pub(crate) async fn new_sums(
         &self,
         stripe: &Stripe,
         parts: &[UnitParts],
@@ -91,7 +91,7 @@ impl Inner {
     }
 
     /// A range of a unit with its pages, nothing known of its content yet.
-    pub async fn unit_sums(&self, stripe: &Stripe, range: UnitRange) -> Result<UnitSums, ArrayError> {
+    pub(crate) async fn unit_sums(&self, stripe: &Stripe, range: UnitRange) -> Result<UnitSums, ArrayError> {
         let sums = self.sums.get().expect("asked by who has checksums");
         let place = stripe.units[range.unit];
         let (column, offset_bytes) = (place.member as u16, place.offset_bytes + range.start);
@@ -120,7 +120,7 @@ impl Inner {
     }
 
     /// Records what a unit holds from now on.
-    pub fn set_sums(&self, new: &UnitSums, sequence: u64) {
+    pub(crate) fn set_sums(&self, new: &UnitSums, sequence: u64) {
         let sums = self.sums.get().expect("whoever has sums has checksums");
         let length_bytes = match &new.sums {
             Ok(values) => {
@@ -136,7 +136,7 @@ impl Inner {
     }
 
     /// Records what one block of the range holds from now on; `None`: nothing is known of it.
-    pub fn set_block_sum(&self, of: &UnitSums, block: usize, sum: Option<u32>, sequence: u64) {
+    pub(crate) fn set_block_sum(&self, of: &UnitSums, block: usize, sum: Option<u32>, sequence: u64) {
         let Some(sums) = self.sums.get() else { return };
         let offset_bytes = of.offset_bytes + block as u64 * BLOCK_BYTES;
         match sum {
@@ -146,14 +146,14 @@ impl Inner {
     }
 
     /// What is recorded of a block of the range.
-    pub fn recorded_sum(&self, of: &UnitSums, block: usize) -> Option<u32> {
+    pub(crate) fn recorded_sum(&self, of: &UnitSums, block: usize) -> Option<u32> {
         let sums = self.sums.get()?;
         Some(sums.table.expected(&of.pin, of.offset_bytes + block as u64 * BLOCK_BYTES)?.sum)
     }
 
     /// The sums as a record of the journal carries them; `with_old`: and what they replace, for who
     /// has to tell one from the other after a crash.
-    pub fn sum_runs(&self, new: &NewSums, with_old: bool) -> Vec<SumRun> {
+    pub(crate) fn sum_runs(&self, new: &NewSums, with_old: bool) -> Vec<SumRun> {
         let mut runs = Vec::new();
         for of_unit in new {
             let Ok(values) = &of_unit.sums else { continue };
@@ -183,7 +183,7 @@ impl Inner {
 
     /// A write failed, and what it has left of it is not known: records what of the new is there.
     /// The caller holds the stripe.
-    pub async fn settle_failed_write(&self, stripe: &Stripe, new: &NewSums, sequence: u64) {
+    pub(crate) async fn settle_failed_write(&self, stripe: &Stripe, new: &NewSums, sequence: u64) {
         let Some(sums) = self.sums.get() else { return };
         let missing = self.columns.missing_in(stripe.index);
         for of_unit in new {
@@ -206,7 +206,7 @@ impl Inner {
     /// Records the sums of what is in place in a range, as the caller, who holds the stripe, has
     /// read it or put it there. The journal has no record of it. Gives the number of blocks whose
     /// sums were recorded.
-    pub async fn record_content(
+    pub(crate) async fn record_content(
         &self,
         stripe: &Stripe,
         range: UnitRange,
@@ -235,7 +235,7 @@ impl Inner {
     }
 
     /// Whether there are blocks in the range of which nothing is recorded.
-    pub async fn lacks_sums(&self, stripe: &Stripe, range: UnitRange) -> Result<bool, ArrayError> {
+    pub(crate) async fn lacks_sums(&self, stripe: &Stripe, range: UnitRange) -> Result<bool, ArrayError> {
         if self.sums.get().is_none() {
             return Ok(false);
         }

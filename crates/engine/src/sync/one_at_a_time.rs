@@ -13,14 +13,14 @@ pub(crate) struct OneAtATime {
 
 impl OneAtATime {
     /// Ends when none is under way. A caller that then begins one, begins it before it waits again.
-    pub async fn until_free(&self) {
+    pub(crate) async fn until_free(&self) {
         while self.is_under_way.get() {
             self.ended.wait().await;
         }
     }
 
     /// Begins a piece of work, which ends when the guard is dropped.
-    pub fn begin(&self) -> UnderWay<'_> {
+    pub(crate) fn begin(&self) -> UnderWay<'_> {
         assert!(!self.is_under_way.replace(true), "one at a time");
         UnderWay(self)
     }

@@ -18,14 +18,14 @@ pub(crate) struct ReadEpochs {
 
 impl ReadEpochs {
     /// Counts a read for as long as the guard lives.
-    pub fn begin(&self) -> ReadGuard<'_> {
+    pub(crate) fn begin(&self) -> ReadGuard<'_> {
         let epoch = self.current.get();
         self.change(epoch, 1);
         ReadGuard { epochs: self, epoch }
     }
 
     /// Ends when every read that is under way now has ended.
-    pub async fn drain(&self) {
+    pub(crate) async fn drain(&self) {
         // Two flips: the other epoch may still have readers from the flip before.
         for _ in 0..2 {
             let former = self.current.get();

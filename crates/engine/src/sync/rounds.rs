@@ -19,7 +19,7 @@ pub(crate) struct Rounds {
 impl Rounds {
     /// Begins a round when none is under way; `None` where one that began after this call has ended
     /// well.
-    pub async fn begin(&self) -> Option<Round<'_>> {
+    pub(crate) async fn begin(&self) -> Option<Round<'_>> {
         let wanted = self.begun.get() + 1;
         while self.is_under_way.get() {
             self.ended.wait().await;
@@ -42,7 +42,7 @@ pub(crate) struct Round<'a> {
 
 impl Round<'_> {
     /// It has done its work, also for callers that wait for it.
-    pub fn ends_well(&self) {
+    pub(crate) fn ends_well(&self) {
         self.rounds.done.set(self.number);
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct DeferPace {
 }
 
 impl DeferPace {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             merged: Cell::new(1.0),
             filling_since_ns: Cell::new(0),
@@ -47,7 +47,7 @@ impl DeferPace {
     }
 
     /// Whether a write may be deferred now, with so much pending.
-    pub fn may_defer(&self, now_ns: u64, pending_bytes: u64) -> bool {
+    pub(crate) fn may_defer(&self, now_ns: u64, pending_bytes: u64) -> bool {
         if now_ns < self.resting_until_ns.get() || pending_bytes > self.resume_at_bytes.get() {
             return false;
         }
@@ -59,13 +59,13 @@ impl DeferPace {
     }
 
     /// So many acknowledged writes went in place by one.
-    pub fn note_round(&self, pieces: usize) {
+    pub(crate) fn note_round(&self, pieces: usize) {
         let mean = self.merged.get();
         self.merged.set(mean + (pieces as f64 - mean) * LAST_WEIGHT);
     }
 
     /// The journal had no room, with so much pending.
-    pub fn note_full(&self, pending_bytes: u64) {
+    pub(crate) fn note_full(&self, pending_bytes: u64) {
         // With nothing pending it is full of something else.
         if pending_bytes > 0 {
             self.resume_at_bytes.set(pending_bytes / DRAINED_PART);
@@ -73,7 +73,7 @@ impl DeferPace {
     }
 
     /// The journal had no room. Not to be told where fewer and sorted requests always pay.
-    pub fn rest_unless_merged(&self, now_ns: u64) {
+    pub(crate) fn rest_unless_merged(&self, now_ns: u64) {
         if self.merged.get() >= WORTHWHILE {
             return;
         }

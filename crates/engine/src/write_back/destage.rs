@@ -56,7 +56,7 @@ impl Array {
 
 impl Inner {
     /// Whether a request may be acknowledged from the journal.
-    pub fn may_defer(&self, bytes: u64) -> bool {
+    pub(crate) fn may_defer(&self, bytes: u64) -> bool {
         self.deferred.is_on && bytes <= LARGEST_DEFERRED_BYTES && self.geometry.parity_units() > 0
     }
 
@@ -64,7 +64,7 @@ impl Inner {
     /// none if there is not enough now. Such a request goes in place: clients that waited would be
     /// served at the rate of destaging, while drives that have nothing else to do could write for
     /// them.
-    pub fn reserve_rooms(
+    pub(crate) fn reserve_rooms(
         &self,
         log: &WriteLog,
         ranges: &[Range<u64>],
@@ -118,7 +118,7 @@ impl Inner {
 
     /// Logs pieces of a stripe that the caller leads and keeps them; they are acknowledged when
     /// this ends.
-    pub async fn defer(
+    pub(crate) async fn defer(
         &self,
         log: &WriteLog,
         stripe: &Stripe,
@@ -189,7 +189,7 @@ impl Inner {
     }
 
     /// Writes in place what is pending of a stripe that the caller holds alone.
-    pub async fn destage_held(&self, log: &Rc<WriteLog>, index: u64) -> Result<(), ArrayError> {
+    pub(crate) async fn destage_held(&self, log: &Rc<WriteLog>, index: u64) -> Result<(), ArrayError> {
         let stripe = self.geometry.stripe(index);
         while let Some((pieces, covers)) = self.deferred.pending.next_round(index, self.destage_shape()) {
             self.deferred.pace.note_round(pieces.len());
@@ -228,7 +228,7 @@ impl Inner {
     }
 
     /// As [`Self::destage_held`], of all stripes of a region, which the caller holds.
-    pub async fn destage_held_region(&self, region: u64) -> Result<(), ArrayError> {
+    pub(crate) async fn destage_held_region(&self, region: u64) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
         for stripe in self.deferred.pending.stripes_in(self.regions.stripes_of(region)) {
             self.destage_held(&log, stripe).await?;
@@ -237,7 +237,7 @@ impl Inner {
     }
 
     /// Destages stripes that nobody writes to any more.
-    pub async fn destage_stripes(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
+    pub(crate) async fn destage_stripes(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
         for stripe in self.deferred.pending.stripes_in(stripes) {
             let destaging = async {
@@ -289,7 +289,7 @@ impl Inner {
 
     /// What is pending of a range of the volume: to be looked up before its reads are sent, and put
     /// over what they bring.
-    pub fn pending_patches(&self, start: u64, end: u64) -> Vec<(u64, Buffer)> {
+    pub(crate) fn pending_patches(&self, start: u64, end: u64) -> Vec<(u64, Buffer)> {
         if self.deferred.pending.is_empty() {
             return Vec::new();
         }
@@ -304,7 +304,7 @@ impl Inner {
         patches
     }
 
-    pub async fn destage_all(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn destage_all(&self) -> Result<(), ArrayError> {
         while !self.deferred.pending.is_empty() {
             self.check_writable()?;
             lock_order::scope(self.destage_batch()).await?;
@@ -314,7 +314,7 @@ impl Inner {
 
     /// Writes in place what is pending now, however much comes meanwhile, and has the journal
     /// release all that is in place.
-    pub async fn put_in_place_what_is_logged(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn put_in_place_what_is_logged(&self) -> Result<(), ArrayError> {
         let newest = self.deferred.pending.newest_sequence().unwrap_or(0);
         while self.deferred.pending.oldest_sequence().is_some_and(|oldest| oldest <= newest) {
             self.check_writable()?;
@@ -326,7 +326,7 @@ impl Inner {
 
     /// Has the journal forget what it holds of stripes that no request writes now and whose
     /// contents no longer matter: replayed later, it would come over what is written there next.
-    pub async fn forget_logged(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
+    pub(crate) async fn forget_logged(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
         if !log.has_any(stripes.clone()) {
             // What was released is still found after a crash until that is said durably, for which
@@ -373,7 +373,7 @@ impl Inner {
     }
 
     /// Starts the task that destages, unless it runs. It ends when nothing is pending.
-    pub fn start_destaging(&self) {
+    pub(crate) fn start_destaging(&self) {
         if self.deferred.is_destaging.get()
             || self.lifecycle.is_closed()
             || self.deferred.pending.is_empty()

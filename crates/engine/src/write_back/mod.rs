@@ -22,7 +22,7 @@ pub(crate) struct Deferred {
 
 impl Deferred {
     /// At most so many bytes pending; never less than the largest request that may be deferred.
-    pub fn new(is_on: bool, pending_bytes: u64) -> Self {
+    pub(crate) fn new(is_on: bool, pending_bytes: u64) -> Self {
         Self {
             is_on,
             pending: Pending::new(pending_bytes.max(LARGEST_DEFERRED_BYTES)),

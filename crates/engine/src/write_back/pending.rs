@@ -39,7 +39,7 @@ pub(crate) struct PendingPiece {
 }
 
 impl PendingPiece {
-    pub fn to(&self) -> u64 {
+    pub(crate) fn to(&self) -> u64 {
         self.from + self.data.len() as u64
     }
 }
@@ -64,7 +64,7 @@ pub(crate) struct Pending {
 
 impl Pending {
     /// For at most so many bytes.
-    pub fn new(bytes: u64) -> Self {
+    pub(crate) fn new(bytes: u64) -> Self {
         Self {
             stripes: RefCell::default(),
             by_age: RefCell::default(),
@@ -73,15 +73,15 @@ impl Pending {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.bytes.get() == 0
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes.get()
     }
 
-    pub fn insert(&self, stripe: u64, piece: PendingPiece, now_ns: u64) {
+    pub(crate) fn insert(&self, stripe: u64, piece: PendingPiece, now_ns: u64) {
         self.bytes.set(self.bytes.get() + piece.data.len() as u64);
         let mut stripes = self.stripes.borrow_mut();
         let entry =
@@ -93,7 +93,7 @@ impl Pending {
     }
 
     /// What is pending of a range of a stripe's data, oldest first: where it begins and the bytes.
-    pub fn overlapping(&self, stripe: u64, from: u64, to: u64) -> Pieces {
+    pub(crate) fn overlapping(&self, stripe: u64, from: u64, to: u64) -> Pieces {
         let stripes = self.stripes.borrow();
         let Some(entry) = stripes.get(&stripe) else { return SmallVec::new() };
         let pieces = entry.pieces.iter().filter(|piece| piece.from < to && from < piece.to());
@@ -106,7 +106,7 @@ impl Pending {
     }
 
     /// What is pending of a stripe up to this sequence, oldest first.
-    pub fn up_to(&self, stripe: u64, sequence: u64) -> Pieces {
+    pub(crate) fn up_to(&self, stripe: u64, sequence: u64) -> Pieces {
         let stripes = self.stripes.borrow();
         let Some(entry) = stripes.get(&stripe) else { return SmallVec::new() };
         let pieces = entry.pieces.iter().take_while(|piece| piece.sequence <= sequence);
@@ -114,7 +114,7 @@ impl Pending {
     }
 
     /// What one write takes of a stripe, oldest first, and the last of their sequences.
-    pub fn next_round(&self, stripe: u64, shape: Shape) -> Option<(Pieces, u64)> {
+    pub(crate) fn next_round(&self, stripe: u64, shape: Shape) -> Option<(Pieces, u64)> {
         let stripes = self.stripes.borrow();
         let pieces = &stripes.get(&stripe)?.pieces;
         let extent =
@@ -126,7 +126,7 @@ impl Pending {
     }
 
     /// The stripe's pieces up to this sequence are in place. Gives their sequences.
-    pub fn remove(&self, stripe: u64, covers: u64) -> Vec<u64> {
+    pub(crate) fn remove(&self, stripe: u64, covers: u64) -> Vec<u64> {
         let mut stripes = self.stripes.borrow_mut();
         let Some(entry) = stripes.get_mut(&stripe) else { return Vec::new() };
         let Some(first) = entry.pieces.first().map(|piece| piece.sequence) else { return Vec::new() };
@@ -148,39 +148,39 @@ impl Pending {
     }
 
     /// Whether a record's data is pending.
-    pub fn holds(&self, stripe: u64, sequence: u64) -> bool {
+    pub(crate) fn holds(&self, stripe: u64, sequence: u64) -> bool {
         let stripes = self.stripes.borrow();
         stripes.get(&stripe).is_some_and(|entry| entry.pieces.iter().any(|piece| piece.sequence == sequence))
     }
 
     /// Whether anything is pending of the stripe.
-    pub fn has_stripe(&self, stripe: u64) -> bool {
+    pub(crate) fn has_stripe(&self, stripe: u64) -> bool {
         self.stripes.borrow().contains_key(&stripe)
     }
 
     /// Stripes in a range.
-    pub fn stripes_in(&self, range: std::ops::Range<u64>) -> Vec<u64> {
+    pub(crate) fn stripes_in(&self, range: std::ops::Range<u64>) -> Vec<u64> {
         self.stripes.borrow().range(range).map(|(stripe, _)| *stripe).collect()
     }
 
     /// The stripes whose records are oldest, oldest first, at most `count`.
-    pub fn oldest(&self, count: usize) -> Vec<u64> {
+    pub(crate) fn oldest(&self, count: usize) -> Vec<u64> {
         self.by_age.borrow().values().take(count).copied().collect()
     }
 
     /// The sequence of the oldest piece.
-    pub fn oldest_sequence(&self) -> Option<u64> {
+    pub(crate) fn oldest_sequence(&self) -> Option<u64> {
         self.by_age.borrow().first_key_value().map(|(sequence, _)| *sequence)
     }
 
     /// The sequence of the newest piece.
-    pub fn newest_sequence(&self) -> Option<u64> {
+    pub(crate) fn newest_sequence(&self) -> Option<u64> {
         let stripes = self.stripes.borrow();
         stripes.values().filter_map(|entry| entry.pieces.last().map(|piece| piece.sequence)).max()
     }
 
     /// When the stripe with the oldest piece began to wait.
-    pub fn waiting_since_ns(&self) -> Option<u64> {
+    pub(crate) fn waiting_since_ns(&self) -> Option<u64> {
         let (_, stripe) = self.by_age.borrow().first_key_value().map(|(age, stripe)| (*age, *stripe))?;
         self.stripes.borrow().get(&stripe).map(|entry| entry.since_ns)
     }

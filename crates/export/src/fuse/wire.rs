@@ -33,45 +33,45 @@ const OLDEST_MINOR_VERSION: u32 = 23;
 
 /// What is asked of the kernel when it is mounted (`FUSE_*` of its `INIT`).
 mod ability {
-    pub const ASYNC_READ: u32 = 1 << 0;
-    pub const BIG_WRITES: u32 = 1 << 5;
-    pub const ASYNC_DIO: u32 = 1 << 15;
-    pub const PARALLEL_DIROPS: u32 = 1 << 18;
-    pub const MAX_PAGES: u32 = 1 << 22;
+    pub(super) const ASYNC_READ: u32 = 1 << 0;
+    pub(super) const BIG_WRITES: u32 = 1 << 5;
+    pub(super) const ASYNC_DIO: u32 = 1 << 15;
+    pub(super) const PARALLEL_DIROPS: u32 = 1 << 18;
+    pub(super) const MAX_PAGES: u32 = 1 << 22;
 }
 
 /// Kinds of requests (`enum fuse_opcode`).
 mod kind {
-    pub const INIT: u32 = 26;
-    pub const LOOKUP: u32 = 1;
-    pub const FORGET: u32 = 2;
-    pub const GETATTR: u32 = 3;
-    pub const SETATTR: u32 = 4;
-    pub const SYMLINK: u32 = 6;
-    pub const MKNOD: u32 = 8;
-    pub const MKDIR: u32 = 9;
-    pub const UNLINK: u32 = 10;
-    pub const RMDIR: u32 = 11;
-    pub const RENAME: u32 = 12;
-    pub const LINK: u32 = 13;
-    pub const OPEN: u32 = 14;
-    pub const READ: u32 = 15;
-    pub const WRITE: u32 = 16;
-    pub const STATFS: u32 = 17;
-    pub const RELEASE: u32 = 18;
-    pub const FSYNC: u32 = 20;
-    pub const FLUSH: u32 = 25;
-    pub const OPENDIR: u32 = 27;
-    pub const READDIR: u32 = 28;
-    pub const RELEASEDIR: u32 = 29;
-    pub const FSYNCDIR: u32 = 30;
-    pub const CREATE: u32 = 35;
-    pub const DESTROY: u32 = 38;
-    pub const BATCH_FORGET: u32 = 42;
-    pub const FALLOCATE: u32 = 43;
-    pub const RENAME2: u32 = 45;
-    pub const LSEEK: u32 = 46;
-    pub const TMPFILE: u32 = 51;
+    pub(super) const INIT: u32 = 26;
+    pub(super) const LOOKUP: u32 = 1;
+    pub(super) const FORGET: u32 = 2;
+    pub(super) const GETATTR: u32 = 3;
+    pub(super) const SETATTR: u32 = 4;
+    pub(super) const SYMLINK: u32 = 6;
+    pub(super) const MKNOD: u32 = 8;
+    pub(super) const MKDIR: u32 = 9;
+    pub(super) const UNLINK: u32 = 10;
+    pub(super) const RMDIR: u32 = 11;
+    pub(super) const RENAME: u32 = 12;
+    pub(super) const LINK: u32 = 13;
+    pub(super) const OPEN: u32 = 14;
+    pub(super) const READ: u32 = 15;
+    pub(super) const WRITE: u32 = 16;
+    pub(super) const STATFS: u32 = 17;
+    pub(super) const RELEASE: u32 = 18;
+    pub(super) const FSYNC: u32 = 20;
+    pub(super) const FLUSH: u32 = 25;
+    pub(super) const OPENDIR: u32 = 27;
+    pub(super) const READDIR: u32 = 28;
+    pub(super) const RELEASEDIR: u32 = 29;
+    pub(super) const FSYNCDIR: u32 = 30;
+    pub(super) const CREATE: u32 = 35;
+    pub(super) const DESTROY: u32 = 38;
+    pub(super) const BATCH_FORGET: u32 = 42;
+    pub(super) const FALLOCATE: u32 = 43;
+    pub(super) const RENAME2: u32 = 45;
+    pub(super) const LSEEK: u32 = 46;
+    pub(super) const TMPFILE: u32 = 51;
 }
 
 /// Which attributes a change is of (`FATTR_*`).

@@ -56,7 +56,7 @@ impl Client<'_> {
     }
 
     /// Whether it may use an export.
-    pub fn may_open(&self, export: &str) -> bool {
+    pub(super) fn may_open(&self, export: &str) -> bool {
         let Some(rules) = &self.door.rules else { return true };
         let is_meant = |pattern: &String| match pattern.strip_suffix('*') {
             Some(begin) => export.starts_with(begin),
@@ -79,11 +79,11 @@ pub(crate) struct Allowed<'a, E> {
 }
 
 impl<E: Exports> Allowed<'_, E> {
-    pub fn find(&self, name: &str) -> Option<Rc<E::Export>> {
+    pub(super) fn find(&self, name: &str) -> Option<Rc<E::Export>> {
         self.exports.find(name).filter(|_| self.comer.may_open(name))
     }
 
-    pub fn list(&self) -> Vec<String> {
+    pub(super) fn list(&self) -> Vec<String> {
         self.exports.list().into_iter().filter(|name| self.comer.may_open(name)).collect()
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub fn new(errno: u32, message: impl Into<String>) -> Self {
+    pub(super) fn new(errno: u32, message: impl Into<String>) -> Self {
         Self { errno, message: message.into() }
     }
 }

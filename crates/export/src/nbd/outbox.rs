@@ -39,7 +39,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub fn push(&self, reply: Reply, permits: Permits) {
+    pub(super) fn push(&self, reply: Reply, permits: Permits) {
         if self.broken.get() {
             return;
         }
@@ -47,13 +47,18 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    pub fn end(&self) {
+    pub(super) fn end(&self) {
         self.ended.set(true);
         self.changed.notify_all();
     }
 
     /// Sends until the end, or until the client takes nothing any more.
-    pub async fn run(&self, context: &Context, transport: &Transport, stall_ns: u64) -> io::Result<()> {
+    pub(super) async fn run(
+        &self,
+        context: &Context,
+        transport: &Transport,
+        stall_ns: u64,
+    ) -> io::Result<()> {
         let outcome = self.send_all(context, transport, stall_ns).await;
         if outcome.is_err() {
             self.broken.set(true);

@@ -29,7 +29,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    pub fn new(request: &Request, structured: bool, outcome: Outcome) -> Self {
+    pub(super) fn new(request: &Request, structured: bool, outcome: Outcome) -> Self {
         match outcome {
             Outcome::Failed(failure) if structured => Self::head(error_chunk(request, &failure)),
             Outcome::Failed(failure) => Self::head(simple(request, failure.errno)),
@@ -65,7 +65,7 @@ impl Reply {
         Self { head, data: None }
     }
 
-    pub fn length(&self) -> usize {
+    pub(super) fn length(&self) -> usize {
         self.head.len() + self.data.as_ref().map_or(0, Buffer::len)
     }
 }

@@ -115,7 +115,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Agrees on keys with the peer, as one side or the other.
-    pub async fn agree(connection: Connection, stream: &Rc<Stream>) -> io::Result<Self> {
+    pub(crate) async fn agree(connection: Connection, stream: &Rc<Stream>) -> io::Result<Self> {
         let mut session = Self::new(connection);
         loop {
             let outgoing = session.outgoing()?;
@@ -148,18 +148,18 @@ impl Session {
     }
 
     /// The peer's certificate, where it has shown one.
-    pub fn certificate(&self) -> Option<CertificateDer<'static>> {
+    pub(crate) fn certificate(&self) -> Option<CertificateDer<'static>> {
         let chain = self.connection.peer_certificates()?;
         chain.first().map(|certificate| certificate.clone().into_owned())
     }
 
     /// Memory to receive into; only when all before was decrypted.
-    pub fn room(&self) -> Buffer {
+    pub(crate) fn room(&self) -> Buffer {
         self.encrypted.clone()
     }
 
     /// So many bytes were received.
-    pub fn received(&mut self, bytes: usize) {
+    pub(crate) fn received(&mut self, bytes: usize) {
         (self.start, self.end) = (0, bytes);
     }
 
@@ -176,7 +176,7 @@ impl Session {
     }
 
     /// Clear bytes, 0 at the peer's end; `None` where more has to be received first.
-    pub fn decrypted(&mut self, into: &Buffer) -> io::Result<Option<usize>> {
+    pub(crate) fn decrypted(&mut self, into: &Buffer) -> io::Result<Option<usize>> {
         loop {
             let connection = &mut self.connection;
             let read = into.with_mut(|into| connection.reader().read(into)).unwrap_or(Ok(0));
@@ -193,7 +193,7 @@ impl Session {
     }
 
     /// The next encrypted bytes of the pieces from `taken` (piece, byte) on; empty when all are.
-    pub fn encrypt(&mut self, pieces: &[Piece], taken: &mut (usize, usize)) -> io::Result<Vec<u8>> {
+    pub(crate) fn encrypt(&mut self, pieces: &[Piece], taken: &mut (usize, usize)) -> io::Result<Vec<u8>> {
         let mut clear = 0;
         while let Some(piece) = pieces.get(taken.0).filter(|_| clear < ENCRYPT_BYTES) {
             let from = taken.1;
@@ -215,7 +215,7 @@ impl Session {
     }
 
     /// The last bytes of the connection.
-    pub fn close(&mut self) -> Vec<u8> {
+    pub(crate) fn close(&mut self) -> Vec<u8> {
         self.connection.send_close_notify();
         self.outgoing().unwrap_or_default()
     }

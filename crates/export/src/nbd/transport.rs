@@ -16,14 +16,14 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    pub fn stream(&self) -> &Rc<Stream> {
+    pub(super) fn stream(&self) -> &Rc<Stream> {
         match self {
             Self::Plain(stream) | Self::Tls(stream, _) => stream,
         }
     }
 
     /// The peer's certificate, where it has shown one.
-    pub fn certificate(&self) -> Option<CertificateDer<'static>> {
+    pub(super) fn certificate(&self) -> Option<CertificateDer<'static>> {
         match self {
             Self::Plain(_) => None,
             Self::Tls(_, session) => session.borrow().certificate(),
@@ -31,7 +31,7 @@ impl Transport {
     }
 
     /// Receives what is there; 0 where the peer sends no more.
-    pub async fn receive(&self, into: Buffer) -> io::Result<usize> {
+    pub(super) async fn receive(&self, into: Buffer) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => stream.receive(into).await,
             Self::Tls(stream, session) => loop {
@@ -48,7 +48,7 @@ impl Transport {
     }
 
     /// Fills all of `into`.
-    pub async fn receive_all(&self, into: Buffer) -> io::Result<()> {
+    pub(super) async fn receive_all(&self, into: Buffer) -> io::Result<()> {
         if let Self::Plain(stream) = self {
             return stream.receive_all(into).await;
         }
@@ -63,7 +63,7 @@ impl Transport {
     }
 
     /// Sends all pieces. One at a time may be under way.
-    pub async fn send(&self, pieces: Vec<Piece>) -> io::Result<()> {
+    pub(super) async fn send(&self, pieces: Vec<Piece>) -> io::Result<()> {
         match self {
             Self::Plain(stream) => stream.send(pieces).await,
             Self::Tls(stream, session) => {
@@ -80,7 +80,7 @@ impl Transport {
     }
 
     /// Tells the peer that no more is sent, as far as it still listens.
-    pub async fn say_end(&self) {
+    pub(super) async fn say_end(&self) {
         if let Self::Tls(stream, session) = self {
             let last = session.borrow_mut().close();
             let _ = stream.send(vec![Piece::from(last)]).await;

@@ -15,11 +15,11 @@ pub(crate) const TESTS: [(&str, Operation); 6] = [
     ("seeks", Operation::Seek),
 ];
 
-pub fn fits(text: &str) -> bool {
+pub(super) fn fits(text: &str) -> bool {
     text.contains("-Per Char-") && text.contains("%CPU")
 }
 
-pub fn read(text: &str) -> Result<RunRecord, ImportError> {
+pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
     let heading = text.lines().position(|line| line.trim_start().starts_with("Machine"));
     let heading = heading.ok_or_else(|| broken(FORMAT, "the headings have no line `Machine`"))?;
     let mut record =

@@ -25,7 +25,7 @@ const FILES: [(usize, &str, Operation); 6] = [
     (36, "random_delete", Operation::Delete),
 ];
 
-pub fn fits(text: &str) -> bool {
+pub(super) fn fits(text: &str) -> bool {
     line(text).is_some()
 }
 
@@ -38,7 +38,7 @@ fn line(text: &str) -> Option<Vec<String>> {
     text.lines().rev().find_map(row)
 }
 
-pub fn read(text: &str) -> Result<RunRecord, ImportError> {
+pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
     let row = line(text).ok_or_else(|| broken(FORMAT, "it has no line of 38 fields or more"))?;
     // Some versions put the size of a chunk at field 6, and all fields after it move by one.
     let shift = usize::from(row.get(6).is_some_and(|field| !field.is_empty() && number(field).is_none()));

@@ -6,7 +6,7 @@ use crate::record::{Latencies, MeasurementRecord, Operation, RunRecord, Unit};
 
 const FORMAT: &str = "CrystalDiskMark text";
 
-pub fn read(text: &str) -> Result<RunRecord, ImportError> {
+pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
     let title = text.lines().find(|line| line.contains("CrystalDiskMark")).unwrap_or_default();
     let version = title.split('(').next().unwrap_or_default().trim();
     let mut record = RunRecord {

@@ -38,7 +38,7 @@ impl Element {
     }
 }
 
-pub fn read(text: &str) -> Result<RunRecord, ImportError> {
+pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
     let results = tree(text)?;
     let results = results.find("Results").ok_or_else(|| broken(FORMAT, "it has no element Results"))?;
     let asked = results.find("Profile").and_then(|profile| profile.find("TimeSpans"));

@@ -8,7 +8,7 @@ use crate::record::{Latencies, MeasurementRecord, Operation, RunRecord, Unit};
 
 const FORMAT: &str = "fio JSON";
 
-pub fn read(text: &str) -> Result<RunRecord, ImportError> {
+pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
     // fio prints warnings before the document when standard output is not separated.
     let start = text.find('{').ok_or_else(|| broken(FORMAT, "there is no document"))?;
     let mut documents = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();

@@ -10,7 +10,7 @@ use crate::record::{Latencies, MeasurementRecord, Operation, RunRecord, Unit};
 
 const FORMAT: &str = "IOMeter CSV";
 
-pub fn fits(text: &str) -> bool {
+pub(super) fn fits(text: &str) -> bool {
     text.lines().any(|line| line.starts_with("'Target Type,"))
 }
 
@@ -21,7 +21,7 @@ struct Access {
     read_percent: Option<f64>,
 }
 
-pub fn read(text: &str) -> Result<RunRecord, ImportError> {
+pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
     let mut record = RunRecord { tool: "IOMeter".into(), profile: "iometer".into(), ..RunRecord::default() };
     let (mut accesses, mut headings) = (Vec::new(), None);
     let mut lines = text.lines().enumerate().peekable();

@@ -6,11 +6,11 @@ use crate::record::{MeasurementRecord, Operation, RunRecord, Unit};
 
 const FORMAT: &str = "PostMark's report";
 
-pub fn fits(text: &str) -> bool {
+pub(super) fn fits(text: &str) -> bool {
     text.contains("seconds total") && text.contains("seconds of transactions")
 }
 
-pub fn read(text: &str) -> Result<RunRecord, ImportError> {
+pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
     let mut record =
         RunRecord { tool: "PostMark".into(), profile: "postmark".into(), ..RunRecord::default() };
     if let Some(line) = text.lines().find(|line| line.starts_with("PostMark v")) {

@@ -1,7 +1,7 @@
 //! Comma-separated text: fields, quotes, and columns by their heading.
 
 /// The fields of a line; double quotes around a field are taken off, doubled ones within are one.
-pub fn fields(line: &str) -> Vec<String> {
+pub(crate) fn fields(line: &str) -> Vec<String> {
     let (mut fields, mut quoted) = (vec![String::new()], false);
     let mut rest = line.trim_end_matches(['\r', '\n']).chars().peekable();
     while let Some(character) = rest.next() {
@@ -20,27 +20,27 @@ pub fn fields(line: &str) -> Vec<String> {
 }
 
 /// Headings and where they are.
-pub struct Headings(Vec<String>);
+pub(crate) struct Headings(Vec<String>);
 
 impl Headings {
     /// From the first line.
-    pub fn of(line: &str) -> Self {
+    pub(crate) fn of(line: &str) -> Self {
         Self(fields(line).into_iter().map(|name| name.trim().to_lowercase()).collect())
     }
 
     /// The field under a heading; `None` where there is no such column or nothing in it.
-    pub fn get<'a>(&self, row: &'a [String], name: &str) -> Option<&'a str> {
+    pub(crate) fn get<'a>(&self, row: &'a [String], name: &str) -> Option<&'a str> {
         let at = self.0.iter().position(|heading| heading == name)?;
         row.get(at).map(|field| field.trim()).filter(|field| !field.is_empty())
     }
 
     /// Whether there is a column of that name.
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|heading| heading == name)
     }
 
     /// All of them.
-    pub fn names(&self) -> &[String] {
+    pub(crate) fn names(&self) -> &[String] {
         &self.0
     }
 }

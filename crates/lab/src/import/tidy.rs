@@ -12,12 +12,12 @@ const FORMAT: &str = "CSV in the form of studies/";
 /// Columns that say something about a value and are no part of its name.
 const BESIDE: [&str; 6] = ["value", "mb_per_s", "unit", "notes", "certainty", "study"];
 
-pub fn fits(text: &str) -> bool {
+pub(super) fn fits(text: &str) -> bool {
     let headings = Headings::of(text.lines().next().unwrap_or_default());
     headings.has("mb_per_s") || (headings.has("value") && headings.has("unit"))
 }
 
-pub fn read(text: &str) -> Result<RunRecord, ImportError> {
+pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
     let mut lines = text.lines();
     let headings = Headings::of(lines.next().unwrap_or_default());
     let mut record = RunRecord { tool: "table".into(), profile: "table".into(), ..RunRecord::default() };

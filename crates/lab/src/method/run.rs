@@ -229,7 +229,7 @@ pub(crate) struct Session<'a, T: Target> {
 impl<'a, T: Target> Session<'a, T> {
     /// Fills the target and plans every step, once for each of `states`: prefixes of the figures'
     /// names.
-    pub async fn begin(
+    pub(crate) async fn begin(
         profile: &'a Profile,
         runner: &'a Runner<'a, T>,
         states: &[&str],
@@ -296,17 +296,17 @@ impl<'a, T: Target> Session<'a, T> {
     }
 
     /// Plans for one state.
-    pub fn steps(&self) -> usize {
+    pub(crate) fn steps(&self) -> usize {
         self.plans.len()
     }
 
-    pub fn is_interrupted(&self) -> bool {
+    pub(crate) fn is_interrupted(&self) -> bool {
         self.runner.observer.is_interrupted()
     }
 
     /// Whether a step needs another run: as many as planned, and on until the interval is as narrow
     /// as asked for.
-    pub fn wants_more(&self, number: usize) -> bool {
+    pub(crate) fn wants_more(&self, number: usize) -> bool {
         let (plan, settings) = (&self.plans[number], &self.runner.settings);
         let planned = settings.runs.unwrap_or(self.profile.runs).max(1);
         let most = settings.within.map(|within| (within, settings.most_runs));
@@ -315,7 +315,11 @@ impl<'a, T: Target> Session<'a, T> {
 
     /// One run of a step. Tells whether `condition` held all through; a run that it cut to less
     /// than half counts as none.
-    pub async fn run_once(&mut self, number: usize, condition: &dyn Condition) -> Result<bool, RunError> {
+    pub(crate) async fn run_once(
+        &mut self,
+        number: usize,
+        condition: &dyn Condition,
+    ) -> Result<bool, RunError> {
         let runner = self.runner;
         let plan = &self.plans[number];
         runner.observer.begins(plan.step, number, self.plans.len(), plan.runs);
@@ -358,7 +362,7 @@ impl<'a, T: Target> Session<'a, T> {
     }
 
     /// Starts the first load of the profile, to go on while something is done to the target.
-    pub fn carry_on(&self) -> Result<Option<Load<T>>, RunError> {
+    pub(crate) fn carry_on(&self) -> Result<Option<Load<T>>, RunError> {
         let Some(plan) = self.plans.first() else { return Ok(None) };
         if let Some(contents) = &self.contents {
             contents.next_phase();
@@ -430,7 +434,7 @@ impl<'a, T: Target> Session<'a, T> {
     }
 
     /// The figures and the notes; what was written is compared first, if that was asked for.
-    pub async fn end(mut self) -> Result<(Vec<MeasurementRecord>, Vec<String>), RunError> {
+    pub(crate) async fn end(mut self) -> Result<(Vec<MeasurementRecord>, Vec<String>), RunError> {
         if self.is_interrupted() {
             self.notes.push("interrupted: the measurements behind are missing".into());
         } else if let Some(contents) = self.contents.as_ref().filter(|_| self.profile.verify) {

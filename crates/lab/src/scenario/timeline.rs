@@ -46,7 +46,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Looks at `moved` and `pulse` every `step_ns` from now on.
-    pub fn start(context: &Context, moved: &Rc<Cell<u64>>, pulse: &Rc<Pulse>, step_ns: u64) -> Self {
+    pub(crate) fn start(context: &Context, moved: &Rc<Cell<u64>>, pulse: &Rc<Pulse>, step_ns: u64) -> Self {
         let kept =
             Rc::new(RefCell::new(Timeline { step_seconds: step_ns as f64 / 1e9, ..Timeline::default() }));
         let over = Rc::new(Cell::new(false));
@@ -73,18 +73,18 @@ impl Watch {
     }
 
     /// Something happens now.
-    pub fn mark(&self, what: impl Into<String>) {
+    pub(crate) fn mark(&self, what: impl Into<String>) {
         let seconds = (self.context.now_ns() - self.start_ns) as f64 / 1e9;
         self.kept.borrow_mut().markers.push(Marker { seconds, what: what.into() });
     }
 
     /// How long each piece is.
-    pub fn step_ns(&self) -> u64 {
+    pub(crate) fn step_ns(&self) -> u64 {
         self.step_ns
     }
 
     /// What there is so far.
-    pub fn so_far(&self) -> Timeline {
+    pub(crate) fn so_far(&self) -> Timeline {
         self.kept.borrow().clone()
     }
 }

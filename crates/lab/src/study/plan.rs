@@ -10,7 +10,7 @@ use crate::method::{Profile, Step, built_in};
 
 /// Drives of a study.
 #[derive(Clone, Copy, Debug)]
-pub struct StudyDrives {
+pub(super) struct StudyDrives {
     /// 10^6 bytes a second.
     pub mb_per_s: u64,
     /// Requests a second.
@@ -21,7 +21,7 @@ pub struct StudyDrives {
 
 /// A configuration of a study that our engine can be.
 #[derive(Clone, Debug)]
-pub struct Configuration {
+pub(super) struct Configuration {
     /// As keys of the published figures have it.
     pub key: String,
     /// The layout; `None` is a bare drive.
@@ -36,13 +36,13 @@ pub struct Configuration {
 
 impl Configuration {
     /// Drives of all kinds.
-    pub fn all_drives(&self) -> usize {
+    pub(super) fn all_drives(&self) -> usize {
         self.drives + self.journals + self.tier
     }
 }
 
 /// Which part of a method runs on which configurations.
-pub struct Part {
+pub(super) struct Part {
     /// The method; the first of its sizes is how much of a target is used, where that is less than
     /// there is.
     pub profile: Profile,
@@ -53,7 +53,7 @@ pub struct Part {
 }
 
 /// The speed of a study's drives.
-pub fn drives(study: StudyNumber) -> StudyDrives {
+pub(super) fn drives(study: StudyNumber) -> StudyDrives {
     let of = |mb_per_s, iops| StudyDrives { mb_per_s, iops, ssd: None };
     match study {
         // 500 GB, 5400 rpm: 88 MB/s on large files, 106 to 224 random requests a second.
@@ -77,7 +77,7 @@ fn array(key: &str, level: Level, drives: usize) -> Configuration {
 }
 
 /// The parts of a study; none for 004, which is an evaluation.
-pub fn parts(study: StudyNumber, quick: bool) -> Vec<Part> {
+pub(super) fn parts(study: StudyNumber, quick: bool) -> Vec<Part> {
     match study {
         StudyNumber::S000 => s000(quick),
         StudyNumber::S001 => s001(quick),

@@ -5,7 +5,7 @@ use crate::study::StudyNumber;
 
 /// A published figure.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Published {
+pub(super) struct Published {
     /// Table and system.
     pub table: String,
     /// Configuration and test, as the study has it.
@@ -51,10 +51,10 @@ const S004: [&str; 2] = [
     include_str!("../../../../studies/004-table-9-usb-das.csv"),
 ];
 /// The findings of all studies.
-pub const FINDINGS: &str = include_str!("../../../../studies/findings.csv");
+pub(super) const FINDINGS: &str = include_str!("../../../../studies/findings.csv");
 
 /// All figures of a study that a configuration of ours may stand beside.
-pub fn published(study: StudyNumber) -> Vec<Published> {
+pub(super) fn published(study: StudyNumber) -> Vec<Published> {
     match study {
         StudyNumber::S000 => S000.iter().flat_map(|text| groups_000(text)).collect(),
         StudyNumber::S001 => S001.iter().flat_map(|text| rows(text, row_001)).collect(),

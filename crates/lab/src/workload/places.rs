@@ -7,7 +7,7 @@ use super::mix;
 /// Numbers 1 to `count`, the k-th with a probability proportional to k^-θ: rejection-inversion
 /// sampling after Hörmann and Derflinger (1996), which needs no table and is exact for any count.
 #[derive(Clone, Copy, Debug)]
-pub struct Zipf {
+pub(super) struct Zipf {
     count: u64,
     theta: f64,
     at_one: f64,
@@ -17,7 +17,7 @@ pub struct Zipf {
 
 impl Zipf {
     /// With exponent θ above zero.
-    pub fn new(count: u64, theta: f64) -> Self {
+    pub(super) fn new(count: u64, theta: f64) -> Self {
         let mut zipf = Self { count: count.max(1), theta, at_one: 0.0, at_end: 0.0, shortcut: 0.0 };
         zipf.at_one = zipf.integral(1.5) - 1.0;
         zipf.at_end = zipf.integral(zipf.count as f64 + 0.5);
@@ -40,7 +40,7 @@ impl Zipf {
     }
 
     /// The next rank, from 1.
-    pub fn draw(&self, random: &mut SplitMix64) -> u64 {
+    pub(super) fn draw(&self, random: &mut SplitMix64) -> u64 {
         loop {
             let u = self.at_end + random.unit() * (self.at_one - self.at_end);
             let x = self.inverse(u);
@@ -53,7 +53,7 @@ impl Zipf {
 
     /// A place below `places`: ranks are scattered by a hash, so that what is popular does not lie
     /// side by side.
-    pub fn place(&self, random: &mut SplitMix64, places: u64) -> u64 {
+    pub(super) fn place(&self, random: &mut SplitMix64, places: u64) -> u64 {
         mix(self.draw(random)) % places
     }
 }

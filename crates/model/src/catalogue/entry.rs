@@ -101,13 +101,13 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    pub fn parse(file: &str, text: &str) -> Result<Raw, CatalogueError> {
+    pub(super) fn parse(file: &str, text: &str) -> Result<Raw, CatalogueError> {
         toml::from_str(text)
             .map_err(|error| CatalogueError::Syntax { file: file.into(), why: error.to_string() })
     }
 
     /// An error at the line of a parameter.
-    pub fn wrong(&self, parameter: &str, why: impl Into<String>) -> CatalogueError {
+    pub(super) fn wrong(&self, parameter: &str, why: impl Into<String>) -> CatalogueError {
         let is_it = |line: &str| {
             let rest = line.trim_start().strip_prefix(parameter);
             rest.is_some_and(|rest| rest.starts_with([' ', '=', '.', ']']))
@@ -117,7 +117,7 @@ impl Reader<'_> {
     }
 
     /// Refuses parameters that are not among these, and fitted ones without rows.
-    pub fn check_names(&self, known: &[&str]) -> Result<(), CatalogueError> {
+    pub(super) fn check_names(&self, known: &[&str]) -> Result<(), CatalogueError> {
         for (name, parameter) in &self.parameters {
             if !known.contains(&name.as_str()) {
                 let with_unit = known.iter().find(|known| known.starts_with(&format!("{name}_")));
@@ -134,7 +134,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    pub fn number(&self, name: &str) -> Result<f64, CatalogueError> {
+    pub(super) fn number(&self, name: &str) -> Result<f64, CatalogueError> {
         let parameter = self.parameters.get(name).ok_or_else(|| self.wrong(name, "missing"))?;
         match &parameter.value {
             toml::Value::Integer(value) => Ok(*value as f64),
@@ -143,7 +143,7 @@ impl Reader<'_> {
         }
     }
 
-    pub fn whole(&self, name: &str) -> Result<u64, CatalogueError> {
+    pub(super) fn whole(&self, name: &str) -> Result<u64, CatalogueError> {
         let value = self.number(name)?;
         match value >= 0.0 && value.fract() == 0.0 && value < 9e15 {
             true => Ok(value as u64),
@@ -152,7 +152,7 @@ impl Reader<'_> {
     }
 
     /// Rows of `columns` numbers each.
-    pub fn rows(&self, name: &str, columns: usize) -> Result<Vec<Vec<f64>>, CatalogueError> {
+    pub(super) fn rows(&self, name: &str, columns: usize) -> Result<Vec<Vec<f64>>, CatalogueError> {
         let parameter = self.parameters.get(name).ok_or_else(|| self.wrong(name, "missing"))?;
         let refuse = || self.wrong(name, format!("its value is no list of rows of {columns} numbers"));
         let number = |value: &toml::Value| match value {
@@ -168,7 +168,7 @@ impl Reader<'_> {
         rows.collect::<Option<_>>().ok_or_else(refuse)
     }
 
-    pub fn small(&self, name: &str) -> Result<u32, CatalogueError> {
+    pub(super) fn small(&self, name: &str) -> Result<u32, CatalogueError> {
         let value = self.whole(name)?;
         u32::try_from(value).map_err(|_| self.wrong(name, format!("{value} is too large")))
     }

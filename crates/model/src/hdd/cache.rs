@@ -19,12 +19,12 @@ pub(super) struct ReadCache {
 }
 
 impl ReadCache {
-    pub fn new(parameters: ReadCacheParameters) -> Self {
+    pub(super) fn new(parameters: ReadCacheParameters) -> Self {
         Self { parameters, segments: Vec::with_capacity(parameters.segments as usize), clock: 0 }
     }
 
     /// Whether all of it is there; a stream that is read stays.
-    pub fn hit(&mut self, lba: u64, sectors: u32) -> bool {
+    pub(super) fn hit(&mut self, lba: u64, sectors: u32) -> bool {
         self.clock += 1;
         let end = lba + u64::from(sectors);
         let found = self.segments.iter_mut().find(|segment| segment.start <= lba && end <= segment.end);
@@ -39,7 +39,7 @@ impl ReadCache {
 
     /// These sectors were read from the medium: they go on with a segment that ends here, or take
     /// the oldest one.
-    pub fn fill(&mut self, lba: u64, sectors: u32) {
+    pub(super) fn fill(&mut self, lba: u64, sectors: u32) {
         if self.parameters.segments == 0 || sectors == 0 {
             return;
         }
@@ -68,7 +68,7 @@ impl ReadCache {
     }
 
     /// These sectors are written: what lies behind them in a segment is given up with them.
-    pub fn written(&mut self, lba: u64, sectors: u32) {
+    pub(super) fn written(&mut self, lba: u64, sectors: u32) {
         let end = lba + u64::from(sectors);
         for segment in &mut self.segments {
             if lba < segment.end && segment.start < end {

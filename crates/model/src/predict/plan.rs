@@ -51,7 +51,7 @@ struct Part {
 }
 
 impl Planner {
-    pub fn new(system: &System, member_bytes: u64, missing: Option<usize>, stream: bool) -> Self {
+    pub(super) fn new(system: &System, member_bytes: u64, missing: Option<usize>, stream: bool) -> Self {
         let shape = &system.shape;
         Self {
             level: shape.level,
@@ -83,11 +83,11 @@ impl Planner {
         }
     }
 
-    pub fn row_bytes(&self) -> u64 {
+    pub(super) fn row_bytes(&self) -> u64 {
         self.units() as u64 * self.strip
     }
 
-    pub fn capacity(&self) -> u64 {
+    pub(super) fn capacity(&self) -> u64 {
         if self.slab > 0 && self.level == Level::Raid0 {
             return self.rows * self.strip / self.slab * self.slab * self.drives as u64;
         }
@@ -131,7 +131,7 @@ impl Planner {
     }
 
     /// Whether every strip lies on several members.
-    pub fn is_mirrored(&self) -> bool {
+    pub(super) fn is_mirrored(&self) -> bool {
         matches!(self.level, Level::Raid1 | Level::Raid10)
     }
 
@@ -180,7 +180,7 @@ impl Planner {
     }
 
     /// `choose` says which of the members that hold a copy of the strip at an offset serves it.
-    pub fn read(
+    pub(super) fn read(
         &self,
         offset: u64,
         bytes: u64,
@@ -223,7 +223,7 @@ impl Planner {
     }
 
     /// Steps that follow each other.
-    pub fn write(&self, offset: u64, bytes: u64) -> Vec<Vec<Extent>> {
+    pub(super) fn write(&self, offset: u64, bytes: u64) -> Vec<Vec<Extent>> {
         if self.slab > 0 && self.level == Level::Raid0 {
             return vec![self.on_slabs(offset, bytes, true)];
         }

@@ -38,7 +38,7 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    pub fn new(cache: &Cache) -> Self {
+    pub(super) fn new(cache: &Cache) -> Self {
         let apart = usize::from(cache.dedicated_write_segment);
         let count = (cache.segments as usize).saturating_sub(apart).max(1);
         Self {
@@ -51,17 +51,17 @@ impl Buffer {
         }
     }
 
-    pub fn segment(&self, at: usize) -> Segment {
+    pub(super) fn segment(&self, at: usize) -> Segment {
         self.segments[at]
     }
 
-    pub fn size(&self) -> u64 {
+    pub(super) fn size(&self) -> u64 {
         self.size
     }
 
     /// `filling` is the segment that is read into now, and `almost` whether a read that starts
     /// right behind it counts.
-    pub fn find(&self, lba: u64, sectors: u32, filling: Option<usize>, almost: bool) -> Hit {
+    pub(super) fn find(&self, lba: u64, sectors: u32, filling: Option<usize>, almost: bool) -> Hit {
         if !self.enabled {
             return Hit::Miss;
         }
@@ -82,7 +82,7 @@ impl Buffer {
 
     /// A segment for other sectors: an empty one, else the least recently used, and the one being
     /// filled last.
-    pub fn replace(&mut self, start: u64, end: u64, filling: Option<usize>) -> usize {
+    pub(super) fn replace(&mut self, start: u64, end: u64, filling: Option<usize>) -> usize {
         let empty = self.order.iter().copied().find(|at| self.segments[*at].is_empty());
         let oldest = self.order.iter().copied().find(|at| Some(*at) != filling);
         let at = empty.or(oldest).unwrap_or(self.order[0]);
@@ -93,26 +93,26 @@ impl Buffer {
     }
 
     /// Sectors up to `end` are there; what does not fit any more is overwritten.
-    pub fn extend(&mut self, at: usize, end: u64) {
+    pub(super) fn extend(&mut self, at: usize, end: u64) {
         let segment = &mut self.segments[at];
         segment.end = segment.end.max(end);
         segment.start = segment.start.max(segment.end.saturating_sub(self.size));
     }
 
     /// The segment's sectors begin here.
-    pub fn restart(&mut self, at: usize, start: u64) {
+    pub(super) fn restart(&mut self, at: usize, start: u64) {
         let segment = &mut self.segments[at];
         segment.start = start.max(segment.end.saturating_sub(self.size));
     }
 
-    pub fn touch(&mut self, at: usize) {
+    pub(super) fn touch(&mut self, at: usize) {
         self.order.retain(|other| *other != at);
         self.order.push(at);
     }
 
     /// Sectors are written: older copies are given up, and the data are in a segment unless writes
     /// have one apart.
-    pub fn write(&mut self, lba: u64, sectors: u32, filling: Option<usize>) {
+    pub(super) fn write(&mut self, lba: u64, sectors: u32, filling: Option<usize>) {
         let end = lba + u64::from(sectors);
         for segment in &mut self.segments {
             if lba < segment.end && segment.start < end {

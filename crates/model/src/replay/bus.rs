@@ -27,7 +27,7 @@ pub(super) enum Start {
 
 impl ReadTransfer<'_> {
     /// When the last sector is with the host.
-    pub fn done_ns(&self, start: Start) -> u64 {
+    pub(super) fn done_ns(&self, start: Start) -> u64 {
         let all = self.ready_ns.len();
         let mut sent = 0;
         let mut state = start;

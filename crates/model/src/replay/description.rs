@@ -61,7 +61,7 @@ pub(super) struct AfterWhich {
 }
 
 impl AfterWhich {
-    pub fn after(&self, write: bool) -> u64 {
+    pub(super) fn after(&self, write: bool) -> u64 {
         if write { self.write } else { self.read }
     }
 }

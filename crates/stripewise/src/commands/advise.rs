@@ -4,7 +4,7 @@
 //! Expected faults: names that are none, wishes that contradict each other.
 
 mod ask;
-pub mod drives;
+pub(crate) mod drives;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +33,7 @@ use crate::progress::Progress;
                   stripewise advise --price 8TB-hdd=150 --price 4TB-hdd=90 --budget 1000 --bays 8 --capacity 16TB\n  \
                   stripewise advise --drives 12x8TB-hdd --workload read=70,random=100,block=16KiB --report advice.html"
 )]
-pub struct Options {
+pub(crate) struct Options {
     /// Drives at hand: number, x, and a size, a catalogue name or a file of `drive measure`; or
     /// paths of drives; several with commas. Without them: those with a --price, or hard disks for
     /// --bays
@@ -100,7 +100,7 @@ fn told(error: &AdviceError) -> String {
 }
 
 /// Reads a workload: what the model knows, or a method of the laboratory.
-pub fn workload(text: &str) -> Parsed<Use> {
+pub(crate) fn workload(text: &str) -> Parsed<Use> {
     parse_use(text).or_else(|error| match profile_loads(text, None) {
         Ok(loads) => {
             Ok(Use { name: text.to_owned(), loads: loads.into_iter().map(|(_, load)| load).collect() })
@@ -147,7 +147,7 @@ struct Report<'a> {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     let mut assumptions = Vec::new();
     let names_drives = options.drives.is_some() || !options.price.is_empty() || options.bays.is_some();
     let asks = !names_drives && ask::can_ask(app);
@@ -292,7 +292,7 @@ fn for_sale(options: &Options, assumptions: &mut Vec<String>) -> Result<Vec<Kind
 }
 
 /// Choices, what would change them, and how to build the first.
-pub fn print(advice: &Advice, show: usize, page: &mut Page) {
+pub(crate) fn print(advice: &Advice, show: usize, page: &mut Page) {
     let has_costs = advice.choices.iter().any(|choice| choice.cost_per_tb.is_some());
     let mut table = Table::new(&[
         ">#",

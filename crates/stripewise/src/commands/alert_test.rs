@@ -12,7 +12,7 @@ use crate::failure::{Exit, Failure, Reason, Result};
 
 /// Send a test alert through every configured channel
 #[derive(Args)]
-pub struct Options {}
+pub(crate) struct Options {}
 
 #[derive(Serialize)]
 struct Tested {
@@ -21,13 +21,13 @@ struct Tested {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> TestAlerts {
+    pub(crate) fn request(&self) -> TestAlerts {
         TestAlerts {}
     }
 }
 
 /// Runs it.
-pub async fn run(_asked: &TestAlerts, app: &App) -> Result<Exit> {
+pub(crate) async fn run(_asked: &TestAlerts, app: &App) -> Result<Exit> {
     if app.commands_at().is_none() {
         return Err(elsewhere(app)?);
     }

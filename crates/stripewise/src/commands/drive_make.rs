@@ -22,7 +22,7 @@ const BLOCK_BYTES: u64 = 4096;
 
 /// Create files to use as drives
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The folder for the files; made if it is not there
     #[arg(value_name = "DIR")]
     folder: PathBuf,
@@ -73,7 +73,7 @@ struct MadeDrive {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     let size_bytes = options.size.0 / BLOCK_BYTES * BLOCK_BYTES;
     if size_bytes == 0 {
         return Err(Failure::usage(format!("drives of {} are too small to hold anything", options.size))

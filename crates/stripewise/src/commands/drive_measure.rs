@@ -32,11 +32,11 @@ use crate::printer::{Page, Style, Table, plain};
 use crate::progress::Progress;
 
 /// Memory of returned buffers kept for reuse.
-pub const RETAINED_BYTES: usize = 64 << 20;
+pub(crate) const RETAINED_BYTES: usize = 64 << 20;
 /// What a measurement takes unless it is told otherwise.
-pub const SECONDS: f64 = 75.0;
+pub(crate) const SECONDS: f64 = 75.0;
 /// The same of a quick one.
-pub const QUICK_SECONDS: f64 = 15.0;
+pub(crate) const QUICK_SECONDS: f64 = 15.0;
 /// Places of a drive that are looked at for contents.
 const LOOKED_AT_PLACES: u64 = 1024;
 
@@ -46,7 +46,7 @@ const LOOKED_AT_PLACES: u64 = 1024;
     after_help = "An empty drive is written to, and is empty again afterwards. One that holds something is \
                         refused unless --read-only or --force is given."
 )]
-pub struct Options {
+pub(crate) struct Options {
     /// A file or block device
     #[arg(value_name = "DRIVE")]
     drive: PathBuf,
@@ -88,7 +88,7 @@ struct Measured {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     let seconds = options.seconds.unwrap_or(if options.quick { QUICK_SECONDS } else { SECONDS });
     if !(0.5..=86_400.0).contains(&seconds) {
         return Err(Failure::usage("--seconds takes 0.5 to 86400"));
@@ -137,7 +137,7 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
 }
 
 /// Measures drives that are alike, all at once, with progress; an interrupt ends it.
-pub fn measure_drives(app: &App, drives: &[Rc<dyn Drive>], options: MeasureOptions) -> Result<Taken> {
+pub(crate) fn measure_drives(app: &App, drives: &[Rc<dyn Drive>], options: MeasureOptions) -> Result<Taken> {
     let executor = app.executor()?;
     let shown = Shown { progress: RefCell::new(Progress::new(&app.printer)), seconds: options.seconds };
     let context = executor.context();

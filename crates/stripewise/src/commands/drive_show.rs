@@ -24,7 +24,7 @@ use crate::printer::{Page, Style};
 
 /// Show the pool, role and state of drives; read-only
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Paths, volumes (POOL/VOL), NBD URIs, or identities of drives that belong to a known pool
     #[arg(value_name = "DRIVE", required = true)]
     drives: Vec<PathBuf>,
@@ -52,13 +52,13 @@ struct ShownDrive {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> ShowDrives {
+    pub(crate) fn request(&self) -> ShowDrives {
         ShowDrives { drives: self.drives.clone() }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &ShowDrives, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ShowDrives, app: &App) -> Result<Exit> {
     let stack = Stack::new(app, "drive show")?;
     let drives = show_all(asked, app, &stack).await;
     let closed = stack.close().await;

@@ -46,7 +46,7 @@ use crate::progress::Progress;
 #[command(
     after_help = "Writes report.html and results.json into --out. Without --drives nothing is left behind but these two."
 )]
-pub struct Options {
+pub(crate) struct Options {
     /// A folder to make drives in, or drives (files or block devices), whose contents are lost:
     /// those beyond --count serve as replacements. Without it: four files in the current folder,
     /// removed again
@@ -113,7 +113,7 @@ struct Pacing(PaceChoice);
 
 /// A modelled drive.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Model {
+pub(crate) enum Model {
     /// Of one latency, rate and depth, called as they were written.
     Fixed(String, ModelSpec),
     /// Of the catalogue, or of a file of the same form.
@@ -122,7 +122,7 @@ pub enum Model {
 
 impl Model {
     /// Drives of this model, in virtual time.
-    pub fn source(&self) -> DriveSource {
+    pub(crate) fn source(&self) -> DriveSource {
         match self {
             Model::Fixed(name, spec) => DriveSource::Model { name: name.clone(), maker: Rc::new(*spec) },
             Model::Catalogue(entry) => catalogue_source(entry, entry.cache_bytes()),
@@ -131,7 +131,7 @@ impl Model {
 
     /// The same for sizes and times that are those of drives that exist: nothing is made longer for
     /// the sake of the model's caches.
-    pub fn source_as_measured(&self) -> DriveSource {
+    pub(crate) fn source_as_measured(&self) -> DriveSource {
         match self {
             Model::Fixed(..) => self.source(),
             Model::Catalogue(entry) => catalogue_source(entry, 0),
@@ -214,7 +214,7 @@ fn read_entry(path: &Path) -> std::result::Result<DriveEntry, String> {
 }
 
 /// A drive by its name in the catalogue, or by the path of an entry such as `drive measure` writes.
-pub fn catalogue_drive(app: &App, name: &str) -> Result<DriveEntry> {
+pub(crate) fn catalogue_drive(app: &App, name: &str) -> Result<DriveEntry> {
     if is_path(name) {
         return read_entry(&app.absolute(Path::new(name))).map_err(|why| {
             Failure::new(why).hint("`stripewise drive measure DRIVE -o FILE.toml` writes an entry")
@@ -226,7 +226,7 @@ pub fn catalogue_drive(app: &App, name: &str) -> Result<DriveEntry> {
 }
 
 /// `fixed:LATENCY,RATE,DEPTH`, a name of the catalogue, or the path of an entry.
-pub fn parse_model(text: &str) -> std::result::Result<Model, String> {
+pub(crate) fn parse_model(text: &str) -> std::result::Result<Model, String> {
     if !text.starts_with("fixed:") && is_path(text) {
         return read_entry(Path::new(text)).map(|entry| Model::Catalogue(Arc::new(entry)));
     }
@@ -266,7 +266,7 @@ fn latency_ns(text: &str) -> Option<u64> {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     let workloads = loads(&options.profile, app)?;
     let out = prepare_output(&options.out)?;
     let made = if options.predict { predict::make_drives(options)? } else { None };
@@ -367,7 +367,7 @@ fn refused_unless_free(paths: &[PathBuf], force: bool, app: &App) -> Result<Vec<
 }
 
 /// Paths of drives that may be overwritten.
-pub fn given(paths: &[PathBuf], force: bool, app: &App) -> Result<Vec<PathBuf>> {
+pub(crate) fn given(paths: &[PathBuf], force: bool, app: &App) -> Result<Vec<PathBuf>> {
     let candidates = refused_unless_free(paths, force, app)?;
     Ok(candidates.into_iter().map(|candidate| candidate.path).collect())
 }
@@ -388,7 +388,7 @@ fn default_pace(app: &App, candidates: &[Candidate]) -> PaceChoice {
 }
 
 /// Makes the folder and finds out whether it can be written, before minutes are spent.
-pub fn prepare_output(out: &Path) -> Result<PathBuf> {
+pub(crate) fn prepare_output(out: &Path) -> Result<PathBuf> {
     let unusable = |error: std::io::Error| {
         Failure::new(format!("cannot write results into {}: {}", out.display(), system_text(&error)))
             .hint("--out names another folder")
@@ -405,7 +405,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 /// In the words of the command line.
-pub fn failure(error: &EvaluateError) -> Failure {
+pub(crate) fn failure(error: &EvaluateError) -> Failure {
     let failure = match error {
         EvaluateError::Options(text) => Failure::usage(text.clone()),
         EvaluateError::Interrupted => Failure::new("interrupted; nothing is left behind"),
@@ -454,7 +454,7 @@ impl stripewise_lab::evaluate::Progress for Shown<'_> {
 
 /// As `2026-11-20T17:44:33Z`. Days to a date by the usual reckoning from the first of March, when a
 /// leap day comes last.
-pub fn iso_8601(time: SystemTime) -> String {
+pub(crate) fn iso_8601(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);

@@ -13,7 +13,7 @@ mod study;
 pub(super) mod target;
 mod text;
 
-pub use run::profile;
+pub(crate) use run::profile;
 
 use clap::Subcommand;
 use stripewise_lab::store::{Store, StoreError};
@@ -23,7 +23,7 @@ use crate::failure::{Exit, Failure, Result, chain};
 
 /// Commands of the laboratory.
 #[derive(Subcommand)]
-pub enum LabCommand {
+pub(crate) enum LabCommand {
     /// List the methods that `lab run` knows
     Profiles(profiles::Options),
     /// Measure a volume, device, file, directory or NBD export with a method
@@ -45,7 +45,7 @@ pub enum LabCommand {
 }
 
 /// Runs it.
-pub fn run(command: &LabCommand, app: &App) -> Result<Exit> {
+pub(crate) fn run(command: &LabCommand, app: &App) -> Result<Exit> {
     match command {
         LabCommand::Profiles(options) => profiles::run(options, app),
         LabCommand::Run(options) => run::run(options, app),

@@ -16,11 +16,11 @@ use stripewise_model::system::CatalogueError;
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
 
-pub use predict::profile_loads;
+pub(crate) use predict::profile_loads;
 
 /// Commands on models.
 #[derive(Subcommand)]
-pub enum ModelCommand {
+pub(crate) enum ModelCommand {
     /// List the drives and systems of the catalogue, or one with every parameter and its source
     Catalogue(catalogue::Options),
     /// Predict what a system of the catalogue, or drives under a layout, deliver, and what limits
@@ -37,7 +37,7 @@ pub enum ModelCommand {
 }
 
 /// Runs it.
-pub fn run(command: &ModelCommand, app: &App) -> Result<Exit> {
+pub(crate) fn run(command: &ModelCommand, app: &App) -> Result<Exit> {
     match command {
         ModelCommand::Catalogue(options) => catalogue::run(options, app),
         ModelCommand::Predict(options) => predict::run(options, app),

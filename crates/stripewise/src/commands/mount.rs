@@ -35,7 +35,7 @@ const LOOK_NS: u64 = 1_000_000_000;
 
 /// Mount volumes as files, or the file system on a volume, until interrupted
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool whose volumes are to be files; with --fs, the volume that has the file system
     #[arg(value_name = "POOL[/VOL]")]
     what: What,
@@ -95,7 +95,7 @@ struct Ready<'a> {
 }
 
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     let (pool, shown) = match (&options.what, options.file_system) {
         (What::Pool(pool), None) => (&pool.0, pool.0.clone()),
         (What::Volume(name), Some(_)) => (&name.pool, name.to_string()),

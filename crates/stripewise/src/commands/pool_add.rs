@@ -19,7 +19,7 @@ use crate::jobs::due_text;
 
 /// Add drives to a pool: data, spare, journal or fast
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -57,7 +57,7 @@ impl From<RoleChoice> for Role {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> AddDrives {
+    pub(crate) fn request(&self) -> AddDrives {
         AddDrives {
             pool: self.name.clone(),
             drives: self.drives.clone(),
@@ -68,7 +68,7 @@ impl Options {
 }
 
 /// Runs it.
-pub async fn run(asked: &AddDrives, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &AddDrives, app: &App) -> Result<Exit> {
     let name = &asked.pool.0;
     let candidates = candidates::all(app, &asked.drives)?;
     let report = with_pool(app, name, Access::Change, &format!("pool add {name}"), async |session| {

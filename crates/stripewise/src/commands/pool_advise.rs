@@ -24,7 +24,7 @@ use crate::printer::{Page, Style, Table, plain};
 
 /// Say what another layout, a journal, a spare or another rebuild priority would give a pool
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -114,7 +114,7 @@ struct AtPriority {
 }
 
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     if app.printer.caller().is_some() {
         return Err(Failure::new(
             "the daemon predicts nothing: that takes seconds in which it would serve nobody",

@@ -12,7 +12,7 @@ use crate::failure::{Exit, Result};
 
 /// Reset error counts and acknowledge what the status reports of drives
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -23,13 +23,13 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> Clear {
+    pub(crate) fn request(&self) -> Clear {
         Clear { pool: self.name.clone(), drive: self.drive.clone() }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &Clear, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &Clear, app: &App) -> Result<Exit> {
     let name = &asked.pool.0;
     let what = format!("cannot clear what pool `{name}` reports");
     let (path, report) =

@@ -28,7 +28,7 @@ const RETAINED_BYTES: usize = 16 << 20;
 
 /// Create a pool from drives
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Its name: letters, digits, - _ .
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -57,7 +57,7 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> CreatePool {
+    pub(crate) fn request(&self) -> CreatePool {
         CreatePool {
             pool: self.name.clone(),
             drives: self.drives.clone(),
@@ -71,7 +71,7 @@ impl Options {
 }
 
 /// Runs it.
-pub async fn run(asked: &CreatePool, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &CreatePool, app: &App) -> Result<Exit> {
     let home = app.home()?;
     let name = &asked.pool.0;
     check_slab(asked.slab_bytes)?;

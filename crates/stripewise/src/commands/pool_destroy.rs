@@ -15,7 +15,7 @@ use crate::failure::{Exit, Result};
 
 /// Destroy a pool and all of its volumes
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -26,13 +26,13 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> DestroyPool {
+    pub(crate) fn request(&self) -> DestroyPool {
         DestroyPool { pool: self.name.clone(), yes: self.yes }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &DestroyPool, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &DestroyPool, app: &App) -> Result<Exit> {
     let name = &asked.pool.0;
     let home = app.home()?;
     home.pool(name)?;

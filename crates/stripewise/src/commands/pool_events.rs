@@ -17,7 +17,7 @@ use crate::printer::{Table, plain};
 
 /// Show the history of a pool
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -35,13 +35,13 @@ struct Events {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> ListEvents {
+    pub(crate) fn request(&self) -> ListEvents {
         ListEvents { pool: self.name.clone(), last: self.last }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &ListEvents, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ListEvents, app: &App) -> Result<Exit> {
     let (home, name) = (app.home()?, &asked.pool.0);
     let known = home.pool(name)?;
     let mut events = match status_file::wait_for(app, &home, &known).await? {

@@ -19,7 +19,7 @@ use crate::failure::{Exit, Result};
 
 /// Release a pool, so that another host can import it
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -32,13 +32,13 @@ struct Exported {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> ExportPool {
+    pub(crate) fn request(&self) -> ExportPool {
         ExportPool { pool: self.name.clone() }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &ExportPool, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ExportPool, app: &App) -> Result<Exit> {
     let home = app.home()?;
     let pool = home.pool(&asked.pool.0)?;
     let what = format!("export pool `{}`", pool.name);

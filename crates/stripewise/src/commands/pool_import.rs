@@ -32,7 +32,7 @@ use crate::printer::{Page, Style, Table, plain};
 
 /// Find pools on drives: list them, or import those that are named
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Look at the files in this folder (not below it); may be given several times. Without it and
     /// --drive: the current folder and all block devices
     #[arg(long = "dir", value_name = "DIR")]
@@ -87,7 +87,7 @@ struct FoundPools {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> ImportPools {
+    pub(crate) fn request(&self) -> ImportPools {
         ImportPools {
             folders: self.folders.clone(),
             drives: self.drives.clone(),
@@ -100,7 +100,7 @@ impl Options {
 }
 
 /// Runs it.
-pub async fn run(asked: &ImportPools, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ImportPools, app: &App) -> Result<Exit> {
     let stack = Stack::new(app, "pool import")?;
     let found = find_and_import(asked, app, &stack).await;
     let closed = stack.close().await;

@@ -23,7 +23,7 @@ use crate::printer::{Page, Style, Table, plain};
 
 /// Show I/O statistics of a pool's drives
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -114,13 +114,13 @@ struct CauseRates {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> ShowLoad {
+    pub(crate) fn request(&self) -> ShowLoad {
         ShowLoad { pool: self.name.clone(), seconds: self.seconds, count: self.count, causes: self.causes }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &ShowLoad, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ShowLoad, app: &App) -> Result<Exit> {
     let (home, name) = (app.home()?, &asked.pool.0);
     check(asked)?;
     let known = home.pool(name)?;

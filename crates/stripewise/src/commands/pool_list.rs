@@ -11,7 +11,7 @@ use crate::printer::{Table, plain};
 
 /// List the known pools
 #[derive(Args)]
-pub struct Options {}
+pub(crate) struct Options {}
 
 #[derive(Serialize)]
 struct Listed {
@@ -20,13 +20,13 @@ struct Listed {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> ListPools {
+    pub(crate) fn request(&self) -> ListPools {
         ListPools {}
     }
 }
 
 /// Runs it.
-pub fn run(_asked: &ListPools, app: &App) -> Result<Exit> {
+pub(crate) fn run(_asked: &ListPools, app: &App) -> Result<Exit> {
     let listed = Listed { pools: app.home()?.pools()? };
     if listed.pools.is_empty() {
         app.printer.note(

@@ -15,7 +15,7 @@ use crate::failure::{Exit, Result};
 
 /// Take a drive offline temporarily
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -26,13 +26,13 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> TakeOffline {
+    pub(crate) fn request(&self) -> TakeOffline {
         TakeOffline { pool: self.name.clone(), drive: self.drive.clone() }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &TakeOffline, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &TakeOffline, app: &App) -> Result<Exit> {
     let name = &asked.pool.0;
     let what = format!("cannot take {} of pool `{name}` offline", asked.drive);
     let doing = format!("pool offline {name}");

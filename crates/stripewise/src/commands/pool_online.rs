@@ -24,7 +24,7 @@ use crate::jobs::{due_text, work};
 
 /// Bring a drive back online, and copy to it what changed while it was away
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -38,13 +38,13 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> BringOnline {
+    pub(crate) fn request(&self) -> BringOnline {
         BringOnline { pool: self.name.clone(), drive: self.drive.clone(), wait: self.wait }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &BringOnline, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &BringOnline, app: &App) -> Result<Exit> {
     let name = &asked.pool.0;
     let what = format!("cannot take {} of pool `{name}` online", asked.drive);
     let opened_anew = open_if_that_helps(app, name, &asked.drive).await?;

@@ -18,7 +18,7 @@ use crate::jobs::{self, due_text, work};
 
 /// Spread volumes over all data drives, so that free space can be used
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -40,13 +40,13 @@ enum Outcome {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> Rebalance {
+    pub(crate) fn request(&self) -> Rebalance {
         Rebalance { pool: self.name.clone(), wait: self.wait, stop: self.stop }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &Rebalance, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &Rebalance, app: &App) -> Result<Exit> {
     let name = &asked.pool.0;
     let doing = format!("pool rebalance {name}");
     let outcome = with_pool(app, name, Access::Change, &doing, async |session| {

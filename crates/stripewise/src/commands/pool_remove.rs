@@ -15,7 +15,7 @@ use crate::failure::{Exit, Result};
 
 /// Remove a drive that holds no data of the pool
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -26,13 +26,13 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> RemoveDrive {
+    pub(crate) fn request(&self) -> RemoveDrive {
         RemoveDrive { pool: self.name.clone(), drive: self.drive.clone() }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &RemoveDrive, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &RemoveDrive, app: &App) -> Result<Exit> {
     let name = &asked.pool.0;
     let what = format!("cannot remove {} from pool `{name}`", asked.drive);
     let (path, report) =

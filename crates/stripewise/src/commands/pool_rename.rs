@@ -16,7 +16,7 @@ use crate::failure::{Exit, Failure, Result};
 
 /// Rename a pool
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -27,13 +27,13 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> RenamePool {
+    pub(crate) fn request(&self) -> RenamePool {
         RenamePool { pool: self.name.clone(), new_name: self.new_name.clone() }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &RenamePool, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &RenamePool, app: &App) -> Result<Exit> {
     let (name, new_name) = (&asked.pool.0, &asked.new_name.0);
     let home = app.home()?;
     let known = home.pool(name)?;

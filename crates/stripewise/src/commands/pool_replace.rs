@@ -21,7 +21,7 @@ use crate::jobs::{self, due_text, work};
 
 /// Replace a drive: a working one stays in use until the new one is full, a lost one is rebuilt
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -42,7 +42,7 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> ReplaceDrive {
+    pub(crate) fn request(&self) -> ReplaceDrive {
         ReplaceDrive {
             pool: self.name.clone(),
             old: self.old.clone(),
@@ -54,7 +54,7 @@ impl Options {
 }
 
 /// Runs it.
-pub async fn run(asked: &ReplaceDrive, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ReplaceDrive, app: &App) -> Result<Exit> {
     let name = &asked.pool.0;
     let what = format!("cannot replace {} in pool `{name}`", asked.old);
     let done = with_pool(app, name, Access::Change, &format!("pool replace {name}"), async |session| {

@@ -17,7 +17,7 @@ use crate::jobs::{due_text, work};
 
 /// Migrate data off a drive online, then remove it
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -31,13 +31,13 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> RetireDrive {
+    pub(crate) fn request(&self) -> RetireDrive {
         RetireDrive { pool: self.name.clone(), drive: self.drive.clone(), wait: self.wait }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &RetireDrive, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &RetireDrive, app: &App) -> Result<Exit> {
     let name = &asked.pool.0;
     let what = format!("cannot retire {} from pool `{name}`", asked.drive);
     let doing = format!("pool retire {name}");

@@ -13,7 +13,7 @@ use crate::jobs::{self, due_text, work};
 
 /// Verify every stripe, repair errors, and name the drive that caused them
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -24,13 +24,13 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> Scrub {
+    pub(crate) fn request(&self) -> Scrub {
         Scrub { pool: self.name.clone(), wait: self.wait }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &Scrub, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &Scrub, app: &App) -> Result<Exit> {
     let name = &asked.pool.0;
     let what = format!("cannot scrub pool `{name}`");
     if asked.wait {

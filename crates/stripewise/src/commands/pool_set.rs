@@ -14,7 +14,7 @@ const DAY_S: u64 = 86_400;
 
 /// Change settings of a pool
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -68,13 +68,13 @@ fn in_words(setting: Setting) -> String {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> ChangeSettings {
+    pub(crate) fn request(&self) -> ChangeSettings {
         ChangeSettings { pool: self.name.clone(), settings: self.settings.clone() }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &ChangeSettings, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ChangeSettings, app: &App) -> Result<Exit> {
     let name = &asked.pool.0;
     let report = with_pool(app, name, Access::Change, &format!("pool set {name}"), async |session| {
         for setting in &asked.settings {

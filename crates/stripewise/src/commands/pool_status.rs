@@ -18,7 +18,7 @@ use crate::report::{Shown, exit_of};
 /// Show the state of pools, and the next command to run. Exit code 0: all is well, 3: works but
 /// degraded, 1: failed
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool; all known ones if left out
     #[arg(value_name = "POOL")]
     name: Option<PoolName>,
@@ -26,13 +26,13 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> ShowPools {
+    pub(crate) fn request(&self) -> ShowPools {
         ShowPools { pool: self.name.clone() }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &ShowPools, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ShowPools, app: &App) -> Result<Exit> {
     let home = app.home()?;
     let known = match &asked.pool {
         Some(name) => vec![home.pool(&name.0)?],

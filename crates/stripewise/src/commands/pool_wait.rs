@@ -15,7 +15,7 @@ use crate::jobs::{self, work};
 
 /// Run a pool's jobs in the foreground until they are done
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
@@ -26,13 +26,13 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> WaitForJob {
+    pub(crate) fn request(&self) -> WaitForJob {
         WaitForJob { pool: self.name.clone(), job: self.kind }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &WaitForJob, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &WaitForJob, app: &App) -> Result<Exit> {
     let (name, kind) = (&asked.pool.0, asked.job);
     let done = with_pool(app, name, Access::Change, &format!("pool wait {name} {kind}"), async |session| {
         session.show_notices();

@@ -41,7 +41,7 @@ use options::{AlertOptions, NbdOptions};
 
 /// Run the daemon: serve pools to clients and commands, and run their jobs
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pools, and those they lie on; all known ones, and those that come to be known, if left
     /// out
     #[arg(value_name = "POOL")]
@@ -71,7 +71,7 @@ struct Ready {
 }
 
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     log::begin(&options.log, app)?;
     let home = app.home()?;
     let wanted = wanted_pools(&options.pools, &home)?;

@@ -20,7 +20,7 @@ use crate::progress::Progress;
 /// Lead random pools through power cuts, drive losses and every other fault, and check every
 /// promise. Exit code 1: one was broken
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The seed of the first run; the others follow it
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -48,7 +48,7 @@ struct Report {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     let how = TortureOptions { mutation: mutation(options)?, ..TortureOptions::default() };
     let report = match options.trace && options.runs == 1 {
         true => traced(options.seed, &how, app),

@@ -22,7 +22,7 @@ use crate::jobs::work;
 
 /// Convert a volume to another layout online
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
@@ -53,7 +53,7 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> Result<ConvertVolume> {
+    pub(crate) fn request(&self) -> Result<ConvertVolume> {
         let layout = match self.layout {
             Some(layout) => Some(LayoutSpec {
                 groups: self.groups,
@@ -67,7 +67,7 @@ impl Options {
 }
 
 /// Runs it.
-pub async fn run(asked: &ConvertVolume, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ConvertVolume, app: &App) -> Result<Exit> {
     let (name, wanted) = (&asked.volume, asked.layout);
     let what = match wanted {
         Some(_) => format!("cannot convert volume `{name}`"),

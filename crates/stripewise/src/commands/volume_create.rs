@@ -15,7 +15,7 @@ use crate::failure::{Exit, Failure, Result};
 
 /// Create a volume with a RAID layout
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool and the new volume's name
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
@@ -69,12 +69,12 @@ enum PinChoice {
 }
 
 /// A layout's name, with the hint that goes with a wrong one.
-pub fn parse_layout(name: &str) -> std::result::Result<LayoutSpec, String> {
+pub(crate) fn parse_layout(name: &str) -> std::result::Result<LayoutSpec, String> {
     name.parse().map_err(|error: stripewise_layout::LayoutError| format!("{error}; {}", error.hint()))
 }
 
 /// A layout with the number of columns that was asked for, where it leaves that open.
-pub fn with_columns(layout: LayoutSpec, asked: Option<usize>) -> Result<LayoutSpec> {
+pub(crate) fn with_columns(layout: LayoutSpec, asked: Option<usize>) -> Result<LayoutSpec> {
     match (layout.columns, asked) {
         (Some(fixed), Some(asked)) if fixed != asked => {
             Err(Failure::usage(format!("a mirror of {fixed} copies has {fixed} columns, not {asked}"))
@@ -86,7 +86,7 @@ pub fn with_columns(layout: LayoutSpec, asked: Option<usize>) -> Result<LayoutSp
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> Result<CreateVolume> {
+    pub(crate) fn request(&self) -> Result<CreateVolume> {
         let layout = LayoutSpec {
             groups: self.groups,
             interleave_bytes: Some(self.interleave.0),
@@ -113,7 +113,7 @@ impl Options {
 }
 
 /// Runs it.
-pub async fn run(asked: &CreateVolume, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &CreateVolume, app: &App) -> Result<Exit> {
     let name = &asked.volume;
     let what = format!("cannot create volume `{name}`");
     let spec = VolumeSpec {

@@ -12,7 +12,7 @@ use crate::failure::{Exit, Result};
 
 /// Delete a volume
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
@@ -23,13 +23,13 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> DeleteVolume {
+    pub(crate) fn request(&self) -> DeleteVolume {
         DeleteVolume { volume: self.name.clone(), yes: self.yes }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &DeleteVolume, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &DeleteVolume, app: &App) -> Result<Exit> {
     let name = &asked.volume;
     let home = app.home()?;
     home.pool(&name.pool)?;

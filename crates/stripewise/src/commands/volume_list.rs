@@ -14,7 +14,7 @@ use crate::report::volume_table;
 
 /// List volumes
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pool; all known ones if left out
     #[arg(value_name = "POOL")]
     pool: Option<PoolName>,
@@ -22,13 +22,13 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> ListVolumes {
+    pub(crate) fn request(&self) -> ListVolumes {
         ListVolumes { pool: self.pool.clone() }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &ListVolumes, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ListVolumes, app: &App) -> Result<Exit> {
     let home = app.home()?;
     let pools = match &asked.pool {
         Some(name) => vec![home.pool(&name.0)?],

@@ -15,7 +15,7 @@ use crate::jobs::work;
 
 /// Pin a volume to fast or slow drives, or let its data move with use
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
@@ -47,13 +47,13 @@ impl From<PinChoice> for Pin {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> PinVolume {
+    pub(crate) fn request(&self) -> PinVolume {
         PinVolume { volume: self.name.clone(), pin: self.pin.into(), wait: self.wait }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &PinVolume, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &PinVolume, app: &App) -> Result<Exit> {
     let (name, pin) = (&asked.volume, asked.pin);
     let doing = format!("volume pin {name} {pin}");
     let volume = with_pool(app, &name.pool, Access::Change, &doing, async |session| {

@@ -23,7 +23,7 @@ use crate::progress::Progress;
 
 /// Copy bytes of a volume to standard output
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
@@ -37,7 +37,7 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> ReadVolume {
+    pub(crate) fn request(&self) -> ReadVolume {
         ReadVolume {
             volume: self.name.clone(),
             offset: self.offset.0,
@@ -47,7 +47,7 @@ impl Options {
 }
 
 /// Runs it.
-pub async fn run(asked: &ReadVolume, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ReadVolume, app: &App) -> Result<Exit> {
     if app.printer.is_json() {
         return Err(Failure::usage(
             "volume read prints the volume's bytes and nothing else; --json does not go with it",

@@ -15,7 +15,7 @@ use crate::failure::{Exit, Failure, Result};
 
 /// Grow or shrink a volume
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
@@ -26,13 +26,13 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> ResizeVolume {
+    pub(crate) fn request(&self) -> ResizeVolume {
         ResizeVolume { volume: self.name.clone(), size_bytes: self.size.0 }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &ResizeVolume, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ResizeVolume, app: &App) -> Result<Exit> {
     let (name, size) = (&asked.volume, ByteSize(asked.size_bytes));
     if size.0 == 0 {
         return Err(Failure::usage(format!("a volume of 0 bytes holds nothing; `{name}` stays as it is"))

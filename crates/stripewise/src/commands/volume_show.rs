@@ -12,7 +12,7 @@ use crate::report::Shown;
 
 /// Show a volume: layout, size, drives
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
@@ -20,13 +20,13 @@ pub struct Options {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> ShowVolume {
+    pub(crate) fn request(&self) -> ShowVolume {
         ShowVolume { volume: self.name.clone() }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &ShowVolume, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ShowVolume, app: &App) -> Result<Exit> {
     let name = &asked.volume;
     let home = app.home()?;
     let known = home.pool(&name.pool)?;

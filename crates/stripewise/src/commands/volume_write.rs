@@ -31,7 +31,7 @@ use crate::progress::Progress;
 
 /// Copy bytes from standard input into a volume
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
@@ -49,13 +49,13 @@ struct Written {
 
 impl Options {
     /// What is asked by them.
-    pub fn request(&self) -> WriteVolume {
+    pub(crate) fn request(&self) -> WriteVolume {
         WriteVolume { volume: self.name.clone(), offset: self.offset.0 }
     }
 }
 
 /// Runs it.
-pub async fn run(asked: &WriteVolume, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &WriteVolume, app: &App) -> Result<Exit> {
     let (name, offset) = (&asked.volume, asked.offset);
     let what = format!("write to `{name}`");
     refuse_if_used(&app.home()?, &what, &name.pool, Some(&name.volume))?;

@@ -33,7 +33,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Tokens and users, as one version of the file has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Access {
+pub(super) struct Access {
     tokens: Vec<Token>,
     users: Vec<(u32, Role)>,
 }
@@ -88,7 +88,7 @@ impl Access {
     }
 
     /// The name and role of the token with this secret. Takes as long for any secret of a length.
-    pub fn token(&self, secret: &str) -> Option<(String, Role)> {
+    pub(super) fn token(&self, secret: &str) -> Option<(String, Role)> {
         let same = |token: &Token| is_same(token.secret.as_bytes(), secret.as_bytes());
         let found =
             self.tokens.iter().fold(None, |found, token| if same(token) { Some(token) } else { found });
@@ -96,7 +96,7 @@ impl Access {
     }
 
     /// The role of a user of this machine.
-    pub fn user(&self, user: u32) -> Option<Role> {
+    pub(super) fn user(&self, user: u32) -> Option<Role> {
         if user == 0 || own_user() == Some(user) {
             return Some(Role::Admin);
         }
@@ -134,7 +134,7 @@ struct Version {
 }
 
 /// The file, as it is now.
-pub struct AccessFile {
+pub(super) struct AccessFile {
     path: PathBuf,
     last: Mutex<Version>,
 }
@@ -142,7 +142,7 @@ pub struct AccessFile {
 impl AccessFile {
     /// The file at `path`, which must be right where it is there. `is_needed`: tokens are what lets
     /// callers in, so one is made if there is no file yet.
-    pub fn open(path: &Path, is_needed: bool) -> Result<Self> {
+    pub(super) fn open(path: &Path, is_needed: bool) -> Result<Self> {
         if is_needed {
             make_first_token(path)?;
         }
@@ -158,12 +158,12 @@ impl AccessFile {
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
     /// What it says now.
-    pub fn current(&self) -> Arc<Access> {
+    pub(super) fn current(&self) -> Arc<Access> {
         let stamp = stamp_of(&self.path);
         let mut last = self.last();
         if stamp.is_some() && last.stamp == stamp {

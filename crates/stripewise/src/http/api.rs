@@ -30,7 +30,7 @@ use utoipa::{IntoParams, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub use problem::{Problem, error};
+pub(super) use problem::{Problem, error};
 
 use super::connections::{no_memory, whole_body};
 use super::guard::{Guard, Visitor, let_in};
@@ -48,7 +48,7 @@ mod tests;
 mod volumes;
 
 /// Bytes of a volume in one request, and bytes of any body.
-pub const MAX_BYTES: usize = 16 << 20;
+pub(super) const MAX_BYTES: usize = 16 << 20;
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -58,7 +58,7 @@ pub const MAX_BYTES: usize = 16 << 20;
 struct Description;
 
 /// All paths, behind the guard.
-pub fn router(orders: mpsc::Sender<Order>, guard: Guard, budget: Budget) -> Router {
+pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard, budget: Budget) -> Router {
     let refusals = guard.refusals.clone();
     let (router, description) = OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(list_pools, create_pool))

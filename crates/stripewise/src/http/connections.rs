@@ -64,7 +64,7 @@ struct House {
 }
 
 /// Serves all that connect, until `stopped` ends; then what is under way is finished.
-pub async fn serve(
+pub(super) async fn serve(
     doors: Vec<OpenDoor>,
     router: Router,
     access: Arc<AccessFile>,
@@ -163,7 +163,7 @@ async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, peer: Peer, hou
 }
 
 /// Goes on with a request when all of its body is here. Memory for it is taken as it comes.
-pub async fn whole_body(State(budget): State<Budget>, request: Request, next: Next) -> Response {
+pub(super) async fn whole_body(State(budget): State<Budget>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let length = parts.headers.get(header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
@@ -212,7 +212,7 @@ async fn collect(body: Body, memory: &mut Taken) -> Result<Vec<u8>, BodyError> {
 }
 
 /// There is no memory for a request now.
-pub fn no_memory() -> Response {
+pub(super) fn no_memory() -> Response {
     let again = [(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")];
     let text = "the memory for connections is in use";
     (again, error(StatusCode::SERVICE_UNAVAILABLE, text, Some("try again"))).into_response()

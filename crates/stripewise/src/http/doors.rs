@@ -28,7 +28,7 @@ const ANY_USER: u32 = 0o666;
 
 /// A place to listen at, as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HttpPlace {
+pub(super) enum HttpPlace {
     /// A socket file.
     Unix(PathBuf),
     /// An address and port.
@@ -48,7 +48,7 @@ impl FromStr for HttpPlace {
 }
 
 /// A place that is listened at.
-pub struct Door {
+pub(super) struct Door {
     listener: DoorListener,
     tls: Option<Arc<TlsFiles>>,
     /// What is shown of it.
@@ -63,12 +63,12 @@ enum DoorListener {
 
 impl Door {
     /// The daemon's own, in its state folder.
-    pub async fn default(app: &App, path: &Path) -> Result<Self> {
+    pub(super) async fn default(app: &App, path: &Path) -> Result<Self> {
         Self::unix(app, path, OWNER_ONLY).await
     }
 
     /// One that was asked for.
-    pub async fn open(app: &App, place: &HttpPlace, tls: Option<&Arc<TlsFiles>>) -> Result<Self> {
+    pub(super) async fn open(app: &App, place: &HttpPlace, tls: Option<&Arc<TlsFiles>>) -> Result<Self> {
         match place {
             HttpPlace::Unix(path) => Self::unix(app, &app.absolute(path), ANY_USER).await,
             HttpPlace::Tcp(address) => {
@@ -96,7 +96,7 @@ impl Door {
 
     /// For the thread that serves it; and its file, which goes with the daemon and not with that
     /// thread, since nothing waits for the thread's end.
-    pub fn into_open(self) -> io::Result<(OpenDoor, Option<SocketFile>)> {
+    pub(super) fn into_open(self) -> io::Result<(OpenDoor, Option<SocketFile>)> {
         let listener = match self.listener {
             DoorListener::Unix(listener) => {
                 listener.set_nonblocking(true)?;
@@ -120,7 +120,7 @@ fn refused(error: &ListenError) -> Failure {
 }
 
 /// A place on the thread that serves it.
-pub struct OpenDoor {
+pub(super) struct OpenDoor {
     listener: OpenListener,
     tls: Option<Arc<TlsFiles>>,
 }
@@ -131,7 +131,7 @@ enum OpenListener {
 }
 
 /// A connection, before anything was said.
-pub enum Socket {
+pub(super) enum Socket {
     /// Of this machine.
     Unix(UnixStream),
     /// Of any.
@@ -140,7 +140,7 @@ pub enum Socket {
 
 impl OpenDoor {
     /// The next connection, and where it comes from.
-    pub async fn accept(&self) -> io::Result<(Socket, Address)> {
+    pub(super) async fn accept(&self) -> io::Result<(Socket, Address)> {
         match &self.listener {
             OpenListener::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
@@ -156,13 +156,13 @@ impl OpenDoor {
     }
 
     /// What agrees with clients on keys; `None` where nothing is encrypted.
-    pub fn tls(&self) -> Option<TlsAcceptor> {
+    pub(super) fn tls(&self) -> Option<TlsAcceptor> {
         self.tls.as_ref().map(|files| files.current().server_config().into())
     }
 }
 
 /// A certificate and its key, read again when they change.
-pub struct TlsFiles {
+pub(super) struct TlsFiles {
     certificate: PathBuf,
     key: PathBuf,
     last: Mutex<(Stamps, Tls)>,
@@ -172,7 +172,7 @@ type Stamps = [Option<SystemTime>; 2];
 
 impl TlsFiles {
     /// Reads them.
-    pub fn load(certificate: PathBuf, key: PathBuf) -> std::result::Result<Self, TlsError> {
+    pub(super) fn load(certificate: PathBuf, key: PathBuf) -> std::result::Result<Self, TlsError> {
         let stamps = stamps(&certificate, &key);
         let tls = Tls::load(&certificate, &key, None)?;
         Ok(Self { certificate, key, last: Mutex::new((stamps, tls)) })

@@ -22,7 +22,7 @@ use super::strangers::Stranger;
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Address {
+pub(super) enum Address {
     /// A process of this machine, as the system named it when it connected.
     Local {
         /// Its user.
@@ -46,7 +46,7 @@ impl fmt::Display for Address {
 
 /// A connection, as its requests know it.
 #[derive(Clone)]
-pub struct Peer {
+pub(super) struct Peer {
     /// Where it comes from.
     pub address: Address,
     /// Its place among those that have not said yet who they are.
@@ -55,7 +55,7 @@ pub struct Peer {
 
 /// Who sent a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Visitor {
+pub(super) struct Visitor {
     /// For the log: the user or the token's name, and the address.
     pub name: String,
     /// What it may ask for.
@@ -63,7 +63,7 @@ pub struct Visitor {
 }
 
 /// Who is let in.
-pub struct Guard {
+pub(super) struct Guard {
     /// Tokens and users.
     pub access: Arc<AccessFile>,
     /// What is told of those who are not.
@@ -108,7 +108,7 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
 }
 
 /// Lets in who may come in; what comes behind finds a [`Visitor`] in the request.
-pub async fn let_in(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
+pub(super) async fn let_in(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let Some(peer) = request.extensions().get::<Peer>().cloned() else {
         return error(StatusCode::INTERNAL_SERVER_ERROR, "the connection has no address", None)
             .into_response();

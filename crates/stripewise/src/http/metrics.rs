@@ -10,7 +10,7 @@ use super::metrics_page::Page;
 use crate::commands::App;
 
 /// All of it.
-pub fn text(app: &App) -> String {
+pub(super) fn text(app: &App) -> String {
     let mut page = Page::default();
     drives_and_jobs(app, &mut page);
     volumes(app, &mut page);

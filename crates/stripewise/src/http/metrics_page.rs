@@ -4,18 +4,18 @@ use std::fmt::Write;
 
 /// Figures, one after the other.
 #[derive(Default)]
-pub struct Page {
+pub(super) struct Page {
     text: String,
 }
 
 impl Page {
     /// What the figures of this name are; they follow.
-    pub fn family(&mut self, name: &str, kind: &str, help: &str) {
+    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
     /// One figure.
-    pub fn value(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+    pub(super) fn value(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         let text: Vec<String> =
             labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
         let labels = if text.is_empty() { String::new() } else { format!("{{{}}}", text.join(",")) };
@@ -24,7 +24,7 @@ impl Page {
 
     /// How many fell into each step of time; `counts` has one place for each step, and one for what
     /// took longer.
-    pub fn histogram(
+    pub(super) fn histogram(
         &mut self,
         name: &str,
         labels: &[(&str, &str)],
@@ -44,7 +44,7 @@ impl Page {
     }
 
     /// All of it.
-    pub fn into_text(self) -> String {
+    pub(super) fn into_text(self) -> String {
         self.text
     }
 }

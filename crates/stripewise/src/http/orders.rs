@@ -20,7 +20,7 @@ use crate::failure::{Exit, Result};
 use crate::printer::Printer;
 
 /// Something to do. The caller may have left.
-pub enum Order {
+pub(super) enum Order {
     /// A request, its input behind it.
     Request {
         /// What is asked.
@@ -48,7 +48,7 @@ pub enum Order {
 }
 
 /// What came of a command.
-pub struct Answer {
+pub(super) struct Answer {
     /// How it ended.
     pub exit: Exit,
     /// What it printed.
@@ -56,7 +56,7 @@ pub struct Answer {
 }
 
 /// Carries out orders until there are no more.
-pub async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App, turns: &Rc<Turns>) {
+pub(super) async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App, turns: &Rc<Turns>) {
     let Ok(executor) = app.executor() else { return };
     while let Some(order) = orders.next().await {
         match order {

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::guard::Address;
 
 /// Connections that have not said who they are.
-pub const MAX_STRANGERS: usize = 64;
+pub(super) const MAX_STRANGERS: usize = 64;
 /// Of them from one address, or of one user of this machine.
-pub const MAX_STRANGERS_OF_ONE: usize = 32;
+pub(super) const MAX_STRANGERS_OF_ONE: usize = 32;
 
 /// What connections are counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,17 +37,17 @@ impl From<Address> for Origin {
 
 /// The places.
 #[derive(Clone, Default)]
-pub struct Strangers(Arc<Mutex<HashMap<Origin, usize>>>);
+pub(super) struct Strangers(Arc<Mutex<HashMap<Origin, usize>>>);
 
 /// One of the places; free again when this is dropped.
-pub struct Stranger {
+pub(super) struct Stranger {
     all: Strangers,
     origin: Origin,
 }
 
 impl Strangers {
     /// A place, if there is one.
-    pub fn place(&self, address: Address) -> Option<Stranger> {
+    pub(super) fn place(&self, address: Address) -> Option<Stranger> {
         let origin = address.into();
         let mut all = self.all();
         let (count, of_one) = (all.values().sum::<usize>(), all.get(&origin).copied().unwrap_or_default());

@@ -26,7 +26,7 @@ enum Item {
 }
 
 /// Whether this process keeps a log.
-pub fn is_kept() -> bool {
+pub(crate) fn is_kept() -> bool {
     WAY.get().is_some()
 }
 
@@ -63,12 +63,12 @@ fn send(line: Vec<u8>) {
 }
 
 /// A line that is none of the log's, behind those that are on their way.
-pub fn write_line(text: &[u8]) {
+pub(crate) fn write_line(text: &[u8]) {
     send([text, b"\n"].concat());
 }
 
 /// Waits until all lines are written, but not for ever.
-pub fn flush() {
+pub(crate) fn flush() {
     let Some(way) = WAY.get() else { return };
     let (written, all_written) = sync_channel(1);
     if way.try_send(Item::Mark(written)).is_ok() {

@@ -9,30 +9,30 @@ use std::ops::Range;
 use terminal_size::{Width, terminal_size_of};
 
 /// The width of results where nothing tells another.
-pub const COLUMNS: usize = 80;
+pub(super) const COLUMNS: usize = 80;
 /// No output is taken to be narrower.
 const FEWEST_COLUMNS: usize = 40;
 /// Between the columns of a table.
-pub const GAP: usize = 2;
+pub(super) const GAP: usize = 2;
 /// How far the further lines of a row are moved to the right.
-pub const FURTHER: usize = 2;
+pub(super) const FURTHER: usize = 2;
 /// A last column of sentences is wrapped in its place from this width on.
 const LEAST_TEXT: usize = 24;
 
 /// How wide standard output is: as `COLUMNS` says, else the terminal. `None`: it is no terminal.
-pub fn columns_of_output() -> Option<usize> {
+pub(super) fn columns_of_output() -> Option<usize> {
     let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let seen = || terminal_size_of(std::io::stdout()).map(|(Width(columns), _)| usize::from(columns));
     asked.or_else(seen).map(|columns: usize| columns.max(FEWEST_COLUMNS))
 }
 
 /// Cells that `text` takes.
-pub fn width(text: &str) -> usize {
+pub(super) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
 /// The lines of a text that may be `columns` wide.
-pub fn wrap(text: &str, columns: usize) -> Vec<String> {
+pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
     if width(text) <= columns {
         return vec![text.to_owned()];
     }
@@ -54,7 +54,7 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
 /// Which columns of a table stand on which line of its rows, so that no line is wider than
 /// `columns`: as many on each line as fit, and at least one. `widths` are those of the table's
 /// columns, `indent` what stands before each line.
-pub fn lines_of_rows(widths: &[usize], indent: usize, columns: usize) -> Vec<Range<usize>> {
+pub(super) fn lines_of_rows(widths: &[usize], indent: usize, columns: usize) -> Vec<Range<usize>> {
     let (mut lines, mut start, mut at) = (Vec::new(), 0, indent);
     for (column, width) in widths.iter().enumerate() {
         let gap = if column > start { GAP } else { 0 };
@@ -70,7 +70,7 @@ pub fn lines_of_rows(widths: &[usize], indent: usize, columns: usize) -> Vec<Ran
 }
 
 /// How wide the last column may be where it is of sentences, and the whole table too wide.
-pub fn text_width(widths: &[usize], indent: usize, columns: usize) -> Option<usize> {
+pub(super) fn text_width(widths: &[usize], indent: usize, columns: usize) -> Option<usize> {
     let (last, others) = widths.split_last()?;
     let before = indent + others.iter().map(|width| width + GAP).sum::<usize>();
     let left = columns.saturating_sub(before);

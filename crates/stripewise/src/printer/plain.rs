@@ -16,7 +16,7 @@ fn is_unsafe(letter: char) -> bool {
 }
 
 /// Text for people, with this program's colours where it has any.
-pub fn page(text: &str, has_colours: bool) -> String {
+pub(crate) fn page(text: &str, has_colours: bool) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(letter) = rest.chars().next() {
@@ -39,7 +39,7 @@ pub fn page(text: &str, has_colours: bool) -> String {
 }
 
 /// A JSON document: such characters stand in strings only, where an escape means the same.
-pub fn json(text: &str) -> String {
+pub(crate) fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

@@ -16,7 +16,7 @@ use crate::pool::manifest::ids::DriveId;
 use crate::pool::{Inner, Pool};
 
 impl ScrubRecord {
-    pub fn of(summary: &ScrubSummary, manifest: &Manifest) -> Self {
+    pub(crate) fn of(summary: &ScrubSummary, manifest: &Manifest) -> Self {
         let ScrubSummary { volume, report, error } = summary;
         let number = |label: &str| {
             let path = shortened(label);
@@ -48,7 +48,7 @@ impl ScrubRecord {
         }
     }
 
-    pub fn summary(&self, manifest: &Manifest) -> ScrubSummary {
+    pub(crate) fn summary(&self, manifest: &Manifest) -> ScrubSummary {
         let label = |number: &Option<u32>| {
             let drive = number.and_then(|number| manifest.drive(number));
             drive.map_or_else(|| "drives that are gone".to_owned(), |drive| drive.path.clone())
@@ -93,7 +93,7 @@ impl LastScrub {
 impl Manifest {
     /// Ends a scrub that has no volume left to do, and keeps what it found. `counted`: wrong
     /// blocks, on all drives.
-    pub fn end_scrub_when_done(&mut self, now_unix_s: u64, counted: u64) {
+    pub(crate) fn end_scrub_when_done(&mut self, now_unix_s: u64, counted: u64) {
         let Some(scrub) = self.scrub.take_if(|scrub| scrub.volumes.is_empty()) else { return };
         if scrub.done.is_empty() {
             // All its volumes were deleted before it came to them.

@@ -73,11 +73,11 @@ pub(in crate::pool) struct Progress {
 }
 
 impl Progress {
-    pub fn add(&self, bytes: f64) {
+    pub(super) fn add(&self, bytes: f64) {
         self.done_bytes.set(self.done_bytes.get() + bytes);
     }
 
-    pub fn sample(&self, now_ns: u64) {
+    pub(super) fn sample(&self, now_ns: u64) {
         let mut samples = self.samples.borrow_mut();
         samples.push_back((now_ns, self.done_bytes.get()));
         while samples.len() > 2 && now_ns - samples[0].0 > RATE_WINDOW_NS {
@@ -86,7 +86,7 @@ impl Progress {
     }
 
     /// Bytes per second of late.
-    pub fn rate(&self) -> f64 {
+    pub(super) fn rate(&self) -> f64 {
         let samples = self.samples.borrow();
         match (samples.front(), samples.back()) {
             (Some((start, before)), Some((end, after))) if end > start => {
@@ -96,7 +96,7 @@ impl Progress {
         }
     }
 
-    pub fn activity(&self, kind: JobKind, volume: String, drive: Option<Id>) -> Activity {
+    pub(super) fn activity(&self, kind: JobKind, volume: String, drive: Option<Id>) -> Activity {
         let (done, total) = (self.done_bytes.get(), self.total_bytes.get());
         let (left, rate) = ((total - done).max(0.0), self.rate());
         Activity {
@@ -128,13 +128,13 @@ pub(in crate::pool) struct Lane {
 pub(in crate::pool) type Task = Option<(Id, Option<u64>)>;
 
 impl Lane {
-    pub fn is_stalled(&self, task: Task) -> bool {
+    pub(super) fn is_stalled(&self, task: Task) -> bool {
         let stalled = self.stalled.borrow();
         let of_part = task.map(|(part, _)| (part, None));
         stalled.contains_key(&task) || (task.is_some() && stalled.contains_key(&of_part))
     }
 
-    pub fn stall(&self, task: Task, why: String) {
+    pub(super) fn stall(&self, task: Task, why: String) {
         let mut stalled = self.stalled.borrow_mut();
         if let Some((part, Some(_))) = task {
             let rows =
@@ -148,12 +148,12 @@ impl Lane {
     }
 
     /// Why a part as a whole is left alone.
-    pub fn stalled_because(&self, part: Id) -> Option<String> {
+    pub(super) fn stalled_because(&self, part: Id) -> Option<String> {
         self.stalled.borrow().get(&Some((part, None))).cloned()
     }
 
     /// What had ended in an error may be tried again.
-    pub fn forget_stalls(&self) {
+    pub(super) fn forget_stalls(&self) {
         self.stalled.borrow_mut().clear();
     }
 
@@ -161,7 +161,7 @@ impl Lane {
         self.stalled.borrow().values().next().cloned()
     }
 
-    pub fn is_at(&self, part: Id) -> bool {
+    pub(super) fn is_at(&self, part: Id) -> bool {
         self.busy.get() && self.current.borrow().contains_key(&part)
     }
 }
@@ -187,7 +187,7 @@ pub(crate) struct Jobs {
 
 impl Jobs {
     /// Ends when no job is under way.
-    pub async fn until_idle(&self) {
+    pub(crate) async fn until_idle(&self) {
         self.changed.notify_all();
         while self.lanes().iter().any(|lane| lane.running.get()) {
             self.changed.wait().await;
@@ -196,7 +196,7 @@ impl Jobs {
 
     /// Ends when no conversion is under way: they use volumes as clients do, so arrays are closed
     /// after them.
-    pub async fn until_conversions_rest(&self) {
+    pub(crate) async fn until_conversions_rest(&self) {
         self.changed.notify_all();
         while self.converting.running.get() {
             self.changed.wait().await;
@@ -204,26 +204,26 @@ impl Jobs {
     }
 
     /// Ends when no job is at work on the array.
-    pub async fn until_off(&self, part: Id) {
+    pub(crate) async fn until_off(&self, part: Id) {
         while self.lanes().iter().any(|lane| lane.is_at(part)) {
             self.look_again.set(true);
             self.changed.wait().await;
         }
     }
 
-    pub fn is_started(&self) -> bool {
+    pub(crate) fn is_started(&self) -> bool {
         self.started.get()
     }
 
     /// Drives came or went: what stopped work before does not count any more.
-    pub fn forget_stalls(&self) {
+    pub(crate) fn forget_stalls(&self) {
         self.healing.stalled.borrow_mut().clear();
         self.converting.stalled.borrow_mut().clear();
         self.balancing.stalled.borrow_mut().clear();
     }
 
     /// There is more space: a conversion may have waited for it.
-    pub fn forget_conversion_stalls(&self) -> bool {
+    pub(crate) fn forget_conversion_stalls(&self) -> bool {
         let mut stalled = self.converting.stalled.borrow_mut();
         !std::mem::take(&mut *stalled).is_empty()
     }

@@ -41,18 +41,18 @@ pub(in crate::pool) struct RowQueue {
 
 impl RowQueue {
     /// Looks at so many stretches for the next row.
-    pub fn new(mut due: Vec<Due>, look_ahead: usize) -> Self {
+    pub(crate) fn new(mut due: Vec<Due>, look_ahead: usize) -> Self {
         // Stable: parts and rows in order otherwise.
         due.sort_by_key(|due| due.left);
         Self { due: due.into(), busy: BTreeMap::new(), look_ahead: look_ahead.max(1) }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.due.is_empty()
     }
 
     /// Takes the next row; to be given back with [`Self::done`].
-    pub fn next(&mut self) -> Option<DueRow> {
+    pub(crate) fn next(&mut self) -> Option<DueRow> {
         let left = self.due.front()?.left;
         let busy = |drive: &u32| self.busy.get(drive).copied().unwrap_or(0);
         let cost = |due: &Due| {
@@ -75,7 +75,7 @@ impl RowQueue {
     }
 
     /// A row is not under way any more, done or not.
-    pub fn done(&mut self, row: &DueRow) {
+    pub(crate) fn done(&mut self, row: &DueRow) {
         for drive in &row.drives {
             let busy = self.busy.get_mut(drive).expect("it was counted in");
             *busy -= 1;

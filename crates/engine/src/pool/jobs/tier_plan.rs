@@ -107,7 +107,7 @@ struct Warm {
 }
 
 impl Field<'_> {
-    pub fn tier_of(&self, places: &[SlotPlace]) -> Tier {
+    pub(crate) fn tier_of(&self, places: &[SlotPlace]) -> Tier {
         let fast = places.iter().filter(|place| self.roles.get(&place.drive) == Some(&Role::Fast)).count();
         match fast {
             0 => Tier::Data,

@@ -46,12 +46,12 @@ pub(crate) struct ScrubRecord {
 }
 
 impl ScrubRecord {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
     /// Whether it can be, as read from a drive.
-    pub fn is_bounded(&self) -> bool {
+    pub(crate) fn is_bounded(&self) -> bool {
         self.blamed.len() <= MAX_BLAMED + 1
     }
 }
@@ -110,11 +110,11 @@ pub(crate) struct Care {
 }
 
 impl Care {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    pub fn note_takeover(&mut self, takeover: Takeover) {
+    pub(crate) fn note_takeover(&mut self, takeover: Takeover) {
         if self.takeovers.len() >= MAX_TAKEOVERS {
             self.takeovers.remove(0);
         }

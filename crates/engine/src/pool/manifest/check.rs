@@ -26,7 +26,7 @@ type Used = Vec<(u32, u32, u32)>;
 
 impl Manifest {
     /// Whether everything in it makes sense; what does not is named.
-    pub fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         check_name(&self.name)?;
         let rising = |pair: &[Branch]| pair[0].generation < pair[1].generation;
         let branches_fit = (1..=MAX_BRANCHES).contains(&self.branches.len())

@@ -85,12 +85,12 @@ pub(crate) struct DriveRecord {
 }
 
 impl DriveRecord {
-    pub fn is_online(&self) -> bool {
+    pub(crate) fn is_online(&self) -> bool {
         self.standing == Standing::Online
     }
 
     /// Why it is left out, if it is.
-    pub fn exclusion(&self) -> Option<ExclusionKind> {
+    pub(crate) fn exclusion(&self) -> Option<ExclusionKind> {
         match self.standing {
             Standing::Online => None,
             Standing::Excluded { kind, .. } => Some(kind),
@@ -98,17 +98,17 @@ impl DriveRecord {
     }
 
     /// Whether new rows, journals and maps may be put on it.
-    pub fn takes_new(&self) -> bool {
+    pub(crate) fn takes_new(&self) -> bool {
         self.is_online() && !self.retiring && !self.replaced
     }
 
     /// Whether all that it holds is to move elsewhere.
-    pub fn is_leaving(&self) -> bool {
+    pub(crate) fn is_leaving(&self) -> bool {
         self.is_online() && (self.retiring || self.successor.is_some())
     }
 
     /// How many slabs it has.
-    pub fn slab_count(&self, slab_bytes: u64) -> u32 {
+    pub(crate) fn slab_count(&self, slab_bytes: u64) -> u32 {
         addresses::slab_count(self.capacity_bytes, slab_bytes)
     }
 }

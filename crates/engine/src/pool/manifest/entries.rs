@@ -69,7 +69,7 @@ pub(in crate::pool) enum HeaderContent {
 
 impl Header {
     /// The header's block for the slot at `place`, with flags for the features of what follows.
-    pub fn encode(&self, place: u64, features: u64) -> Vec<u8> {
+    pub(crate) fn encode(&self, place: u64, features: u64) -> Vec<u8> {
         let mut bytes = vec![0; BLOCK_BYTES as usize];
         bytes[0..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -86,7 +86,7 @@ impl Header {
     }
 
     /// Reads a header meant for `place`; takes any bytes.
-    pub fn decode(bytes: &[u8], place: u64) -> HeaderContent {
+    pub(crate) fn decode(bytes: &[u8], place: u64) -> HeaderContent {
         if bytes.len() < HEADER_BYTES || bytes[..8] != MAGIC {
             return HeaderContent::None;
         }
@@ -137,22 +137,22 @@ pub(in crate::pool) struct EntryHeader {
 }
 
 impl EntryHeader {
-    pub fn new(generation: u64, proven: u64, before: Option<Before>, sections: &[u8]) -> Self {
+    pub(crate) fn new(generation: u64, proven: u64, before: Option<Before>, sections: &[u8]) -> Self {
         Self { generation, proven, before, sections_bytes: sections.len(), sections_crc: crc(sections) }
     }
 
     /// What the entry behind this one says of it.
-    pub fn as_before(&self) -> Before {
+    pub(crate) fn as_before(&self) -> Before {
         Before { generation: self.generation, sections_crc: self.sections_crc }
     }
 
     /// Bytes of the entry, in whole blocks.
-    pub fn entry_bytes(&self) -> u64 {
+    pub(crate) fn entry_bytes(&self) -> u64 {
         entry_bytes(self.sections_bytes as u64)
     }
 
     /// The header's bytes for a place on a drive, in bytes from its start.
-    pub fn encode(&self, of: &Header, place: u64) -> [u8; ENTRY_HEADER_BYTES] {
+    pub(crate) fn encode(&self, of: &Header, place: u64) -> [u8; ENTRY_HEADER_BYTES] {
         let mut bytes = [0; ENTRY_HEADER_BYTES];
         bytes[0..8].copy_from_slice(if self.before.is_none() { &CHECKPOINT } else { &CHANGE });
         bytes[8..16].copy_from_slice(&self.generation.to_le_bytes());
@@ -171,7 +171,7 @@ impl EntryHeader {
     }
 
     /// Reads the header of an entry at `place` that has `room_bytes` at most; takes any bytes.
-    pub fn decode(bytes: &[u8], of: &Header, place: u64, room_bytes: u64) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8], of: &Header, place: u64, room_bytes: u64) -> Option<Self> {
         let bytes = bytes.get(..ENTRY_HEADER_BYTES)?;
         if u32::from_le_bytes(array(bytes, 60)) != sealed(bytes, of) || number(bytes, 40) != place {
             return None;
@@ -197,7 +197,7 @@ impl EntryHeader {
     }
 
     /// The entry's sections, if they are whole. `entry` begins with the header.
-    pub fn sections<'a>(&self, entry: &'a [u8]) -> Option<&'a [u8]> {
+    pub(crate) fn sections<'a>(&self, entry: &'a [u8]) -> Option<&'a [u8]> {
         let end = ENTRY_HEADER_BYTES.checked_add(self.sections_bytes)?;
         let sections = entry.get(ENTRY_HEADER_BYTES..end)?;
         (crc(sections) == self.sections_crc).then_some(sections)

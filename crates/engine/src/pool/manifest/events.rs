@@ -58,7 +58,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub fn push(&mut self, time_unix_ms: u64, kind: EventKind, text: &str) {
+    pub(crate) fn push(&mut self, time_unix_ms: u64, kind: EventKind, text: &str) {
         self.append(Event { time_unix_ms, kind, text: shortened(text) });
     }
 
@@ -76,22 +76,22 @@ impl Events {
     }
 
     /// Number of the oldest event kept.
-    pub fn first_number(&self) -> u64 {
+    pub(crate) fn first_number(&self) -> u64 {
         self.first
     }
 
     /// Number that the next event gets.
-    pub fn next_number(&self) -> u64 {
+    pub(crate) fn next_number(&self) -> u64 {
         self.first + self.list.len() as u64
     }
 
     /// Oldest first.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Event> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Event> {
         self.list.iter().map(|event| &**event)
     }
 
     /// Those numbered `number` and above that are still kept.
-    pub fn since(&self, number: u64) -> impl Iterator<Item = &Event> {
+    pub(crate) fn since(&self, number: u64) -> impl Iterator<Item = &Event> {
         self.list.iter().skip(number.saturating_sub(self.first) as usize).map(|event| &**event)
     }
 }

@@ -72,12 +72,12 @@ pub(crate) struct ScrubIntent {
 
 impl ScrubIntent {
     /// Whether it has what versions that did not count what a scrub finds would not understand.
-    pub fn has_counts(&self) -> bool {
+    pub(crate) fn has_counts(&self) -> bool {
         self.began_unix_s.is_some() || !self.found.is_empty() || !self.done.is_empty()
     }
 
     /// Whether it can be, as read from a drive.
-    pub fn is_bounded(&self) -> bool {
+    pub(crate) fn is_bounded(&self) -> bool {
         self.done.len() <= MAX_VOLUMES
             && self.found.is_bounded()
             && self.done.iter().all(ScrubRecord::is_bounded)
@@ -158,7 +158,7 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    pub fn new(name: &str, slab_bytes: u64, rebuild_priority_percent: u32) -> Self {
+    pub(crate) fn new(name: &str, slab_bytes: u64, rebuild_priority_percent: u32) -> Self {
         Self {
             name: name.to_owned(),
             generation: 0,
@@ -180,13 +180,13 @@ impl Manifest {
         }
     }
 
-    pub fn branch(&self) -> Branch {
+    pub(crate) fn branch(&self) -> Branch {
         *self.branches.last().expect("a checked manifest has a branch")
     }
 
     /// Goes on under a new branch from a generation on, that of the commit which is to be made, or
     /// one before it.
-    pub fn fork(&mut self, id: Id, generation: u64) {
+    pub(crate) fn fork(&mut self, id: Id, generation: u64) {
         if self.branches.len() >= MAX_BRANCHES {
             self.branches.remove(0);
         }
@@ -195,25 +195,25 @@ impl Manifest {
 
     /// As [`Self::fork`], to be lived on when all that take part have it and know so
     /// ([`Self::confirm`]).
-    pub fn fork_tentatively(&mut self, id: Id, generation: u64) {
+    pub(crate) fn fork_tentatively(&mut self, id: Id, generation: u64) {
         self.fork(id, generation);
         self.branches.last_mut().expect("just added").tentative = true;
     }
 
     /// Every drive that takes part has the last branch, and with it all that led there: from now on
     /// it is lived on.
-    pub fn confirm(&mut self) {
+    pub(crate) fn confirm(&mut self) {
         self.branches.iter_mut().for_each(|branch| branch.tentative = false);
     }
 
     /// Whether the last branch is yet to be confirmed.
-    pub fn is_tentative(&self) -> bool {
+    pub(crate) fn is_tentative(&self) -> bool {
         self.branch().tentative
     }
 
     /// The last moment that may have been lived on by who has this manifest: that before its first
     /// tentative branch.
-    pub fn last_confirmed(&self) -> Moment {
+    pub(crate) fn last_confirmed(&self) -> Moment {
         let Some(first) = self.branches.iter().position(|branch| branch.tentative) else {
             return self.moment();
         };
@@ -223,17 +223,17 @@ impl Manifest {
     }
 
     /// The moment that it describes.
-    pub fn moment(&self) -> Moment {
+    pub(crate) fn moment(&self) -> Moment {
         Moment { branch: self.branch().id, generation: self.generation }
     }
 
     /// Whether `other` describes an earlier (or the same) moment of the history that led here.
-    pub fn descends_from(&self, other: &Manifest) -> bool {
+    pub(crate) fn descends_from(&self, other: &Manifest) -> bool {
         self.has_had(other.moment())
     }
 
     /// Whether this is a moment of the history that led here.
-    pub fn has_had(&self, moment: Moment) -> bool {
+    pub(crate) fn has_had(&self, moment: Moment) -> bool {
         match self.last_generation_on(moment.branch) {
             Some(last) => moment.generation <= last,
             // Forgotten, or never known. A drive so far behind is of no use in either case.
@@ -245,7 +245,7 @@ impl Manifest {
     }
 
     /// The moment of the history that led here with this generation; `None` where it is forgotten.
-    pub fn moment_at(&self, generation: u64) -> Option<Moment> {
+    pub(crate) fn moment_at(&self, generation: u64) -> Option<Moment> {
         let branch = self.branches.iter().rev().find(|branch| branch.generation <= generation)?;
         Some(Moment { branch: branch.id, generation })
     }
@@ -253,7 +253,7 @@ impl Manifest {
     /// Whether a drive of this pool, with `theirs` on it, lacks a commit that it is known to have
     /// had: then it was put back from an older copy. A cut in the middle of a commit leaves drives
     /// without that commit, never without the one before.
-    pub fn is_rolled_back(&self, drive: &DriveRecord, theirs: &Manifest) -> bool {
+    pub(crate) fn is_rolled_back(&self, drive: &DriveRecord, theirs: &Manifest) -> bool {
         if mutation::is_chosen(Mutation::RolledBackDriveCounts) {
             return false;
         }
@@ -266,7 +266,7 @@ impl Manifest {
 
     /// The last commit of a branch in the history that led here; `None` where it was not on that
     /// branch.
-    pub fn last_generation_on(&self, branch: Id) -> Option<u64> {
+    pub(crate) fn last_generation_on(&self, branch: Id) -> Option<u64> {
         let index = self.branches.iter().position(|other| other.id == branch)?;
         let next = self.branches.get(index + 1);
         Some(next.map_or(self.generation, |next| next.generation - 1))
@@ -274,7 +274,7 @@ impl Manifest {
 
     /// The last moment of this history that is one of the `other` too, where every commit since is
     /// of the last branch, so that for all of them the same drives took part.
-    pub fn shares_all_but_its_last_branch(&self, other: &Manifest) -> Option<Moment> {
+    pub(crate) fn shares_all_but_its_last_branch(&self, other: &Manifest) -> Option<Moment> {
         let last = self.branch();
         if let Some(theirs) = other.last_generation_on(last.id) {
             return Some(Moment { branch: last.id, generation: theirs.min(self.generation) });
@@ -285,7 +285,7 @@ impl Manifest {
         (theirs >= generation).then_some(Moment { branch: before.id, generation })
     }
 
-    pub fn add_drive(&mut self, id: Id, path: &str, role: Role, capacity_bytes: u64) -> u32 {
+    pub(crate) fn add_drive(&mut self, id: Id, path: &str, role: Role, capacity_bytes: u64) -> u32 {
         let number = self.next_number;
         self.next_number += 1;
         self.drives.push(DriveRecord {
@@ -304,64 +304,64 @@ impl Manifest {
         number
     }
 
-    pub fn drive(&self, number: u32) -> Option<&DriveRecord> {
+    pub(crate) fn drive(&self, number: u32) -> Option<&DriveRecord> {
         let index = self.drives.binary_search_by_key(&number, |drive| drive.number).ok()?;
         Some(&self.drives[index])
     }
 
-    pub fn drive_mut(&mut self, number: u32) -> Option<&mut DriveRecord> {
+    pub(crate) fn drive_mut(&mut self, number: u32) -> Option<&mut DriveRecord> {
         let index = self.drives.binary_search_by_key(&number, |drive| drive.number).ok()?;
         Some(&mut self.drives[index])
     }
 
     /// Whether a drive whose slots speak of these drives, too, is the place of one that is not
     /// given up: it was written as two members, and is good for neither.
-    pub fn is_shared(&self, also: &[Id]) -> bool {
+    pub(crate) fn is_shared(&self, also: &[Id]) -> bool {
         also.iter().filter_map(|id| self.drive_by_id(*id)).any(|other| !other.replaced)
     }
 
-    pub fn drive_by_id(&self, id: Id) -> Option<&DriveRecord> {
+    pub(crate) fn drive_by_id(&self, id: Id) -> Option<&DriveRecord> {
         self.drives.iter().find(|drive| drive.id == id)
     }
 
-    pub fn volume(&self, name: &str) -> Option<&VolumeRecord> {
+    pub(crate) fn volume(&self, name: &str) -> Option<&VolumeRecord> {
         self.volumes.iter().find(|volume| volume.name == name)
     }
 
-    pub fn volume_by_id(&self, id: VolumeId) -> Option<&VolumeRecord> {
+    pub(crate) fn volume_by_id(&self, id: VolumeId) -> Option<&VolumeRecord> {
         self.volumes.iter().find(|volume| volume.id == id)
     }
 
-    pub fn volume_by_id_mut(&mut self, id: VolumeId) -> Option<&mut VolumeRecord> {
+    pub(crate) fn volume_by_id_mut(&mut self, id: VolumeId) -> Option<&mut VolumeRecord> {
         self.volumes.iter_mut().find(|volume| volume.id == id)
     }
 
     /// The parts of all volumes.
-    pub fn parts(&self) -> impl Iterator<Item = &PartRecord> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &PartRecord> {
         self.volumes.iter().flat_map(|volume| &volume.parts)
     }
 
     /// The part with this array's identity.
-    pub fn part_mut(&mut self, id: Id) -> Option<&mut PartRecord> {
+    pub(crate) fn part_mut(&mut self, id: Id) -> Option<&mut PartRecord> {
         self.volumes.iter_mut().find_map(|volume| volume.part_mut(id))
     }
 
-    pub fn is_online(&self, number: u32) -> bool {
+    pub(crate) fn is_online(&self, number: u32) -> bool {
         self.drive(number).is_some_and(DriveRecord::is_online)
     }
 
     /// Whether a map says that the drive holds something current.
-    pub fn is_needed(&self, number: u32) -> bool {
+    pub(crate) fn is_needed(&self, number: u32) -> bool {
         self.parts().any(|part| part.needs(number))
     }
 
     /// Drives that any row, map or journal names.
-    pub fn named_drives(&self) -> BTreeSet<u32> {
+    pub(crate) fn named_drives(&self) -> BTreeSet<u32> {
         self.parts().flat_map(PartRecord::drives).collect()
     }
 
     /// Records that drives are out, and what follows from it for the volumes ([`Self::settle`]).
-    pub fn exclude(&mut self, out: &[Exclusion]) {
+    pub(crate) fn exclude(&mut self, out: &[Exclusion]) {
         for exclusion in out {
             if let Some(drive) = self.drive_mut(exclusion.drive) {
                 drive.standing =
@@ -376,7 +376,7 @@ impl Manifest {
     /// of it stays what it is, and it is whole again when they return. To be called whenever drives
     /// came or went or volumes lost rows, at best with every commit; a manifest in which this is
     /// due fails its check.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         if self.drives.iter().all(DriveRecord::is_online) {
             return;
         }
@@ -395,7 +395,7 @@ impl Manifest {
     }
 
     /// Another drive has taken this one's place.
-    pub fn set_replaced(&mut self, number: u32) {
+    pub(crate) fn set_replaced(&mut self, number: u32) {
         if let Some(drive) = self.drive_mut(number) {
             drive.replaced = true;
             drive.successor = None;
@@ -404,7 +404,7 @@ impl Manifest {
     }
 
     /// Takes the records of replaced drives away where nothing refers to them any more.
-    pub fn forget_replaced(&mut self) {
+    pub(crate) fn forget_replaced(&mut self) {
         if !self.drives.iter().any(|drive| drive.replaced) {
             return;
         }
@@ -419,7 +419,7 @@ impl Manifest {
     }
 
     /// Whether no more blocks are lost than can be recorded.
-    pub fn lost_fits(&self) -> bool {
+    pub(crate) fn lost_fits(&self) -> bool {
         let lost = self.parts().flat_map(|part| part.lost.iter().map(|range| range.2));
         let dead = self.parts().flat_map(|part| part.dead.iter().map(|range| range.1));
         let (ranges, blocks) =

@@ -64,11 +64,11 @@ pub(crate) enum IdSource {
 }
 
 impl IdSource {
-    pub fn new(seed: Option<u64>) -> Self {
+    pub(crate) fn new(seed: Option<u64>) -> Self {
         seed.map_or(Self::Random, |seed| Self::Seeded(SplitMix64::new(seed)))
     }
 
-    pub fn next(&mut self) -> Id {
+    pub(crate) fn next(&mut self) -> Id {
         let uuid = match self {
             Self::Random => uuid::Uuid::new_v4(),
             Self::Seeded(random) => {

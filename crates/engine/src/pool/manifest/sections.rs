@@ -54,7 +54,7 @@ pub(in crate::pool) struct Head {
 }
 
 impl Head {
-    pub fn of(manifest: &Manifest) -> Self {
+    pub(crate) fn of(manifest: &Manifest) -> Self {
         Self {
             name: manifest.name.clone(),
             branches: manifest.branches.clone(),
@@ -144,7 +144,7 @@ fn json(value: &impl Serialize) -> Vec<u8> {
 
 impl Section {
     /// Adds the section's bytes.
-    pub fn put(&self, bytes: &mut Vec<u8>) {
+    pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
         let (kind, body) = match self {
             Self::Pool(head) => (POOL, json(head)),
             Self::Drive(drive) => (DRIVE, json(drive)),
@@ -205,7 +205,7 @@ impl Section {
     }
 
     /// Reads all sections there are; `None` if anything else is among them.
-    pub fn take_all(bytes: &[u8]) -> Option<Vec<Self>> {
+    pub(crate) fn take_all(bytes: &[u8]) -> Option<Vec<Self>> {
         let mut reader = Reader(bytes);
         let mut sections = Vec::new();
         while !reader.0.is_empty() {

@@ -116,7 +116,7 @@ pub(crate) struct PartRecord {
 impl PartRecord {
     /// Whether all of it can be read without the drives that are away: every row, and its region
     /// map. Journals on journal drives are not asked for, see [`Self::lost_journals`].
-    pub fn survives(&self, is_away: impl Fn(u32) -> bool) -> bool {
+    pub(crate) fn survives(&self, is_away: impl Fn(u32) -> bool) -> bool {
         let has_map = self.meta.places.iter().any(|place| place.state.is_active() && !is_away(place.drive));
         // Which members can be spared does not depend on the length; this one shows every pattern
         // of stripes.
@@ -133,17 +133,17 @@ impl PartRecord {
     }
 
     /// Journal areas that are on drives which are away, or hold nothing current.
-    pub fn lost_journals(&self, is_away: impl Fn(u32) -> bool) -> usize {
+    pub(crate) fn lost_journals(&self, is_away: impl Fn(u32) -> bool) -> usize {
         self.journal.iter().filter(|place| !place.state.is_active() || is_away(place.drive)).count()
     }
 
     /// Whether an area of its journal is left without the drives that are away.
-    pub fn has_journal_without(&self, is_away: impl Fn(u32) -> bool) -> bool {
+    pub(crate) fn has_journal_without(&self, is_away: impl Fn(u32) -> bool) -> bool {
         self.journal.iter().any(|place| place.state.is_active() && !is_away(place.drive))
     }
 
     /// Whether a place says that the drive holds something current.
-    pub fn needs(&self, drive: u32) -> bool {
+    pub(crate) fn needs(&self, drive: u32) -> bool {
         let in_run = |run: &Run| {
             run.places.iter().any(|place| place.drive == drive && place.state == SlotState::Active)
         };
@@ -154,7 +154,7 @@ impl PartRecord {
 
     /// Whether a copy of its map, or an area of its journal, was on this drive and is not current
     /// any more.
-    pub fn lacks_copy_on(&self, drive: u32) -> bool {
+    pub(crate) fn lacks_copy_on(&self, drive: u32) -> bool {
         self.meta.places.iter().any(|place| place.drive == drive && !place.state.is_active())
             || self.journal.iter().any(|place| place.drive == drive && !place.state.is_active())
     }
@@ -169,7 +169,7 @@ impl PartRecord {
     }
 
     /// All drives that it names, some of them often.
-    pub fn drives(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn drives(&self) -> impl Iterator<Item = u32> + '_ {
         let meta = self.meta.places.iter().map(|place| place.drive);
         let journal = self.journal.iter().map(|place| place.drive);
         let rows = self.rows.runs().flat_map(|run| run.places.iter().map(|place| place.drive));
@@ -200,7 +200,7 @@ impl PartRecord {
         });
     }
 
-    pub fn set_lost(&mut self, blocks: &[(usize, u64)]) {
+    pub(crate) fn set_lost(&mut self, blocks: &[(usize, u64)]) {
         self.lost.clear();
         for &(column, block) in blocks {
             match self.lost.last_mut() {
@@ -214,7 +214,7 @@ impl PartRecord {
         }
     }
 
-    pub fn set_dead(&mut self, blocks: &[u64]) {
+    pub(crate) fn set_dead(&mut self, blocks: &[u64]) {
         self.dead.clear();
         for &block in blocks {
             match self.dead.last_mut() {
@@ -224,11 +224,11 @@ impl PartRecord {
         }
     }
 
-    pub fn dead_blocks(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(crate) fn dead_blocks(&self) -> impl Iterator<Item = u64> + '_ {
         self.dead.iter().flat_map(|&(first, count)| first..first + count)
     }
 
-    pub fn lost_blocks(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+    pub(crate) fn lost_blocks(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.lost.iter().flat_map(|&LostRange(column, first, count)| {
             (first..first + count).map(move |block| (usize::from(column), block))
         })
@@ -258,12 +258,12 @@ pub(crate) struct Conversion {
 
 impl Conversion {
     /// From the beginning of a volume to its end.
-    pub fn begun() -> Self {
+    pub(crate) fn begun() -> Self {
         Self { next_offset_bytes: 0, until_offset_bytes: None }
     }
 
     /// Where it ends, in a volume of this size.
-    pub fn end_bytes(&self, size_bytes: u64) -> u64 {
+    pub(crate) fn end_bytes(&self, size_bytes: u64) -> u64 {
         self.until_offset_bytes.unwrap_or(size_bytes).min(size_bytes)
     }
 }
@@ -290,15 +290,15 @@ pub(crate) struct VolumeRecord {
 
 impl VolumeRecord {
     /// Whether all of it can be read without the drives that are away.
-    pub fn survives(&self, is_away: impl Fn(u32) -> bool) -> bool {
+    pub(crate) fn survives(&self, is_away: impl Fn(u32) -> bool) -> bool {
         self.parts.iter().all(|part| part.survives(&is_away))
     }
 
-    pub fn part(&self, id: Id) -> Option<&PartRecord> {
+    pub(crate) fn part(&self, id: Id) -> Option<&PartRecord> {
         self.parts.iter().find(|part| part.id == id)
     }
 
-    pub fn part_mut(&mut self, id: Id) -> Option<&mut PartRecord> {
+    pub(crate) fn part_mut(&mut self, id: Id) -> Option<&mut PartRecord> {
         self.parts.iter_mut().find(|part| part.id == id)
     }
 }

@@ -111,24 +111,24 @@ struct Plan {
 
 impl Writer {
     /// `piece_bytes`: the largest single write, rounded up to whole blocks.
-    pub fn new(pool_id: PoolId, piece_bytes: usize) -> Self {
+    pub(crate) fn new(pool_id: PoolId, piece_bytes: usize) -> Self {
         let piece_bytes = piece_bytes.max(1).next_multiple_of(BLOCK_BYTES as usize);
         Self { pool_id, piece_bytes, state: RefCell::default() }
     }
 
     /// A drive at hand has its newest state in this slot, which is not written over next.
-    pub fn found(&self, drive: u32, slot: usize) {
+    pub(crate) fn found(&self, drive: u32, slot: usize) {
         self.state.borrow_mut().slots.insert(drive, slot);
     }
 
     /// Bytes that a checkpoint of this manifest takes in a slot. Takes time in proportion to the
     /// whole.
-    pub fn checkpoint_bytes(manifest: &Manifest) -> u64 {
+    pub(crate) fn checkpoint_bytes(manifest: &Manifest) -> u64 {
         entry_bytes(changes(None, manifest).len() as u64)
     }
 
     /// Room for a checkpoint on the smallest of the drives that take part.
-    pub fn room_bytes(manifest: &Manifest) -> u64 {
+    pub(crate) fn room_bytes(manifest: &Manifest) -> u64 {
         let online = manifest.drives.iter().filter(|drive| drive.is_online());
         online.map(|drive| entry_room_bytes(drive.capacity_bytes)).min().unwrap_or(0)
     }
@@ -137,7 +137,7 @@ impl Writer {
     /// other. Says of each drive that was written to whether it has it. Drives that are not among
     /// the targets, or refuse, get a checkpoint when they are targets again. Commits must not
     /// overlap.
-    pub async fn commit(
+    pub(crate) async fn commit(
         &self,
         manifest: &Manifest,
         first: Option<u32>,

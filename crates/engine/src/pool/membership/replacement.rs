@@ -30,18 +30,18 @@ use crate::pool::{Inner, Pool};
 
 impl Manifest {
     /// The drive whose place this one is to have.
-    pub fn predecessor_of(&self, number: u32) -> Option<u32> {
+    pub(crate) fn predecessor_of(&self, number: u32) -> Option<u32> {
         self.drives.iter().find(|drive| drive.successor == Some(number)).map(|drive| drive.number)
     }
 
     /// Drives that are being replaced, each with its successor.
-    pub fn replacements(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    pub(crate) fn replacements(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.drives.iter().filter_map(|drive| Some((drive.number, drive.successor?)))
     }
 
     /// Ends replacements that have nothing left to do, and calls off those whose successor does not
     /// take part any more; which these are. To be called whenever drives came or went.
-    pub fn settle_replacements(&mut self) -> Vec<(u32, u32)> {
+    pub(crate) fn settle_replacements(&mut self) -> Vec<(u32, u32)> {
         let mut called_off = Vec::new();
         for (old, new) in self.replacements().collect::<Vec<_>>() {
             if !self.drive(new).is_some_and(DriveRecord::takes_new) {

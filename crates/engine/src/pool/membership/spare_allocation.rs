@@ -45,7 +45,7 @@ pub(crate) struct Taken {
 
 impl Taken {
     /// Gives back what was taken where it could not be recorded.
-    pub fn undone(&self, books: &mut FreeSlabs) {
+    pub(crate) fn undone(&self, books: &mut FreeSlabs) {
         self.new.iter().for_each(|slabs| books.give(slabs.drive, slabs.first, slabs.count));
     }
 }

@@ -12,7 +12,7 @@ pub(in crate::pool) struct Stretches {
 
 impl Stretches {
     /// All of `slabs` slabs but those used: stretches in order, not overlapping.
-    pub fn without(slabs: u32, used: impl IntoIterator<Item = (u32, u32)>) -> Self {
+    pub(crate) fn without(slabs: u32, used: impl IntoIterator<Item = (u32, u32)>) -> Self {
         let mut free = Self::default();
         let mut next = 0;
         for (start, end) in used {
@@ -31,12 +31,12 @@ impl Stretches {
     }
 
     /// How many slabs are free.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
     /// The stretch that `slab` is in, or the first one behind it.
-    pub fn at_or_after(&self, slab: u32) -> Option<(u32, u32)> {
+    pub(crate) fn at_or_after(&self, slab: u32) -> Option<(u32, u32)> {
         self.at(slab).or_else(|| self.by_start.range(slab..).next().map(|(start, end)| (*start, *end)))
     }
 
@@ -47,7 +47,7 @@ impl Stretches {
     }
 
     /// The first stretch with room for `count`; the longest where none has.
-    pub fn fit(&self, count: u64) -> Option<(u32, u32)> {
+    pub(crate) fn fit(&self, count: u64) -> Option<(u32, u32)> {
         let mut longest: Option<(u32, u32)> = None;
         for (&start, &end) in &self.by_start {
             if u64::from(end - start) >= count {
@@ -61,13 +61,13 @@ impl Stretches {
     }
 
     /// Whether all of these are free.
-    pub fn contains(&self, first: u32, count: u32) -> bool {
+    pub(crate) fn contains(&self, first: u32, count: u32) -> bool {
         let Some(end) = first.checked_add(count) else { return false };
         count == 0 || self.at(first).is_some_and(|(_, free_end)| free_end >= end)
     }
 
     /// Takes slabs that are free.
-    pub fn take(&mut self, first: u32, count: u32) {
+    pub(crate) fn take(&mut self, first: u32, count: u32) {
         assert!(self.contains(first, count), "slabs {first} and {count} on are free");
         if count == 0 {
             return;
@@ -80,7 +80,7 @@ impl Stretches {
     }
 
     /// Gives slabs back that are not free.
-    pub fn give(&mut self, first: u32, count: u32) {
+    pub(crate) fn give(&mut self, first: u32, count: u32) {
         if count == 0 {
             return;
         }

@@ -58,7 +58,7 @@ pub(in crate::pool) struct LaidOut {
 
 impl LaidOut {
     /// Its record, of an array with this identity.
-    pub fn part(&self, id: Id, shape: Shape) -> PartRecord {
+    pub(crate) fn part(&self, id: Id, shape: Shape) -> PartRecord {
         PartRecord {
             id,
             shape,
@@ -80,14 +80,14 @@ pub(in crate::pool) struct Taken {
 }
 
 impl Taken {
-    pub fn give_back(self, space: &mut FreeSlabs) {
+    pub(crate) fn give_back(self, space: &mut FreeSlabs) {
         space.give_rows(&self.rows);
         self.places.iter().for_each(|&(drive, first, slabs)| space.give(drive, first, slabs));
     }
 }
 
 impl LaidOut {
-    pub fn give_back(self, space: &mut FreeSlabs) {
+    pub(crate) fn give_back(self, space: &mut FreeSlabs) {
         self.taken.give_back(space);
     }
 }

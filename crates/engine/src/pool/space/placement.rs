@@ -86,7 +86,7 @@ pub(in crate::pool) struct Spread {
 impl Spread {
     /// `rows` rows of `width` columns, which fit, on drives with so much free. Where nothing else
     /// decides, `salt` does.
-    pub fn new(free: &[u64], width: usize, rows: u64, salt: u64) -> Self {
+    pub(crate) fn new(free: &[u64], width: usize, rows: u64, salt: u64) -> Self {
         let quotas = quotas(free, width, rows, salt);
         let drives = quotas.iter().filter(|quota| **quota > 0).count() as u64;
         let pairs = (width as u64 * (width as u64 - 1)).max(1);
@@ -101,7 +101,7 @@ impl Spread {
 
     /// Drives by index, ascending, for at most so many of the rows to come; `None` when all are
     /// done.
-    pub fn next(&self) -> Option<(Vec<usize>, u64)> {
+    pub(crate) fn next(&self) -> Option<(Vec<usize>, u64)> {
         if self.rows == 0 {
             return None;
         }
@@ -139,7 +139,7 @@ impl Spread {
     }
 
     /// So many rows were put on the set of [`Self::next`].
-    pub fn done(&mut self, set: &[usize], rows: u64) {
+    pub(crate) fn done(&mut self, set: &[usize], rows: u64) {
         self.rows -= rows;
         for &drive in set {
             self.quotas[drive] -= rows;

@@ -61,7 +61,7 @@ pub(crate) struct FreeSlabs {
 
 impl FreeSlabs {
     /// What a manifest (that passes its check) leaves free.
-    pub fn new(manifest: &Manifest) -> Self {
+    pub(crate) fn new(manifest: &Manifest) -> Self {
         let mut used: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
         let mut add = |drive: u32, first: u32, slabs: u32| {
             used.entry(drive).or_default().push((first, first.saturating_add(slabs)));
@@ -89,7 +89,7 @@ impl FreeSlabs {
 
     /// Takes over who the drives are and what they may be used for; to be called after commits that
     /// changed it. What is free on drives known before stays as it is.
-    pub fn refresh(&mut self, manifest: &Manifest) {
+    pub(crate) fn refresh(&mut self, manifest: &Manifest) {
         self.drives.retain(|number, _| manifest.drive(*number).is_some());
         for drive in &manifest.drives {
             let slabs = drive.slab_count(manifest.slab_bytes);
@@ -111,14 +111,14 @@ impl FreeSlabs {
     }
 
     /// Drives of a role that may get something new, by number.
-    pub fn usable(&self, role: Role) -> Vec<u32> {
+    pub(crate) fn usable(&self, role: Role) -> Vec<u32> {
         let usable = self.drives.iter().filter(|(_, drive)| drive.role == role && drive.takes_new);
         usable.map(|(number, _)| *number).collect()
     }
 
     /// Free slabs of a drive that may be used for something new: of one that has a successor no
     /// more than that one has room for, beside what is to move there.
-    pub fn free_slabs(&self, drive: u32) -> u64 {
+    pub(crate) fn free_slabs(&self, drive: u32) -> u64 {
         let Some(space) = self.drives.get(&drive) else { return 0 };
         let free = space.free.count();
         match space.successor.and_then(|successor| self.drives.get(&successor)) {
@@ -132,7 +132,7 @@ impl FreeSlabs {
 
     /// So many slabs of a successor are in use for what still counts as being on the drive before
     /// it.
-    pub fn set_arriving(&mut self, successor: u32, slabs: u64) {
+    pub(crate) fn set_arriving(&mut self, successor: u32, slabs: u64) {
         if let Some(space) = self.drives.get_mut(&successor) {
             space.arriving = slabs;
         }
@@ -140,47 +140,47 @@ impl FreeSlabs {
 
     /// Whether nothing of a row on these drives may go to a drive: where it lies already, or where
     /// that which lies on the successor came from.
-    pub fn is_among(&self, drive: u32, in_rows: &[u32]) -> bool {
+    pub(crate) fn is_among(&self, drive: u32, in_rows: &[u32]) -> bool {
         let successor = self.drives.get(&drive).and_then(|space| space.successor);
         in_rows.contains(&drive) || successor.is_some_and(|successor| in_rows.contains(&successor))
     }
 
     /// Slabs of a drive that are in use.
-    pub fn used_slabs(&self, drive: u32) -> u64 {
+    pub(crate) fn used_slabs(&self, drive: u32) -> u64 {
         self.drives.get(&drive).map_or(0, |space| u64::from(space.slabs) - space.free.count())
     }
 
     /// How many of these drives have a free slab.
-    pub fn drives_with_room(&self, drives: &[u32]) -> usize {
+    pub(crate) fn drives_with_room(&self, drives: &[u32]) -> usize {
         drives.iter().filter(|drive| self.free_slabs(**drive) > 0).count()
     }
 
     /// All slabs of a drive.
-    pub fn slabs(&self, drive: u32) -> u64 {
+    pub(crate) fn slabs(&self, drive: u32) -> u64 {
         self.drives.get(&drive).map_or(0, |drive| u64::from(drive.slabs))
     }
 
     /// Takes slabs that are free.
-    pub fn take(&mut self, drive: u32, first: u32, slabs: u32) {
+    pub(crate) fn take(&mut self, drive: u32, first: u32, slabs: u32) {
         self.drives.get_mut(&drive).expect("a drive of the pool").free.take(first, slabs);
     }
 
     /// Gives slabs back; nothing where the drive is none of the pool's any more.
-    pub fn give(&mut self, drive: u32, first: u32, slabs: u32) {
+    pub(crate) fn give(&mut self, drive: u32, first: u32, slabs: u32) {
         if let Some(drive) = self.drives.get_mut(&drive) {
             drive.free.give(first, slabs);
         }
     }
 
     /// Gives rows back that were handed out.
-    pub fn give_rows(&mut self, rows: &[NewRows]) {
+    pub(crate) fn give_rows(&mut self, rows: &[NewRows]) {
         for new in rows {
             new.places.iter().for_each(|&(drive, slab)| self.give(drive, slab, new.rows as u32));
         }
     }
 
     /// The most rows of `width` columns that could be had on these drives.
-    pub fn max_rows(&self, drives: &[u32], width: usize) -> u64 {
+    pub(crate) fn max_rows(&self, drives: &[u32], width: usize) -> u64 {
         let free: Vec<u64> = drives.iter().map(|&drive| self.free_slabs(drive)).collect();
         max_rows(&free, width)
     }
@@ -188,7 +188,7 @@ impl FreeSlabs {
     /// Takes `rows` rows of `width` columns on drives out of `drives` (each at most once), in long
     /// runs. `salt`: rows that are asked for one by one are spread evenly if it differs from one to
     /// the next (the first row's number will do).
-    pub fn allocate_rows(
+    pub(crate) fn allocate_rows(
         &mut self,
         drives: &[u32],
         width: usize,
@@ -267,7 +267,11 @@ impl FreeSlabs {
 
     /// Takes `slabs` consecutive slabs on every one of the drives, at the same number where that is
     /// possible; the first of each. All or nothing.
-    pub fn allocate_places(&mut self, drives: &[u32], slabs: u32) -> Result<Vec<(u32, u32)>, Shortage> {
+    pub(crate) fn allocate_places(
+        &mut self,
+        drives: &[u32],
+        slabs: u32,
+    ) -> Result<Vec<(u32, u32)>, Shortage> {
         let wanted = u64::from(slabs);
         let with_room = drives.iter().filter(|drive| self.free_slabs(**drive) >= wanted).count();
         if with_room < drives.len() {
@@ -293,7 +297,7 @@ impl FreeSlabs {
     }
 
     /// The drives with most free, in descending order of it.
-    pub fn emptiest(&self, drives: &[u32]) -> Vec<u32> {
+    pub(crate) fn emptiest(&self, drives: &[u32]) -> Vec<u32> {
         let mut drives = drives.to_vec();
         drives.sort_by_key(|&drive| (std::cmp::Reverse(self.free_slabs(drive)), drive));
         drives
@@ -303,7 +307,7 @@ impl FreeSlabs {
     /// all their columns, the one to be replaced included): on the emptiest of the `candidates`
     /// that is not among them. `prefer`: the slab number to have if it is free there. The fewer
     /// rows are asked for at once, the better they are spread.
-    pub fn replace(
+    pub(crate) fn replace(
         &mut self,
         candidates: &[u32],
         in_rows: &[u32],

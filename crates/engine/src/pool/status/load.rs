@@ -138,7 +138,7 @@ pub(in crate::pool) struct UnderWay<'a> {
 
 impl UnderWay<'_> {
     /// It has come to its end, and was for so many bytes.
-    pub fn ended<T>(self, kind: RequestKind, bytes: u64, result: &Result<T, ArrayError>) {
+    pub(crate) fn ended<T>(self, kind: RequestKind, bytes: u64, result: &Result<T, ArrayError>) {
         let took_ns = self.context.now_ns().saturating_sub(self.begin_ns);
         let counts = &mut self.counter.requests.borrow_mut()[kind as usize];
         match result {
@@ -156,17 +156,17 @@ impl Drop for UnderWay<'_> {
 
 impl LoadCounter {
     /// Requests that are not answered yet.
-    pub fn under_way(&self) -> u64 {
+    pub(crate) fn under_way(&self) -> u64 {
         self.under_way.get()
     }
 
     /// What was counted, by kind.
-    pub fn requests(&self) -> [RequestCounts; RequestKind::ALL.len()] {
+    pub(crate) fn requests(&self) -> [RequestCounts; RequestKind::ALL.len()] {
         *self.requests.borrow()
     }
 
     /// A request begins.
-    pub fn begin<'a>(&'a self, context: &'a Context) -> UnderWay<'a> {
+    pub(crate) fn begin<'a>(&'a self, context: &'a Context) -> UnderWay<'a> {
         self.under_way.set(self.under_way.get() + 1);
         UnderWay { counter: self, context, begin_ns: context.now_ns() }
     }

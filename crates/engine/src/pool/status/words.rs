@@ -306,7 +306,7 @@ fn is_fine(drive: &DriveStatus) -> bool {
 }
 
 /// What it means that the file system under a drive is full, and what helps.
-pub fn full_in_words(pool: &str, drive: &str) -> (String, String) {
+pub(crate) fn full_in_words(pool: &str, drive: &str) -> (String, String) {
     let condition = format!(
         "writing stopped: the file system under {drive} is full (ENOSPC). Everything written before can be read, and volumes can be \
          deleted"

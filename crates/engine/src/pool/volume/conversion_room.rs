@@ -26,13 +26,13 @@ pub(in crate::pool) struct Rehearsal<'a> {
 
 impl Rehearsal<'_> {
     /// Whether there is room all the way, from what `books` say is free.
-    pub fn fits(&self, books: &FreeSlabs) -> bool {
+    pub(crate) fn fits(&self, books: &FreeSlabs) -> bool {
         let coarse = self.new_rows.div_ceil(COARSE_STEPS).max(1);
         self.fits_in_steps(books.clone(), coarse) || (coarse > 1 && self.fits_in_steps(books.clone(), 1))
     }
 
     /// Rows that get slabs.
-    pub fn needed_rows(&self) -> u64 {
+    pub(crate) fn needed_rows(&self) -> u64 {
         self.needed.iter().map(|(first, end)| end - first).sum()
     }
 

@@ -166,7 +166,7 @@ impl Volume {
 }
 
 impl VolumeIo {
-    pub fn plain(array: Array) -> Rc<Self> {
+    pub(crate) fn plain(array: Array) -> Rc<Self> {
         Rc::new(Self {
             array: RefCell::new(array),
             zones: RefCell::default(),
@@ -176,20 +176,20 @@ impl VolumeIo {
     }
 
     /// Of a volume whose conversion has come to `committed`, and goes to `end_bytes`.
-    pub fn converting(old: Array, new: Array, committed: u64, end_bytes: u64) -> Rc<Self> {
+    pub(crate) fn converting(old: Array, new: Array, committed: u64, end_bytes: u64) -> Rc<Self> {
         let io = Self::plain(old);
         io.begin_between(new, committed, end_bytes);
         io
     }
 
     /// From now on requests go to both arrays, as far as each has what they want.
-    pub fn begin(&self, new: Array) {
+    pub(crate) fn begin(&self, new: Array) {
         self.begin_between(new, 0, u64::MAX);
     }
 
     /// The conversion was cancelled where it has come: the old array is the one to go to, the new
     /// one the one to leave. Where it has come nowhere there is nothing to leave.
-    pub fn turn_back(&self) {
+    pub(crate) fn turn_back(&self) {
         let Some(zones) = self.zones.take() else { return };
         *self.array.borrow_mut() = zones.old.clone();
         if zones.committed.get() > 0 {
@@ -205,19 +205,19 @@ impl VolumeIo {
     }
 
     /// The new array has everything: from now on it is the volume's only one.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         if let Some(zones) = self.zones.take() {
             zones.new.0.losses.take_over(&zones.old.0.losses);
             *self.array.borrow_mut() = zones.new.clone();
         }
     }
 
-    pub fn zones(&self) -> Option<Rc<Zones>> {
+    pub(crate) fn zones(&self) -> Option<Rc<Zones>> {
         self.zones.borrow().clone()
     }
 
     /// What has all of the volume, or will have when it is converted.
-    pub fn array(&self) -> Array {
+    pub(crate) fn array(&self) -> Array {
         match &*self.zones.borrow() {
             Some(zones) => zones.new.clone(),
             None => self.array.borrow().clone(),
@@ -225,7 +225,7 @@ impl VolumeIo {
     }
 
     /// The arrays that have some of the volume.
-    pub fn arrays(&self) -> SmallVec<[Array; 2]> {
+    pub(crate) fn arrays(&self) -> SmallVec<[Array; 2]> {
         match &*self.zones.borrow() {
             Some(zones) => SmallVec::from_iter([zones.old.clone(), zones.new.clone()]),
             None => SmallVec::from_iter([self.array.borrow().clone()]),
@@ -233,18 +233,18 @@ impl VolumeIo {
     }
 
     /// Ends when all writes hold their ranges.
-    pub async fn until_ranges_are_held(&self) {
+    pub(crate) async fn until_ranges_are_held(&self) {
         self.writes.until_earlier_ended().await;
     }
 
     /// Ends when every write that is under way now has ended.
-    pub async fn until_writes_ended(&self) {
+    pub(crate) async fn until_writes_ended(&self) {
         self.writes.turn();
         self.writes.until_earlier_ended().await;
     }
 
     /// What was asked of the volume of this name, which this is the way to.
-    pub fn load_of(&self, volume: &str) -> VolumeLoad {
+    pub(crate) fn load_of(&self, volume: &str) -> VolumeLoad {
         let fills = self.arrays().into_iter().filter_map(|array| array.journal_fill());
         VolumeLoad {
             volume: volume.to_owned(),

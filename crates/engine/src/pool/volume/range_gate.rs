@@ -29,7 +29,7 @@ struct Entry {
 impl RangeGate {
     /// Ends when no request that came before works in the range; it is the caller's as long as the
     /// guard lives.
-    pub async fn enter(&self, start: u64, end: u64) -> RangeGuard<'_> {
+    pub(crate) async fn enter(&self, start: u64, end: u64) -> RangeGuard<'_> {
         let ticket = self.next_ticket.replace(self.next_ticket.get() + 1);
         self.entries.borrow_mut().push_back(Entry { ticket, start, end });
         let guard = RangeGuard { gate: self, ticket };

@@ -51,12 +51,12 @@ impl Pool {
 }
 
 impl Shadow {
-    pub fn over(context: &Context, drive: Rc<dyn Drive>) -> Rc<dyn Drive> {
+    pub(crate) fn over(context: &Context, drive: Rc<dyn Drive>) -> Rc<dyn Drive> {
         Rc::new(Self { context: context.clone(), drive, pages: Rc::default() })
     }
 
     /// The same before a drive that others go on using through its queue.
-    pub fn over_member(context: &Context, member: &Rc<Member>) -> Rc<dyn Drive> {
+    pub(crate) fn over_member(context: &Context, member: &Rc<Member>) -> Rc<dyn Drive> {
         Self::over(context, Rc::new(Queued(member.clone())))
     }
 

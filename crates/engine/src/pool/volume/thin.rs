@@ -27,7 +27,7 @@ use crate::stripes::lock_order;
 pub(in crate::pool) struct PoolHost(Weak<Inner>);
 
 impl PoolHost {
-    pub fn of(inner: &Inner) -> Rc<dyn ArrayHost> {
+    pub(crate) fn of(inner: &Inner) -> Rc<dyn ArrayHost> {
         Rc::new(Self(inner.me.clone()))
     }
 

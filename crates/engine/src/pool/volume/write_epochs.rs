@@ -25,19 +25,19 @@ pub(in crate::pool) struct CountedWrite<'a> {
 
 impl WriteEpochs {
     /// A write begins.
-    pub fn count(&self) -> CountedWrite<'_> {
+    pub(crate) fn count(&self) -> CountedWrite<'_> {
         let count = self.current.borrow().clone();
         count.set(count.get() + 1);
         CountedWrite { epochs: self, count }
     }
 
     /// What is under way now is earlier from now on.
-    pub fn turn(&self) {
+    pub(crate) fn turn(&self) {
         self.earlier.borrow_mut().push(self.current.take());
     }
 
     /// Ends when all that began before the last turn has ended.
-    pub async fn until_earlier_ended(&self) {
+    pub(crate) async fn until_earlier_ended(&self) {
         loop {
             let ended = self.ended.wait();
             self.earlier.borrow_mut().retain(|count| count.get() > 0);

@@ -53,7 +53,7 @@ pub(in crate::pool) enum Clearing {
 }
 
 impl Clearing {
-    pub async fn carry_out(
+    pub(crate) async fn carry_out(
         self,
         array: &Array,
         offset_bytes: u64,
@@ -84,7 +84,7 @@ type Pieces = SmallVec<[Piece; 4]>;
 
 impl Zones {
     /// A conversion that has come to `committed`, and goes to `end_bytes`.
-    pub fn new(old: Array, new: Array, committed: u64, end_bytes: u64) -> Self {
+    pub(crate) fn new(old: Array, new: Array, committed: u64, end_bytes: u64) -> Self {
         let end_bytes = end_bytes.min(old.capacity_bytes());
         let committed = committed.min(end_bytes);
         let losses = Cell::new(new.0.losses.count());
@@ -101,12 +101,12 @@ impl Zones {
         }
     }
 
-    pub fn size_bytes(&self) -> u64 {
+    pub(crate) fn size_bytes(&self) -> u64 {
         self.new.capacity_bytes()
     }
 
     /// Where what is to be copied ends.
-    pub fn end_bytes(&self) -> u64 {
+    pub(crate) fn end_bytes(&self) -> u64 {
         self.end_bytes
     }
 
@@ -129,7 +129,7 @@ impl Zones {
         if zone == Zone::New { &self.new } else { &self.old }
     }
 
-    pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
+    pub(crate) async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
         self.new.0.check_range(offset_bytes, length as u64)?;
         let pieces = self.pieces(offset_bytes, offset_bytes + length as u64);
         // A read is counted in its array before it waits for anything, so the move of the
@@ -153,7 +153,7 @@ impl Zones {
         Ok(buffer)
     }
 
-    pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
+    pub(crate) async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
         let end = offset_bytes.saturating_add(data.len() as u64);
         self.new.0.check_range(offset_bytes, data.len() as u64)?;
         let _held = self.gate.enter(offset_bytes, end).await;
@@ -192,7 +192,7 @@ impl Zones {
         old
     }
 
-    pub async fn flush(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn flush(&self) -> Result<(), ArrayError> {
         let is_moved = || self.committed.get() == self.end_bytes;
         if is_moved() {
             return self.new.flush().await;
@@ -208,7 +208,7 @@ impl Zones {
 
     /// What is in both arrays reads as zeros afterwards in any case: where discarding stops short
     /// depends on the layout, and the two must not differ.
-    pub async fn clear(
+    pub(crate) async fn clear(
         &self,
         pool: &Inner,
         volume: VolumeId,
@@ -243,7 +243,7 @@ impl Zones {
         result
     }
 
-    pub fn extents(
+    pub(crate) fn extents(
         &self,
         offset_bytes: u64,
         length_bytes: u64,
@@ -266,7 +266,7 @@ impl Zones {
     }
 
     /// Whether something holds of all of a range, wherever it is read from.
-    pub fn ask_all(
+    pub(crate) fn ask_all(
         &self,
         offset_bytes: u64,
         length_bytes: u64,

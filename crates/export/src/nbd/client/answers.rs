@@ -24,13 +24,13 @@ pub(crate) enum Head {
 
 impl Head {
     /// Of the bytes behind the magic number of a simple answer.
-    pub fn simple(bytes: &[u8; 12]) -> Self {
+    pub(super) fn simple(bytes: &[u8; 12]) -> Self {
         let [a, b, c, d, cookie @ ..] = *bytes;
         Self::Simple { errno: u32::from_be_bytes([a, b, c, d]), cookie: u64::from_be_bytes(cookie) }
     }
 
     /// Of the bytes behind the magic number of a structured answer.
-    pub fn chunk(bytes: &[u8; 16]) -> Self {
+    pub(super) fn chunk(bytes: &[u8; 16]) -> Self {
         let [f, g, k, l, rest @ ..] = *bytes;
         let [a, b, c, d, e, h, i, j, length @ ..] = rest;
         Self::Chunk {

@@ -79,7 +79,7 @@ pub(crate) struct Settled {
 
 impl Settled {
     /// Tells whoever asked.
-    pub fn tell(self, label: &std::rc::Rc<str>) {
+    pub(super) fn tell(self, label: &std::rc::Rc<str>) {
         let Some(sender) = self.sender else { return };
         sender.complete(match self.failure {
             None => Ok(()),
@@ -112,7 +112,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub fn new(abilities: Abilities) -> Self {
+    pub(super) fn new(abilities: Abilities) -> Self {
         let zeros = if abilities.zeroes { 0 } else { ZEROS_BYTES as usize };
         Self {
             abilities,
@@ -129,7 +129,7 @@ impl Ledger {
 
     /// Takes a request of at least one byte, or a flush. One that needs nothing of the server is
     /// given back, done.
-    pub fn submit(
+    pub(super) fn submit(
         &mut self,
         request: IoRequest,
         sender: Option<CompletionSender>,
@@ -201,7 +201,7 @@ impl Ledger {
     }
 
     /// The next piece for the server: its head, what follows it, and whether that is all there is.
-    pub fn next_to_send(&mut self) -> Option<([u8; 28], Segments)> {
+    pub(super) fn next_to_send(&mut self) -> Option<([u8; 28], Segments)> {
         let cookie = self.to_send.pop_front()?;
         let part = self.parts.get_mut(&cookie)?;
         part.sent = true;
@@ -219,30 +219,30 @@ impl Ledger {
     }
 
     /// Whether something waits to be sent.
-    pub fn has_to_send(&self) -> bool {
+    pub(super) fn has_to_send(&self) -> bool {
         !self.to_send.is_empty()
     }
 
     /// Whether nothing is under way.
-    pub fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.orders.is_empty()
     }
 
     /// Since when the oldest request waits, ns on the caller's clock.
-    pub fn oldest_ns(&self) -> Option<u64> {
+    pub(super) fn oldest_ns(&self) -> Option<u64> {
         self.orders.first_key_value().map(|(_, order)| order.since_ns)
     }
 
     /// Whether a piece of this number was sent and is not answered; and, if it is a read, how many
     /// bytes it is of.
-    pub fn asked(&self, cookie: u64) -> Option<Option<u64>> {
+    pub(super) fn asked(&self, cookie: u64) -> Option<Option<u64>> {
         let part = self.parts.get(&cookie).filter(|part| part.sent)?;
         Some((part.command == Command::Read).then_some(part.length))
     }
 
     /// Where `length` bytes at `offset` of the drive, which come in answer to a read, are to go.
     /// `None` where they are not asked for, or came before.
-    pub fn receiving(&mut self, cookie: u64, offset: u64, length: u64) -> Option<Segments> {
+    pub(super) fn receiving(&mut self, cookie: u64, offset: u64, length: u64) -> Option<Segments> {
         let part = self.parts.get_mut(&cookie).filter(|part| part.sent && part.command == Command::Read)?;
         let end = offset.checked_add(length)?;
         let overlaps = |&(from, to): &(u64, u64)| from < end && offset < to;
@@ -262,14 +262,14 @@ impl Ledger {
     }
 
     /// Where a whole read's bytes are to go.
-    pub fn receiving_all(&mut self, cookie: u64) -> Option<Segments> {
+    pub(super) fn receiving_all(&mut self, cookie: u64) -> Option<Segments> {
         let part = self.parts.get(&cookie)?;
         let (offset, length) = (part.offset, part.length);
         self.receiving(cookie, offset, length)
     }
 
     /// The server says that something is wrong with a piece; the first such word counts.
-    pub fn failing(&mut self, cookie: u64, errno: u32) {
+    pub(super) fn failing(&mut self, cookie: u64, errno: u32) {
         if let Some(part) = self.parts.get_mut(&cookie) {
             part.failure.get_or_insert(errno);
         }
@@ -277,7 +277,7 @@ impl Ledger {
 
     /// A piece is answered. Gives the request back if that was its last; `Err` where the answer is
     /// no answer to it.
-    pub fn answered(&mut self, cookie: u64) -> Result<Option<Settled>, &'static str> {
+    pub(super) fn answered(&mut self, cookie: u64) -> Result<Option<Settled>, &'static str> {
         if !self.parts.get(&cookie).is_some_and(|part| part.sent) {
             return Err("it answered what was not asked");
         }
@@ -325,7 +325,7 @@ impl Ledger {
 
     /// The connection is gone; what was sent on it and not answered is to be sent again, if it may
     /// be.
-    pub fn connection_lost(&mut self) -> Loss {
+    pub(super) fn connection_lost(&mut self) -> Loss {
         if self.written > self.durable {
             return Loss::Unflushed;
         }
@@ -340,7 +340,7 @@ impl Ledger {
     }
 
     /// The drive is given up: everything ends as gone.
-    pub fn give_up(&mut self) -> Vec<Settled> {
+    pub(super) fn give_up(&mut self) -> Vec<Settled> {
         self.parts.clear();
         self.to_send.clear();
         let gone = |order: Order| Settled {

@@ -23,7 +23,7 @@ pub(crate) struct ClientTls(Arc<ClientConfig>);
 impl ClientTls {
     /// From the files in `folder`; a certificate of the client's own is shown where there is one.
     /// Blocks briefly.
-    pub fn load(folder: &Path) -> Result<Self, TlsError> {
+    pub(super) fn load(folder: &Path) -> Result<Self, TlsError> {
         let unusable = |error: &dyn std::fmt::Display| TlsError::Unusable(error.to_string());
         let authority = folder.join("ca-cert.pem");
         let mut roots = RootCertStore::empty();
@@ -46,7 +46,7 @@ impl ClientTls {
     }
 
     /// Agrees on keys with the server, whose certificate has to be for `name`.
-    pub async fn handshake(&self, stream: &Rc<Stream>, name: &str) -> io::Result<Session> {
+    pub(super) async fn handshake(&self, stream: &Rc<Stream>, name: &str) -> io::Result<Session> {
         let name = ServerName::try_from(name.to_owned())
             .map_err(|_| io::Error::other(format!("no certificate can be for the name `{name}`")))?;
         let connection = ClientConnection::new(self.0.clone(), name).map_err(io::Error::other)?;

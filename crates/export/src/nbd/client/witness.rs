@@ -31,7 +31,7 @@ pub(crate) struct Witness {
 
 impl Seen {
     /// Of a block of at most 4 KiB that was read.
-    pub fn of(offset: u64, bytes: &[u8]) -> Self {
+    pub(super) fn of(offset: u64, bytes: &[u8]) -> Self {
         let mut hasher = DefaultHasher::new();
         bytes.hash(&mut hasher);
         Self { offset, length: bytes.len(), hash: hasher.finish() }
@@ -40,17 +40,17 @@ impl Seen {
 
 impl Witness {
     /// What the server must still have, if anything is known.
-    pub fn durable(&self) -> Option<Seen> {
+    pub(super) fn durable(&self) -> Option<Seen> {
         self.durable
     }
 
     /// This was read when nothing was under way.
-    pub fn read(&mut self, seen: Seen) {
+    pub(super) fn read(&mut self, seen: Seen) {
         self.durable = Some(seen);
     }
 
     /// Somebody changes a range, or is about to.
-    pub fn overwritten(&mut self, offset: u64, end: u64) {
+    pub(super) fn overwritten(&mut self, offset: u64, end: u64) {
         let overlaps = |seen: &Seen| seen.offset < end && offset < seen.offset + seen.length as u64;
         self.durable = self.durable.filter(|seen| !overlaps(seen));
         self.coming = self.coming.filter(|(_, seen, _)| !overlaps(seen));
@@ -58,14 +58,14 @@ impl Witness {
 
     /// A write is about to be sent: its first block may become the one. At most one is looked at
     /// between two flushes.
-    pub fn consider(&mut self, cookie: u64, offset: u64, data: &Segments) {
+    pub(super) fn consider(&mut self, cookie: u64, offset: u64, data: &Segments) {
         let Some(first) = data.first().filter(|_| self.coming.is_none()) else { return };
         let block = first.slice(0..first.len().min(BLOCK_BYTES));
         self.coming = block.with(|bytes| (cookie, Seen::of(offset, bytes), None));
     }
 
     /// A write was answered, as the `written`th that is not durable by itself.
-    pub fn answered(&mut self, cookie: u64, written: u64, is_durable: bool) {
+    pub(super) fn answered(&mut self, cookie: u64, written: u64, is_durable: bool) {
         let Some((of, seen, _)) = self.coming.filter(|(of, ..)| *of == cookie) else { return };
         if is_durable {
             (self.durable, self.coming) = (Some(seen), None);
@@ -75,12 +75,12 @@ impl Witness {
     }
 
     /// A write was refused: what is there now is not known.
-    pub fn refused(&mut self, cookie: u64) {
+    pub(super) fn refused(&mut self, cookie: u64) {
         self.coming = self.coming.filter(|(of, ..)| *of != cookie);
     }
 
     /// The first `covers` of them are durable.
-    pub fn flushed(&mut self, covers: u64) {
+    pub(super) fn flushed(&mut self, covers: u64) {
         if let Some((_, seen, Some(written))) = self.coming
             && written <= covers
         {

@@ -24,7 +24,7 @@ pub(super) struct Fio {
 }
 
 impl Fio {
-    pub fn start(job: &str, asked: &Asked<'_>) -> Result<Self, FioError> {
+    pub(super) fn start(job: &str, asked: &Asked<'_>) -> Result<Self, FioError> {
         let hosts = asked.hosts;
         let mut command = Command::new("fio");
         command.arg("--output-format=json+");
@@ -58,29 +58,29 @@ impl Fio {
     }
 
     /// Its number among the processes.
-    pub fn id(&self) -> u32 {
+    pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn wait(&mut self) -> Result<(), FioError> {
+    pub(super) fn wait(&mut self) -> Result<(), FioError> {
         self.ended = Some(self.child.wait().map_err(FioError::Missing)?);
         Ok(())
     }
 
-    pub fn has_ended(&mut self) -> Result<bool, FioError> {
+    pub(super) fn has_ended(&mut self) -> Result<bool, FioError> {
         self.ended = self.child.try_wait().map_err(FioError::Missing)?;
         Ok(self.ended.is_some())
     }
 
     /// Ends it with what it is at; its threads go with it.
-    pub fn kill(&mut self) {
+    pub(super) fn kill(&mut self) {
         // Both fail only where it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
     /// What it found, once it has ended.
-    pub fn answer(self, step: &Step, hosts: &[Host]) -> Result<Value, FioError> {
+    pub(super) fn answer(self, step: &Step, hosts: &[Host]) -> Result<Value, FioError> {
         let output = self.output.join().unwrap_or_default();
         let errors = self.errors.join().unwrap_or_default();
         let text = String::from_utf8_lossy(&output);

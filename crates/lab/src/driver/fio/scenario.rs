@@ -23,7 +23,7 @@ const LOOK_NS: u64 = 20_000_000;
 const WITHOUT_END_S: f64 = 1e6;
 
 /// Keeps a figure: its number, itself, its last run.
-pub type Keep<'a> = &'a dyn Fn(usize, &MeasurementRecord, &Sample) -> Result<(), String>;
+pub(super) type Keep<'a> = &'a dyn Fn(usize, &MeasurementRecord, &Sample) -> Result<(), String>;
 
 /// What `scenario::run_failure` does, by fio. `keep` is given every figure as it grows.
 ///

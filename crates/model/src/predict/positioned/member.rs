@@ -39,7 +39,7 @@ pub(super) struct Member {
 impl Member {
     /// What passed under the head while it waited for this place on the track, and the place
     /// itself; of these the buffer has room for `segments` of at most `segment_sectors`.
-    pub fn hold(&mut self, waited_ns: u64, command: &Command, segments: usize, segment_sectors: u64) {
+    pub(super) fn hold(&mut self, waited_ns: u64, command: &Command, segments: usize, segment_sectors: u64) {
         if segments == 0 {
             return;
         }
@@ -57,12 +57,12 @@ impl Member {
         }
     }
 
-    pub fn holds(&self, command: &Command) -> bool {
+    pub(super) fn holds(&self, command: &Command) -> bool {
         let end = command.lba + u64::from(command.sectors);
         self.held.iter().any(|(from, to)| *from <= command.lba && end <= *to)
     }
 
-    pub fn give_up(&mut self, command: &Command) {
+    pub(super) fn give_up(&mut self, command: &Command) {
         let end = command.lba + u64::from(command.sectors);
         self.held.retain(|(from, to)| end <= *from || *to <= command.lba);
     }

@@ -119,7 +119,7 @@ pub(super) fn takes_turns(system: &System) -> bool {
 }
 
 impl<'a> Simulation<'a> {
-    pub fn new(system: &System, state: State, workload: &'a Workload, seed: u64) -> Self {
+    pub(super) fn new(system: &System, state: State, workload: &'a Workload, seed: u64) -> Self {
         let controller = &system.controller;
         let parameters = parameters(&system.drive);
         let geometry = Arc::new(Geometry::new(&parameters).expect("parameters of a data sheet are sound"));
@@ -517,7 +517,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    pub fn run(&mut self, warm: u64, measured: u64) -> (u64, u64) {
+    pub(super) fn run(&mut self, warm: u64, measured: u64) -> (u64, u64) {
         let mut from = (0, 0, Vec::new());
         self.fill();
         let mut completed = 0;

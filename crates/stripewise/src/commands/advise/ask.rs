@@ -16,19 +16,19 @@ use crate::failure::{Failure, Result};
 type Parsed<T> = std::result::Result<T, String>;
 
 /// Whether there is someone to ask.
-pub fn can_ask(app: &App) -> bool {
+pub(super) fn can_ask(app: &App) -> bool {
     !app.printer.is_json() && app.printer.caller().is_none() && std::io::stdin().is_terminal()
 }
 
 /// Asks for drives.
-pub fn drives() -> Result<Option<String>> {
+pub(super) fn drives() -> Result<Option<String>> {
     question("Which drives? (4x8TB-hdd, 8x1TB-ssd, 4xmg08ada400e, /dev/sda,/dev/sdb, …)", |text| {
         Ok(text.to_owned())
     })
 }
 
 /// Asks what matters next until nothing does; `settled` was said already.
-pub fn until_nothing_matters(app: &App, need: &mut Need, mut settled: Vec<Matter>) -> Result<Advice> {
+pub(super) fn until_nothing_matters(app: &App, need: &mut Need, mut settled: Vec<Matter>) -> Result<Advice> {
     loop {
         let advice = advised(need, app)?;
         let Some((matter, changes)) = what_matters(&advice.choices, need, &settled) else {

@@ -16,10 +16,10 @@ use crate::commands::App;
 use crate::failure::{Failure, Result, system_text};
 
 /// Smaller drives have the rates of such ones: files stand in for drives.
-pub const LEAST_BYTES: u64 = 100_000_000_000;
+pub(crate) const LEAST_BYTES: u64 = 100_000_000_000;
 
 /// Reads `4x8TB-hdd,/dev/sda,2xdrive.toml`; `assumptions` gets what paths do not tell.
-pub fn parse(app: &App, text: &str, assumptions: &mut Vec<String>) -> Result<Vec<Kind>> {
+pub(crate) fn parse(app: &App, text: &str, assumptions: &mut Vec<String>) -> Result<Vec<Kind>> {
     let mut kinds = Vec::new();
     for part in text.split(',').map(str::trim) {
         match path_of(app, part) {
@@ -80,7 +80,7 @@ fn of_path(app: &App, count: usize, text: &str, assumptions: &mut Vec<String>) -
 }
 
 /// What the kernel says of a block device, or of the disk that a partition lies on.
-pub fn is_rotational(path: &Path) -> Option<bool> {
+pub(crate) fn is_rotational(path: &Path) -> Option<bool> {
     let device = std::fs::metadata(path).ok()?.rdev();
     if device == 0 {
         return None;

@@ -30,19 +30,19 @@ const MADE_BYTES: u64 = 1 << 30;
 const QUICK_MADE_BYTES: u64 = 256 << 20;
 
 /// Drives made for this one evaluation; their folder goes when it is over.
-pub struct MadeDrives {
+pub(super) struct MadeDrives {
     folder: PathBuf,
     count: usize,
 }
 
 impl MadeDrives {
     /// All of them, one for replacement among them.
-    pub fn paths(&self) -> Vec<PathBuf> {
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
         (0..=self.count).map(|number| self.folder.join(format!("drive{number}.img"))).collect()
     }
 
     /// Drives of an array.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.count
     }
 }
@@ -55,7 +55,7 @@ impl Drop for MadeDrives {
 }
 
 /// Where no drives are given, files that can be both evaluated and measured.
-pub fn make_drives(options: &Options) -> Result<Option<MadeDrives>> {
+pub(super) fn make_drives(options: &Options) -> Result<Option<MadeDrives>> {
     let folder = match options.drives.as_slice() {
         [] => Path::new("."),
         [folder] if folder.is_dir() => folder,
@@ -83,7 +83,7 @@ pub fn make_drives(options: &Options) -> Result<Option<MadeDrives>> {
 
 /// One figure beside its prediction.
 #[derive(Debug, Serialize)]
-pub struct Predicted {
+pub(super) struct Predicted {
     layout: String,
     /// `None` for a rebuild without load.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,7 +97,7 @@ pub struct Predicted {
 
 /// All of them.
 #[derive(Debug, Serialize)]
-pub struct Predictions {
+pub(super) struct Predictions {
     predictions: Vec<Predicted>,
     /// Of the errors without their sign.
     median_error_percent: f64,
@@ -109,7 +109,7 @@ pub struct Predictions {
 
 impl Predictions {
     /// A table for people.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut text = String::from("\nPrediction from the drives alone, in virtual time (MB/s)\n\n");
         let row = |cells: [&str; 6]| {
             let [layout, state, load, measured, predicted, error] = cells;
@@ -141,7 +141,7 @@ fn error_percent(predicted: f64, measured: f64) -> f64 {
 }
 
 /// Measures the drives of an evaluation that is over, and predicts what it found.
-pub fn predict(app: &App, asked: &EvaluateOptions, evaluation: &Evaluation) -> Result<Predictions> {
+pub(super) fn predict(app: &App, asked: &EvaluateOptions, evaluation: &Evaluation) -> Result<Predictions> {
     let DriveSource::Paths(paths) = &asked.drives else {
         return Err(Failure::usage("--predict is for drives that exist"));
     };

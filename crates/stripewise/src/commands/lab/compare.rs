@@ -17,7 +17,7 @@ use crate::printer::{Style, Table, plain};
     after_help = "A difference is told where the medians differ by 3 % or more and an exact rank test, \
                         corrected for all comparisons made, stays below 5 %."
 )]
-pub struct Options {
+pub(crate) struct Options {
     /// What to compare with
     #[arg(value_name = "A")]
     first: String,
@@ -35,7 +35,7 @@ struct Compared {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let store = store(app)?;
     let load =
         |name: &str| store.find(name).and_then(|run| store.load(&run)).map_err(|error| store_failure(&error));

@@ -10,7 +10,7 @@ use crate::failure::{Exit, Result};
 
 /// Print runs as CSV or JSON
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The runs
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<String>,
@@ -28,7 +28,7 @@ const HEADINGS: &str =
     "run,date,profile,tool,target,measurement,op,block_bytes,queue_depth,workers,sample,value,unit";
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let store = store(app)?;
     let load = |name: &String| store.find(name).and_then(|run| store.load(&run));
     let runs: std::result::Result<Vec<RunRecord>, _> = options.runs.iter().map(load).collect();

@@ -22,7 +22,7 @@ use crate::failure::{Exit, Failure, Result, system_text};
     after_help = "Formats: fio JSON, CrystalDiskMark text, diskspd XML, IOMeter CSV, bonnie, bonnie++ CSV, \
                         PostMark, and tables in the form of studies/. Which one it is is told from the contents."
 )]
-pub struct Options {
+pub(crate) struct Options {
     /// The file
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -32,7 +32,7 @@ pub struct Options {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let path = app.absolute(&options.file);
     let unreadable = |error: std::io::Error| {
         Failure::new(format!("cannot read {}: {}", path.display(), system_text(&error)))

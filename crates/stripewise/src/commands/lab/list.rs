@@ -11,7 +11,7 @@ use crate::printer::{Style, Table, plain};
 
 /// List the runs in the result store
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Only the newest N
     #[arg(long, value_name = "N")]
     last: Option<usize>,
@@ -23,7 +23,7 @@ struct Listed {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let mut runs = store(app)?.list().map_err(|error| store_failure(&error))?;
     runs.truncate(options.last.unwrap_or(usize::MAX));
     let listed = Listed { runs };

@@ -10,7 +10,7 @@ use crate::printer::{Table, plain};
 
 /// List the methods that `lab run` knows
 #[derive(Args)]
-pub struct Options {}
+pub(crate) struct Options {}
 
 #[derive(Serialize)]
 struct Listed {
@@ -26,7 +26,7 @@ struct ListedProfile {
 }
 
 /// Runs it.
-pub fn run(_: &Options, app: &App) -> Result<Exit> {
+pub(super) fn run(_: &Options, app: &App) -> Result<Exit> {
     let all: std::result::Result<Vec<Profile>, _> =
         built_in_names().iter().map(|name| built_in(name)).collect();
     let all = all.map_err(|error| Failure::because("cannot list profiles", &error))?;

@@ -14,7 +14,7 @@ use crate::failure::{Exit, Failure, Result, system_text};
 
 /// Write runs into one page of HTML
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The runs
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<String>,
@@ -33,7 +33,7 @@ struct Written {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let store = store(app)?;
     let load = |name: &String| {
         let run = store.load(&store.find(name)?)?;

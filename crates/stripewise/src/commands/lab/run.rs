@@ -43,7 +43,7 @@ use crate::progress::Progress;
     after_help = "Measuring writes to the target. An existing file or a device needs --force; a folder gets a \
                         file of its own, which is removed again. `stripewise lab profiles` lists the methods."
 )]
-pub struct Options {
+pub(crate) struct Options {
     /// POOL/VOL, a file, a block device, a folder, an nbd:// URI, or model:NAME with a drive or
     /// system of the catalogue; several are measured in turns
     #[arg(value_name = "TARGET", required = true)]
@@ -110,7 +110,7 @@ enum ScenarioName {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     if options.seconds.is_some_and(|seconds| !seconds.is_finite() || seconds <= 0.0) {
         return Err(Failure::usage("--seconds must be more than 0"));
     }
@@ -140,7 +140,7 @@ fn hook_file(app: &App, path: &Path) -> Result<HookFile> {
 }
 
 /// The laboratory's own, or a file of the user's.
-pub fn profile(app: &App, name: &str) -> Result<Profile> {
+pub(crate) fn profile(app: &App, name: &str) -> Result<Profile> {
     let path = app.absolute(Path::new(name));
     if name.ends_with(".toml") || path.is_file() {
         let text = std::fs::read_to_string(&path).map_err(|error| {

@@ -9,14 +9,14 @@ use crate::failure::{Exit, Result};
 
 /// Show a run's figures
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The run, the beginning of its name, or `latest`
     #[arg(value_name = "RUN")]
     run: String,
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let store = store(app)?;
     let run = store.find(&options.run).and_then(|run| store.load(&run));
     let run = run.map_err(|error| store_failure(&error))?;

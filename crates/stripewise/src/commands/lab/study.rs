@@ -27,7 +27,7 @@ use crate::progress::Progress;
 
 /// Run a published study: its configurations, its method, its tables, its findings
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// 000, 001, 002, 003 or 004
     #[arg(value_name = "STUDY")]
     study: StudyNumber,
@@ -58,7 +58,7 @@ pub struct Options {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let out = evaluate::prepare_output(&app.absolute(&options.out))?;
     let drives = match &options.model {
         Some(model) => model.source(),

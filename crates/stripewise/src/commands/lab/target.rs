@@ -26,13 +26,13 @@ use crate::failure::{Failure, Result, chain, system_text};
 /// Memory of returned buffers kept for reuse.
 const RETAINED_BYTES: usize = 192 << 20;
 /// A file made in a folder has this size unless another was asked for.
-pub const MADE_BYTES: u64 = 1 << 30;
+pub(crate) const MADE_BYTES: u64 = 1 << 30;
 
 /// What a target is called that is modelled: behind it stands the name of a drive or system.
-pub const MODEL: &str = "model:";
+pub(crate) const MODEL: &str = "model:";
 
 /// What the target is.
-pub enum Kind {
+pub(crate) enum Kind {
     /// A file, device or export, opened.
     Drive(OpenDrive),
     /// A volume of a pool.
@@ -44,7 +44,7 @@ pub enum Kind {
 }
 
 /// An opened target, with the file that was made for it.
-pub struct OpenDrive {
+pub(crate) struct OpenDrive {
     /// What the load runs on.
     pub target: DriveTarget,
     /// Usable bytes.
@@ -68,7 +68,7 @@ impl Drop for OpenDrive {
 
 /// How the target may be used.
 #[derive(Clone, Copy)]
-pub struct Use {
+pub(crate) struct Use {
     /// Nothing is written.
     pub read_only: bool,
     /// What it holds may be overwritten.
@@ -78,7 +78,7 @@ pub struct Use {
 }
 
 /// Finds out what was meant, and opens it.
-pub async fn open(app: &App, text: &str, how: Use) -> Result<Kind> {
+pub(crate) async fn open(app: &App, text: &str, how: Use) -> Result<Kind> {
     if text.starts_with(MODEL) {
         return Err(Failure::usage(format!("`{text}` is measured by itself, not in turns with others")));
     }
@@ -161,7 +161,7 @@ fn make(path: &Path, bytes: u64) -> Result<()> {
 }
 
 /// A file that a loop device has is a device that may be mounted.
-pub fn refuse_in_use(path: &Path) -> Result<()> {
+pub(crate) fn refuse_in_use(path: &Path) -> Result<()> {
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let devices = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
     for device in devices {
@@ -176,7 +176,7 @@ pub fn refuse_in_use(path: &Path) -> Result<()> {
 }
 
 /// A drive of a pool is never overwritten, whatever is said: the pool would lose it without a word.
-pub async fn refuse_members(path: &Path, opened: &OpenedDrive) -> Result<()> {
+pub(crate) async fn refuse_members(path: &Path, opened: &OpenedDrive) -> Result<()> {
     let path = path.display();
     let pool = match inspect(&*opened.bare).await {
         Ok(None) => return Ok(()),
@@ -191,7 +191,7 @@ pub async fn refuse_members(path: &Path, opened: &OpenedDrive) -> Result<()> {
 }
 
 /// Writing to what exists needs `--force`; at a terminal its name is asked for, too.
-pub fn refuse_overwriting(app: &App, candidate: &Candidate, force: bool) -> Result<()> {
+pub(crate) fn refuse_overwriting(app: &App, candidate: &Candidate, force: bool) -> Result<()> {
     let path = candidate.path.display();
     let holds = candidate.contents()?;
     let holds =
@@ -230,7 +230,7 @@ async fn refuse_data(text: &str, opened: &OpenedDrive, how: Use) -> Result<()> {
 }
 
 /// What a run uses of a target: as much as was asked for, no more than there is, whole blocks.
-pub fn usable_bytes(asked: Option<u64>, capacity_bytes: u64, target: &str) -> Result<u64> {
+pub(crate) fn usable_bytes(asked: Option<u64>, capacity_bytes: u64, target: &str) -> Result<u64> {
     match asked {
         None => Ok(capacity_bytes / 4096 * 4096),
         Some(bytes) if bytes <= capacity_bytes && bytes >= 4096 => Ok(bytes / 4096 * 4096),

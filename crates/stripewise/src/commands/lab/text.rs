@@ -6,7 +6,7 @@ use stripewise_lab::record::{MeasurementRecord, RunRecord};
 use crate::printer::{Page, Style, Table, plain};
 
 /// A run: what it is about, the figures, the badges that do not hold, the notes.
-pub fn page_of(run: &RunRecord, page: &mut Page) {
+pub(super) fn page_of(run: &RunRecord, page: &mut Page) {
     page.field("run", &run.run, Style::Strong);
     page.field("target", &run.target, Style::Plain);
     page.field("profile", &run.profile, Style::Plain);
@@ -59,7 +59,7 @@ fn rate(figure: &MeasurementRecord) -> String {
 }
 
 /// Three digits that matter.
-pub fn number(value: Option<f64>) -> String {
+pub(super) fn number(value: Option<f64>) -> String {
     match value {
         None => String::new(),
         Some(value) if value.abs() >= 100.0 => format!("{value:.0}"),

@@ -14,7 +14,7 @@ use crate::printer::{Table, plain};
 
 /// List the drives of the catalogue, or one with every parameter and its source
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// One drive, by its name or by the path of its entry
     #[arg(value_name = "DRIVE")]
     name: Option<String>,
@@ -43,7 +43,7 @@ struct ListedParameter<'a> {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let named = options.name.as_deref().map(|name| catalogue_drive(app, name)).transpose()?;
     let entries: Vec<&DriveEntry> = match &named {
         Some(entry) => vec![entry],

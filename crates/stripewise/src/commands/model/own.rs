@@ -26,7 +26,7 @@ use crate::commands::evaluate::{Model, failure};
 use crate::failure::{Failure, Result};
 
 /// Where the section begins in a report.
-pub const HEADING: &str = "## Stripewise on these drives\n";
+pub(super) const HEADING: &str = "## Stripewise on these drives\n";
 /// What a disk is shrunk to: some ten thousand tracks.
 const DISK_BYTES: u64 = 64 << 30;
 /// What streams run on, at the outer edge of a whole disk.
@@ -40,7 +40,7 @@ const BLOCKS_KIB: [u64; 6] = [8, 16, 32, 64, 128, 256];
 
 /// One cell.
 #[derive(Clone, Debug, Serialize)]
-pub struct Cell {
+pub(super) struct Cell {
     study: &'static str,
     layout: String,
     /// `None` for a rebuild without load.
@@ -97,7 +97,7 @@ fn best<'a>(
 }
 
 /// Everything, with notes of what is computed.
-pub fn cells(app: &App) -> Result<Vec<Cell>> {
+pub(super) fn cells(app: &App) -> Result<Vec<Cell>> {
     let published = built_in();
     let mut cells = of_004(app, &published)?;
     cells.extend(of_002(app, &published)?);
@@ -220,7 +220,7 @@ fn of_002(app: &App, published: &[Row]) -> Result<Vec<Cell>> {
 }
 
 /// The section of the report.
-pub fn section(cells: &[Cell]) -> String {
+pub(super) fn section(cells: &[Cell]) -> String {
     let mut text = format!(
         "{HEADING}\nWritten by `stripewise model validate --own --report docs/validation.md`. Our own engine with its\n\
          defaults, in virtual time, beside the best published system of each cell. Disks are four MG08ADA800E (8 TB;\n\
@@ -269,7 +269,7 @@ pub fn section(cells: &[Cell]) -> String {
 }
 
 /// The section of a report that is there already.
-pub fn kept(report: &str) -> &str {
+pub(super) fn kept(report: &str) -> &str {
     report.find(HEADING).map_or("", |at| &report[at..])
 }
 

@@ -23,7 +23,7 @@ use crate::printer::{Page, Style, Table, plain};
 
 /// Predict what a system of the catalogue, or drives under a layout, deliver, and what limits them
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// A system of the catalogue
     #[arg(value_name = "SYSTEM", required_unless_present = "drives", conflicts_with = "drives")]
     system: Option<String>,
@@ -60,7 +60,7 @@ pub struct Options {
 
 /// A configuration that has no name.
 #[derive(Args)]
-pub struct Build {
+pub(super) struct Build {
     /// How many of which drive: 4xmg08ada400e
     #[arg(long, value_name = "NxNAME", requires = "layout")]
     drives: Option<String>,
@@ -92,7 +92,7 @@ pub struct Build {
 
 /// What software RAID lies over.
 #[derive(Clone, Copy, ValueEnum)]
-pub enum SoftwareOver {
+pub(super) enum SoftwareOver {
     /// Devices that the controller passes through
     Jbod,
     /// One-drive volumes behind the controller's cache
@@ -113,7 +113,7 @@ enum Pattern {
 
 impl Build {
     /// The configuration asked for.
-    pub fn configuration(&self, catalogue: &Catalogue) -> Result<Configuration> {
+    pub(super) fn configuration(&self, catalogue: &Catalogue) -> Result<Configuration> {
         let drives = self.drives.clone().unwrap_or_default();
         catalogue.drives(&drives).map_err(|error| system_failure(&error))?;
         Ok(Configuration {
@@ -183,7 +183,7 @@ struct Figure {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let catalogue = Catalogue::built_in();
     let system = match &options.system {
         Some(name) => catalogue.system(name),
@@ -257,7 +257,7 @@ fn loads(options: &Options) -> Result<Vec<(String, Workload)>> {
 }
 
 /// The block loads of one of the laboratory's methods.
-pub fn profile_loads(name: &str, span_bytes: Option<u64>) -> Result<Vec<(String, Workload)>> {
+pub(crate) fn profile_loads(name: &str, span_bytes: Option<u64>) -> Result<Vec<(String, Workload)>> {
     let profile = method::built_in(name)
         .map_err(|error| Failure::because(format!("cannot predict `{name}`"), &error))?;
     let load = |step: &method::Step| {
@@ -273,7 +273,7 @@ pub fn profile_loads(name: &str, span_bytes: Option<u64>) -> Result<Vec<(String,
 }
 
 /// A load of the laboratory's as the predictions know it, on the whole array.
-pub fn lab_load(load: &stripewise_lab::Workload) -> Workload {
+pub(crate) fn lab_load(load: &stripewise_lab::Workload) -> Workload {
     let random_share = match load.pattern {
         LabPattern::Sequential => 0.0,
         LabPattern::Partly(percent) => f64::from(percent) / 100.0,

@@ -28,7 +28,7 @@ use crate::progress::Progress;
     after_help = "A LAW of durations in hours: weibull:BETA,ETA, weibull:GAMMA,ETA,BETA, exponential:MEAN, \
                   fixed:HOURS or uniform:FROM,TO. What is left out has published defaults; the answer names them."
 )]
-pub struct Options {
+pub(crate) struct Options {
     /// single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60, and the aliases of
     /// `volume create`
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
@@ -185,7 +185,7 @@ struct Report<'a> {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let (wishes, mut assumptions) = wishes(options, app)?;
     let asked = wishes.question().map_err(failure)?;
     assumptions.extend(asked.assumptions);

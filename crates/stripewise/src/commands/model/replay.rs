@@ -13,7 +13,7 @@ use crate::printer::{Table, plain};
 
 /// Replay a measured trace against a described hard disk and print the error
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The drive, in the form of studies/disksim/README.md
     #[arg(long, value_name = "FILE.json")]
     drive: PathBuf,
@@ -47,7 +47,7 @@ struct Percentiles {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let description = Description::parse(&name(&options.drive), &text(&options.drive)?);
     let description = description.map_err(|error| failure(&error))?;
     let trace = Trace::parse(&name(&options.trace), &text(&options.trace)?);

@@ -17,7 +17,7 @@ use crate::printer::write_out;
 
 /// Predict every combination of layouts, drives, interleaves and loads
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The drive
     #[arg(long, value_name = "NAME")]
     drive: String,
@@ -77,7 +77,7 @@ struct Swept<'a> {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let catalogue = Catalogue::built_in();
     let one = format!("1x{}", options.drive);
     catalogue.drives(&one).map_err(|error| system_failure(&error))?;

@@ -20,7 +20,7 @@ use crate::printer::{Page, Table, plain};
 
 /// Hold the predictions against every row of the published studies
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// One study: 000, 001, 002 or 004
     #[arg(long, value_name = "STUDY", value_parser = ["000", "001", "002", "004"])]
     study: Option<String>,
@@ -67,7 +67,7 @@ fn data_failure(error: &DataError) -> Failure {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let catalogue = Catalogue::built_in();
     let mut rows = match &options.data {
         Some(path) => studies::read(&app.absolute(path)).map_err(|error| data_failure(&error))?,

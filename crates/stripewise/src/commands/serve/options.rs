@@ -10,7 +10,7 @@ use stripewise_export::nbd::TlsPolicy;
 
 /// What `serve` is told of NBD.
 #[derive(Args)]
-pub struct NbdOptions {
+pub(super) struct NbdOptions {
     /// Export the volumes over NBD, as POOL/VOL: unix:PATH, tcp:PORT (of this machine) or
     /// tcp:ADDRESS:PORT. May be given several times
     #[arg(long = "nbd", value_name = "unix:PATH|tcp:ADDR")]
@@ -50,7 +50,7 @@ enum PolicyChoice {
 
 impl NbdOptions {
     /// What is meant by them.
-    pub fn settings(&self) -> NbdSettings {
+    pub(super) fn settings(&self) -> NbdSettings {
         NbdSettings {
             places: self.places.clone(),
             certificate: self.certificate.clone().zip(self.key.clone()),
@@ -66,7 +66,7 @@ impl NbdOptions {
 
 /// How alerts are sent; nothing is where no way is given.
 #[derive(Args)]
-pub struct AlertOptions {
+pub(super) struct AlertOptions {
     /// Run this with `sh -c` when a pool's condition changes, a drive errs, space runs out, a scrub
     /// finds something or another process unmounts the folder of --fuse. It gets STRIPEWISE_POOL,
     /// STRIPEWISE_KIND and STRIPEWISE_TEXT, and all of it as JSON on standard input
@@ -82,7 +82,7 @@ pub struct AlertOptions {
 
 impl AlertOptions {
     /// What is meant by them.
-    pub fn ways(&self) -> AlertWays {
+    pub(super) fn ways(&self) -> AlertWays {
         AlertWays {
             commands: self.commands.clone(),
             mails: self.mails.clone(),

@@ -15,7 +15,7 @@ const REFUSALS: [(&str, &str); 6] = [
 ];
 
 /// The document.
-pub fn text(description: &OpenApi) -> String {
+pub(super) fn text(description: &OpenApi) -> String {
     let mut document = serde_json::to_value(description).expect("plain data becomes JSON");
     complete(&mut document);
     document.to_string()

@@ -15,7 +15,7 @@ const MOST_TEXT_BYTES: usize = 64 << 10;
 
 /// What went wrong.
 #[derive(Serialize, ToSchema)]
-pub struct Problem {
+pub(crate) struct Problem {
     output_version: u32,
     /// The status in words.
     title: &'static str,
@@ -29,7 +29,7 @@ pub struct Problem {
 }
 
 /// A problem as an answer.
-pub fn error(status: StatusCode, detail: &str, hint: Option<&str>) -> impl IntoResponse + use<> {
+pub(crate) fn error(status: StatusCode, detail: &str, hint: Option<&str>) -> impl IntoResponse + use<> {
     let problem = Problem {
         output_version: OUTPUT_VERSION,
         title: status.canonical_reason().unwrap_or("Error"),
@@ -42,7 +42,7 @@ pub fn error(status: StatusCode, detail: &str, hint: Option<&str>) -> impl IntoR
 }
 
 /// A message without command-line options: `--size <SIZE>` is the field `size`.
-pub fn text(message: &str) -> String {
+pub(super) fn text(message: &str) -> String {
     let mut out = String::new();
     let mut rest = message;
     while let Some(at) = rest.find("--") {
@@ -75,7 +75,7 @@ pub fn text(message: &str) -> String {
 }
 
 /// What to do, unless that is to type a command.
-pub fn hint(hint: &str) -> Option<String> {
+pub(super) fn hint(hint: &str) -> Option<String> {
     if hint.ends_with("--yes") {
         return Some("if that is what you want: `yes=true` in the query".to_owned());
     }
@@ -85,7 +85,7 @@ pub fn hint(hint: &str) -> Option<String> {
 
 /// Gives answers of the same shape to what the router itself refuses: bodies that are no JSON,
 /// methods that a path does not have.
-pub async fn in_one_shape(response: Response) -> Response {
+pub(super) async fn in_one_shape(response: Response) -> Response {
     let status = response.status();
     let kind = response.headers().get(header::CONTENT_TYPE);
     let is_problem = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/problem+json"));
