@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const USUAL_LENGTH: Duration = Duration::from_secs(4);
 
 /// The seeds of one test, as an iterator. It prints how many were run when it is dropped.
-pub struct Sweep {
+pub(crate) struct Sweep {
     next: u64,
     /// Run these even when time is short.
     fewest: u64,
@@ -36,7 +36,7 @@ fn asked_length() -> Option<Duration> {
 }
 
 /// Seeds 1 to `usual`, at least `fewest` of them, unless the environment asks for others.
-pub fn sweep(fewest: u64, usual: u64) -> Sweep {
+pub(crate) fn sweep(fewest: u64, usual: u64) -> Sweep {
     let begin = Instant::now();
     if let Some(seed) = variable("STRIPEWISE_TEST_SEED") {
         return Sweep { next: seed, fewest: 1, end: seed + 1, begin, length: Duration::MAX, runs: 0 };

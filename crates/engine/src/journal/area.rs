@@ -233,7 +233,7 @@ impl Ring {
     }
 
     #[cfg(test)]
-    pub fn check(&self) {
+    pub(super) fn check(&self) {
         // Entries follow one another round the ring from the oldest to the head.
         let mut at = self.entries.front().map_or(0, |entry| entry.start);
         let mut wrapped = 0;

@@ -421,7 +421,7 @@ impl Journal {
     /// From now on batches go to so many areas. What is there already stays as it is, see
     /// [`Self::restore_copies`].
     #[cfg(test)]
-    pub fn set_copies(&self, copies: usize) {
+    pub(crate) fn set_copies(&self, copies: usize) {
         assert!(copies > 0, "a journal has at least one copy");
         self.0.state.borrow_mut().copies = copies;
         self.0.changed();
@@ -459,7 +459,7 @@ impl Journal {
     /// Goes with the next batch, which is durable when this ends: replay gives back the highest
     /// number that was ever set. No product code sets one.
     #[cfg(test)]
-    pub async fn settle(&self, sequence: u64) -> Result<(), ArrayError> {
+    pub(crate) async fn settle(&self, sequence: u64) -> Result<(), ArrayError> {
         {
             let mut state = self.0.state.borrow_mut();
             state.settled = state.settled.max(sequence);

@@ -16,13 +16,13 @@ use stripewise_runtime::VirtualExecutor;
 use super::*;
 use crate::array::LocalFuture;
 
-pub const SLAB_BYTES: u64 = 4 << 20;
-pub const PAGES_PER_SLAB: u64 = SLAB_BYTES / PAGE_COVERS_BYTES;
-pub const MIB: u64 = 1 << 20;
+pub(super) const SLAB_BYTES: u64 = 4 << 20;
+pub(super) const PAGES_PER_SLAB: u64 = SLAB_BYTES / PAGE_COVERS_BYTES;
+pub(super) const MIB: u64 = 1 << 20;
 
 /// Where drives keep pages in these tests: for each page of each row an own place and a copy place,
 /// in turn.
-pub fn place(width: u16, id: PageId, side: Side) -> (usize, u64) {
+pub(super) fn place(width: u16, id: PageId, side: Side) -> (usize, u64) {
     let drive = match side {
         Side::Own => id.column,
         Side::Copy => (id.column + 1) % width,
@@ -32,7 +32,7 @@ pub fn place(width: u16, id: PageId, side: Side) -> (usize, u64) {
 }
 
 /// Pages on drives, and a record of what was asked of them.
-pub struct Places {
+pub(super) struct Places {
     pub width: u16,
     pub drives: RefCell<Vec<Rc<dyn Drive>>>,
     /// Drives that are missing, and whose places therefore are.
@@ -46,7 +46,7 @@ pub struct Places {
 }
 
 impl Places {
-    pub fn new(drives: Vec<Rc<dyn Drive>>) -> Rc<Self> {
+    pub(super) fn new(drives: Vec<Rc<dyn Drive>>) -> Rc<Self> {
         Rc::new(Self {
             width: drives.len() as u16,
             missing: RefCell::new(vec![false; drives.len()]),
@@ -70,7 +70,7 @@ impl Places {
         drive.submit(request)
     }
 
-    pub fn reads(&self) -> usize {
+    pub(super) fn reads(&self) -> usize {
         self.log.borrow().iter().filter(|entry| entry.2 == Operation::Read).count()
     }
 }
@@ -122,24 +122,24 @@ impl PageIo for Places {
 }
 
 /// A volume's checksums on faulty drives.
-pub struct Bed {
+pub(super) struct Bed {
     pub images: Vec<Rc<MemoryDrive>>,
     pub faults: Vec<Rc<FaultyDrive>>,
     pub places: Rc<Places>,
     pub sums: Rc<Checksums>,
 }
 
-pub const OPTIONS: ChecksumOptions =
+pub(super) const OPTIONS: ChecksumOptions =
     ChecksumOptions { cache_bytes: 1 << 20, window_pages: 256, prefer_newest: false, first_stamp: 1 };
-pub const VOLUME: u128 = 0x1234_5678_9abc_def0_0fed_cba9_8765_4321;
+pub(super) const VOLUME: u128 = 0x1234_5678_9abc_def0_0fed_cba9_8765_4321;
 
-pub fn open(places: &Rc<Places>, options: ChecksumOptions) -> Rc<Checksums> {
+pub(super) fn open(places: &Rc<Places>, options: ChecksumOptions) -> Rc<Checksums> {
     let spec = ChecksumSpec { volume_id: VOLUME, width: places.width, slab_bytes: SLAB_BYTES };
     Checksums::new(&BufferPool::new(1 << 20), spec, options, places.clone())
 }
 
 impl Bed {
-    pub fn new(context: &Context, width: u16, options: ChecksumOptions) -> Self {
+    pub(super) fn new(context: &Context, width: u16, options: ChecksumOptions) -> Self {
         let images: Vec<_> = (0..width).map(|i| MemoryDrive::new(&format!("drive{i}"), 8 << 20)).collect();
         let faults: Vec<_> = images.iter().map(|image| FaultyDrive::new(context, image.clone(), 1)).collect();
         let places = Places::new(faults.iter().map(|drive| drive.clone() as Rc<dyn Drive>).collect());
@@ -148,26 +148,26 @@ impl Bed {
     }
 
     /// Forgets everything that is not on the drives.
-    pub fn reopen(&mut self, options: ChecksumOptions) {
+    pub(super) fn reopen(&mut self, options: ChecksumOptions) {
         self.sums = open(&self.places, options);
         self.places.log.borrow_mut().clear();
     }
 
-    pub fn peek(&self, id: PageId, side: Side) -> Vec<u8> {
+    pub(super) fn peek(&self, id: PageId, side: Side) -> Vec<u8> {
         let (drive, offset) = place(self.places.width, id, side);
         let mut bytes = vec![0; PAGE_BYTES];
         self.images[drive].peek(offset, &mut bytes);
         bytes
     }
 
-    pub fn poke(&self, id: PageId, side: Side, bytes: &[u8]) {
+    pub(super) fn poke(&self, id: PageId, side: Side, bytes: &[u8]) {
         let (drive, offset) = place(self.places.width, id, side);
         self.images[drive].poke(offset, bytes);
     }
 }
 
 /// Contents that depend on a seed.
-pub fn data(seed: u64, blocks: usize) -> Buffer {
+pub(super) fn data(seed: u64, blocks: usize) -> Buffer {
     let mut random = SplitMix64::new(seed);
     let bytes: Vec<u8> =
         (0..blocks * BLOCK_BYTES as usize / 8).flat_map(|_| random.next_u64().to_le_bytes()).collect();
@@ -175,12 +175,12 @@ pub fn data(seed: u64, blocks: usize) -> Buffer {
 }
 
 /// Records contents as a write does.
-pub async fn record(sums: &Checksums, column: u16, offset: u64, data: &Buffer, sequence: u32) {
+pub(super) async fn record(sums: &Checksums, column: u16, offset: u64, data: &Buffer, sequence: u32) {
     let pin = sums.pin(column, offset, data.len() as u64).await.expect("pages");
     sums.set(&pin, offset, &sums.compute(column, offset, data), sequence);
 }
 
-pub fn run<F: Future<Output = ()>>(test: impl FnOnce(Context) -> F) {
+pub(super) fn run<F: Future<Output = ()>>(test: impl FnOnce(Context) -> F) {
     let executor = VirtualExecutor::new();
     executor.block_on(test(executor.context()));
 }

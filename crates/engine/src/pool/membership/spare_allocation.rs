@@ -239,10 +239,10 @@ pub(crate) mod tests {
     use crate::pool::manifest::volume_record::{MetaPlaceRecord, MetaRecord, PlaceState, VolumeRecord};
     use crate::pool::space::slabs::put_rows;
 
-    pub const MIB: u64 = 1 << 20;
+    pub(crate) const MIB: u64 = 1 << 20;
 
     /// A pool of drives with so many slabs (of 1 MiB) each, and one volume of `rows` rows.
-    pub fn pool(slabs: &[u64], layout: &str, columns: usize, rows: u64) -> (Manifest, FreeSlabs) {
+    pub(crate) fn pool(slabs: &[u64], layout: &str, columns: usize, rows: u64) -> (Manifest, FreeSlabs) {
         let mut manifest = Manifest::new("tank", MIB, 30);
         manifest.fork(Id(7), manifest.generation);
         for (index, slabs) in slabs.iter().enumerate() {
@@ -284,7 +284,7 @@ pub(crate) mod tests {
         (manifest, books)
     }
 
-    pub fn lose(manifest: &mut Manifest, books: &mut FreeSlabs, drive: u32) {
+    pub(crate) fn lose(manifest: &mut Manifest, books: &mut FreeSlabs, drive: u32) {
         let kind = ExclusionKind::Failed;
         manifest.exclude(&[Exclusion { drive, reason: "a test".to_owned(), kind }]);
         books.refresh(manifest);

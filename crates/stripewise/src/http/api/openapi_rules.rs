@@ -9,7 +9,7 @@ const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "
 const TYPES: [&str; 7] = ["null", "boolean", "object", "array", "number", "string", "integer"];
 
 /// Everything that is wrong with a document.
-pub fn violations(document: &Value) -> Vec<String> {
+pub(super) fn violations(document: &Value) -> Vec<String> {
     let mut rules = Rules { document, wrong: Vec::new(), operations: BTreeSet::new() };
     rules.check_document();
     rules.wrong
