@@ -40,7 +40,7 @@ fn script(steps: &[Step]) -> String {
         match command.strip_suffix(" &") {
             Some(daemon) => {
                 script += &format!(
-                    "{{ {daemon}; }} >daemon.log 2>&1 &\nuntil grep -qx ready daemon.log; do\n    \
+                    "{{ exec {daemon}; }} >daemon.log 2>&1 &\nuntil grep -qx ready daemon.log; do\n    \
                      kill -0 $! || {{ cat daemon.log; exit 1; }}; sleep 0.05\ndone\ncat daemon.log\n"
                 );
             }
@@ -59,6 +59,15 @@ fn plain(text: &str) -> String {
         if parts == [8, 4, 4, 4, 12] { word.replace(name, "ID") } else { word.to_owned() }
     });
     words.collect::<Vec<_>>().join(" ")
+}
+
+/// Processes that work in a folder.
+fn working_in(folder: &str) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+    let here = processes.filter(|process| {
+        std::fs::read_link(process.path().join("cwd")).is_ok_and(|place| place.starts_with(folder))
+    });
+    here.map(|process| process.file_name().to_string_lossy().into_owned()).collect()
 }
 
 /// Types the commands of a page in a folder of its own, with these programs.
@@ -84,6 +93,8 @@ fn works(name: &str, page: &str, needs: &[&str]) {
         .stdin(Stdio::null())
         .output()
         .expect("bash");
+    let left = working_in(folder);
+    assert!(left.is_empty(), "{name}: processes {left:?} are left behind");
     let said = String::from_utf8_lossy(&output.stdout).replace(folder, "/srv/tour");
     let answers: Vec<&str> = said.split(MARK).skip(1).collect();
     assert_eq!(answers.len(), steps.len(), "{name}: all commands were carried out:\n{said}");
