@@ -35,7 +35,9 @@
 //! one). A batch's slot is used again only when a durable batch said that its number is below the
 //! oldest live one. So what a note speaks of is gone before the note is. Replay takes T, the
 //! highest `oldest live` in any head it finds, and of the batches from T on all records not noted
-//! as released.
+//! as released. Notes go out in the order of sequences, and those of a batch behind a lost one do
+//! not count: a record that comes back although it was released comes back with all that followed
+//! it.
 //!
 //! Batch numbers hold the number of the *opening* in their upper bits, and an opening is durable on
 //! all areas before its first batch: a number once used for a batch that was lost is never used for

@@ -23,7 +23,7 @@ use stripewise_drive::{BufferPool, Context, Segments};
 use super::append::write_fua;
 use super::area::{Area, AreaHeader, HEADER_PAGES, MIN_AREA_BYTES, Ring};
 use super::batch::{PAGE_BYTES, Payload};
-use super::scan::{Scan, Whole, missing, payload_is_sound, read, read_all, verify_all};
+use super::scan::{Scan, Whole, behind_a_gap, missing, payload_is_sound, read, read_all, verify_all};
 use super::state::{Batch, Copy};
 use super::{Inner, Journal, JournalHost, Kind, OPENING_SHIFT, Record};
 use crate::error::ArrayError;
@@ -156,8 +156,10 @@ impl Inner {
             ring.restore(copies.collect(), scan.head);
             state.rings.push(ring);
         }
-        let mut released: Vec<(u64, u64)> = (batches.values())
-            .flat_map(|batch| &batch.head.notes)
+        let behind = behind_a_gap(scans, &batches, oldest_live);
+        let counts = |(number, _): &(&u64, &Whole)| !behind.contains(*number);
+        let mut released: Vec<(u64, u64)> = (batches.iter().filter(counts))
+            .flat_map(|(_, batch)| &batch.head.notes)
             .map(|note| (note.first, note.first + u64::from(note.count)))
             .collect();
         released.sort_unstable();

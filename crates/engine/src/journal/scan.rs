@@ -5,7 +5,7 @@
 //! does not grow with the area. Of the batches that can matter the payload is read and checked too,
 //! and forgotten again. Faults expected: garbage, torn batches, pages that cannot be read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::join_all;
 use stripewise_drive::{Buffer, BufferPool, Cause, DriveError, IoRequest};
@@ -231,9 +231,9 @@ pub(super) async fn verify_all(
     batches
 }
 
-/// Acknowledged batches from `oldest_live` on that were not found. Numbers of one opening follow
-/// one another.
-pub(super) fn missing(scans: &[Scan], batches: &BTreeMap<u64, Whole>, oldest_live: u64) -> u64 {
+/// Of each opening, by its first number, the highest batch that was acknowledged as far as any head
+/// says so, from `oldest_live` on.
+fn acknowledged(scans: &[Scan], oldest_live: u64) -> BTreeMap<u64, u64> {
     let mut openings: BTreeMap<u64, u64> = BTreeMap::new();
     for seen in scans.iter().flat_map(|scan| &scan.seen) {
         let last = seen.header.acknowledged;
@@ -242,9 +242,41 @@ pub(super) fn missing(scans: &[Scan], batches: &BTreeMap<u64, Whole>, oldest_liv
             *known = last.max(*known);
         }
     }
-    let lacking = openings.into_iter().map(|(first, last)| {
+    openings
+}
+
+/// Acknowledged batches from `oldest_live` on that were not found. Numbers of one opening follow
+/// one another.
+pub(super) fn missing(scans: &[Scan], batches: &BTreeMap<u64, Whole>, oldest_live: u64) -> u64 {
+    let lacking = acknowledged(scans, oldest_live).into_iter().map(|(first, last)| {
         let first = first.max(oldest_live);
         (last - first + 1).saturating_sub(batches.range(first..=last).count() as u64)
     });
     lacking.sum()
+}
+
+/// Batches that were found although one before them, of the same opening, was lost on its way:
+/// they were never acknowledged. Their release notes must not count, as the lost batch may have had
+/// notes of older records: these would come back without what came after them.
+pub(super) fn behind_a_gap(
+    scans: &[Scan],
+    batches: &BTreeMap<u64, Whole>,
+    oldest_live: u64,
+) -> BTreeSet<u64> {
+    let acknowledged = acknowledged(scans, oldest_live);
+    let mut behind = BTreeSet::new();
+    let mut next = oldest_live;
+    for &number in batches.keys() {
+        let first = State::first_of_opening(number);
+        if State::first_of_opening(next) != first {
+            next = first;
+        }
+        let surely_there = acknowledged.get(&first).map_or(0, |last| last + 1);
+        if number <= next.max(surely_there) {
+            next = number + 1;
+        } else {
+            behind.insert(number);
+        }
+    }
+    behind
 }
