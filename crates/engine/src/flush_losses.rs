@@ -116,6 +116,13 @@ impl FlushLosses {
         }
     }
 
+    /// A client's write that began when there were `count` losses is about to be acknowledged. What
+    /// it sent before a loss may be gone, and a flush that has reported the loss already did not
+    /// speak of it: the next one reports it again.
+    pub fn acknowledge_write(&self, count: u64) {
+        self.told.set(self.told.get().min(count));
+    }
+
     /// What a client's flush that began when there were `count` losses has to report. Each loss is
     /// reported by the next flush to end, and by all others that were under way when it was met.
     pub(crate) fn tell_client(&self, count: u64) -> Result<(), DriveError> {
@@ -180,6 +187,20 @@ mod tests {
         assert!(array.tell_client(first).is_err());
         assert!(array.tell_client(second).is_err());
         assert!(array.tell_client(third).is_ok());
+    }
+
+    #[test]
+    fn a_write_that_was_under_way_is_reported_by_a_flush_after_its_end() {
+        let (drive, array) = (FlushFailures::default(), FlushLosses::default());
+        let (before, flush) = (array.count(), array.count());
+        array.note_lost(0, &drive, &refused());
+        let after = array.count();
+        assert!(array.tell_client(flush).is_err());
+        array.acknowledge_write(after);
+        assert!(array.tell_client(array.count()).is_ok(), "it began after the loss");
+        array.acknowledge_write(before);
+        assert!(array.tell_client(array.count()).is_err());
+        assert!(array.tell_client(array.count()).is_ok());
     }
 
     #[test]

@@ -158,6 +158,8 @@ struct Shared {
     latency: Latency,
     random: RefCell<SplitMix64>,
     flush_fault: RefCell<Option<Struck>>,
+    /// When the error of the last flush that failed is answered.
+    told_at_ns: Cell<u64>,
 }
 
 /// A drive on the life's power.
@@ -177,8 +179,9 @@ impl Wire {
         let kind = if queued { DriveKind::Model } else { DriveKind::Memory };
         let info = DriveInfo { kind, ..inner.info().clone() };
         let random = RefCell::new(SplitMix64::new(seed));
-        let (context, flush_fault) = (context.clone(), RefCell::default());
-        Rc::new(Self(Rc::new(Shared { info, context, inner, power, latency, random, flush_fault })))
+        let (context, flush_fault, told_at_ns) = (context.clone(), RefCell::default(), Cell::new(0));
+        let shared = Shared { info, context, inner, power, latency, random, flush_fault, told_at_ns };
+        Rc::new(Self(Rc::new(shared)))
     }
 
     /// The next flush fails, and takes what is in the drive's cache with it; then this is called.
@@ -190,6 +193,13 @@ impl Wire {
 impl Shared {
     fn hold(&self, sender: CompletionSender) {
         self.power.unanswered.borrow_mut().push(sender);
+    }
+
+    /// How long an answer that is given now is on its way. What is read after the cache was lost is
+    /// answered after the flush that lost it: else nothing could know that it is out of date.
+    fn on_the_way_ns(&self, way_out_ns: u64) -> u64 {
+        let until_told = (self.told_at_ns.get() + 1).saturating_sub(self.context.now_ns());
+        if self.told_at_ns.get() == 0 { way_out_ns } else { way_out_ns.max(until_told) }
     }
 }
 
@@ -239,6 +249,7 @@ impl Drive for Wire {
             if shared.power.is_off() {
                 return shared.hold(sender);
             }
+            let is_read = request.operation == Operation::Read;
             let fault = match request.operation {
                 Operation::Flush => shared.flush_fault.borrow_mut().take(),
                 _ => None,
@@ -248,11 +259,13 @@ impl Drive for Wire {
                     let seed = shared.random.borrow_mut().next_u64();
                     shared.inner.lose_cache(seed);
                     struck();
+                    shared.told_at_ns.set(shared.context.now_ns() + way_out_ns);
                     Err(request.error(&shared.info.label, DriveErrorKind::Other, Some(EIO)))
                 }
                 None => shared.inner.submit(request).await,
             };
-            shared.context.sleep_ns(way_out_ns).await;
+            let on_the_way_ns = if is_read { shared.on_the_way_ns(way_out_ns) } else { way_out_ns };
+            shared.context.sleep_ns(on_the_way_ns).await;
             if shared.power.is_off() {
                 return shared.hold(sender);
             }

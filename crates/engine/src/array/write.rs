@@ -80,7 +80,10 @@ impl Array {
         let fua = fua && !mutation::is_chosen(Mutation::ForceForgotten);
         inner.note_heat(offset_bytes, data.len() as u64);
         let _permit = inner.admission.acquire(data.len() as u64).await;
-        inner.write_admitted(class, offset_bytes, data, fua).await
+        let losses = inner.losses.count();
+        inner.write_admitted(class, offset_bytes, data, fua).await?;
+        inner.losses.acknowledge_write(losses);
+        Ok(())
     }
 }
 

@@ -20,7 +20,9 @@ impl Array {
     /// The range's contents are no longer needed; reading it gives zeros or what was there.
     pub async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
         self.0.check_writable_range(offset_bytes, length_bytes)?;
+        let losses = self.0.losses.count();
         self.0.unwrite_regions(offset_bytes, offset_bytes + length_bytes).await?;
+        self.0.losses.acknowledge_write(losses);
         Ok(())
     }
 
@@ -28,6 +30,7 @@ impl Array {
     pub async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
         let inner = &self.0;
         inner.check_writable_range(offset_bytes, length_bytes)?;
+        let losses = inner.losses.count();
         let end_bytes = offset_bytes + length_bytes;
         let (first, last) = inner.unwrite_regions(offset_bytes, end_bytes).await?;
         for (start, end) in [(offset_bytes, first.min(end_bytes)), (last.max(offset_bytes), end_bytes)] {
@@ -37,6 +40,7 @@ impl Array {
                 break;
             }
         }
+        inner.losses.acknowledge_write(losses);
         Ok(())
     }
 }

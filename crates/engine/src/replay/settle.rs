@@ -414,13 +414,14 @@ impl Inner {
     }
 
     /// What stands in for a block that is lost. Not zeros, nor anything else that may have been
-    /// there before: should this be interrupted, the block must not be taken for an old version of
-    /// itself when it is done again.
+    /// there before, nor what stood in for it at an earlier time: should this be interrupted, the
+    /// block must not be taken for an old version of itself when it is done again.
     fn bury(&self, settling: &mut Settling<'_>, unit: usize, block: usize) -> Buffer {
         let is_dead = self.declare_block_dead(settling.stripe.index, unit, block as u64 * BLOCK_BYTES);
         settling.dead_blocks += u64::from(is_dead);
         let stand_in = self.buffers.allocate(BLOCK_BYTES as usize);
-        let mark = self.spec.id.to_le_bytes();
+        let sequence = settling.records.last().map_or(0, |record| record.sequence);
+        let mark = (self.spec.id ^ u128::from(sequence)).to_le_bytes();
         stand_in
             .with_mut(|bytes| bytes.chunks_exact_mut(mark.len()).for_each(|to| to.copy_from_slice(&mark)));
         stand_in

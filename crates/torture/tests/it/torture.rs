@@ -144,7 +144,17 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 ///
 /// 5501: as 213, and no third drive had room for an area: that of the drive being replaced and
 /// that of its successor were counted as two, and the one that was lost given up for them.
-const REGRESSIONS_OF_TODAY: [u64; 5] = [200_116, 213, 1172, 5211, 5501];
+///
+/// 35226, 2078000231: notes of released records went out in several batches; a cut lost the first
+/// of them, and an old record came back without the newer one of its stripe.
+///
+/// 35917: a block that was lost for the second time took what had stood in for it the first time
+/// for an old version of itself.
+///
+/// 27246: a write was under way when its drive refused a flush and lost its cache, and was
+/// acknowledged after a client had been told: the next flush vouched for it.
+const REGRESSIONS_OF_TODAY: [u64; 9] =
+    [200_116, 213, 1172, 5211, 5501, 35_226, 2_078_000_231, 35_917, 27_246];
 
 #[test]
 fn what_was_once_wrong_stays_right() {
