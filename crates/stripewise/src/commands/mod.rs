@@ -50,6 +50,7 @@ use serde::Serialize;
 use stripewise_control::Control;
 use stripewise_control::daemon::caller::Caller;
 use stripewise_control::report::{PoolReport, VolumeReport};
+use utoipa::ToSchema;
 
 use crate::failure::{Failure, Result};
 use crate::input::Input;
@@ -89,15 +90,15 @@ impl Deref for App {
     }
 }
 
-/// Pools as JSON has them.
-#[derive(Serialize)]
+/// Pools, in JSON.
+#[derive(Serialize, ToSchema)]
 pub(crate) struct Pools {
     /// One or more.
     pub pools: Vec<PoolReport>,
 }
 
-/// Volumes as JSON has them.
-#[derive(Serialize)]
+/// Volumes, in JSON.
+#[derive(Serialize, ToSchema)]
 pub(crate) struct Volumes {
     /// None or more.
     pub volumes: Vec<VolumeReport>,

@@ -10,6 +10,7 @@ use stripewise_control::pools::session::{Access, with_pool};
 use stripewise_control::pools::status_file;
 use stripewise_control::report::EventReport;
 use stripewise_control::request::ListEvents;
+use utoipa::ToSchema;
 
 use crate::commands::App;
 use crate::failure::{Exit, Result};
@@ -26,8 +27,9 @@ pub(crate) struct Options {
     last: Option<usize>,
 }
 
-#[derive(Serialize)]
-struct Events {
+/// What happened to a pool.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Events {
     pool: String,
     /// Oldest first.
     events: Vec<EventReport>,

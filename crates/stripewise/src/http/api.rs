@@ -20,10 +20,9 @@ use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use futures_channel::{mpsc, oneshot};
 use futures_util::SinkExt;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use stripewise_control::daemon::refusals::Refusals;
 use stripewise_control::names::PoolName;
-use stripewise_control::report::{EventReport, PoolReport, VolumeReport};
 use stripewise_control::request::*;
 use stripewise_export::budget::Budget;
 use utoipa::{IntoParams, OpenApi, ToSchema};
@@ -35,6 +34,8 @@ pub(super) use problem::{Problem, error};
 use super::connections::{no_memory, whole_body};
 use super::guard::{Guard, Visitor, let_in};
 use super::orders::{Answer, Order};
+use crate::commands::Pools;
+use crate::commands::pool_events::Events;
 use crate::failure::{Exit, Failure};
 
 mod description;
@@ -248,31 +249,6 @@ fn said(messages: &str) -> (String, Option<String>) {
         line.map(|text| text.trim().to_owned())
     };
     (after("error:").unwrap_or_else(|| messages.trim().to_owned()), after("hint:"))
-}
-
-/// Pools.
-#[derive(Serialize, ToSchema)]
-#[allow(dead_code, reason = "describes what commands print")]
-struct Pools {
-    output_version: u32,
-    pools: Vec<PoolReport>,
-}
-
-/// Volumes.
-#[derive(Serialize, ToSchema)]
-#[allow(dead_code, reason = "describes what commands print")]
-struct Volumes {
-    output_version: u32,
-    volumes: Vec<VolumeReport>,
-}
-
-/// What happened to a pool.
-#[derive(Serialize, ToSchema)]
-#[allow(dead_code, reason = "describes what commands print")]
-struct Events {
-    output_version: u32,
-    pool: String,
-    events: Vec<EventReport>,
 }
 
 /// All pools, as they stand.

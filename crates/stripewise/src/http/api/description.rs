@@ -14,6 +14,9 @@ const REFUSALS: [(&str, &str); 6] = [
     ("503", "Too much is being done, or the daemon is ending"),
 ];
 
+/// Documents of commands. The printer puts the version of the output in front of each.
+const DOCUMENTS: [&str; 3] = ["Pools", "Volumes", "Events"];
+
 /// The document.
 pub(super) fn text(description: &OpenApi) -> String {
     let mut document = serde_json::to_value(description).expect("plain data becomes JSON");
@@ -26,6 +29,9 @@ fn complete(document: &mut Value) {
         "type": "http", "scheme": "bearer",
         "description": "A secret of the daemon's token file. Its role (read, operate, admin) decides what it may ask for.",
     }});
+    for name in DOCUMENTS {
+        add_version(&mut document["components"]["schemas"][name]);
+    }
     // Over a unix socket the user counts, and no token is needed.
     document["security"] = json!([{"token": []}, {}]);
     let Some(paths) = document["paths"].as_object_mut() else { return };
@@ -41,6 +47,13 @@ fn complete(document: &mut Value) {
                 known.extend(parameters.iter().cloned());
             }
         }
+    }
+}
+
+fn add_version(schema: &mut Value) {
+    schema["properties"]["output_version"] = json!({"type": "integer", "format": "int32", "minimum": 0});
+    if let Some(required) = schema["required"].as_array_mut() {
+        required.insert(0, json!("output_version"));
     }
 }
 

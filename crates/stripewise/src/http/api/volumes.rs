@@ -7,6 +7,7 @@ use stripewise_export::budget::Taken;
 use stripewise_layout::{DEFAULT_INTERLEAVE_BYTES, LayoutSpec};
 
 use super::*;
+use crate::commands::Volumes;
 use crate::commands::volume_create::{parse_layout, with_columns};
 
 /// The volumes of all pools.
