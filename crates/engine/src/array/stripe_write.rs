@@ -231,7 +231,8 @@ impl Inner {
         intent: WriteIntent,
     ) -> Result<Box<Prepared>, ArrayError> {
         if let NewContent::Pieces(pieces) = &mut write.content {
-            let (stripe, is_new) = (self.geometry.stripe(write.index), self.regions.is_virgin(write.index));
+            let (stripe, is_new) =
+                (self.geometry.stripe(write.index), self.regions.is_unwritten(write.index));
             for (from, data) in pieces {
                 (*from, *data) = self.complete_blocks(&stripe, *from, data, is_new).await?;
             }
@@ -243,7 +244,7 @@ impl Inner {
     fn prepare(&self, write: StripeWrite, intent: WriteIntent) -> Result<Box<Prepared>, ArrayError> {
         let StripeWrite { index, content, fua, class, covers } = write;
         let stripe = self.geometry.stripe(index);
-        let is_new = self.regions.is_virgin(index);
+        let is_new = self.regions.is_unwritten(index);
         let mut parts = match content {
             NewContent::Parts(parts) => *parts,
             NewContent::Pieces(pieces) => split_by_unit(&self.geometry, &pieces),
@@ -462,7 +463,7 @@ impl Inner {
         let is_destaging = first.prepared.covers.is_some();
         if !is_destaging {
             let may_be_held =
-                |stripe| !self.regions.is_virgin(stripe) && !self.deferred.pending.has_stripe(stripe);
+                |stripe| !self.regions.is_unwritten(stripe) && !self.deferred.pending.has_stripe(stripe);
             lock_order::assert_holds_only(&*self.table, "room in the journal", may_be_held);
         }
         let quota = if is_destaging { Quota::Destage } else { Quota::InPlace };

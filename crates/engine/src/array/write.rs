@@ -230,7 +230,8 @@ impl Inner {
         // Stripes never written need no room in the journal, and must not wait for those that do: a
         // flush that makes room may have to wait for them. Where something is pending of one, that
         // is written first, and then it needs room.
-        let is_new = |index: u64| self.regions.is_virgin(index) && !self.deferred.pending.has_stripe(index);
+        let is_new =
+            |index: u64| self.regions.is_unwritten(index) && !self.deferred.pending.has_stripe(index);
         let (new, others): (Group<Led>, Group<Led>) = now.into_iter().partition(|led| is_new(led.stripe));
         if later.is_empty() && (new.is_empty() || others.is_empty()) {
             return self.lead_in_place(if new.is_empty() { others } else { new }).await;

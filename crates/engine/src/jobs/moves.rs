@@ -122,7 +122,7 @@ impl Inner {
         let length = self.geometry.interleave_bytes();
         let mut copies = self.units_on(column, region);
         let _guards = self.table.lock_all(copies.iter().map(|(stripe, _)| stripe.index).collect()).await;
-        copies.retain(|(stripe, _)| !self.regions.is_virgin(stripe.index));
+        copies.retain(|(stripe, _)| !self.regions.is_unwritten(stripe.index));
         let bytes = copies.len() as u64 * length;
         let copying = copies.into_iter().map(|(stripe, unit)| async move {
             let at = stripe.units[unit].offset_bytes % self.spec.slab_bytes;

@@ -345,7 +345,7 @@ impl Inner {
     async fn fill_region(&self, column: usize, region: u64) -> Result<(u64, Vec<StripeGuard>), ArrayError> {
         let of_column = self.units_on(column, region);
         let guards = self.table.lock_all(of_column.iter().map(|(stripe, _)| stripe.index).collect()).await;
-        let written = of_column.into_iter().filter(|(stripe, _)| !self.regions.is_virgin(stripe.index));
+        let written = of_column.into_iter().filter(|(stripe, _)| !self.regions.is_unwritten(stripe.index));
         let source = |(stripe, unit)| Source {
             stripe,
             unit,

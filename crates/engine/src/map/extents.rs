@@ -91,7 +91,7 @@ impl Inner {
         let waits = !self.deferred.pending.is_empty()
             && !self.deferred.pending.stripes_in(stripe..stripe + 1).is_empty();
         let stripe_end = (stripe + 1) * self.geometry.stripe_data_bytes();
-        (waits || !self.regions.is_virgin(stripe), stripe_end.min(region_end))
+        (waits || !self.regions.is_unwritten(stripe), stripe_end.min(region_end))
     }
 }
 

@@ -24,14 +24,14 @@ impl Inner {
     /// Takes the stripes of a partly initialised region that were not written yet. Ahead of others,
     /// and without those that are written meanwhile: what has them then may be waiting for room in
     /// the journal, which may come from here.
-    async fn hold_virgin(&self, region: u64) -> Vec<(u64, StripeGuard)> {
-        let is_virgin = |stripe: &u64| {
-            self.regions.state(region) == RegionState::Partial && self.regions.is_virgin(*stripe)
+    async fn hold_unwritten(&self, region: u64) -> Vec<(u64, StripeGuard)> {
+        let is_unwritten = |stripe: &u64| {
+            self.regions.state(region) == RegionState::Partial && self.regions.is_unwritten(*stripe)
         };
         loop {
-            let stripes: Vec<u64> = self.regions.stripes_of(region).filter(is_virgin).collect();
+            let stripes: Vec<u64> = self.regions.stripes_of(region).filter(is_unwritten).collect();
             let one_is_written = async {
-                while stripes.iter().all(is_virgin) {
+                while stripes.iter().all(is_unwritten) {
                     self.regions.initialised.wait().await;
                 }
             };
@@ -39,14 +39,14 @@ impl Inner {
                 (pin!(self.table.lock_all_ahead(stripes.clone())), pin!(one_is_written));
             if let Either::Left((guards, _)) = select(locking, one_is_written).await {
                 let held = stripes.iter().copied().zip(guards);
-                return held.filter(|(stripe, _)| is_virgin(stripe)).collect();
+                return held.filter(|(stripe, _)| is_unwritten(stripe)).collect();
             }
         }
     }
 
     async fn complete_held_region(&self, region: u64) -> Result<(), ArrayError> {
         self.check_writable()?;
-        let held = self.hold_virgin(region).await;
+        let held = self.hold_unwritten(region).await;
         let mut answers = Vec::new();
         for (index, _) in &held {
             let missing = self.columns.missing_in(*index);

@@ -233,7 +233,7 @@ impl Regions {
     }
 
     /// Whether the stripe was never written, so that it reads as zeros.
-    pub(crate) fn is_virgin(&self, stripe: u64) -> bool {
+    pub(crate) fn is_unwritten(&self, stripe: u64) -> bool {
         if self.all_written.get() {
             return false;
         }

@@ -98,7 +98,7 @@ impl Inner {
             let target = buffer.slice(from..from + length as usize);
             let location = self.geometry.locate(at);
             at += length;
-            if self.regions.is_virgin(location.stripe) {
+            if self.regions.is_unwritten(location.stripe) {
                 target.fill(0);
                 continue;
             }
@@ -225,7 +225,7 @@ impl Inner {
             let length = (segment.to - segment.from) as usize;
             let target = buffer.slice(at..at + length);
             at += length;
-            if self.regions.is_virgin(segment.stripe) {
+            if self.regions.is_unwritten(segment.stripe) {
                 target.fill(0);
             } else if !self.read_directly(class, &segment, &target, at - length, &mut direct) {
                 decoding.push((segment, target));
@@ -364,7 +364,7 @@ impl Inner {
                 self.note_read_error(&error).await?;
             }
             let _alone = self.table.lock(segment.stripe).await;
-            if self.regions.is_virgin(segment.stripe) {
+            if self.regions.is_unwritten(segment.stripe) {
                 target.fill(0);
                 return Ok(());
             }

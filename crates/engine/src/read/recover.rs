@@ -43,7 +43,7 @@ impl Inner {
         class: Class,
     ) -> Result<Buffer, ArrayError> {
         let _alone = self.table.lock(stripe).await;
-        if self.regions.is_virgin(stripe) {
+        if self.regions.is_unwritten(stripe) {
             // Discarded meanwhile.
             return Ok(self.buffers.allocate_zeroed(range.length() as usize));
         }

@@ -125,11 +125,11 @@ impl Inner {
         pieces: Vec<(Piece, Room)>,
     ) -> Result<(), ArrayError> {
         self.check_writable()?;
-        let virgin = self.regions.is_virgin(stripe.index);
+        let is_unwritten = self.regions.is_unwritten(stripe.index);
         let mut deferred = Vec::new();
         let mut appends = Vec::new();
         for (piece, room) in pieces {
-            let data = self.own_copy(stripe, &piece, virgin, &deferred).await?;
+            let data = self.own_copy(stripe, &piece, is_unwritten, &deferred).await?;
             let from = piece.from / BLOCK_BYTES * BLOCK_BYTES;
             let record = self.data_record(stripe.index, from, &data);
             appends.push(log.journal.append(SmallVec::from_iter([record]), room.journal));
@@ -156,7 +156,7 @@ impl Inner {
         &self,
         stripe: &Stripe,
         piece: &Piece,
-        virgin: bool,
+        is_unwritten: bool,
         before: &[(u64, Buffer, SemaphorePermit)],
     ) -> Result<Buffer, ArrayError> {
         let from = piece.from / BLOCK_BYTES * BLOCK_BYTES;
@@ -164,7 +164,7 @@ impl Inner {
         let whole = if (from, to) == (piece.from, piece.to()) {
             self.buffers.allocate(piece.data.len())
         } else {
-            Box::pin(self.complete_blocks(stripe, piece.from, &piece.data, virgin)).await?.1
+            Box::pin(self.complete_blocks(stripe, piece.from, &piece.data, is_unwritten)).await?.1
         };
         let patches = before.iter().map(|(from, data, _)| (*from, data.clone()));
         let pending = self.deferred.pending.overlapping(stripe.index, from, to);
@@ -257,7 +257,7 @@ impl Inner {
         pieces: &[(u64, Buffer)],
     ) -> Result<StripeParts, ArrayError> {
         let interleave = self.geometry.interleave_bytes();
-        let virgin = self.regions.is_virgin(stripe.index);
+        let is_unwritten = self.regions.is_unwritten(stripe.index);
         let mut parts = StripeParts::new();
         for unit in 0..self.geometry.data_units() {
             let base = unit as u64 * interleave;
@@ -272,7 +272,7 @@ impl Inner {
                 let end = ranges.iter().map(|(_, end)| *end).max().expect("not empty");
                 let whole = self.buffers.allocate((end - start) as usize);
                 if has_gap(&ranges) {
-                    match virgin {
+                    match is_unwritten {
                         true => whole.fill(0),
                         false => Box::pin(self.fetch_data(stripe, start, &whole, Class::Foreground)).await?,
                     }

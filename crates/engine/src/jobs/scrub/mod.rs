@@ -298,7 +298,7 @@ impl Inner {
         let mut reads = Vec::new();
         let stripes: Vec<u64> = self.regions.stripes_of(region).collect();
         for (&index, guard) in stripes.iter().zip(self.table.lock_all(stripes.clone()).await) {
-            if self.regions.is_virgin(index) {
+            if self.regions.is_unwritten(index) {
                 continue;
             }
             let stripe = self.geometry.stripe(index);
