@@ -65,7 +65,7 @@ mutations! {
     FlushErrorDropped,
     /// A forced write is a write like any other.
     ForceForgotten,
-    /// A write does not wait until its chunk's dirty mark is durable.
+    /// A write does not wait until its chunk's write-intent bit is durable.
     WriteBeforeDirtyMark,
     /// A region is marked as written before its data are durable.
     WrittenBeforeFlush,

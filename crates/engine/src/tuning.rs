@@ -12,12 +12,12 @@
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// How many regions share a dirty mark and a page of a region map. Part of what is on the drives: a
-/// map is opened with the grain that it was made with, and each page says which that is
+/// How many regions share a write-intent bit and a page of a region map. Part of what is on the
+/// drives: a map is opened with the grain that it was made with, and each page says which that is
 /// (`docs/internals/format.md`, *Region map*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapGrain {
-    /// Regions of one dirty mark; divides `regions_per_page`.
+    /// Regions of one write-intent bit; divides `regions_per_page`.
     pub regions_per_chunk: u64,
     /// Regions of one page, at most [`MapGrain::MOST_REGIONS_PER_PAGE`].
     pub regions_per_page: u64,
@@ -34,7 +34,7 @@ impl MapGrain {
         }
         let (chunk, page) = (self.regions_per_chunk, self.regions_per_page);
         let is_possible = chunk > 0 && page <= Self::MOST_REGIONS_PER_PAGE && page.is_multiple_of(chunk);
-        // Dirty marks have 31 bytes of a page.
+        // Write-intent bits have 31 bytes of a page.
         assert!(is_possible && page > 0 && page / chunk <= 248, "a map with {self:?}");
         (chunk as u32) << 16 | page as u32
     }
@@ -51,7 +51,7 @@ impl Default for MapGrain {
 pub struct Tuning {
     /// How a volume's region map lies on its drives.
     pub map_grain: MapGrain,
-    /// Dirty marks are taken back when their chunk was quiet for this long.
+    /// Write-intent bits are taken back when their chunk was quiet for this long.
     pub settle_interval_ns: u64,
     /// Regions that may be partly initialised at once; writers into further new regions wait until
     /// some were completed.

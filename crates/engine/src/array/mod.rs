@@ -368,8 +368,8 @@ impl Array {
         }
     }
 
-    /// Flushes, takes all dirty marks back and ends the array's own tasks. The members stay open:
-    /// they belong to the pool.
+    /// Flushes, takes all write-intent bits back and ends the array's own tasks. The members stay
+    /// open: they belong to the pool.
     pub async fn close(&self) -> Result<(), ArrayError> {
         self.0.lifecycle.close();
         if self.0.lifecycle.is_protected() {

@@ -1,6 +1,7 @@
 //! Stripes on their way to the drives. One direction, no step calls back:
 //!
-//! 1. *ready*: the row has slabs, checksum pages are begun, the chunk's dirty mark is durable;
+//! 1. *ready*: the row has slabs, checksum pages are begun, the chunk's write-intent bit is
+//!    durable;
 //! 2. *prepare*: what the units will hold, in whole blocks, and the plan; its reads are sent;
 //! 3. *read* and *parity*: old data are awaited, parity and checksums computed. A member that goes
 //!    in between has the stripe planned again;

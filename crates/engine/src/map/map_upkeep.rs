@@ -1,5 +1,5 @@
 //! Where the region map lies, and the tasks that keep it up: marking regions as written, and taking
-//! back dirty marks of chunks that are quiet.
+//! back write-intent bits of chunks that are quiet.
 
 use std::cell::{Cell, RefCell};
 
@@ -10,7 +10,7 @@ use crate::sync::one_at_a_time::OneAtATime;
 pub(crate) struct MapUpkeep {
     /// The map is the same at each of them.
     pub places: RefCell<Vec<AreaPlace>>,
-    /// Dirty marks are being taken back.
+    /// Write-intent bits are being taken back.
     pub is_settling: Cell<bool>,
     /// New regions are made durable, to have the map say so, by one task at a time.
     pub marking: OneAtATime,

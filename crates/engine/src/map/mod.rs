@@ -274,8 +274,8 @@ impl Inner {
         }
     }
 
-    /// Takes back dirty marks of chunks that are quiet; with `all`, of every chunk without a write
-    /// under way.
+    /// Takes back write-intent bits of chunks that are quiet; with `all`, of every chunk without a
+    /// write under way.
     pub(crate) async fn settle(&self, all: bool) -> Result<(), ArrayError> {
         self.check_writable()?;
         let quiet = self.regions.quiet_chunks(all);
@@ -294,7 +294,8 @@ impl Inner {
         self.persist_map().await
     }
 
-    /// Starts the task that takes dirty marks back, unless it runs. It ends when none is left.
+    /// Starts the task that takes write-intent bits back, unless it runs. It ends when none is
+    /// left.
     pub(crate) fn start_settling(&self) {
         if self.map.is_settling.get() || self.lifecycle.is_closed() || !self.regions.any_to_settle() {
             return;

@@ -6,9 +6,9 @@
 //! stripes count one by one: the first write to a stripe writes it whole, with zeros around the new
 //! data, so it needs no pre-reads and leaves the stripe consistent.
 //!
-//! A *chunk* is 64 regions ([`MapGrain`]). Its dirty mark is durable before the first write into it
-//! and is taken back when it has been quiet for a while: after a crash only dirty chunks can have
-//! copies or parity that disagree, and only they are resynchronised.
+//! A *chunk* is 64 regions ([`MapGrain`]). Its write-intent bit is durable before the first write
+//! into it and is taken back when it has been quiet for a while: after a crash only dirty chunks
+//! can have copies or parity that disagree, and only they are resynchronised.
 //!
 //! A region that is written while a column of its row is away is marked too: when the drive comes
 //! back, only such regions have to be copied to it.

@@ -170,7 +170,7 @@ async fn first_life(life: &Life, drives: &[Rc<dyn Drive>]) -> bool {
     }
     is_fine &= volume.flush().await.is_ok();
     is_fine &= pool.set_rebuild_priority(40).await.is_ok();
-    // Dirty marks are taken back, and what is deferred goes in place.
+    // Write-intent bits are taken back, and what is deferred goes in place.
     life.context.sleep_ns(12_000_000_000).await;
     for at in places() {
         is_fine &= write(&volume, 2, at + BLOCK, BLOCK).await;

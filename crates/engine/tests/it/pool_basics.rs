@@ -337,7 +337,7 @@ fn opened_for_reading_nothing_is_written() {
         let spec = VolumeSpec { checksums: Some(false), ..volume_spec("data", "mirror3", None) };
         let volume = full_volume(&pool, spec, 1).await;
         volume.flush().await.unwrap();
-        // Left without closing: dirty marks are set, so a writer would have things to do.
+        // Left without closing: write-intent bits are set, so a writer would have things to do.
         fill(&volume, 1, 0, MIB).await;
     });
     drop(life);
