@@ -81,7 +81,7 @@ impl Inner {
         }
         if steps.is_empty() {
             let manifest = self.manifest.borrow().clone();
-            self.check_room_elsewhere(&manifest, number).map_err(|error| error.to_string())?;
+            self.check_evacuation(&manifest, number).map_err(|error| error.to_string())?;
             let path = self.path_of(number);
             return Err(format!(
                 "{path} cannot be emptied now: what is on it is not current, or its volume takes no writes"

@@ -136,7 +136,7 @@ impl Pool {
         inner
             .try_commit(None, move |manifest| {
                 // Here, since rows of thin volumes may be put on it until this counts.
-                pool.check_room_elsewhere(manifest, number)?;
+                pool.check_evacuation(manifest, number)?;
                 let Some(drive) = manifest.drive_mut(number).filter(|drive| !drive.retiring) else {
                     return Ok(Change::Nothing(()));
                 };
@@ -181,7 +181,7 @@ impl Inner {
 
     /// Whether all that a drive holds fits onto others, with what is on other drives that are to be
     /// emptied and what has yet to be rebuilt; says how much does not, where it does not.
-    pub(in crate::pool) fn check_room_elsewhere(
+    pub(in crate::pool) fn check_evacuation(
         &self,
         manifest: &Manifest,
         number: u32,

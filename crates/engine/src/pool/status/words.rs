@@ -220,7 +220,7 @@ impl Inner {
     /// have gone since, or something new may have taken it.
     fn retiring_without_room(&self, manifest: &Manifest) -> Option<String> {
         let first = manifest.drives.iter().find(|drive| drive.retiring && drive.is_online())?;
-        self.check_room_elsewhere(manifest, first.number).err().map(|error| error.to_string())
+        self.check_evacuation(manifest, first.number).err().map(|error| error.to_string())
     }
 
     /// Where so much is taken that a person should know.
