@@ -421,7 +421,7 @@ impl Inner {
     }
 
     /// The turn to change drives or volumes: one at a time. The pool may be closed while
-    /// he waits for it.
+    /// the caller waits for it.
     async fn administer(&self) -> Result<SemaphorePermit, PoolError> {
         self.check_changeable()?;
         let turn = self.administering.acquire(1).await;

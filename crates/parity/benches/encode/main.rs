@@ -221,8 +221,8 @@ fn measure(contenders: &[Contender], arena: &mut Arena, cycle: usize) -> Vec<Rou
         .collect()
 }
 
-/// Who comes when: in zigzag, shifted by one each turn. With four contenders everybody comes
-/// equally often behind everybody else, whose written but not yet stored lines he has to pay for.
+/// The order of the contenders: in zigzag, shifted by one each turn. With four contenders each one
+/// comes equally often behind each other one, whose written but not yet stored lines it pays for.
 fn order(turn: usize, contenders: usize) -> impl Iterator<Item = usize> {
     let zigzag = (0..contenders).map(move |at| if at % 2 == 0 { at / 2 } else { contenders - 1 - at / 2 });
     zigzag.map(move |at| (at + turn) % contenders)
