@@ -119,7 +119,7 @@ impl FlushLosses {
     /// A client's write that began when there were `count` losses is about to be acknowledged. What
     /// it sent before a loss may be gone, and a flush that has reported the loss already did not
     /// speak of it: the next one reports it again.
-    pub fn acknowledge_write(&self, count: u64) {
+    pub(crate) fn acknowledge_write(&self, count: u64) {
         self.told.set(self.told.get().min(count));
     }
 
