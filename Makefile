@@ -56,6 +56,7 @@ test: need-test check
 soak: need-soak build
 	STRIPEWISE_TEST_SECONDS='$(SOAK_SECONDS)' cargo test --workspace --locked --quiet --lib --test it -- $(SWEEPS)
 	scripts/soak-torture.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise '$(SOAK_SECONDS)'
+	scripts/unit-in-systemd.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 	SOAK_SECONDS='$(SOAK_SECONDS)' cargo test --workspace --locked --quiet --test clients -- --nocapture --test-threads 1 $(ARGS)
 
 # FUSE last, about three minutes and ten at most; it is passed over, and says so, where root, FUSE, loop devices or btrfs are not there.
