@@ -23,7 +23,7 @@ help:
 	@echo 'make soak       long sweeps of seeds; file systems, fio, a database and misbehaving clients on volumes,'
 	@echo '                ten minutes each; SOAK_SECONDS=60 for one'
 	@echo 'make bench      speed of the parity kernels, the layouts, the engine and modelled drives; journals also on paced files; the start of serve; FUSE beside btrfs'
-	@echo 'make bench-md   the engine and Linux md in turns in a guest (User-Mode Linux, as root; a quarter of an hour at most); ARGS="--quick"'
+	@echo 'make bench-md   the engine and Linux md in turns in a guest (User-Mode Linux, as root; a quarter of an hour at most, and a download before the first run); ARGS="--quick"'
 	@echo 'make fuzz       feeds broken drives to every decoder, one minute each; FUZZ_SECONDS=600 for ten'
 	@echo 'make audit      compares the dependencies with the RustSec advisories; ADVISORIES=DIR for a clone that is here'
 	@echo 'make build      the release binary'

@@ -1,6 +1,7 @@
 #!/bin/bash
 # The engine and Linux md in turns on the same drives in memory, inside a guest: User-Mode Linux, whose kernel has md on any host. What runs
-# there is scripts/md-guest/; what it finds comes out as ratios. Needs root, debootstrap, room in /dev/shm; a quarter of an hour at most.
+# there is scripts/md-guest/; what it finds comes out as ratios. Needs root, debootstrap, room in /dev/shm; a quarter of an hour at most,
+# and before the first run what it takes to download the guest: a Debian and its kernel, from this machine's mirror.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,6 +16,8 @@ usage: scripts/bench-md.sh [OPTION...] STRIPEWISE ARRAY_LOAD
   --tsc         our programs read the processor's counter for the clock, as fio does by itself: in this guest every look at the
                 clock is else a system call (x86-64, needs cc)
   --limit S     the guest is ended after so many seconds [840]
+  --fetch S     the first time: debootstrap, which downloads the guest's packages and unpacks them, and the download of its kernel
+                are each given up after so many seconds [3600]
   --layouts L   with commas [raid5,raid10]
   --guest DIR   where the guest is kept, made there if need be [${XDG_CACHE_HOME:-~/.cache}/stripewise-guest]
   --raw FILE    keep the figures of every turn there
@@ -34,6 +37,7 @@ guest=${XDG_CACHE_HOME:-$HOME/.cache}/stripewise-guest
 raw=
 tsc=
 limit_s=840
+fetch_s=3600
 hooks=
 files=()
 while [ $# -gt 0 ]; do
@@ -43,6 +47,7 @@ while [ $# -gt 0 ]; do
     --time) time_ms=${2:?} && shift ;;
     --tsc) tsc=yes ;;
     --limit) limit_s=${2:?} && shift ;;
+    --fetch) fetch_s=${2:?} && shift ;;
     --layouts) layouts=${2:?} && shift ;;
     --guest) guest=${2:?} && shift ;;
     --raw) raw=${2:?} && shift ;;
@@ -72,16 +77,19 @@ make_root() {
     mirror=$(apt-get indextargets --format '$(CODENAME) $(REPO_URI)' 'Created-By: Packages' 'Component: main' |
         awk -v release="$release" '$1 == release { print $2; exit }')
     [ -n "$mirror" ] || fail "apt knows no mirror of Debian $release" "apt-get update"
-    echo "making the guest in $guest (once, some 400 MB)" >&2
+    echo "making the guest in $guest (once, some 400 MB): waiting for debootstrap, at most $fetch_s s;" \
+        "it says how far it is in $guest/debootstrap.log" >&2
     rm -rf "$guest/root.part"
-    timeout 600 debootstrap --variant=minbase --include=fio,mdadm,kmod,util-linux,procps,fdisk \
-        "$release" "$guest/root.part" "$mirror" >"$guest/debootstrap.log" 2>&1 ||
-        fail "debootstrap did not succeed: $(tail -n 1 "$guest/debootstrap.log")" "see $guest/debootstrap.log"
+    local ended=0
+    timeout "$fetch_s" debootstrap --variant=minbase --include=fio,mdadm,kmod,util-linux,procps,fdisk \
+        "$release" "$guest/root.part" "$mirror" >"$guest/debootstrap.log" 2>&1 || ended=$?
+    [ "$ended" != 124 ] || fail "debootstrap was not done after $fetch_s s: $(tail -n 1 "$guest/debootstrap.log")" "--fetch $((4 * fetch_s))"
+    [ "$ended" = 0 ] || fail "debootstrap did not succeed: $(tail -n 1 "$guest/debootstrap.log")" "see $guest/debootstrap.log"
     rm -rf "$guest"/root.part/var/cache/apt/archives/*.deb "$guest"/root.part/var/lib/apt/lists/*
 }
 add_kernel() {
     rm -rf "$guest/kernel" && mkdir "$guest/kernel"
-    (cd "$guest/kernel" && timeout 300 apt-get -o APT::Sandbox::User=root download -qq user-mode-linux &&
+    (cd "$guest/kernel" && timeout "$fetch_s" apt-get -o APT::Sandbox::User=root download -qq user-mode-linux &&
         dpkg -x user-mode-linux_*.deb . && rm user-mode-linux_*.deb) ||
         fail "the package user-mode-linux could not be fetched" "apt-get update"
     mkdir -p "$guest/root.part/lib/modules" "$guest/root.part/share"
@@ -93,7 +101,8 @@ add_kernel() {
 }
 mkdir -p "$guest"
 exec 9>"$guest/lock"
-flock --wait 900 9 || fail "another run has $guest"
+# Another run has it while it downloads the guest, and then for its own time.
+flock --wait $((2 * fetch_s + limit_s)) 9 || fail "another run has $guest"
 if [ ! -d "$guest/root" ]; then
     make_root
     add_kernel
