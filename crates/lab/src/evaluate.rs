@@ -11,12 +11,12 @@
 //! reuse (`world.rs`); each array what the engine bounds it to. Modelled drives keep what is
 //! written in memory, unless they are phantoms, which keep only the pool's own records.
 
+mod array;
 pub(crate) mod host;
 pub(crate) mod options;
 mod plan;
 mod recorder;
 pub(crate) mod rig;
-mod session;
 pub(crate) mod world;
 
 use std::cell::Cell;
@@ -31,12 +31,12 @@ use stripewise_drive::Pace;
 use stripewise_layout::{LayoutSpec, Level};
 use stripewise_runtime::{RealExecutor, VirtualExecutor, free_space_bytes, max_resident_bytes};
 
+use array::Bench;
 pub use options::{
     DriveMaker, DriveSource, EvaluateError, EvaluateOptions, NoProgress, PaceChoice, Progress, Status,
     all_layouts, default_layouts,
 };
 use plan::{DriveRates, LATENCIES_PER_RUN, Ledger, Subject, Wishes, plan};
-use session::Bench;
 use world::World;
 
 use crate::environment::Environment;
@@ -245,16 +245,7 @@ async fn matrix(
     }
     ledger.set_plan(&subjects, workloads, &rates, &plan);
 
-    let bench = Bench {
-        world,
-        options,
-        plan,
-        pace,
-        workloads,
-        ledger,
-        moved_bytes: moved_bytes.clone(),
-        verifies: !world.buffers.is_phantom(),
-    };
+    let bench = Bench { world, options, plan, pace, workloads, ledger, moved_bytes: moved_bytes.clone() };
     let mut arrays = Vec::with_capacity(subjects.len());
     for (number, (spec, subject)) in options.layouts.iter().zip(&subjects).enumerate() {
         arrays.push(bench.array(number, spec, subject).await?);

@@ -157,7 +157,7 @@ fn array(
 }
 
 fn measurement(workload: &Workload, mb_per_s: f64, drive_bytes_per_byte: f64) -> Measurement {
-    let windows: Vec<Window> = [0.98, 1.01, 1.0]
+    let mut windows: Vec<Window> = [0.98, 1.01, 1.0]
         .iter()
         .map(|factor| {
             let request_bytes = workload.mean_block_bytes();
@@ -172,6 +172,7 @@ fn measurement(workload: &Workload, mb_per_s: f64, drive_bytes_per_byte: f64) ->
                 errors: 0,
                 stalled_ns: 0,
                 stalled_traffic: Traffic::default(),
+                drive_traffic: Traffic::default(),
                 cpu_seconds: Some(0.2 * seconds),
                 interrupted: false,
             };
@@ -190,7 +191,7 @@ fn measurement(workload: &Workload, mb_per_s: f64, drive_bytes_per_byte: f64) ->
         .collect();
     let read: u64 = windows.iter().map(|window| window.reads.bytes).sum();
     let written: u64 = windows.iter().map(|window| window.writes.bytes).sum();
-    let traffic = Traffic {
+    windows[0].drive_traffic = Traffic {
         reads: read / (128 << 10),
         read_bytes: read,
         writes: written / (128 << 10),
@@ -198,7 +199,7 @@ fn measurement(workload: &Workload, mb_per_s: f64, drive_bytes_per_byte: f64) ->
         flushes: 0,
         causes: causes(),
     };
-    Measurement::of(&windows, workload.outstanding(), traffic, 0)
+    Measurement::of(&windows, workload.outstanding(), 0)
 }
 
 fn causes() -> CauseTable {

@@ -170,8 +170,8 @@ impl<T: Target> Load<T> {
     pub async fn measure(&self, limits: &WindowLimits, around: &Surroundings<'_>) -> Window {
         let shared = &self.shared;
         let Surroundings { cpu_seconds, drive_traffic, holds } = around;
-        let cpu_before = cpu_seconds();
-        let mut silence = Silence::new(self.completed(), drive_traffic());
+        let (cpu_before, traffic_before) = (cpu_seconds(), drive_traffic());
+        let mut silence = Silence::new(self.completed(), traffic_before);
         let errors_before = self.errors();
         let start_ns = shared.context.now_ns();
         *shared.window.borrow_mut() = Window::new(start_ns);
@@ -202,6 +202,7 @@ impl<T: Target> Load<T> {
         if window.stalled_ns > 0 {
             window.stalled_traffic = silence.traffic();
         }
+        window.drive_traffic = drive_traffic().since(&traffic_before);
         window.errors = self.errors() - errors_before;
         window.cpu_seconds = cpu_before.zip(cpu_seconds()).map(|(before, after)| (after - before).max(0.0));
         window.interrupted = interrupted;

@@ -10,6 +10,6 @@ mod validity;
 
 pub use profile::{FileMethod, Profile, ProfileError, Statistic, Step, built_in, built_in_names};
 pub(crate) use profile::{explain, parse_bytes, size_text};
-pub(crate) use run::{Condition, Session, Whole, end_of, needs_more};
-pub use run::{Observer, RunError, RunSettings, Runner, run_interleaved, run_profile};
+pub(crate) use run::{Condition, Driven, Manner, Session, Whole, needs_more};
+pub use run::{HookError, Observer, RunError, RunSettings, Runner, run_interleaved, run_profile};
 pub use validity::{Circumstances, judge};

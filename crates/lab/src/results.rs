@@ -302,7 +302,7 @@ impl LatencySummary {
 impl Measurement {
     /// From the windows of all runs that count. Panics without one: a cell without runs is no
     /// measurement.
-    pub fn of(windows: &[Window], outstanding: u64, drive_traffic: Traffic, discarded_runs: u32) -> Self {
+    pub fn of(windows: &[Window], outstanding: u64, discarded_runs: u32) -> Self {
         assert!(!windows.is_empty(), "a measurement has at least one run");
         let runs: Vec<f64> = windows.iter().map(Window::mb_per_s).collect();
         let rates: Vec<f64> = windows.iter().map(Window::iops).collect();
@@ -315,6 +315,9 @@ impl Measurement {
         all.add(&writes);
         let seconds = windows.iter().map(|window| window.duration_ns as f64 / 1e9).sum::<f64>();
         let cpu_seconds: Option<f64> = windows.iter().map(|window| window.cpu_seconds).sum();
+        let traffic = |part: fn(&Window) -> &Traffic| {
+            windows.iter().fold(Traffic::default(), |sum, window| sum.plus(part(window)))
+        };
         let interval = interval95(&runs);
         let one_way = |tally: &Tally| {
             (tally.requests > 0).then(|| OneWay {
@@ -345,9 +348,7 @@ impl Measurement {
             requests: all.requests,
             errors: windows.iter().map(|window| window.errors).sum(),
             stalled_seconds: windows.iter().map(|window| window.stalled_ns as f64 / 1e9).sum(),
-            stalled_traffic: windows
-                .iter()
-                .fold(Traffic::default(), |sum, window| sum.plus(&window.stalled_traffic)),
+            stalled_traffic: traffic(|window| &window.stalled_traffic),
             discarded_runs,
             read: one_way(&reads),
             write: one_way(&writes),
@@ -355,7 +356,7 @@ impl Measurement {
                 .filter(|_| all.bytes > 0)
                 .map(|used| used / (all.bytes as f64 / 1e9)),
             cpu_share: cpu_seconds.map(|used| used / seconds),
-            drive_traffic,
+            drive_traffic: traffic(|window| &window.drive_traffic),
             littles_law_ratio: in_flight.map(|in_flight| in_flight / outstanding as f64),
         }
     }

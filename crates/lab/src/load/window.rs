@@ -78,6 +78,8 @@ pub struct Window {
     pub stalled_ns: u64,
     /// What the drives were asked while nothing completed.
     pub stalled_traffic: Traffic,
+    /// What they were asked all the time.
+    pub drive_traffic: Traffic,
     /// Processor time the process used meanwhile, where it is known.
     pub cpu_seconds: Option<f64>,
     /// The condition that had to hold all through stopped holding; the window ended there.
@@ -94,6 +96,7 @@ impl Window {
             errors: 0,
             stalled_ns: 0,
             stalled_traffic: Traffic::default(),
+            drive_traffic: Traffic::default(),
             cpu_seconds: None,
             interrupted: false,
         }

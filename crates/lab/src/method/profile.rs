@@ -122,6 +122,21 @@ pub enum FileMethod {
 }
 
 impl Profile {
+    /// One run of each of these loads, by a scenario that decides about sizes and times.
+    pub(crate) fn of_loads(loads: &[Workload]) -> Self {
+        let of_load = |load: &Workload| Step {
+            name: load.name.clone(),
+            op: match load.read_share {
+                1.0 => Operation::Read,
+                0.0 => Operation::Write,
+                _ => Operation::Mixed,
+            },
+            workload: load.clone(),
+            beside: None,
+        };
+        Self { runs: 1, steps: loads.iter().map(of_load).collect(), ..Self::default() }
+    }
+
     /// Its loads for a scenario that decides about states, sizes and times: they go on until they
     /// are stopped. None where it works on files or has loads beside each other.
     pub fn plain_loads(&self) -> Option<Vec<Workload>> {

@@ -5,6 +5,7 @@
 //! answering, and an interrupt: what was measured until then is kept by the observer.
 
 use std::cell::{Cell, RefCell};
+use std::future::Future;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
@@ -13,7 +14,8 @@ use stripewise_drive::Context;
 use super::profile::{Profile, Statistic, Step};
 use super::validity::{Circumstances, judge};
 use crate::contents::Contents;
-use crate::load::{Beat, Load, Pulse, Surroundings, Tally, Window, WindowLimits};
+use crate::load::{Beat, Load, LoadEnd, Pulse, Surroundings, Tally, Window, WindowLimits};
+use crate::metered::Traffic;
 use crate::record::{Latencies, MeasurementRecord};
 use crate::statistics::{is_steady, median};
 use crate::store::{Sample, Second};
@@ -61,11 +63,21 @@ pub enum RunError {
         what: String,
     },
     /// What was to be done to the target failed.
-    #[error("{0}")]
-    Hook(String),
+    #[error(transparent)]
+    Hook(#[from] HookError),
     /// The observer could not keep a figure.
     #[error("{0}")]
     Observer(String),
+}
+
+/// Why a target did not get into another state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the hook `{hook}` {why}")]
+pub struct HookError {
+    /// Which of its hooks says so.
+    pub hook: &'static str,
+    /// What it says.
+    pub why: String,
 }
 
 /// What is asked of a run.
@@ -106,6 +118,8 @@ pub trait Observer {
     /// # Errors
     /// Where it cannot be kept; the run ends.
     fn measured(&self, position: usize, figure: &MeasurementRecord, sample: &Sample) -> Result<(), RunError>;
+    /// The load of a run has ended, whether the run counts or not.
+    fn ended(&self, _step: &Step) {}
     /// Whether to stop in order.
     fn is_interrupted(&self) -> bool;
 }
@@ -195,18 +209,88 @@ impl Condition for Whole {
     }
 }
 
+/// The runs of a method in every state, whichever driver takes them.
+pub(crate) trait Driven {
+    /// A load that goes on while something is done to the target.
+    type Load;
+
+    /// A number for each step in each state, those of a state together.
+    fn steps(&self) -> usize;
+
+    fn name(&self, number: usize) -> &str;
+
+    /// Whether a step needs another run: as many as planned, and on until the interval is as narrow
+    /// as asked for.
+    fn wants_more(&self, number: usize) -> bool;
+
+    fn is_interrupted(&self) -> bool;
+
+    /// One run of a step. Tells whether `condition` held all through; a run that it cut to less
+    /// than half counts as none.
+    fn run_once(
+        &mut self,
+        number: usize,
+        condition: &dyn Condition,
+    ) -> impl Future<Output = Result<bool, RunError>>;
+
+    /// Starts the load of a step, if of any.
+    fn carry_on(
+        &mut self,
+        number: Option<usize>,
+    ) -> impl Future<Output = Result<Option<Self::Load>, RunError>>;
+
+    /// Ends it; requests that failed while a drive went are part of what is watched.
+    fn end_load(
+        &mut self,
+        load: Option<Self::Load>,
+        beside: &str,
+    ) -> impl Future<Output = Result<(), RunError>>;
+
+    fn note(&mut self, text: String);
+}
+
+/// How runs are taken, where a method and its settings leave that open.
+pub(crate) struct Manner<'a> {
+    /// Time before a run: at least, and at most until the burst of its start is over.
+    pub(crate) ramp_ns: [u64; 2],
+    /// How long runs are.
+    pub(crate) window: WindowLimits,
+    /// What the target's drives were asked so far.
+    pub(crate) drive_traffic: &'a dyn Fn() -> Traffic,
+    /// Only runs during which their state held all through count, but one whose requests all fail
+    /// is a run. Otherwise more than half of it is enough, and such a one ends everything.
+    pub(crate) whole_runs: bool,
+}
+
+impl Manner<'static> {
+    fn of(profile: &Profile, settings: &RunSettings) -> Self {
+        let ns = (settings.seconds.unwrap_or(profile.seconds) * 1e9) as u64;
+        let ramp_ns = (settings.ramp_seconds * 1e9) as u64;
+        Self {
+            ramp_ns: [(ns / 10).min(SECOND_NS / 4).max(ramp_ns), ns.max(ramp_ns)],
+            window: WindowLimits { least_ns: ns, least_latencies: 0.0, most_ns: ns },
+            drive_traffic: &Traffic::default,
+            whole_runs: false,
+        }
+    }
+}
+
 /// A step of a profile, in one state of the target, with what was measured of it.
-struct Plan<'a> {
-    step: &'a Step,
+pub(crate) struct Plan<'a> {
+    pub(crate) step: &'a Step,
     /// A load each, and a figure each.
     loads: Vec<Workload>,
     /// Runs that count, of each load.
-    windows: Vec<Vec<Window>>,
+    pub(crate) windows: Vec<Vec<Window>>,
     figures: Vec<MeasurementRecord>,
     /// Where its figures are among all.
     at: usize,
     /// Runs so far, those that are thrown away as well.
     runs: u32,
+    /// Runs that do not count, as their state ended.
+    pub(crate) cut: u32,
+    /// What a request said that failed.
+    pub(crate) message: Option<String>,
 }
 
 /// A profile on a target, run by run.
@@ -214,16 +298,17 @@ pub(crate) struct Session<'a, T: Target> {
     profile: &'a Profile,
     runner: &'a Runner<'a, T>,
     contents: Option<Rc<Contents>>,
+    manner: Manner<'a>,
     began_ns: u64,
-    plans: Vec<Plan<'a>>,
+    pub(crate) plans: Vec<Plan<'a>>,
     /// What a reader should know.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// Bytes moved by all loads.
-    pub moved: Rc<Cell<u64>>,
+    pub(crate) moved: Rc<Cell<u64>>,
     /// Whether a load that discards was run.
     trimmed: bool,
     /// Requests of all loads, for who watches the whole.
-    pub pulse: Rc<Pulse>,
+    pub(crate) pulse: Rc<Pulse>,
 }
 
 impl<'a, T: Target> Session<'a, T> {
@@ -232,16 +317,35 @@ impl<'a, T: Target> Session<'a, T> {
     pub(crate) async fn begin(
         profile: &'a Profile,
         runner: &'a Runner<'a, T>,
-        states: &[&str],
+        states: &[impl AsRef<str>],
     ) -> Result<Self, RunError> {
-        let settings = &runner.settings;
+        let (settings, began_ns) = (&runner.settings, runner.context.now_ns());
         let written = (settings.may_write && settings.fills)
             .then(|| Rc::new(Contents::new(settings.seed, settings.size_bytes).with_data(profile.data)));
+        if let Some(contents) = &written {
+            for _ in 0..profile.precondition_passes.max(1) {
+                precondition(runner, contents).await?;
+            }
+        }
+        // Phantoms have no bytes to be compared.
+        let contents = written.filter(|_| !runner.target.buffers().is_phantom());
+        let manner = Manner::of(profile, settings);
+        Ok(Self { began_ns, ..Self::on(profile, runner, states, contents, manner) })
+    }
+
+    /// The same on a target that is as it is to be measured, filled with `contents`.
+    pub(crate) fn on(
+        profile: &'a Profile,
+        runner: &'a Runner<'a, T>,
+        states: &[impl AsRef<str>],
+        contents: Option<Rc<Contents>>,
+        manner: Manner<'a>,
+    ) -> Self {
         let mut session = Self {
             profile,
             runner,
-            // Phantoms have no bytes to be compared.
-            contents: written.clone().filter(|_| !runner.target.buffers().is_phantom()),
+            contents,
+            manner,
             began_ns: runner.context.now_ns(),
             plans: Vec::new(),
             notes: Vec::new(),
@@ -249,15 +353,10 @@ impl<'a, T: Target> Session<'a, T> {
             trimmed: false,
             pulse: Rc::default(),
         };
-        if let Some(contents) = &written {
-            for _ in 0..profile.precondition_passes.max(1) {
-                precondition(runner, contents).await?;
-            }
-        }
         let mut at = 0;
         for state in states {
             for step in &profile.steps {
-                match session.plan(step, state, at) {
+                match session.plan(step, state.as_ref(), at) {
                     Ok(plan) => {
                         at += plan.figures.len();
                         session.plans.push(plan);
@@ -267,7 +366,7 @@ impl<'a, T: Target> Session<'a, T> {
                 }
             }
         }
-        Ok(session)
+        session
     }
 
     fn plan(&self, step: &'a Step, state: &str, at: usize) -> Result<Plan<'a>, String> {
@@ -292,83 +391,9 @@ impl<'a, T: Target> Session<'a, T> {
             loads,
             at,
             runs: 0,
+            cut: 0,
+            message: None,
         })
-    }
-
-    /// Plans for one state.
-    pub(crate) fn steps(&self) -> usize {
-        self.plans.len()
-    }
-
-    pub(crate) fn is_interrupted(&self) -> bool {
-        self.runner.observer.is_interrupted()
-    }
-
-    /// Whether a step needs another run: as many as planned, and on until the interval is as narrow
-    /// as asked for.
-    pub(crate) fn wants_more(&self, number: usize) -> bool {
-        let (plan, settings) = (&self.plans[number], &self.runner.settings);
-        let planned = settings.runs.unwrap_or(self.profile.runs).max(1);
-        let most = settings.within.map(|within| (within, settings.most_runs));
-        needs_more(self.profile.statistic, &plan.figures, plan.runs, planned, most)
-    }
-
-    /// One run of a step. Tells whether `condition` held all through; a run that it cut to less
-    /// than half counts as none.
-    pub(crate) async fn run_once(
-        &mut self,
-        number: usize,
-        condition: &dyn Condition,
-    ) -> Result<bool, RunError> {
-        let runner = self.runner;
-        let plan = &self.plans[number];
-        runner.observer.begins(plan.step, number, self.plans.len(), plan.runs);
-        let at = (plan.at as u64) << 32 | u64::from(plan.runs);
-        let seed = mix(runner.settings.seed ^ mix(at));
-        let (windows, per_second, held) = self.windows_of(plan, seed, condition).await?;
-        let planned_ns = self.run_ns();
-        let trimmed = self.trimmed;
-        let plan = &mut self.plans[number];
-        self.trimmed |= plan.loads.iter().any(|load| load.discards);
-        let shortest = windows.iter().map(|window| window.duration_ns).min().unwrap_or(0);
-        if !held && shortest < planned_ns / 2 {
-            return Ok(false);
-        }
-        // With one run alone there is none to throw away.
-        let planned = runner.settings.runs.unwrap_or(self.profile.runs).max(1);
-        let discarded = self.profile.discard_first && planned > 1 && plan.runs == 0;
-        plan.runs += 1;
-        if discarded {
-            return Ok(held);
-        }
-        for (load, window) in windows.into_iter().enumerate() {
-            let sample = sample_of(&window, per_second.clone(), self.began_ns);
-            plan.windows[load].push(window);
-            let figure = plan.figures[load].clone();
-            let windows = &plan.windows[load];
-            let mut figure = conclude(figure, &plan.loads[load], windows, self.profile, runner, trimmed);
-            if !held || figure.badges.get("all_through").is_some_and(|held| !held) {
-                let why = "the state of the array ended during a run".to_owned();
-                figure.badge("all_through", Err(why));
-            }
-            plan.figures[load] = figure;
-            runner.observer.measured(plan.at + load, &plan.figures[load], &sample)?;
-        }
-        Ok(held)
-    }
-
-    fn run_ns(&self) -> u64 {
-        (self.runner.settings.seconds.unwrap_or(self.profile.seconds) * 1e9) as u64
-    }
-
-    /// Starts the first load of the profile, to go on while something is done to the target.
-    pub(crate) fn carry_on(&self) -> Result<Option<Load<T>>, RunError> {
-        let Some(plan) = self.plans.first() else { return Ok(None) };
-        if let Some(contents) = &self.contents {
-            contents.next_phase();
-        }
-        let load = Workload { most_bytes: None, most_requests: None, ..plan.loads[0].clone() };
-        self.start(plan.step, &load).map(Some)
     }
 
     fn start(&self, step: &Step, load: &Workload) -> Result<Load<T>, RunError> {
@@ -379,13 +404,13 @@ impl<'a, T: Target> Session<'a, T> {
         Ok(load)
     }
 
-    /// A window of each load of a step, all at once; bytes moved in each second of it.
+    /// A window of each load of a step, all at once.
     async fn windows_of(
         &self,
         plan: &Plan<'_>,
         seed: u64,
         condition: &dyn Condition,
-    ) -> Result<(Vec<Window>, Vec<Second>, bool), RunError> {
+    ) -> Result<Run, RunError> {
         let (runner, context, moved) = (self.runner, &self.runner.context, &self.moved);
         if let Some(contents) = &self.contents {
             contents.next_phase();
@@ -395,11 +420,9 @@ impl<'a, T: Target> Session<'a, T> {
             let load = load.clone().with_seed(seed.wrapping_add(number as u64));
             loads.push(self.start(plan.step, &load)?);
         }
-        let ns = self.run_ns();
         if !plan.loads.iter().any(Workload::is_counted) {
-            let ramp_ns = (runner.settings.ramp_seconds * 1e9) as u64;
-            let least_ns = (ns / 10).min(SECOND_NS / 4).max(ramp_ns);
-            join_all(loads.iter().map(|load| load.ramp_up(least_ns, ns.max(ramp_ns)))).await;
+            let [least_ns, most_ns] = self.manner.ramp_ns;
+            join_all(loads.iter().map(|load| load.ramp_up(least_ns, most_ns))).await;
         }
         let (start_ns, start_bytes) = (context.now_ns(), moved.get());
         let pulse: Rc<Pulse> = Rc::default();
@@ -423,14 +446,21 @@ impl<'a, T: Target> Session<'a, T> {
                 self.profile.moves_size_once && bytes - start_bytes >= runner.settings.size_bytes;
             held.get() && !moved_once && !runner.observer.is_interrupted()
         };
-        let limits = WindowLimits { least_ns: ns, least_latencies: 0.0, most_ns: ns };
-        let around =
-            Surroundings { cpu_seconds: runner.cpu_seconds, holds: &holds, ..Surroundings::unknown() };
-        let windows = join_all(loads.iter().map(|load| load.measure(&limits, &around))).await;
+        let drive_traffic = self.manner.drive_traffic;
+        let around = Surroundings { cpu_seconds: runner.cpu_seconds, drive_traffic, holds: &holds };
+        let windows = join_all(loads.iter().map(|load| load.measure(&self.manner.window, &around))).await;
+        let mut message = None;
         for (load, window) in loads.into_iter().zip(&windows) {
-            end_of(load, &plan.step.name, window.requests()).await?;
+            let (step, end) = (plan.step.name.clone(), load.stop(LIMIT_NS).await);
+            answered(&end, &step)?;
+            match end.messages.into_iter().next() {
+                Some(why) if window.requests() == 0 && !self.manner.whole_runs => {
+                    return Err(RunError::Failed { step, why });
+                }
+                first => message = message.or(first),
+            }
         }
-        Ok((windows, per_second.into_inner(), held.get()))
+        Ok(Run { windows, per_second: per_second.into_inner(), held: held.get(), message })
     }
 
     /// The figures and the notes; what was written is compared first, if that was asked for.
@@ -458,15 +488,111 @@ impl<'a, T: Target> Session<'a, T> {
     }
 }
 
-/// Stops a load; an error where it did not answer, or answered nothing but errors.
-pub(crate) async fn end_of<T: Target>(load: Load<T>, step: &str, answered: u64) -> Result<(), RunError> {
-    let end = load.stop(LIMIT_NS).await;
-    if end.unanswered > 0 {
-        return Err(RunError::Stuck { step: step.to_owned(), count: end.unanswered });
+impl<T: Target> Driven for Session<'_, T> {
+    type Load = Load<T>;
+
+    fn steps(&self) -> usize {
+        self.plans.len()
     }
-    match (answered, end.messages.first()) {
-        (0, Some(why)) => Err(RunError::Failed { step: step.to_owned(), why: why.clone() }),
-        _ => Ok(()),
+
+    fn name(&self, number: usize) -> &str {
+        &self.plans[number].step.name
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.runner.observer.is_interrupted()
+    }
+
+    fn wants_more(&self, number: usize) -> bool {
+        let (plan, settings) = (&self.plans[number], &self.runner.settings);
+        let planned = settings.runs.unwrap_or(self.profile.runs).max(1);
+        let most = settings.within.map(|within| (within, settings.most_runs));
+        needs_more(self.profile.statistic, &plan.figures, plan.runs, planned, most)
+    }
+
+    async fn run_once(&mut self, number: usize, condition: &dyn Condition) -> Result<bool, RunError> {
+        let runner = self.runner;
+        let plan = &self.plans[number];
+        runner.observer.begins(plan.step, number, self.plans.len(), plan.runs);
+        let at = (plan.at as u64) << 32 | u64::from(plan.runs);
+        let seed = mix(runner.settings.seed ^ mix(at));
+        let Run { windows, per_second, held, message } = self.windows_of(plan, seed, condition).await?;
+        runner.observer.ended(plan.step);
+        let trimmed = self.trimmed;
+        let plan = &mut self.plans[number];
+        self.trimmed |= plan.loads.iter().any(|load| load.discards);
+        plan.message = plan.message.take().or(message);
+        let shortest = windows.iter().map(|window| window.duration_ns).min().unwrap_or(0);
+        if !held && (self.manner.whole_runs || shortest < self.manner.window.least_ns / 2) {
+            plan.cut += 1;
+            return Ok(false);
+        }
+        // With one run alone there is none to throw away.
+        let planned = runner.settings.runs.unwrap_or(self.profile.runs).max(1);
+        let discarded = self.profile.discard_first && planned > 1 && plan.runs == 0;
+        plan.runs += 1;
+        if discarded {
+            return Ok(held);
+        }
+        for (load, window) in windows.into_iter().enumerate() {
+            let sample = sample_of(&window, per_second.clone(), self.began_ns);
+            plan.windows[load].push(window);
+            let figure = plan.figures[load].clone();
+            let windows = &plan.windows[load];
+            let mut figure = conclude(figure, &plan.loads[load], windows, self.profile, runner, trimmed);
+            if !held || figure.badges.get("all_through").is_some_and(|held| !held) {
+                let why = "the state of the array ended during a run".to_owned();
+                figure.badge("all_through", Err(why));
+            }
+            plan.figures[load] = figure;
+            runner.observer.measured(plan.at + load, &plan.figures[load], &sample)?;
+        }
+        Ok(held)
+    }
+
+    /// Comes back when the burst of its start is over.
+    async fn carry_on(&mut self, number: Option<usize>) -> Result<Option<Load<T>>, RunError> {
+        let Some(plan) = number.and_then(|number| self.plans.get(number)) else { return Ok(None) };
+        if let Some(contents) = &self.contents {
+            contents.next_phase();
+        }
+        let load = Workload { most_bytes: None, most_requests: None, ..plan.loads[0].clone() };
+        let load = self.start(plan.step, &load)?;
+        load.ramp_up(self.manner.ramp_ns[0], self.manner.window.least_ns).await;
+        Ok(Some(load))
+    }
+
+    async fn end_load(&mut self, load: Option<Load<T>>, beside: &str) -> Result<(), RunError> {
+        let Some(load) = load else { return Ok(()) };
+        // What is done to the target shows a while after it.
+        self.runner.context.sleep_ns(self.manner.ramp_ns[0]).await;
+        let step = format!("the load beside `{beside}`");
+        let end = load.stop(LIMIT_NS).await;
+        if let Some(message) = end.messages.first() {
+            self.notes.push(format!("{} requests failed in {step}: {message}", end.errors));
+        }
+        answered(&end, &step)
+    }
+
+    fn note(&mut self, text: String) {
+        self.notes.push(text);
+    }
+}
+
+/// A run as it was taken.
+struct Run {
+    windows: Vec<Window>,
+    per_second: Vec<Second>,
+    /// Whether its condition held all through.
+    held: bool,
+    /// What a request said that failed.
+    message: Option<String>,
+}
+
+fn answered(end: &LoadEnd, step: &str) -> Result<(), RunError> {
+    match end.unanswered {
+        0 => Ok(()),
+        count => Err(RunError::Stuck { step: step.to_owned(), count }),
     }
 }
 

@@ -1,98 +1,41 @@
-//! An array through its states, by the hooks of its owner.
+//! An array through its states, by the hooks of its system.
 //!
-//! Each state takes all runs of every step; the load of the first step goes on while a hook works,
-//! so that what a failure and a replacement cost is seen, too. Rounds of runs go on while the
-//! rebuild does; a run during which it ended counts if more than half of it was before, and says so
-//! by its badge. Expects hooks that fail or hang and rebuilds that never end: what was measured
+//! Each state takes all runs of every step; a step's load goes on while a drive fails, so that what
+//! a failure costs is seen, too. Where drives can be failed one after the other ([`Course`]), a run
+//! counts as rebuilding only if the rebuild was under way all through it, and there are as many
+//! rebuilds as that takes. A user's array has one: rounds of runs go on while it does; a run during
+//! which it ended counts if more than half of it was before, and says so by its badge. Expects
+//! hooks that fail or hang, and rebuilds that never end or end before a run does: what was measured
 //! until then is kept by the observer.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
 
-use futures_util::future::join;
+use futures_util::future::{Either, select};
 use stripewise_drive::Context;
 
 use super::timeline::Watch;
-use super::{Hooks, Timeline};
-use crate::load::Load;
-use crate::method::{Condition, Profile, RunError, Runner, Session, Whole, end_of};
+use super::{Course, Event, Hooks, Timeline};
+use crate::load::Pulse;
+use crate::method::{Condition, Driven, HookError, Profile, RunError, Runner, Session, Whole};
 use crate::record::MeasurementRecord;
 use crate::results::State;
 use crate::target::Target;
 
-/// Pieces of the timeline.
-pub(crate) const STEP_NS: u64 = 250_000_000;
 /// How often waiting loops look.
 const POLL_NS: u64 = 20_000_000;
-
-/// The runs of a method in every state, whichever driver takes them.
-pub(crate) trait Driven {
-    /// A load that goes on while a hook works.
-    type Load;
-
-    /// A number for each step in each state, those of a state together.
-    fn steps(&self) -> usize;
-
-    fn wants_more(&self, number: usize) -> bool;
-
-    fn is_interrupted(&self) -> bool;
-
-    /// One run. Tells whether the condition held all through.
-    fn run_once(
-        &mut self,
-        number: usize,
-        condition: &dyn Condition,
-    ) -> impl Future<Output = Result<bool, RunError>>;
-
-    /// Starts the load of the first step.
-    fn carry_on(&mut self) -> Result<Option<Self::Load>, RunError>;
-
-    /// Ends it; requests that failed while a drive went are part of what is watched.
-    fn end_load(&mut self, load: Self::Load) -> impl Future<Output = Result<(), RunError>>;
-
-    fn note(&mut self, text: String);
-}
-
-impl<T: Target> Driven for Session<'_, T> {
-    type Load = Load<T>;
-
-    fn steps(&self) -> usize {
-        Session::steps(self)
-    }
-
-    fn wants_more(&self, number: usize) -> bool {
-        Session::wants_more(self, number)
-    }
-
-    fn is_interrupted(&self) -> bool {
-        Session::is_interrupted(self)
-    }
-
-    async fn run_once(&mut self, number: usize, condition: &dyn Condition) -> Result<bool, RunError> {
-        Session::run_once(self, number, condition).await
-    }
-
-    fn carry_on(&mut self) -> Result<Option<Load<T>>, RunError> {
-        Session::carry_on(self)
-    }
-
-    async fn end_load(&mut self, load: Load<T>) -> Result<(), RunError> {
-        let errors = load.errors();
-        if errors > 0 {
-            self.notes.push(format!("{errors} requests failed while a hook was at work"));
-        }
-        end_of(load, "the load beside a hook", 1).await
-    }
-
-    fn note(&mut self, text: String) {
-        self.notes.push(text);
-    }
-}
+/// So many rebuilds in a row that end before a single run does, and the step is given up.
+const FRUITLESS_REBUILDS: u32 = 2;
+/// What a user's array goes through.
+const USERS: Course =
+    Course { states: &State::FAILURE, beside_failing: 0, beside_replacing: Some(0), repeats: false };
 
 /// What a step's name begins with in each state.
-pub(crate) fn prefixes() -> [String; 4] {
-    State::FAILURE.map(|state| format!("{state}/"))
+pub(crate) fn prefixes(states: &[State]) -> Vec<String> {
+    states.iter().map(|state| format!("{state}/")).collect()
 }
 
 /// Measures `profile` in each of [`State::FAILURE`]. `timeline` is told how it stands after each of
@@ -103,34 +46,60 @@ pub async fn run_failure<T: Target, H: Hooks>(
     hooks: &H,
     timeline: &dyn Fn(&Timeline),
 ) -> Result<(Vec<MeasurementRecord>, Vec<String>), RunError> {
-    let prefixes = prefixes();
-    let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
-    let session = Session::begin(profile, runner, &prefixes).await?;
-    let watch = Watch::start(&runner.context, &session.moved, &session.pulse, STEP_NS);
-    through_failure(session, &runner.context, watch, hooks, timeline).await?.end().await
+    let session = Session::begin(profile, runner, &prefixes(USERS.states)).await?;
+    let (moved, pulse) = (session.moved.clone(), session.pulse.clone());
+    watched(session, &runner.context, (&moved, &pulse), hooks, timeline).await?.end().await
 }
 
-/// Takes an array through its states, and its loads with it.
-pub(crate) async fn through_failure<D: Driven, H: Hooks>(
-    driven: D,
+/// A user's array through its states, what its loads move kept in a timeline.
+pub(crate) async fn watched<D: Driven, H: Hooks>(
+    mut driven: D,
     context: &Context,
-    watch: Watch,
+    (moved, pulse): (&Rc<Cell<u64>>, &Rc<Pulse>),
     hooks: &H,
     timeline: &dyn Fn(&Timeline),
 ) -> Result<D, RunError> {
-    let mut scenario = Scenario { context, driven, watch: Rc::new(watch), timeline };
-    let gone_through = scenario.all_states(hooks).await;
+    let watch = Watch::start(context, moved, pulse);
+    let tell = |event| match event {
+        Event::Begins(state) => watch.mark(state.to_string()),
+        Event::Calls(hook) => watch.mark(format!("{hook} begins")),
+        Event::Called(hook) => watch.mark(format!("{hook} is done")),
+        Event::Rebuilt => watch.mark("rebuilt"),
+        Event::Over => timeline(&watch.so_far()),
+        Event::Rests => {}
+    };
+    let gone_through = through(&mut driven, context, Some(hooks), &USERS, &tell).await;
     // The piece under way, too.
-    context.sleep_ns(scenario.watch.step_ns()).await;
-    timeline(&scenario.watch.so_far());
-    gone_through.map(|()| scenario.driven)
+    watch.end_of_piece().await;
+    timeline(&watch.so_far());
+    gone_through.map(|()| driven)
+}
+
+/// Takes an array and its loads through the states of `course`; without hooks it stays normal.
+pub(crate) async fn through<D: Driven, H: Hooks>(
+    driven: &mut D,
+    context: &Context,
+    hooks: Option<&H>,
+    course: &Course,
+    tell: &dyn Fn(Event),
+) -> Result<(), RunError> {
+    let mut scenario = Scenario { context, driven, course, tell, waiting: VecDeque::new(), fruitless: 0 };
+    scenario.state(State::Normal).await?;
+    match hooks {
+        Some(hooks) if !scenario.driven.is_interrupted() => scenario.failure(hooks).await,
+        _ => Ok(()),
+    }
 }
 
 struct Scenario<'a, D: Driven> {
     context: &'a Context,
-    driven: D,
-    watch: Rc<Watch>,
-    timeline: &'a dyn Fn(&Timeline),
+    driven: &'a mut D,
+    course: &'a Course,
+    tell: &'a dyn Fn(Event),
+    /// Steps that need runs while a drive is rebuilt.
+    waiting: VecDeque<usize>,
+    /// Rebuilds in a row that ended before a run did.
+    fruitless: u32,
 }
 
 /// How a rebuild stands, as the one who asks for it knows.
@@ -148,97 +117,136 @@ impl Condition for Rebuild {
 }
 
 impl<D: Driven> Scenario<'_, D> {
-    async fn all_states<H: Hooks>(&mut self, hooks: &H) -> Result<(), RunError> {
-        self.state(State::Normal).await?;
-        if self.driven.is_interrupted() {
-            return Ok(());
-        }
-        self.under_load("fail", hooks.fail()).await?;
+    async fn failure<H: Hooks>(&mut self, hooks: &H) -> Result<(), RunError> {
+        self.call("fail", hooks.fail(), Some(self.course.beside_failing)).await?;
         self.state(State::Degraded).await?;
         if self.driven.is_interrupted() {
             self.driven.note("the array was left without the drive that was failed".into());
             return Ok(());
         }
-        self.under_load("replace", hooks.replace()).await?;
-        self.watch.mark(State::Rebuilding.to_string());
-        let rebuild = Rebuild::default();
-        let asking = ask(self.context, self.watch.clone(), &rebuild, hooks);
-        let measuring = self.while_rebuilding(&rebuild);
-        let (asked, measured) = join(asking, measuring).await;
-        asked?;
-        measured?;
-        self.state(State::Recovered).await
+        self.rebuilds(hooks).await?;
+        match self.course.states.contains(&State::Recovered) {
+            true => self.state(State::Recovered).await,
+            false => Ok(()),
+        }
     }
 
     fn steps_of(&self, state: State) -> std::ops::Range<usize> {
-        let each = self.driven.steps() / State::FAILURE.len();
+        let each = self.driven.steps() / self.course.states.len();
         let number = state as usize;
         number * each..(number + 1) * each
     }
 
     /// All runs of every step in a state that lasts.
     async fn state(&mut self, state: State) -> Result<(), RunError> {
-        self.watch.mark(state.to_string());
+        (self.tell)(Event::Begins(state));
         for number in self.steps_of(state) {
             while self.driven.wants_more(number) && !self.driven.is_interrupted() {
                 self.driven.run_once(number, &Whole).await?;
             }
         }
-        (self.timeline)(&self.watch.so_far());
+        (self.tell)(Event::Over);
         Ok(())
     }
 
-    /// A hook at work while the load goes on.
-    async fn under_load(
+    /// A hook at work while a load goes on.
+    async fn call(
         &mut self,
-        what: &str,
-        hook: impl Future<Output = Result<(), String>>,
+        hook: &'static str,
+        work: impl Future<Output = Result<(), String>>,
+        beside: Option<usize>,
     ) -> Result<(), RunError> {
-        let load = self.driven.carry_on()?;
-        self.watch.mark(format!("{what} begins"));
-        let done = hook.await;
-        self.watch.mark(format!("{what} is done"));
-        self.end(load).await?;
-        done.map_err(|why| RunError::Hook(format!("the hook `{what}` {why}")))
+        let load = self.driven.carry_on(beside).await?;
+        (self.tell)(Event::Calls(hook));
+        let done = work.await;
+        (self.tell)(Event::Called(hook));
+        self.driven.end_load(load, hook).await?;
+        done.map_err(|why| HookError { hook, why }.into())
     }
 
-    async fn end(&mut self, load: Option<D::Load>) -> Result<(), RunError> {
-        match load {
-            Some(load) => self.driven.end_load(load).await,
-            None => Ok(()),
+    /// Runs while a replacement is filled, and another if need be and if there may be one.
+    async fn rebuilds<H: Hooks>(&mut self, hooks: &H) -> Result<(), RunError> {
+        let steps = self.steps_of(State::Rebuilding);
+        self.waiting = steps.filter(|number| self.driven.wants_more(*number)).collect();
+        self.call("replace", hooks.replace(), self.course.beside_replacing).await?;
+        (self.tell)(Event::Begins(State::Rebuilding));
+        loop {
+            self.rebuild(hooks).await?;
+            if self.waiting.is_empty() {
+                return Ok(());
+            }
+            if !self.course.repeats {
+                self.driven.note("the rebuild ended before all of its runs were taken".into());
+                return Ok(());
+            }
+            self.call("fail", hooks.fail(), None).await?;
+            self.call("replace", hooks.replace(), None).await?;
         }
     }
 
-    /// Rounds of runs as long as the rebuild lasts, then its rest under load.
-    async fn while_rebuilding(&mut self, rebuild: &Rebuild) -> Result<(), RunError> {
-        let measured = self.rounds(rebuild).await;
+    /// One rebuild, from its start to its end.
+    async fn rebuild<H: Hooks>(&mut self, hooks: &H) -> Result<(), RunError> {
+        let rebuild = Rebuild::default();
+        let asking = pin!(ask(self.context, self.tell, &rebuild, hooks));
+        let measuring = pin!(self.while_rebuilding(&rebuild, hooks));
+        match select(asking, measuring).await {
+            Either::Left((asked, measuring)) => {
+                let measured = measuring.await;
+                asked.and(measured)
+            }
+            // Where measuring fails the rebuild may have no end.
+            Either::Right((Err(why), _)) => Err(why),
+            Either::Right((Ok(()), asking)) => asking.await,
+        }
+    }
+
+    /// Runs as long as the rebuild lasts, then its rest.
+    async fn while_rebuilding<H: Hooks>(&mut self, rebuild: &Rebuild, hooks: &H) -> Result<(), RunError> {
+        let measured = self.runs_of(rebuild, hooks).await;
         if measured.is_err() || self.driven.is_interrupted() {
             rebuild.abandoned.set(true);
             return measured;
         }
-        let load = if rebuild.holds() { self.driven.carry_on()? } else { None };
+        (self.tell)(Event::Over);
+        (self.tell)(Event::Rests);
+        let beside = self.course.beside_replacing.filter(|_| rebuild.holds());
+        let Some(load) = self.driven.carry_on(beside).await? else { return Ok(()) };
         while rebuild.holds() && !self.driven.is_interrupted() {
             self.context.sleep_ns(POLL_NS).await;
         }
         rebuild.abandoned.set(true);
-        self.end(load).await
+        self.driven.end_load(Some(load), "rebuild-done").await
     }
 
-    async fn rounds(&mut self, rebuild: &Rebuild) -> Result<(), RunError> {
-        let steps = self.steps_of(State::Rebuilding);
-        while steps.clone().any(|number| self.driven.wants_more(number)) {
-            for number in steps.clone() {
-                if !rebuild.holds() || self.driven.is_interrupted() {
-                    let missed = "the rebuild ended before all of its runs were taken";
-                    self.driven.note(missed.into());
-                    return Ok(());
-                }
-                if self.driven.wants_more(number) {
-                    self.driven.run_once(number, rebuild).await?;
-                }
+    async fn runs_of<H: Hooks>(&mut self, rebuild: &Rebuild, hooks: &H) -> Result<(), RunError> {
+        let (mut is_first, mut run_ns) = (true, None);
+        while let Some(&number) = self.waiting.front() {
+            let outlasts = rebuild.holds() && hooks.outlasts(run_ns);
+            if !(outlasts || is_first && self.course.repeats) || self.driven.is_interrupted() {
+                return Ok(());
+            }
+            let began_ns = self.context.now_ns();
+            let held = self.driven.run_once(number, rebuild).await?;
+            let took_ns = self.context.now_ns() - began_ns;
+            let ended_early = std::mem::take(&mut is_first) && !held;
+            self.fruitless = if held { 0 } else { self.fruitless + u32::from(ended_early) };
+            self.waiting.pop_front();
+            run_ns = None;
+            if self.course.repeats && self.fruitless == FRUITLESS_REBUILDS {
+                self.fruitless = 0;
+                self.driven.note(format!(
+                    "A rebuild ends within {:.1} s, before a run of {} does: larger drives (--size), a slower pace or \
+                     shorter runs (--seconds) are needed.",
+                    took_ns as f64 / 1e9,
+                    self.driven.name(number)
+                ));
+            } else if self.driven.wants_more(number) && self.course.repeats {
+                run_ns = Some(took_ns);
+                self.waiting.push_front(number);
+            } else if self.driven.wants_more(number) {
+                self.waiting.push_back(number);
             }
         }
-        (self.timeline)(&self.watch.so_far());
         Ok(())
     }
 }
@@ -246,22 +254,23 @@ impl<D: Driven> Scenario<'_, D> {
 /// Asks until the array is whole again, asking fails, or there is no need to know.
 async fn ask<H: Hooks>(
     context: &Context,
-    watch: Rc<Watch>,
+    tell: &dyn Fn(Event),
     rebuild: &Rebuild,
     hooks: &H,
 ) -> Result<(), RunError> {
-    let deadline_ns = context.now_ns().saturating_add(hooks.rebuild_limit_ns());
+    let (hook, limit_ns) = ("rebuild-done", hooks.rebuild_limit_ns());
+    let deadline_ns = context.now_ns().saturating_add(limit_ns);
     let answer = loop {
         match hooks.is_rebuilt().await {
             Ok(true) => {
-                watch.mark("rebuilt");
+                tell(Event::Rebuilt);
                 break Ok(());
             }
-            Err(why) => break Err(RunError::Hook(format!("the hook `rebuild-done` {why}"))),
+            Err(why) => break Err(HookError { hook, why }.into()),
             Ok(false) if rebuild.abandoned.get() => break Ok(()),
             Ok(false) if context.now_ns() >= deadline_ns => {
-                let seconds = hooks.rebuild_limit_ns() as f64 / 1e9;
-                break Err(RunError::Hook(format!("the array was not whole again within {seconds} s")));
+                let why = format!("did not find the array whole again within {} s", limit_ns as f64 / 1e9);
+                break Err(HookError { hook, why }.into());
             }
             Ok(false) => {}
         }
@@ -309,10 +318,17 @@ mod tests {
 
         async fn replace(&self) -> Result<(), String> {
             let drive = self.world.take("spare", DRIVE_BYTES, None).map_err(|error| error.to_string())?;
-            self.rig.replace(0, drive).await
+            self.rig.replace(0, drive).await?;
+            if self.fault == "broken" {
+                (1..3).for_each(|slot| self.rig.drive(slot).metered.pull());
+            }
+            Ok(())
         }
 
         async fn is_rebuilt(&self) -> Result<bool, String> {
+            if self.fault == "broken" {
+                std::future::pending::<()>().await;
+            }
             Ok(self.fault != "for ever" && !self.rig.is_rebuilding())
         }
 
@@ -371,7 +387,10 @@ mod tests {
             let context = world.context.clone();
             let runner = Runner { context, target, settings, observer: &kept, cpu_seconds: &|| None };
             let hooks = OurArray { rig: &rig, world: &world, fault };
-            run_failure(&profile, &runner, &hooks, &|timeline| *seen.borrow_mut() = timeline.clone()).await
+            let keep = |timeline: &Timeline| *seen.borrow_mut() = timeline.clone();
+            let run = run_failure(&profile, &runner, &hooks, &keep);
+            let within = runner.context.time_limit_ns(600_000_000_000, pin!(run)).await;
+            within.unwrap_or_else(|_| panic!("it never ends"))
         });
         (outcome, seen.into_inner(), kept.0.into_inner())
     }
@@ -421,7 +440,15 @@ mod tests {
         assert_eq!(timeline.markers.last().expect("markers").what, "fail is done");
         let (outcome, _, kept) = run("for ever");
         let why = outcome.expect_err("it never ends").to_string();
-        assert_eq!(why, "the array was not whole again within 20 s");
+        assert_eq!(why, "the hook `rebuild-done` did not find the array whole again within 20 s");
         assert_eq!(kept.len(), 6, "{kept:?}");
+    }
+
+    #[test]
+    fn an_array_that_breaks_ends_it_though_its_rebuild_never_does() {
+        let (outcome, _, kept) = run("broken");
+        let why = outcome.expect_err("nothing can be measured").to_string();
+        assert!(why.starts_with("mixed: "), "{why}");
+        assert_eq!(kept, ["normal/mixed", "normal/mixed", "degraded/mixed", "degraded/mixed"]);
     }
 }

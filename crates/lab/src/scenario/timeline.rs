@@ -35,35 +35,36 @@ pub struct Timeline {
     pub markers: Vec<Marker>,
 }
 
+/// Pieces of the timeline.
+const STEP_NS: u64 = 250_000_000;
+
 /// Watches bytes moved until it is stopped or dropped.
 pub(crate) struct Watch {
     context: Context,
     start_ns: u64,
-    step_ns: u64,
     kept: Rc<RefCell<Timeline>>,
     over: Rc<Cell<bool>>,
 }
 
 impl Watch {
-    /// Looks at `moved` and `pulse` every `step_ns` from now on.
-    pub(crate) fn start(context: &Context, moved: &Rc<Cell<u64>>, pulse: &Rc<Pulse>, step_ns: u64) -> Self {
+    /// Looks at `moved` and `pulse` at the end of every piece from now on.
+    pub(crate) fn start(context: &Context, moved: &Rc<Cell<u64>>, pulse: &Rc<Pulse>) -> Self {
         let kept =
-            Rc::new(RefCell::new(Timeline { step_seconds: step_ns as f64 / 1e9, ..Timeline::default() }));
+            Rc::new(RefCell::new(Timeline { step_seconds: STEP_NS as f64 / 1e9, ..Timeline::default() }));
         let over = Rc::new(Cell::new(false));
         let start_ns = context.now_ns();
-        let watch =
-            Self { context: context.clone(), start_ns, step_ns, kept: kept.clone(), over: over.clone() };
+        let watch = Self { context: context.clone(), start_ns, kept: kept.clone(), over: over.clone() };
         let (context, moved, pulse) = (context.clone(), moved.clone(), pulse.clone());
         watch.context.spawn(async move {
             let mut before = moved.get();
             for step in 1.. {
-                context.sleep_until_ns(start_ns + step * step_ns).await;
+                context.sleep_until_ns(start_ns + step * STEP_NS).await;
                 if over.get() {
                     return;
                 }
                 let (now, beat) = (moved.get(), pulse.take());
                 let mut kept = kept.borrow_mut();
-                kept.mb_per_s.push((now - before) as f64 * 1e3 / step_ns as f64);
+                kept.mb_per_s.push((now - before) as f64 * 1e3 / STEP_NS as f64);
                 kept.mean_us.push(beat.mean_us());
                 kept.longest_us.push(beat.longest_ns as f64 / 1e3);
                 before = now;
@@ -78,9 +79,9 @@ impl Watch {
         self.kept.borrow_mut().markers.push(Marker { seconds, what: what.into() });
     }
 
-    /// How long each piece is.
-    pub(crate) fn step_ns(&self) -> u64 {
-        self.step_ns
+    /// Waits until the piece under way has been looked at.
+    pub(crate) async fn end_of_piece(&self) {
+        self.context.sleep_ns(STEP_NS).await;
     }
 
     /// What there is so far.

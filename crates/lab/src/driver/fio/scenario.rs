@@ -12,9 +12,10 @@ use stripewise_drive::Context;
 
 use super::process::Fio;
 use super::{Asked, FioError, Taken, job};
-use crate::method::{Condition, Profile, RunError, Step, needs_more};
+use crate::method::{Condition, Driven, Profile, RunError, Step, needs_more};
 use crate::record::MeasurementRecord;
-use crate::scenario::{Driven, Hooks, STEP_NS, Timeline, Watch, prefixes, through_failure};
+use crate::results::State;
+use crate::scenario::{Hooks, Timeline, prefixes, watched};
 use crate::store::Sample;
 
 /// How often a process is looked at.
@@ -49,7 +50,7 @@ pub async fn run_failure_by_fio<H: Hooks>(
         moved: Rc::default(),
     };
     let mut at = 0;
-    for state in prefixes() {
+    for state in prefixes(&State::FAILURE) {
         for step in &profile.steps {
             if step.writes() && !asked.may_write {
                 let note = format!("{}: left out, as nothing may be written", step.name);
@@ -68,8 +69,8 @@ pub async fn run_failure_by_fio<H: Hooks>(
             at += count;
         }
     }
-    let watch = Watch::start(context, &runs.moved, &Rc::default(), STEP_NS);
-    let runs = through_failure(runs, context, watch, hooks, timeline).await?;
+    let moved = runs.moved.clone();
+    let runs = watched(runs, context, (&moved, &Rc::default()), hooks, timeline).await?;
     let figures = runs.plans.into_iter().flat_map(|plan| plan.taken).map(|taken| taken.figure);
     Ok((figures.filter(|figure| !figure.runs.is_empty()).collect(), runs.notes))
 }
@@ -151,6 +152,10 @@ impl Driven for Runs<'_> {
         self.plans.len()
     }
 
+    fn name(&self, number: usize) -> &str {
+        &self.plans[number].step.name
+    }
+
     fn wants_more(&self, number: usize) -> bool {
         let plan = &self.plans[number];
         let figures: Vec<MeasurementRecord> = plan.taken.iter().map(|one| one.figure.clone()).collect();
@@ -202,21 +207,21 @@ impl Driven for Runs<'_> {
         Ok(held_until_ns.is_none())
     }
 
-    fn carry_on(&mut self) -> Result<Option<Running>, RunError> {
-        let Some(plan) = self.plans.first() else { return Ok(None) };
+    async fn carry_on(&mut self, number: Option<usize>) -> Result<Option<Running>, RunError> {
+        let Some(plan) = number.and_then(|number| self.plans.get(number)) else { return Ok(None) };
         let mut step = plan.step.clone();
         (step.workload.most_bytes, step.workload.most_requests) = (None, None);
         let asked = Asked { seconds: WITHOUT_END_S, ..self.asked.clone() };
         self.start(&step, &asked, 0).map(Some).map_err(|error| in_words(&error, &step))
     }
 
-    async fn end_load(&mut self, mut load: Running) -> Result<(), RunError> {
-        let Some(plan) = self.plans.first() else { return Ok(()) };
+    async fn end_load(&mut self, load: Option<Running>, beside: &str) -> Result<(), RunError> {
+        let Some((mut load, plan)) = load.zip(self.plans.first()) else { return Ok(()) };
         let process = load.fio.as_mut().expect("it was started");
         if process.has_ended().map_err(|error| in_words(&error, plan.step))? {
             let process = load.fio.take().expect("it was started");
             let why = process.answer(plan.step, &[]).err().map(|error| format!(": {error}"));
-            self.notes.push(format!("fio ended while a hook was at work{}", why.unwrap_or_default()));
+            self.notes.push(format!("fio ended beside `{beside}`{}", why.unwrap_or_default()));
         }
         Ok(())
     }
