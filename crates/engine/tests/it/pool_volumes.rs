@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use crate::kit::pool::*;
-use futures_util::future::join;
-use stripewise_drive::{Buffer, Drive, MemoryDrive, ModelDrive, ModelSpec, NullDrive};
+use futures_util::future::{join, join_all};
+use stripewise_drive::{Buffer, Drive, IoRequest, MemoryDrive, ModelDrive, ModelSpec, NullDrive, Operation};
 use stripewise_engine::pool::EventKind;
 use stripewise_engine::{
     ArrayError, Pool, PoolError, PoolSpec, PoolState, PoolStatus, Role, Volume, VolumeSpec,
@@ -13,6 +13,45 @@ use stripewise_engine::{
 
 fn thin(name: &str, layout: &str, size_bytes: u64) -> VolumeSpec {
     VolumeSpec { thin: true, ..volume_spec(name, layout, Some(size_bytes)) }
+}
+
+#[test]
+fn writes_without_space_do_not_wait_one_after_the_other_for_slabs_that_are_still_read() {
+    const PATIENCE_NS: u64 = 2_000_000_000;
+    let all: Vec<Rc<Holding>> = memory_drives(2, 32).into_iter().map(Holding::over).collect();
+    let life = Life::new();
+    life.run(async {
+        let pool = life.create(&as_drives(&all), &[]).await.unwrap();
+        let spec = VolumeSpec { checksums: Some(false), ..thin("data", "raid0", 1 << 30) };
+        let volume = pool.create_volume(spec).await.unwrap();
+        let row = 2 * MIB;
+        let put = async |place: u64| {
+            let data = Buffer::from_bytes(&contents(1, place * row, 4096));
+            volume.write(place * row, data, false).await
+        };
+        let mut rows = 0;
+        while put(rows).await.is_ok() {
+            rows += 1;
+        }
+        volume.flush().await.unwrap();
+        // The first row is given back while another one is read.
+        let is_read = |request: &IoRequest| request.operation == Operation::Read;
+        join_all(all.iter().map(|drive| drive.hold(is_read))).await;
+        let reader = volume.clone();
+        let reading = life.context.spawn(async move { reader.read(row, 4096).await });
+        life.context.sleep_ns(1_000_000).await;
+        volume.discard(0, row).await.unwrap();
+        let begun_ns = life.context.now_ns();
+        let answers = join_all((0..10).map(|place| put(100 + place))).await;
+        let waited_ns = life.context.now_ns() - begun_ns;
+        assert!(answers.iter().all(|answer| matches!(answer, Err(ArrayError::NoSpace(_)))), "{answers:?}");
+        assert!((PATIENCE_NS..2 * PATIENCE_NS).contains(&waited_ns), "{waited_ns} ns");
+        // When the row is free it is there for others.
+        join_all(all.iter().map(|drive| drive.hold(|_| false))).await;
+        assert_eq!(reading.await.unwrap().to_vec(), contents(1, row, 4096));
+        life.context.sleep_ns(1_000_000).await;
+        put(100).await.expect("a row was given back");
+    });
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 
 use futures_util::future::join_all;
@@ -32,6 +33,10 @@ type Stretches = Vec<(u32, u64, u64)>;
 #[derive(Default)]
 pub(in crate::pool) struct Freed {
     waiting: Cell<usize>,
+    /// How often something was given back.
+    given: Cell<u64>,
+    /// What `given` was when a request for slabs last waited in vain.
+    in_vain_at: Cell<Option<u64>>,
     done: Event,
 }
 
@@ -101,6 +106,21 @@ impl Inner {
         self.freed.waiting.get() > 0
     }
 
+    /// Waits for slabs that are being given back, `patience_ns` at most; whether it makes sense to
+    /// look for slabs again. Requests wait one after the other, and hold their stripes; so where
+    /// one has waited in vain, the next ones wait only when something was given back since.
+    pub(in crate::pool) async fn slabs_may_come(&self, patience_ns: u64) -> bool {
+        let freed = &self.freed;
+        if !self.is_reclaiming() || freed.in_vain_at.get() == Some(freed.given.get()) {
+            return false;
+        }
+        let reclaimed = pin!(self.until_reclaimed());
+        if self.context.time_limit_ns(patience_ns, reclaimed).await.is_err() {
+            freed.in_vain_at.set(Some(freed.given.get()));
+        }
+        true
+    }
+
     /// Tells drives that space is free: advice, so refusals do not matter.
     async fn discard(&self, stretches: &Stretches) {
         let slab_bytes = self.manifest.borrow().slab_bytes;
@@ -153,6 +173,7 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
     }
     drop(space);
     pool.freed.waiting.set(pool.freed.waiting.get() - 1);
+    pool.freed.given.set(pool.freed.given.get() + 1);
     pool.freed.done.notify_all();
     if pool.jobs.forget_conversion_stalls() || pool.is_journal_wanted() {
         pool.kick_jobs();

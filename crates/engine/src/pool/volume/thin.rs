@@ -100,14 +100,11 @@ impl Inner {
     }
 
     async fn take_rows_in_time(&self, part: Id, wanted: &Wanted) -> Result<Vec<NewRows>, PoolError> {
-        match self.take_rows(part, wanted) {
-            Err(_) if self.is_reclaiming() => {
-                let reclaimed = std::pin::pin!(self.until_reclaimed());
-                let _ = self.context.time_limit_ns(self.tuning().thin_patience_ns, reclaimed).await;
-                self.take_rows(part, wanted)
-            }
-            taken => taken,
+        let taken = self.take_rows(part, wanted);
+        if taken.is_err() && self.slabs_may_come(self.tuning().thin_patience_ns).await {
+            return self.take_rows(part, wanted);
         }
+        taken
     }
 
     /// How many rows to allocate from one on; none where it has slabs already.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use stripewise_drive::{
     Buffer, BufferPool, Completion, CompletionSender, Context, CrashDrive, Drive, DriveErrorKind, DriveInfo,
-    IoRequest, MemoryDrive, Operation, completion,
+    DriveKind, IoRequest, MemoryDrive, Operation, completion,
 };
 use stripewise_engine::{
     DriveId, OpenMode, Pool, PoolError, PoolOptions, PoolSpec, PoolStatus, Volume, VolumeSpec,
@@ -146,6 +146,55 @@ pub fn id_of(status: &PoolStatus, path: &str) -> DriveId {
 pub fn state_of(status: &PoolStatus, path: &str) -> &'static str {
     let drive = status.drives.iter().find(|drive| drive.path == path);
     drive.unwrap_or_else(|| panic!("{path} in {status:?}")).state.word()
+}
+
+type Which = Box<dyn Fn(&IoRequest) -> bool>;
+
+/// A drive that leaves some requests unanswered until it is told otherwise.
+pub struct Holding {
+    inner: Rc<MemoryDrive>,
+    info: DriveInfo,
+    which: RefCell<Option<Which>>,
+    held: RefCell<Vec<(IoRequest, CompletionSender)>>,
+}
+
+impl Holding {
+    pub fn over(inner: Rc<MemoryDrive>) -> Rc<Self> {
+        // Of memory an answer is expected at once.
+        let info = DriveInfo { kind: DriveKind::Model, ..inner.info().clone() };
+        Rc::new(Self { inner, info, which: RefCell::default(), held: RefCell::default() })
+    }
+
+    /// From now on these are held, and no others: what else was held is answered.
+    pub async fn hold(&self, which: impl Fn(&IoRequest) -> bool + 'static) {
+        let (stays, goes): (Vec<_>, Vec<_>) =
+            self.held.take().into_iter().partition(|(request, _)| which(request));
+        *self.held.borrow_mut() = stays;
+        *self.which.borrow_mut() = Some(Box::new(which));
+        for (request, sender) in goes {
+            sender.complete(self.inner.submit(request).await);
+        }
+    }
+
+    /// How many of these are held.
+    pub fn held(&self, which: impl Fn(&IoRequest) -> bool) -> usize {
+        self.held.borrow().iter().filter(|(request, _)| which(request)).count()
+    }
+}
+
+impl Drive for Holding {
+    fn info(&self) -> &DriveInfo {
+        &self.info
+    }
+
+    fn submit(&self, request: IoRequest) -> Completion {
+        if !self.which.borrow().as_ref().is_some_and(|which| which(&request)) {
+            return self.inner.submit(request);
+        }
+        let (sender, answer) = completion();
+        self.held.borrow_mut().push((request, sender));
+        answer
+    }
 }
 
 /// All orders of a few things.
