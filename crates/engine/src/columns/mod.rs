@@ -241,6 +241,11 @@ impl Columns {
         self.rows.borrow().place(offset_bytes / self.slab_bytes, column)
     }
 
+    /// The slab behind a place of the layout.
+    pub(crate) fn slot_of(&self, place: Place) -> Option<SlotPlace> {
+        self.place(place.member, place.offset_bytes)
+    }
+
     /// The drive behind a place of the layout.
     pub(crate) fn member_at(&self, place: Place) -> Option<Rc<Member>> {
         let slot = self.place(place.member, place.offset_bytes)?;

@@ -127,17 +127,21 @@ impl Inner {
     ) -> Result<Buffer, ArrayError> {
         let slot = stripe.units[range.unit].member;
         let mut repair = false;
-        if !self.columns.missing_in(stripe.index).contains(slot) {
+        while !self.columns.missing_in(stripe.index).contains(slot) {
             if self.is_lost(stripe, range) {
                 repair = true;
-            } else {
-                let read = self.buffers.allocate(range.length() as usize);
-                match self.submit_unit_read(stripe, range, class, Cause::PreRead, read.clone()).await {
-                    Ok(()) => return self.put_right(stripe, range, read, class).await,
-                    Err(error) => {
-                        self.note_read_error(&error).await?;
-                        repair = error.kind == DriveErrorKind::Medium;
-                    }
+                break;
+            }
+            let read = self.buffers.allocate(range.length() as usize);
+            let from = self.columns.slot_of(stripe.units[range.unit]);
+            match self.submit_unit_read(stripe, range, class, Cause::PreRead, read.clone()).await {
+                Ok(()) => return self.put_right(stripe, range, read, class).await,
+                // A drive is let go of with the commit that records the column's new place.
+                Err(_) if self.columns.slot_of(stripe.units[range.unit]) != from => {}
+                Err(error) => {
+                    self.note_read_error(&error).await?;
+                    repair = error.kind == DriveErrorKind::Medium;
+                    break;
                 }
             }
         }

@@ -8,7 +8,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::kit::pool::*;
-use stripewise_drive::{Buffer, Drive, FaultyDrive, MemoryDrive, ModelDrive, ModelSpec};
+use stripewise_drive::{
+    Buffer, Drive, FaultyDrive, IoRequest, MemoryDrive, ModelDrive, ModelSpec, Operation,
+};
 use stripewise_engine::rows::{SlotPlace, SlotState};
 use stripewise_engine::{
     JobKind, OpenMode, Pool, PoolError, PoolSpec, PoolState, Role, Volume, VolumeSpec, inspect,
@@ -417,5 +419,66 @@ fn a_thin_volume_grows_while_a_drive_is_replaced() {
             assert_eq!(thin.read(row * row_bytes, 4096).await.unwrap().to_vec(), contents(1, 0, 4096));
         }
         pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn what_the_old_drive_leaves_unanswered_is_read_from_its_successor_when_the_column_is_there() {
+    let all: Vec<Rc<Holding>> = memory_drives(2, 32).into_iter().map(Holding::over).collect();
+    let life = Life::new();
+    life.run(async {
+        let drives = as_drives(&all);
+        let pool = life.create(&drives[..1], &[]).await.unwrap();
+        let spec = VolumeSpec { checksums: Some(false), ..volume_spec("data", "single", Some(6 * MIB)) };
+        let volume = full_volume(&pool, spec, 1).await;
+        volume.flush().await.unwrap();
+        let first_row = Rc::new(Cell::new(0));
+        let found = first_row.clone();
+        all[0]
+            .hold(move |request| {
+                found.set(request.offset_bytes);
+                false
+            })
+            .await;
+        volume.read(0, 4096).await.unwrap();
+        let row = first_row.get()..first_row.get() + MIB;
+        pool.replace(id_of(&pool.status(), "drive0"), drives[1].clone(), false).await.unwrap();
+        // Only the first row is copied, and no single block is read.
+        let is_block =
+            |request: &IoRequest| request.operation == Operation::Read && request.length_bytes == 4096;
+        let copied = Rc::new(Cell::new(0));
+        let (passed, in_row) = (copied.clone(), row.clone());
+        all[0]
+            .hold(move |request| {
+                let is_copying = request.operation == Operation::Read && request.length_bytes > 4096;
+                if is_copying && in_row.contains(&request.offset_bytes) {
+                    passed.set(passed.get() + request.length_bytes);
+                }
+                is_block(request) || (is_copying && !in_row.contains(&request.offset_bytes))
+            })
+            .await;
+        pool.start_jobs();
+        let until = async |what: &str, is_so: &dyn Fn() -> bool| {
+            for _ in 0..1000 {
+                if is_so() {
+                    return;
+                }
+                life.context.sleep_ns(SECOND_NS / 1000).await;
+            }
+            panic!("{what}: {:#?}", pool.status());
+        };
+        until("the first row is copied", &|| copied.get() >= MIB).await;
+        // A part of a block is written: the rest of it is read from the old drive.
+        let writer = volume.clone();
+        let part = Buffer::from_bytes(&[7; 512]);
+        let writing = life.context.spawn(async move { writer.write(8192 + 512, part, false).await });
+        until("the block is being read", &|| all[0].held(is_block) > 0).await;
+        all[0].hold(is_block).await;
+        writing.await.expect("the block is on the successor");
+        pool.wait(JobKind::Rebuild).await.unwrap();
+        let mut expected = contents(1, 8192, 4096);
+        expected[512..1024].fill(7);
+        assert_eq!(volume.read(8192, 4096).await.unwrap().to_vec(), expected);
+        holds(&volume, 1, 12288, volume.capacity_bytes() - 12288).await.unwrap();
     });
 }
