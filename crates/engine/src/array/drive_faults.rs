@@ -45,6 +45,7 @@ impl Array {
     /// are if their place stays.
     pub fn set_rows(&self, rows: RowTable) {
         let inner = &self.0;
+        inner.pass_over_refusals_elsewhere();
         inner.columns.set_rows(rows);
         inner.bad.retain_lost(|&(column, block)| inner.columns.holds_block(column, block, BLOCK_BYTES));
     }
@@ -88,12 +89,31 @@ impl Inner {
             }
             return Err(ArrayError::FileSystemFull { drive: member.member.label().to_string() });
         }
-        let spare = self.columns.can_spare(member.number);
+        let spare = self.gives_up(member.number);
         member.member.note_write_error(error, spare);
         if !spare {
             return Err(ArrayError::Drive(error.clone()));
         }
         self.exclude_if_failed(&member).await
+    }
+
+    /// Whether a drive that refuses a write or a flush is excluded. Other volumes may not be able
+    /// to do without it, so an array whose volume was deleted keeps out of it: requests of clients
+    /// that still had the volume open may be under way.
+    fn gives_up(&self, number: u32) -> bool {
+        !self.lifecycle.is_abandoned() && self.columns.can_spare(number)
+    }
+
+    /// Columns are about to lie on drives that have none yet. The flushes that these drives refused
+    /// so far lost nothing of the array's, and must not count as if they had.
+    pub(crate) fn pass_over_refusals_elsewhere(&self) {
+        for member in self.columns.members.borrow().iter() {
+            let failures = member.member.flush_failures();
+            let is_news = self.losses.news(member.number, failures).is_some();
+            if is_news && !self.columns.has_rows_on(member.number) {
+                self.losses.deal_with(member.number, failures);
+            }
+        }
     }
 
     /// Writes to a stripe were refused twice. The write counts all the same where the stripe
@@ -191,7 +211,7 @@ impl OnRefusedFlush for Inner {
             return;
         }
         let Some(member) = self.columns.member_that_gave(error) else { return };
-        if self.columns.has_rows_on(member.number) && self.columns.can_spare(member.number) {
+        if self.columns.has_rows_on(member.number) && self.gives_up(member.number) {
             member.member.fail_with(error);
         }
     }

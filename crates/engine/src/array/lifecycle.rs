@@ -15,6 +15,8 @@ pub(crate) struct Lifecycle {
     closed: Cell<bool>,
     closed_in_order: Cell<bool>,
     protected: Cell<bool>,
+    /// Its volume was deleted: what drives refuse of it is no reason to give one up.
+    abandoned: Cell<bool>,
     /// The drive under which the file system is full. A stripe of which a write failed half-way is
     /// put right by the journal at the next opening, unless another write comes in between.
     full: RefCell<Option<Rc<str>>>,
@@ -36,6 +38,17 @@ impl Lifecycle {
     /// Whether nothing may be written to any drive.
     pub(crate) fn is_protected(&self) -> bool {
         self.protected.get()
+    }
+
+    /// The volume was deleted: nothing that the array holds matters any more.
+    pub(crate) fn abandon(&self) {
+        self.protected.set(true);
+        self.abandoned.set(true);
+    }
+
+    /// Whether its volume was deleted.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned.get()
     }
 
     /// The file system below `drive` is full. Whether that is news.

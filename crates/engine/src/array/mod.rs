@@ -322,6 +322,12 @@ impl Array {
         self.0.lifecycle.protect();
     }
 
+    /// Its volume was deleted: nothing is written any more, and what drives refuse of it has none
+    /// of them excluded.
+    pub(crate) fn abandon(&self) {
+        self.0.lifecycle.abandon();
+    }
+
     /// Whether the array takes no writes.
     pub fn is_protected(&self) -> bool {
         self.0.lifecycle.stopped().is_some()

@@ -46,6 +46,7 @@ impl Array {
         let Some(from) = inner.columns.rows.borrow().place(row, column) else {
             return Err(ArrayError::Moved { row, column });
         };
+        inner.pass_over_refusals_elsewhere();
         inner.columns.moves.borrow_mut().insert((row, column), Move { from, to, failed: false });
         let copied = inner.copy_column(row, column, to, pace).await;
         if copied.is_err() {

@@ -262,6 +262,57 @@ fn a_volume_that_has_nothing_on_a_drive_neither_excludes_it_nor_reports_its_refu
     });
 }
 
+#[test]
+fn a_deleted_volume_excludes_no_drive_that_others_cannot_do_without() {
+    let all = Forgetful::many(2);
+    let life = Life::new();
+    life.run(async {
+        let pool = life.create(&as_drives(&all), &[]).await.unwrap();
+        let mirror = quiet_volume(&life, &pool, spec("mirror", "raid1", Some(2), true, false)).await;
+        let bare = quiet_volume(&life, &pool, spec("bare", "raid0", Some(2), false, false)).await;
+        put_blocks(&bare, 2).await;
+        pool.delete_volume("mirror").await.unwrap();
+        all[0].refuse_next();
+        bare.flush().await.expect_err("it has lost writes");
+        assert_eq!(all[0].refused.get(), 1);
+        assert_eq!(state_of(&pool.status(), "drive0"), "online");
+        put_blocks(&bare, 3).await;
+        bare.flush().await.expect("the drive works again");
+        has_blocks(&bare, 3).await.unwrap();
+        // A client that still had it open.
+        drop(mirror);
+    });
+}
+
+#[test]
+fn a_refusal_from_before_a_volume_had_anything_on_the_drive_does_not_exclude_it() {
+    let all = Forgetful::many(3);
+    let life = Life::new();
+    life.run(async {
+        let drives = as_drives(&all);
+        let pool = life.create(&drives[..2], &[]).await.unwrap();
+        let mirror = quiet_volume(&life, &pool, spec("mirror", "raid1", Some(2), false, false)).await;
+        // The new drive is the emptiest.
+        let new = pool.add(drives[2].clone(), Role::Data, false).await.unwrap();
+        let bare = quiet_volume(&life, &pool, spec("bare", "single", Some(1), false, false)).await;
+        put_blocks(&bare, 2).await;
+        all[2].refuse_next();
+        bare.flush().await.expect_err("it has lost writes");
+        assert_eq!(all[2].refused.get(), 1);
+        // A column of the mirror moves there.
+        pool.retire(id_of(&pool.status(), "drive0")).await.unwrap();
+        pool.wait(JobKind::Rebuild).await.unwrap();
+        assert!(mirror.info().unwrap().slots.iter().any(|slot| slot.drive == new));
+        put_blocks(&mirror, 2).await;
+        mirror.flush().await.unwrap();
+        assert_eq!(state_of(&pool.status(), "drive2"), "online");
+        has_blocks(&mirror, 2).await.unwrap();
+        put_blocks(&bare, 3).await;
+        bare.flush().await.expect("the drive works again");
+        has_blocks(&bare, 3).await.unwrap();
+    });
+}
+
 /// Drives that take their time, so that a flush from elsewhere finds a job in the middle of its
 /// work.
 fn slow(context: &Context, all: &[Rc<Forgetful>]) -> Vec<Rc<FaultyDrive>> {

@@ -279,8 +279,13 @@ impl Inner {
         self.arrays.borrow_mut().retain(|id, array| {
             let is_there = next.parts().any(|part| part.id == *id);
             if !is_there {
-                // Nothing that it holds matters any more.
-                array.protect();
+                // Nothing that it holds matters any more; after a conversion, but for reads that
+                // are under way.
+                let volume = before.volumes.iter().find(|volume| volume.part(*id).is_some());
+                match volume.and_then(|volume| next.volume_by_id(volume.id)) {
+                    Some(_) => array.protect(),
+                    None => array.abandon(),
+                }
                 ended.push(array.clone());
             }
             is_there
