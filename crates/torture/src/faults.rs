@@ -19,7 +19,7 @@ use crate::world::Guarded;
 
 impl Life {
     /// In runs that have them: perhaps one of these.
-    pub(crate) async fn perhaps_fail_otherwise(&self, subject: &Subject, targets: &[Target]) {
+    pub(crate) async fn perhaps_fail_otherwise(self: &Rc<Self>, subject: &Subject, targets: &[Target]) {
         let Some(random) = self.world.later() else { return };
         // Where a volume has no redundancy little else may happen.
         let is_bare = self.world.volumes.borrow().iter().any(|guarded| guarded.facts.borrow().tolerance == 0);
@@ -39,7 +39,7 @@ impl Life {
     }
 
     /// The next flush of a drive fails, and its cache is lost.
-    fn fail_a_flush(&self) {
+    fn fail_a_flush(self: &Rc<Self>) {
         let Some((disk, plugged)) = self.any_disk() else { return };
         let one = BTreeSet::from([disk]);
         let volumes = self.world.volumes.borrow().clone();
@@ -56,41 +56,49 @@ impl Life {
             return;
         }
         sparing.iter().for_each(|guarded| guarded.harm(&one));
-        let on_it = |guarded: &Rc<Guarded>| guarded.facts.borrow().all_disks().contains(&disk);
-        // A volume that can spare the drive has it left out, and it is out for all of the pool
-        // then.
-        let is_left_out = sparing.iter().any(on_it);
-        let at_risk: Vec<Rc<Guarded>> = others.into_iter().filter(on_it).collect();
-        self.note(&format!(
-            "the next flush of disk{disk} fails, {} volumes cannot do without",
-            at_risk.len()
-        ));
-        let (world, context) = (self.world.clone(), self.context.clone());
+        let on_it = |guarded: &&Rc<Guarded>| guarded.facts.borrow().all_disks().contains(&disk);
+        let at_risk = others.iter().filter(on_it).count();
+        self.note(&format!("the next flush of disk{disk} fails, {at_risk} volumes cannot do without"));
         // Whatever is whole until then, the drive is not to be relied on.
         plugged.is_troubled.set(true);
         // The wire keeps what is called until a flush comes, if one comes: it must not keep itself.
-        let (wire, plugged) = (plugged.wire.clone(), Rc::downgrade(&plugged));
-        wire.fail_next_flush(move || {
-            world.note(context.now_ns(), &format!("a flush of disk{disk} fails"));
-            world.cover(|coverage| {
-                coverage.drive_losses += 1;
-                coverage.failed_flushes += 1;
-                coverage.failed_flushes_without_redundancy += u64::from(!at_risk.is_empty());
-            });
-            for guarded in &at_risk {
-                guarded.oracle.borrow_mut().put_at_risk();
-                guarded.may_refuse_writes.set(true);
-                guarded.is_failed.set(is_left_out || guarded.is_failed.get());
-                guarded.is_uncertain.set(true);
-            }
-            let later = context.clone();
-            context.spawn(async move {
+        let (life, plugged_again) = (Rc::downgrade(self), Rc::downgrade(&plugged));
+        plugged.wire.fail_next_flush(move || {
+            let Some(life) = life.upgrade() else { return };
+            life.a_flush_failed(disk, &sparing, &others);
+            let later = life.context.clone();
+            life.context.spawn(async move {
                 later.sleep_ns(100_000_000).await;
-                if let Some(plugged) = plugged.upgrade() {
+                if let Some(plugged) = plugged_again.upgrade() {
                     plugged.is_troubled.set(false);
                 }
             });
         });
+    }
+
+    /// A flush of a drive has just failed. Whose data lie on the drive is looked at now: rows may
+    /// have moved since the failure was prepared, and what was deleted since is not concerned.
+    fn a_flush_failed(&self, disk: usize, sparing: &[Rc<Guarded>], others: &[Rc<Guarded>]) {
+        self.note(&format!("a flush of disk{disk} fails"));
+        let now = self.subject.borrow().as_ref().map(|subject| subject.facts()).unwrap_or_default();
+        let on_it = |guarded: &&Rc<Guarded>| {
+            now.iter().any(|facts| facts.name == guarded.name && facts.all_disks().contains(&disk))
+        };
+        // A volume that can spare the drive has it left out, and it is out for all of the pool
+        // then.
+        let is_left_out = sparing.iter().any(|guarded| on_it(&guarded));
+        let at_risk: Vec<&Rc<Guarded>> = others.iter().filter(on_it).collect();
+        self.world.cover(|coverage| {
+            coverage.drive_losses += 1;
+            coverage.failed_flushes += 1;
+            coverage.failed_flushes_without_redundancy += u64::from(!at_risk.is_empty());
+        });
+        for guarded in at_risk {
+            guarded.oracle.borrow_mut().put_at_risk();
+            guarded.may_refuse_writes.set(true);
+            guarded.is_failed.set(is_left_out || guarded.is_failed.get());
+            guarded.is_uncertain.set(true);
+        }
     }
 
     /// Some sectors of a drive cannot be written any more, in this life.

@@ -85,6 +85,10 @@ impl Life {
             return;
         }
         let drives = subject.places().iter().filter(|place| place.is_data && place.is_online).count();
+        // A volume may lie on fast drives only.
+        if drives == 0 {
+            return;
+        }
         // Seldom to one without redundancy: nothing can be taken from the pool as long as there is
         // such a volume.
         let least = usize::from(random.borrow_mut().chance(0.9)).max(guarded.lost().len());
