@@ -100,6 +100,8 @@ impl Inner {
                 !ring.failing
                     && copies.iter().all(|copy| copy.ring != ring.id)
                     && state.spare(index, longest, note_pages) >= pages
+                    // Else nothing could be destaged any more, and so nothing freed.
+                    && state.leaves_enough(ring, pages, 2 * longest)
             })?;
             let ring = &mut state.rings[index];
             let start = ring.allocate(number, pages)?;

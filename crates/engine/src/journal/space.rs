@@ -205,7 +205,7 @@ impl State {
     /// not be released yet, or lie behind what is not: if it counted, clients would get no room
     /// from when destaging begins, whose own records take the place of what it frees, until it has
     /// come to the last one.
-    fn leaves_enough(&self, ring: &Ring, pages: u64, kept: u64) -> bool {
+    pub(super) fn leaves_enough(&self, ring: &Ring, pages: u64, kept: u64) -> bool {
         let promised = ring.reserved + pages;
         // Before looking through all batches, which every waiter does at every release: without
         // what is to be destaged.

@@ -416,3 +416,10 @@ fn there_is_no_write_hole() {
 fn there_is_no_write_hole_with_checksums_in_any_layout() {
     run(true);
 }
+
+/// Seed 2584: with an area lost, what was left was filled with copies of what it had held, and had
+/// no room to say what was released: the opening never ended.
+#[test]
+fn copies_of_what_a_lost_area_held_leave_the_journal_room_to_go_on() {
+    cut_and_lose(2584, true);
+}
