@@ -74,7 +74,7 @@ pub fn advise(pool: &Pool, report: &mut PoolReport) {
                 report.state = PoolState::Degraded;
             }
             report.condition = format!(
-                "the drives that volume {volume} needs are back; it can be read, and takes writes again when the pool is opened anew"
+                "the drives that volume {volume} needs are back; it can be read, and takes writes again when the pool is reopened"
             );
             report.drives.first().map(|drive| drive.id.clone())
         }
@@ -148,7 +148,7 @@ async fn open_anew(control: &Control, name: &str, moved: Option<(DriveId, PathBu
     // No other task opens it in between.
     let _coming = control.served.comes(name);
     let Some(session) = control.served.end(name) else { return Ok(()) };
-    control.note(format!("pool {name} is opened anew: who uses its volumes gets errors, and can come again"));
+    control.note(format!("pool {name} is reopened: clients of its volumes get errors, and can reconnect"));
     let is_let_go = session.let_go();
     let mut pool = close(&context, session).await;
     if let Some((id, path)) = moved {

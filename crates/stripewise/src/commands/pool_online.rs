@@ -71,7 +71,7 @@ pub(crate) async fn run(asked: &BringOnline, app: &App) -> Result<Exit> {
         page.line(format!("{path} is used again in pool {name}"));
         if opened_anew {
             page.line(format!(
-                "pool {name} was opened anew, since it had lost more drives than it can do without: clients come again"
+                "pool {name} was reopened, since it had lost more drives than it can do without: clients reconnect"
             ));
         }
         if let Some(due) = due {

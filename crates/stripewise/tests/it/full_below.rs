@@ -122,7 +122,7 @@ fn a_daemon_on_a_full_file_system_serves_readers_and_says_what_helps() {
     let action = now["action"].as_str().expect("text");
     let (_, command) = action.split_once("then: stripewise ").expect("a command");
     let done = sandbox.ok(command);
-    assert!(done.text().contains("opened anew") || done.err.contains("opened anew"), "{}", done.err);
+    assert!(done.text().contains("reopened") || done.err.contains("reopened"), "{}", done.err);
     sandbox.run("pool status tank").expect_code(0);
     assert!(sandbox.read("tank/big", 0, durable) == data[..durable]);
     let end = data.len().min(durable + 2 * MIB);

@@ -353,7 +353,7 @@ fn a_pool_that_lost_more_than_it_can_spare_goes_on_by_a_command() {
             .to_owned();
         assert!(action.starts_with("stripewise pool online tank "), "{action}");
         let done = sandbox.ok(action.strip_prefix("stripewise ").expect("a command"));
-        assert!(done.text().contains("was opened anew"), "{}", done.text());
+        assert!(done.text().contains("was reopened"), "{}", done.text());
         assert!(before.is_closed(), "it has to come again");
         until_whole(&sandbox, &daemon);
         let mut client = Client::ready(&sandbox.path("nbd.sock"), "tank/a");
@@ -406,7 +406,7 @@ fn a_pool_that_is_opened_again_gives_its_servers_a_moment() {
     let action = status_of_any_state(&sandbox)["action"].as_str().expect("text").to_owned();
     let begin = Instant::now();
     let done = sandbox.ok(action.strip_prefix("stripewise ").expect("a command"));
-    assert!(done.text().contains("opened anew") || done.err.contains("opened anew"), "{}", done.err);
+    assert!(done.text().contains("reopened") || done.err.contains("reopened"), "{}", done.err);
     // A write that a server got before may still be on its way to its disk.
     assert!(begin.elapsed() >= Duration::from_secs(2), "{:?}", begin.elapsed());
     until_whole(&sandbox, &daemon);

@@ -29,7 +29,7 @@ fn lose(sandbox: &Sandbox, mount: &Mount, pair: [usize; 2]) {
     until("it is noticed", || mode() == 0o400);
 }
 
-/// They are there again, and the command that the status names opens the pool anew.
+/// They are there again, and the command that the status names reopens the pool.
 fn have_back(sandbox: &Sandbox, pair: [usize; 2]) {
     for index in pair {
         std::fs::rename(away(sandbox, index), sandbox.drive_path(index)).expect("moved");
@@ -37,7 +37,7 @@ fn have_back(sandbox: &Sandbox, pair: [usize; 2]) {
     let status = sandbox.run("pool status tank --json").json();
     let action = status["pools"][0]["action"].as_str().expect("text").to_owned();
     let done = sandbox.ok(action.strip_prefix("stripewise ").expect("a command"));
-    assert!(done.text().contains("was opened anew"), "{}", done.text());
+    assert!(done.text().contains("was reopened"), "{}", done.text());
 }
 
 #[test]

@@ -295,13 +295,13 @@ fn more_drives_than_can_be_lost_go_and_come_back() {
         assert!(words.starts_with("pool online tank "), "{status:#}");
         // Nothing is closed for a drive that is not there.
         sandbox.fails(&words);
-        assert!(!daemon.said().contains("is opened anew") || pair == [3, 0], "{}", daemon.said());
+        assert!(!daemon.said().contains("is reopened") || pair == [3, 0], "{}", daemon.said());
         for index in pair {
             std::fs::rename(away(index), sandbox.drive_path(index)).expect("moved");
         }
         let done = sandbox.ok(&words);
-        assert!(done.text().contains("was opened anew"), "{}", done.text());
-        // Who was connected is closed, so that he comes again.
+        assert!(done.text().contains("was reopened"), "{}", done.text());
+        // The client's connection is closed, so that it reconnects.
         assert!(client.is_closed(), "it does not stay with what is no more");
         let mut again = nbd_client::Client::ready(&socket, "tank/a");
         assert!(again.read(0, data.len() as u32) == data);
