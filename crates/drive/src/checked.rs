@@ -10,7 +10,8 @@ use std::rc::Rc;
 
 use crate::completion::{Completion, completion};
 use crate::context::Context;
-use crate::request::{Drive, DriveInfo, IoRequest, Operation};
+use crate::operation::Operation;
+use crate::request::{Drive, DriveInfo, IoRequest};
 
 /// The least alignment of memory, and of the lengths of its pieces, in bytes.
 const MEMORY_ALIGNMENT: usize = 512;

@@ -22,8 +22,9 @@ use crate::completion::{Completion, CompletionSender, completion};
 use crate::context::Context;
 use crate::error::{DriveErrorKind, IoResult};
 use crate::memory::{Chunks, MemoryDrive, for_each_segment, memory_info};
+use crate::operation::Operation;
 use crate::random::{Delay, SplitMix64};
-use crate::request::{Drive, DriveInfo, IoRequest, Operation, Segments};
+use crate::request::{Drive, DriveInfo, IoRequest, Segments};
 use crate::timing::DelayQueue;
 
 /// Writes that are not yet durable, in bytes, before the oldest become so.

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::request::Operation;
+use crate::operation::Operation;
 
 /// The answer to one request.
 pub type IoResult = Result<(), DriveError>;

@@ -23,9 +23,10 @@ use crate::buffer::Buffer;
 use crate::completion::{Completion, CompletionSender, completion};
 use crate::context::Context;
 use crate::error::{DriveErrorKind, IoResult};
+use crate::operation::Operation;
 use crate::random::{Delay, SplitMix64};
 use crate::ranges::RangeSet;
-use crate::request::{Drive, DriveInfo, IoRequest, Operation, Segments};
+use crate::request::{Drive, DriveInfo, IoRequest, Segments};
 use crate::timing::when_answered;
 
 /// What an unreadable sector leaves in the buffer.

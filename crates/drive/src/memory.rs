@@ -13,7 +13,8 @@ use std::rc::Rc;
 use crate::buffer::Buffer;
 use crate::buffer::kept::{self, Kept};
 use crate::completion::Completion;
-use crate::request::{Drive, DriveInfo, DriveKind, IoRequest, Operation};
+use crate::operation::Operation;
+use crate::request::{Drive, DriveInfo, DriveKind, IoRequest};
 
 /// Bytes taken at once, and of a long write kept at once: as much as a strip usually has.
 const CHUNK_BYTES: usize = kept::PIECE_BYTES;

@@ -21,7 +21,8 @@ use std::rc::Rc;
 
 use crate::completion::{Completion, CompletionSender, completion};
 use crate::context::Context;
-use crate::request::{Drive, DriveInfo, DriveKind, IoRequest, Operation};
+use crate::operation::Operation;
+use crate::request::{Drive, DriveInfo, DriveKind, IoRequest};
 use crate::timing::{DelayQueue, Rate, SECOND_NS, when_answered};
 
 /// How a modelled drive behaves.

@@ -25,8 +25,9 @@ use std::rc::Rc;
 use crate::completion::{Completion, CompletionSender, completion};
 use crate::context::Context;
 use crate::error::IoResult;
+use crate::operation::Operation;
 use crate::pace::Pace;
-use crate::request::{Drive, DriveInfo, DriveKind, IoRequest, Operation};
+use crate::request::{Drive, DriveInfo, DriveKind, IoRequest};
 use crate::timing::{DelayQueue, Rate, SECOND_NS, when_answered};
 
 /// How much of a rate may be made up for after lateness.

@@ -6,16 +6,20 @@
 //! a single drive. Configurations that only another system can be (a controller, Storage Spaces'
 //! own code) stand in the tables as published only.
 
+mod beside;
 mod findings;
 mod measure;
 mod page;
 mod plan;
 mod published;
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 use stripewise_drive::Pace;
 
 use crate::evaluate::DriveSource;
+use crate::record::MeasurementRecord;
 
 pub use findings::Verdict;
 pub use measure::run_study;
@@ -136,6 +140,9 @@ pub struct StudyRow {
     /// Theirs, of their single drive.
     pub published_percent_of_single: Option<f64>,
 }
+
+/// Our figures by key.
+type Ours = HashMap<String, MeasurementRecord>;
 
 /// A finding of the study and whether this run agrees.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

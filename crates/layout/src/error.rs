@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use thiserror::Error;
 
 use crate::level::Level;
-use crate::spec::{MAXIMUM_INTERLEAVE_BYTES, MINIMUM_INTERLEAVE_BYTES};
+use crate::limits::{MAXIMUM_INTERLEAVE_BYTES, MINIMUM_INTERLEAVE_BYTES};
 
 /// Why a layout is impossible.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

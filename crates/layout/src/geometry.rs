@@ -26,8 +26,8 @@ use crate::divisor::Divisor;
 use crate::error::LayoutError;
 use crate::level::Level;
 use crate::members::MemberSet;
-use crate::plan::UnitRange;
 use crate::spec::Shape;
+use crate::unit_range::UnitRange;
 
 /// A place on a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

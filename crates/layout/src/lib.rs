@@ -47,20 +47,24 @@ mod divisor;
 mod error;
 mod geometry;
 mod level;
+mod limits;
 mod members;
+mod names;
 mod plan;
 mod read;
 mod spec;
+mod unit_range;
 mod write;
 
 pub use error::LayoutError;
 pub use geometry::{Geometry, Location, Place, Segment, Stripe, UnitAt};
 pub use level::Level;
-pub use members::{MemberSet, Members};
-pub use plan::{Decode, LostRange, UnitRange, Unreadable, Unwritable};
-pub use read::{ReadPlan, plan_read, plan_reconstruct};
-pub use spec::{
-    DEFAULT_INTERLEAVE_BYTES, LayoutSpec, MAXIMUM_INTERLEAVE_BYTES, MAXIMUM_WIDTH, MINIMUM_INTERLEAVE_BYTES,
-    Shape,
+pub use limits::{
+    DEFAULT_INTERLEAVE_BYTES, MAXIMUM_INTERLEAVE_BYTES, MAXIMUM_WIDTH, MINIMUM_INTERLEAVE_BYTES,
 };
+pub use members::{MemberSet, Members};
+pub use plan::{Decode, LostRange, ReadPlan, Unreadable, Unwritable};
+pub use read::{plan_read, plan_reconstruct};
+pub use spec::{LayoutSpec, Shape};
+pub use unit_range::UnitRange;
 pub use write::{WriteMethod, WritePlan, plan_write};

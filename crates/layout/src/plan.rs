@@ -12,25 +12,7 @@ use thiserror::Error;
 
 use crate::geometry::{Geometry, Stripe};
 use crate::members::MemberSet;
-use crate::read::ReadPlan;
-
-/// Bytes `start..end` of one unit of a stripe. In a plan: one I/O.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct UnitRange {
-    /// The unit of the stripe; for mirrors, in plans, the copy.
-    pub unit: usize,
-    /// First byte, from the start of the strip.
-    pub start: u64,
-    /// One past the last byte, from the start of the strip.
-    pub end: u64,
-}
-
-impl UnitRange {
-    /// Number of bytes.
-    pub fn length(&self) -> u64 {
-        self.end - self.start
-    }
-}
+use crate::unit_range::UnitRange;
 
 /// Units to reconstruct, from which others, over which bytes of the strip.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +26,15 @@ pub struct Decode {
     pub start: u64,
     /// One past the last byte of the window, from the start of the strip.
     pub end: u64,
+}
+
+/// What to read, and what to reconstruct from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadPlan {
+    /// One I/O each, ascending by unit, at most one per unit.
+    pub reads: SmallVec<[UnitRange; 4]>,
+    /// Present where a missing unit has to be reconstructed.
+    pub decode: Option<Decode>,
 }
 
 /// A range that is lost, and the member that should hold it.

@@ -8,16 +8,8 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::geometry::{Geometry, Stripe};
 use crate::members::MemberSet;
-use crate::plan::{Decode, UnitRange, Unreadable, decode_sources, lost_ranges, members_of, missing_units};
-
-/// What to read, and what to reconstruct from it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReadPlan {
-    /// One I/O each, ascending by unit, at most one per unit.
-    pub reads: SmallVec<[UnitRange; 4]>,
-    /// Present where a missing unit has to be reconstructed.
-    pub decode: Option<Decode>,
-}
+use crate::plan::{Decode, ReadPlan, Unreadable, decode_sources, lost_ranges, members_of, missing_units};
+use crate::unit_range::UnitRange;
 
 /// Plans reading bytes `from..to` of a stripe's data with these members missing. Of a mirror's
 /// present copies `prefer` chooses: it gets their members and returns an index into them. With more

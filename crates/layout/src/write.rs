@@ -20,8 +20,9 @@ use smallvec::SmallVec;
 
 use crate::geometry::{Geometry, Stripe};
 use crate::members::MemberSet;
-use crate::plan::{Decode, UnitRange, Unwritable, decode_sources, lost_ranges, members_of, missing_units};
+use crate::plan::{Decode, Unwritable, decode_sources, lost_ranges, members_of, missing_units};
 use crate::read::hull;
+use crate::unit_range::UnitRange;
 
 /// How the new parity is had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

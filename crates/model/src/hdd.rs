@@ -40,15 +40,16 @@ mod cache;
 mod data_sheet;
 mod geometry;
 mod mechanics;
+mod parameter_error;
 mod parameters;
 mod queue;
 mod seek;
 
 pub use data_sheet::DataSheet;
+pub(crate) use geometry::hold_capacity;
 pub use geometry::{Geometry, Target};
 pub use mechanics::{Hdd, Plan, Progress};
-pub use parameters::{
-    HddParameters, HeadOrder, ParameterError, ReadCacheParameters, WriteCacheParameters, ZoneParameters,
-};
+pub use parameter_error::ParameterError;
+pub use parameters::{HddParameters, HeadOrder, ReadCacheParameters, WriteCacheParameters, ZoneParameters};
 pub use queue::{Completed, HddOperation, HddQueue, HddRequest, HddStatistics};
 pub use seek::SeekCurve;

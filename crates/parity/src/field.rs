@@ -8,6 +8,9 @@
 /// The polynomial without its x^8: what an overflowing bit turns into.
 pub(crate) const POLYNOMIAL: u8 = 0x1d;
 
+/// The most data units a stripe can have: beyond it the coefficients 2^i repeat.
+pub const MAXIMUM_DATA_UNITS: usize = 255;
+
 /// `EXPONENTIAL[i]` = 2^i; written twice over, so that a sum of two logarithms needs no modulo.
 const EXPONENTIAL: [u8; 510] = {
     let mut table = [0; 510];

@@ -1,21 +1,10 @@
-//! The kernels, and which of them this processor gets.
-//!
-//! A [`Kernel`] is a name and three functions. The checks that every kernel relies on (equal
-//! lengths, one to three parity units) are made here once. The best kernel the processor supports
-//! is chosen at first use; the environment variable `STRIPEWISE_PARITY_KERNEL` overrules it. A name
-//! it does not know, or a kernel that cannot run here, is reported on standard error and the best
-//! one used instead.
+//! What a kernel is: a name and three functions. The checks that every kernel relies on (equal
+//! lengths, one to three parity units) are made here once. A breach of them is a bug and asserts.
 
-use std::sync::OnceLock;
-
-use crate::portable;
-use crate::recovery::MAXIMUM_DATA_UNITS;
+use crate::field::{MAXIMUM_DATA_UNITS, coefficient};
 
 /// The most parity units of a stripe: P, Q and R.
 pub const MAXIMUM_PARITY: usize = 3;
-
-/// The environment variable that forces a kernel by name.
-pub const KERNEL_VARIABLE: &str = "STRIPEWISE_PARITY_KERNEL";
 
 /// From so many bytes of data and parity in one call on, parity is written past the cache unasked.
 /// Measured on Sapphire Rapids with 2 MiB of second-level cache, 8 data units and one or two parity
@@ -54,6 +43,11 @@ pub(crate) struct Functions {
 }
 
 impl Kernel {
+    /// A kernel of these functions, for processors that have what the functions need.
+    pub(crate) const fn new(name: &'static str, functions: Functions) -> Self {
+        Self { name, functions }
+    }
+
     /// The name by which `STRIPEWISE_PARITY_KERNEL` asks for it.
     pub fn name(&self) -> &'static str {
         self.name
@@ -116,7 +110,7 @@ impl Kernel {
         assert_lengths(&[change], parity);
         let mut coefficients = [0; MAXIMUM_PARITY];
         for (entry, &row) in coefficients.iter_mut().zip(which) {
-            *entry = crate::field::coefficient(row, unit);
+            *entry = coefficient(row, unit);
         }
         // SAFETY: `kernels` lists only what the processor supports; the lengths were checked, and
         // there are as many coefficients as outputs.
@@ -148,106 +142,4 @@ fn assert_lengths(sources: &[&[u8]], outputs: &[&mut [u8]]) {
         sources.iter().all(|unit| unit.len() == length) && outputs.iter().all(|unit| unit.len() == length),
         "units of one stripe differ in length"
     );
-}
-
-const PORTABLE: Functions = Functions {
-    encode: |data, parity, _| portable::encode_from(0, data, parity),
-    sum_products: |coefficients, sources, outputs, accumulate| {
-        portable::sum_products_from(0, coefficients, sources, outputs, accumulate)
-    },
-    xor_into: |destination, source| portable::xor_into_from(0, destination, source),
-};
-
-/// The kernels this processor can run, from the plainest (always `portable`) to the best.
-pub fn kernels() -> &'static [Kernel] {
-    static KERNELS: OnceLock<Vec<Kernel>> = OnceLock::new();
-    KERNELS.get_or_init(|| {
-        #[allow(unused_mut, reason = "some processors have nothing but the portable kernel")]
-        let mut kernels = vec![Kernel { name: "portable", functions: PORTABLE }];
-        #[cfg(target_arch = "x86_64")]
-        if crate::avx2::is_supported() {
-            kernels.push(Kernel { name: "avx2", functions: crate::avx2::FUNCTIONS });
-        }
-        #[cfg(target_arch = "x86_64")]
-        if crate::gfni::is_supported() {
-            kernels.push(Kernel { name: "gfni", functions: crate::gfni::FUNCTIONS });
-        }
-        #[cfg(target_arch = "aarch64")]
-        if crate::neon::is_supported() {
-            kernels.push(Kernel { name: "neon", functions: crate::neon::FUNCTIONS });
-        }
-        kernels
-    })
-}
-
-/// The kernel in use.
-pub(crate) fn active() -> &'static Kernel {
-    static ACTIVE: OnceLock<&'static Kernel> = OnceLock::new();
-    ACTIVE.get_or_init(|| {
-        let forced = std::env::var_os(KERNEL_VARIABLE);
-        let (kernel, complaint) =
-            choose(kernels(), forced.as_ref().map(|name| name.to_string_lossy()).as_deref());
-        if let Some(complaint) = complaint {
-            eprintln!("{complaint}");
-        }
-        kernel
-    })
-}
-
-/// The kernel of that name, else the best one, with a complaint if another was asked for.
-fn choose<'a>(available: &'a [Kernel], forced: Option<&str>) -> (&'a Kernel, Option<String>) {
-    let best = available.last().expect("the portable kernel is always there");
-    let Some(name) = forced.filter(|name| !name.is_empty()) else {
-        return (best, None);
-    };
-    if let Some(kernel) = available.iter().find(|kernel| kernel.name == name) {
-        return (kernel, None);
-    }
-    let names: Vec<&str> = available.iter().map(|kernel| kernel.name).collect();
-    let complaint = format!(
-        "warning: {KERNEL_VARIABLE}={name} is no parity kernel of this processor, using {}; hint: it has {}",
-        best.name,
-        names.join(", ")
-    );
-    (best, Some(complaint))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_processor_gets_its_kernels() {
-        let names: Vec<&str> = kernels().iter().map(Kernel::name).collect();
-        #[cfg(target_arch = "x86_64")]
-        {
-            let avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
-            assert_eq!(names.contains(&"avx2"), is_x86_feature_detected!("avx2"));
-            assert_eq!(names.contains(&"gfni"), avx512 && is_x86_feature_detected!("gfni"));
-        }
-        #[cfg(target_arch = "aarch64")]
-        assert_eq!(names, ["portable", "neon"]);
-        assert_eq!(names[0], "portable");
-    }
-
-    #[test]
-    fn the_best_kernel_unless_another_is_forced() {
-        let all = [("portable", PORTABLE), ("better", PORTABLE), ("best", PORTABLE)]
-            .map(|(name, functions)| Kernel { name, functions });
-        for (forced, expected) in
-            [(None, "best"), (Some(""), "best"), (Some("portable"), "portable"), (Some("better"), "better")]
-        {
-            let (kernel, complaint) = choose(&all, forced);
-            assert_eq!((kernel.name, complaint), (expected, None), "forced: {forced:?}");
-        }
-        let (kernel, complaint) = choose(&all, Some("sse9"));
-        assert_eq!(kernel.name, "best");
-        assert_eq!(
-            complaint.as_deref(),
-            Some(
-                "warning: STRIPEWISE_PARITY_KERNEL=sse9 is no parity kernel of this processor, using best; \
-                 hint: it has portable, better, best"
-            )
-        );
-    }
 }

@@ -32,6 +32,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod choice;
 mod field;
 #[cfg(target_arch = "x86_64")]
 mod gfni;
@@ -42,9 +43,11 @@ mod neon;
 mod portable;
 mod recovery;
 
-pub use kernel::{KERNEL_VARIABLE, Kernel, MAXIMUM_PARITY, kernels};
+pub use choice::{KERNEL_VARIABLE, kernels};
+pub use field::MAXIMUM_DATA_UNITS;
+pub use kernel::{Kernel, MAXIMUM_PARITY};
 pub use locate::{Verdict, locate};
-pub use recovery::{MAXIMUM_DATA_UNITS, Recovery};
+pub use recovery::Recovery;
 
 /// Computes parity of whole units: P, or P and Q, or P, Q and R, as many as `parity` has slices.
 ///
@@ -52,7 +55,7 @@ pub use recovery::{MAXIMUM_DATA_UNITS, Recovery};
 /// If `data` has no or more than [`MAXIMUM_DATA_UNITS`] slices, `parity` not one to three, or if
 /// lengths differ.
 pub fn encode(data: &[&[u8]], parity: &mut [&mut [u8]]) {
-    kernel::active().encode(data, parity);
+    choice::active().encode(data, parity);
 }
 
 /// As [`encode`], for parity that is not read again soon (it goes to a drive): kernels that can
@@ -61,7 +64,7 @@ pub fn encode(data: &[&[u8]], parity: &mut [&mut [u8]]) {
 /// # Panics
 /// As [`encode`].
 pub fn encode_streaming(data: &[&[u8]], parity: &mut [&mut [u8]]) {
-    kernel::active().encode_streaming(data, parity);
+    choice::active().encode_streaming(data, parity);
 }
 
 /// `destination ^= source`.
@@ -69,7 +72,7 @@ pub fn encode_streaming(data: &[&[u8]], parity: &mut [&mut [u8]]) {
 /// # Panics
 /// If the lengths differ.
 pub fn xor_into(destination: &mut [u8], source: &[u8]) {
-    kernel::active().xor_into(destination, source);
+    choice::active().xor_into(destination, source);
 }
 
 /// Brings parity up to date with a change of one data unit: `change` is old ^ new, and each
@@ -79,10 +82,10 @@ pub fn xor_into(destination: &mut [u8], source: &[u8]) {
 /// If `unit` is not below [`MAXIMUM_DATA_UNITS`], a row not below 3, there are more than three
 /// rows, not as many slices as rows, or lengths differ.
 pub fn update(unit: usize, change: &[u8], which: &[usize], parity: &mut [&mut [u8]]) {
-    kernel::active().update(unit, change, which, parity);
+    choice::active().update(unit, change, which, parity);
 }
 
 /// The name of the kernel in use: `portable`, `avx2`, `gfni` or `neon`.
 pub fn kernel_name() -> &'static str {
-    kernel::active().name()
+    choice::active().name()
 }

@@ -7,8 +7,9 @@
 //! and Q alone, look like one wrong third unit: that is the code's limit.
 
 use crate::MAXIMUM_DATA_UNITS;
+use crate::choice::active;
 use crate::field::{logarithm, multiply, power_of_two};
-use crate::kernel::{MAXIMUM_PARITY, active};
+use crate::kernel::MAXIMUM_PARITY;
 
 /// Syndromes are computed in pieces that stay in the first-level cache.
 const PIECE_BYTES: usize = 4096;

@@ -6,11 +6,9 @@
 //! takes the fast path. Survivors that cannot give the wanted units back are an expected fault and
 //! answered with `None`.
 
-use crate::field::{coefficient, invert, multiply};
-use crate::kernel::{Kernel, MAXIMUM_PARITY, active};
-
-/// The most data units a stripe can have: beyond it the coefficients 2^i repeat.
-pub const MAXIMUM_DATA_UNITS: usize = 255;
+use crate::choice::active;
+use crate::field::{MAXIMUM_DATA_UNITS, coefficient, invert, multiply};
+use crate::kernel::{Kernel, MAXIMUM_PARITY};
 
 /// How to compute wanted units of a stripe from surviving ones.
 ///

@@ -8,8 +8,6 @@ use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use crate::open::OpenError;
-
 /// Which file or block device, whatever path led to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DriveIdentity {
@@ -77,10 +75,4 @@ impl DriveIdentity {
         };
         if now_bytes < capacity_bytes { Err(Vanished::Truncated { now_bytes }) } else { Ok(()) }
     }
-}
-
-/// Which file or block device is at `path`, without opening it: to find the same drive named twice.
-pub fn drive_identity(path: &Path) -> Result<DriveIdentity, OpenError> {
-    let metadata = path.metadata().map_err(|error| OpenError::from_io(path, "looking at it", error))?;
-    DriveIdentity::of(&metadata).ok_or_else(|| OpenError::not_a_drive(path, &metadata))
 }

@@ -13,11 +13,11 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use io_uring::{opcode, squeue, types};
 use stripewise_drive::{Buffer, Event};
 
+use crate::message_op::MessageOp;
+use crate::piece::Piece;
 use crate::ring::{Ring, Watch};
-use crate::socket_op::{Piece, gather};
 
 /// A file of messages. It is closed when this and the last message on its way are gone.
 pub struct MessageFile {
@@ -78,22 +78,7 @@ impl MessageFile {
     /// it is sent.
     pub fn send(&self, pieces: Vec<Piece>) {
         if !self.ring.is_closed() {
-            self.ring.start_message(MessageOp { file: self.file.clone(), pieces });
+            self.ring.start_message(MessageOp::new(self.file.clone(), pieces));
         }
-    }
-}
-
-/// A message on its way, in the ring's table.
-pub(crate) struct MessageOp {
-    file: Rc<OwnedFd>,
-    pieces: Vec<Piece>,
-}
-
-impl MessageOp {
-    /// The write. What it points at is in the message or in `iovecs`, and must stay until the
-    /// answer.
-    pub(crate) fn entry(&self, iovecs: &mut Vec<libc::iovec>) -> squeue::Entry {
-        gather(&self.pieces, 0, iovecs);
-        opcode::Writev::new(types::Fd(self.file.as_raw_fd()), iovecs.as_ptr(), iovecs.len() as u32).build()
     }
 }

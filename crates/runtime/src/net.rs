@@ -18,8 +18,10 @@ use std::rc::Rc;
 use stripewise_drive::Buffer;
 
 use crate::message_file::MessageFile;
+use crate::piece::Piece;
 use crate::ring::Ring;
-use crate::socket_op::{Operation, Outcome, Piece, SocketWork, send_work};
+use crate::socket_future::Operation;
+use crate::socket_op::{Outcome, SocketWork, send_work};
 
 pub(crate) mod address;
 mod listen;

@@ -17,9 +17,10 @@ use stripewise_drive::{DriveInfo, DriveKind};
 
 use crate::alignment::{Alignment, direct_alignment};
 use crate::block_device;
-use crate::file_drive::{FileDrive, Opened, ZeroMethod};
+use crate::file_drive::FileDrive;
 use crate::identity::DriveIdentity;
 use crate::lock::{self, Holder};
+use crate::opened::{Notice, Opened, ZeroMethod};
 use crate::ring::Ring;
 
 /// Requests worth having in flight on one file or device. On a virtual disk fio's 4 KiB random
@@ -56,29 +57,6 @@ impl Default for OpenOptions {
     /// For reading and writing, locked, bypassing the page cache where possible.
     fn default() -> Self {
         Self { read_only: false, lock: true, buffered: false }
-    }
-}
-
-/// Something about an opened drive that its user should be told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// The file system has no direct I/O.
-    PageCache {
-        /// The drive's path.
-        path: PathBuf,
-    },
-}
-
-impl std::fmt::Display for Notice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::PageCache { path } => write!(
-                f,
-                "{}: this file system has no direct I/O, so the page cache is used; speeds measured on it are partly \
-                 those of memory",
-                path.display()
-            ),
-        }
     }
 }
 
@@ -203,6 +181,12 @@ impl OpenError {
     }
 }
 
+/// Which file or block device is at `path`, without opening it: to find the same drive named twice.
+pub fn drive_identity(path: &Path) -> Result<DriveIdentity, OpenError> {
+    let metadata = path.metadata().map_err(|error| OpenError::from_io(path, "looking at it", error))?;
+    DriveIdentity::of(&metadata).ok_or_else(|| OpenError::not_a_drive(path, &metadata))
+}
+
 /// Opens drives on one executor's ring; cheap to clone into tasks.
 #[derive(Clone)]
 pub struct DriveOpener {
@@ -260,8 +244,7 @@ impl DriveOpener {
         let absolute = std::path::absolute(path).map_err(fail("finding its absolute path"))?;
         let in_memory = matches!(identity, DriveIdentity::File { .. })
             && lies_in_memory(&file).map_err(fail("asking for its file system"))?;
-        Ok(Rc::new(FileDrive::new(Opened {
-            ring: self.ring.clone(),
+        let opened = Opened {
             info: describe(path, identity, size_bytes, alignment.offset_bytes, direct.is_some()),
             file,
             path: absolute,
@@ -275,7 +258,8 @@ impl DriveOpener {
             gone: Cell::new(false),
             discards: Cell::new(true),
             zeroing: Cell::new(ZeroMethod::Range),
-        })))
+        };
+        Ok(Rc::new(FileDrive::new(self.ring.clone(), opened)))
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use io_uring::{IoUring, opcode, squeue, types};
 use stripewise_drive::Event;
 
-use crate::message_file::MessageOp;
+use crate::message_op::MessageOp;
 use crate::socket_op::{SocketOp, SocketProgress};
 use crate::uring::{DriveOp, Progress};
 

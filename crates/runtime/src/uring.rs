@@ -16,7 +16,7 @@ use stripewise_drive::{
 };
 
 use crate::errno;
-use crate::file_drive::{Opened, ZeroMethod};
+use crate::opened::{Opened, ZeroMethod};
 
 /// The kernel's own limit on the pieces of one scattered transfer (UIO_MAXIOV).
 const MAX_PIECES: usize = 1024;

@@ -14,53 +14,22 @@ use std::task::{RawWaker, RawWakerVTable, Waker};
 
 use rustc_hash::FxHashSet;
 
-use crate::tasks;
+use crate::task_key::TaskKey;
+use crate::task_table::wake_on_this_thread;
 
-/// Which task: a slot of an executor's table and the number of tasks that had the slot before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct TaskKey {
-    pub(crate) executor: u16,
-    /// Only the low 24 bits travel in a waker.
-    pub(crate) generation: u32,
-    pub(crate) index: u32,
-}
-
-pub(crate) const INDEX_BITS: u32 = 24;
-pub(crate) const GENERATION_MASK: u32 = (1 << 24) - 1;
-
-const _: () = assert!(usize::BITS == 64, "wakers pack three numbers into one 64-bit word");
-
-impl TaskKey {
-    fn pack(self) -> *const () {
-        let word = (self.executor as usize) << 48
-            | ((self.generation & GENERATION_MASK) as usize) << INDEX_BITS
-            | self.index as usize;
-        std::ptr::without_provenance(word)
-    }
-
-    fn unpack(data: *const ()) -> Self {
-        let word = data.addr();
-        Self {
-            executor: (word >> 48) as u16,
-            generation: (word >> INDEX_BITS) as u32 & GENERATION_MASK,
-            index: word as u32 & ((1 << INDEX_BITS) - 1),
-        }
-    }
-
-    /// A waker of this task.
-    pub(crate) fn waker(self) -> Waker {
-        // SAFETY: the functions of VTABLE take the data as a number, never as an address; they
-        // allocate nothing per waker, so clone and drop need no counting, and waking is sound from
-        // any thread (see `wake`).
-        unsafe { Waker::from_raw(RawWaker::new(self.pack(), &VTABLE)) }
-    }
+/// A waker of the task.
+pub(crate) fn waker_of(key: TaskKey) -> Waker {
+    // SAFETY: the functions of VTABLE take the data as a number, never as an address; they
+    // allocate nothing per waker, so clone and drop need no counting, and waking is sound from
+    // any thread (see `wake`).
+    unsafe { Waker::from_raw(RawWaker::new(key.pack(), &VTABLE)) }
 }
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(|data| RawWaker::new(data, &VTABLE), wake, wake, |_| {});
 
 fn wake(data: *const ()) {
     let key = TaskKey::unpack(data);
-    if tasks::wake_on_this_thread(key) {
+    if wake_on_this_thread(key) {
         return;
     }
     let mailbox = registry().mailboxes.get(key.executor as usize).cloned().flatten();
@@ -192,22 +161,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_survive_the_trip_through_a_waker() {
-        for key in [
-            TaskKey { executor: 0, generation: 0, index: 0 },
-            TaskKey { executor: u16::MAX, generation: GENERATION_MASK, index: (1 << INDEX_BITS) - 1 },
-            TaskKey { executor: 1, generation: 2, index: 3 },
-        ] {
-            assert_eq!(TaskKey::unpack(key.pack()), key);
-        }
+    fn wakers_of_one_task_are_alike() {
         let key = TaskKey { executor: 9, generation: 8, index: 7 };
-        assert!(key.waker().will_wake(&key.waker().clone()));
+        assert!(waker_of(key).will_wake(&waker_of(key).clone()));
     }
 
     #[test]
     fn a_waker_of_an_executor_that_is_gone_does_nothing() {
         let registration = Registration::new(None);
-        let waker = TaskKey { executor: registration.executor, generation: 0, index: 0 }.waker();
+        let waker = waker_of(TaskKey { executor: registration.executor, generation: 0, index: 0 });
         (0..1000).for_each(|_| waker.wake_by_ref());
         assert_eq!(registration.mailbox.take().len(), 1, "a task is posted once, however often it is woken");
         assert!(registration.mailbox.take().is_empty());
@@ -218,7 +180,7 @@ mod tests {
     #[test]
     fn a_post_before_sleep_keeps_the_executor_awake() {
         let registration = Registration::new(None);
-        let waker = TaskKey { executor: registration.executor, generation: 0, index: 0 }.waker();
+        let waker = waker_of(TaskKey { executor: registration.executor, generation: 0, index: 0 });
         assert!(registration.mailbox.try_sleep());
         waker.wake_by_ref();
         assert!(!registration.mailbox.try_sleep());

@@ -7,9 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::measure::Ours;
 use super::published::FINDINGS;
-use super::{FindingResult, StudyNumber};
+use super::{FindingResult, Ours, StudyNumber};
 use crate::import::table::{Headings, fields};
 use crate::statistics::{median, ratio_interval};
 

@@ -4,8 +4,9 @@
 //! inner edge. Rates are sustained ones, so the skew between tracks is part of them: a track holds
 //! what the rate delivers in a revolution and a switch of heads.
 
+use super::parameter_error::ParameterError;
 use super::parameters::{
-    HddParameters, HeadOrder, ParameterError, ReadCacheParameters, WriteCacheParameters, ZoneParameters,
+    HddParameters, HeadOrder, ReadCacheParameters, WriteCacheParameters, ZoneParameters,
 };
 use super::seek::SeekCurve;
 

@@ -1,7 +1,8 @@
 //! Where a sector lies: zone, cylinder, head, angle. Angles are nanoseconds of rotation from the
 //! index, so that no rounding comes between the end of one sector and the start of the next.
 
-use super::parameters::{HddParameters, HeadOrder, ParameterError};
+use super::parameter_error::ParameterError;
+use super::parameters::{HddParameters, HeadOrder};
 use super::seek::SeekTable;
 
 /// Where a sector starts.
@@ -52,11 +53,6 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Sectors that the zones hold, whatever the capacity is said to be.
-    pub(super) fn held_sectors(parameters: &HddParameters) -> Result<u64, ParameterError> {
-        Ok(zones(parameters)?.1)
-    }
-
     /// Refuses a capacity that the zones do not hold.
     pub fn new(parameters: &HddParameters) -> Result<Self, ParameterError> {
         let (zones, held) = zones(parameters)?;
@@ -140,6 +136,27 @@ impl Geometry {
             angle_ns: self.angle_ns(index as u16, slot),
         }
     }
+}
+
+/// Lengthens the last zone where the zones hold less than the capacity, by at most this share
+/// of it.
+pub(crate) fn hold_capacity(parameters: &mut HddParameters, tolerance: f64) -> Result<(), ParameterError> {
+    let wanted = parameters.capacity_sectors;
+    let held = zones(parameters)?.1;
+    let missing = wanted.saturating_sub(held);
+    if missing == 0 || missing as f64 > wanted as f64 * tolerance {
+        return Ok(());
+    }
+    let last = parameters.zones.last_mut().expect("checked: at least one zone");
+    let spares = match last.spare_region_tracks {
+        0 => 0,
+        tracks => u64::from(last.spare_sectors).div_ceil(u64::from(tracks)),
+    };
+    let on_track = u64::from(last.sectors_per_track).saturating_sub(spares).max(1);
+    let cylinders = missing.div_ceil(on_track * u64::from(parameters.heads));
+    // One more, as a run of tracks with spare sectors may end within the last.
+    last.cylinders = last.cylinders.saturating_add(cylinders.min(1 << 28) as u32 + 1);
+    Ok(())
 }
 
 /// The zones, and the sectors that they hold together.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::geometry::{Geometry, Target};
-use super::parameters::{HddParameters, ParameterError};
+use super::parameter_error::ParameterError;
+use super::parameters::HddParameters;
 
 /// What an access would take, from where the arm is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

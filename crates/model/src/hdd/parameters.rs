@@ -1,25 +1,7 @@
 //! The full description of a hard disk, and which descriptions are impossible.
 
-use thiserror::Error;
-
-use super::geometry::Geometry;
+use super::parameter_error::ParameterError;
 use super::seek::SeekCurve;
-
-/// A description that no drive can have.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{parameter}: {why}")]
-pub struct ParameterError {
-    /// The parameter, by its name in the catalogue.
-    pub parameter: String,
-    /// What is wrong with it, with its value.
-    pub why: String,
-}
-
-impl ParameterError {
-    pub(crate) fn new(parameter: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { parameter: parameter.into(), why: why.into() }
-    }
-}
 
 /// A run of cylinders with the same number of sectors on each track.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,27 +97,6 @@ pub struct HddParameters {
 }
 
 impl HddParameters {
-    /// Lengthens the last zone where the zones hold less than the capacity, by at most this share
-    /// of it.
-    pub(crate) fn hold_capacity(&mut self, tolerance: f64) -> Result<(), ParameterError> {
-        let wanted = self.capacity_sectors;
-        let held = Geometry::held_sectors(self)?;
-        let missing = wanted.saturating_sub(held);
-        if missing == 0 || missing as f64 > wanted as f64 * tolerance {
-            return Ok(());
-        }
-        let last = self.zones.last_mut().expect("checked: at least one zone");
-        let spares = match last.spare_region_tracks {
-            0 => 0,
-            tracks => u64::from(last.spare_sectors).div_ceil(u64::from(tracks)),
-        };
-        let on_track = u64::from(last.sectors_per_track).saturating_sub(spares).max(1);
-        let cylinders = missing.div_ceil(on_track * u64::from(self.heads));
-        // One more, as a run of tracks with spare sectors may end within the last.
-        last.cylinders = last.cylinders.saturating_add(cylinders.min(1 << 28) as u32 + 1);
-        Ok(())
-    }
-
     /// Refuses what no drive can be.
     pub fn check(&self) -> Result<(), ParameterError> {
         let within = |parameter: &str, value: u64, low: u64, high: u64| match (low..=high).contains(&value) {

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use super::cache::ReadCache;
 use super::geometry::{Geometry, Target};
 use super::mechanics::{Hdd, Plan};
-use super::parameters::{HddParameters, ParameterError};
+use super::parameter_error::ParameterError;
+use super::parameters::HddParameters;
 
 /// A candidate that others were preferred to this often is served next.
 const PASSED_OVER: u32 = 400;

@@ -1,6 +1,6 @@
 //! How long the arm takes by distance, compiled into tables so that a scheduler can ask often.
 
-use super::parameters::ParameterError;
+use super::parameter_error::ParameterError;
 
 /// Seek time by distance in cylinders, for reads.
 #[derive(Clone, Debug, PartialEq)]

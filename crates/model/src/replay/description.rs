@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use super::ReplayError;
 use crate::hdd::{
     Geometry, HddParameters, HeadOrder, ParameterError, ReadCacheParameters, SeekCurve, WriteCacheParameters,
-    ZoneParameters,
+    ZoneParameters, hold_capacity,
 };
 
 /// A drive as it was described, checked.
@@ -369,7 +369,7 @@ impl Raw {
             read_cache: ReadCacheParameters { segments: 0, segment_sectors: 0, read_ahead_sectors: 0 },
             write_cache: WriteCacheParameters { extents: 0, bytes: 0 },
         };
-        hdd.hold_capacity(CAPACITY_TOLERANCE)?;
+        hold_capacity(&mut hdd, CAPACITY_TOLERANCE)?;
         Geometry::new(&hdd)?;
         let transfer = &self.bus_sector_transfer_ms;
         Ok(Description {
