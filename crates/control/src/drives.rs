@@ -6,6 +6,8 @@ pub mod contents;
 pub(crate) mod known;
 pub mod names;
 pub mod network;
+pub mod opened;
 pub mod search;
 pub mod signatures;
 pub(crate) mod space_below;
+pub mod trouble;

@@ -6,6 +6,9 @@ use std::error::Error;
 use std::fmt::Display;
 use std::path::PathBuf;
 
+use stripewise_engine::pool::PoolError;
+use stripewise_layout::LayoutError;
+
 /// Why something was not done, as far as a face acts on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -120,6 +123,33 @@ fn without_numbers(text: &str) -> String {
         words.push_str(part.split_once(')').map_or("", |(_, rest)| rest));
     }
     words
+}
+
+/// A layout that is wrong whatever the pool is makes no sense to ask for.
+fn layout_reason(error: &LayoutError) -> Reason {
+    match error {
+        LayoutError::UnknownLayout { .. }
+        | LayoutError::ThreeCopiesAreNoLevel
+        | LayoutError::TooFewColumns { .. }
+        | LayoutError::TooManyColumns { .. }
+        | LayoutError::NoGroupsInLevel { .. }
+        | LayoutError::TooFewGroups { .. }
+        | LayoutError::InterleaveNotPowerOfTwo { .. }
+        | LayoutError::InterleaveOutOfRange { .. } => Reason::Usage,
+        _ => Reason::Failed,
+    }
+}
+
+/// An error of the engine, with what was to be done.
+pub fn pool_failure(what: impl Display, error: &PoolError) -> Failure {
+    let mut failure = Failure::because(what, error);
+    failure.hint = error.hint();
+    match error {
+        PoolError::Layout(error) => failure.reason = layout_reason(error),
+        PoolError::NoSuchVolume { .. } | PoolError::NoSuchDrive { .. } => failure.reason = Reason::Missing,
+        _ => {}
+    }
+    failure
 }
 
 #[cfg(test)]

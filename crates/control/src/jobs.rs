@@ -10,8 +10,8 @@ use serde::Serialize;
 use stripewise_engine::pool::{JobKind, ScrubSummary};
 
 use crate::control::Control;
-use crate::failure::{Failure, Result};
-use crate::pools::session::{Session, pool_failure};
+use crate::failure::{Failure, Result, pool_failure};
+use crate::pools::session::Session;
 use crate::report::{ActivityReport, PoolReport};
 
 const LOOK_NS: u64 = 250_000_000;

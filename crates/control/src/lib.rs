@@ -10,14 +10,16 @@
 //! - `daemon`: the ways in for clients and commands, turns among commands, what is told of pools;
 //! - `report`, `jobs`, `failure`: what all of them give back, as data.
 //!
-//! [`Control`] is what every operation gets.
+//! [`Control`] is what every operation on pools gets, [`Environment`] what others do.
 
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
+pub mod access;
 mod control;
 pub mod daemon;
 pub mod drives;
+mod environment;
 pub mod failure;
 pub mod jobs;
 pub mod names;
@@ -29,5 +31,6 @@ pub mod roles;
 pub mod size;
 pub mod times;
 
-pub use control::{Control, Notices, new_executor};
+pub use control::Control;
+pub use environment::{Environment, Notices, new_executor};
 pub use failure::{Failure, Reason, Result};

@@ -1,6 +1,7 @@
 //! Pools that are open: for one command, or served for as long as the process lives; with the pools
 //! beneath them, and what brings them back when their drives were gone.
 
+pub mod other_process;
 pub mod pieces;
 pub mod reconnect;
 pub mod redundancy;
@@ -8,4 +9,5 @@ pub mod reopen;
 pub mod served;
 pub mod session;
 pub mod stacked;
+pub(crate) mod standstill;
 pub mod status_file;

@@ -18,10 +18,11 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use stripewise_drive::Context;
 
+use crate::access::Access;
 use crate::failure::{Failure, Reason, Result, system_text};
-use crate::pools::session::Access;
 
 mod locks;
+pub mod stacking;
 pub mod this_host;
 
 const REGISTRY_VERSION: u32 = 1;

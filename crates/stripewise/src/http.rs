@@ -4,7 +4,8 @@
 //! HTTP runs on a thread of its own. What is asked becomes a command line (`api.rs`), is carried
 //! out by the daemon's executor as if it had been typed (`orders.rs`), and the JSON document that
 //! it prints is the answer. `doors.rs` says where it is listened for, `guard.rs` with `access.rs`
-//! who is let in and what for, `connections.rs` how many at a time, and for how long.
+//! who is let in and what for, `connections.rs` how many at a time, and for how long,
+//! `bodies.rs` how much each may send.
 //!
 //! Expected faults: a place in use, an address that other machines reach without TLS (refused),
 //! tokens that cannot be read, clients that send anything, are slow, or leave.
@@ -26,13 +27,16 @@ use crate::commands::App;
 use crate::failure::{Failure, Result, system_text};
 
 mod access;
+mod address;
 mod api;
+mod bodies;
 mod connections;
 mod doors;
 mod guard;
 mod metrics;
 mod metrics_page;
 mod orders;
+mod problem;
 mod strangers;
 
 use access::AccessFile;

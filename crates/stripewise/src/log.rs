@@ -5,7 +5,7 @@
 //! process itself), `pool` (pools, drives, jobs), `client` (who uses volumes), `command` (what was
 //! asked of it) and `alert`. Other commands keep no log and print for people.
 //!
-//! Lines are written by a thread of their own (`log/lines.rs`): whether they are read or not,
+//! Lines are written by a thread of their own (`log_lines.rs`): whether they are read or not,
 //! holds up no pool.
 //!
 //! Expected faults: a level that makes no sense (refused), a reader that leaves or does not read
@@ -22,10 +22,7 @@ use tracing_subscriber::{Layer, fmt};
 
 use crate::commands::App;
 use crate::failure::{Failure, Result};
-
-mod lines;
-
-pub(crate) use lines::{flush, is_kept, write_line};
+use crate::log_lines;
 
 /// Where the level may be said as well.
 const LEVEL_VARIABLE: &str = "STRIPEWISE_LOG";
@@ -87,7 +84,7 @@ pub(crate) fn begin(options: &LogOptions, app: &App) -> Result<()> {
     // The journal of systemd has times of its own, and learns the level from the beginning of a
     // line.
     let in_journal = std::env::var_os("JOURNAL_STREAM").is_some() && !std::io::stderr().is_terminal();
-    let lines = lines::begin(in_journal)
+    let lines = log_lines::begin(in_journal)
         .map_err(|error| Failure::because("cannot keep a log: no thread could be started", &error))?;
     let to_lines = fmt::layer().with_writer(lines).with_ansi(app.printer.colours().err && !in_journal);
     let layer = match (options.format, in_journal) {

@@ -12,6 +12,7 @@ mod http;
 mod input;
 mod jobs;
 mod log;
+mod log_lines;
 mod pass_on;
 mod printer;
 mod progress;
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
         app.printer.failure(&failure);
         Exit::of(&failure)
     });
-    log::flush();
+    log_lines::flush();
     ExitCode::from(exit.code())
 }
 

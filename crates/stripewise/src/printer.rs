@@ -14,7 +14,7 @@ use stripewise_control::daemon::socket::frames::Colours;
 use stripewise_drive::Buffer;
 
 use crate::failure::{Failure, Result};
-use crate::log;
+use crate::log_lines;
 
 mod fit;
 pub(crate) mod plain;
@@ -109,7 +109,7 @@ impl Printer {
 
     /// Whether this speaks for a process that keeps a log.
     fn is_logging(&self) -> bool {
-        self.caller.is_none() && log::is_kept()
+        self.caller.is_none() && log_lines::is_kept()
     }
 
     /// Whether results are printed as JSON.
@@ -203,7 +203,7 @@ impl Printer {
     fn message(&self, text: &str) {
         let text = &*plain::page(text, self.colour_err);
         match &self.caller {
-            None if log::is_kept() => log::write_line(text.as_bytes()),
+            None if log_lines::is_kept() => log_lines::write_line(text.as_bytes()),
             None => write_message(text.as_bytes()),
             Some(caller) => caller.message(text),
         }

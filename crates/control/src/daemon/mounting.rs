@@ -22,7 +22,7 @@ use stripewise_export::fuse::{FuseLoad, FuseMount, Host, Tree};
 
 use crate::control::Control;
 use crate::failure::{Failure, Result, system_text};
-use crate::pools::stacked::refuse_if_used;
+use crate::registry::stacking::refuse_if_used;
 use crate::registry::{Home, running_as_root};
 
 pub use self::mounts::what_is_mounted_at;

@@ -12,7 +12,6 @@ use serde::Serialize;
 use stripewise_engine::pool::JobKind;
 use utoipa::ToSchema;
 
-use crate::control::Control;
 use crate::failure::{Failure, Reason, Result};
 use crate::report::{ActivityReport, EventReport, LastScrubReport, PoolReport, PoolState};
 
@@ -139,15 +138,13 @@ pub struct News(RefCell<Vec<Follower>>);
 impl News {
     /// From now on the receiver gets what happens, and first how everything stands. It ends where
     /// what is followed ends, with the process, or when too much waits to be taken.
-    pub fn follow(&self, control: &Control, followed: Followed) -> Result<mpsc::Receiver<PoolNews>> {
+    pub fn follow(&self, reports: &[PoolReport], followed: Followed) -> Result<mpsc::Receiver<PoolNews>> {
         let mut followers = self.0.borrow_mut();
         followers.retain(|follower| !follower.to.is_closed());
         if followers.len() >= MAX_FOLLOWERS {
             let many = format!("{MAX_FOLLOWERS} clients follow the pools already");
             return Err(Failure::of(Reason::Busy, many).hint("follow again when one of them has left"));
         }
-        let reports: Vec<PoolReport> =
-            control.served.lend_all(control).iter().map(|session| session.report()).collect();
         if let Followed::Job { pool, .. } = &followed
             && !reports.iter().any(|report| report.name == *pool)
         {
@@ -237,10 +234,7 @@ impl Follower {
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
-
     use super::*;
-    use crate::control::Deaf;
 
     fn report(state: PoolState, jobs: &[(&str, f64)]) -> PoolReport {
         let job = |(kind, percent): &(&str, f64)| ActivityReport {
@@ -328,19 +322,18 @@ mod tests {
 
     #[test]
     fn so_many_may_follow_and_those_that_left_count_no_more() {
-        let control = Control::of_this_process(Rc::new(Deaf));
         let news = News::default();
         let mut all: Vec<_> = (0..MAX_FOLLOWERS)
-            .map(|_| news.follow(&control, Followed::AllPools).expect("there is a place"))
+            .map(|_| news.follow(&[], Followed::AllPools).expect("there is a place"))
             .collect();
-        let refused = news.follow(&control, Followed::AllPools).expect_err("no place");
+        let refused = news.follow(&[], Followed::AllPools).expect_err("no place");
         assert_eq!(refused.reason, Reason::Busy);
         all.pop();
-        all.push(news.follow(&control, Followed::AllPools).expect("one has left"));
-        let unknown = news.follow(&control, job(JobKind::Scrub));
+        all.push(news.follow(&[], Followed::AllPools).expect("one has left"));
+        let unknown = news.follow(&[], job(JobKind::Scrub));
         assert_eq!(unknown.expect_err("no such pool").reason, Reason::Busy, "places are asked for first");
         all.clear();
-        let unknown = news.follow(&control, job(JobKind::Scrub)).expect_err("no such pool");
+        let unknown = news.follow(&[], job(JobKind::Scrub)).expect_err("no such pool");
         assert_eq!(unknown.reason, Reason::Missing);
     }
 }

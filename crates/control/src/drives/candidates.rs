@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use stripewise_export::nbd::client::{NbdAddress, NbdUri};
 use stripewise_runtime::{DriveIdentity, OpenError, drive_identity};
 
-use crate::control::Control;
 use crate::drives::signatures;
+use crate::environment::Environment;
 use crate::failure::{Failure, Reason, Result, chain, system_text};
 use crate::names::VolumeName;
 
@@ -85,16 +85,16 @@ pub fn noted_place(path: &Path) -> Place {
 }
 
 /// `POOL/VOL` looks like a path too: what is there as a path is one, else a known pool decides.
-fn place_of(control: &Control, text: &str) -> Result<Place> {
+fn place_of(environment: &Environment, text: &str) -> Result<Place> {
     if NbdUri::is_meant(text) {
-        let uri = NbdUri::parse(text, &control.absolute(Path::new("")));
+        let uri = NbdUri::parse(text, &environment.absolute(Path::new("")));
         let hint = "as in nbd://HOST/EXPORT, nbd://HOST:PORT/EXPORT, nbd+unix:///EXPORT?socket=PATH, \
                     nbds://HOST/EXPORT?tls-certificates=DIR";
         return uri.map(Place::Network).map_err(|error| Failure::usage(error.to_string()).hint(hint));
     }
-    let path = control.absolute(Path::new(text));
+    let path = environment.absolute(Path::new(text));
     let volume = text.parse::<VolumeName>().ok().filter(|_| std::fs::symlink_metadata(&path).is_err());
-    let is_known = |name: &VolumeName| control.home().is_ok_and(|home| home.pool(&name.pool).is_ok());
+    let is_known = |name: &VolumeName| environment.home().is_ok_and(|home| home.pool(&name.pool).is_ok());
     Ok(match volume.filter(is_known) {
         Some(name) => Place::Volume(name),
         None => Place::Path(path),
@@ -103,13 +103,13 @@ fn place_of(control: &Control, text: &str) -> Result<Place> {
 
 impl Candidate {
     /// What was named, before anything is looked at.
-    pub fn place(control: &Control, text: &str) -> Result<Place> {
-        place_of(control, text)
+    pub fn place(environment: &Environment, text: &str) -> Result<Place> {
+        place_of(environment, text)
     }
 
     /// Looks at what was named.
-    pub fn named(control: &Control, text: &str) -> Result<Self> {
-        match place_of(control, text)? {
+    pub fn named(environment: &Environment, text: &str) -> Result<Self> {
+        match place_of(environment, text)? {
             Place::Path(path) => Self::at(&path),
             Place::Volume(name) => {
                 Ok(Self { path: PathBuf::from(name.to_string()), identity: Identity::Volume(name) })
@@ -178,8 +178,8 @@ impl Candidate {
 }
 
 /// Looks at all that were named; the same drive twice is an error.
-pub fn all(control: &Control, names: &[String]) -> Result<Vec<Candidate>> {
-    let candidates = names.iter().map(|name| Candidate::named(control, name));
+pub fn all(environment: &Environment, names: &[String]) -> Result<Vec<Candidate>> {
+    let candidates = names.iter().map(|name| Candidate::named(environment, name));
     distinct(candidates)
 }
 

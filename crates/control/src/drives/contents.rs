@@ -7,14 +7,14 @@
 use stripewise_drive::{Buffer, IoRequest};
 use stripewise_engine::pool::{PoolError, inspect};
 
-use crate::control::Control;
 use crate::drives::candidates::Candidate;
-use crate::failure::{Failure, Result};
-use crate::pools::session::{OpenedDrive, pool_failure};
+use crate::drives::opened::OpenedDrive;
+use crate::environment::Environment;
+use crate::failure::{Failure, Result, pool_failure};
 
 /// Refuses a drive that holds something, unless told to overwrite it: then says what is lost.
 pub async fn refuse_contents(
-    control: &Control,
+    environment: &Environment,
     candidate: &Candidate,
     opened: &OpenedDrive,
     force: bool,
@@ -53,7 +53,7 @@ pub async fn refuse_contents(
     contents.dedup();
     let holds = contents.join(" and ");
     if force {
-        control.warning(format!("{path} is overwritten; it held {holds}"));
+        environment.warning(format!("{path} is overwritten; it held {holds}"));
         return Ok(());
     }
     Err(Failure::new(format!("{path} holds {holds}; nothing was changed"))

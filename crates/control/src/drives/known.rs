@@ -15,11 +15,13 @@ use stripewise_drive::Drive;
 use stripewise_engine::pool::{DriveId, PoolError, PoolId, identify, inspect};
 use stripewise_runtime::{DriveIdentity, Holder, OpenError, OpenOptions, RealExecutor, drive_identity};
 
+use crate::access::Access;
 use crate::drives::candidates::{Identity, Place, noted_export, noted_place};
 use crate::drives::network;
+use crate::drives::opened::{OpenedDrive, open_drive};
+use crate::drives::trouble::Trouble;
 use crate::failure::{Failure, chain};
-use crate::pools::session::{Access, OpenedDrive, open_drive};
-use crate::pools::stacked::{Stack, Trouble};
+use crate::pools::stacked::Stack;
 use crate::registry::{Home, KnownPool};
 
 /// How long a drive may take to say which one it is. The engine gives a silent drive as long.

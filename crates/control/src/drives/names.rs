@@ -7,8 +7,8 @@ use std::path::Path;
 use stripewise_engine::pool::DriveId;
 use stripewise_export::nbd::client::NbdUri;
 
-use crate::control::Control;
 use crate::drives::candidates::noted_export;
+use crate::environment::Environment;
 use crate::failure::{Failure, Result};
 use crate::report::{DriveReport, PoolReport};
 
@@ -16,10 +16,10 @@ use crate::report::{DriveReport, PoolReport};
 pub const LEAST_BEGINNING: usize = 4;
 
 /// The drive of the pool that is meant; of several with one path the one that is out of service.
-pub fn find<'a>(report: &'a PoolReport, control: &Control, name: &str) -> Result<&'a DriveReport> {
-    let absolute = control.absolute(Path::new(name));
+pub fn find<'a>(report: &'a PoolReport, environment: &Environment, name: &str) -> Result<&'a DriveReport> {
+    let absolute = environment.absolute(Path::new(name));
     let export = |text: &str| noted_export(Path::new(text)).map(|uri| uri.address);
-    let wanted = NbdUri::parse(name, &control.absolute(Path::new(""))).ok().map(|uri| uri.address);
+    let wanted = NbdUri::parse(name, &environment.absolute(Path::new(""))).ok().map(|uri| uri.address);
     let by_path = |drive: &&DriveReport| {
         drive.path == name
             || Path::new(&drive.path) == absolute
@@ -62,8 +62,8 @@ mod tests {
     use super::*;
     use crate::report::DriveState;
 
-    fn control() -> Control {
-        Control::of_this_process(std::rc::Rc::new(crate::control::Deaf))
+    fn environment() -> Environment {
+        Environment::of_this_process(std::rc::Rc::new(crate::environment::Deaf))
     }
 
     fn report(drives: &[(&str, &str, DriveState)]) -> PoolReport {
@@ -95,7 +95,7 @@ mod tests {
             ("eeee6666", "/d/3", DriveState::Missing),
             ("ffff0000", "nbd://host/x?timeout=2s", DriveState::Online),
         ]);
-        let found = |name: &str| find(&report, &control(), name).map(|drive| drive.id.clone());
+        let found = |name: &str| find(&report, &environment(), name).map(|drive| drive.id.clone());
         assert_eq!(found("/d/1").as_deref(), Ok("aaaa2222"));
         assert_eq!(found("bbbb").as_deref(), Ok("bbbb3333"));
         assert_eq!(found("/d/2").as_deref(), Ok("bbbb3333"), "the one that is out of service");

@@ -20,11 +20,11 @@ use stripewise_engine::pool::{DriveId, DriveState, DriveStatus, Pool};
 use stripewise_export::nbd::client::{ConnectError, NbdUri, NetworkDrive};
 use stripewise_runtime::RealExecutor;
 
-use crate::control::Control;
 use crate::drives::candidates::{Identity, noted_export};
+use crate::drives::opened::OpenedDrive;
+use crate::drives::trouble::Trouble;
+use crate::environment::Environment;
 use crate::failure::{Failure, chain};
-use crate::pools::session::OpenedDrive;
-use crate::pools::stacked::Trouble;
 use crate::registry::KnownPool;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -144,7 +144,7 @@ pub async fn give_servers_a_moment(context: &Context, pool: &KnownPool) {
 /// Tries to have a drive back. `keep` takes it over before it is used, in the place of the one that
 /// was lost.
 pub async fn fetch(
-    control: &Control,
+    environment: &Environment,
     executor: &RealExecutor,
     pool: &Pool,
     id: DriveId,
@@ -156,7 +156,7 @@ pub async fn fetch(
         // Not there is nothing new.
         Err(error) if error.why.is_absence() => return,
         Err(error) => {
-            control.warning(format!("{} is not taken back: {}", uri, error.why));
+            environment.warning(format!("{} is not taken back: {}", uri, error.why));
             return;
         }
     };
@@ -169,8 +169,10 @@ pub async fn fetch(
     let drive: Rc<dyn Drive> = opened.drive.clone();
     keep(opened);
     match pool.online(id, Some(drive)).await {
-        Ok(()) => control.note(format!("{uri} is back: what changed meanwhile is copied to it")),
-        Err(error) => control.warning(format!("{uri} is there again and not taken back: {}", chain(&error))),
+        Ok(()) => environment.note(format!("{uri} is back: what changed meanwhile is copied to it")),
+        Err(error) => {
+            environment.warning(format!("{uri} is there again and not taken back: {}", chain(&error)))
+        }
     }
 }
 

@@ -13,11 +13,11 @@ use stripewise_engine::pool::{DriveLabel, PoolError, inspect};
 use stripewise_export::nbd::client::NbdUri;
 use stripewise_runtime::{DriveIdentity, OpenOptions, RealExecutor, drive_identity};
 
-use crate::control::Control;
 use crate::drives::candidates::{Candidate, noted_export};
 use crate::drives::network;
+use crate::drives::opened::{OpenedDrive, open_drive};
+use crate::environment::Environment;
 use crate::failure::{Failure, Reason, Result, chain, system_text};
-use crate::pools::session::{OpenedDrive, open_drive};
 
 /// How long a drive may take to say what it holds.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -56,17 +56,17 @@ pub struct Places {
 }
 
 /// The places that were named; without any the current folder and all block devices.
-pub fn places(control: &Control, folders: &[PathBuf], drives: &[String]) -> Result<Places> {
+pub fn places(environment: &Environment, folders: &[PathBuf], drives: &[String]) -> Result<Places> {
     let (mut paths, mut exports) = (Vec::new(), Vec::new());
     for name in drives {
-        match Candidate::named(control, name) {
+        match Candidate::named(environment, name) {
             Ok(candidate) => match noted_export(&candidate.path) {
                 Some(uri) => exports.push(uri),
                 None => paths.push(candidate.path),
             },
             // One that is wrong as it is written is an error; one that is not there stops no other.
             Err(failure) if failure.reason == Reason::Usage => return Err(failure),
-            Err(failure) => control.warning(format!("{} (passed over)", failure.message)),
+            Err(failure) => environment.warning(format!("{} (passed over)", failure.message)),
         }
     }
     if folders.is_empty() && drives.is_empty() {
@@ -74,12 +74,14 @@ pub fn places(control: &Control, folders: &[PathBuf], drives: &[String]) -> Resu
         let behind: Vec<DriveIdentity> = devices.iter().filter_map(|device| file_behind(device)).collect();
         let is_behind =
             |path: &PathBuf| drive_identity(path).is_ok_and(|identity| behind.contains(&identity));
-        paths.extend(files_in(&control.absolute(Path::new("")))?.into_iter().filter(|path| !is_behind(path)));
+        paths.extend(
+            files_in(&environment.absolute(Path::new("")))?.into_iter().filter(|path| !is_behind(path)),
+        );
         paths.extend(devices);
         return Ok(Places { paths, exports, words: "the current folder and on block devices".to_owned() });
     }
     for folder in folders {
-        paths.extend(files_in(&control.absolute(folder))?);
+        paths.extend(files_in(&environment.absolute(folder))?);
     }
     let names = folders.iter().map(|folder| folder.display().to_string());
     let words: Vec<String> = names.chain(drives.iter().cloned()).collect();
@@ -115,7 +117,7 @@ fn file_behind(device: &Path) -> Option<DriveIdentity> {
 /// What a drive says of its pool; a drive of no pool says nothing, one that cannot be read is told
 /// of.
 async fn read_label(
-    control: &Control,
+    environment: &Environment,
     executor: &RealExecutor,
     name: &str,
     drive: &dyn Drive,
@@ -127,7 +129,7 @@ async fn read_label(
         Ok(Err(error)) => said_of(name, &error),
         Err(_) => format!("{name} gives no answer"),
     };
-    control.warning(format!("{why} (passed over)"));
+    environment.warning(format!("{why} (passed over)"));
     None
 }
 
@@ -141,7 +143,7 @@ fn said_of(name: &str, error: &PoolError) -> String {
 }
 
 /// Drives on paths that belong to some pool; everything else is passed over.
-pub async fn on_paths(control: &Control, executor: &RealExecutor, paths: &[PathBuf]) -> Vec<Found> {
+pub async fn on_paths(environment: &Environment, executor: &RealExecutor, paths: &[PathBuf]) -> Vec<Found> {
     let (mut identities, mut opened) = (Vec::new(), Vec::new());
     for path in paths {
         let Ok(candidate) = Candidate::at(path) else { continue };
@@ -149,21 +151,23 @@ pub async fn on_paths(control: &Control, executor: &RealExecutor, paths: &[PathB
             continue;
         }
         let options = OpenOptions { read_only: true, lock: false, buffered: false };
-        match open_drive(control, executor, &candidate.path, &options) {
+        match open_drive(environment, executor, &candidate.path, &options) {
             Ok(drive) => {
                 identities.push(candidate.identity);
                 opened.push((candidate.path, drive));
             }
             Err(stripewise_runtime::OpenError::Io { .. }) => {
-                control.warning(format!("{} cannot be opened (passed over)", candidate.path.display()));
+                environment.warning(format!("{} cannot be opened (passed over)", candidate.path.display()));
             }
             // Too small, not permitted, no medium: nothing of ours.
             Err(_) => {}
         }
     }
     let names: Vec<String> = opened.iter().map(|(path, _)| path.display().to_string()).collect();
-    let labels =
-        opened.iter().zip(&names).map(|((_, drive), name)| read_label(control, executor, name, &*drive.bare));
+    let labels = opened
+        .iter()
+        .zip(&names)
+        .map(|((_, drive), name)| read_label(environment, executor, name, &*drive.bare));
     let labels = join_all(labels).await;
     let found = opened
         .into_iter()
@@ -174,7 +178,7 @@ pub async fn on_paths(control: &Control, executor: &RealExecutor, paths: &[PathB
 
 /// Looks at exports. One that cannot be reached, or holds no pool, is only said to be so.
 pub async fn on_exports(
-    control: &Control,
+    environment: &Environment,
     executor: &RealExecutor,
     exports: Vec<NbdUri>,
     found: &mut Vec<Found>,
@@ -182,9 +186,9 @@ pub async fn on_exports(
     let opening = exports.iter().map(|uri| network::open(executor, uri, true));
     for (uri, opened) in exports.iter().zip(join_all(opening).await) {
         match opened {
-            Err(error) => control.warning(format!("{} (passed over)", chain(&error))),
+            Err(error) => environment.warning(format!("{} (passed over)", chain(&error))),
             Ok(opened) => {
-                let label = read_label(control, executor, &uri.to_string(), &*opened.bare).await;
+                let label = read_label(environment, executor, &uri.to_string(), &*opened.bare).await;
                 found.extend(label.map(|label| Found {
                     path: PathBuf::from(uri.to_string()),
                     opened,
@@ -197,8 +201,12 @@ pub async fn on_exports(
 }
 
 /// What a volume of a pool says of another.
-pub async fn on_volume(control: &Control, executor: &RealExecutor, opened: OpenedDrive) -> Option<Found> {
+pub async fn on_volume(
+    environment: &Environment,
+    executor: &RealExecutor,
+    opened: OpenedDrive,
+) -> Option<Found> {
     let name = opened.bare.info().label.to_string();
-    let label = read_label(control, executor, &name, &*opened.bare).await?;
+    let label = read_label(environment, executor, &name, &*opened.bare).await?;
     Some(Found { path: PathBuf::from(name), opened, label, way: Way::Volume })
 }

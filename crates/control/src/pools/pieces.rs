@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use stripewise_engine::pool::Volume;
 
-use crate::failure::Result;
+use crate::failure::{Result, pool_failure};
 use crate::names::VolumeName;
-use crate::pools::session::{Session, pool_failure};
+use crate::pools::session::Session;
 
 /// Requests to a volume are whole multiples of this.
 const BLOCK_BYTES: u64 = 512;

@@ -11,78 +11,23 @@
 use std::path::{Path, PathBuf};
 
 use stripewise_drive::Context;
-use stripewise_engine::pool::{DriveId, DriveStatus, OpenMode, Pool, VolumeState, inspect};
+use stripewise_engine::pool::{DriveId, DriveStatus, inspect};
 use stripewise_runtime::OpenOptions;
 
 use crate::control::Control;
 use crate::daemon::serving::open;
 use crate::drives::candidates::{Candidate, Place, noted_export, noted_place};
 use crate::drives::network;
+use crate::drives::opened::open_drive;
 use crate::failure::{Failure, Result};
 use crate::pools::reconnect::close;
-use crate::pools::session::{Session, open_drive};
-use crate::report::{PoolReport, PoolState};
+use crate::pools::session::Session;
+use crate::pools::standstill::{Standstill, standstill};
 
 /// Requests of the pool that was closed have their time-outs; what still holds its drives after
 /// this is a fault of ours.
 const LET_GO_NS: u64 = 40_000_000_000;
 const LOOK_NS: u64 = 20_000_000;
-
-/// Why volumes of a pool stand still.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Standstill {
-    /// These drives are lacking.
-    Lacking(Vec<DriveStatus>),
-    /// Nothing is lacking any more; but this volume takes no writes.
-    Protected(String),
-    /// The file system under a drive was full.
-    Full,
-}
-
-fn standstill(pool: &Pool) -> Option<Standstill> {
-    if pool.mode() == OpenMode::ReadOnly {
-        return None;
-    }
-    if pool.full_drive().is_some() {
-        return Some(Standstill::Full);
-    }
-    let status = pool.status();
-    let needed: Vec<&String> = status.volumes.iter().flat_map(|volume| &volume.needed).collect();
-    if !needed.is_empty() {
-        let is_needed =
-            |drive: &&DriveStatus| needed.iter().any(|needed| needed.contains(&drive.id.to_string()));
-        return Some(Standstill::Lacking(status.drives.iter().filter(is_needed).cloned().collect()));
-    }
-    let stands_still = |name: &str| pool.volume(name).is_ok_and(|volume| volume.is_protected());
-    let sound = status.volumes.iter().filter(|volume| volume.state != VolumeState::Failed);
-    let mut names = sound.map(|volume| volume.name.clone());
-    names.find(|name| stands_still(name)).map(Standstill::Protected)
-}
-
-/// Says in a report of a pool that a daemon keeps open what helps it on.
-pub fn advise(pool: &Pool, report: &mut PoolReport) {
-    let Some(standstill) = standstill(pool) else { return };
-    let drive = match &standstill {
-        Standstill::Full => {
-            let first = report.drives.first().map_or("", |drive| &drive.id);
-            report.action = format!("free space there, then: stripewise pool online {} {first}", report.name);
-            None
-        }
-        Standstill::Lacking(drives) => drives.first().map(|drive| drive.id.to_string()),
-        Standstill::Protected(volume) => {
-            if report.state == PoolState::Online {
-                report.state = PoolState::Degraded;
-            }
-            report.condition = format!(
-                "the drives that volume {volume} needs are back; it can be read, and takes writes again when the pool is reopened"
-            );
-            report.drives.first().map(|drive| drive.id.clone())
-        }
-    };
-    if let Some(drive) = drive {
-        report.action = format!("stripewise pool online {} {drive}", report.name);
-    }
-}
 
 /// Reopens a pool of this daemon's if that is what it takes to have a drive back, and it can be
 /// done. `name`: the drive as typed. Gives whether it was done.

@@ -13,7 +13,7 @@ use stripewise_export::{Exports, Hold, PoolExports, VolumeExport};
 use crate::control::Control;
 use crate::failure::{Failure, Result};
 use crate::pools::session::Session;
-use crate::pools::stacked::is_used;
+use crate::registry::stacking::is_used;
 use crate::registry::{Home, KnownPool};
 
 /// The pools served, in the order in which they were opened.

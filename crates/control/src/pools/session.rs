@@ -6,28 +6,30 @@
 //! job, a command that ends in an error half-way (the pool is closed all the same).
 
 use std::cell::{Cell, RefCell};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 
-use stripewise_drive::{BufferPool, Drive, Pace, PacedDrive};
-use stripewise_engine::pool::{DriveId, DriveStatus, OpenMode, Pool, PoolError, PoolOptions, inspect};
+use stripewise_drive::{BufferPool, Drive};
+use stripewise_engine::pool::{DriveStatus, OpenMode, Pool, PoolError, PoolOptions, inspect};
 use stripewise_export::Hold;
 use stripewise_export::nbd::client::NetworkDrive;
-use stripewise_layout::LayoutError;
-use stripewise_runtime::{FileDrive, Holder, OpenError, OpenOptions, RealExecutor, pace_attribute};
+use stripewise_runtime::{FileDrive, Holder, OpenOptions, RealExecutor};
 
+use crate::access::Access;
 use crate::control::Control;
-use crate::drives::candidates::{Candidate, Identity};
+use crate::drives::candidates::Candidate;
 use crate::drives::contents::refuse_contents;
 use crate::drives::known::{Holds, KnownDrives, Misplaced, open_known, pool_id};
 use crate::drives::network::{self, Returning};
+use crate::drives::opened::{OpenedDrive, pool_options};
 use crate::drives::space_below::note_full_below;
-use crate::failure::{Failure, Reason, Result};
+use crate::drives::trouble::Trouble;
+use crate::failure::{Failure, Result, pool_failure};
 use crate::names::VolumeName;
-use crate::pools::reopen::advise;
-use crate::pools::stacked::{Stack, Trouble, refuse_circle};
+use crate::pools::stacked::Stack;
+use crate::pools::standstill::advise;
 use crate::pools::status_file::StatusFile;
-use crate::registry::this_host::this_host;
+use crate::registry::stacking::refuse_circle;
 use crate::registry::{Home, KnownDrive, KnownPool, PoolLock};
 use crate::report::{PoolReport, VolumeReport};
 use crate::times::unix_ms;
@@ -36,108 +38,6 @@ use crate::times::unix_ms;
 const RETAINED_BYTES: usize = 64 << 20;
 /// How often others can read how a long job stands, and drives are looked after.
 const WATCH_NS: u64 = 1_000_000_000;
-
-/// What a command wants of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// To look and read: nothing is written to any drive; any number of processes at a time.
-    Look,
-    /// To change it: one process at a time.
-    Change,
-}
-
-/// A drive, opened.
-#[derive(Clone)]
-pub struct OpenedDrive {
-    /// The file or device itself, where it is one.
-    pub file: Option<Rc<FileDrive>>,
-    /// The export, where it is one.
-    pub network: Option<Rc<NetworkDrive>>,
-    /// The file, device, volume or export, as fast as it can.
-    pub bare: Rc<dyn Drive>,
-    /// What the engine gets: held to the pace that the file carries, if it carries one.
-    pub drive: Rc<dyn Drive>,
-    /// Which drive it is, whatever it is called.
-    pub identity: Identity,
-    /// Which drive of the pool it says it is, where it was asked.
-    pub says: Option<DriveId>,
-}
-
-impl OpenedDrive {
-    /// A volume of another pool.
-    pub fn volume(name: VolumeName, drive: Rc<dyn Drive>) -> Self {
-        let identity = Identity::Volume(name);
-        Self { file: None, network: None, bare: drive.clone(), drive, identity, says: None }
-    }
-
-    /// A file or device, as fast as it can.
-    pub fn plain(file: Rc<FileDrive>) -> Self {
-        let identity = Identity::Drive(file.identity());
-        Self {
-            bare: file.clone(),
-            drive: file.clone(),
-            file: Some(file),
-            network: None,
-            identity,
-            says: None,
-        }
-    }
-
-    /// Why it has to be taken as lost, if it has to: its file or device has gone, its server is out
-    /// of reach.
-    pub fn lost(&self) -> Option<String> {
-        if let Some(network) = &self.network {
-            return network.lost().map(|why| why.to_string());
-        }
-        let file = self.file.as_ref()?;
-        let is_there = file.still_there().is_ok() && !file.is_gone();
-        (!is_there).then(|| "it is not there any more".to_owned())
-    }
-}
-
-/// An inner pool waits for its own drives first: the one above it must be the more patient.
-const PATIENCE_WITH_VOLUMES: u64 = 4;
-
-/// As every pool of the command line is opened: its history goes by this machine's clock.
-pub fn pool_options(drives: &[OpenedDrive]) -> PoolOptions {
-    let mut options =
-        PoolOptions { unix_ms: Some(unix_ms), host: Some(this_host()), ..PoolOptions::default() };
-    if drives.iter().any(|opened| matches!(opened.identity, Identity::Volume(_))) {
-        options.member.timeout_ns *= PATIENCE_WITH_VOLUMES;
-    }
-    options
-}
-
-/// Opens one drive.
-pub fn open_drive(
-    control: &Control,
-    executor: &RealExecutor,
-    path: &Path,
-    options: &OpenOptions,
-) -> std::result::Result<OpenedDrive, OpenError> {
-    let file = executor.open_drive(path, options)?;
-    for notice in file.notices() {
-        control.note(format!("note: {notice}"));
-    }
-    let drive: Rc<dyn Drive> = match pace_of(control, path) {
-        Some(pace) => PacedDrive::new(&executor.context(), file.clone(), pace),
-        None => file.clone(),
-    };
-    Ok(OpenedDrive { drive, ..OpenedDrive::plain(file) })
-}
-
-/// The pace that a file carries.
-pub fn pace_of(control: &Control, path: &Path) -> Option<Pace> {
-    let text = pace_attribute(path)?;
-    match text.parse() {
-        Ok(pace) => Some(pace),
-        Err(error) => {
-            let error: stripewise_drive::PaceError = error;
-            control.warning(format!("{}: its stored pace is passed over: {error}", path.display()));
-            None
-        }
-    }
-}
 
 /// The volume of that name in a report.
 pub fn find_volume(report: PoolReport, name: &VolumeName) -> Result<VolumeReport> {
@@ -705,31 +605,4 @@ fn note_misplaced(report: &mut PoolReport, Misplaced { path, holds }: &Misplaced
     if *holds == Holds::Nothing && report.action == asks_for_it {
         report.action = format!("stripewise pool replace {} {} {place}", report.name, missing.id);
     }
-}
-
-/// A layout that is wrong whatever the pool is makes no sense to ask for.
-fn layout_reason(error: &LayoutError) -> Reason {
-    match error {
-        LayoutError::UnknownLayout { .. }
-        | LayoutError::ThreeCopiesAreNoLevel
-        | LayoutError::TooFewColumns { .. }
-        | LayoutError::TooManyColumns { .. }
-        | LayoutError::NoGroupsInLevel { .. }
-        | LayoutError::TooFewGroups { .. }
-        | LayoutError::InterleaveNotPowerOfTwo { .. }
-        | LayoutError::InterleaveOutOfRange { .. } => Reason::Usage,
-        _ => Reason::Failed,
-    }
-}
-
-/// An error of the engine, with what was to be done.
-pub fn pool_failure(what: impl std::fmt::Display, error: &PoolError) -> Failure {
-    let mut failure = Failure::because(what, error);
-    failure.hint = error.hint();
-    match error {
-        PoolError::Layout(error) => failure.reason = layout_reason(error),
-        PoolError::NoSuchVolume { .. } | PoolError::NoSuchDrive { .. } => failure.reason = Reason::Missing,
-        _ => {}
-    }
-    failure
 }

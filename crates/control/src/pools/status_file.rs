@@ -6,21 +6,16 @@
 //! that has only begun, one of another version of this program (its word cannot be read).
 
 use std::path::Path;
-use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use stripewise_drive::{Cause, CauseCounts};
 use stripewise_engine::Member;
 use stripewise_engine::pool::{Pool, RequestKind, VolumeLoad};
 
-use crate::control::Control;
-use crate::failure::Result;
-use crate::registry::{Home, KnownPool, PATIENCE, write_beside};
+use crate::drives::names::id_of;
+use crate::registry::write_beside;
 use crate::report::{DriveState, EventReport, PoolReport};
 use crate::times::unix_ms;
-
-/// How often a process that is about to leave word is looked at.
-const LOOK_NS: u64 = 20_000_000;
 
 /// How a pool stands for those who cannot open it now.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -148,7 +143,7 @@ fn causes(member: &Member) -> Vec<CauseLoad> {
 /// What every drive of an open pool was asked so far.
 pub fn loads(pool: &Pool, report: &PoolReport) -> Vec<DriveLoad> {
     let load = |drive: &crate::report::DriveReport| {
-        let member = pool.member(crate::drives::names::id_of(drive));
+        let member = pool.member(id_of(drive));
         let counters = member.as_ref().map(|member| member.counters()).unwrap_or_default();
         DriveLoad {
             id: drive.id.clone(),
@@ -164,45 +159,4 @@ pub fn loads(pool: &Pool, report: &PoolReport) -> Vec<DriveLoad> {
         }
     };
     report.drives.iter().map(load).collect()
-}
-
-/// What the process that works on the pool says now; `None` where none does, or it has not said
-/// anything yet.
-pub fn read(home: &Home, known: &KnownPool) -> Option<StatusFile> {
-    let user = home.pool_user(known)?;
-    let text = std::fs::read(home.status_path(&known.id)).ok()?;
-    let mut word: StatusFile = serde_json::from_slice(&text).ok()?;
-    word.report.notices.push(format!("in use by {user}"));
-    Some(word)
-}
-
-/// As [`read`], waiting for a process that has the pool to say something or to end: most commands
-/// are done in no time, the others leave word soon.
-///
-/// `None` at once for a pool that this process serves: it knows better.
-pub async fn wait_for(control: &Control, home: &Home, known: &KnownPool) -> Result<Option<StatusFile>> {
-    control.served.until_come(&known.name).await;
-    if control.served.has(&known.name) {
-        return Ok(None);
-    }
-    // A daemon says it better itself; unless the command has been passed on to one already.
-    if control.caller().is_none()
-        && let Some(failure) = home.taken_elsewhere(known)
-    {
-        return Err(failure);
-    }
-    wait_for_word(control, home, known).await
-}
-
-/// As [`wait_for`], for what is counted from one word left to the next: a daemon leaves them too.
-pub async fn wait_for_word(control: &Control, home: &Home, known: &KnownPool) -> Result<Option<StatusFile>> {
-    let context = control.executor()?.context();
-    let begin = Instant::now();
-    while home.pool_user(known).is_some() && begin.elapsed() <= PATIENCE {
-        if let Some(word) = read(home, known) {
-            return Ok(Some(word));
-        }
-        context.sleep_ns(LOOK_NS).await;
-    }
-    Ok(None)
 }

@@ -15,7 +15,7 @@ use clap::Args;
 use futures_util::future::{Either, select};
 use serde::Serialize;
 use stripewise_control::drives::candidates::Candidate;
-use stripewise_control::pools::session::open_drive;
+use stripewise_control::drives::opened::open_drive;
 use stripewise_control::registry::replace_file;
 use stripewise_control::size::{ByteSize, duration_text};
 use stripewise_drive::{BufferPool, Drive, IoRequest, Operation};

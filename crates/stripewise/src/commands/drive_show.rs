@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::access::Access;
 use stripewise_control::drives::candidates::Candidate;
 use stripewise_control::drives::contents::contents_of;
 use stripewise_control::drives::names::LEAST_BEGINNING;
-use stripewise_control::pools::session::{Access, pace_of, pool_failure};
+use stripewise_control::drives::opened::pace_of;
+use stripewise_control::failure::pool_failure;
 use stripewise_control::pools::stacked::Stack;
 use stripewise_control::report::counted;
 use stripewise_control::request::ShowDrives;

@@ -13,6 +13,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use futures_util::future::{Either, LocalBoxFuture, select};
 use serde::Serialize;
+use stripewise_control::access::Access;
 use stripewise_control::daemon::alerts::Watch;
 use stripewise_control::daemon::mounting::file_system::{FileSystem, Wanted};
 use stripewise_control::daemon::mounting::{free_folder, mount_fuse, unmount_fuse};
@@ -20,9 +21,9 @@ use stripewise_control::daemon::serving::{END_WITHIN_SECONDS, begin_serving, clo
 use stripewise_control::daemon::socket::ControlSocket;
 use stripewise_control::names::{PoolName, VolumeName};
 use stripewise_control::pools::pieces::find_volume;
-use stripewise_control::pools::session::{Access, Session};
-use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::pools::session::Session;
 use stripewise_control::registry::running_as_root;
+use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_export::fuse::Tree;
 
 use crate::carry_out::take_commands;

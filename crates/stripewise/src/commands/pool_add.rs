@@ -6,9 +6,11 @@
 //! other: where one is refused, those before it are in.
 
 use clap::{Args, ValueEnum};
+use stripewise_control::access::Access;
 use stripewise_control::drives::candidates;
+use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::pools::session::with_pool;
 use stripewise_control::report::counted;
 use stripewise_control::request::AddDrives;
 use stripewise_engine::pool::Role;

@@ -8,9 +8,11 @@ use std::path::Path;
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::access::Access;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Access, with_pool};
-use stripewise_control::pools::status_file::{self, StatusFile};
+use stripewise_control::pools::other_process;
+use stripewise_control::pools::session::with_pool;
+use stripewise_control::pools::status_file::StatusFile;
 use stripewise_control::report::VolumeReport;
 use stripewise_control::size::{ByteSize, duration_text};
 use stripewise_control::times::unix_ms;
@@ -123,7 +125,7 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     }
     let home = app.home()?;
     let known = home.pool(&options.name.0)?;
-    let word = match status_file::wait_for(app, &home, &known).await? {
+    let word = match other_process::wait_for(app, &home, &known).await? {
         Some(word) => word,
         None => {
             with_pool(app, &known.name, Access::Look, "pool advise", async |session| Ok(session.word()))

@@ -2,9 +2,11 @@
 //! spares that took over are not mentioned any more.
 
 use clap::Args;
+use stripewise_control::access::Access;
 use stripewise_control::drives::names::{find, id_of};
+use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::pools::session::with_pool;
 use stripewise_control::request::Clear;
 
 use crate::commands::{App, Pools};

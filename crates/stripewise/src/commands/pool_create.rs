@@ -7,11 +7,14 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use clap::Args;
+use stripewise_control::access::Access;
 use stripewise_control::drives::candidates::{self, Candidate};
 use stripewise_control::drives::contents::refuse_contents;
+use stripewise_control::drives::opened::pool_options;
+use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Access, pool_failure, pool_options};
-use stripewise_control::pools::stacked::{Stack, refuse_if_used};
+use stripewise_control::pools::stacked::Stack;
+use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_control::registry::{KnownDrive, KnownPool};
 use stripewise_control::report::{PoolReport, counted};
 use stripewise_control::request::CreatePool;

@@ -5,9 +5,10 @@
 //! without `--yes`.
 
 use clap::Args;
+use stripewise_control::access::Access;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Access, Session, with_pool};
-use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::pools::session::{Session, with_pool};
+use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_control::request::DestroyPool;
 
 use crate::commands::{App, Pools, confirmed};

@@ -5,9 +5,10 @@
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::access::Access;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Access, with_pool};
-use stripewise_control::pools::status_file;
+use stripewise_control::pools::other_process;
+use stripewise_control::pools::session::with_pool;
 use stripewise_control::report::EventReport;
 use stripewise_control::request::ListEvents;
 use utoipa::ToSchema;
@@ -46,7 +47,7 @@ impl Options {
 pub(crate) async fn run(asked: &ListEvents, app: &App) -> Result<Exit> {
     let (home, name) = (app.home()?, &asked.pool.0);
     let known = home.pool(name)?;
-    let mut events = match status_file::wait_for(app, &home, &known).await? {
+    let mut events = match other_process::wait_for(app, &home, &known).await? {
         Some(word) => word.events,
         None => {
             with_pool(app, name, Access::Look, "pool events", async |session| {

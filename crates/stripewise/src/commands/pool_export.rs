@@ -7,11 +7,13 @@
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::access::Access;
 use stripewise_control::drives::candidates::noted_export;
+use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Access, Session, pool_failure};
-use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::pools::session::Session;
 use stripewise_control::registry::KnownPool;
+use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_control::request::ExportPool;
 
 use crate::commands::App;

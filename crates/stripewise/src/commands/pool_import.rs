@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::access::Access;
 use stripewise_control::drives::candidates::{Candidate, noted_export};
 use stripewise_control::drives::search::{Found, Way, on_exports, on_paths, on_volume, places};
+use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Access, pool_failure};
 use stripewise_control::pools::stacked::Stack;
 use stripewise_control::registry::this_host::this_host;
 use stripewise_control::registry::{Home, KnownDrive, KnownPool};

@@ -7,9 +7,11 @@
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::access::Access;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Access, with_pool};
-use stripewise_control::pools::status_file::{self, CauseLoad, DriveLoad, StatusFile, VolumeRequests, loads};
+use stripewise_control::pools::other_process;
+use stripewise_control::pools::session::with_pool;
+use stripewise_control::pools::status_file::{CauseLoad, DriveLoad, StatusFile, VolumeRequests, loads};
 use stripewise_control::registry::{Home, KnownPool};
 use stripewise_control::report::DriveState;
 use stripewise_control::request::ShowLoad;
@@ -126,7 +128,7 @@ pub(crate) async fn run(asked: &ShowLoad, app: &App) -> Result<Exit> {
     let known = home.pool(name)?;
     let first = match app.served.lend(name, app) {
         Some(session) => Some(session.word()),
-        None => status_file::wait_for_word(app, &home, &known).await?,
+        None => other_process::wait_for_word(app, &home, &known).await?,
     };
     let Some(first) = first else {
         return nothing_runs(app, name, asked.causes).await;
@@ -206,7 +208,7 @@ async fn next(
         context.sleep_ns(100_000_000).await;
         let word = match app.served.lend(&known.name, app) {
             Some(session) => Some(session.word()),
-            None => status_file::read(home, known),
+            None => other_process::read(home, known),
         };
         let Some(word) = word else { return Ok(None) };
         // A clock that was set back must not keep anybody waiting; another process begins to count

@@ -4,10 +4,12 @@
 //! Expected faults: volumes that could not be read without the drive (refused).
 
 use clap::Args;
+use stripewise_control::access::Access;
 use stripewise_control::drives::names::{find, id_of};
+use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::redundancy::tell_without;
-use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::pools::session::with_pool;
 use stripewise_control::request::TakeOffline;
 
 use crate::commands::{App, Pools};

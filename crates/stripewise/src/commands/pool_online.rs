@@ -8,11 +8,13 @@
 use std::rc::Rc;
 
 use clap::Args;
+use stripewise_control::access::Access;
 use stripewise_control::drives::candidates::Candidate;
 use stripewise_control::drives::names::{find, id_of};
+use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::reopen::open_if_that_helps;
-use stripewise_control::pools::session::{Access, Session, pool_failure, with_pool};
+use stripewise_control::pools::session::{Session, with_pool};
 use stripewise_control::report::DriveState;
 use stripewise_control::request::BringOnline;
 use stripewise_drive::Drive;

@@ -6,8 +6,10 @@
 //! open the pool goes on).
 
 use clap::Args;
+use stripewise_control::access::Access;
+use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::pools::session::with_pool;
 use stripewise_control::report::PoolReport;
 use stripewise_control::request::Rebalance;
 use stripewise_engine::pool::JobKind;

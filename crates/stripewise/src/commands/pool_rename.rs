@@ -5,10 +5,11 @@
 //! (the next command that opens the pool for writing finishes it).
 
 use clap::Args;
+use stripewise_control::access::Access;
 use stripewise_control::daemon::serving::begin_serving;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Access, Session};
-use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::pools::session::Session;
+use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_control::request::RenamePool;
 
 use crate::commands::{App, Pools};

@@ -6,11 +6,13 @@
 //! replaced already, a new one that holds something, is too small, or belongs to the pool already.
 
 use clap::Args;
+use stripewise_control::access::Access;
 use stripewise_control::drives::candidates::Candidate;
 use stripewise_control::drives::names::{find, id_of};
+use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::redundancy::tell_without;
-use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::pools::session::with_pool;
 use stripewise_control::report::{DriveState, PoolReport};
 use stripewise_control::request::ReplaceDrive;
 use stripewise_engine::pool::JobKind;

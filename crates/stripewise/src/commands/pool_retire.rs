@@ -5,9 +5,11 @@
 //! (then it is a failed drive like any other).
 
 use clap::Args;
+use stripewise_control::access::Access;
 use stripewise_control::drives::names::{find, id_of};
+use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::pools::session::with_pool;
 use stripewise_control::request::RetireDrive;
 use stripewise_engine::pool::JobKind;
 

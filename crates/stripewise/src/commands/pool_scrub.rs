@@ -2,8 +2,10 @@
 //! once.
 
 use clap::Args;
+use stripewise_control::access::Access;
+use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::pools::session::with_pool;
 use stripewise_control::request::Scrub;
 use stripewise_engine::pool::JobKind;
 

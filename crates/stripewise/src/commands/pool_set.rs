@@ -1,8 +1,10 @@
 //! `pool set`: settings kept with the pool.
 
 use clap::Args;
+use stripewise_control::access::Access;
+use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Access, Session, pool_failure, with_pool};
+use stripewise_control::pools::session::{Session, with_pool};
 use stripewise_control::request::{ChangeSettings, Setting};
 use stripewise_control::size::ByteSize;
 use stripewise_engine::pool::PoolError;

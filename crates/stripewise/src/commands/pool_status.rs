@@ -4,9 +4,10 @@
 //! Expected faults: drives that are gone, all of them even; a pool in use.
 
 use clap::Args;
+use stripewise_control::access::Access;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Access, with_pool};
-use stripewise_control::pools::status_file;
+use stripewise_control::pools::other_process;
+use stripewise_control::pools::session::with_pool;
 use stripewise_control::registry::{Home, KnownPool};
 use stripewise_control::report::PoolReport;
 use stripewise_control::request::ShowPools;
@@ -66,7 +67,7 @@ pub(crate) async fn run(asked: &ShowPools, app: &App) -> Result<Exit> {
 }
 
 async fn report(app: &App, home: &Home, known: &KnownPool) -> Result<PoolReport> {
-    if let Some(word) = status_file::wait_for(app, home, known).await? {
+    if let Some(word) = other_process::wait_for(app, home, known).await? {
         return Ok(word.report);
     }
     match with_pool(app, &known.name, Access::Look, "pool status", async |session| Ok(session.report())).await
@@ -75,7 +76,7 @@ async fn report(app: &App, home: &Home, known: &KnownPool) -> Result<PoolReport>
         Err(failure) if failure.taken_at().is_some() && app.printer.caller().is_none() => Err(failure),
         // Somebody came in between: then it cannot be told how it is, unless by that one.
         Err(failure) if home.pool_user(known).is_some() => {
-            status_file::read(home, known).map(|word| word.report).ok_or(failure)
+            other_process::read(home, known).map(|word| word.report).ok_or(failure)
         }
         Err(failure) => {
             let action = failure.hint.unwrap_or_default();

@@ -4,8 +4,9 @@
 //! meanwhile, nothing to do.
 
 use clap::Args;
+use stripewise_control::access::Access;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Access, with_pool};
+use stripewise_control::pools::session::with_pool;
 use stripewise_control::request::WaitForJob;
 use stripewise_engine::pool::JobKind;
 

@@ -7,8 +7,10 @@
 //! less redundancy (only with `--yes`).
 
 use clap::Args;
+use stripewise_control::access::Access;
+use stripewise_control::failure::pool_failure;
 use stripewise_control::names::VolumeName;
-use stripewise_control::pools::session::{Access, Session, pool_failure, with_pool};
+use stripewise_control::pools::session::{Session, with_pool};
 use stripewise_control::report::counted;
 use stripewise_control::request::ConvertVolume;
 use stripewise_control::size::ByteSize;

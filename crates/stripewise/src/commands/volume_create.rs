@@ -3,8 +3,10 @@
 //! Expected faults: layouts that do not fit the drives, too little room, names that are taken.
 
 use clap::{Args, ValueEnum};
+use stripewise_control::access::Access;
+use stripewise_control::failure::pool_failure;
 use stripewise_control::names::VolumeName;
-use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::pools::session::with_pool;
 use stripewise_control::request::CreateVolume;
 use stripewise_control::size::ByteSize;
 use stripewise_engine::pool::{Pin, PoolError, VolumeSpec};

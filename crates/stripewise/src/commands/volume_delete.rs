@@ -1,9 +1,11 @@
 //! `volume delete`: a volume and all that it holds.
 
 use clap::Args;
+use stripewise_control::access::Access;
+use stripewise_control::failure::pool_failure;
 use stripewise_control::names::VolumeName;
-use stripewise_control::pools::session::{Access, Session, pool_failure, with_pool};
-use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::pools::session::{Session, with_pool};
+use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_control::request::DeleteVolume;
 use stripewise_control::size::ByteSize;
 

@@ -1,9 +1,10 @@
 //! `volume list`: the volumes of one or all pools.
 
 use clap::Args;
+use stripewise_control::access::Access;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Access, with_pool};
-use stripewise_control::pools::status_file;
+use stripewise_control::pools::other_process;
+use stripewise_control::pools::session::with_pool;
 use stripewise_control::registry::{Home, KnownPool};
 use stripewise_control::report::VolumeReport;
 use stripewise_control::request::ListVolumes;
@@ -58,7 +59,7 @@ pub(crate) async fn run(asked: &ListVolumes, app: &App) -> Result<Exit> {
 }
 
 async fn volumes_of(app: &App, home: &Home, pool: &KnownPool) -> Result<Vec<VolumeReport>> {
-    match status_file::wait_for(app, home, pool).await? {
+    match other_process::wait_for(app, home, pool).await? {
         Some(word) => Ok(word.report.volumes),
         None => {
             with_pool(app, &pool.name, Access::Look, "volume list", async |session| {

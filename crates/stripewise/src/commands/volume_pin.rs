@@ -4,8 +4,10 @@
 //! Expected faults: too little room where it is to live (refused, with the numbers).
 
 use clap::{Args, ValueEnum};
+use stripewise_control::access::Access;
+use stripewise_control::failure::pool_failure;
 use stripewise_control::names::VolumeName;
-use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::pools::session::with_pool;
 use stripewise_control::request::PinVolume;
 use stripewise_engine::pool::{JobKind, Pin};
 

@@ -4,9 +4,11 @@
 //! Expected faults: too little room, sizes below what is stored, volumes that cannot be read.
 
 use clap::Args;
+use stripewise_control::access::Access;
+use stripewise_control::failure::pool_failure;
 use stripewise_control::names::VolumeName;
-use stripewise_control::pools::session::{Access, pool_failure, with_pool};
-use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::pools::session::with_pool;
+use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_control::request::ResizeVolume;
 use stripewise_control::size::ByteSize;
 

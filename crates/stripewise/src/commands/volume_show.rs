@@ -1,9 +1,10 @@
 //! `volume show`: one volume at length.
 
 use clap::Args;
+use stripewise_control::access::Access;
 use stripewise_control::names::VolumeName;
-use stripewise_control::pools::session::{Access, find_volume, with_pool};
-use stripewise_control::pools::status_file;
+use stripewise_control::pools::other_process;
+use stripewise_control::pools::session::{find_volume, with_pool};
 use stripewise_control::request::ShowVolume;
 
 use crate::commands::{App, Volumes};
@@ -31,7 +32,7 @@ pub(crate) async fn run(asked: &ShowVolume, app: &App) -> Result<Exit> {
     let home = app.home()?;
     let known = home.pool(&name.pool)?;
     // Whoever has the pool open knows how it is used and what is being moved.
-    let volume = match status_file::wait_for(app, &home, &known).await? {
+    let volume = match other_process::wait_for(app, &home, &known).await? {
         Some(word) => find_volume(word.report, name)?,
         None => {
             with_pool(app, &name.pool, Access::Look, "volume show", async |session| {

@@ -12,10 +12,11 @@ use std::rc::Rc;
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::access::Access;
 use stripewise_control::names::VolumeName;
 use stripewise_control::pools::pieces::{IN_FLIGHT, Pieces, find_volume};
-use stripewise_control::pools::session::{Access, with_pool};
-use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::pools::session::with_pool;
+use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_control::report::counted;
 use stripewise_control::request::WriteVolume;
 use stripewise_control::size::ByteSize;

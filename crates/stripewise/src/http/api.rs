@@ -29,11 +29,10 @@ use utoipa::{IntoParams, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(super) use problem::{Problem, error};
-
-use super::connections::{no_memory, whole_body};
+use super::bodies::{MAX_BYTES, no_memory, whole_body};
 use super::guard::{Guard, Visitor, let_in};
 use super::orders::{Answer, Order};
+use super::problem::{self, Problem, error};
 use crate::commands::Pools;
 use crate::commands::pool_events::Events;
 use crate::failure::{Exit, Failure};
@@ -42,14 +41,10 @@ mod description;
 mod drives;
 #[cfg(test)]
 mod openapi_rules;
-mod problem;
 mod streams;
 #[cfg(test)]
 mod tests;
 mod volumes;
-
-/// Bytes of a volume in one request, and bytes of any body.
-pub(super) const MAX_BYTES: usize = 16 << 20;
 
 #[derive(OpenApi)]
 #[openapi(info(

@@ -10,27 +10,20 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
-use futures_util::StreamExt;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use stripewise_control::daemon::refusals::Refusals;
-use stripewise_export::budget::{Budget, Taken};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Sleep, sleep, timeout};
 use tower::Layer;
 
 use super::access::AccessFile;
-use super::api::{MAX_BYTES, error};
+use super::address::Address;
 use super::doors::{OpenDoor, Socket};
-use super::guard::{Address, Peer};
+use super::guard::Peer;
 use super::strangers::Strangers;
 
 /// Connections at a time; further ones are told so and closed.
@@ -45,8 +38,6 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text
 const HEAD_BYTES: usize = 64 << 10;
 /// A request's head has to come within this time, counted from the end of the one before.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
-/// A request's body has to come within this time.
-const BODY_PATIENCE: Duration = Duration::from_secs(60);
 /// Some of an answer has to be taken within this time.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// Before connections are accepted again when that failed; out of descriptors, most likely.
@@ -160,68 +151,6 @@ async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, peer: Peer, hou
     }
     served.as_mut().graceful_shutdown();
     let _ = served.await;
-}
-
-/// Goes on with a request when all of its body is here. Memory for it is taken as it comes.
-pub(super) async fn whole_body(State(budget): State<Budget>, request: Request, next: Next) -> Response {
-    let (parts, body) = request.into_parts();
-    let length = parts.headers.get(header::CONTENT_LENGTH);
-    let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > MAX_BYTES as u64) {
-        return too_large();
-    }
-    let mut memory = budget.nothing();
-    match timeout(BODY_PATIENCE, collect(body, &mut memory)).await {
-        Ok(Ok(bytes)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
-        Ok(Err(BodyError::TooLarge)) => too_large(),
-        Ok(Err(BodyError::NoMemory)) => no_memory(),
-        Ok(Err(BodyError::Broken)) => {
-            let closed = [(header::CONNECTION, "close")];
-            (closed, error(StatusCode::BAD_REQUEST, "the request's body did not come whole", None))
-                .into_response()
-        }
-        Err(_) => {
-            let text = format!("the request's body did not come within {} s", BODY_PATIENCE.as_secs());
-            let closed = [(header::CONNECTION, "close")];
-            (closed, error(StatusCode::REQUEST_TIMEOUT, &text, None)).into_response()
-        }
-    }
-}
-
-/// Why there is no body.
-enum BodyError {
-    TooLarge,
-    NoMemory,
-    Broken,
-}
-
-async fn collect(body: Body, memory: &mut Taken) -> Result<Vec<u8>, BodyError> {
-    let (mut body, mut bytes) = (body.into_data_stream(), Vec::new());
-    while let Some(part) = body.next().await {
-        let part = part.map_err(|_| BodyError::Broken)?;
-        if bytes.len() + part.len() > MAX_BYTES {
-            return Err(BodyError::TooLarge);
-        }
-        // Growing, it is there twice for a moment.
-        if !memory.try_add(2 * part.len() as u64) {
-            return Err(BodyError::NoMemory);
-        }
-        bytes.extend_from_slice(&part);
-    }
-    Ok(bytes)
-}
-
-/// There is no memory for a request now.
-pub(super) fn no_memory() -> Response {
-    let again = [(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")];
-    let text = "the memory for connections is in use";
-    (again, error(StatusCode::SERVICE_UNAVAILABLE, text, Some("try again"))).into_response()
-}
-
-fn too_large() -> Response {
-    let text = format!("a request's body has at most {MAX_BYTES} bytes");
-    let closed = [(header::CONNECTION, "close")];
-    (closed, error(StatusCode::PAYLOAD_TOO_LARGE, &text, Some("send it in pieces"))).into_response()
 }
 
 /// A connection that fails when nothing of what is written is taken for too long.

@@ -18,7 +18,7 @@ use stripewise_runtime::{ListenError, OWNER_ONLY, SocketFile, bind_unix};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
 
-use super::guard::Address;
+use super::address::Address;
 use crate::commands::App;
 use crate::failure::{Failure, Result};
 

@@ -5,8 +5,6 @@
 //! Expected faults: requests without a token, with a wrong one, with headers that are no text, and
 //! pages that lie about nothing: browsers set `Origin` and `Sec-Fetch-Site` themselves.
 
-use std::fmt;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{Request, State};
@@ -17,32 +15,9 @@ use stripewise_control::daemon::refusals::Refusals;
 use stripewise_control::roles::Role;
 
 use super::access::AccessFile;
-use super::api::error;
+use super::address::Address;
+use super::problem::error;
 use super::strangers::Stranger;
-
-/// The other end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Address {
-    /// A process of this machine, as the system named it when it connected.
-    Local {
-        /// Its user.
-        user: u32,
-        /// Its number; 0 where the system does not say.
-        process: i32,
-    },
-    /// Anywhere.
-    Network(SocketAddr),
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Local { user, process: 0 } => write!(f, "uid {user}"),
-            Self::Local { user, process } => write!(f, "uid {user} (process {process})"),
-            Self::Network(address) => write!(f, "{address}"),
-        }
-    }
-}
 
 /// A connection, as its requests know it.
 #[derive(Clone)]

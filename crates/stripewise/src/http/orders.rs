@@ -11,6 +11,7 @@ use stripewise_control::daemon::caller::{Caller, Collected};
 use stripewise_control::daemon::news::{Followed, PoolNews};
 use stripewise_control::daemon::socket::frames::Colours;
 use stripewise_control::daemon::turns::Turns;
+use stripewise_control::report::PoolReport;
 use stripewise_control::request::Request;
 
 use super::metrics;
@@ -70,7 +71,7 @@ pub(super) async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App,
             Order::Metrics(answer) => drop(answer.send(metrics::text(app))),
             Order::Follow { followed, who, answer } => {
                 tracing::debug!(target: "command", way = "http", who, "follows {followed:?}");
-                drop(answer.send(app.news.follow(app, followed)));
+                drop(answer.send(app.news.follow(&reports(app), followed)));
             }
         }
     }
@@ -118,4 +119,9 @@ async fn collected(
     };
     let (exit, collected) = futures_util::join!(work, caller.collect());
     Answer { exit, collected }
+}
+
+/// How all pools stand that are served here.
+fn reports(app: &App) -> Vec<PoolReport> {
+    app.served.lend_all(app).iter().map(|session| session.report()).collect()
 }

@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::guard::Address;
+use super::address::Address;
 
 /// Connections that have not said who they are.
 pub(super) const MAX_STRANGERS: usize = 64;

@@ -12,10 +12,11 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 use clap::{Args, ValueEnum};
+use stripewise_control::access::Access;
 use stripewise_control::names::VolumeName;
 use stripewise_control::pools::pieces::find_volume;
-use stripewise_control::pools::session::{Access, with_pool};
-use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::pools::session::with_pool;
+use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_control::size::{ByteSize, duration_text};
 use stripewise_drive::Context;
 use stripewise_lab::driver::fio;

@@ -18,7 +18,8 @@ use tower::ServiceExt;
 use super::*;
 use crate::cli::Cli;
 use crate::http::access::AccessFile;
-use crate::http::guard::{Address, Peer};
+use crate::http::address::Address;
+use crate::http::guard::Peer;
 
 /// Commands that have no path, and why.
 const WITHOUT_A_PATH: [(&str, &str); 23] = [

@@ -31,7 +31,7 @@ pub(crate) fn is_kept() -> bool {
 }
 
 /// Starts the thread. `levels`: each line begins with its level as the journal of systemd reads it.
-pub(super) fn begin(levels: bool) -> io::Result<Lines> {
+pub(crate) fn begin(levels: bool) -> io::Result<Lines> {
     let (way, items) = sync_channel(MAX_WAITING);
     std::thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&items))?;
     // A process keeps one log.
@@ -77,7 +77,7 @@ pub(crate) fn flush() {
 }
 
 /// Makes a writer for each line.
-pub(super) struct Lines {
+pub(crate) struct Lines {
     levels: bool,
 }
 
@@ -106,7 +106,7 @@ impl<'a> MakeWriter<'a> for Lines {
 }
 
 /// A line that is sent when it is complete.
-pub(super) struct Line {
+pub(crate) struct Line {
     bytes: Vec<u8>,
 }
 

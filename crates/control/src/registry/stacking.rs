@@ -1,0 +1,69 @@
+//! Which pools on the list lie on volumes of which others.
+//!
+//! Expected faults: a volume that would be a drive of a pool below itself, a volume in use as one.
+
+use std::path::Path;
+
+use crate::drives::candidates::{Place, noted_place};
+use crate::failure::{Failure, Result};
+use crate::names::VolumeName;
+use crate::registry::Home;
+
+/// Refuses a volume as a drive of `pool` if its own pool stands on `pool`, directly or through
+/// others.
+pub fn refuse_circle(home: &Home, pool: &str, volume: &VolumeName) -> Result<()> {
+    let pools = home.pools()?;
+    let (mut below, mut seen) = (vec![volume.pool.clone()], Vec::new());
+    while let Some(name) = below.pop() {
+        if name == pool {
+            return Err(Failure::new(format!(
+                "volume `{volume}` cannot be a drive of pool `{pool}`: it lies on it itself"
+            ))
+            .hint(
+                "a pool's drives are files, devices, or volumes of pools that do not stand on it in turn",
+            ));
+        }
+        if seen.contains(&name) {
+            continue;
+        }
+        let drives = pools.iter().filter(|pool| pool.name == name).flat_map(|pool| &pool.drives);
+        below.extend(drives.filter_map(|drive| match noted_place(&drive.path) {
+            Place::Volume(volume) => Some(volume.pool),
+            Place::Path(_) | Place::Network(_) => None,
+        }));
+        seen.push(name);
+    }
+    Ok(())
+}
+
+/// Whether a drive of a known pool is on the volume; `None` where the list of pools cannot be read.
+pub fn is_used(home: &Home, pool: &str, volume: &str) -> Option<bool> {
+    let pools = home.pools().ok()?;
+    let is_it = |path: &Path| match noted_place(path) {
+        Place::Volume(name) => name.pool == pool && name.volume == volume,
+        Place::Path(_) | Place::Network(_) => false,
+    };
+    Some(pools.iter().flat_map(|outer| &outer.drives).any(|drive| is_it(&drive.path)))
+}
+
+/// Refuses to do something to a volume, or (`None`) to a whole pool, that a drive of another known
+/// pool is on.
+pub fn refuse_if_used(home: &Home, what: &str, pool: &str, volume: Option<&str>) -> Result<()> {
+    for outer in home.pools()? {
+        for drive in &outer.drives {
+            let Place::Volume(name) = noted_place(&drive.path) else { continue };
+            if name.pool == pool && volume.is_none_or(|volume| volume == name.volume) {
+                return Err(Failure::new(format!(
+                    "cannot {what}: volume `{name}` is a drive of pool `{}`",
+                    outer.name
+                ))
+                .hint(format!(
+                    "`stripewise pool retire {0} {name}` or `pool remove {0} {name}` takes it out, `stripewise pool destroy {0} \
+                     --yes` ends that pool, `stripewise pool export {0}` puts it aside",
+                    outer.name
+                )));
+            }
+        }
+    }
+    Ok(())
+}
