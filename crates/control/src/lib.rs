@@ -8,7 +8,8 @@
 //! - `drives`: what offers itself as a drive, what it holds, and where a pool's drives are now;
 //! - `pools`: a pool that is open, those beneath it, those that are served, and how they come back;
 //! - `daemon`: the ways in for clients and commands, turns among commands, what is told of pools;
-//! - `report`, `jobs`, `failure`: what all of them give back, as data.
+//! - `request`, `response`: what can be asked, and what comes of it, as data;
+//! - `report`, `jobs`, `failure`: what these are made of.
 //!
 //! [`Control`] is what every operation on pools gets, [`Environment`] what others do.
 
@@ -27,6 +28,7 @@ pub mod pools;
 pub mod registry;
 pub mod report;
 pub mod request;
+pub mod response;
 pub mod roles;
 pub mod size;
 pub mod times;

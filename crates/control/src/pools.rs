@@ -1,6 +1,7 @@
 //! Pools that are open: for one command, or served for as long as the process lives; with the pools
 //! beneath them, and what brings them back when their drives were gone.
 
+pub mod load;
 pub mod other_process;
 pub mod pieces;
 pub mod reconnect;

@@ -1,6 +1,6 @@
 //! What can be asked of pools, drives and volumes, as data: the command line makes it of what was
-//! typed, HTTP of a request, and over the daemon's socket it is sent as it is. What came of it is a
-//! document ([`crate::report`]) or a [`crate::Failure`].
+//! typed, HTTP of a request, and over the daemon's socket it is sent as it is. What comes of it
+//! is a [`crate::response::Response`] or a [`crate::Failure`].
 //!
 //! Names are checked when they are made; whether what is asked makes sense is found out by who
 //! carries it out.

@@ -8,27 +8,28 @@
 //!
 //! Expected faults: callers that leave; commands that make no sense here.
 
-use std::path::Path;
-use std::rc::Rc;
 use std::time::Instant;
 
 use stripewise_control::daemon::caller::{Caller, Left};
 use stripewise_control::daemon::socket::{Asked, ControlSocket};
 use stripewise_control::daemon::turns::{NoTurn, Turns};
 use stripewise_control::request::Request;
+use stripewise_control::response::Response;
 
+use crate::answer;
 use crate::commands::App;
 use crate::dispatch;
-use crate::failure::{Exit, Result};
+use crate::failure::Result;
 use crate::printer::Printer;
 
 /// Takes commands over the socket for as long as it is polled.
 pub(crate) async fn take_commands(app: &App, socket: &ControlSocket) -> Result<()> {
     let (of_all, turns) = (app.clone(), socket.turns().clone());
     let carry_out = async move |Asked { command, who, caller }: Asked| {
-        let from = From { way: "socket", who: &who, folder: &command.folder };
         let printer = Printer::to_caller(command.json, command.quiet, command.colours, caller.clone());
-        carry_out(&command.request, from, printer, &of_all, &caller, &turns).await.code()
+        let app = of_all.for_caller(printer, caller.clone(), command.folder);
+        let from = From { way: "socket", who: &who };
+        answer::tell(carry_out(&command.request, from, &app, &caller, &turns).await, &app).code()
     };
     socket.serve(app, carry_out).await
 }
@@ -39,40 +40,32 @@ pub(crate) struct From<'a> {
     pub way: &'static str,
     /// Who gave it, for the log.
     pub who: &'a str,
-    /// The folder in which it was given.
-    pub folder: &'a Path,
 }
 
-/// Carries out a request for a caller.
+/// Carries out a request for a caller, which `app` is for.
 pub(crate) async fn carry_out(
     request: &Request,
     from: From<'_>,
-    printer: Printer,
     app: &App,
-    caller: &Rc<Caller>,
+    caller: &Caller,
     turns: &Turns,
-) -> Exit {
+) -> Result<Response> {
     let (shown, way, who, begin) = (request.to_string(), from.way, from.who, Instant::now());
-    let app = app.for_caller(printer, caller.clone(), from.folder.to_owned());
-    let result = in_turn(request, &app, caller, turns).await;
+    let result = in_turn(request, app, caller, turns).await;
     app.let_others_go_on();
-    let exit = result.unwrap_or_else(|failure| {
-        if failure.is_silent() {
-            tracing::debug!(target: "command", command = shown, way, who, "{}", failure.message);
-        }
-        app.printer.failure(&failure);
-        Exit::of(&failure)
-    });
-    let (exit_code, seconds) = (exit.code(), begin.elapsed().as_secs_f64());
+    if let Some(failure) = result.as_ref().err().filter(|failure| failure.is_silent()) {
+        tracing::debug!(target: "command", command = shown, way, who, "{}", failure.message);
+    }
+    let (exit_code, seconds) = (answer::exit_of(&result).code(), begin.elapsed().as_secs_f64());
     match request.only_looks() {
         true => tracing::debug!(target: "command", command = shown, way, who, exit_code, seconds, "done"),
         false => tracing::info!(target: "command", command = shown, way, who, exit_code, seconds, "done"),
     }
-    exit
+    result
 }
 
 /// Carries out a command when it may be.
-async fn in_turn(request: &Request, app: &App, caller: &Caller, turns: &Turns) -> Result<Exit> {
+async fn in_turn(request: &Request, app: &App, caller: &Caller, turns: &Turns) -> Result<Response> {
     if request.only_looks() {
         let looking = caller.while_there(dispatch::run(request, app)).await;
         return looking.unwrap_or_else(|Left| Err(NoTurn::Left.into()));

@@ -2,13 +2,14 @@
 //! of its own, or beside other commands in one that serves pools.
 
 use stripewise_control::request::Request;
+use stripewise_control::response::Response;
 
 use crate::commands::*;
-use crate::failure::{Exit, Result};
+use crate::failure::Result;
 
 /// Carries out what is asked. Boxed, since the future of one command is as large as that of the
 /// largest.
-pub(crate) async fn run(request: &Request, app: &App) -> Result<Exit> {
+pub(crate) async fn run(request: &Request, app: &App) -> Result<Response> {
     match request {
         Request::ListPools(asked) => pool_list::run(asked, app),
         Request::ShowPools(asked) => Box::pin(pool_status::run(asked, app)).await,

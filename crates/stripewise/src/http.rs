@@ -1,9 +1,9 @@
 //! The HTTP interface of a daemon: what the command line can do to pools and volumes, under
 //! `/api/v1`, described in OpenAPI, and figures for Prometheus under `/metrics`.
 //!
-//! HTTP runs on a thread of its own. What is asked becomes a command line (`api.rs`), is carried
-//! out by the daemon's executor as if it had been typed (`orders.rs`), and the JSON document that
-//! it prints is the answer. `doors.rs` says where it is listened for, `guard.rs` with `access.rs`
+//! HTTP runs on a thread of its own. What is asked becomes a request (`api.rs`), which the daemon's
+//! executor carries out as if it had been typed (`orders.rs`); the document of its response is the
+//! answer. `doors.rs` says where it is listened for, `guard.rs` with `access.rs`
 //! who is let in and what for, `connections.rs` how many at a time, and for how long,
 //! `bodies.rs` how much each may send.
 //!

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
+mod answer;
 mod carry_out;
 mod cli;
 mod commands;
@@ -76,13 +77,15 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
             )
         }),
         // The list is read as it is, without an executor.
-        Command::Pool(PoolCommand::List(options)) => pool_list::run(&options.request(), app),
+        Command::Pool(PoolCommand::List(options)) => {
+            answer::print(&pool_list::run(&options.request(), app)?, app)
+        }
         Command::Pool(_) | Command::Volume(_) | Command::Alert(_) | Command::Drive(DriveCommand::Show(_)) => {
             let request = command.request()?.expect("what concerns pools is a request");
             let result = app.executor()?.block_on(dispatch::run(&request, app));
             match result.as_ref().err().and_then(Failure::taken_at) {
                 Some(socket) => app.executor()?.block_on(pass_on::pass_on(socket, request, app)),
-                None => result,
+                None => answer::print(&result?, app),
             }
         }
     }

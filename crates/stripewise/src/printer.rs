@@ -125,7 +125,7 @@ impl Printer {
     /// Prints a command's result: `document` with `--json`, else the text that `page` writes.
     pub(crate) fn result<T: Serialize>(&self, document: &T, page: impl FnOnce(&mut Page)) -> Result<()> {
         let text = if self.json {
-            json_text(&Document { output_version: OUTPUT_VERSION, body: document })
+            document_text(document)
         } else {
             let mut to = Page { text: String::new(), colour: self.colour_out, columns: self.columns };
             page(&mut to);
@@ -225,6 +225,11 @@ pub(crate) fn write_message(text: &[u8]) {
     // A closed standard error must not stop the work.
     let mut to = std::io::stderr().lock();
     let _ = to.write_all(text).and_then(|()| to.write_all(b"\n"));
+}
+
+/// A result as its document.
+pub(crate) fn document_text(body: &impl Serialize) -> String {
+    json_text(&Document { output_version: OUTPUT_VERSION, body })
 }
 
 fn json_text(document: &impl Serialize) -> String {

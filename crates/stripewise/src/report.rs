@@ -1,5 +1,4 @@
-//! How pools and volumes stand, for people: as fields, tables and sentences; and for scripts as an
-//! exit code.
+//! How pools and volumes stand, for people: as fields, tables and sentences.
 
 use stripewise_control::report::{
     ActivityReport, DriveReport, DriveState, LastScrubReport, PoolReport, PoolState, ShareState,
@@ -7,8 +6,8 @@ use stripewise_control::report::{
 };
 use stripewise_control::size::{ByteSize, duration_text};
 use stripewise_control::times::moment_text;
+use stripewise_engine::pool::HostUse;
 
-use crate::failure::Exit;
 use crate::printer::{Page, Style, Table, plain};
 
 /// A state, which has a colour.
@@ -67,19 +66,16 @@ impl State for ShareState {
     }
 }
 
+/// Which host has a pool, and since when nothing was heard of it.
+pub(crate) fn host_in_words(host: &HostUse) -> String {
+    let exported = if host.exported { "; exported there" } else { "; not exported there" };
+    format!("{} ({}), {}{exported}", host.name, host.id, moment_text(host.unix_s.saturating_mul(1000)))
+}
+
 /// What can be shown to people.
 pub(crate) trait Shown {
     /// Writes it on a page.
     fn print(&self, page: &mut Page);
-}
-
-/// The exit code that tells scripts how a pool is.
-pub(crate) fn exit_of(pool: &PoolReport) -> Exit {
-    match pool.state {
-        PoolState::Online => Exit::Success,
-        PoolState::Degraded => Exit::Degraded,
-        PoolState::Failed | PoolState::Unknown => Exit::Failure,
-    }
 }
 
 impl Shown for PoolReport {

@@ -3,21 +3,16 @@
 //! Expected faults: no daemon, a daemon without any way to send, ways that fail.
 
 use clap::Args;
-use serde::Serialize;
-use stripewise_control::daemon::alerts::{Alert, Sent};
+use stripewise_control::daemon::alerts::Alert;
 use stripewise_control::request::TestAlerts;
+use stripewise_control::response::{AlertsTested, Response};
 
 use crate::commands::App;
-use crate::failure::{Exit, Failure, Reason, Result};
+use crate::failure::{Failure, Reason, Result};
 
 /// Send a test alert through every configured channel
 #[derive(Args)]
 pub(crate) struct Options {}
-
-#[derive(Serialize)]
-struct Tested {
-    sent: Vec<Sent>,
-}
 
 impl Options {
     /// What is asked by them.
@@ -27,7 +22,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(_asked: &TestAlerts, app: &App) -> Result<Exit> {
+pub(crate) async fn run(_asked: &TestAlerts, app: &App) -> Result<Response> {
     if app.commands_at().is_none() {
         return Err(elsewhere(app)?);
     }
@@ -41,17 +36,7 @@ pub(crate) async fn run(_asked: &TestAlerts, app: &App) -> Result<Exit> {
     let answered = alerts.send(Alert { pool: String::new(), kind: "test", text });
     let answered = answered.ok_or_else(|| Failure::new("too many alerts wait to be sent already"))?;
     let ended = |_| Failure::new("alerts are sent no more: the daemon is ending");
-    let tested = Tested { sent: answered.await.map_err(ended)? };
-    let is_bad = tested.sent.iter().any(|sent| sent.error.is_some());
-    app.printer.result(&tested, |page| {
-        for sent in &tested.sent {
-            match &sent.error {
-                None => page.line(format!("sent by {}", sent.way)),
-                Some(error) => page.line(format!("not sent by {}: {error}", sent.way)),
-            }
-        }
-    })?;
-    Ok(if is_bad { Exit::Failure } else { Exit::Success })
+    Ok(Response::AlertsTested(AlertsTested { sent: answered.await.map_err(ended)? }))
 }
 
 /// That the daemon is to do this, if one runs.

@@ -6,7 +6,6 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde::Serialize;
 use stripewise_control::access::Access;
 use stripewise_control::drives::candidates::Candidate;
 use stripewise_control::drives::contents::contents_of;
@@ -14,15 +13,13 @@ use stripewise_control::drives::names::LEAST_BEGINNING;
 use stripewise_control::drives::opened::pace_of;
 use stripewise_control::failure::pool_failure;
 use stripewise_control::pools::stacked::Stack;
-use stripewise_control::report::counted;
 use stripewise_control::request::ShowDrives;
-use stripewise_control::size::ByteSize;
+use stripewise_control::response::{Response, ShownDrive, ShownDrives};
 use stripewise_engine::pool::{DriveLabel, PoolError, inspect};
 use stripewise_runtime::OpenOptions;
 
 use crate::commands::App;
-use crate::failure::{Exit, Result};
-use crate::printer::{Page, Style};
+use crate::failure::Result;
 
 /// Show the pool, role and state of drives; read-only
 #[derive(Args)]
@@ -30,26 +27,6 @@ pub(crate) struct Options {
     /// Paths, volumes (POOL/VOL), NBD URIs, or identities of drives that belong to a known pool
     #[arg(value_name = "DRIVE", required = true)]
     drives: Vec<PathBuf>,
-}
-
-#[derive(Serialize)]
-struct Shown {
-    drives: Vec<ShownDrive>,
-}
-
-#[derive(Serialize)]
-struct ShownDrive {
-    path: PathBuf,
-    capacity_bytes: u64,
-    /// `file`, `block device`, `volume` or `NBD export`.
-    kind: &'static str,
-    pace: Option<String>,
-    /// What its superblock says; `null` where it belongs to no pool.
-    superblock: Option<DriveLabel>,
-    /// Whether the pool still counts it among its drives; `null` where that pool is not known here.
-    belongs: Option<bool>,
-    /// What else was found on it.
-    holds: Vec<String>,
 }
 
 impl Options {
@@ -60,22 +37,13 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &ShowDrives, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ShowDrives, app: &App) -> Result<Response> {
     let stack = Stack::new(app, "drive show")?;
     let drives = show_all(asked, app, &stack).await;
     let closed = stack.close().await;
     let drives = drives?;
     closed?;
-    let shown = Shown { drives };
-    app.printer.result(&shown, |page| {
-        for (index, drive) in shown.drives.iter().enumerate() {
-            if index > 0 {
-                page.line("");
-            }
-            drive.print(page);
-        }
-    })?;
-    Ok(Exit::Success)
+    Ok(Response::Drives(ShownDrives { drives }))
 }
 
 async fn show_all(asked: &ShowDrives, app: &App, stack: &Stack) -> Result<Vec<ShownDrive>> {
@@ -145,59 +113,4 @@ fn belongs(app: &App, label: &DriveLabel) -> Option<bool> {
     let pools = app.home().and_then(|home| home.pools()).unwrap_or_default();
     let pool = pools.into_iter().find(|pool| pool.id == pool_id)?;
     Some(pool.drives.iter().any(|drive| drive.id == drive_id))
-}
-
-impl ShownDrive {
-    fn print(&self, page: &mut Page) {
-        page.field("drive", self.path.display().to_string(), Style::Strong);
-        page.field(
-            "size",
-            format!("{} ({}, {} bytes)", ByteSize(self.capacity_bytes), self.kind, self.capacity_bytes),
-            Style::Plain,
-        );
-        if let Some(pace) = &self.pace {
-            page.field("pace", pace, Style::Plain);
-        }
-        let Some(label) = &self.superblock else {
-            match self.holds.as_slice() {
-                [] => page.field("holds", "nothing known", Style::Plain),
-                holds => page.field("holds", holds.join(", "), Style::Warning),
-            }
-            return;
-        };
-        page.field("pool", format!("{} ({})", label.pool_name, label.pool_id), Style::Plain);
-        page.field("id", label.drive_id.to_string(), Style::Plain);
-        page.field("role", stripewise_control::report::word(label.role), Style::Plain);
-        match (self.belongs, label.state.as_str()) {
-            (Some(false), _) => {
-                page.field("state", "replaced: no longer a drive of the pool", Style::Warning)
-            }
-            (_, "online") => page.field("state", "online", Style::Good),
-            (_, other) => page.field("state", other, Style::Warning),
-        }
-        match label.intact {
-            true => page.field("superblock", "the same at both ends", Style::Good),
-            false => page.field(
-                "superblock",
-                "whole at one end only; the pool writes the other anew when it is used",
-                Style::Warning,
-            ),
-        }
-        page.field("format", format!("version {}", label.format_version), Style::Plain);
-        page.field("generation", label.generation.to_string(), Style::Plain);
-        let slab = ByteSize(label.slab_bytes);
-        page.field("slabs", format!("{} of {slab}, {} in use", label.slabs, label.used_slabs), Style::Plain);
-        page.field("pool drives", label.drives.len().to_string(), Style::Plain);
-        for volume in label.volumes.iter().filter(|volume| volume.on_this_drive) {
-            let text = format!(
-                "{} ({} over {} drives, {}), {} of it here",
-                volume.name,
-                volume.layout,
-                volume.columns,
-                ByteSize(volume.capacity_bytes),
-                counted(volume.slabs_on_this_drive as usize, "slab"),
-            );
-            page.field("volume", text, Style::Plain);
-        }
-    }
 }

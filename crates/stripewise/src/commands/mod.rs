@@ -1,4 +1,5 @@
-//! One file per command: its options as clap reads them, and `run`.
+//! One file per command: its options as clap reads them, and `run`, which gives what came of it as
+//! data; the words for that are in `answer/`.
 
 pub(crate) mod advise;
 pub(crate) mod alert_test;
@@ -46,13 +47,10 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use serde::Serialize;
 use stripewise_control::Control;
 use stripewise_control::daemon::caller::Caller;
-use stripewise_control::report::{PoolReport, VolumeReport};
-use utoipa::ToSchema;
 
-use crate::failure::{Failure, Result};
+use crate::failure::Failure;
 use crate::input::Input;
 use crate::printer::Printer;
 
@@ -90,25 +88,8 @@ impl Deref for App {
     }
 }
 
-/// Pools, in JSON.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct Pools {
-    /// One or more.
-    pub pools: Vec<PoolReport>,
-}
-
-/// Volumes, in JSON.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct Volumes {
-    /// None or more.
-    pub volumes: Vec<VolumeReport>,
-}
-
-/// What cannot be undone is only done when `--yes` says so.
-pub(crate) fn confirmed(yes: bool, command: &str, loss: &str) -> Result<()> {
-    match yes {
-        true => Ok(()),
-        false => Err(Failure::usage(format!("{loss}; that cannot be undone"))
-            .hint(format!("if that is what you want: stripewise {command} --yes"))),
-    }
+/// What cannot be undone is only done when `--yes` says so: this says what it would be.
+pub(crate) fn unconfirmed(command: &str, loss: &str) -> Failure {
+    Failure::usage(format!("{loss}; that cannot be undone"))
+        .hint(format!("if that is what you want: stripewise {command} --yes"))
 }

@@ -11,13 +11,12 @@ use stripewise_control::drives::candidates;
 use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::with_pool;
-use stripewise_control::report::counted;
 use stripewise_control::request::AddDrives;
+use stripewise_control::response::{PoolChange, PoolChanged, Response};
 use stripewise_engine::pool::Role;
 
-use crate::commands::{App, Pools};
-use crate::failure::{Exit, Result};
-use crate::jobs::due_text;
+use crate::commands::App;
+use crate::failure::Result;
 
 /// Add drives to a pool: data, spare, journal or fast
 #[derive(Args)]
@@ -70,7 +69,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &AddDrives, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &AddDrives, app: &App) -> Result<Response> {
     let name = &asked.pool.0;
     let candidates = candidates::all(app, &asked.drives)?;
     let report = with_pool(app, name, Access::Change, &format!("pool add {name}"), async |session| {
@@ -90,22 +89,9 @@ pub(crate) async fn run(asked: &AddDrives, app: &App) -> Result<Exit> {
         Ok(session.report())
     })
     .await?;
-    let role = match asked.role {
-        Role::Data => "for volumes",
-        Role::Spare => "as spare",
-        Role::Journal => "for journals",
-        Role::Fast => "as fast",
-    };
-    let due = due_text(app, &report);
-    let notices = report.notices.clone();
-    app.printer.result(&Pools { pools: vec![report] }, |page| {
-        page.line(format!("pool {name}: {} added {role}", counted(candidates.len(), "drive")));
-        if let Some(due) = due {
-            page.line(due);
-        }
-    })?;
-    for notice in notices {
-        app.printer.note(format!("note: {notice}"));
-    }
-    Ok(Exit::Success)
+    Ok(Response::PoolChanged(PoolChanged::new(
+        report,
+        PoolChange::DrivesAdded { count: candidates.len(), role: asked.role },
+        app.served.has(name),
+    )))
 }

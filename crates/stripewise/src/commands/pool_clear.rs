@@ -8,9 +8,10 @@ use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::with_pool;
 use stripewise_control::request::Clear;
+use stripewise_control::response::{PoolChange, PoolChanged, Response};
 
-use crate::commands::{App, Pools};
-use crate::failure::{Exit, Result};
+use crate::commands::App;
+use crate::failure::Result;
 
 /// Reset error counts and acknowledge what the status reports of drives
 #[derive(Args)]
@@ -31,7 +32,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &Clear, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &Clear, app: &App) -> Result<Response> {
     let name = &asked.pool.0;
     let what = format!("cannot clear what pool `{name}` reports");
     let (path, report) =
@@ -43,11 +44,5 @@ pub(crate) async fn run(asked: &Clear, app: &App) -> Result<Exit> {
             Ok((drive.map(|drive| drive.path.clone()), session.report()))
         })
         .await?;
-    app.printer.result(&Pools { pools: vec![report] }, |page| {
-        page.line(match path {
-            Some(path) => format!("pool {name}: the error counts of {path} begin again from 0"),
-            None => format!("pool {name}: all error counts begin again from 0"),
-        });
-    })?;
-    Ok(Exit::Success)
+    Ok(Response::PoolChanged(PoolChanged::new(report, PoolChange::Cleared { path }, app.served.has(name))))
 }

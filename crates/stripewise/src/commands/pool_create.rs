@@ -16,15 +16,16 @@ use stripewise_control::names::PoolName;
 use stripewise_control::pools::stacked::Stack;
 use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_control::registry::{KnownDrive, KnownPool};
-use stripewise_control::report::{PoolReport, counted};
+use stripewise_control::report::PoolReport;
 use stripewise_control::request::CreatePool;
+use stripewise_control::response::{PoolChange, PoolChanged, Response};
 use stripewise_control::size::ByteSize;
 use stripewise_drive::{BufferPool, Drive};
 use stripewise_engine::pool::{Pool, PoolSpec};
 use stripewise_runtime::OpenOptions;
 
-use crate::commands::{App, Pools};
-use crate::failure::{Exit, Failure, Result};
+use crate::commands::App;
+use crate::failure::{Failure, Result};
 
 /// Memory of returned buffers kept for reuse.
 const RETAINED_BYTES: usize = 16 << 20;
@@ -74,7 +75,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &CreatePool, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &CreatePool, app: &App) -> Result<Response> {
     let home = app.home()?;
     let name = &asked.pool.0;
     check_slab(asked.slab_bytes)?;
@@ -101,28 +102,11 @@ pub(crate) async fn run(asked: &CreatePool, app: &App) -> Result<Exit> {
     let report = made?;
     closed?;
 
-    for notice in &report.notices {
-        app.printer.note(format!("note: {notice}"));
-    }
-    let text = format!(
-        "pool {name}: {}, {} for volumes and their redundancy",
-        counted(report.drives.len(), "drive"),
-        ByteSize(report.capacity_bytes)
-    );
-    app.printer.note(format!("next: {}", next_command(name, asked.drives.len())));
-    app.printer.result(&Pools { pools: vec![report] }, |page| page.line(text))?;
-    Ok(Exit::Success)
-}
-
-/// What to type next: with layouts that so many drives allow.
-fn next_command(pool: &str, drives: usize) -> String {
-    let (layout, others) = match drives {
-        1 => ("single", ""),
-        2 => ("raid1", "   (raid0, raid10, single)"),
-        3 => ("raid5", "   (raid0, raid1, raid10 …)"),
-        _ => ("raid5", "   (raid0, raid1, raid6, raid10 …)"),
-    };
-    format!("stripewise volume create {pool}/VOL --layout {layout}{others}")
+    Ok(Response::PoolChanged(PoolChanged::new(
+        report,
+        PoolChange::Created { data_drives: asked.drives.len() },
+        app.served.has(name),
+    )))
 }
 
 /// Makes the pool on these drives, closes it and puts it on the list.

@@ -10,9 +10,10 @@ use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::{Session, with_pool};
 use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_control::request::DestroyPool;
+use stripewise_control::response::{PoolChange, PoolChanged, Response};
 
-use crate::commands::{App, Pools, confirmed};
-use crate::failure::{Exit, Result};
+use crate::commands::{App, unconfirmed};
+use crate::failure::Result;
 
 /// Destroy a pool and all of its volumes
 #[derive(Args)]
@@ -33,7 +34,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &DestroyPool, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &DestroyPool, app: &App) -> Result<Response> {
     let name = &asked.pool.0;
     let home = app.home()?;
     home.pool(name)?;
@@ -46,21 +47,17 @@ pub(crate) async fn run(asked: &DestroyPool, app: &App) -> Result<Exit> {
             Ok(session.report().with_identity_and_drives())
         })
         .await?;
-        return confirmed(false, &doing, &format!("destroying {meant} loses all of its volumes"))
-            .map(|()| Exit::Success);
+        return Err(unconfirmed(&doing, &format!("destroying {meant} loses all of its volumes")));
     }
     let session = Session::open(app, name, Access::Change, &doing).await?;
     let report = session.report();
-    app.printer.warning(format!("destroying {}", report.with_identity_and_drives()));
+    app.warning(format!("destroying {}", report.with_identity_and_drives()));
     session.destroy().await?;
     for drive in report.drives.iter().filter(|drive| !drive.state.takes_part()) {
-        app.printer.warning(format!(
+        app.warning(format!(
             "{} ({}) was {}: it still says that it belongs to the pool",
             drive.path, drive.id, drive.state
         ));
     }
-    app.printer.result(&Pools { pools: vec![report] }, |page| {
-        page.line(format!("pool {name} is destroyed; its drives are free"))
-    })?;
-    Ok(Exit::Success)
+    Ok(Response::PoolChanged(PoolChanged::new(report, PoolChange::Destroyed, app.served.has(name))))
 }

@@ -4,18 +4,16 @@
 //! Expected faults: as those of every look at a pool.
 
 use clap::Args;
-use serde::Serialize;
 use stripewise_control::access::Access;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::other_process;
 use stripewise_control::pools::session::with_pool;
 use stripewise_control::report::EventReport;
 use stripewise_control::request::ListEvents;
-use utoipa::ToSchema;
+use stripewise_control::response::{Events, Response};
 
 use crate::commands::App;
-use crate::failure::{Exit, Result};
-use crate::printer::{Table, plain};
+use crate::failure::Result;
 
 /// Show the history of a pool
 #[derive(Args)]
@@ -28,14 +26,6 @@ pub(crate) struct Options {
     last: Option<usize>,
 }
 
-/// What happened to a pool.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct Events {
-    pool: String,
-    /// Oldest first.
-    events: Vec<EventReport>,
-}
-
 impl Options {
     /// What is asked by them.
     pub(crate) fn request(&self) -> ListEvents {
@@ -44,7 +34,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &ListEvents, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ListEvents, app: &App) -> Result<Response> {
     let (home, name) = (app.home()?, &asked.pool.0);
     let known = home.pool(name)?;
     let mut events = match other_process::wait_for(app, &home, &known).await? {
@@ -58,13 +48,5 @@ pub(crate) async fn run(asked: &ListEvents, app: &App) -> Result<Exit> {
     };
     let passed_over = asked.last.map_or(0, |last| events.len().saturating_sub(last));
     events.drain(..passed_over);
-    let events = Events { pool: name.clone(), events };
-    app.printer.result(&events, |page| {
-        let mut table = Table::new(&["TIME", "ABOUT", "WHAT"]);
-        for event in &events.events {
-            table.row([plain(&event.time), plain(&event.kind), plain(&event.text)]);
-        }
-        page.table(&table);
-    })?;
-    Ok(Exit::Success)
+    Ok(Response::Events(Events { pool: name.clone(), events }))
 }

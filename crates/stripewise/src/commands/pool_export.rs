@@ -6,18 +6,16 @@
 //! `--force`).
 
 use clap::Args;
-use serde::Serialize;
 use stripewise_control::access::Access;
-use stripewise_control::drives::candidates::noted_export;
 use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::Session;
-use stripewise_control::registry::KnownPool;
 use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_control::request::ExportPool;
+use stripewise_control::response::{PoolExported, Response};
 
 use crate::commands::App;
-use crate::failure::{Exit, Result};
+use crate::failure::Result;
 
 /// Release a pool, so that another host can import it
 #[derive(Args)]
@@ -25,11 +23,6 @@ pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-}
-
-#[derive(Serialize)]
-struct Exported {
-    exported: KnownPool,
 }
 
 impl Options {
@@ -40,7 +33,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &ExportPool, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ExportPool, app: &App) -> Result<Response> {
     let home = app.home()?;
     let pool = home.pool(&asked.pool.0)?;
     let what = format!("export pool `{}`", pool.name);
@@ -66,23 +59,10 @@ pub(crate) async fn run(asked: &ExportPool, app: &App) -> Result<Exit> {
     };
     home.forget(&app.executor()?.context(), &pool.id).await?;
     if let Err(failure) = released {
-        app.printer.warning(format!(
+        app.warning(format!(
             "the pool's drives do not say that it was exported: {}; another host imports it with --force",
             failure.message
         ));
     }
-    let exported = Exported { exported: pool };
-    app.printer.result(&exported, |page| {
-        let pool = &exported.exported;
-        page.line(format!("pool {} is no longer used here; its drives are", pool.name));
-        for drive in &pool.drives {
-            page.line(format!("  {}", drive.path.display()));
-        }
-    })?;
-    let pool = &exported.exported;
-    let export = pool.drives.iter().find(|drive| noted_export(&drive.path).is_some());
-    let by =
-        export.map_or_else(|| "--dir DIR".to_owned(), |drive| format!("--drive '{}'", drive.path.display()));
-    app.printer.note(format!("`stripewise pool import {by} {}` brings it back", pool.name));
-    Ok(Exit::Success)
+    Ok(Response::PoolExported(PoolExported { exported: pool }))
 }

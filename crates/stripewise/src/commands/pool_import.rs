@@ -10,7 +10,6 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde::Serialize;
 use stripewise_control::access::Access;
 use stripewise_control::drives::candidates::{Candidate, noted_export};
 use stripewise_control::drives::search::{Found, Way, on_exports, on_paths, on_volume, places};
@@ -19,17 +18,17 @@ use stripewise_control::names::PoolName;
 use stripewise_control::pools::stacked::Stack;
 use stripewise_control::registry::this_host::this_host;
 use stripewise_control::registry::{Home, KnownDrive, KnownPool};
-use stripewise_control::report::{DriveReport, DriveState, PoolReport, counted};
+use stripewise_control::report::{DriveReport, DriveState, PoolReport};
 use stripewise_control::request::ImportPools;
-use stripewise_control::times::moment_text;
+use stripewise_control::response::{FoundPool, PoolsFound, Response};
 use stripewise_drive::BufferPool;
-use stripewise_engine::pool::{DriveLabel, HostUse, OpenMode, Pool, PoolId, PoolOptions, identify};
+use stripewise_engine::pool::{DriveLabel, OpenMode, Pool, PoolId, PoolOptions, identify};
 use stripewise_export::nbd::client::NbdUri;
 use stripewise_runtime::{Holder, OpenError, OpenOptions, RealExecutor};
 
 use crate::commands::App;
-use crate::failure::{Exit, Failure, Result};
-use crate::printer::{Page, Style, Table, plain};
+use crate::failure::{Failure, Result};
+use crate::report::host_in_words;
 
 /// Find pools on drives: list them, or import those that are named
 #[derive(Args)]
@@ -60,32 +59,6 @@ pub(crate) struct Options {
     force: bool,
 }
 
-/// A pool that was found.
-#[derive(Serialize)]
-struct FoundPool {
-    #[serde(flatten)]
-    pool: PoolReport,
-    /// Whether it is on the list of pools.
-    imported: bool,
-    /// Why `--all` does not import it, where it does not.
-    held_back: Option<String>,
-    /// The host that has it, or had it last.
-    last_host: Option<HostUse>,
-    /// It is held back only because it was not named.
-    #[serde(skip)]
-    must_be_named: bool,
-    #[serde(skip)]
-    used_by: Option<Holder>,
-    /// Drives count that were put back from older copies, which is to be recorded.
-    #[serde(skip)]
-    takes_rolled_back: bool,
-}
-
-#[derive(Serialize)]
-struct FoundPools {
-    pools: Vec<FoundPool>,
-}
-
 impl Options {
     /// What is asked by them.
     pub(crate) fn request(&self) -> ImportPools {
@@ -101,88 +74,20 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &ImportPools, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ImportPools, app: &App) -> Result<Response> {
     let stack = Stack::new(app, "pool import")?;
     let found = find_and_import(asked, app, &stack).await;
     let closed = stack.close().await;
     let found = found?;
     closed?;
-    let lists = asked.pool.is_none() && !asked.all;
+    let are_only_listed = asked.pool.is_none() && !asked.all;
     for found in &found {
-        found.pool.notices.iter().for_each(|notice| app.printer.warning(notice));
-        if let (Some(why), false) = (&found.held_back, lists) {
-            app.printer
-                .warning(format!("pool {} ({}) is not imported: {why}", found.pool.name, found.pool.id));
+        found.pool.notices.iter().for_each(|notice| app.warning(notice));
+        if let (Some(why), false) = (&found.held_back, are_only_listed) {
+            app.warning(format!("pool {} ({}) is not imported: {why}", found.pool.name, found.pool.id));
         }
     }
-    let is_held_back =
-        |found: &FoundPool| !lists && !found.imported && found.held_back.is_some() && !found.must_be_named;
-    let exit = if found.iter().any(is_held_back) { Exit::Failure } else { Exit::Success };
-    let pools = FoundPools { pools: found };
-    app.printer.result(&pools, |page| {
-        for (index, found) in pools.pools.iter().enumerate() {
-            match lists {
-                true => found.print_listed(page, index > 0),
-                false if found.imported => found.print_imported(page),
-                false => {}
-            }
-        }
-    })?;
-    if lists && pools.pools.iter().any(|found| !found.imported) {
-        app.printer.note(
-            "nothing was imported: `stripewise pool import POOL` imports one of them, --all all of them",
-        );
-    }
-    Ok(exit)
-}
-
-impl FoundPool {
-    fn print_imported(&self, page: &mut Page) {
-        let in_use = self.used_by.as_ref().map_or_else(String::new, |user| format!("; in use by {user}"));
-        page.line(format!(
-            "pool {}: {}, {}, {}{in_use}",
-            self.pool.name,
-            self.pool.state,
-            counted(self.pool.drives.len(), "drive"),
-            counted(self.pool.volumes.len(), "volume")
-        ));
-    }
-
-    fn print_listed(&self, page: &mut Page, is_behind_another: bool) {
-        if is_behind_another {
-            page.line("");
-        }
-        page.field("pool", &self.pool.name, Style::Strong);
-        page.field("id", &self.pool.id, Style::Plain);
-        page.field("state", self.pool.state.to_string(), Style::Plain);
-        page.field("condition", &self.pool.condition, Style::Plain);
-        if let Some(host) = &self.last_host {
-            page.field("last host", host_in_words(host), Style::Plain);
-        }
-        match (&self.held_back, self.imported) {
-            (_, true) => page.field("import", "it is on the list", Style::Plain),
-            (Some(why), false) => page.field("held back", why, Style::Warning),
-            (None, false) => {
-                page.field("import", format!("stripewise pool import {}", self.pool.name), Style::Plain);
-            }
-        }
-        let mut drives = Table::new(&["DRIVE", "ROLE", "STATE", "ID"]).indented();
-        for drive in &self.pool.drives {
-            drives.row([
-                plain(&drive.path),
-                plain(&drive.role),
-                plain(drive.state.to_string()),
-                plain(&drive.id),
-            ]);
-        }
-        page.table(&drives);
-    }
-}
-
-/// Which host has a pool, and since when nothing was heard of it.
-fn host_in_words(host: &HostUse) -> String {
-    let exported = if host.exported { "; exported there" } else { "; not exported there" };
-    format!("{} ({}), {}{exported}", host.name, host.id, moment_text(host.unix_s.saturating_mul(1000)))
+    Ok(Response::PoolsFound(PoolsFound { pools: found, are_only_listed }))
 }
 
 /// The drives of one pool.

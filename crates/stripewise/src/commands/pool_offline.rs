@@ -11,9 +11,10 @@ use stripewise_control::names::PoolName;
 use stripewise_control::pools::redundancy::tell_without;
 use stripewise_control::pools::session::with_pool;
 use stripewise_control::request::TakeOffline;
+use stripewise_control::response::{PoolChange, PoolChanged, Response};
 
-use crate::commands::{App, Pools};
-use crate::failure::{Exit, Result};
+use crate::commands::App;
+use crate::failure::Result;
 
 /// Take a drive offline temporarily
 #[derive(Args)]
@@ -34,7 +35,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &TakeOffline, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &TakeOffline, app: &App) -> Result<Response> {
     let name = &asked.pool.0;
     let what = format!("cannot take {} of pool `{name}` offline", asked.drive);
     let doing = format!("pool offline {name}");
@@ -47,11 +48,9 @@ pub(crate) async fn run(asked: &TakeOffline, app: &App) -> Result<Exit> {
         Ok((drive.path.clone(), drive.id.clone(), session.report()))
     })
     .await?;
-    app.printer.result(&Pools { pools: vec![report] }, |page| {
-        page.line(format!("{path} is offline and may be pulled"));
-        page.line(format!(
-            "`stripewise pool online {name} {id}` takes it back: then only what changed is copied"
-        ));
-    })?;
-    Ok(Exit::Success)
+    Ok(Response::PoolChanged(PoolChanged::new(
+        report,
+        PoolChange::DriveOffline { path, id },
+        app.served.has(name),
+    )))
 }

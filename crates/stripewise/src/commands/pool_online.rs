@@ -17,12 +17,13 @@ use stripewise_control::pools::reopen::open_if_that_helps;
 use stripewise_control::pools::session::{Session, with_pool};
 use stripewise_control::report::DriveState;
 use stripewise_control::request::BringOnline;
+use stripewise_control::response::{PoolChange, PoolChanged, Response};
 use stripewise_drive::Drive;
 use stripewise_engine::pool::{DriveId, JobKind, inspect};
 
-use crate::commands::{App, Pools};
-use crate::failure::{Exit, Failure, Result};
-use crate::jobs::{due_text, work};
+use crate::commands::App;
+use crate::failure::{Failure, Result};
+use crate::jobs::work;
 
 /// Bring a drive back online, and copy to it what changed while it was away
 #[derive(Args)]
@@ -46,7 +47,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &BringOnline, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &BringOnline, app: &App) -> Result<Response> {
     let name = &asked.pool.0;
     let what = format!("cannot take {} of pool `{name}` online", asked.drive);
     let opened_anew = open_if_that_helps(app, name, &asked.drive).await?;
@@ -68,19 +69,11 @@ pub(crate) async fn run(asked: &BringOnline, app: &App) -> Result<Exit> {
             Ok((path, session.report()))
         })
         .await?;
-    let due = due_text(app, &report);
-    app.printer.result(&Pools { pools: vec![report] }, |page| {
-        page.line(format!("{path} is used again in pool {name}"));
-        if opened_anew {
-            page.line(format!(
-                "pool {name} was reopened, since it had lost more drives than it can do without: clients reconnect"
-            ));
-        }
-        if let Some(due) = due {
-            page.line(due);
-        }
-    })?;
-    Ok(Exit::Success)
+    Ok(Response::PoolChanged(PoolChanged::new(
+        report,
+        PoolChange::DriveOnline { path, was_reopened: opened_anew },
+        app.served.has(name),
+    )))
 }
 
 /// The path of a drive that has come back with its pool: it takes part, or will as soon as the

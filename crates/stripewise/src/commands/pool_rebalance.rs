@@ -12,11 +12,12 @@ use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::with_pool;
 use stripewise_control::report::PoolReport;
 use stripewise_control::request::Rebalance;
+use stripewise_control::response::{PoolChange, PoolChanged, Response};
 use stripewise_engine::pool::JobKind;
 
-use crate::commands::{App, Pools};
-use crate::failure::{Exit, Result};
-use crate::jobs::{self, due_text, work};
+use crate::commands::App;
+use crate::failure::Result;
+use crate::jobs::work;
 
 /// Spread volumes over all data drives, so that free space can be used
 #[derive(Args)]
@@ -48,7 +49,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &Rebalance, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &Rebalance, app: &App) -> Result<Response> {
     let name = &asked.pool.0;
     let doing = format!("pool rebalance {name}");
     let outcome = with_pool(app, name, Access::Change, &doing, async |session| {
@@ -71,20 +72,12 @@ pub(crate) async fn run(asked: &Rebalance, app: &App) -> Result<Exit> {
         Ok(Outcome::Begun(report()))
     })
     .await?;
-    let (report, line) = match outcome {
-        Outcome::Done(done) => return jobs::print(&done, app),
-        Outcome::Begun(report) => {
-            let line = due_text(app, &report).unwrap_or_else(|| format!("pool {name} is balanced"));
-            (report, line)
-        }
-        Outcome::NothingToGain(report) => {
-            (report, format!("pool {name}: nothing is moved, since no volume could grow further by it"))
-        }
-        Outcome::Stopped(report) => {
-            (report, format!("the rebalance of pool {name} is stopped; what has moved stays where it is"))
-        }
-        Outcome::NothingToStop(report) => (report, format!("pool {name} has no rebalance to stop")),
+    let (report, change) = match outcome {
+        Outcome::Done(done) => return Ok(Response::JobsDone(*done)),
+        Outcome::Begun(report) => (report, PoolChange::RebalanceBegun),
+        Outcome::NothingToGain(report) => (report, PoolChange::NothingToRebalance),
+        Outcome::Stopped(report) => (report, PoolChange::RebalanceStopped),
+        Outcome::NothingToStop(report) => (report, PoolChange::NoRebalance),
     };
-    app.printer.result(&Pools { pools: vec![*report] }, |page| page.line(line))?;
-    Ok(Exit::Success)
+    Ok(Response::PoolChanged(PoolChanged::new(*report, change, app.served.has(name))))
 }

@@ -11,9 +11,10 @@ use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::with_pool;
 use stripewise_control::request::RemoveDrive;
+use stripewise_control::response::{PoolChange, PoolChanged, Response};
 
-use crate::commands::{App, Pools};
-use crate::failure::{Exit, Result};
+use crate::commands::App;
+use crate::failure::Result;
 
 /// Remove a drive that holds no data of the pool
 #[derive(Args)]
@@ -34,7 +35,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &RemoveDrive, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &RemoveDrive, app: &App) -> Result<Response> {
     let name = &asked.pool.0;
     let what = format!("cannot remove {} from pool `{name}`", asked.drive);
     let (path, report) =
@@ -46,8 +47,9 @@ pub(crate) async fn run(asked: &RemoveDrive, app: &App) -> Result<Exit> {
             Ok((drive.path.clone(), session.report()))
         })
         .await?;
-    app.printer.result(&Pools { pools: vec![report] }, |page| {
-        page.line(format!("{path} is no drive of pool {name} any more"));
-    })?;
-    Ok(Exit::Success)
+    Ok(Response::PoolChanged(PoolChanged::new(
+        report,
+        PoolChange::DriveRemoved { path },
+        app.served.has(name),
+    )))
 }

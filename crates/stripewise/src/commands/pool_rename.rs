@@ -11,9 +11,10 @@ use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::Session;
 use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_control::request::RenamePool;
+use stripewise_control::response::{PoolChange, PoolChanged, Response};
 
-use crate::commands::{App, Pools};
-use crate::failure::{Exit, Failure, Result};
+use crate::commands::App;
+use crate::failure::{Failure, Result};
 
 /// Rename a pool
 #[derive(Args)]
@@ -34,7 +35,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &RenamePool, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &RenamePool, app: &App) -> Result<Response> {
     let (name, new_name) = (&asked.pool.0, &asked.new_name.0);
     let home = app.home()?;
     let known = home.pool(name)?;
@@ -75,8 +76,5 @@ pub(crate) async fn run(asked: &RenamePool, app: &App) -> Result<Exit> {
         false => session.close().await?,
     }
     renamed?;
-    app.printer.result(&Pools { pools: vec![report] }, |page| {
-        page.line(format!("pool {name} is called {new_name} now"));
-    })?;
-    Ok(Exit::Success)
+    Ok(Response::PoolChanged(PoolChanged::new(report, PoolChange::Renamed { from: name.clone() }, is_served)))
 }

@@ -13,13 +13,14 @@ use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::redundancy::tell_without;
 use stripewise_control::pools::session::with_pool;
-use stripewise_control::report::{DriveState, PoolReport};
+use stripewise_control::report::PoolReport;
 use stripewise_control::request::ReplaceDrive;
+use stripewise_control::response::{PoolChange, PoolChanged, Response};
 use stripewise_engine::pool::JobKind;
 
-use crate::commands::{App, Pools};
-use crate::failure::{Exit, Result};
-use crate::jobs::{self, due_text, work};
+use crate::commands::App;
+use crate::failure::Result;
+use crate::jobs::work;
 
 /// Replace a drive: a working one stays in use until the new one is full, a lost one is rebuilt
 #[derive(Args)]
@@ -56,7 +57,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &ReplaceDrive, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ReplaceDrive, app: &App) -> Result<Response> {
     let name = &asked.pool.0;
     let what = format!("cannot replace {} in pool `{name}`", asked.old);
     let done = with_pool(app, name, Access::Change, &format!("pool replace {name}"), async |session| {
@@ -64,7 +65,7 @@ pub(crate) async fn run(asked: &ReplaceDrive, app: &App) -> Result<Exit> {
         let old = find(&report, app, &asked.old)?;
         let old_id = id_of(old);
         match old.state.takes_part() {
-            true => app.printer.note(format!(
+            true => app.note(format!(
                 "no volume loses redundancy while {} is replaced: it is used until the new drive is full",
                 old.path
             )),
@@ -87,24 +88,11 @@ pub(crate) async fn run(asked: &ReplaceDrive, app: &App) -> Result<Exit> {
     })
     .await?;
     let report = match done {
-        Outcome::Rebuilt(done) => return jobs::print(&done, app),
+        Outcome::Rebuilt(done) => return Ok(Response::JobsDone(done)),
         Outcome::Due(report) => *report,
     };
-    let due = due_text(app, &report);
-    let is_being_replaced = report.drives.iter().any(|drive| drive.state == DriveState::Replacing);
-    app.printer.result(&Pools { pools: vec![report] }, |page| {
-        page.line(match is_being_replaced {
-            true => format!(
-                "replacing {} with {} in pool {name}: until that is done both are used",
-                asked.old, asked.new
-            ),
-            false => format!("{} takes the place of {} in pool {name}", asked.new, asked.old),
-        });
-        if let Some(due) = due {
-            page.line(due);
-        }
-    })?;
-    Ok(Exit::Success)
+    let change = PoolChange::DriveReplaced { old: asked.old.clone(), new: asked.new.clone() };
+    Ok(Response::PoolChanged(PoolChanged::new(report, change, app.served.has(name))))
 }
 
 enum Outcome {

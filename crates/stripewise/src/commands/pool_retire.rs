@@ -11,11 +11,12 @@ use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::with_pool;
 use stripewise_control::request::RetireDrive;
+use stripewise_control::response::{PoolChange, PoolChanged, Response};
 use stripewise_engine::pool::JobKind;
 
-use crate::commands::{App, Pools};
-use crate::failure::{Exit, Result};
-use crate::jobs::{due_text, work};
+use crate::commands::App;
+use crate::failure::Result;
+use crate::jobs::work;
 
 /// Migrate data off a drive online, then remove it
 #[derive(Args)]
@@ -39,14 +40,14 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &RetireDrive, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &RetireDrive, app: &App) -> Result<Response> {
     let name = &asked.pool.0;
     let what = format!("cannot retire {} from pool `{name}`", asked.drive);
     let doing = format!("pool retire {name}");
     let (path, id, report) = with_pool(app, name, Access::Change, &doing, async |session| {
         let report = session.report();
         let drive = find(&report, app, &asked.drive)?;
-        app.printer.note(format!(
+        app.note(format!(
             "no volume loses redundancy while {} is emptied: it counts until what it holds is elsewhere",
             drive.path
         ));
@@ -59,16 +60,6 @@ pub(crate) async fn run(asked: &RetireDrive, app: &App) -> Result<Exit> {
     })
     .await?;
     let is_gone = !report.drives.iter().any(|drive| drive.id == id);
-    let due = due_text(app, &report);
-    app.printer.result(&Pools { pools: vec![report] }, |page| {
-        if is_gone {
-            page.line(format!("{path} is empty, and no drive of pool {name} any more"));
-            return;
-        }
-        page.line(format!("{path} is to be emptied; nothing new is put on it"));
-        if let Some(due) = due {
-            page.line(due);
-        }
-    })?;
-    Ok(if asked.wait && !is_gone { Exit::Failure } else { Exit::Success })
+    let change = PoolChange::DriveRetired { path, is_gone, was_waited_for: asked.wait };
+    Ok(Response::PoolChanged(PoolChanged::new(report, change, app.served.has(name))))
 }

@@ -7,11 +7,12 @@ use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::with_pool;
 use stripewise_control::request::Scrub;
+use stripewise_control::response::{PoolChange, PoolChanged, Response};
 use stripewise_engine::pool::JobKind;
 
-use crate::commands::{App, Pools};
-use crate::failure::{Exit, Result};
-use crate::jobs::{self, due_text, work};
+use crate::commands::App;
+use crate::failure::Result;
+use crate::jobs::work;
 
 /// Verify every stripe, repair errors, and name the drive that caused them
 #[derive(Args)]
@@ -32,7 +33,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &Scrub, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &Scrub, app: &App) -> Result<Response> {
     let name = &asked.pool.0;
     let what = format!("cannot scrub pool `{name}`");
     if asked.wait {
@@ -43,17 +44,12 @@ pub(crate) async fn run(asked: &Scrub, app: &App) -> Result<Exit> {
                 work(app, session, JobKind::Scrub).await
             })
             .await?;
-        return jobs::print(&done, app);
+        return Ok(Response::JobsDone(done));
     }
     let report = with_pool(app, name, Access::Change, &format!("pool scrub {name}"), async |session| {
         session.pool.scrub().await.map_err(|error| pool_failure(&what, &error))?;
         Ok(session.report())
     })
     .await?;
-    let due = due_text(app, &report);
-    app.printer.result(&Pools { pools: vec![report] }, |page| match due {
-        Some(due) => page.line(due),
-        None => page.line(format!("pool {name} has no volumes: there is nothing to scrub")),
-    })?;
-    Ok(Exit::Success)
+    Ok(Response::PoolChanged(PoolChanged::new(report, PoolChange::ScrubAsked, app.served.has(name))))
 }

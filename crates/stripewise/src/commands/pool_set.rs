@@ -6,13 +6,11 @@ use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::{Session, with_pool};
 use stripewise_control::request::{ChangeSettings, Setting};
-use stripewise_control::size::ByteSize;
+use stripewise_control::response::{PoolChange, PoolChanged, Response};
 use stripewise_engine::pool::PoolError;
 
-use crate::commands::{App, Pools};
-use crate::failure::{Exit, Result};
-
-const DAY_S: u64 = 86_400;
+use crate::commands::App;
+use crate::failure::Result;
 
 /// Change settings of a pool
 #[derive(Args)]
@@ -42,32 +40,6 @@ async fn apply(setting: Setting, session: &Session) -> std::result::Result<(), P
     }
 }
 
-fn in_words(setting: Setting) -> String {
-    match setting {
-        Setting::RebuildPriority(percent) => {
-            format!("rebuilds get {percent} % of each drive's time while there is other load")
-        }
-        Setting::PatrolRate(None) => "scrubs read as fast as the rebuild priority lets them".to_owned(),
-        Setting::PatrolRate(Some(rate)) => format!("scrubs read at most {} per second", ByteSize(rate)),
-        Setting::PatrolInterval(None) => "scrubs begin only by hand".to_owned(),
-        Setting::PatrolInterval(Some(seconds)) => {
-            let days = seconds as f64 / DAY_S as f64;
-            format!(
-                "a scrub begins by itself {days:.2} days after the last one, while a process has the pool open"
-            )
-        }
-        Setting::TierRate(None) => {
-            "rows move between fast and data drives as fast as the rebuild priority lets them".to_owned()
-        }
-        Setting::TierRate(Some(rate)) => {
-            format!("at most {} per second are moved between fast and data drives", ByteSize(rate))
-        }
-        Setting::SpaceWarning(percent) => {
-            format!("the status warns from {percent} % of the space in use on")
-        }
-    }
-}
-
 impl Options {
     /// What is asked by them.
     pub(crate) fn request(&self) -> ChangeSettings {
@@ -76,7 +48,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &ChangeSettings, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ChangeSettings, app: &App) -> Result<Response> {
     let name = &asked.pool.0;
     let report = with_pool(app, name, Access::Change, &format!("pool set {name}"), async |session| {
         for setting in &asked.settings {
@@ -86,10 +58,9 @@ pub(crate) async fn run(asked: &ChangeSettings, app: &App) -> Result<Exit> {
         Ok(session.report())
     })
     .await?;
-    app.printer.result(&Pools { pools: vec![report] }, |page| {
-        for setting in &asked.settings {
-            page.line(format!("pool {name}: {}", in_words(*setting)));
-        }
-    })?;
-    Ok(Exit::Success)
+    Ok(Response::PoolChanged(PoolChanged::new(
+        report,
+        PoolChange::SettingsChanged(asked.settings.clone()),
+        app.served.has(name),
+    )))
 }

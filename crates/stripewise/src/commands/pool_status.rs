@@ -11,10 +11,10 @@ use stripewise_control::pools::session::with_pool;
 use stripewise_control::registry::{Home, KnownPool};
 use stripewise_control::report::PoolReport;
 use stripewise_control::request::ShowPools;
+use stripewise_control::response::{Pools, Response};
 
-use crate::commands::{App, Pools};
-use crate::failure::{Exit, Reason, Result};
-use crate::report::{Shown, exit_of};
+use crate::commands::App;
+use crate::failure::{Reason, Result};
 
 /// Show the state of pools, and the next command to run. Exit code 0: all is well, 3: works but
 /// degraded, 1: failed
@@ -33,37 +33,17 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &ShowPools, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ShowPools, app: &App) -> Result<Response> {
     let home = app.home()?;
     let known = match &asked.pool {
         Some(name) => vec![home.pool(&name.0)?],
         None => home.pools()?,
     };
-    if known.is_empty() {
-        app.printer.note(
-            "no pools are known; `stripewise pool create` makes one, `stripewise pool import` finds one",
-        );
-    }
     let mut pools = Vec::new();
     for pool in &known {
         pools.push(report(app, &home, pool).await?);
     }
-    let exit = |worst: Exit, pool: &PoolReport| match (worst, exit_of(pool)) {
-        (Exit::Failure, _) | (_, Exit::Failure) => Exit::Failure,
-        (Exit::Degraded, _) | (_, Exit::Degraded) => Exit::Degraded,
-        _ => Exit::Success,
-    };
-    let exit = pools.iter().fold(Exit::Success, exit);
-    let pools = Pools { pools };
-    app.printer.result(&pools, |page| {
-        for (index, pool) in pools.pools.iter().enumerate() {
-            if index > 0 {
-                page.line("");
-            }
-            pool.print(page);
-        }
-    })?;
-    Ok(exit)
+    Ok(Response::Pools(Pools { pools }))
 }
 
 async fn report(app: &App, home: &Home, known: &KnownPool) -> Result<PoolReport> {

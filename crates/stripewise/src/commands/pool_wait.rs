@@ -8,11 +8,12 @@ use stripewise_control::access::Access;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::with_pool;
 use stripewise_control::request::WaitForJob;
+use stripewise_control::response::Response;
 use stripewise_engine::pool::JobKind;
 
 use crate::commands::App;
-use crate::failure::{Exit, Result};
-use crate::jobs::{self, work};
+use crate::failure::Result;
+use crate::jobs::work;
 
 /// Run a pool's jobs in the foreground until they are done
 #[derive(Args)]
@@ -33,12 +34,12 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &WaitForJob, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &WaitForJob, app: &App) -> Result<Response> {
     let (name, kind) = (&asked.pool.0, asked.job);
     let done = with_pool(app, name, Access::Change, &format!("pool wait {name} {kind}"), async |session| {
         session.show_notices();
         work(app, session, kind).await
     })
     .await?;
-    jobs::print(&done, app)
+    Ok(Response::JobsDone(done))
 }

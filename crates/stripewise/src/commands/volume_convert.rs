@@ -13,13 +13,14 @@ use stripewise_control::names::VolumeName;
 use stripewise_control::pools::session::{Session, with_pool};
 use stripewise_control::report::counted;
 use stripewise_control::request::ConvertVolume;
+use stripewise_control::response::{Response, VolumeChange, VolumeChanged};
 use stripewise_control::size::ByteSize;
 use stripewise_engine::pool::{JobKind, PoolError};
 use stripewise_layout::LayoutSpec;
 
+use crate::commands::App;
 use crate::commands::volume_create::{parse_layout, with_columns};
-use crate::commands::{App, Volumes};
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::jobs::work;
 
 /// Convert a volume to another layout online
@@ -69,7 +70,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &ConvertVolume, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ConvertVolume, app: &App) -> Result<Response> {
     let (name, wanted) = (&asked.volume, asked.layout);
     let what = match wanted {
         Some(_) => format!("cannot convert volume `{name}`"),
@@ -94,30 +95,11 @@ pub(crate) async fn run(asked: &ConvertVolume, app: &App) -> Result<Exit> {
             session.volume_report(name)
         })
         .await?;
-    app.printer.result(&Volumes { volumes: vec![volume.clone()] }, |page| {
-        let drives = volume.columns;
-        match &volume.conversion {
-            Some(conversion) if conversion.is_cancelled => {
-                page.line(format!(
-                    "volume {name} goes back to {} over {drives} drives; {:.1} % of the way is done",
-                    volume.layout, conversion.percent
-                ));
-                page.line(format!("`stripewise pool wait {} convert` does it", name.pool));
-            }
-            Some(conversion) => {
-                page.line(format!(
-                    "volume {name} is to become {} over {drives} drives; it is {} over {} now",
-                    volume.layout, conversion.from_layout, conversion.from_columns
-                ));
-                page.line(format!(
-                    "`stripewise pool wait {} convert` does it; until then `stripewise volume convert {name} --cancel` takes it back",
-                    name.pool
-                ));
-            }
-            None => page.line(format!("volume {name} is {} over {drives} drives now", volume.layout)),
-        }
-    })?;
-    Ok(Exit::Success)
+    Ok(Response::VolumeChanged(VolumeChanged {
+        volumes: vec![volume],
+        name: name.clone(),
+        change: VolumeChange::Converted,
+    }))
 }
 
 /// Refuses a layout with which fewer drives may be lost, until that is what was meant.

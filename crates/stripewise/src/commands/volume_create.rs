@@ -8,12 +8,13 @@ use stripewise_control::failure::pool_failure;
 use stripewise_control::names::VolumeName;
 use stripewise_control::pools::session::with_pool;
 use stripewise_control::request::CreateVolume;
+use stripewise_control::response::{Response, VolumeChange, VolumeChanged};
 use stripewise_control::size::ByteSize;
 use stripewise_engine::pool::{Pin, PoolError, VolumeSpec};
 use stripewise_layout::LayoutSpec;
 
-use crate::commands::{App, Volumes};
-use crate::failure::{Exit, Failure, Result};
+use crate::commands::App;
+use crate::failure::{Failure, Result};
 
 /// Create a volume with a RAID layout
 #[derive(Args)]
@@ -115,7 +116,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &CreateVolume, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &CreateVolume, app: &App) -> Result<Response> {
     let name = &asked.volume;
     let what = format!("cannot create volume `{name}`");
     let spec = VolumeSpec {
@@ -133,21 +134,16 @@ pub(crate) async fn run(asked: &CreateVolume, app: &App) -> Result<Exit> {
             let created = session.pool.create_volume(spec).await;
             created.map_err(|error| in_sizes(pool_failure(&what, &error), &error, pin))?;
             for notice in session.pool.notices() {
-                app.printer.note(format!("note: {notice}"));
+                app.note(format!("note: {notice}"));
             }
             session.volume_report(name)
         })
         .await?;
-    let text = format!(
-        "volume {name}: {} over {} drives, interleave {}, {} usable{}",
-        volume.layout,
-        volume.columns,
-        ByteSize(volume.interleave_bytes),
-        ByteSize(volume.capacity_bytes),
-        if asked.thin { ", thin" } else { "" }
-    );
-    app.printer.result(&Volumes { volumes: vec![volume] }, |page| page.line(text))?;
-    Ok(Exit::Success)
+    Ok(Response::VolumeChanged(VolumeChanged {
+        volumes: vec![volume],
+        name: name.clone(),
+        change: VolumeChange::Created { thin: asked.thin },
+    }))
 }
 
 /// The room asked for and the room there is, as people write sizes.

@@ -7,10 +7,11 @@ use stripewise_control::names::VolumeName;
 use stripewise_control::pools::session::{Session, with_pool};
 use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_control::request::DeleteVolume;
+use stripewise_control::response::{Response, VolumeChange, VolumeChanged};
 use stripewise_control::size::ByteSize;
 
-use crate::commands::{App, Volumes, confirmed};
-use crate::failure::{Exit, Result};
+use crate::commands::{App, unconfirmed};
+use crate::failure::Result;
 
 /// Delete a volume
 #[derive(Args)]
@@ -31,7 +32,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &DeleteVolume, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &DeleteVolume, app: &App) -> Result<Response> {
     let name = &asked.volume;
     let home = app.home()?;
     home.pool(&name.pool)?;
@@ -46,16 +47,14 @@ pub(crate) async fn run(asked: &DeleteVolume, app: &App) -> Result<Exit> {
     };
     if !asked.yes {
         let meant = with_pool(app, &name.pool, Access::Look, &doing, async |session| meant(session)).await?;
-        return confirmed(false, &doing, &format!("deleting {meant} loses all that it holds"))
-            .map(|()| Exit::Success);
+        return Err(unconfirmed(&doing, &format!("deleting {meant} loses all that it holds")));
     }
     let volumes = with_pool(app, &name.pool, Access::Change, &doing, async |session| {
-        app.printer.warning(format!("deleting {}", meant(session)?));
+        app.warning(format!("deleting {}", meant(session)?));
         let deleted = session.pool.delete_volume(&name.volume).await;
         deleted.map_err(|error| pool_failure(format!("cannot delete volume `{name}`"), &error))?;
         Ok(session.report().volumes)
     })
     .await?;
-    app.printer.result(&Volumes { volumes }, |page| page.line(format!("volume {name} is deleted")))?;
-    Ok(Exit::Success)
+    Ok(Response::VolumeChanged(VolumeChanged { volumes, name: name.clone(), change: VolumeChange::Deleted }))
 }

@@ -8,10 +8,10 @@ use stripewise_control::pools::session::with_pool;
 use stripewise_control::registry::{Home, KnownPool};
 use stripewise_control::report::VolumeReport;
 use stripewise_control::request::ListVolumes;
+use stripewise_control::response::{Response, Volumes};
 
-use crate::commands::{App, Volumes};
-use crate::failure::{Exit, Result};
-use crate::report::volume_table;
+use crate::commands::App;
+use crate::failure::Result;
 
 /// List volumes
 #[derive(Args)]
@@ -29,7 +29,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &ListVolumes, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ListVolumes, app: &App) -> Result<Response> {
     let home = app.home()?;
     let pools = match &asked.pool {
         Some(name) => vec![home.pool(&name.0)?],
@@ -41,21 +41,11 @@ pub(crate) async fn run(asked: &ListVolumes, app: &App) -> Result<Exit> {
             Ok(found) => volumes.extend(found),
             Err(failure) if failure.taken_at().is_some() => return Err(failure),
             // One pool that is away does not hide the others.
-            Err(failure) if asked.pool.is_none() => app.printer.warning(failure.message),
+            Err(failure) if asked.pool.is_none() => app.warning(failure.message),
             Err(failure) => return Err(failure),
         }
     }
-    if volumes.is_empty() {
-        app.printer
-            .note("there are no volumes; `stripewise volume create POOL/VOL --layout LAYOUT` makes one");
-    }
-    let volumes = Volumes { volumes };
-    app.printer.result(&volumes, |page| {
-        if !volumes.volumes.is_empty() {
-            page.table(&volume_table(&volumes.volumes));
-        }
-    })?;
-    Ok(Exit::Success)
+    Ok(Response::Volumes(Volumes { volumes }))
 }
 
 async fn volumes_of(app: &App, home: &Home, pool: &KnownPool) -> Result<Vec<VolumeReport>> {

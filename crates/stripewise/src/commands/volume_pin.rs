@@ -9,10 +9,11 @@ use stripewise_control::failure::pool_failure;
 use stripewise_control::names::VolumeName;
 use stripewise_control::pools::session::with_pool;
 use stripewise_control::request::PinVolume;
+use stripewise_control::response::{Response, VolumeChange, VolumeChanged};
 use stripewise_engine::pool::{JobKind, Pin};
 
-use crate::commands::{App, Volumes};
-use crate::failure::{Exit, Result};
+use crate::commands::App;
+use crate::failure::Result;
 use crate::jobs::work;
 
 /// Pin a volume to fast or slow drives, or let its data move with use
@@ -55,7 +56,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &PinVolume, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &PinVolume, app: &App) -> Result<Response> {
     let (name, pin) = (&asked.volume, asked.pin);
     let doing = format!("volume pin {name} {pin}");
     let volume = with_pool(app, &name.pool, Access::Change, &doing, async |session| {
@@ -67,23 +68,9 @@ pub(crate) async fn run(asked: &PinVolume, app: &App) -> Result<Exit> {
         session.volume_report(name)
     })
     .await?;
-    let text = match pin {
-        Pin::Fast => format!("volume {name} belongs on fast drives"),
-        Pin::Slow => format!("volume {name} belongs on data drives"),
-        Pin::None => format!("rows of volume {name} move to fast drives as they are used"),
-    };
-    let tiers = &volume.tiers;
-    let is_elsewhere = match pin {
-        Pin::Fast => tiers.data_rows + tiers.mixed_rows > 0,
-        Pin::Slow => tiers.fast_rows + tiers.mixed_rows > 0,
-        Pin::None => false,
-    };
-    let pool = &name.pool;
-    app.printer.result(&Volumes { volumes: vec![volume] }, |page| {
-        page.line(text);
-        if is_elsewhere {
-            page.line(format!("its rows are still to be moved; `stripewise pool wait {pool} tier` does it"));
-        }
-    })?;
-    Ok(Exit::Success)
+    Ok(Response::VolumeChanged(VolumeChanged {
+        volumes: vec![volume],
+        name: name.clone(),
+        change: VolumeChange::Pinned(pin),
+    }))
 }

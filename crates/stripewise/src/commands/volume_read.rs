@@ -11,13 +11,14 @@ use stripewise_control::names::VolumeName;
 use stripewise_control::pools::pieces::{IN_FLIGHT, Pieces, aligned, find_volume};
 use stripewise_control::pools::session::with_pool_to_read;
 use stripewise_control::request::ReadVolume;
+use stripewise_control::response::Response;
 use stripewise_control::size::ByteSize;
 use stripewise_drive::{Buffer, Context, JoinHandle};
 use stripewise_engine::ArrayError;
 use stripewise_engine::pool::Volume;
 
 use crate::commands::App;
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::printer::Printer;
 use crate::progress::Progress;
 
@@ -47,7 +48,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &ReadVolume, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ReadVolume, app: &App) -> Result<Response> {
     if app.printer.is_json() {
         return Err(Failure::usage(
             "volume read prints the volume's bytes and nothing else; --json does not go with it",
@@ -69,7 +70,7 @@ pub(crate) async fn run(asked: &ReadVolume, app: &App) -> Result<Exit> {
         copy(&context, &volume, name, offset..offset + length, &app.printer).await
     })
     .await?;
-    Ok(Exit::Success)
+    Ok(Response::VolumeRead)
 }
 
 type Answer = JoinHandle<std::result::Result<Buffer, ArrayError>>;

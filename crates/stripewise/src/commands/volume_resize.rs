@@ -10,10 +10,11 @@ use stripewise_control::names::VolumeName;
 use stripewise_control::pools::session::with_pool;
 use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_control::request::ResizeVolume;
+use stripewise_control::response::{Response, VolumeChange, VolumeChanged};
 use stripewise_control::size::ByteSize;
 
-use crate::commands::{App, Volumes};
-use crate::failure::{Exit, Failure, Result};
+use crate::commands::App;
+use crate::failure::{Failure, Result};
 
 /// Grow or shrink a volume
 #[derive(Args)]
@@ -34,7 +35,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &ResizeVolume, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ResizeVolume, app: &App) -> Result<Response> {
     let (name, size) = (&asked.volume, ByteSize(asked.size_bytes));
     if size.0 == 0 {
         return Err(Failure::usage(format!("a volume of 0 bytes holds nothing; `{name}` stays as it is"))
@@ -56,12 +57,9 @@ pub(crate) async fn run(asked: &ResizeVolume, app: &App) -> Result<Exit> {
             Ok((before, session.volume_report(name)?))
         })
         .await?;
-    let (old, new) = (ByteSize(before), ByteSize(volume.capacity_bytes));
-    app.printer.result(&Volumes { volumes: vec![volume] }, |page| {
-        page.line(match old == new {
-            true => format!("volume {name} holds {new}, as before"),
-            false => format!("volume {name} holds {new} now; it was {old}"),
-        });
-    })?;
-    Ok(Exit::Success)
+    Ok(Response::VolumeChanged(VolumeChanged {
+        volumes: vec![volume],
+        name: name.clone(),
+        change: VolumeChange::Resized { from_bytes: before },
+    }))
 }

@@ -6,10 +6,10 @@ use stripewise_control::names::VolumeName;
 use stripewise_control::pools::other_process;
 use stripewise_control::pools::session::{find_volume, with_pool};
 use stripewise_control::request::ShowVolume;
+use stripewise_control::response::{Response, Volumes};
 
-use crate::commands::{App, Volumes};
-use crate::failure::{Exit, Result};
-use crate::report::Shown;
+use crate::commands::App;
+use crate::failure::Result;
 
 /// Show a volume: layout, size, drives
 #[derive(Args)]
@@ -27,7 +27,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &ShowVolume, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &ShowVolume, app: &App) -> Result<Response> {
     let name = &asked.volume;
     let home = app.home()?;
     let known = home.pool(&name.pool)?;
@@ -41,7 +41,5 @@ pub(crate) async fn run(asked: &ShowVolume, app: &App) -> Result<Exit> {
             .await?
         }
     };
-    let volumes = Volumes { volumes: vec![volume] };
-    app.printer.result(&volumes, |page| volumes.volumes[0].print(page))?;
-    Ok(Exit::Success)
+    Ok(Response::Volume(Volumes { volumes: vec![volume] }))
 }

@@ -11,7 +11,6 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use clap::Args;
-use serde::Serialize;
 use stripewise_control::access::Access;
 use stripewise_control::names::VolumeName;
 use stripewise_control::pools::pieces::{IN_FLIGHT, Pieces, find_volume};
@@ -19,6 +18,7 @@ use stripewise_control::pools::session::with_pool;
 use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_control::report::counted;
 use stripewise_control::request::WriteVolume;
+use stripewise_control::response::{Response, VolumeWritten};
 use stripewise_control::size::ByteSize;
 use stripewise_drive::{Buffer, Context, JoinHandle};
 use stripewise_engine::ArrayError;
@@ -26,7 +26,7 @@ use stripewise_engine::pool::Volume;
 use stripewise_export::VolumeExport;
 
 use crate::commands::App;
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::input::Input;
 use crate::progress::Progress;
 
@@ -41,13 +41,6 @@ pub(crate) struct Options {
     offset: ByteSize,
 }
 
-#[derive(Serialize)]
-struct Written {
-    volume: String,
-    offset_bytes: u64,
-    written_bytes: u64,
-}
-
 impl Options {
     /// What is asked by them.
     pub(crate) fn request(&self) -> WriteVolume {
@@ -56,7 +49,7 @@ impl Options {
 }
 
 /// Runs it.
-pub(crate) async fn run(asked: &WriteVolume, app: &App) -> Result<Exit> {
+pub(crate) async fn run(asked: &WriteVolume, app: &App) -> Result<Response> {
     let (name, offset) = (&asked.volume, asked.offset);
     let what = format!("write to `{name}`");
     refuse_if_used(&app.home()?, &what, &name.pool, Some(&name.volume))?;
@@ -90,11 +83,8 @@ pub(crate) async fn run(asked: &WriteVolume, app: &App) -> Result<Exit> {
             work.copy().await
         })
         .await?;
-    let written = Written { volume: name.to_string(), offset_bytes: offset, written_bytes };
-    app.printer.result(&written, |page| {
-        page.line(format!("{} written to {name} at {offset}", counted(written_bytes as usize, "byte")));
-    })?;
-    Ok(Exit::Success)
+    let volume = name.to_string();
+    Ok(Response::VolumeWritten(VolumeWritten { volume, offset_bytes: offset, written_bytes }))
 }
 
 /// The input does not fit; `written` of it were.

@@ -3,9 +3,9 @@
 //! files (`GET /api/v1/openapi.json`). `tests.rs` holds them against the commands: each has its
 //! path, or a reason why not.
 //!
-//! Answers are the documents that the commands print with `--json`, but for streams of what happens
-//! (`streams.rs`). Status 200: done; 400: the request makes no sense; 409: it could not be done,
-//! `error` and `hint` say why; 401 and 403: not let in; 503: the daemon is ending.
+//! Answers are the documents of responses, which the commands print with `--json`, but for streams
+//! of what happens (`streams.rs`). Status 200: done; 400: the request makes no sense; 409: it could
+//! not be done, `error` and `hint` say why; 401 and 403: not let in; 503: the daemon is ending.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -24,6 +24,7 @@ use serde::Deserialize;
 use stripewise_control::daemon::refusals::Refusals;
 use stripewise_control::names::PoolName;
 use stripewise_control::request::*;
+use stripewise_control::response::{Events, Pools};
 use stripewise_export::budget::Budget;
 use utoipa::{IntoParams, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -33,9 +34,9 @@ use super::bodies::{MAX_BYTES, no_memory, whole_body};
 use super::guard::{Guard, Visitor, let_in};
 use super::orders::{Answer, Order};
 use super::problem::{self, Problem, error};
-use crate::commands::Pools;
-use crate::commands::pool_events::Events;
+use crate::answer::exit_of;
 use crate::failure::{Exit, Failure};
+use crate::printer::document_text;
 
 mod description;
 mod drives;
@@ -205,19 +206,16 @@ fn status_of(exit: Exit) -> StatusCode {
     }
 }
 
-/// What a command came to.
+/// What came of a request, as its document or as the problem that it met.
 fn answered(answer: Answer) -> Response {
-    let status = status_of(answer.exit);
-    if status.is_success() {
-        return (status, [(header::CONTENT_TYPE, "application/json")], answer.collected.output)
-            .into_response();
+    let status = status_of(exit_of(&answer.result));
+    match &answer.result {
+        Err(failure) => failed(failure),
+        Ok(response) if status.is_success() => {
+            (status, [(header::CONTENT_TYPE, "application/json")], document_text(response)).into_response()
+        }
+        Ok(_) => problem_of(status, answer.collected.messages.trim(), None),
     }
-    let printed: Printed = serde_json::from_slice(&answer.collected.output).unwrap_or_default();
-    let (detail, hint) = match printed.error {
-        Some(detail) => (detail, printed.hint),
-        None => said(&answer.collected.messages),
-    };
-    problem_of(status, &detail, hint.as_deref())
 }
 
 /// What could not be done.
@@ -228,22 +226,6 @@ fn failed(failure: &Failure) -> Response {
 fn problem_of(status: StatusCode, detail: &str, hint: Option<&str>) -> Response {
     let hint = hint.and_then(problem::hint);
     error(status, &problem::text(detail), hint.as_deref()).into_response()
-}
-
-/// A failure as a command prints it.
-#[derive(Default, Deserialize)]
-struct Printed {
-    error: Option<String>,
-    hint: Option<String>,
-}
-
-/// A failure, and what to do about it, from what a command said to people.
-fn said(messages: &str) -> (String, Option<String>) {
-    let after = |mark: &str| {
-        let line = messages.lines().find_map(|line| line.strip_prefix(mark));
-        line.map(|text| text.trim().to_owned())
-    };
-    (after("error:").unwrap_or_else(|| messages.trim().to_owned()), after("hint:"))
 }
 
 /// All pools, as they stand.

@@ -1,6 +1,7 @@
 //! What the HTTP thread asks of the daemon's executor: requests on pools, how everything stands,
 //! and to be told what happens.
 
+use std::path::PathBuf;
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -13,11 +14,13 @@ use stripewise_control::daemon::socket::frames::Colours;
 use stripewise_control::daemon::turns::Turns;
 use stripewise_control::report::PoolReport;
 use stripewise_control::request::Request;
+use stripewise_control::response::Response;
 
 use super::metrics;
+use crate::answer::exit_of;
 use crate::carry_out::{From, carry_out};
 use crate::commands::App;
-use crate::failure::{Exit, Result};
+use crate::failure::Result;
 use crate::printer::Printer;
 
 /// Something to do. The caller may have left.
@@ -48,11 +51,11 @@ pub(super) enum Order {
     },
 }
 
-/// What came of a command.
+/// What came of a request.
 pub(super) struct Answer {
-    /// How it ended.
-    pub exit: Exit,
-    /// What it printed.
+    /// Its result.
+    pub result: Result<Response>,
+    /// Bytes of a volume that it read, and what people would have been told.
     pub collected: Collected,
 }
 
@@ -110,15 +113,16 @@ async fn collected(
     turns: &Turns,
     caller: &Rc<Caller>,
 ) -> Answer {
-    let from = From { way: "http", who, folder: "/".as_ref() };
+    let from = From { way: "http", who };
+    let printer = Printer::to_caller(json, json, Colours::default(), caller.clone());
+    let app = app.for_caller(printer, caller.clone(), PathBuf::from("/"));
     let work = async {
-        let printer = Printer::to_caller(json, json, Colours::default(), caller.clone());
-        let exit = carry_out(request, from, printer, app, caller, turns).await;
-        caller.end(exit.code());
-        exit
+        let result = carry_out(request, from, &app, caller, turns).await;
+        caller.end(exit_of(&result).code());
+        result
     };
-    let (exit, collected) = futures_util::join!(work, caller.collect());
-    Answer { exit, collected }
+    let (result, collected) = futures_util::join!(work, caller.collect());
+    Answer { result, collected }
 }
 
 /// How all pools stand that are served here.

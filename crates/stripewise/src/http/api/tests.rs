@@ -13,6 +13,7 @@ use futures_util::future::{Either, select};
 use serde_json::{Value, json};
 use stripewise_control::daemon::caller::Collected;
 use stripewise_control::daemon::news::{Followed, PoolNews};
+use stripewise_control::response::Response as ControlResponse;
 use tower::ServiceExt;
 
 use super::*;
@@ -140,8 +141,8 @@ fn ask_all(examples: &[(&str, &str, Value)]) -> (Vec<Request>, Value) {
             let answering = async {
                 let order = orders.next().await.expect("it is passed on");
                 let Order::Request { request, answer, .. } = order else { panic!("{path} is a request") };
-                let collected = Collected { output: b"{}".to_vec(), messages: String::new() };
-                let _ = answer.send(Answer { exit: Exit::Success, collected });
+                let result = Ok(ControlResponse::Pools(Pools { pools: Vec::new() }));
+                let _ = answer.send(Answer { result, collected: Collected::default() });
                 request
             };
             let asking = pin!(router.clone().oneshot(request));

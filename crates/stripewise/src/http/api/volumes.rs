@@ -2,12 +2,12 @@
 
 use axum::body::Bytes;
 use stripewise_control::names::VolumeName;
+use stripewise_control::response::Volumes;
 use stripewise_engine::pool::Pin;
 use stripewise_export::budget::Taken;
 use stripewise_layout::{DEFAULT_INTERLEAVE_BYTES, LayoutSpec};
 
 use super::*;
-use crate::commands::Volumes;
 use crate::commands::volume_create::{parse_layout, with_columns};
 
 /// The volumes of all pools.
@@ -224,7 +224,7 @@ pub(super) async fn read_volume(
     }
     match api.request(request.into(), false, Vec::new()).await {
         Err(response) => response,
-        Ok(answer) if answer.exit == Exit::Success => {
+        Ok(answer) if answer.result.is_ok() => {
             let bytes = Bytes::from_owner(Held { bytes: answer.collected.output, _memory: memory });
             ([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response()
         }

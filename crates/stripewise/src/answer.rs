@@ -1,0 +1,179 @@
+//! What came of a request, as the command line has it: one JSON document, or text for people, and
+//! an exit code. HTTP has the same documents. The words are in the files below.
+
+mod drives;
+mod found;
+mod jobs;
+mod load;
+mod pool_change;
+mod volumes;
+
+use stripewise_control::jobs::{Done, ScrubbedVolume};
+use stripewise_control::report::{PoolReport, PoolState};
+use stripewise_control::response::{Events, KnownPools, PoolChange, Response};
+
+use crate::commands::App;
+use crate::failure::{Exit, Result};
+use crate::printer::{Page, Table, plain};
+use crate::report::{Shown, volume_table};
+
+pub(crate) use load::print_interval;
+
+const NO_POOLS: &str =
+    "no pools are known; `stripewise pool create` makes one, `stripewise pool import` finds one";
+
+/// Prints what came of a request, or why nothing did; gives how the process ends.
+pub(crate) fn tell(result: Result<Response>, app: &App) -> Exit {
+    result.and_then(|response| print(&response, app)).unwrap_or_else(|failure| {
+        app.printer.failure(&failure);
+        Exit::of(&failure)
+    })
+}
+
+/// Prints what came of a request; gives how the process ends.
+pub(crate) fn print(response: &Response, app: &App) -> Result<Exit> {
+    before(response, app);
+    match response {
+        // Its bytes are the output.
+        Response::VolumeRead => {}
+        // Interval by interval it has been told.
+        Response::Load(load) if load.is_told && !app.printer.is_json() => {}
+        response => app.printer.result(response, |page| words(response, page))?,
+    }
+    after(response, app);
+    Ok(exit_of_response(response))
+}
+
+/// How a process ends of whose request this came.
+pub(crate) fn exit_of(result: &Result<Response>) -> Exit {
+    match result {
+        Ok(response) => exit_of_response(response),
+        Err(failure) => Exit::of(failure),
+    }
+}
+
+fn exit_of_response(response: &Response) -> Exit {
+    let is_bad = match response {
+        Response::Pools(pools) => return worst(&pools.pools),
+        Response::JobsDone(done) => found_damage(done),
+        Response::PoolChanged(changed) => {
+            matches!(changed.change, PoolChange::DriveRetired { was_waited_for: true, is_gone: false, .. })
+        }
+        Response::PoolsFound(found) => found.lack_one(),
+        Response::AlertsTested(tested) => tested.sent.iter().any(|sent| sent.error.is_some()),
+        _ => false,
+    };
+    if is_bad { Exit::Failure } else { Exit::Success }
+}
+
+fn worst(pools: &[PoolReport]) -> Exit {
+    let exit_of = |pool: &PoolReport| match pool.state {
+        PoolState::Online => Exit::Success,
+        PoolState::Degraded => Exit::Degraded,
+        PoolState::Failed | PoolState::Unknown => Exit::Failure,
+    };
+    pools.iter().fold(Exit::Success, |worst, pool| match (worst, exit_of(pool)) {
+        (Exit::Failure, _) | (_, Exit::Failure) => Exit::Failure,
+        (Exit::Degraded, _) | (_, Exit::Degraded) => Exit::Degraded,
+        _ => Exit::Success,
+    })
+}
+
+fn found_damage(done: &Done) -> bool {
+    let is_bad = |scrub: &ScrubbedVolume| scrub.error.is_some() || scrub.unreadable_strips > 0;
+    done.scrubs.iter().any(is_bad)
+}
+
+/// What is said on standard error before the result.
+fn before(response: &Response, app: &App) {
+    match response {
+        Response::KnownPools(known) if known.pools.is_empty() => app.note(NO_POOLS),
+        Response::Pools(pools) if pools.pools.is_empty() => app.note(NO_POOLS),
+        Response::Volumes(volumes) if volumes.volumes.is_empty() => {
+            app.note("there are no volumes; `stripewise volume create POOL/VOL --layout LAYOUT` makes one");
+        }
+        Response::PoolChanged(changed) => pool_change::before(changed, app),
+        _ => {}
+    }
+}
+
+/// What is said there after it.
+fn after(response: &Response, app: &App) {
+    match response {
+        Response::PoolChanged(changed) => pool_change::after(changed, app),
+        Response::PoolsFound(found) => found::after(found, app),
+        Response::PoolExported(exported) => found::after_export(exported, app),
+        _ => {}
+    }
+}
+
+/// The result for people.
+fn words(response: &Response, page: &mut Page) {
+    match response {
+        Response::KnownPools(known) => known_pools(known, page),
+        Response::Pools(pools) => {
+            for (index, pool) in pools.pools.iter().enumerate() {
+                if index > 0 {
+                    page.line("");
+                }
+                pool.print(page);
+            }
+        }
+        Response::PoolChanged(changed) => pool_change::words(changed, page),
+        Response::PoolsFound(found) => found::words(found, page),
+        Response::PoolExported(exported) => found::exported(exported, page),
+        Response::Events(of) => events(of, page),
+        Response::Load(load) => load::words(load, page),
+        Response::JobsDone(done) => jobs::words(done, page),
+        Response::Volume(one) => one.volumes.iter().for_each(|volume| volume.print(page)),
+        Response::Volumes(volumes) => {
+            if !volumes.volumes.is_empty() {
+                page.table(&volume_table(&volumes.volumes));
+            }
+        }
+        Response::VolumeChanged(changed) => volumes::words(changed, page),
+        Response::VolumeRead => {}
+        Response::VolumeWritten(written) => volumes::written(written, page),
+        Response::Drives(shown) => {
+            for (index, drive) in shown.drives.iter().enumerate() {
+                if index > 0 {
+                    page.line("");
+                }
+                drives::words(drive, page);
+            }
+        }
+        Response::AlertsTested(tested) => {
+            for sent in &tested.sent {
+                match &sent.error {
+                    None => page.line(format!("sent by {}", sent.way)),
+                    Some(error) => page.line(format!("not sent by {}: {error}", sent.way)),
+                }
+            }
+        }
+    }
+}
+
+fn known_pools(known: &KnownPools, page: &mut Page) {
+    if known.pools.is_empty() {
+        return;
+    }
+    let mut table = Table::new(&["POOL", ">DRIVES", ">THERE", "ID"]);
+    for pool in &known.pools {
+        let there = pool.drives.iter().filter(|drive| drive.path.exists()).count();
+        table.row([
+            plain(&pool.name),
+            plain(pool.drives.len().to_string()),
+            plain(there.to_string()),
+            plain(&pool.id),
+        ]);
+    }
+    page.table(&table);
+}
+
+fn events(of: &Events, page: &mut Page) {
+    let mut table = Table::new(&["TIME", "ABOUT", "WHAT"]);
+    for event in &of.events {
+        table.row([plain(&event.time), plain(&event.kind), plain(&event.text)]);
+    }
+    page.table(&table);
+}

@@ -1,0 +1,59 @@
+//! What a drive holds, in words.
+
+use stripewise_control::report::{counted, word};
+use stripewise_control::response::ShownDrive;
+use stripewise_control::size::ByteSize;
+
+use crate::printer::{Page, Style};
+
+/// One drive.
+pub(super) fn words(drive: &ShownDrive, page: &mut Page) {
+    page.field("drive", drive.path.display().to_string(), Style::Strong);
+    page.field(
+        "size",
+        format!("{} ({}, {} bytes)", ByteSize(drive.capacity_bytes), drive.kind, drive.capacity_bytes),
+        Style::Plain,
+    );
+    if let Some(pace) = &drive.pace {
+        page.field("pace", pace, Style::Plain);
+    }
+    let Some(label) = &drive.superblock else {
+        match drive.holds.as_slice() {
+            [] => page.field("holds", "nothing known", Style::Plain),
+            holds => page.field("holds", holds.join(", "), Style::Warning),
+        }
+        return;
+    };
+    page.field("pool", format!("{} ({})", label.pool_name, label.pool_id), Style::Plain);
+    page.field("id", label.drive_id.to_string(), Style::Plain);
+    page.field("role", word(label.role), Style::Plain);
+    match (drive.belongs, label.state.as_str()) {
+        (Some(false), _) => page.field("state", "replaced: no longer a drive of the pool", Style::Warning),
+        (_, "online") => page.field("state", "online", Style::Good),
+        (_, other) => page.field("state", other, Style::Warning),
+    }
+    match label.intact {
+        true => page.field("superblock", "the same at both ends", Style::Good),
+        false => page.field(
+            "superblock",
+            "whole at one end only; the pool writes the other anew when it is used",
+            Style::Warning,
+        ),
+    }
+    page.field("format", format!("version {}", label.format_version), Style::Plain);
+    page.field("generation", label.generation.to_string(), Style::Plain);
+    let slab = ByteSize(label.slab_bytes);
+    page.field("slabs", format!("{} of {slab}, {} in use", label.slabs, label.used_slabs), Style::Plain);
+    page.field("pool drives", label.drives.len().to_string(), Style::Plain);
+    for volume in label.volumes.iter().filter(|volume| volume.on_this_drive) {
+        let text = format!(
+            "{} ({} over {} drives, {}), {} of it here",
+            volume.name,
+            volume.layout,
+            volume.columns,
+            ByteSize(volume.capacity_bytes),
+            counted(volume.slabs_on_this_drive as usize, "slab"),
+        );
+        page.field("volume", text, Style::Plain);
+    }
+}

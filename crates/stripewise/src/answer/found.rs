@@ -1,0 +1,88 @@
+//! Pools that were found, imported or exported, in words.
+
+use stripewise_control::drives::candidates::noted_export;
+use stripewise_control::report::counted;
+use stripewise_control::response::{FoundPool, PoolExported, PoolsFound};
+
+use crate::commands::App;
+use crate::printer::{Page, Style, Table, plain};
+use crate::report::host_in_words;
+
+/// What is said after it.
+pub(super) fn after(found: &PoolsFound, app: &App) {
+    if found.are_only_listed && found.pools.iter().any(|one| !one.imported) {
+        app.note(
+            "nothing was imported: `stripewise pool import POOL` imports one of them, --all all of them",
+        );
+    }
+}
+
+/// The result.
+pub(super) fn words(found: &PoolsFound, page: &mut Page) {
+    for (index, one) in found.pools.iter().enumerate() {
+        match found.are_only_listed {
+            true => listed(one, page, index > 0),
+            false if one.imported => imported(one, page),
+            false => {}
+        }
+    }
+}
+
+fn imported(found: &FoundPool, page: &mut Page) {
+    let in_use = found.used_by.as_ref().map_or_else(String::new, |user| format!("; in use by {user}"));
+    page.line(format!(
+        "pool {}: {}, {}, {}{in_use}",
+        found.pool.name,
+        found.pool.state,
+        counted(found.pool.drives.len(), "drive"),
+        counted(found.pool.volumes.len(), "volume")
+    ));
+}
+
+fn listed(found: &FoundPool, page: &mut Page, is_behind_another: bool) {
+    if is_behind_another {
+        page.line("");
+    }
+    page.field("pool", &found.pool.name, Style::Strong);
+    page.field("id", &found.pool.id, Style::Plain);
+    page.field("state", found.pool.state.to_string(), Style::Plain);
+    page.field("condition", &found.pool.condition, Style::Plain);
+    if let Some(host) = &found.last_host {
+        page.field("last host", host_in_words(host), Style::Plain);
+    }
+    match (&found.held_back, found.imported) {
+        (_, true) => page.field("import", "it is on the list", Style::Plain),
+        (Some(why), false) => page.field("held back", why, Style::Warning),
+        (None, false) => {
+            page.field("import", format!("stripewise pool import {}", found.pool.name), Style::Plain);
+        }
+    }
+    let mut drives = Table::new(&["DRIVE", "ROLE", "STATE", "ID"]).indented();
+    for drive in &found.pool.drives {
+        drives.row([
+            plain(&drive.path),
+            plain(&drive.role),
+            plain(drive.state.to_string()),
+            plain(&drive.id),
+        ]);
+    }
+    page.table(&drives);
+}
+
+/// A pool that is used here no more.
+pub(super) fn exported(exported: &PoolExported, page: &mut Page) {
+    let pool = &exported.exported;
+    page.line(format!("pool {} is no longer used here; its drives are", pool.name));
+    for drive in &pool.drives {
+        page.line(format!("  {}", drive.path.display()));
+    }
+}
+
+/// How it comes back.
+pub(super) fn after_export(exported: &PoolExported, app: &App) {
+    let pool = &exported.exported;
+    let export = pool.drives.iter().find(|drive| noted_export(&drive.path).is_some());
+    let by =
+        export.map_or_else(|| "--dir DIR".to_owned(), |drive| format!("--drive '{}'", drive.path.display()));
+    app.note(format!("`stripewise pool import {by} {}` brings it back", pool.name));
+}
