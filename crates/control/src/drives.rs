@@ -4,6 +4,7 @@
 pub mod candidates;
 pub mod contents;
 pub(crate) mod known;
+pub(crate) mod misplaced;
 pub mod names;
 pub mod network;
 pub mod opened;

@@ -9,9 +9,9 @@
 //! of a newer version, two commands at once, a lock that is never released, a command killed at any
 //! instant.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{DirBuilder, File, Permissions, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -21,9 +21,13 @@ use stripewise_drive::Context;
 use crate::access::Access;
 use crate::failure::{Failure, Reason, Result, system_text};
 
+mod files;
 mod locks;
 pub mod stacking;
 pub mod this_host;
+
+use files::open_own;
+pub use files::{replace_file, write_beside};
 
 const REGISTRY_VERSION: u32 = 1;
 /// How long a command waits for another that has the pool open, before it gives up.
@@ -31,9 +35,8 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it looks.
 const LOOK_NS: u64 = 20_000_000;
 
-/// What the folder and all files in it are for: their owner.
+/// What the folder is for: its owner.
 const FOLDER_MODE: u32 = 0o700;
-const FILE_MODE: u32 = 0o600;
 /// How names in the folder begin; temporary files have something behind.
 const STATE_NAMES: [&str; 4] = ["pools", "control", "http.", "mounts"];
 
@@ -399,39 +402,6 @@ impl Holder {
     }
 }
 
-/// Replaces a file in one step and durably: after a crash there is the old one or the new one,
-/// never a part.
-pub fn replace_file(path: &Path, contents: &[u8]) -> std::io::Result<()> {
-    let temporary = temporary_name(path);
-    let written = create_own(&temporary).and_then(|mut file| {
-        file.write_all(contents)?;
-        file.sync_all()
-    });
-    move_into_place(written, &temporary, path)?;
-    match path.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
-}
-
-/// As [`replace_file`], for what may be lost in a crash: does not wait for the disk.
-pub fn write_beside(path: &Path, contents: &[u8]) -> std::io::Result<()> {
-    let temporary = temporary_name(path);
-    let written = create_own(&temporary).and_then(|mut file| file.write_all(contents));
-    move_into_place(written, &temporary, path)
-}
-
-/// Opens a file for its owner alone, which need not be there yet.
-fn open_own() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(false).read(true).write(true).mode(FILE_MODE);
-    options
-}
-
-fn create_own(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().create(true).truncate(true).write(true).mode(FILE_MODE).open(path)
-}
-
 /// Another user's folder: what lies in it is not to be believed, and that user could hold up this
 /// process.
 fn refuse_of_another_user(folder: &Path) -> Result<()> {
@@ -454,19 +424,6 @@ fn holds_only_state(folder: &Path) -> bool {
         STATE_NAMES.iter().any(|own| name.as_encoded_bytes().starts_with(own.as_bytes()))
     };
     std::fs::read_dir(folder).is_ok_and(|mut all| all.all(|entry| entry.is_ok_and(is_state)))
-}
-
-fn temporary_name(path: &Path) -> PathBuf {
-    path.with_extension(format!("new.{}", std::process::id()))
-}
-
-fn move_into_place(written: std::io::Result<()>, temporary: &Path, path: &Path) -> std::io::Result<()> {
-    let moved = written.and_then(|()| std::fs::rename(temporary, path));
-    if moved.is_err() {
-        // Best effort: the error that matters is the one returned.
-        let _ = std::fs::remove_file(temporary);
-    }
-    moved
 }
 
 /// The user this process acts as: `/proc/self` belongs to it.

@@ -7,16 +7,22 @@
 
 mod charts;
 mod png;
+mod raw_data;
+mod settings;
 pub(crate) mod svg;
+mod table;
 
 use std::fmt::Write;
 
-use crate::results::{Evaluation, Measurement, RebuildKind, Severity, State};
+use crate::results::{Evaluation, RebuildKind, Severity};
 use crate::tables::{
-    ColumnGroup, Table, bytes, cause_table, cpu_table, duration, latency_table, milliseconds, number,
-    percent_table, published_table, short_name, throughput_table, traffic_table,
+    ColumnGroup, Table, bytes, cause_table, cpu_table, duration, latency_table, percent_table,
+    published_table, short_name, throughput_table, traffic_table,
 };
+use raw_data::raw_data;
+use settings::{conditions, describe, settings_and_environment};
 use svg::escape;
+use table::table;
 
 /// A chart as a file of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,34 +84,6 @@ pub fn report_html(evaluation: &Evaluation) -> String {
         escape(&evaluation.environment.program_version)
     );
     page
-}
-
-/// What stands under every figure: how it was taken.
-fn conditions(evaluation: &Evaluation) -> String {
-    let settings = &evaluation.settings;
-    let runs = match settings.runs {
-        1 => "1 run".to_owned(),
-        runs => format!("median of {runs} runs"),
-    };
-    format!(
-        "Drives of {}; {}; {runs} of {} s or more{}.",
-        drive_sizes(evaluation),
-        settings.pace_text(),
-        settings.seconds_per_run,
-        if settings.quick { "; a quick look" } else { "" },
-    )
-}
-
-/// The size of the drives, and which arrays had others.
-fn drive_sizes(evaluation: &Evaluation) -> String {
-    let common = evaluation.settings.drive_bytes;
-    let others: Vec<String> = evaluation
-        .arrays
-        .iter()
-        .filter(|array| array.drive_bytes != common)
-        .map(|array| format!("{}: {}", array.layout, bytes(array.drive_bytes)))
-        .collect();
-    if others.is_empty() { bytes(common) } else { format!("{} ({})", bytes(common), others.join(", ")) }
 }
 
 fn header(page: &mut String, evaluation: &Evaluation, title: &str) {
@@ -175,61 +153,6 @@ fn matrix(page: &mut String, evaluation: &Evaluation) {
     table(page, &percent_table(evaluation), &caption, "");
 }
 
-/// A table with its headings tied to their columns and rows. `caption` is HTML.
-fn table(page: &mut String, table: &Table, caption: &str, class: &str) {
-    let _ = writeln!(page, "<div class=\"scroll\"><table class=\"{class}\">");
-    let _ =
-        writeln!(page, "<caption><span><b>{}.</b> {caption}</span></caption>\n<thead>", escape(&table.title));
-    let grouped = table.groups.iter().any(|group| !group.title.is_empty());
-    let edge = |position: usize, group: &ColumnGroup| {
-        if position == 0 && !group.title.is_empty() { " class=\"edge\"" } else { "" }
-    };
-    if grouped {
-        page.push_str("<tr>");
-        for group in &table.groups {
-            let span = group.columns.len();
-            if group.title.is_empty() {
-                let _ = write!(page, "<td colspan=\"{span}\"></td>");
-            } else {
-                let title = escape(&group.title);
-                let _ = write!(page, "<th scope=\"colgroup\" colspan=\"{span}\" class=\"edge\">{title}</th>");
-            }
-        }
-        page.push_str("</tr>\n");
-    }
-    page.push_str("<tr>");
-    for group in &table.groups {
-        for (position, column) in group.columns.iter().enumerate() {
-            let _ = write!(page, "<th scope=\"col\"{}>{}</th>", edge(position, group), escape(column));
-        }
-    }
-    page.push_str("</tr>\n</thead>\n<tbody>\n");
-    for row in &table.rows {
-        page.push_str("<tr>");
-        let mut cells = row.iter();
-        for (group_number, group) in table.groups.iter().enumerate() {
-            for (position, (_, cell)) in group.columns.iter().zip(&mut cells).enumerate() {
-                if group_number == 0 && position == 0 {
-                    let _ = write!(page, "<th scope=\"row\">{}</th>", escape(cell));
-                    continue;
-                }
-                let text = match cell.strip_suffix('!') {
-                    Some(figure) => {
-                        format!(
-                            "{}<a class=\"mark\" href=\"#remarks\" title=\"see the remarks\">!</a>",
-                            escape(figure)
-                        )
-                    }
-                    None => escape(cell),
-                };
-                let _ = write!(page, "<td{}>{text}</td>", edge(position, group));
-            }
-        }
-        page.push_str("</tr>\n");
-    }
-    page.push_str("</tbody></table></div>\n");
-}
-
 fn remarks(page: &mut String, evaluation: &Evaluation) {
     page.push_str("<h2 id=\"remarks\">Remarks</h2>\n");
     if evaluation.remarks.is_empty() {
@@ -275,25 +198,6 @@ fn per_workload(
         );
     }
     page.push_str("</div>\n");
-}
-
-fn describe(workload: &crate::Workload) -> String {
-    let pattern = workload.pattern.text();
-    let what = match workload.read_share {
-        share if share >= 1.0 => "reads".to_owned(),
-        share if share <= 0.0 => "writes".to_owned(),
-        share => format!("{:.0} % reads", 100.0 * share),
-    };
-    let sizes = workload.blocks.iter().filter(|block| block.share > 0).map(|block| block.bytes);
-    let sizes = match (sizes.clone().min(), sizes.max()) {
-        (Some(low), Some(high)) if low < high => format!("{} to {}", bytes(low), bytes(high)),
-        (Some(only), _) => bytes(only),
-        _ => "?".into(),
-    };
-    let jobs = if workload.jobs > 1 { format!("{} jobs, ", workload.jobs) } else { String::new() };
-    let text = format!("{pattern} {what}, {sizes}, {jobs}depth {}", workload.depth);
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn throughput_charts(page: &mut String, evaluation: &Evaluation) {
@@ -428,160 +332,6 @@ fn verifications(page: &mut String, evaluation: &Evaluation) {
         "Every block holds bytes that belong to it, this run and the write that came last, and to nothing else.",
         "names",
     );
-}
-
-fn settings_and_environment(page: &mut String, evaluation: &Evaluation) {
-    let (settings, environment) = (&evaluation.settings, &evaluation.environment);
-    let unknown = || "not known".to_owned();
-    let yes_no =
-        |value: Option<bool>| value.map_or_else(unknown, |yes| if yes { "yes" } else { "no" }.to_owned());
-    let workloads: Vec<String> = settings
-        .workloads
-        .iter()
-        .map(|workload| format!("{}: {}", short_name(&workload.name), split_text(workload)))
-        .collect();
-    let mut entries = vec![
-        ("drives", settings.drives.clone()),
-        ("drives per array", format!("{} unless the table says otherwise", settings.drive_count)),
-        ("drive size", format!("{}, that is {} bytes", drive_sizes(evaluation), settings.drive_bytes)),
-        ("pace", format!("{} (asked for: {})", settings.pace_text(), settings.pace_asked)),
-        ("runs per cell", settings.runs.to_string()),
-        (
-            "a run lasts at least",
-            format!("{} s and {} mean latencies", settings.seconds_per_run, settings.mean_latencies_per_run),
-        ),
-        ("rebuild priority", format!("{} % of drive time under load", settings.rebuild_priority_percent)),
-        ("workloads", workloads.join("; ")),
-        ("seed", settings.seed.to_string()),
-    ];
-    if let Some(host) = &evaluation.host {
-        entries.push((
-            "host without an array",
-            format!(
-                "{} files at once: {} MB/s read, {} MB/s written (sequential), {:.0} reads/s, {:.0} writes/s (4 KiB random)",
-                host.drives,
-                number(host.seq_read_mb_per_s),
-                number(host.seq_write_mb_per_s),
-                host.random_read_iops,
-                host.random_write_iops
-            ),
-        ));
-    }
-    let or_unknown = |value: &Option<String>| value.clone().unwrap_or_else(unknown);
-    let machine = [
-        ("processor", or_unknown(&environment.cpu_model)),
-        ("cores", environment.cores.map_or_else(unknown, |cores| cores.to_string())),
-        ("parity kernel", or_unknown(&environment.parity_kernel)),
-        ("memory", environment.memory_bytes.map_or_else(unknown, bytes)),
-        ("system", or_unknown(&environment.system)),
-        ("kernel", or_unknown(&environment.kernel)),
-        ("virtual machine", yes_no(environment.virtual_machine)),
-        ("file system", or_unknown(&environment.file_system)),
-        ("mount options", or_unknown(&environment.mount_options)),
-        ("device", or_unknown(&environment.device)),
-        ("device model", or_unknown(&environment.device_model)),
-        ("rotational", yes_no(environment.rotational)),
-        ("page cache passed by", yes_no(environment.direct_io)),
-        ("memory used at most", evaluation.max_resident_bytes.map_or_else(unknown, bytes)),
-        ("optimised build", yes_no(Some(environment.optimised_build))),
-        ("version", environment.program_version.clone()),
-    ];
-    page.push_str("<div class=\"columns\">\n");
-    let mut list = |title: &str, entries: &[(&str, String)]| {
-        let _ = writeln!(page, "<div><h2>{title}</h2>\n<dl>");
-        for (name, value) in entries {
-            let _ = writeln!(page, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(value));
-        }
-        page.push_str("</dl></div>\n");
-    };
-    list("Settings", &entries);
-    list("Environment", &machine);
-    page.push_str("</div>\n");
-}
-
-/// A workload with every parameter.
-fn split_text(workload: &crate::Workload) -> String {
-    let split: Vec<String> =
-        workload.blocks.iter().map(|block| format!("{} {} %", bytes(block.bytes), block.share)).collect();
-    let align = workload.align_bytes.map_or(String::new(), |align| format!(", aligned to {}", bytes(align)));
-    let region = workload.region.map_or("the whole target".to_owned(), |region| {
-        format!("{} at {}", bytes(region.length_bytes), region.offset_bytes)
-    });
-    format!("{} [{}]{align}, on {region}", describe(workload), split.join(", "))
-}
-
-fn raw_data(page: &mut String, evaluation: &Evaluation) {
-    page.push_str("<h2>Raw data</h2>\n");
-    page.push_str("<details><summary>Every cell with all its figures</summary>\n");
-    let columns = [
-        "layout",
-        "state",
-        "load",
-        "MB/s",
-        "95 % low",
-        "95 % high",
-        "deviation",
-        "IOPS",
-        "mean ms",
-        "p50 ms",
-        "p99 ms",
-        "p99.9 ms",
-        "max ms",
-        "read MB/s",
-        "write MB/s",
-        "CPU s/GB",
-        "errors",
-        "in flight",
-        "runs MB/s",
-        "runs s",
-    ];
-    let mut rows = Vec::new();
-    for array in &evaluation.arrays {
-        for state in State::ALL {
-            for workload in &evaluation.settings.workloads {
-                if let Some(cell) = array.cell(state, &workload.name) {
-                    rows.push(raw_row(&array.layout, state, &workload.name, cell));
-                }
-            }
-        }
-    }
-    let group = ColumnGroup { title: String::new(), columns: columns.map(str::to_owned).to_vec() };
-    let shown = Table { title: "All figures".into(), groups: vec![group], rows };
-    table(page, &shown, &escape(&conditions(evaluation)), "names");
-    page.push_str("</details>\n<p class=\"screen\"><button id=\"save\" type=\"button\">Save results.json</button></p>\n");
-    // `</script` or `<!--` would end or change a script element; inside JSON strings `<` may be
-    // written as its code.
-    let json = serde_json::to_string(evaluation)
-        .unwrap_or_else(|error| format!("\"{error}\""))
-        .replace('<', "\\u003c");
-    let _ = writeln!(page, "<script type=\"application/json\" id=\"results\">{json}</script>");
-}
-
-fn raw_row(layout: &str, state: State, workload: &str, cell: &Measurement) -> Vec<String> {
-    let optional = |value: Option<f64>| value.map_or("–".to_owned(), number);
-    let list = |values: &[f64]| values.iter().map(|value| number(*value)).collect::<Vec<_>>().join(" ");
-    vec![
-        layout.to_owned(),
-        state.to_string(),
-        short_name(workload).to_owned(),
-        number(cell.mb_per_s),
-        optional(cell.ci95.map(|[low, _]| low)),
-        optional(cell.ci95.map(|[_, high]| high)),
-        optional(cell.standard_deviation_mb_per_s),
-        format!("{:.0}", cell.iops),
-        milliseconds(cell.latency_us.mean),
-        milliseconds(cell.latency_us.p50),
-        milliseconds(cell.latency_us.p99),
-        milliseconds(cell.latency_us.p999),
-        milliseconds(cell.latency_us.max),
-        optional(cell.read.as_ref().map(|way| way.mb_per_s)),
-        optional(cell.write.as_ref().map(|way| way.mb_per_s)),
-        optional(cell.cpu_seconds_per_gb),
-        cell.errors.to_string(),
-        cell.outstanding.to_string(),
-        list(&cell.runs),
-        list(&cell.run_seconds),
-    ]
 }
 
 #[cfg(test)]

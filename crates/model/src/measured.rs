@@ -9,11 +9,13 @@
 //! - [`response`]: time per request by block size and by how many are inside.
 //! - [`queue`]: commands in the order they come, served at the rate that the tables give for so
 //!   many.
+//! - [`load`]: a load, and where its requests go.
 //! - [`measure`](mod@measure): which loads are run, for how long, and what is made of them.
 //!
 //! What a mechanism would know and tables do not: which of the waiting commands a disk prefers, so
 //! the spread of latencies, and how several streams share an arm.
 
+mod load;
 mod measure;
 mod parameters;
 mod queue;

@@ -6,7 +6,6 @@
 //! Expected faults: disks renumbered at boot, so that names mean drives of other pools; blank and
 //! foreign drives in the place of one; drives that are gone, in use, not permitted, silent.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -17,6 +16,7 @@ use stripewise_runtime::{DriveIdentity, Holder, OpenError, OpenOptions, RealExec
 
 use crate::access::Access;
 use crate::drives::candidates::{Identity, Place, noted_export, noted_place};
+use crate::drives::misplaced::{Holds, Misplaced};
 use crate::drives::network;
 use crate::drives::opened::{OpenedDrive, open_drive};
 use crate::drives::trouble::Trouble;
@@ -38,36 +38,6 @@ pub(crate) struct KnownDrives {
     pub misplaced: Vec<Misplaced>,
     /// Another process has a drive: it can be looked at, and what is seen may be changing.
     pub used_by: Option<Holder>,
-}
-
-/// A place where the list has a drive of the pool, and where something else is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Misplaced {
-    /// The place.
-    pub path: PathBuf,
-    /// What is there.
-    pub holds: Holds,
-}
-
-/// What is in the place of a drive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Holds {
-    /// No pool.
-    Nothing,
-    /// A drive of another pool.
-    OtherPool { name: String, id: PoolId, drive: DriveId },
-    /// A pool that this program does not read.
-    OtherFormat(String),
-}
-
-impl fmt::Display for Holds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nothing => f.write_str("holds no pool"),
-            Self::OtherPool { name, id, .. } => write!(f, "holds a drive of pool {name} ({id})"),
-            Self::OtherFormat(what) => f.write_str(what),
-        }
-    }
 }
 
 /// What a drive says of itself.

@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Context, Drive, DriveError, IoRequest, SplitMix64};
 
+use super::load::{Load, Places, Running};
 use super::parameters::MeasuredParameters;
 use super::response::{Response, ResponseTable};
 use crate::hdd::ParameterError;
@@ -117,115 +118,6 @@ pub async fn measure(
         mb_per_s: Cell::new(0.0),
     };
     bench.all().await
-}
-
-/// Where the next request of a load goes.
-#[derive(Clone, Copy, Debug)]
-enum Places {
-    Random {
-        span_bytes: u64,
-    },
-    /// From here on, and from there again at the end of the drive.
-    Stream {
-        from_bytes: u64,
-    },
-    /// So far from the one before, forward, and back from the end.
-    Steps {
-        distance_bytes: u64,
-    },
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Load {
-    write: bool,
-    forced: bool,
-    /// Every other request writes, whatever `write` says.
-    both: bool,
-    /// One after the other.
-    blocks: [u64; 2],
-    depth: u32,
-    places: Places,
-    /// Completions that do not count yet.
-    ramp: u64,
-    seconds: f64,
-}
-
-impl Load {
-    fn of(block: u64, depth: u32, places: Places, seconds: f64) -> Self {
-        Self {
-            write: false,
-            forced: false,
-            both: false,
-            blocks: [block; 2],
-            depth,
-            places,
-            ramp: depth.into(),
-            seconds,
-        }
-    }
-}
-
-/// What one load does on one drive.
-struct Running {
-    load: Load,
-    capacity_bytes: u64,
-    random: RefCell<SplitMix64>,
-    at: Cell<u64>,
-    back: Cell<bool>,
-    sent: Cell<u64>,
-    done: RefCell<Vec<u64>>,
-    failed: RefCell<Option<DriveError>>,
-}
-
-impl Running {
-    /// Where, how long, and whether it is a write.
-    fn next(&self) -> (u64, u64, bool) {
-        let turn = self.sent.replace(self.sent.get() + 1) % 2;
-        let block = self.load.blocks[turn as usize];
-        let write = if self.load.both { turn == 1 } else { self.load.write };
-        let end = self.capacity_bytes / block * block;
-        let offset = match self.load.places {
-            Places::Random { span_bytes } => {
-                let places = (span_bytes.min(end) / block).max(1);
-                self.random.borrow_mut().below(places) * block
-            }
-            Places::Stream { .. } => {
-                let at = self.at.get();
-                let at = if at + block > end { 0 } else { at };
-                self.at.set(at + block);
-                at
-            }
-            Places::Steps { distance_bytes } => self.step(distance_bytes, end, block),
-        };
-        (offset, block, write)
-    }
-
-    /// Some more or less than the distance, so that the platter stands anyhow, and no place comes
-    /// twice.
-    fn step(&self, distance_bytes: u64, end: u64, block: u64) -> u64 {
-        let jitter = (distance_bytes / 8).max(1);
-        let distance = distance_bytes - jitter / 2 + self.random.borrow_mut().below(jitter);
-        let at = self.at.get();
-        let last = end - block;
-        let back = match self.back.get() {
-            true => at >= distance,
-            false => at + distance > last,
-        };
-        self.back.set(back);
-        let short = self.random.borrow_mut().below(jitter).min(last);
-        let next = match back {
-            true => at.checked_sub(distance).unwrap_or(short),
-            false => {
-                if at + distance <= last {
-                    at + distance
-                } else {
-                    last - short
-                }
-            }
-        };
-        self.at.set(next);
-        next / block * block
-    }
 }
 
 /// What a load gave, as the mean of the drives.

@@ -4,6 +4,8 @@
 //! disk, a pool that a daemon has open, fio missing.
 
 mod modelled;
+mod options;
+mod shown;
 mod turns;
 
 use std::cell::{Cell, RefCell};
@@ -11,23 +13,20 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
-use clap::{Args, ValueEnum};
 use stripewise_control::access::Access;
 use stripewise_control::names::VolumeName;
 use stripewise_control::pools::pieces::find_volume;
 use stripewise_control::pools::session::with_pool;
 use stripewise_control::registry::stacking::refuse_if_used;
-use stripewise_control::size::{ByteSize, duration_text};
+use stripewise_control::size::ByteSize;
 use stripewise_drive::Context;
 use stripewise_lab::driver::fio;
 use stripewise_lab::files::{Bonnie, Extents, FileStore, Folder, PostMark, run_bonnie, run_postmark};
-use stripewise_lab::method::{
-    Circumstances, FileMethod, Observer, Profile, RunError, RunSettings, Runner, Step, built_in, run_profile,
-};
+use stripewise_lab::method::{Circumstances, FileMethod, Profile, RunError, Runner, built_in, run_profile};
 use stripewise_lab::record::{MeasurementRecord, RunRecord, Unit};
 use stripewise_lab::scenario::{CommandHooks, HookFile, Timeline, run_failure};
 use stripewise_lab::store::{Sample, Store};
-use stripewise_lab::{Contents, Environment, Pulse, SweepOptions, Target, fill};
+use stripewise_lab::{Contents, Environment, SweepOptions, Target, fill};
 use stripewise_runtime::{interrupt_requested, process_cpu_ns};
 
 use super::target::{self, Kind, OpenDrive, Use, usable_bytes};
@@ -38,77 +37,9 @@ use crate::commands::evaluate::iso_8601;
 use crate::failure::{Exit, Failure, Result, chain, system_text};
 use crate::progress::Progress;
 
-/// Measure a volume, device, file, directory or NBD export with a method
-#[derive(Args)]
-#[command(
-    after_help = "Measuring writes to the target. An existing file or a device needs --force; a folder gets a \
-                        file of its own, which is removed again. `stripewise lab profiles` lists the methods."
-)]
-pub(crate) struct Options {
-    /// POOL/VOL, a file, a block device, a folder, an nbd:// URI, or model:NAME with a drive or
-    /// system of the catalogue; several are measured in turns
-    #[arg(value_name = "TARGET", required = true)]
-    targets: Vec<String>,
-    /// The method: a name of `lab profiles`, or a TOML file
-    #[arg(long, value_name = "NAME|FILE")]
-    profile: String,
-    /// What drives the load
-    #[arg(long, value_name = "native|fio", default_value = "native")]
-    driver: Driver,
-    /// How much of the target is used; several sizes are measured one after the other
-    #[arg(long = "size", value_name = "SIZE")]
-    sizes: Vec<ByteSize>,
-    /// Length of a run
-    #[arg(long, value_name = "S")]
-    seconds: Option<f64>,
-    /// Runs per figure
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: Option<u32>,
-    /// More runs, until half of every 95 % interval is at most PERCENT of its figure
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
-    within: Option<u32>,
-    /// But not more runs than this
-    #[arg(long, value_name = "N", default_value_t = 30, requires = "within",
-        value_parser = clap::value_parser!(u32).range(1..=1000))]
-    most_runs: u32,
-    /// Take the target through a failure: normal, degraded, rebuilding, recovered
-    #[arg(long, value_name = "NAME", requires = "hooks")]
-    scenario: Option<ScenarioName>,
-    /// The commands that fail and replace a drive of the target, and say when it is rebuilt
-    #[arg(long, value_name = "FILE.toml", requires = "scenario")]
-    hooks: Option<PathBuf>,
-    /// Hosts with a server of fio's (`fio --server`), which measure the path TARGET on themselves,
-    /// all at once
-    #[arg(long, value_name = "HOST[:PORT],…", value_delimiter = ',', requires = "sizes")]
-    hosts: Vec<fio::Host>,
-    /// Where all random choices start
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// What the drives' own caches hold together: figures of shorter runs say so
-    #[arg(long, value_name = "SIZE")]
-    drive_cache: Option<ByteSize>,
-    /// What the slowest link to the drives carries, 10^6 bytes a second [default: an NVMe device's
-    /// own]
-    #[arg(long, value_name = "MB/S")]
-    link: Option<f64>,
-    /// Write nothing: measurements that write are left out
-    #[arg(long, conflicts_with = "force")]
-    read_only: bool,
-    /// Overwrite what the target holds
-    #[arg(long)]
-    force: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Driver {
-    Native,
-    Fio,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ScenarioName {
-    Failure,
-}
+pub(crate) use options::Options;
+use options::{Driver, settings, within};
+use shown::Shown;
 
 /// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
@@ -587,28 +518,6 @@ impl Work<'_> {
     }
 }
 
-/// How narrow intervals are to be.
-fn within(options: &Options) -> Option<f64> {
-    options.within.map(|percent| f64::from(percent) / 100.0)
-}
-
-/// What is asked of every run.
-fn settings(options: &Options, size_bytes: u64, circumstances: Circumstances) -> RunSettings {
-    RunSettings {
-        runs: options.runs,
-        within: within(options),
-        most_runs: options.most_runs,
-        seconds: options.seconds,
-        size_bytes,
-        may_write: !options.read_only,
-        fills: true,
-        ramp_seconds: 0.0,
-        virtual_time: false,
-        seed: options.seed,
-        circumstances,
-    }
-}
-
 fn not_measured(target: &str, error: &RunError) -> Failure {
     let failure = Failure::because(format!("cannot measure {target}"), error);
     match error {
@@ -679,116 +588,4 @@ fn command_line(words: impl Iterator<Item = String>) -> String {
 fn load_average() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
-}
-
-/// Shows how the run stands, and keeps every figure.
-struct Shown<'a> {
-    work: &'a Work<'a>,
-    named: &'a Profile,
-    /// Figures of sizes before.
-    first: usize,
-    began: Instant,
-    progress: RefCell<Progress<'a>>,
-    now: RefCell<Now>,
-}
-
-/// Between two looks at the load under way.
-const LOOK_SECONDS: f64 = 0.25;
-/// Looks that are drawn.
-const SPARKS: usize = 24;
-
-/// How the run under way stands.
-struct Now {
-    what: String,
-    /// Of all runs, those behind, and what the one under way is.
-    done: f64,
-    share: f64,
-    began: Instant,
-    bytes: u64,
-    looked: Instant,
-    /// 10^6 bytes a second at each of the last looks.
-    rates: Vec<f64>,
-}
-
-impl Default for Now {
-    fn default() -> Self {
-        let now = Instant::now();
-        Self {
-            what: String::new(),
-            done: 0.0,
-            share: 0.0,
-            began: now,
-            bytes: 0,
-            looked: now,
-            rates: Vec::new(),
-        }
-    }
-}
-
-/// A bar for each rate, as high as it is beside the highest.
-fn sparks(rates: &[f64]) -> String {
-    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let most = rates.iter().copied().fold(1e-9, f64::max);
-    rates.iter().map(|rate| BARS[((rate / most * 7.0).round() as usize).min(7)]).collect()
-}
-
-impl Observer for Shown<'_> {
-    fn begins(&self, step: &Step, position: usize, steps: usize, run: u32) {
-        let runs = self.work.options.runs.unwrap_or(self.named.runs).max(1);
-        // Runs beyond those planned are the last of the step.
-        let done = (position as f64 + (f64::from(run) / f64::from(runs)).min(1.0)) / steps as f64;
-        let mut now = self.now.borrow_mut();
-        now.what = format!("{}, run {} of {runs}", step.name, run + 1);
-        (now.done, now.bytes, now.looked, now.began) = (done, 0, Instant::now(), Instant::now());
-        now.share = 1.0 / f64::from(runs) / steps as f64;
-    }
-
-    fn moved(&self, bytes: u64, pulse: &Pulse) {
-        let mut now = self.now.borrow_mut();
-        let elapsed = now.looked.elapsed().as_secs_f64();
-        if elapsed < LOOK_SECONDS {
-            return;
-        }
-        let (beat, since_bytes) = (pulse.take(), bytes.saturating_sub(now.bytes));
-        let rate = since_bytes as f64 / 1e6 / elapsed;
-        (now.looked, now.bytes) = (Instant::now(), bytes);
-        if now.rates.len() == SPARKS {
-            now.rates.remove(0);
-        }
-        now.rates.push(rate);
-        let so_far = self.began.elapsed().as_secs_f64();
-        let run_seconds = self.work.options.seconds.unwrap_or(self.named.seconds);
-        let of_run = (now.began.elapsed().as_secs_f64() / run_seconds).min(1.0);
-        let done = (now.done + now.share * of_run).min(1.0);
-        let mut progress = self.progress.borrow_mut();
-        let sparks = if progress.is_on_terminal() { sparks(&now.rates) } else { String::new() };
-        progress.live(&now.what, 100.0 * done, || {
-            let left = so_far / done.max(1e-9) * (1.0 - done);
-            let left = if done > 0.02 { format!(", {} left", duration_text(left)) } else { String::new() };
-            let (iops, mean_ms) = (beat.requests as f64 / elapsed, beat.mean_us() / 1e3);
-            let percent = 100.0 * done;
-            format!("{percent:.1} %, {rate:.0} MB/s, {iops:.0} IOPS, {mean_ms:.3} ms {sparks}{left}")
-        });
-    }
-
-    fn measured(
-        &self,
-        position: usize,
-        figure: &MeasurementRecord,
-        sample: &Sample,
-    ) -> std::result::Result<(), RunError> {
-        let kept = self.work.store.record(&self.work.run.run, self.first + position, figure, Some(sample));
-        kept.map_err(|error| RunError::Observer(error.to_string()))
-    }
-
-    fn is_interrupted(&self) -> bool {
-        interrupt_requested()
-    }
-}
-
-impl Drop for Shown<'_> {
-    fn drop(&mut self) {
-        let took = self.began.elapsed().as_secs_f64();
-        self.work.app.printer.note(format!("took {}", duration_text(took)));
-    }
 }

@@ -1,0 +1,125 @@
+//! How a run under way is shown: as progress, with its last rates, and every figure as it is taken.
+
+use std::cell::RefCell;
+use std::time::Instant;
+
+use stripewise_control::size::duration_text;
+use stripewise_lab::Pulse;
+use stripewise_lab::method::{Observer, Profile, RunError, Step};
+use stripewise_lab::record::MeasurementRecord;
+use stripewise_lab::store::Sample;
+use stripewise_runtime::interrupt_requested;
+
+use super::Work;
+use crate::progress::Progress;
+/// Shows how the run stands, and keeps every figure.
+pub(super) struct Shown<'a> {
+    pub(super) work: &'a Work<'a>,
+    pub(super) named: &'a Profile,
+    /// Figures of sizes before.
+    pub(super) first: usize,
+    pub(super) began: Instant,
+    pub(super) progress: RefCell<Progress<'a>>,
+    pub(super) now: RefCell<Now>,
+}
+
+/// Between two looks at the load under way.
+const LOOK_SECONDS: f64 = 0.25;
+/// Looks that are drawn.
+const SPARKS: usize = 24;
+
+/// How the run under way stands.
+pub(super) struct Now {
+    what: String,
+    /// Of all runs, those behind, and what the one under way is.
+    done: f64,
+    share: f64,
+    began: Instant,
+    bytes: u64,
+    looked: Instant,
+    /// 10^6 bytes a second at each of the last looks.
+    rates: Vec<f64>,
+}
+
+impl Default for Now {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self {
+            what: String::new(),
+            done: 0.0,
+            share: 0.0,
+            began: now,
+            bytes: 0,
+            looked: now,
+            rates: Vec::new(),
+        }
+    }
+}
+
+/// A bar for each rate, as high as it is beside the highest.
+fn sparks(rates: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = rates.iter().copied().fold(1e-9, f64::max);
+    rates.iter().map(|rate| BARS[((rate / most * 7.0).round() as usize).min(7)]).collect()
+}
+
+impl Observer for Shown<'_> {
+    fn begins(&self, step: &Step, position: usize, steps: usize, run: u32) {
+        let runs = self.work.options.runs.unwrap_or(self.named.runs).max(1);
+        // Runs beyond those planned are the last of the step.
+        let done = (position as f64 + (f64::from(run) / f64::from(runs)).min(1.0)) / steps as f64;
+        let mut now = self.now.borrow_mut();
+        now.what = format!("{}, run {} of {runs}", step.name, run + 1);
+        (now.done, now.bytes, now.looked, now.began) = (done, 0, Instant::now(), Instant::now());
+        now.share = 1.0 / f64::from(runs) / steps as f64;
+    }
+
+    fn moved(&self, bytes: u64, pulse: &Pulse) {
+        let mut now = self.now.borrow_mut();
+        let elapsed = now.looked.elapsed().as_secs_f64();
+        if elapsed < LOOK_SECONDS {
+            return;
+        }
+        let (beat, since_bytes) = (pulse.take(), bytes.saturating_sub(now.bytes));
+        let rate = since_bytes as f64 / 1e6 / elapsed;
+        (now.looked, now.bytes) = (Instant::now(), bytes);
+        if now.rates.len() == SPARKS {
+            now.rates.remove(0);
+        }
+        now.rates.push(rate);
+        let so_far = self.began.elapsed().as_secs_f64();
+        let run_seconds = self.work.options.seconds.unwrap_or(self.named.seconds);
+        let of_run = (now.began.elapsed().as_secs_f64() / run_seconds).min(1.0);
+        let done = (now.done + now.share * of_run).min(1.0);
+        let mut progress = self.progress.borrow_mut();
+        let sparks = if progress.is_on_terminal() { sparks(&now.rates) } else { String::new() };
+        progress.live(&now.what, 100.0 * done, || {
+            let left = so_far / done.max(1e-9) * (1.0 - done);
+            let left = if done > 0.02 { format!(", {} left", duration_text(left)) } else { String::new() };
+            let (iops, mean_ms) = (beat.requests as f64 / elapsed, beat.mean_us() / 1e3);
+            let percent = 100.0 * done;
+            format!("{percent:.1} %, {rate:.0} MB/s, {iops:.0} IOPS, {mean_ms:.3} ms {sparks}{left}")
+        });
+    }
+
+    fn measured(
+        &self,
+        position: usize,
+        figure: &MeasurementRecord,
+        sample: &Sample,
+    ) -> std::result::Result<(), RunError> {
+        let kept = self.work.store.record(&self.work.run.run, self.first + position, figure, Some(sample));
+        kept.map_err(|error| RunError::Observer(error.to_string()))
+    }
+
+    fn is_interrupted(&self) -> bool {
+        interrupt_requested()
+    }
+}
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        let took = self.began.elapsed().as_secs_f64();
+        self.work.app.printer.note(format!("took {}", duration_text(took)));
+    }
+}
