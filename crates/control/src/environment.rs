@@ -7,12 +7,14 @@ use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
 use stripewise_drive::SemaphorePermit;
+use stripewise_engine::pool::JobKind;
 use stripewise_runtime::RealExecutor;
 
 use crate::daemon::alerts::Alerts;
 use crate::daemon::caller::Caller;
 use crate::failure::{Failure, Result};
 use crate::registry::Home;
+use crate::report::ActivityReport;
 
 /// Is told what goes on, besides results and failures.
 pub trait Notices {
@@ -20,6 +22,19 @@ pub trait Notices {
     fn note(&self, text: &str);
     /// Something that a person should know.
     fn warning(&self, text: &str);
+    /// What is told from now on how jobs stand that are worked on, several times a second.
+    fn job_steps(&self) -> Box<dyn FnMut(&JobStep<'_>) + '_>;
+}
+
+/// How a job stands that is worked on.
+#[derive(Debug)]
+pub struct JobStep<'a> {
+    /// The job.
+    pub kind: JobKind,
+    /// Its pool.
+    pub pool: &'a str,
+    /// How it stands.
+    pub job: &'a ActivityReport,
 }
 
 /// What an operation is done in. Copies are of the same process.
@@ -66,6 +81,11 @@ impl Environment {
     /// Tells what a person should know.
     pub fn warning(&self, text: impl AsRef<str>) {
         self.notices.warning(text.as_ref());
+    }
+
+    /// What is told how jobs stand that are worked on.
+    pub fn job_steps(&self) -> Box<dyn FnMut(&JobStep<'_>) + '_> {
+        self.notices.job_steps()
     }
 
     /// The process that had this command carried out here.
@@ -150,4 +170,8 @@ impl Notices for Deaf {
     fn note(&self, _text: &str) {}
 
     fn warning(&self, _text: &str) {}
+
+    fn job_steps(&self) -> Box<dyn FnMut(&JobStep<'_>) + '_> {
+        Box::new(|_| ())
+    }
 }

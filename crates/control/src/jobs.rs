@@ -10,9 +10,10 @@ use serde::Serialize;
 use stripewise_engine::pool::{JobKind, ScrubSummary};
 
 use crate::control::Control;
+use crate::environment::JobStep;
 use crate::failure::{Failure, Result, pool_failure};
 use crate::pools::session::Session;
-use crate::report::{ActivityReport, PoolReport};
+use crate::report::PoolReport;
 
 const LOOK_NS: u64 = 250_000_000;
 
@@ -63,14 +64,10 @@ pub struct Repaired {
     pub blocks: u64,
 }
 
-/// Works until no job of the kind is left. `goes_on` is told several times a second how the one
-/// that is under way stands.
-pub async fn work(
-    control: &Control,
-    session: &Session,
-    kind: JobKind,
-    mut goes_on: impl FnMut(&ActivityReport),
-) -> Result<Done> {
+/// Works until no job of the kind is left. Several times a second it is told how the one that is
+/// under way stands.
+pub async fn work(control: &Control, session: &Session, kind: JobKind) -> Result<Done> {
+    let mut tell = control.job_steps();
     control.let_others_go_on();
     session.start_jobs_below();
     let pool = &session.pool;
@@ -85,7 +82,7 @@ pub async fn work(
             let report = session.report();
             let ours = || report.activity.iter().filter(|job| job.kind == kind.to_string());
             if let Some(job) = ours().find(|job| job.mb_per_s > 0.0).or_else(|| ours().next()) {
-                goes_on(job);
+                tell(&JobStep { kind, pool: &name, job });
             }
             context.sleep_ns(LOOK_NS).await;
         }

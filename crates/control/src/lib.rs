@@ -8,7 +8,8 @@
 //! - `drives`: what offers itself as a drive, what it holds, and where a pool's drives are now;
 //! - `pools`: a pool that is open, those beneath it, those that are served, and how they come back;
 //! - `daemon`: the ways in for clients and commands, turns among commands, what is told of pools;
-//! - `request`, `response`: what can be asked, and what comes of it, as data;
+//! - `request`, `response`: what can be asked, and what comes of it, as data; `operations` carry it
+//!   out;
 //! - `report`, `jobs`, `failure`: what these are made of.
 //!
 //! [`Control`] is what every operation on pools gets, [`Environment`] what others do.
@@ -24,6 +25,7 @@ mod environment;
 pub mod failure;
 pub mod jobs;
 pub mod names;
+pub mod operations;
 pub mod pools;
 pub mod registry;
 pub mod report;
@@ -34,5 +36,5 @@ pub mod size;
 pub mod times;
 
 pub use control::Control;
-pub use environment::{Environment, Notices, new_executor};
+pub use environment::{Environment, JobStep, Notices, new_executor};
 pub use failure::{Failure, Reason, Result};

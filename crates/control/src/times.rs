@@ -3,6 +3,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use stripewise_engine::pool::HostUse;
+
 /// The time now, milliseconds since 1970; 0 where the clock stands before that.
 pub fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
@@ -27,6 +29,12 @@ fn date(days: u64) -> (u64, u64, u64) {
     let day = of_year - (153 * from_march + 2) / 5 + 1;
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+/// Which host has a pool, and since when nothing was heard of it.
+pub fn host_in_words(host: &HostUse) -> String {
+    let exported = if host.exported { "; exported there" } else { "; not exported there" };
+    format!("{} ({}), {}{exported}", host.name, host.id, moment_text(host.unix_s.saturating_mul(1000)))
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ mod dispatch;
 mod failure;
 mod http;
 mod input;
-mod jobs;
 mod log;
 mod log_lines;
+mod notices;
 mod pass_on;
 mod printer;
 mod progress;
@@ -22,6 +22,7 @@ mod report;
 use std::process::ExitCode;
 
 use clap::Parser;
+use stripewise_control::operations;
 
 use crate::cli::{Cli, Command, DriveCommand, PoolCommand, SimulateCommand};
 use crate::commands::*;
@@ -78,7 +79,7 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
         }),
         // The list is read as it is, without an executor.
         Command::Pool(PoolCommand::List(options)) => {
-            answer::print(&pool_list::run(&options.request(), app)?, app)
+            answer::print(&operations::pools::list::run(&options.request(), app)?, app)
         }
         Command::Pool(_) | Command::Volume(_) | Command::Alert(_) | Command::Drive(DriveCommand::Show(_)) => {
             let request = command.request()?.expect("what concerns pools is a request");

@@ -8,7 +8,6 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use serde::Serialize;
-use stripewise_control::Notices;
 use stripewise_control::daemon::caller::{Caller, Left};
 use stripewise_control::daemon::socket::frames::Colours;
 use stripewise_drive::Buffer;
@@ -207,16 +206,6 @@ impl Printer {
             None => write_message(text.as_bytes()),
             Some(caller) => caller.message(text),
         }
-    }
-}
-
-impl Notices for Printer {
-    fn note(&self, text: &str) {
-        Printer::note(self, text);
-    }
-
-    fn warning(&self, text: &str) {
-        Printer::warning(self, text);
     }
 }
 

@@ -6,7 +6,6 @@ use stripewise_control::report::{
 };
 use stripewise_control::size::{ByteSize, duration_text};
 use stripewise_control::times::moment_text;
-use stripewise_engine::pool::HostUse;
 
 use crate::printer::{Page, Style, Table, plain};
 
@@ -64,12 +63,6 @@ impl State for ShareState {
             Self::Away | Self::Missing => Style::Bad,
         }
     }
-}
-
-/// Which host has a pool, and since when nothing was heard of it.
-pub(crate) fn host_in_words(host: &HostUse) -> String {
-    let exported = if host.exported { "; exported there" } else { "; not exported there" };
-    format!("{} ({}), {}{exported}", host.name, host.id, moment_text(host.unix_s.saturating_mul(1000)))
 }
 
 /// What can be shown to people.

@@ -3,10 +3,10 @@
 use stripewise_control::drives::candidates::noted_export;
 use stripewise_control::report::counted;
 use stripewise_control::response::{FoundPool, PoolExported, PoolsFound};
+use stripewise_control::times::host_in_words;
 
 use crate::commands::App;
 use crate::printer::{Page, Style, Table, plain};
-use crate::report::host_in_words;
 
 /// What is said after it.
 pub(super) fn after(found: &PoolsFound, app: &App) {

@@ -1,5 +1,5 @@
-//! One file per command: its options as clap reads them, and `run`, which gives what came of it as
-//! data; the words for that are in `answer/`.
+//! One file per command: its options as clap reads them, and the request that they make, or, for
+//! what no library does, `run`. The words for what comes of requests are in `answer/`.
 
 pub(crate) mod advise;
 pub(crate) mod alert_test;
@@ -50,7 +50,6 @@ use std::rc::Rc;
 use stripewise_control::Control;
 use stripewise_control::daemon::caller::Caller;
 
-use crate::failure::Failure;
 use crate::input::Input;
 use crate::printer::Printer;
 
@@ -86,10 +85,4 @@ impl Deref for App {
     fn deref(&self) -> &Control {
         &self.control
     }
-}
-
-/// What cannot be undone is only done when `--yes` says so: this says what it would be.
-pub(crate) fn unconfirmed(command: &str, loss: &str) -> Failure {
-    Failure::usage(format!("{loss}; that cannot be undone"))
-        .hint(format!("if that is what you want: stripewise {command} --yes"))
 }

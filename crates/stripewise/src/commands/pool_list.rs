@@ -1,11 +1,7 @@
-//! `pool list`: the pools that this user works with, without opening them.
+//! `pool list`: what can be typed; `control/src/operations/pools/list.rs` carries it out.
 
 use clap::Args;
 use stripewise_control::request::ListPools;
-use stripewise_control::response::{KnownPools, Response};
-
-use crate::commands::App;
-use crate::failure::Result;
 
 /// List the known pools
 #[derive(Args)]
@@ -16,9 +12,4 @@ impl Options {
     pub(crate) fn request(&self) -> ListPools {
         ListPools {}
     }
-}
-
-/// Runs it.
-pub(crate) fn run(_asked: &ListPools, app: &App) -> Result<Response> {
-    Ok(Response::KnownPools(KnownPools { pools: app.home()?.pools()? }))
 }

@@ -1,29 +1,8 @@
-//! `pool online`: a drive that was offline, or away, is used again. What changed meanwhile is
-//! copied to it first; that is a rebuild, and belongs to the pool. Where a daemon's pool lost more
-//! drives than it can do without it is reopened (`reopen.rs`).
-//!
-//! Expected faults: a drive that is not there, that holds another pool by now, whose place another
-//! has taken.
-
-use std::rc::Rc;
+//! `pool online`: what can be typed; `control/src/operations/drives/online.rs` carries it out.
 
 use clap::Args;
-use stripewise_control::access::Access;
-use stripewise_control::drives::candidates::Candidate;
-use stripewise_control::drives::names::{find, id_of};
-use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::reopen::open_if_that_helps;
-use stripewise_control::pools::session::{Session, with_pool};
-use stripewise_control::report::DriveState;
 use stripewise_control::request::BringOnline;
-use stripewise_control::response::{PoolChange, PoolChanged, Response};
-use stripewise_drive::Drive;
-use stripewise_engine::pool::{DriveId, JobKind, inspect};
-
-use crate::commands::App;
-use crate::failure::{Failure, Result};
-use crate::jobs::work;
 
 /// Bring a drive back online, and copy to it what changed while it was away
 #[derive(Args)]
@@ -43,82 +22,5 @@ impl Options {
     /// What is asked by them.
     pub(crate) fn request(&self) -> BringOnline {
         BringOnline { pool: self.name.clone(), drive: self.drive.clone(), wait: self.wait }
-    }
-}
-
-/// Runs it.
-pub(crate) async fn run(asked: &BringOnline, app: &App) -> Result<Response> {
-    let name = &asked.pool.0;
-    let what = format!("cannot take {} of pool `{name}` online", asked.drive);
-    let opened_anew = open_if_that_helps(app, name, &asked.drive).await?;
-    let (path, report) =
-        with_pool(app, name, Access::Change, &format!("pool online {name}"), async |session| {
-            let in_use = if opened_anew { in_use(app, session, &asked.drive) } else { None };
-            let path = match in_use {
-                Some(path) => path,
-                None => {
-                    let (id, path, drive) = find_or_open(app, session, &asked.drive).await?;
-                    let done = session.pool.online(id, drive).await;
-                    done.map_err(|error| pool_failure(what, &error))?;
-                    path
-                }
-            };
-            if asked.wait {
-                work(app, session, JobKind::Rebuild).await?;
-            }
-            Ok((path, session.report()))
-        })
-        .await?;
-    Ok(Response::PoolChanged(PoolChanged::new(
-        report,
-        PoolChange::DriveOnline { path, was_reopened: opened_anew },
-        app.served.has(name),
-    )))
-}
-
-/// The path of a drive that has come back with its pool: it takes part, or will as soon as the
-/// pool's jobs get to it.
-fn in_use(app: &App, session: &Session, name: &str) -> Option<String> {
-    let report = session.report();
-    let drive = find(&report, app, name).ok()?;
-    (drive.state.takes_part() || drive.state == DriveState::Behind).then(|| drive.path.clone())
-}
-
-/// Which drive of the pool, what it is called, and the drive itself where it was moved.
-type Returning = (DriveId, String, Option<Rc<dyn Drive>>);
-
-/// The drive of the pool that should be at this path, if it is there now.
-async fn open_again(app: &App, session: &Session, id: DriveId, path: &str) -> Option<Rc<dyn Drive>> {
-    session.forget_vanished();
-    let candidate = Candidate::named(app, path).ok()?;
-    let opened = session.open_new_drive(&candidate, false).await.ok()?;
-    match inspect(&*opened.bare).await {
-        Ok(Some(label)) if label.drive_id == id => Some(opened.drive),
-        _ => None,
-    }
-}
-
-/// The drive by its name in the pool, or else by what the drive at a path says of itself: then it
-/// was moved.
-async fn find_or_open(app: &App, session: &Session, name: &str) -> Result<Returning> {
-    let report = session.report();
-    let unknown = match find(&report, app, name) {
-        Ok(drive) => {
-            let (id, path) = (id_of(drive), drive.path.clone());
-            // A pool that was opened just now has every drive that is there.
-            let again = if session.is_lent() { open_again(app, session, id, &path).await } else { None };
-            return Ok((id, path, again));
-        }
-        Err(unknown) => unknown,
-    };
-    let Ok(candidate) = Candidate::named(app, name) else { return Err(unknown) };
-    let opened = session.open_new_drive(&candidate, false).await?;
-    let path = candidate.path.display().to_string();
-    match inspect(&*opened.bare).await {
-        Ok(Some(label)) => Ok((label.drive_id, path, Some(opened.drive))),
-        _ => Err(Failure::new(format!("{path} holds nothing of pool `{}`", report.name)).hint(format!(
-            "a new drive comes in with `stripewise pool add {0} {name}` or `stripewise pool replace {0} OLD {name}`",
-            report.name
-        ))),
     }
 }

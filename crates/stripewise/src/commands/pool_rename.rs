@@ -1,20 +1,8 @@
-//! `pool rename`: a pool gets another name, on its drives and on the list of pools. What clients
-//! had open under the old one must be closed first; a daemon goes on with it under the new one.
-//!
-//! Expected faults: a name that is taken, a pool that clients or other pools use, a cut half-way
-//! (the next command that opens the pool for writing finishes it).
+//! `pool rename`: what can be typed; `control/src/operations/pools/rename.rs` carries it out.
 
 use clap::Args;
-use stripewise_control::access::Access;
-use stripewise_control::daemon::serving::begin_serving;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::Session;
-use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_control::request::RenamePool;
-use stripewise_control::response::{PoolChange, PoolChanged, Response};
-
-use crate::commands::App;
-use crate::failure::{Failure, Result};
 
 /// Rename a pool
 #[derive(Args)]
@@ -32,49 +20,4 @@ impl Options {
     pub(crate) fn request(&self) -> RenamePool {
         RenamePool { pool: self.name.clone(), new_name: self.new_name.clone() }
     }
-}
-
-/// Runs it.
-pub(crate) async fn run(asked: &RenamePool, app: &App) -> Result<Response> {
-    let (name, new_name) = (&asked.pool.0, &asked.new_name.0);
-    let home = app.home()?;
-    let known = home.pool(name)?;
-    let what = format!("rename pool `{name}`");
-    refuse_if_used(&home, &what, name, None)?;
-    let held = app.served.hold(&what, name, None)?;
-    let doing = format!("pool rename {name}");
-    // Opened under the old name first: another process that has the pool is told, and nothing is
-    // changed if it cannot be opened.
-    let is_served = app.served.has(name);
-    drop(held);
-    let session = match app.served.end(name) {
-        Some(session) => session,
-        None => Session::open(app, name, Access::Change, &doing).await?,
-    };
-    // A daemon that carries this out does not take it up half-way, under either name.
-    let _coming = [name, new_name].map(|name| app.served.comes(name));
-    session.close().await?;
-    let context = app.executor()?.context();
-    let renamed = home.change_pools(&context, |pools| {
-        if let Some(other) = pools.iter().find(|other| other.name == *new_name && other.id != known.id) {
-            return Err(Failure::new(format!("there is a pool `{new_name}` already ({})", other.id))
-                .hint("choose another name"));
-        }
-        match pools.iter_mut().find(|pool| pool.id == known.id) {
-            Some(pool) => pool.name.clone_from(new_name),
-            None => return Err(Failure::new(format!("pool `{name}` has gone off the list"))),
-        }
-        Ok(())
-    });
-    let renamed = renamed.await;
-    // The list goes first; opened for writing, the pool takes the name that it has there.
-    let opened_as = if renamed.is_ok() { new_name } else { name };
-    let session = Session::open_to_serve(app, opened_as, &doing).await?;
-    let report = session.report();
-    match is_served {
-        true => begin_serving(app, session),
-        false => session.close().await?,
-    }
-    renamed?;
-    Ok(Response::PoolChanged(PoolChanged::new(report, PoolChange::Renamed { from: name.clone() }, is_served)))
 }

@@ -1,16 +1,8 @@
-//! `pool set`: settings kept with the pool.
+//! `pool set`: what can be typed; `control/src/operations/pools/set.rs` carries it out.
 
 use clap::Args;
-use stripewise_control::access::Access;
-use stripewise_control::failure::pool_failure;
 use stripewise_control::names::PoolName;
-use stripewise_control::pools::session::{Session, with_pool};
 use stripewise_control::request::{ChangeSettings, Setting};
-use stripewise_control::response::{PoolChange, PoolChanged, Response};
-use stripewise_engine::pool::PoolError;
-
-use crate::commands::App;
-use crate::failure::Result;
 
 /// Change settings of a pool
 #[derive(Args)]
@@ -28,39 +20,9 @@ pub(crate) struct Options {
     settings: Vec<Setting>,
 }
 
-async fn apply(setting: Setting, session: &Session) -> std::result::Result<(), PoolError> {
-    let pool = &session.pool;
-    let (rate_before, interval_before, _) = pool.patrol();
-    match setting {
-        Setting::RebuildPriority(percent) => pool.set_rebuild_priority(percent).await,
-        Setting::PatrolRate(rate) => pool.set_patrol(rate, interval_before).await,
-        Setting::PatrolInterval(interval) => pool.set_patrol(rate_before, interval).await,
-        Setting::SpaceWarning(percent) => pool.set_space_warning(percent).await,
-        Setting::TierRate(rate) => pool.set_tier_rate(rate).await,
-    }
-}
-
 impl Options {
     /// What is asked by them.
     pub(crate) fn request(&self) -> ChangeSettings {
         ChangeSettings { pool: self.name.clone(), settings: self.settings.clone() }
     }
-}
-
-/// Runs it.
-pub(crate) async fn run(asked: &ChangeSettings, app: &App) -> Result<Response> {
-    let name = &asked.pool.0;
-    let report = with_pool(app, name, Access::Change, &format!("pool set {name}"), async |session| {
-        for setting in &asked.settings {
-            let set = apply(*setting, session).await;
-            set.map_err(|error| pool_failure(format!("cannot change pool `{name}`"), &error))?;
-        }
-        Ok(session.report())
-    })
-    .await?;
-    Ok(Response::PoolChanged(PoolChanged::new(
-        report,
-        PoolChange::SettingsChanged(asked.settings.clone()),
-        app.served.has(name),
-    )))
 }

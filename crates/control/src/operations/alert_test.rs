@@ -1,0 +1,34 @@
+//! `alert test`: has the daemon send an alert, and tells what came of it.
+//!
+//! Expected faults: no daemon, a daemon without any way to send, ways that fail.
+
+use crate::control::Control;
+use crate::daemon::alerts::Alert;
+use crate::failure::{Failure, Reason, Result};
+use crate::request::TestAlerts;
+use crate::response::{AlertsTested, Response};
+
+/// Carries it out.
+pub async fn run(_asked: &TestAlerts, control: &Control) -> Result<Response> {
+    if control.commands_at().is_none() {
+        return Err(elsewhere(control)?);
+    }
+    let nothing = || {
+        Failure::new("the daemon was given no way to send alerts").hint(
+            "start it with --alert-command COMMAND, --alert-mail ADDRESS or --alert-webhook URL, each as often as you like",
+        )
+    };
+    let alerts = control.alerts().ok_or_else(nothing)?;
+    let text = "this is a test: alerts of this machine's pools arrive here".to_owned();
+    let answered = alerts.send(Alert { pool: String::new(), kind: "test", text });
+    let answered = answered.ok_or_else(|| Failure::new("too many alerts wait to be sent already"))?;
+    let ended = |_| Failure::new("alerts are sent no more: the daemon is ending");
+    Ok(Response::AlertsTested(AlertsTested { sent: answered.await.map_err(ended)? }))
+}
+
+/// That the daemon is to do this, if one runs.
+fn elsewhere(control: &Control) -> Result<Failure> {
+    let path = control.home()?.control_path()?;
+    let failure = Failure::new("no daemon runs that could send alerts").hint("`stripewise serve` starts one");
+    Ok(if path.exists() { Failure { reason: Reason::TakenAt(path), ..failure } } else { failure })
+}

@@ -1,0 +1,10 @@
+//! Drives of pools: they come, go, are looked at.
+
+pub mod add;
+pub mod clear;
+pub mod offline;
+pub mod online;
+pub mod remove;
+pub mod replace;
+pub mod retire;
+pub mod show;

@@ -1,0 +1,30 @@
+//! `pool clear`: what was counted and told of drives was seen: counts of errors begin again, and
+//! spares that took over are not mentioned any more.
+
+use crate::access::Access;
+use crate::control::Control;
+use crate::drives::names::{find, id_of};
+use crate::failure::{Result, pool_failure};
+use crate::pools::session::with_pool;
+use crate::request::Clear;
+use crate::response::{PoolChange, PoolChanged, Response};
+
+/// Carries it out.
+pub async fn run(asked: &Clear, control: &Control) -> Result<Response> {
+    let name = &asked.pool.0;
+    let what = format!("cannot clear what pool `{name}` reports");
+    let (path, report) =
+        with_pool(control, name, Access::Change, &format!("pool clear {name}"), async |session| {
+            let report = session.report();
+            let drive = asked.drive.as_ref().map(|drive| find(&report, control, drive)).transpose()?;
+            let cleared = session.pool.clear(drive.map(id_of)).await;
+            cleared.map_err(|error| pool_failure(what, &error))?;
+            Ok((drive.map(|drive| drive.path.clone()), session.report()))
+        })
+        .await?;
+    Ok(Response::PoolChanged(PoolChanged::new(
+        report,
+        PoolChange::Cleared { path },
+        control.served.has(name),
+    )))
+}

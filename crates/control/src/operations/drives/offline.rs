@@ -1,0 +1,34 @@
+//! `pool offline`: a drive is not used for a while, so that it can be pulled, moved or looked at.
+//! What changes meanwhile is remembered, so that `pool online` copies only that.
+//!
+//! Expected faults: volumes that could not be read without the drive (refused).
+
+use crate::access::Access;
+use crate::control::Control;
+use crate::drives::names::{find, id_of};
+use crate::failure::{Result, pool_failure};
+use crate::pools::redundancy::tell_without;
+use crate::pools::session::with_pool;
+use crate::request::TakeOffline;
+use crate::response::{PoolChange, PoolChanged, Response};
+
+/// Carries it out.
+pub async fn run(asked: &TakeOffline, control: &Control) -> Result<Response> {
+    let name = &asked.pool.0;
+    let what = format!("cannot take {} of pool `{name}` offline", asked.drive);
+    let doing = format!("pool offline {name}");
+    let (path, id, report) = with_pool(control, name, Access::Change, &doing, async |session| {
+        let report = session.report();
+        let drive = find(&report, control, &asked.drive)?;
+        tell_without(control, session, drive, id_of(drive), &format!("while {} is offline", drive.path))?;
+        let done = session.pool.offline(id_of(drive)).await;
+        done.map_err(|error| pool_failure(what, &error))?;
+        Ok((drive.path.clone(), drive.id.clone(), session.report()))
+    })
+    .await?;
+    Ok(Response::PoolChanged(PoolChanged::new(
+        report,
+        PoolChange::DriveOffline { path, id },
+        control.served.has(name),
+    )))
+}

@@ -1,0 +1,41 @@
+//! `pool retire`: everything on a drive is copied to the others while clients go on; once it is
+//! empty the pool lets go of it. Unlike `pool remove` this loses no redundancy at any time.
+//!
+//! Expected faults: too little room elsewhere, a drive that is not there, one that fails meanwhile
+//! (then it is a failed drive like any other).
+
+use stripewise_engine::pool::JobKind;
+
+use crate::access::Access;
+use crate::control::Control;
+use crate::drives::names::{find, id_of};
+use crate::failure::{Result, pool_failure};
+use crate::jobs::work;
+use crate::pools::session::with_pool;
+use crate::request::RetireDrive;
+use crate::response::{PoolChange, PoolChanged, Response};
+
+/// Carries it out.
+pub async fn run(asked: &RetireDrive, control: &Control) -> Result<Response> {
+    let name = &asked.pool.0;
+    let what = format!("cannot retire {} from pool `{name}`", asked.drive);
+    let doing = format!("pool retire {name}");
+    let (path, id, report) = with_pool(control, name, Access::Change, &doing, async |session| {
+        let report = session.report();
+        let drive = find(&report, control, &asked.drive)?;
+        control.note(format!(
+            "no volume loses redundancy while {} is emptied: it counts until what it holds is elsewhere",
+            drive.path
+        ));
+        let retired = session.pool.retire(id_of(drive)).await;
+        retired.map_err(|error| pool_failure(what, &error))?;
+        if asked.wait {
+            work(control, session, JobKind::Rebuild).await?;
+        }
+        Ok((drive.path.clone(), drive.id.clone(), session.report()))
+    })
+    .await?;
+    let is_gone = !report.drives.iter().any(|drive| drive.id == id);
+    let change = PoolChange::DriveRetired { path, is_gone, was_waited_for: asked.wait };
+    Ok(Response::PoolChanged(PoolChanged::new(report, change, control.served.has(name))))
+}

@@ -1,0 +1,99 @@
+//! `drive show`: what drives hold. Reads only, and beside whoever uses them.
+//!
+//! Expected faults: paths that are no drives, drives in use (they can be shown all the same),
+//! members of newer versions.
+
+use std::path::{Path, PathBuf};
+
+use stripewise_engine::pool::{DriveLabel, PoolError, inspect};
+use stripewise_runtime::OpenOptions;
+
+use crate::access::Access;
+use crate::control::Control;
+use crate::drives::candidates::Candidate;
+use crate::drives::contents::contents_of;
+use crate::drives::names::LEAST_BEGINNING;
+use crate::drives::opened::pace_of;
+use crate::failure::{Result, pool_failure};
+use crate::pools::stacked::Stack;
+use crate::request::ShowDrives;
+use crate::response::{Response, ShownDrive, ShownDrives};
+
+/// Carries it out.
+pub async fn run(asked: &ShowDrives, control: &Control) -> Result<Response> {
+    let stack = Stack::new(control, "drive show")?;
+    let drives = show_all(asked, control, &stack).await;
+    let closed = stack.close().await;
+    let drives = drives?;
+    closed?;
+    Ok(Response::Drives(ShownDrives { drives }))
+}
+
+async fn show_all(asked: &ShowDrives, control: &Control, stack: &Stack) -> Result<Vec<ShownDrive>> {
+    let mut drives = Vec::new();
+    for drive in &asked.drives {
+        drives.push(show(control, stack, &by_identity(control, drive)).await?);
+    }
+    Ok(drives)
+}
+
+/// A drive of a known pool may be named by its identity or the beginning of it; everything else is
+/// a path.
+fn by_identity(control: &Control, drive: &Path) -> PathBuf {
+    let Some(name) =
+        drive.to_str().filter(|name| name.len() >= LEAST_BEGINNING && !control.absolute(drive).exists())
+    else {
+        return drive.to_owned();
+    };
+    let pools = control.home().and_then(|home| home.pools()).unwrap_or_default();
+    let mut known = pools.iter().flat_map(|pool| &pool.drives).filter(|known| known.id.starts_with(name));
+    match (known.next(), known.next()) {
+        (Some(only), None) => only.path.clone(),
+        _ => drive.to_owned(),
+    }
+}
+
+async fn show(control: &Control, stack: &Stack, path: &Path) -> Result<ShownDrive> {
+    let candidate = match path.to_str() {
+        Some(text) => Candidate::named(control, text)?,
+        None => Candidate::at(&control.absolute(path))?,
+    };
+    let options = OpenOptions { read_only: true, lock: false, buffered: false };
+    let opened = stack.open(&candidate, Access::Look, &options).await?;
+    let mut holds = Vec::new();
+    let superblock = match inspect(&*opened.bare).await {
+        Ok(label) => label,
+        Err(
+            error @ (PoolError::NewerFormat { .. }
+            | PoolError::OlderFormat { .. }
+            | PoolError::UnknownFeatures { .. }),
+        ) => {
+            holds.push(error.to_string());
+            None
+        }
+        Err(error) => return Err(pool_failure("cannot read the superblock", &error)),
+    };
+    if superblock.is_none() && holds.is_empty() {
+        holds = match candidate.is_path() {
+            true => candidate.contents()?,
+            false => contents_of(&opened).await?,
+        };
+    }
+    Ok(ShownDrive {
+        belongs: superblock.as_ref().and_then(|label| belongs(control, label)),
+        capacity_bytes: stripewise_drive::Drive::info(&*opened.bare).capacity_bytes,
+        kind: candidate.kind(),
+        pace: pace_of(control, &candidate.path).map(|pace| pace.to_string()),
+        path: candidate.path,
+        superblock,
+        holds,
+    })
+}
+
+/// A drive that was replaced does not know it: the others do.
+fn belongs(control: &Control, label: &DriveLabel) -> Option<bool> {
+    let (pool_id, drive_id) = (label.pool_id.to_string(), label.drive_id.to_string());
+    let pools = control.home().and_then(|home| home.pools()).unwrap_or_default();
+    let pool = pools.into_iter().find(|pool| pool.id == pool_id)?;
+    Some(pool.drives.iter().any(|drive| drive.id == drive_id))
+}

@@ -1,0 +1,31 @@
+//! `pool events`: the pool's history, which it keeps on its drives. Looks only; beside a process
+//! that works on the pool it shows what that one left word of.
+//!
+//! Expected faults: as those of every look at a pool.
+
+use crate::access::Access;
+use crate::control::Control;
+use crate::failure::Result;
+use crate::pools::other_process;
+use crate::pools::session::with_pool;
+use crate::report::EventReport;
+use crate::request::ListEvents;
+use crate::response::{Events, Response};
+
+/// Carries it out.
+pub async fn run(asked: &ListEvents, control: &Control) -> Result<Response> {
+    let (home, name) = (control.home()?, &asked.pool.0);
+    let known = home.pool(name)?;
+    let mut events = match other_process::wait_for(control, &home, &known).await? {
+        Some(word) => word.events,
+        None => {
+            with_pool(control, name, Access::Look, "pool events", async |session| {
+                Ok(session.pool.events().iter().map(EventReport::from).collect())
+            })
+            .await?
+        }
+    };
+    let passed_over = asked.last.map_or(0, |last| events.len().saturating_sub(last));
+    events.drain(..passed_over);
+    Ok(Response::Events(Events { pool: name.clone(), events }))
+}

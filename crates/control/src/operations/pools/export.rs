@@ -1,0 +1,49 @@
+//! `pool export`: takes a pool off the list, so that its drives can be moved and imported
+//! elsewhere. Where its drives are there they record that this host has let the pool go; needs none
+//! of them to be there, though.
+//!
+//! Expected faults: a pool in use, drives that are gone already (another host then has to be told
+//! `--force`).
+
+use crate::access::Access;
+use crate::control::Control;
+use crate::failure::{Result, pool_failure};
+use crate::pools::session::Session;
+use crate::registry::stacking::refuse_if_used;
+use crate::request::ExportPool;
+use crate::response::{PoolExported, Response};
+
+/// Carries it out.
+pub async fn run(asked: &ExportPool, control: &Control) -> Result<Response> {
+    let home = control.home()?;
+    let pool = home.pool(&asked.pool.0)?;
+    let what = format!("export pool `{}`", pool.name);
+    refuse_if_used(&home, &what, &pool.name, None)?;
+    let _held = control.served.hold(&what, &pool.name, None)?;
+    let doing = format!("pool export {}", pool.name);
+    let opened = match control.served.end(&pool.name) {
+        Some(session) => Ok(session),
+        None => Session::open(control, &pool.name, Access::Change, &doing).await,
+    };
+    let released = match opened {
+        Ok(session) => {
+            let released = session.pool.release().await;
+            let closed = session.close().await;
+            released.map_err(|error| pool_failure("its drives could not record it", &error)).and(closed)
+        }
+        Err(failure) if failure.taken_at().is_some() => return Err(failure),
+        Err(failure) => {
+            // Not while another process has it.
+            drop(home.lock_pool(&control.executor()?.context(), &pool, Access::Change, &doing, None).await?);
+            Err(failure)
+        }
+    };
+    home.forget(&control.executor()?.context(), &pool.id).await?;
+    if let Err(failure) = released {
+        control.warning(format!(
+            "the pool's drives do not say that it was exported: {}; another host imports it with --force",
+            failure.message
+        ));
+    }
+    Ok(Response::PoolExported(PoolExported { exported: pool }))
+}

@@ -1,0 +1,457 @@
+//! `pool import`: finds pools on drives, in any order and under any name. Lists them, or adds those
+//! that are named to the list of pools. Reads only, unless the pool gets another name, is taken
+//! from another host, or has drives that were put back from older copies and are taken by force.
+//!
+//! Expected faults: folders full of other things, drives of several pools, pools of one name,
+//! copies of one pool, drives missing or out of date, halves that went on without each other, pools
+//! that another process or another host uses. What is wrong with one pool keeps no other from being
+//! imported.
+
+use std::path::{Path, PathBuf};
+
+use stripewise_drive::BufferPool;
+use stripewise_engine::pool::{DriveLabel, OpenMode, Pool, PoolId, PoolOptions, identify};
+use stripewise_export::nbd::client::NbdUri;
+use stripewise_runtime::{Holder, OpenError, OpenOptions, RealExecutor};
+
+use crate::access::Access;
+use crate::control::Control;
+use crate::drives::candidates::{Candidate, noted_export};
+use crate::drives::search::{Found, Way, on_exports, on_paths, on_volume, places};
+use crate::failure::{Failure, Result, pool_failure};
+use crate::pools::stacked::Stack;
+use crate::registry::this_host::this_host;
+use crate::registry::{Home, KnownDrive, KnownPool};
+use crate::report::{DriveReport, DriveState, PoolReport};
+use crate::request::ImportPools;
+use crate::response::{FoundPool, PoolsFound, Response};
+use crate::times::host_in_words;
+
+/// Carries it out.
+pub async fn run(asked: &ImportPools, control: &Control) -> Result<Response> {
+    let stack = Stack::new(control, "pool import")?;
+    let found = find_and_import(asked, control, &stack).await;
+    let closed = stack.close().await;
+    let found = found?;
+    closed?;
+    let are_only_listed = asked.pool.is_none() && !asked.all;
+    for found in &found {
+        found.pool.notices.iter().for_each(|notice| control.warning(notice));
+        if let (Some(why), false) = (&found.held_back, are_only_listed) {
+            control.warning(format!("pool {} ({}) is not imported: {why}", found.pool.name, found.pool.id));
+        }
+    }
+    Ok(Response::PoolsFound(PoolsFound { pools: found, are_only_listed }))
+}
+
+/// The drives of one pool.
+struct Group<'a> {
+    id: PoolId,
+    drives: Vec<&'a Found>,
+}
+
+impl Group<'_> {
+    fn newest(&self) -> &DriveLabel {
+        let newest = self.drives.iter().max_by_key(|found| found.label.generation);
+        &newest.expect("no pool without drives").label
+    }
+
+    fn name(&self) -> &str {
+        &self.newest().pool_name
+    }
+
+    fn is(&self, wanted: &str) -> bool {
+        self.name() == wanted || self.id.to_string() == wanted
+    }
+}
+
+fn groups(found: &[Found]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for found in found {
+        let id = found.label.pool_id;
+        match groups.iter_mut().find(|group| group.id == id) {
+            Some(group) => group.drives.push(found),
+            None => groups.push(Group { id, drives: vec![found] }),
+        }
+    }
+    groups
+}
+
+async fn find_and_import(asked: &ImportPools, control: &Control, stack: &Stack) -> Result<Vec<FoundPool>> {
+    let import = Import { asked, control, home: control.home()?, executor: stack.executor() };
+    let places = places(control, &asked.folders, &asked.drives)?;
+    let mut found = on_paths(control, import.executor, &places.paths).await;
+    import.follow_exports(places.exports, &mut found).await?;
+    let mut pools: Vec<FoundPool> = Vec::new();
+    let mut looked_at: Vec<String> = Vec::new();
+    loop {
+        import.take_all(&groups(&found), &mut pools).await?;
+        if asked.pool.is_some() && !pools.is_empty() {
+            break;
+        }
+        let known = import.home.pools()?.into_iter();
+        let is_free =
+            |pool: &KnownPool| control.served.has(&pool.name) || import.home.pool_user(pool).is_none();
+        let names = known.filter(is_free).map(|pool| pool.name);
+        let below: Vec<String> = names.filter(|name| !looked_at.contains(name)).collect();
+        if below.is_empty() {
+            break;
+        }
+        for name in below {
+            for opened in stack.volumes_of(&name).await {
+                found.extend(on_volume(control, import.executor, opened).await);
+            }
+            looked_at.push(name);
+        }
+    }
+    if pools.is_empty() { Err(import.nothing_found(&places.words)) } else { Ok(pools) }
+}
+
+struct Import<'a> {
+    asked: &'a ImportPools,
+    control: &'a Control,
+    home: Home,
+    executor: &'a RealExecutor,
+}
+
+impl Import<'_> {
+    /// Looks at the exports that were named, and, where a pool was named, at those that its drives,
+    /// or the list, have noted: a drive that was only found must not make this machine connect
+    /// anywhere.
+    async fn follow_exports(&self, named: Vec<NbdUri>, found: &mut Vec<Found>) -> Result<()> {
+        let mut looked_at: Vec<NbdUri> = Vec::new();
+        let mut next = named;
+        if let Some(wanted) = &self.asked.pool {
+            let known = self.home.pools()?;
+            let meant = known.iter().filter(|pool| pool.name == *wanted || pool.id == *wanted);
+            next.extend(meant.flat_map(|pool| &pool.drives).filter_map(|drive| noted_export(&drive.path)));
+        }
+        loop {
+            if let Some(wanted) = &self.asked.pool {
+                let meant = groups(found);
+                let labels = meant.iter().filter(|group| group.is(wanted)).flat_map(|group| &group.drives);
+                let noted = labels.flat_map(|found| &found.label.drives);
+                next.extend(noted.filter_map(|drive| noted_export(Path::new(&drive.path))));
+            }
+            let mut new: Vec<NbdUri> = Vec::new();
+            for uri in next.drain(..) {
+                if looked_at.iter().chain(&new).all(|other| other.address != uri.address) {
+                    new.push(uri);
+                }
+            }
+            if new.is_empty() {
+                return Ok(());
+            }
+            looked_at.extend(new.iter().cloned());
+            on_exports(self.control, self.executor, new, found).await;
+        }
+    }
+
+    /// Judges the pools that were not yet, and imports those that are to be.
+    async fn take_all(&self, groups: &[Group<'_>], pools: &mut Vec<FoundPool>) -> Result<()> {
+        if let Some(wanted) = &self.asked.pool {
+            let meant: Vec<&Group<'_>> = groups.iter().filter(|group| group.is(wanted)).collect();
+            return match meant.as_slice() {
+                [] => Ok(()),
+                [group] => {
+                    pools.push(self.take_named(group).await?);
+                    Ok(())
+                }
+                [first, second, ..] => Err(Failure::new(format!("there are two pools `{wanted}`"))
+                    .hint(format!("name one by its identity: {} or {}", first.id, second.id))),
+            };
+        }
+        for group in groups {
+            let id = group.id.to_string();
+            let before = pools.iter().position(|found| found.pool.id == id);
+            // One of which more drives turned up is judged again.
+            if before.is_some_and(|index| {
+                let present =
+                    pools[index].pool.drives.iter().filter(|drive| drive.state != DriveState::Missing);
+                present.count() >= group.drives.len()
+            }) {
+                continue;
+            }
+            let namesake = groups.iter().any(|other| other.id != group.id && other.name() == group.name());
+            let judged = self.take_found(group, namesake).await;
+            match before {
+                Some(index) => pools[index] = judged,
+                None => pools.push(judged),
+            }
+        }
+        Ok(())
+    }
+
+    async fn take_named(&self, group: &Group<'_>) -> Result<FoundPool> {
+        let mut found = self.look(group).await?;
+        if let Some(why) = self.copies(group).await {
+            return Err(why);
+        }
+        if let Some((why, hint)) = self.other_host(&found) {
+            return Err(Failure::new(format!("pool `{}` ({}) {why}", found.pool.name, group.id)).hint(hint));
+        }
+        self.put_on_list(group, &mut found).await?;
+        Ok(found)
+    }
+
+    /// A pool that was not named: what is wrong with it concerns no other.
+    async fn take_found(&self, group: &Group<'_>, namesake: bool) -> FoundPool {
+        let mut found = match self.look(group).await {
+            Ok(found) => found,
+            Err(failure) => self.unreadable(group, failure),
+        };
+        if found.held_back.is_none() {
+            let other_host = || self.other_host(&found).map(|(why, hint)| format!("it {why}; {hint}"));
+            found.held_back = match self.copies(group).await.map(in_one_line).or_else(other_host) {
+                Some(why) => Some(why),
+                None if namesake && !found.imported => Some(format!(
+                    "there are two pools of this name; its identity tells it apart: stripewise pool import {}",
+                    group.id
+                )),
+                None => {
+                    let why = self.wants_to_be_named(group, &found);
+                    found.must_be_named = why.is_some();
+                    why
+                }
+            };
+        }
+        if found.held_back.is_none() && self.asked.all {
+            let put = self.put_on_list(group, &mut found).await;
+            found.held_back = put.err().map(in_one_line);
+        }
+        found
+    }
+
+    /// Reasons for which `--all` leaves a pool alone that can be imported by name.
+    fn wants_to_be_named(&self, group: &Group<'_>, found: &FoundPool) -> Option<String> {
+        if found.imported {
+            return None;
+        }
+        let name = group.name();
+        let by_name = format!("if it is yours: stripewise pool import {name}");
+        if group.drives.iter().any(|found| found.way == Way::Volume) {
+            return Some(format!("it lies on a volume of another pool; {by_name}"));
+        }
+        let is_export = |path: &str| noted_export(Path::new(path)).is_some();
+        let on_network = group.drives.iter().any(|found| found.way == Way::Network)
+            || group.newest().drives.iter().any(|drive| is_export(&drive.path));
+        on_network.then(|| format!("it has drives on other machines; {by_name}"))
+    }
+
+    /// How a pool is, as far as its drives tell.
+    async fn look(&self, group: &Group<'_>) -> Result<FoundPool> {
+        let what = format!("cannot import pool `{}`", group.name());
+        // Of copies one: that there are more is said elsewhere.
+        let mut given = Vec::new();
+        for (index, found) in group.drives.iter().enumerate() {
+            let is_same = |other: &&Found| other.label.drive_id == found.label.drive_id;
+            if !group.drives[..index].iter().copied().any(|other| is_same(&other)) {
+                given.push(found.opened.drive.clone());
+            }
+        }
+        let (context, buffers) = (self.executor.context(), BufferPool::new(0));
+        let take_rolled_back = self.asked.force;
+        let options = PoolOptions { pool_id: Some(group.id), take_rolled_back, ..PoolOptions::default() };
+        let opening = Pool::open(&context, &buffers, given, OpenMode::ReadOnly, options);
+        let pool = opening.await.map_err(|error| pool_failure(&what, &error))?;
+        let (mut report, last_host) = (PoolReport::from(&pool.status()), pool.host());
+        let takes_rolled_back = pool.takes_rolled_back();
+        pool.close().await.map_err(|error| pool_failure(&what, &error))?;
+        let used_by = self.user(group);
+        if let Some(user) = &used_by {
+            report.note_user(user);
+        }
+        let imported = self.home.pools()?.iter().any(|pool| pool.id == report.id);
+        Ok(FoundPool {
+            pool: report,
+            imported,
+            held_back: None,
+            last_host,
+            must_be_named: false,
+            used_by,
+            takes_rolled_back,
+        })
+    }
+
+    /// A pool of which nothing can be said but that it is there.
+    fn unreadable(&self, group: &Group<'_>, failure: Failure) -> FoundPool {
+        let drive =
+            |found: &&Found| KnownDrive { id: found.label.drive_id.to_string(), path: found.path.clone() };
+        let drives = group.drives.iter().map(drive).collect();
+        let known = KnownPool { name: group.name().to_owned(), id: group.id.to_string(), drives };
+        let (hint, why) = (failure.hint.clone().unwrap_or_default(), in_one_line(failure));
+        FoundPool {
+            pool: PoolReport::unreachable(&known, &why, &hint),
+            imported: false,
+            held_back: Some(why),
+            last_host: group.newest().host.clone(),
+            must_be_named: false,
+            used_by: None,
+            takes_rolled_back: false,
+        }
+    }
+
+    /// The process that has the pool's drives and does not go by this list of pools: one that does
+    /// is shown by `pool status`.
+    fn user(&self, group: &Group<'_>) -> Option<Holder> {
+        let id = group.id.to_string();
+        let known = KnownPool { name: group.name().to_owned(), id, drives: Vec::new() };
+        if self.control.served.has(&known.name) || self.home.pool_user(&known).is_some() {
+            return None;
+        }
+        let options = OpenOptions { read_only: true, lock: true, buffered: false };
+        // A caller that only looks keeps no other from looking.
+        let user = |found: &&Found| match self.executor.open_drive(&found.path, &options) {
+            Err(OpenError::Busy { holder: Holder::ThisProcess, .. }) => None,
+            Err(OpenError::Busy { holder, .. }) => Some(holder),
+            _ => None,
+        };
+        group.drives.iter().filter(|found| found.opened.file.is_some()).find_map(user)
+    }
+
+    /// That drives are copies of one another, or of a pool on the list: which ones are meant, only
+    /// the user knows.
+    async fn copies(&self, group: &Group<'_>) -> Option<Failure> {
+        let name = group.name();
+        for (index, found) in group.drives.iter().enumerate() {
+            let is_same = |other: &&&Found| other.label.drive_id == found.label.drive_id;
+            if let Some(other) = group.drives[..index].iter().find(is_same) {
+                return Some(
+                    Failure::new(format!(
+                        "{} and {} are copies of one drive of pool `{name}` ({})",
+                        other.path.display(),
+                        found.path.display(),
+                        group.id
+                    ))
+                    .hint("name the ones that are meant, with --dir or --drive, and keep the others apart"),
+                );
+            }
+        }
+        let known = self.home.pools().ok()?.into_iter().find(|pool| pool.id == group.id.to_string())?;
+        for drive in &known.drives {
+            let id = drive.id.parse().ok();
+            let Some(found) = group.drives.iter().find(|found| Some(found.label.drive_id) == id) else {
+                continue;
+            };
+            if self.is_another_copy(&drive.path, found).await {
+                return Some(
+                    Failure::new(format!(
+                        "pool `{}` ({}) is on the list already, with {}; {} is a copy of that",
+                        known.name,
+                        known.id,
+                        drive.path.display(),
+                        found.path.display()
+                    ))
+                    .hint(format!(
+                        "`stripewise pool export {}` takes the other one off the list; keep its drives apart from then on",
+                        known.name
+                    )),
+                );
+            }
+        }
+        None
+    }
+
+    /// Whether the drive that the list has at a path is still there, and not the one that was
+    /// found.
+    async fn is_another_copy(&self, path: &Path, found: &Found) -> bool {
+        let Ok(candidate) = Candidate::at(path) else { return false };
+        if candidate.identity == found.opened.identity {
+            return false;
+        }
+        let options = OpenOptions { read_only: true, lock: false, buffered: false };
+        let Ok(drive) = self.executor.open_drive(path, &options) else { return false };
+        let says = identify(&*drive).await.ok().flatten();
+        says == Some((found.label.pool_id, found.label.drive_id))
+    }
+
+    /// That another host has the pool, and what to do.
+    fn other_host(&self, found: &FoundPool) -> Option<(String, String)> {
+        let host =
+            found.last_host.as_ref().filter(|host| host.is_other(&this_host()) && !self.asked.force)?;
+        let why = format!("is in use by host {}", host_in_words(host));
+        let hint = format!(
+            "`stripewise pool export {}` on {} lets it go; if that host does not use it any more: stripewise pool import {} --force",
+            found.pool.name, host.name, found.pool.id
+        );
+        Some((why, hint))
+    }
+
+    /// Adds the pool to the list; gives it its new name, and takes it from another host, where that
+    /// is asked for.
+    async fn put_on_list(&self, group: &Group<'_>, found: &mut FoundPool) -> Result<()> {
+        let name =
+            self.asked.new_name.as_ref().map_or_else(|| found.pool.name.clone(), |name| name.0.clone());
+        // Where the pool says a drive was last stands in for those that were not found.
+        let known = |drive: &DriveReport| {
+            let found = group.drives.iter().find(|found| found.label.drive_id.to_string() == drive.id);
+            KnownDrive {
+                id: drive.id.clone(),
+                path: found.map_or_else(|| PathBuf::from(&drive.path), |found| found.path.clone()),
+            }
+        };
+        let drives = found.pool.drives.iter().map(known).collect();
+        let pool = KnownPool { name: name.clone(), id: found.pool.id.clone(), drives };
+        let before = self.home.pools()?.into_iter().find(|other| other.id == pool.id);
+        if let Some(before) =
+            before.as_ref().filter(|before| before.name != name && self.control.served.has(&before.name))
+        {
+            return Err(Failure::new(format!("pool `{}` is kept open by a daemon", before.name))
+                .hint(format!("stripewise pool rename {} {name}", before.name)));
+        }
+        // The daemon that carries this out takes it up when it is as it was asked for.
+        let _coming = self.control.served.comes(&name);
+        let context = self.executor.context();
+        let remembered = self.home.remember(&context, pool.clone()).await;
+        remembered.map_err(|failure| match failure.hint {
+            Some(hint) => Failure {
+                hint: Some(format!("{hint}; --as NEWNAME imports this one under another name")),
+                ..failure
+            },
+            None => failure,
+        })?;
+        let is_others = found.last_host.as_ref().is_some_and(|host| host.is_other(&this_host()));
+        if is_others || found.takes_rolled_back || name != found.pool.name {
+            if let Err(failure) = self.claim(&pool).await {
+                match before {
+                    Some(before) => self.home.remember(&context, before).await?,
+                    None => self.home.forget(&context, &pool.id).await?,
+                }
+                return Err(failure);
+            }
+            found.pool.name = name;
+        }
+        found.imported = true;
+        Ok(())
+    }
+
+    /// Has the pool record that it is this host's, and its name on the list.
+    async fn claim(&self, pool: &KnownPool) -> Result<()> {
+        let stack = Stack::new(self.control, &format!("pool import {}", pool.name))?;
+        if self.asked.force {
+            stack.force(&pool.id);
+        }
+        let claimed = match stack.open_pool(self.home.clone(), pool.clone(), Access::Change).await {
+            Ok(session) => session.close().await,
+            Err(trouble) => Err(trouble.failure()),
+        };
+        let closed = stack.close().await;
+        claimed.and(closed)
+    }
+
+    fn nothing_found(&self, places: &str) -> Failure {
+        let what =
+            self.asked.pool.as_ref().map_or_else(|| "no pool".to_owned(), |name| format!("no pool `{name}`"));
+        Failure::new(format!("{what} was found in {places}")).hint(
+            "--dir DIR names a folder with the pool's drives, --drive DRIVE one of them, as a path or an NBD URI; `stripewise \
+             drive show DRIVE` tells what a drive holds",
+        )
+    }
+}
+
+fn in_one_line(failure: Failure) -> String {
+    match failure.hint {
+        Some(hint) => format!("{}; {hint}", failure.message),
+        None => failure.message,
+    }
+}

@@ -1,0 +1,59 @@
+//! `pool rename`: a pool gets another name, on its drives and on the list of pools. What clients
+//! had open under the old one must be closed first; a daemon goes on with it under the new one.
+//!
+//! Expected faults: a name that is taken, a pool that clients or other pools use, a cut half-way
+//! (the next command that opens the pool for writing finishes it).
+
+use crate::access::Access;
+use crate::control::Control;
+use crate::daemon::serving::begin_serving;
+use crate::failure::{Failure, Result};
+use crate::pools::session::Session;
+use crate::registry::stacking::refuse_if_used;
+use crate::request::RenamePool;
+use crate::response::{PoolChange, PoolChanged, Response};
+
+/// Carries it out.
+pub async fn run(asked: &RenamePool, control: &Control) -> Result<Response> {
+    let (name, new_name) = (&asked.pool.0, &asked.new_name.0);
+    let home = control.home()?;
+    let known = home.pool(name)?;
+    let what = format!("rename pool `{name}`");
+    refuse_if_used(&home, &what, name, None)?;
+    let held = control.served.hold(&what, name, None)?;
+    let doing = format!("pool rename {name}");
+    // Opened under the old name first: another process that has the pool is told, and nothing is
+    // changed if it cannot be opened.
+    let is_served = control.served.has(name);
+    drop(held);
+    let session = match control.served.end(name) {
+        Some(session) => session,
+        None => Session::open(control, name, Access::Change, &doing).await?,
+    };
+    // A daemon that carries this out does not take it up half-way, under either name.
+    let _coming = [name, new_name].map(|name| control.served.comes(name));
+    session.close().await?;
+    let context = control.executor()?.context();
+    let renamed = home.change_pools(&context, |pools| {
+        if let Some(other) = pools.iter().find(|other| other.name == *new_name && other.id != known.id) {
+            return Err(Failure::new(format!("there is a pool `{new_name}` already ({})", other.id))
+                .hint("choose another name"));
+        }
+        match pools.iter_mut().find(|pool| pool.id == known.id) {
+            Some(pool) => pool.name.clone_from(new_name),
+            None => return Err(Failure::new(format!("pool `{name}` has gone off the list"))),
+        }
+        Ok(())
+    });
+    let renamed = renamed.await;
+    // The list goes first; opened for writing, the pool takes the name that it has there.
+    let opened_as = if renamed.is_ok() { new_name } else { name };
+    let session = Session::open_to_serve(control, opened_as, &doing).await?;
+    let report = session.report();
+    match is_served {
+        true => begin_serving(control, session),
+        false => session.close().await?,
+    }
+    renamed?;
+    Ok(Response::PoolChanged(PoolChanged::new(report, PoolChange::Renamed { from: name.clone() }, is_served)))
+}

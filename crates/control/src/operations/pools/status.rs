@@ -1,0 +1,49 @@
+//! `pool status`: how pools are, and what to type next. Looks only; beside a process that works on
+//! the pool it shows what that one says.
+//!
+//! Expected faults: drives that are gone, all of them even; a pool in use.
+
+use crate::access::Access;
+use crate::control::Control;
+use crate::failure::{Reason, Result};
+use crate::pools::other_process;
+use crate::pools::session::with_pool;
+use crate::registry::{Home, KnownPool};
+use crate::report::PoolReport;
+use crate::request::ShowPools;
+use crate::response::{Pools, Response};
+
+/// Carries it out.
+pub async fn run(asked: &ShowPools, control: &Control) -> Result<Response> {
+    let home = control.home()?;
+    let known = match &asked.pool {
+        Some(name) => vec![home.pool(&name.0)?],
+        None => home.pools()?,
+    };
+    let mut pools = Vec::new();
+    for pool in &known {
+        pools.push(report(control, &home, pool).await?);
+    }
+    Ok(Response::Pools(Pools { pools }))
+}
+
+async fn report(control: &Control, home: &Home, known: &KnownPool) -> Result<PoolReport> {
+    if let Some(word) = other_process::wait_for(control, home, known).await? {
+        return Ok(word.report);
+    }
+    match with_pool(control, &known.name, Access::Look, "pool status", async |session| Ok(session.report()))
+        .await
+    {
+        Ok(report) => Ok(report),
+        Err(failure) if failure.taken_at().is_some() && control.caller().is_none() => Err(failure),
+        // Somebody came in between: then it cannot be told how it is, unless by that one.
+        Err(failure) if home.pool_user(known).is_some() => {
+            other_process::read(home, known).map(|word| word.report).ok_or(failure)
+        }
+        Err(failure) => {
+            let action = failure.hint.unwrap_or_default();
+            let report = PoolReport::unreachable(known, &failure.message, &action);
+            Ok(if failure.reason == Reason::Denied { report.of_unknown_state() } else { report })
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Volumes: made, shown, changed, erased.
+
+pub mod convert;
+pub mod create;
+pub mod delete;
+pub mod list;
+pub mod pin;
+pub mod resize;
+pub mod show;

@@ -1,0 +1,67 @@
+//! `volume create`: a volume with a RAID layout on a pool's drives.
+//!
+//! Expected faults: layouts that do not fit the drives, too little room, names that are taken.
+
+use stripewise_engine::pool::{Pin, PoolError, VolumeSpec};
+
+use crate::access::Access;
+use crate::control::Control;
+use crate::failure::{Failure, Result, pool_failure};
+use crate::pools::session::with_pool;
+use crate::request::CreateVolume;
+use crate::response::{Response, VolumeChange, VolumeChanged};
+use crate::size::ByteSize;
+
+/// Carries it out.
+pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {
+    let name = &asked.volume;
+    let what = format!("cannot create volume `{name}`");
+    let spec = VolumeSpec {
+        name: name.volume.clone(),
+        layout: asked.layout,
+        size_bytes: asked.size_bytes,
+        thin: asked.thin,
+        write_back: asked.write_back,
+        checksums: asked.checksums,
+        pin: asked.pin,
+    };
+    let pin = spec.pin;
+    let volume =
+        with_pool(control, &name.pool, Access::Change, &format!("volume create {name}"), async |session| {
+            let created = session.pool.create_volume(spec).await;
+            created.map_err(|error| in_sizes(pool_failure(&what, &error), &error, pin))?;
+            for notice in session.pool.notices() {
+                control.note(format!("note: {notice}"));
+            }
+            session.volume_report(name)
+        })
+        .await?;
+    Ok(Response::VolumeChanged(VolumeChanged {
+        volumes: vec![volume],
+        name: name.clone(),
+        change: VolumeChange::Created { thin: asked.thin },
+    }))
+}
+
+/// The room asked for and the room there is, as people write sizes.
+fn in_sizes(failure: Failure, error: &PoolError, pin: Pin) -> Failure {
+    match error {
+        PoolError::NoSpace { possible_bytes, .. } if pin == Pin::Fast => failure.hint(format!(
+            "there is room for {} on the fast drives: add more with `stripewise pool add --as fast`, let others make room with \
+             `stripewise volume pin POOL/VOL slow --wait`, or leave --pin out",
+            ByteSize(*possible_bytes),
+        )),
+        PoolError::BadSetting(_) if pin == Pin::Fast => {
+            failure.hint("put fast drives in with `stripewise pool add --as fast`, or leave --pin out")
+        }
+        PoolError::NoSpace { possible_bytes: 0, .. } => {
+            failure.hint("all the room is taken: delete a volume first, or add drives with `stripewise pool add`")
+        }
+        PoolError::NoSpace { possible_bytes, .. } => failure.hint(format!(
+            "there is room for {}: ask for a smaller volume, leave --size out to get all there is, delete one, or add \
+             drives with `stripewise pool add`",
+            ByteSize(*possible_bytes),
+        )),
+        _ => failure,
+    }
+}
