@@ -137,7 +137,7 @@ impl Environment {
     }
 
     /// Where this process takes commands of others.
-    pub fn commands_at(&self) -> Option<&Path> {
+    pub(crate) fn commands_at(&self) -> Option<&Path> {
         self.commands_at.get().map(PathBuf::as_path)
     }
 

@@ -24,10 +24,11 @@ use crate::failure::{Failure, Reason, Result, system_text};
 mod files;
 mod locks;
 pub mod stacking;
-pub mod this_host;
+pub(crate) mod this_host;
 
 use files::open_own;
-pub use files::{replace_file, write_beside};
+pub use files::replace_file;
+pub(crate) use files::write_beside;
 
 const REGISTRY_VERSION: u32 = 1;
 /// How long a command waits for another that has the pool open, before it gives up.
@@ -74,7 +75,7 @@ struct Registry {
 
 impl Home {
     /// From `STRIPEWISE_HOME`, else the default of this user.
-    pub fn from_environment() -> Result<Self> {
+    pub(crate) fn from_environment() -> Result<Self> {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let folder = if let Some(folder) = variable("STRIPEWISE_HOME") {
             std::path::absolute(&folder)
@@ -152,7 +153,7 @@ impl Home {
 
     /// Changes the list of pools under its lock; the new list replaces the old one in one step. A
     /// lock that another process holds is waited for a few seconds, while everything else goes on.
-    pub async fn change_pools<T>(
+    pub(crate) async fn change_pools<T>(
         &self,
         context: &Context,
         change: impl FnOnce(&mut Vec<KnownPool>) -> Result<T>,
@@ -221,7 +222,7 @@ impl Home {
     /// Takes the pool for this process, waiting a few seconds for another one to finish. `doing` is
     /// shown to others, who find commands for the pool taken at `control` if that is given. Any
     /// number of processes may look at the same time.
-    pub async fn lock_pool(
+    pub(crate) async fn lock_pool(
         &self,
         context: &Context,
         pool: &KnownPool,
@@ -261,7 +262,7 @@ impl Home {
     }
 
     /// Whether another process is changing the pool now, and if so, which.
-    pub fn pool_user(&self, pool: &KnownPool) -> Option<String> {
+    pub(crate) fn pool_user(&self, pool: &KnownPool) -> Option<String> {
         let path = self.folder.join("pools").join(format!("{}.lock", pool.id));
         let mut file = File::open(path).ok()?;
         match file.try_lock_shared() {
@@ -271,7 +272,7 @@ impl Home {
     }
 
     /// That the pool is in use by a process that takes commands for it, if it is.
-    pub fn taken_elsewhere(&self, pool: &KnownPool) -> Option<Failure> {
+    pub(crate) fn taken_elsewhere(&self, pool: &KnownPool) -> Option<Failure> {
         let path = self.folder.join("pools").join(format!("{}.lock", pool.id));
         let mut file = File::open(path).ok()?;
         match file.try_lock_shared() {
@@ -284,7 +285,7 @@ impl Home {
     }
 
     /// Where a daemon takes commands.
-    pub fn control_path(&self) -> Result<PathBuf> {
+    pub(crate) fn control_path(&self) -> Result<PathBuf> {
         self.make_folder(&self.folder)?;
         Ok(self.folder.join("control.sock"))
     }
@@ -302,7 +303,7 @@ impl Home {
     }
 
     /// Where a process that has mounted a pool takes commands. Removes what killed ones left.
-    pub fn mount_control_path(&self) -> Result<PathBuf> {
+    pub(crate) fn mount_control_path(&self) -> Result<PathBuf> {
         self.make_folder(&self.folder)?;
         const BEFORE: &str = "control-mount-";
         for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
@@ -316,13 +317,13 @@ impl Home {
     }
 
     /// The folder of folders that file systems on volumes stand on.
-    pub fn mounts_path(&self) -> PathBuf {
+    pub(crate) fn mounts_path(&self) -> PathBuf {
         self.folder.join("mounts")
     }
 
     /// Where the process that has a pool open tells others how it stands, for `pool status` beside
     /// a long job.
-    pub fn status_path(&self, pool_id: &str) -> PathBuf {
+    pub(crate) fn status_path(&self, pool_id: &str) -> PathBuf {
         self.folder.join("pools").join(format!("{pool_id}.status.json"))
     }
 

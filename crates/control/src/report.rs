@@ -408,7 +408,7 @@ impl PoolReport {
     }
 
     /// Says that copies or parity of a volume are still to be compared after a crash.
-    pub fn add_resync(&mut self, volume: &str) {
+    pub(crate) fn add_resync(&mut self, volume: &str) {
         if self.activity.iter().any(|job| job.kind == "scrub" && job.volume == volume) {
             return;
         }
@@ -427,14 +427,14 @@ impl PoolReport {
     }
 
     /// Nothing is known of it: this user may not look.
-    pub fn of_unknown_state(mut self) -> Self {
+    pub(crate) fn of_unknown_state(mut self) -> Self {
         self.state = PoolState::Unknown;
         self.drives.iter_mut().for_each(|drive| drive.state = DriveState::Unknown);
         self
     }
 
     /// Which pool it is, beyond doubt: for commands that destroy something.
-    pub fn with_identity_and_drives(&self) -> String {
+    pub(crate) fn with_identity_and_drives(&self) -> String {
         let drive = |drive: &DriveReport| match drive.state.takes_part() {
             true => drive.path.clone(),
             false => format!("{} ({})", drive.path, drive.state),
@@ -444,7 +444,7 @@ impl PoolReport {
     }
 
     /// Says that a process uses the pool that does not go by this list of pools.
-    pub fn note_user(&mut self, user: &Holder) {
+    pub(crate) fn note_user(&mut self, user: &Holder) {
         self.notices.push(format!(
             "pool {} is in use by {user}, which may be changing what is said of it here",
             self.name

@@ -80,7 +80,7 @@ impl Ending {
     }
 
     /// Whether it has.
-    pub fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         self.has_begun.get()
     }
 

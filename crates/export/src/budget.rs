@@ -109,7 +109,7 @@ impl Line {
     }
 
     /// Whether requests wait: then no client may take long.
-    pub fn is_short(&self) -> bool {
+    pub(crate) fn is_short(&self) -> bool {
         self.finisher.available() == 0
     }
 
@@ -134,12 +134,12 @@ impl Wanted<'_> {
     }
 
     /// Whether other requests wait for memory.
-    pub fn is_short(&self) -> bool {
+    pub(crate) fn is_short(&self) -> bool {
         self.line.is_short()
     }
 
     /// All of it, for as long as the request is under way. The next one may be finished.
-    pub fn into_taken(self) -> Taken {
+    pub(crate) fn into_taken(self) -> Taken {
         self.taken
     }
 }

@@ -139,7 +139,7 @@ impl PoolExports {
     }
 
     /// Whether clients may not open `POOL/VOL` now.
-    pub fn is_held(&self, name: &str) -> bool {
+    pub(crate) fn is_held(&self, name: &str) -> bool {
         self.0.held.borrow().values().any(|held| held.covers(name))
     }
 

@@ -177,3 +177,51 @@ fn events(of: &Events, page: &mut Page) {
     }
     page.table(&table);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Failure;
+    use stripewise_control::response::{PoolChanged, Pools};
+    use stripewise_engine::pool::JobKind;
+
+    fn pool(state: PoolState) -> PoolReport {
+        PoolReport { name: "tank".into(), state, ..PoolReport::default() }
+    }
+
+    #[test]
+    fn scripts_learn_from_the_exit_code_what_became_of_a_request() {
+        let pools = |states: &[PoolState]| {
+            exit_of(&Ok(Response::Pools(Pools { pools: states.iter().copied().map(pool).collect() })))
+        };
+        assert_eq!(pools(&[]), Exit::Success);
+        assert_eq!(pools(&[PoolState::Online, PoolState::Degraded]), Exit::Degraded);
+        assert_eq!(pools(&[PoolState::Failed, PoolState::Degraded, PoolState::Online]), Exit::Failure);
+        let retired = |was_waited_for, is_gone| {
+            let change = PoolChange::DriveRetired { path: "/d/0".into(), is_gone, was_waited_for };
+            exit_of(&Ok(Response::PoolChanged(PoolChanged::new(pool(PoolState::Degraded), change, false))))
+        };
+        assert_eq!(retired(true, false), Exit::Failure, "waited for, and not done");
+        assert_eq!((retired(true, true), retired(false, false)), (Exit::Success, Exit::Success));
+        let scrubbed = |unreadable_strips| {
+            let scrub = ScrubbedVolume {
+                volume: "a".into(),
+                checked_bytes: 1,
+                repaired: Vec::new(),
+                unattributed_blocks: 0,
+                unreadable_strips,
+                regions_without_redundancy: 0,
+                error: None,
+            };
+            exit_of(&Ok(Response::JobsDone(Done {
+                kind: JobKind::Scrub,
+                worked: true,
+                only_resync: false,
+                scrubs: vec![scrub],
+                pools: vec![pool(PoolState::Online)],
+            })))
+        };
+        assert_eq!((scrubbed(0), scrubbed(1)), (Exit::Success, Exit::Failure));
+        assert_eq!(exit_of(&Err(Failure::missing("nothing there"))), Exit::Missing);
+    }
+}

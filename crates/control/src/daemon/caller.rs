@@ -127,7 +127,7 @@ impl Caller {
     }
 
     /// Ends when the caller has left.
-    pub async fn until_left(&self) {
+    pub(crate) async fn until_left(&self) {
         while !self.left.get() {
             self.changed.wait().await;
         }

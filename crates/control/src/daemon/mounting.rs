@@ -25,7 +25,7 @@ use crate::failure::{Failure, Result, system_text};
 use crate::registry::stacking::refuse_if_used;
 use crate::registry::{Home, running_as_root};
 
-pub use self::mounts::what_is_mounted_at;
+pub(crate) use self::mounts::what_is_mounted_at;
 use self::program::{UTIL_LINUX, run};
 
 /// How often it is tried again to unmount what somebody uses.

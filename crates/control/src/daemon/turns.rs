@@ -38,7 +38,7 @@ impl Default for Turns {
 
 impl Turns {
     /// Whether a command has its turn now.
-    pub fn is_taken(&self) -> bool {
+    pub(crate) fn is_taken(&self) -> bool {
         self.turn.available() == 0
     }
 

@@ -73,7 +73,7 @@ pub fn noted_export(path: &Path) -> Option<NbdUri> {
 
 /// What a pool has noted of where a drive is: paths are absolute, volumes are not, exports are
 /// URIs.
-pub fn noted_place(path: &Path) -> Place {
+pub(crate) fn noted_place(path: &Path) -> Place {
     if let Some(uri) = noted_export(path) {
         return Place::Network(uri);
     }

@@ -53,7 +53,7 @@ pub fn find<'a>(report: &'a PoolReport, environment: &Environment, name: &str) -
 }
 
 /// The identity of a drive in a report.
-pub fn id_of(drive: &DriveReport) -> DriveId {
+pub(crate) fn id_of(drive: &DriveReport) -> DriveId {
     drive.id.parse().expect("a report has identities as they are written")
 }
 

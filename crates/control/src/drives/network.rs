@@ -60,7 +60,7 @@ pub async fn open(
 }
 
 /// Opens an export that is a drive of a pool: one that is not there now is missing.
-pub async fn open_known(
+pub(crate) async fn open_known(
     executor: &RealExecutor,
     uri: &NbdUri,
     read_only: bool,
@@ -135,7 +135,7 @@ impl Returning {
 /// Waits, before a pool that was closed with requests under way is opened again, until its servers
 /// have carried out what they had got: such a write must not come over what is written next. Pools
 /// without exports need not wait.
-pub async fn give_servers_a_moment(context: &Context, pool: &KnownPool) {
+pub(crate) async fn give_servers_a_moment(context: &Context, pool: &KnownPool) {
     if pool.drives.iter().any(|drive| noted_export(&drive.path).is_some()) {
         context.sleep_ns(MOMENT_NS).await;
     }

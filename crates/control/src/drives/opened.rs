@@ -69,7 +69,7 @@ impl OpenedDrive {
 const PATIENCE_WITH_VOLUMES: u64 = 4;
 
 /// As every pool of the command line is opened: its history goes by this machine's clock.
-pub fn pool_options(drives: &[OpenedDrive]) -> PoolOptions {
+pub(crate) fn pool_options(drives: &[OpenedDrive]) -> PoolOptions {
     let mut options =
         PoolOptions { unix_ms: Some(unix_ms), host: Some(this_host()), ..PoolOptions::default() };
     if drives.iter().any(|opened| matches!(opened.identity, Identity::Volume(_))) {

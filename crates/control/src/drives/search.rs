@@ -24,7 +24,7 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 
 /// How a drive was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub(crate) enum Way {
     /// A file or device of this machine.
     Path,
     /// A volume of a pool: its client may have written what it says.
@@ -34,7 +34,7 @@ pub enum Way {
 }
 
 /// A drive that belongs to a pool.
-pub struct Found {
+pub(crate) struct Found {
     /// Where it is.
     pub path: PathBuf,
     /// Open for reading.
@@ -46,7 +46,7 @@ pub struct Found {
 }
 
 /// Where to look.
-pub struct Places {
+pub(crate) struct Places {
     /// Files and devices.
     pub paths: Vec<PathBuf>,
     /// Exports that were named.
@@ -56,7 +56,7 @@ pub struct Places {
 }
 
 /// The places that were named; without any the current folder and all block devices.
-pub fn places(environment: &Environment, folders: &[PathBuf], drives: &[String]) -> Result<Places> {
+pub(crate) fn places(environment: &Environment, folders: &[PathBuf], drives: &[String]) -> Result<Places> {
     let (mut paths, mut exports) = (Vec::new(), Vec::new());
     for name in drives {
         match Candidate::named(environment, name) {
@@ -143,7 +143,11 @@ fn said_of(name: &str, error: &PoolError) -> String {
 }
 
 /// Drives on paths that belong to some pool; everything else is passed over.
-pub async fn on_paths(environment: &Environment, executor: &RealExecutor, paths: &[PathBuf]) -> Vec<Found> {
+pub(crate) async fn on_paths(
+    environment: &Environment,
+    executor: &RealExecutor,
+    paths: &[PathBuf],
+) -> Vec<Found> {
     let (mut identities, mut opened) = (Vec::new(), Vec::new());
     for path in paths {
         let Ok(candidate) = Candidate::at(path) else { continue };
@@ -177,7 +181,7 @@ pub async fn on_paths(environment: &Environment, executor: &RealExecutor, paths:
 }
 
 /// Looks at exports. One that cannot be reached, or holds no pool, is only said to be so.
-pub async fn on_exports(
+pub(crate) async fn on_exports(
     environment: &Environment,
     executor: &RealExecutor,
     exports: Vec<NbdUri>,
@@ -201,7 +205,7 @@ pub async fn on_exports(
 }
 
 /// What a volume of a pool says of another.
-pub async fn on_volume(
+pub(crate) async fn on_volume(
     environment: &Environment,
     executor: &RealExecutor,
     opened: OpenedDrive,

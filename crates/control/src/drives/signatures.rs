@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 
 /// Something found on a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub(crate) struct Found {
     /// With its article, to go behind "holds": "an ext4 file system".
     pub what: String,
     /// The name its owner gave it.
@@ -69,7 +69,7 @@ const MAGICS: &[Magic] = &[
 ];
 
 /// All that is recognised on the drive of `size_bytes`, each thing once.
-pub fn find(file: &File, size_bytes: u64) -> io::Result<Vec<Found>> {
+pub(crate) fn find(file: &File, size_bytes: u64) -> io::Result<Vec<Found>> {
     let drive = Reader { file, size_bytes };
     let mut found: Vec<Found> = Vec::new();
     let mut add = |what: &str, label: Option<String>| {
@@ -120,7 +120,7 @@ pub fn find(file: &File, size_bytes: u64) -> io::Result<Vec<Found>> {
 }
 
 /// Whether the first `length_bytes` hold anything but zeros: data of a kind not known here.
-pub fn starts_with_data(file: &File, size_bytes: u64, length_bytes: u64) -> io::Result<bool> {
+pub(crate) fn starts_with_data(file: &File, size_bytes: u64, length_bytes: u64) -> io::Result<bool> {
     let bytes = Reader { file, size_bytes }.bytes(0, length_bytes.min(size_bytes) as usize)?;
     Ok(bytes.is_some_and(|bytes| bytes.iter().any(|&byte| byte != 0)))
 }

@@ -9,7 +9,7 @@ use crate::report::{DriveReport, counted};
 
 /// Tells what the volumes on a drive can lose without it. `when` begins the sentence: "while /d/1
 /// is offline".
-pub fn tell_without(
+pub(crate) fn tell_without(
     control: &Control,
     session: &Session,
     drive: &DriveReport,

@@ -31,7 +31,7 @@ const LOOK_NS: u64 = 20_000_000;
 
 /// Reopens a pool of this daemon's if that is what it takes to have a drive back, and it can be
 /// done. `name`: the drive as typed. Gives whether it was done.
-pub async fn open_if_that_helps(control: &Control, pool: &str, name: &str) -> Result<bool> {
+pub(crate) async fn open_if_that_helps(control: &Control, pool: &str, name: &str) -> Result<bool> {
     let Some(session) = control.served.lend(pool, control) else { return Ok(false) };
     let moved = moved_drive(control, &session, name).await;
     let place = |drive: &DriveStatus| match &moved {

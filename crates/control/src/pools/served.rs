@@ -69,12 +69,12 @@ impl Served {
     }
 
     /// A pool that was served, and could not be opened again.
-    pub fn is_to_come(&self, pool: KnownPool) {
+    pub(crate) fn is_to_come(&self, pool: KnownPool) {
         self.to_come.borrow_mut().push(pool);
     }
 
     /// Those pools, for whoever tries to open them.
-    pub fn take_those_to_come(&self) -> Vec<KnownPool> {
+    pub(crate) fn take_those_to_come(&self) -> Vec<KnownPool> {
         self.to_come.take()
     }
 
@@ -85,12 +85,12 @@ impl Served {
     }
 
     /// Whether a pool of this name is being opened to be served.
-    pub fn is_coming(&self, name: &str) -> bool {
+    pub(crate) fn is_coming(&self, name: &str) -> bool {
         self.coming.names.borrow().iter().any(|coming| coming == name)
     }
 
     /// Waits until no pool of this name is being opened to be served.
-    pub async fn until_come(&self, name: &str) {
+    pub(crate) async fn until_come(&self, name: &str) {
         while self.is_coming(name) {
             self.coming.changed.wait().await;
         }
@@ -144,14 +144,14 @@ impl Served {
     }
 
     /// Ends with the pool that was opened last, which may lie on those before it.
-    pub fn end_last(&self) -> Option<Session> {
+    pub(crate) fn end_last(&self) -> Option<Session> {
         let session = self.sessions.borrow_mut().pop()?;
         self.exports.remove(session.name());
         Some(session)
     }
 
     /// What clients over the network find.
-    pub fn for_clients(&self, home: Home) -> ServedExports {
+    pub(crate) fn for_clients(&self, home: Home) -> ServedExports {
         ServedExports { exports: self.exports.clone(), home }
     }
 }

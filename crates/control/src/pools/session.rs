@@ -128,7 +128,7 @@ impl Session {
 
     /// Opens a known pool, and those below it, for this process to serve; no other task does so
     /// meanwhile (`Served::comes`).
-    pub async fn open_to_serve(control: &Control, name: &str, doing: &str) -> Result<Self> {
+    pub(crate) async fn open_to_serve(control: &Control, name: &str, doing: &str) -> Result<Self> {
         Self::open_here(control, name, Access::Change, doing).await
     }
 
@@ -147,7 +147,7 @@ impl Session {
     }
 
     /// Opens a pool whose lock is taken.
-    pub async fn open_locked(
+    pub(crate) async fn open_locked(
         stack: &Stack,
         home: Home,
         known: KnownPool,
@@ -237,29 +237,29 @@ impl Session {
     }
 
     /// Whether the pool was open before this session and stays open after it.
-    pub fn is_lent(&self) -> bool {
+    pub(crate) fn is_lent(&self) -> bool {
         self.lent
     }
 
     /// Lets go of drives that are lost, so that what is there now can be opened.
-    pub fn forget_vanished(&self) {
+    pub(crate) fn forget_vanished(&self) {
         self.open.opened.borrow_mut().retain(|opened| opened.lost().is_none());
     }
 
     /// Whether a pool with exports among its drives can only go on when it is reopened: no drive
     /// is left.
-    pub fn is_stranded(&self) -> bool {
+    pub(crate) fn is_stranded(&self) -> bool {
         !self.exports().is_empty() && self.pool.status().drives.iter().all(|drive| !drive.state.takes_part())
     }
 
     /// From now on a daemon keeps it open: what helps it on is said accordingly.
-    pub fn stays_open(&self) {
+    pub(crate) fn stays_open(&self) {
         self.open.stays.set(true);
     }
 
     /// Whether the pool can be opened by any process: no session of it is left, so its lock is
     /// free, and its files and devices are closed.
-    pub fn let_go(&self) -> impl Fn() -> bool + use<> {
+    pub(crate) fn let_go(&self) -> impl Fn() -> bool + use<> {
         let open = Rc::downgrade(&self.open);
         let opened = self.open.opened.borrow();
         let files: Vec<Weak<FileDrive>> =
@@ -325,7 +325,7 @@ impl Session {
     }
 
     /// Begins the jobs of the pools below: whoever has a pool open for long works on them.
-    pub fn start_jobs_below(&self) {
+    pub(crate) fn start_jobs_below(&self) {
         self.stack.iter().for_each(|stack| stack.start_jobs());
     }
 
@@ -354,7 +354,7 @@ impl Session {
     }
 
     /// Refuses to read what another process may be changing.
-    pub fn refuse_if_used_elsewhere(&self) -> Result<()> {
+    pub(crate) fn refuse_if_used_elsewhere(&self) -> Result<()> {
         match &self.open.used_by {
             None => Ok(()),
             Some(user) => Err(Failure::new(format!("pool `{}` is in use by {user}", self.name()))
@@ -375,13 +375,13 @@ impl Session {
     }
 
     /// One volume as it is now.
-    pub fn volume_report(&self, name: &VolumeName) -> Result<VolumeReport> {
+    pub(crate) fn volume_report(&self, name: &VolumeName) -> Result<VolumeReport> {
         find_volume(self.report(), name)
     }
 
     /// A drive that is to come into the pool: the one opened already, or newly opened. What it
     /// holds is refused, unless it is to be overwritten.
-    pub async fn open_new_drive(&self, candidate: &Candidate, force: bool) -> Result<OpenedDrive> {
+    pub(crate) async fn open_new_drive(&self, candidate: &Candidate, force: bool) -> Result<OpenedDrive> {
         let known =
             self.open.opened.borrow().iter().find(|opened| opened.identity == candidate.identity).cloned();
         let opened = match known {

@@ -29,7 +29,7 @@ use crate::pools::session::Session;
 use crate::registry::{Home, KnownPool};
 
 /// The pools below, open.
-pub struct Stack {
+pub(crate) struct Stack {
     control: Control,
     executor: Rc<RealExecutor>,
     doing: String,
@@ -43,7 +43,7 @@ pub struct Stack {
 
 impl Stack {
     /// Nothing open yet; `doing` is what others are told when they find a pool in use.
-    pub fn new(control: &Control, doing: &str) -> Result<Self> {
+    pub(crate) fn new(control: &Control, doing: &str) -> Result<Self> {
         Ok(Self {
             control: control.clone(),
             executor: control.executor()?,
@@ -56,27 +56,27 @@ impl Stack {
 
     /// From now on this pool is opened for writing also where another host has it, and its drives
     /// count also where they were put back from older copies. Not the pools below it.
-    pub fn force(&self, id: &str) {
+    pub(crate) fn force(&self, id: &str) {
         self.forced.replace(Some(id.to_owned()));
     }
 
     /// Whether a pool is taken as it is, and from whichever host has it.
-    pub fn is_forced(&self, id: &str) -> bool {
+    pub(crate) fn is_forced(&self, id: &str) -> bool {
         self.forced.borrow().as_deref() == Some(id)
     }
 
     /// What all of them run on.
-    pub fn executor(&self) -> &Rc<RealExecutor> {
+    pub(crate) fn executor(&self) -> &Rc<RealExecutor> {
         &self.executor
     }
 
     /// For whom.
-    pub fn control(&self) -> &Control {
+    pub(crate) fn control(&self) -> &Control {
         &self.control
     }
 
     /// Opens whatever offers itself as a drive.
-    pub async fn open(
+    pub(crate) async fn open(
         &self,
         candidate: &Candidate,
         access: Access,
@@ -92,7 +92,7 @@ impl Stack {
     }
 
     /// Opens the drive that a pool has noted at this place.
-    pub async fn open_noted(
+    pub(crate) async fn open_noted(
         &self,
         path: &Path,
         access: Access,
@@ -106,7 +106,7 @@ impl Stack {
     }
 
     /// A volume as a drive; its pool is opened for it if it is not open yet.
-    pub async fn volume(
+    pub(crate) async fn volume(
         &self,
         name: &VolumeName,
         access: Access,
@@ -124,7 +124,7 @@ impl Stack {
     }
 
     /// All volumes of a pool that can be read, as drives to look at.
-    pub async fn volumes_of(&self, pool: &str) -> Vec<OpenedDrive> {
+    pub(crate) async fn volumes_of(&self, pool: &str) -> Vec<OpenedDrive> {
         let below = match self.pool_below(pool, Access::Look).await {
             Ok(below) => below,
             Err(trouble) => {
@@ -170,7 +170,7 @@ impl Stack {
     }
 
     /// Opens a pool, and those below it first; with its lock taken before theirs.
-    pub async fn open_pool(
+    pub(crate) async fn open_pool(
         &self,
         home: Home,
         known: KnownPool,
@@ -189,12 +189,12 @@ impl Stack {
     }
 
     /// Begins the jobs of the pools below.
-    pub fn start_jobs(&self) {
+    pub(crate) fn start_jobs(&self) {
         self.sessions.borrow().iter().for_each(|session| session.pool.start_jobs());
     }
 
     /// Closes them, the last opened first. The first error is reported; all are closed.
-    pub async fn close(&self) -> Result<()> {
+    pub(crate) async fn close(&self) -> Result<()> {
         let mut result = Ok(());
         while let Some(session) = { self.sessions.borrow_mut().pop() } {
             let closing: LocalBoxFuture<'_, _> = Box::pin(session.close());

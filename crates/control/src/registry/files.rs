@@ -26,7 +26,7 @@ pub fn replace_file(path: &Path, contents: &[u8]) -> std::io::Result<()> {
 }
 
 /// As [`replace_file`], for what may be lost in a crash: does not wait for the disk.
-pub fn write_beside(path: &Path, contents: &[u8]) -> std::io::Result<()> {
+pub(crate) fn write_beside(path: &Path, contents: &[u8]) -> std::io::Result<()> {
     let temporary = temporary_name(path);
     let written = create_own(&temporary).and_then(|mut file| file.write_all(contents));
     move_into_place(written, &temporary, path)

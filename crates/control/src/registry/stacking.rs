@@ -11,7 +11,7 @@ use crate::registry::Home;
 
 /// Refuses a volume as a drive of `pool` if its own pool stands on `pool`, directly or through
 /// others.
-pub fn refuse_circle(home: &Home, pool: &str, volume: &VolumeName) -> Result<()> {
+pub(crate) fn refuse_circle(home: &Home, pool: &str, volume: &VolumeName) -> Result<()> {
     let pools = home.pools()?;
     let (mut below, mut seen) = (vec![volume.pool.clone()], Vec::new());
     while let Some(name) = below.pop() {
@@ -37,7 +37,7 @@ pub fn refuse_circle(home: &Home, pool: &str, volume: &VolumeName) -> Result<()>
 }
 
 /// Whether a drive of a known pool is on the volume; `None` where the list of pools cannot be read.
-pub fn is_used(home: &Home, pool: &str, volume: &str) -> Option<bool> {
+pub(crate) fn is_used(home: &Home, pool: &str, volume: &str) -> Option<bool> {
     let pools = home.pools().ok()?;
     let is_it = |path: &Path| match noted_place(path) {
         Place::Volume(name) => name.pool == pool && name.volume == volume,

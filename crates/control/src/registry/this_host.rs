@@ -14,7 +14,7 @@ const IDENTITIES: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 const NAME: &str = "/proc/sys/kernel/hostname";
 
 /// This host; the same for as long as the process lives.
-pub fn this_host() -> Host {
+pub(crate) fn this_host() -> Host {
     static HOST: OnceLock<Host> = OnceLock::new();
     *HOST.get_or_init(|| {
         let named = std::env::var("STRIPEWISE_HOST").ok().filter(|name| !name.is_empty());

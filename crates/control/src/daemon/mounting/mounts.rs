@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// What is mounted at a path without links, in words; the topmost, where there are several.
-pub fn what_is_mounted_at(path: &Path) -> io::Result<Option<String>> {
+pub(crate) fn what_is_mounted_at(path: &Path) -> io::Result<Option<String>> {
     Ok(find(&std::fs::read("/proc/self/mountinfo")?, path.as_os_str().as_bytes()))
 }
 

@@ -113,7 +113,7 @@ pub enum FrameError {
 ///
 /// # Panics
 /// With a longer body than frames have.
-pub fn encode(kind: Kind, body: &[u8]) -> Vec<u8> {
+pub(crate) fn encode(kind: Kind, body: &[u8]) -> Vec<u8> {
     assert!(body.len() <= MAX_BODY_BYTES, "long output is cut into frames");
     let mut bytes = Vec::with_capacity(HEAD_BYTES + body.len());
     bytes.push(kind.code());
@@ -123,7 +123,7 @@ pub fn encode(kind: Kind, body: &[u8]) -> Vec<u8> {
 }
 
 /// What a head says: the frame's kind, and how many bytes follow.
-pub fn decode_head(head: [u8; HEAD_BYTES]) -> Result<(Kind, usize), FrameError> {
+pub(crate) fn decode_head(head: [u8; HEAD_BYTES]) -> Result<(Kind, usize), FrameError> {
     let [code, length @ ..] = head;
     let length = u32::from_le_bytes(length);
     let known = Kind::ALL.into_iter().find(|(_, known)| *known == code);
