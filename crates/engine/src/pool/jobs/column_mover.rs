@@ -175,10 +175,21 @@ impl Inner {
                 Ok(Change::Commit(()))
             })
             .await;
-        let refused = if committed.is_err() { steps } else { refused.take() };
-        for step in refused {
-            self.undo_step(&step).await;
+        // Where the new drive fell out while the commit was written, the column is where it was.
+        let is_where_it_was = |step: &Step| self.place_of(step) == Some((step.from.drive, step.from.slab));
+        let refused = refused.take();
+        for step in &steps {
+            if committed.is_err() || refused.contains(step) || is_where_it_was(step) {
+                self.undo_step(step).await;
+            }
         }
         committed
+    }
+
+    /// The drive and the slab where the manifest has a step's column.
+    fn place_of(&self, step: &Step) -> Option<(u32, u32)> {
+        let manifest = self.manifest.borrow();
+        let part = manifest.parts().find(|part| part.id == step.part)?;
+        part.rows.place(step.row, step.column).map(|place| (place.drive, place.slab))
     }
 }

@@ -21,6 +21,7 @@ use crate::pool::error::PoolError;
 use crate::pool::manifest::drive_record::{DriveRecord, Exclusion, ExclusionKind, Role};
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::Manifest;
+use crate::pool::manifest::taken_back::take_back;
 use crate::pool::manifest::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
 use crate::pool::manifest::writer::{Target, TooLarge, Writer};
 use crate::pool::{Inner, OpenMode};
@@ -132,6 +133,9 @@ impl Inner {
         self.stamp_host(&mut next, false);
         let mut why = String::from("none is at hand");
         let mut excluded: BTreeSet<u32> = BTreeSet::new();
+        // Drives that fall out in one commit do so together, whatever round each is met in: a
+        // volume that cannot do without all of them keeps what it has on each.
+        let (volumes, mut all_out) = (next.volumes.clone(), Vec::new());
         // What the next step goes on from; whether every drive that takes part in it has it.
         let (mut base, mut is_on_all) = (before.clone(), false);
         let mut was_full = false;
@@ -145,6 +149,11 @@ impl Inner {
                 next.events.push(self.unix_ms(), EventKind::Drive, &text);
             }
             if next.drives.iter().any(|drive| !drive.is_online()) || !out.is_empty() {
+                if !out.is_empty() {
+                    next.volumes.clone_from(&volumes);
+                    all_out.extend(out.iter().cloned());
+                    take_back(&before, &mut next, &all_out);
+                }
                 next.exclude(&out);
                 self.settle_replacements(&mut next);
             }
@@ -199,7 +208,10 @@ impl Inner {
             }
             if all_have_it {
                 proven = next.generation;
-                if !next.is_tentative() {
+                // A drive that fell out since this commit was begun takes nothing with it that need
+                // not be there.
+                let is_settled = || !take_back(&before, &mut next.clone(), &self.fallen_out(&next));
+                if !next.is_tentative() && is_settled() {
                     break;
                 }
                 (base, is_on_all) = (next.clone(), true);

@@ -15,5 +15,6 @@ pub(crate) mod ids;
 pub(crate) mod row_runs;
 pub(crate) mod sections;
 pub(crate) mod slots;
+pub(in crate::pool) mod taken_back;
 pub(crate) mod volume_record;
 pub(crate) mod writer;

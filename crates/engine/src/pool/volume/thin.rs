@@ -189,8 +189,8 @@ impl Inner {
         (working, all.len() - working)
     }
 
-    /// Whether the rows have these slabs now; not where one of the drives has gone meanwhile, or is
-    /// to be emptied.
+    /// Whether the rows have these slabs now; not where one of the drives has gone meanwhile, falls
+    /// out while it is recorded, or is to be emptied.
     async fn record_rows(&self, part: Id, first_row: u64, new: Vec<NewRows>) -> Result<bool, PoolError> {
         let rows = new.clone();
         let recorded = self
@@ -210,8 +210,25 @@ impl Inner {
             .await;
         if !matches!(recorded, Ok(true)) {
             self.space.borrow_mut().give_rows(&new);
+            return recorded;
         }
-        recorded
+        let taken_back = self.rows_without_slabs(part, first_row, &new);
+        self.space.borrow_mut().give_rows(&taken_back);
+        Ok(taken_back.is_empty())
+    }
+
+    /// Those of some new rows, from one on, that have no slabs all the same.
+    fn rows_without_slabs(&self, part: Id, first_row: u64, new: &[NewRows]) -> Vec<NewRows> {
+        let manifest = self.manifest.borrow();
+        let Some(record) = manifest.parts().find(|record| record.id == part) else { return Vec::new() };
+        let one = |new: &NewRows, offset: u64| NewRows {
+            rows: 1,
+            places: new.places.iter().map(|&(drive, slab)| (drive, slab + offset as u32)).collect(),
+        };
+        let each = new.iter().flat_map(|new| (0..new.rows).map(move |offset| one(new, offset)));
+        let lacks_slabs = |row: u64| row < record.rows.rows() && record.rows.is_hole(row);
+        let numbered = (first_row..).zip(each);
+        numbered.filter(|(row, _)| lacks_slabs(*row)).map(|(_, new)| new).collect()
     }
 
     /// Gives back rows of a thin volume of which nothing is left after a discard. What cannot be
