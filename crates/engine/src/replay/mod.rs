@@ -126,12 +126,15 @@ impl Inner {
         places.iter().filter_map(area).collect()
     }
 
-    /// One more than the drives that may be lost.
-    fn journal_copies(&self) -> usize {
+    /// One more than the drives that may be lost. Also of a layout that can spare none: the volume
+    /// does not depend on drives that have nothing of it but an area. One copy is enough where all
+    /// areas are on drives with rows of it, for without one of those it has failed anyway.
+    fn journal_copies(&self, areas: &[Area]) -> usize {
         if mutation::is_chosen(Mutation::JournalOnOneDrive) {
             return 1;
         }
-        self.geometry.fault_tolerance() + 1
+        let least = if areas.iter().all(|area| self.columns.has_rows_on(area.drive)) { 1 } else { 2 };
+        least.max(self.geometry.fault_tolerance() + 1)
     }
 
     pub(crate) async fn create_journal(&self, places: &[AreaPlace], epoch: u64) -> Result<(), ArrayError> {
@@ -139,7 +142,8 @@ impl Inner {
         if areas.is_empty() {
             return Ok(());
         }
-        let (id, copies, host) = (self.spec.id, self.journal_copies(), Rc::new(AreaHost(self.me.clone())));
+        let (id, copies) = (self.spec.id, self.journal_copies(&areas));
+        let host = Rc::new(AreaHost(self.me.clone()));
         let journal = Journal::create(&self.context, &self.buffers, id, epoch, areas, copies, host).await?;
         self.set_limits(&journal);
         self.log.set(Rc::new(self.new_log(journal)));
@@ -179,7 +183,8 @@ impl Inner {
 
     /// Whether the journal held anything.
     async fn replay_journal(&self, areas: Vec<Area>, fresh_epoch: u64) -> Result<bool, ArrayError> {
-        let (id, copies, host) = (self.spec.id, self.journal_copies(), Rc::new(AreaHost(self.me.clone())));
+        let (id, copies) = (self.spec.id, self.journal_copies(&areas));
+        let host = Rc::new(AreaHost(self.me.clone()));
         let epoch = Some(fresh_epoch);
         let (journal, mut replay) =
             Journal::open(&self.context, &self.buffers, id, epoch, areas, copies, host).await?;
