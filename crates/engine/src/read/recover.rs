@@ -380,8 +380,9 @@ impl Inner {
 
     /// Whether units that were not needed to reconstruct `found` agree with it, so that what is
     /// recorded of it is what is wrong: the drive with one place of its page is missing, and the
-    /// write of the other was lost. All others have to be what is recorded of them, and at least
-    /// one that was not used has to follow from `found`; none may contradict.
+    /// write of the other was lost. All others have to be what is recorded of them, and none may
+    /// contradict. One at least that was not used has to follow from `found`, or the unit itself
+    /// has to hold just that.
     async fn is_borne_out(
         &self,
         stripe: &Stripe,
@@ -433,7 +434,20 @@ impl Inner {
                 return Ok(false);
             }
         }
-        Ok(!witnesses.is_empty())
+        Ok(!witnesses.is_empty() || self.holds(stripe, range, found, class).await)
+    }
+
+    /// Whether a range of a unit, as its member gives it, is `expected`.
+    async fn holds(&self, stripe: &Stripe, range: UnitRange, expected: &Buffer, class: Class) -> bool {
+        let missing = self.columns.missing_in(stripe.index);
+        if missing.contains(stripe.units[range.unit].member) || self.is_lost(stripe, range) {
+            return false;
+        }
+        let read = self.buffers.allocate(range.length() as usize);
+        let answer = self.submit_unit_read(stripe, range, class, Cause::Reconstruct, read.clone()).await;
+        let mut agrees = false;
+        access(&[expected, &read], &[], |both, _| agrees = both[0] == both[1]);
+        agrees && answer.is_ok()
     }
 
     fn lost(

@@ -353,6 +353,40 @@ fn an_old_page_beside_a_missing_drive_refuses_nothing_that_the_others_bear_out()
     }
 }
 
+/// Both places of a page are wrong, one lost with its drive, the other old: a block that its drive
+/// and all others agree on is right all the same.
+#[test]
+fn an_old_page_whose_copy_is_missing_is_not_believed_over_all_drives() {
+    for &(level, drives) in &[("raid1", 3), ("raid6", 4), ("raid6", 5), ("raid7", 6)] {
+        run(level, drives, 14, async |rig, model| {
+            rig.array().close().await.expect("closing");
+            let last = drives - 1;
+            let image = rig.drive(last).image;
+            let page_at = |slab: u64| rig.spec.base_bytes + slab * 2 * BLOCK;
+            let mut before = Vec::new();
+            for slab in 0..8 {
+                let page = Buffer::from_bytes(&[0; BLOCK as usize]);
+                image.submit(IoRequest::read(page_at(slab), page.clone())).await.expect("a read");
+                before.push(page);
+            }
+            rig.reopen(&[]).await;
+            for first in (0..model.sectors() / 2).step_by(64) {
+                write(&rig, &model, first, 64, 2).await;
+            }
+            // It has the copies of the last column's pages.
+            rig.drive(0).faults.unplug();
+            model.check_all(&rig.array(), 14, level).await;
+            rig.array().close().await.expect("closing");
+            for (slab, page) in before.into_iter().enumerate() {
+                let request = IoRequest::write(page_at(slab as u64), page, false);
+                image.submit(request).await.expect("a write");
+            }
+            rig.reopen(&[]).await;
+            model.check_all(&rig.array(), 14, level).await;
+        });
+    }
+}
+
 #[test]
 fn discarded_space_is_written_anew_without_its_former_sums() {
     for &(level, drives) in REDUNDANT.iter().chain(PLAIN) {
