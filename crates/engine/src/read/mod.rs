@@ -302,6 +302,11 @@ impl Inner {
         target: Buffer,
     ) -> Result<(), ArrayError> {
         let guard = self.table.lock_shared(segment.stripe).await;
+        if self.regions.is_unwritten(segment.stripe) {
+            // Discarded while this waited for a writer: what the drives hold is left over.
+            target.fill(0);
+            return Ok(());
+        }
         let stripe = self.geometry.stripe(segment.stripe);
         let missing = self.columns.missing_in(segment.stripe);
         let plan = plan_read(&self.geometry, &stripe, segment.from, segment.to, &missing, |_| 0)
