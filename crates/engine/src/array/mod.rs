@@ -230,13 +230,14 @@ impl Array {
         let regions = size_bytes.div_ceil(region_bytes);
         inner.regions.make_room(regions).map_err(|_| ArrayError::NoMemory { regions })?;
         let old = inner.capacity.bytes();
-        if size_bytes < old {
-            // What is left of the last region must read as zeros if the volume grows again.
-            let kept = size_bytes.next_multiple_of(region_bytes).min(old);
-            if kept > size_bytes {
-                inner.zero(size_bytes, kept / 512 * 512).await?;
-                inner.flush().await?;
-            }
+        // What is left of the last region must read as zeros if the volume grows again. When it
+        // does it is zeroed once more: drives may have failed or lost some of it since, and no
+        // scrub looks there.
+        let (from, to) = (size_bytes.min(old), size_bytes.max(old));
+        let to = from.next_multiple_of(region_bytes).min(to);
+        if to > from {
+            inner.zero(from, to / 512 * 512).await?;
+            inner.flush().await?;
         }
         if regions < inner.regions.count() {
             let stripes = inner.regions.stripes_of(regions).start

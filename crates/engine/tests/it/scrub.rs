@@ -182,3 +182,26 @@ fn what_a_rebuild_cannot_save_is_named_and_the_rest_is_saved() {
         model.check_all(&array, 0, "after writing anew").await;
     });
 }
+
+/// A volume ends within a region; what is left of the region reads as zeros once it grows again,
+/// whatever became of the drives there.
+#[test]
+fn nothing_is_lost_beyond_the_end_of_a_volume() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let rig = Rig::with_checksums(&context, shape("raid0", 2, 16384), 2 << 20, 11).await;
+        let array = rig.array();
+        let size_bytes = array.capacity_bytes();
+        array.write(0, Model::data(0, 64, 9), false).await.expect("a write");
+        array.resize(32 << 10).await.expect("a smaller size");
+        rot(&rig, 1, 16384 + 4096, &mut SplitMix64::new(5));
+        let report = array.scrub(&|_, _| {}).await.expect("a scrub");
+        assert!(!report.found_something(), "{report:?}");
+        array.resize(size_bytes).await.expect("a larger size");
+        let read = array.read(32 << 10, 256 << 10).await.expect("what is new can be read");
+        assert!(read.to_vec().iter().all(|byte| *byte == 0));
+        let report = array.scrub(&|_, _| {}).await.expect("a scrub");
+        assert!(!report.found_something(), "{report:?}");
+    });
+}

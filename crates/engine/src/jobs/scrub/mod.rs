@@ -296,7 +296,9 @@ impl Inner {
     async fn read_stripes(&self, region: u64) -> Vec<StripeRead> {
         let length = self.geometry.interleave_bytes();
         let mut reads = Vec::new();
-        let stripes: Vec<u64> = self.regions.stripes_of(region).collect();
+        // Beyond the volume's end nothing is stored that could be lost.
+        let end = self.capacity.bytes().div_ceil(self.geometry.stripe_data_bytes());
+        let stripes: Vec<u64> = self.regions.stripes_of(region).filter(|stripe| *stripe < end).collect();
         for (&index, guard) in stripes.iter().zip(self.table.lock_all(stripes.clone()).await) {
             if self.regions.is_unwritten(index) {
                 continue;
