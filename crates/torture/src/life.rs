@@ -358,14 +358,25 @@ impl Life {
         if self.world.chance(0.6) {
             subject.start_jobs();
         }
-        let targets = self.change_volumes(&subject, targets).await;
+        let manner = self.world.plan.manner;
+        let rests = manner.is_paired && self.world.is_copy_to_be_seen(number);
+        let targets = match manner.is_paired {
+            true => targets,
+            false => self.change_volumes(&subject, targets).await,
+        };
         if targets.is_empty() || self.is_over() {
             return;
         }
-        self.perhaps_convert(&subject, &targets).await;
-        let manner = self.world.plan.manner;
-        let clients = if manner.is_crowded { 8 + self.world.below(33) } else { 1 + self.world.below(6) };
+        if !manner.is_paired {
+            self.perhaps_convert(&subject, &targets).await;
+        }
+        let clients = match manner.is_crowded {
+            _ if rests => 3,
+            true => 8 + self.world.below(33),
+            false => 1 + self.world.below(6),
+        };
         let steps = match manner.is_often {
+            _ if rests => 10 + self.world.below(40),
             true => self.world.below(12),
             false => 10 + self.world.below(if manner.is_crowded { 2000 } else { 400 }) / clients,
         };
@@ -374,12 +385,13 @@ impl Life {
             .map(|_| client(self.clone(), targets.clone(), random.next_u64(), steps))
             .map(|client| self.context.spawn(client))
             .collect();
-        if manner.is_crowded {
+        if manner.is_crowded && !rests {
             running.push(self.context.spawn(self.clone().stir(targets.clone(), random.next_u64())));
         }
         self.count_manner();
         let actions = match manner {
             Manner { is_often: true, .. } => self.world.below(3),
+            Manner { is_paired: true, .. } => 0,
             Manner { is_crowded: true, .. } => 4 + self.world.below(16),
             _ => self.world.below(10),
         };
@@ -483,6 +495,12 @@ fn draw_ending(world: &World, number: usize) -> Ending {
     if let Some(random) = world.later() {
         let mut random = random.borrow_mut();
         let manner = world.plan.manner;
+        if manner.is_paired {
+            return match world.is_copy_to_be_seen(number) {
+                true => Ending::CutAfter(10_000_000 + random.below(40_000_000)),
+                false => Ending::CutAtCopy(Structure::Map, 1 + random.below(12)),
+            };
+        }
         if world.is_copy_to_be_seen(number) {
             return Ending::CutAfter(10_000_000 + random.below(200_000_000));
         }

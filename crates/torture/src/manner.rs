@@ -24,12 +24,20 @@ pub(crate) struct Manner {
     pub is_often: bool,
     /// Lives of minutes.
     pub is_long: bool,
+    /// Crowded lives that end at a copy of a page of a region map. Each is followed by one in which
+    /// a little is written, and nothing given up: it rests on the page that one drive has, which is
+    /// lost when that life ends.
+    pub is_paired: bool,
 }
 
 impl Manner {
     /// So long a client of a crowded life waits for an answer at most: several times as long as it
     /// takes to give up two drives one after the other.
     pub(crate) const PATIENCE_NS: u64 = 30 * SECOND_NS;
+
+    /// Crowded and paired.
+    pub(crate) const PAIRED: Self =
+        Self { is_crowded: true, is_often: false, is_long: false, is_paired: true };
 
     /// Drawn from `random`.
     pub(crate) fn draw(random: &mut SplitMix64) -> Self {

@@ -160,6 +160,9 @@ pub(crate) struct Oracle {
     sectors: Vec<Sector>,
     /// Sectors with writes that are not durable.
     dirty: BTreeSet<u32>,
+    /// Sectors with writes that a client was told may be lost. Where blocks are not promised to be
+    /// whole the next cut may tear them: what is still written in place may have lost its record.
+    told: BTreeSet<u32>,
     suspects: BTreeSet<u32>,
     /// Something is lost that the suspects may need.
     are_suspects_lost: bool,
@@ -188,6 +191,7 @@ impl Oracle {
             },
             sectors,
             dirty: BTreeSet::new(),
+            told: BTreeSet::new(),
             suspects: BTreeSet::new(),
             are_suspects_lost: false,
             now: 0,
@@ -206,6 +210,7 @@ impl Oracle {
         if count < self.sectors.len() {
             let first_gone = count as u32;
             self.dirty.retain(|sector| *sector < first_gone);
+            self.told.retain(|sector| *sector < first_gone);
             // What is suspect together begins before what is gone.
             let grain = self.grain_sectors;
             self.suspects.retain(|suspect| suspect * grain < first_gone);
@@ -331,6 +336,7 @@ impl Oracle {
             let state = &mut sectors[sector as usize];
             let risked = state.entries.iter_mut().filter(|entry| entry.at_risk && entry.ended != IN_FLIGHT);
             for entry in risked {
+                self.told.insert(sector);
                 (entry.at_risk, entry.acknowledged, entry.durable) = (false, false, true);
             }
             state.is_dirty()
@@ -364,6 +370,10 @@ impl Oracle {
                 }
                 entry.cut = true;
             }
+        }
+        for sector in std::mem::take(&mut self.told) {
+            let entries = self.sectors[sector as usize].entries.iter_mut();
+            entries.for_each(|entry| entry.cut |= !self.promises.atomic_blocks);
         }
     }
 

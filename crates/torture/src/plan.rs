@@ -58,6 +58,11 @@ pub(crate) struct Plan {
     pub shuffled: bool,
 }
 
+/// The lives of one of so many seeds are paired ([`Manner::is_paired`]): of those that leave this
+/// when they are divided by it, so that all other seeds draw what they drew before.
+const PAIRED_ONE_OF: u64 = 20;
+const PAIRED_LEAVE: u64 = 10;
+
 impl Plan {
     /// Drawn from `random`.
     pub(crate) fn draw(seed: u64, random: &mut SplitMix64, options: &Options) -> Self {
@@ -136,6 +141,14 @@ impl Plan {
         self.lives += 1 + random.below(2) as usize;
         if self.manner.is_often {
             self.lives = 8 + random.below(8) as usize;
+        }
+        if seed % PAIRED_ONE_OF == PAIRED_LEAVE {
+            self.manner = Manner::PAIRED;
+            self.lives = 9;
+            let tuning = &mut self.settings.tuning;
+            // A page for each region, and records that are soon released.
+            tuning.map_grain = MapGrain { regions_per_chunk: 1, regions_per_page: 1 };
+            (tuning.gather_hold_ns, tuning.destage_hold_ns) = (2_000_000, 2_000_000);
         }
         if self.manner.is_crowded {
             // What many wait for is not to be cut into thousands of requests.

@@ -8,7 +8,7 @@
 use stripewise_torture::{Drawn, Failure, Mutation, Options, run};
 
 /// What is broken, and a seed that shows it, drawn as it was then.
-const FOUND_AT: [(Mutation, Drawn, u64); 25] = [
+const FOUND_AT: [(Mutation, Drawn, u64); 26] = [
     (Mutation::ReplayWithoutRedo, Drawn::BeforeTuning, 1),
     (Mutation::ParityCoversAll, Drawn::BeforeTuning, 234),
     (Mutation::ReleaseBeforeFlush, Drawn::BeforeTuning, 2),
@@ -20,13 +20,14 @@ const FOUND_AT: [(Mutation, Drawn, u64); 25] = [
     (Mutation::StaleBeyondFrontier, Drawn::BeforeTuning, 79),
     (Mutation::WriteOldArrayOnly, Drawn::BeforeTuning, 3),
     (Mutation::RefusedFlushForgotten, Drawn::Now, 414),
+    (Mutation::MapPageAtOnePlace, Drawn::Now, 110),
     (Mutation::OwnDriveTwice, Drawn::Now, 22),
     (Mutation::RolledBackDriveCounts, Drawn::Now, 3),
     (Mutation::ShrinkOverPending, Drawn::Now, 104),
     (Mutation::FlushErrorDropped, Drawn::Now, 84),
     (Mutation::WrittenBeforeFlush, Drawn::Now, 256),
     (Mutation::MissedWriteNotNoted, Drawn::Now, 288),
-    (Mutation::MoveToOldPlaceOnly, Drawn::Now, 18),
+    (Mutation::MoveToOldPlaceOnly, Drawn::Now, 39),
     (Mutation::DiscardKeepsRecords, Drawn::Now, 18),
     (Mutation::JournalOnOneDrive, Drawn::Now, 1),
     (Mutation::FreedAtOnce, Drawn::Now, 31),

@@ -141,6 +141,24 @@ fn torn_sectors_are_allowed_only_where_blocks_are_not_promised_and_only_after_a_
 }
 
 #[test]
+fn what_a_client_was_told_of_may_be_torn_by_the_next_cut() {
+    for promises in [NO_JOURNAL, STRICT] {
+        let mut oracle = oracle(promises);
+        let one = write(&mut oracle, 8..9, true);
+        let two = write(&mut oracle, 8..9, false);
+        oracle.put_at_risk();
+        oracle.told();
+        let mut torn = data(8, 1, two);
+        torn[100..].copy_from_slice(&data(8, 1, one)[100..]);
+        let since = oracle.tick();
+        assert!(oracle.check(8, &torn, since).is_err());
+        oracle.power_cut();
+        let since = oracle.tick();
+        assert_eq!(oracle.check(8, &torn, since).is_ok(), !promises.atomic_blocks);
+    }
+}
+
+#[test]
 fn a_block_half_old_half_new_is_found() {
     let mut oracle = oracle(STRICT);
     let one = write(&mut oracle, 0..16, true);
