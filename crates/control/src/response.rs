@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use stripewise_engine::pool::{DriveLabel, HostUse, Pin, Role};
+use stripewise_layout::InterleaveReason;
 use stripewise_runtime::Holder;
 use utoipa::ToSchema;
 
@@ -235,16 +236,43 @@ pub struct Volumes {
 }
 
 /// A volume that was changed.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct VolumeChanged {
     /// The volume afterwards; of one that was deleted those that are left in its pool.
     pub volumes: Vec<VolumeReport>,
+    /// What decided the interleave of a volume that was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interleave_choice: Option<InterleaveChoice>,
     /// Which one.
     #[serde(skip)]
     pub name: VolumeName,
     /// What was done.
     #[serde(skip)]
     pub change: VolumeChange,
+}
+
+/// What decides the interleave of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InterleaveChoice {
+    /// The request.
+    Asked,
+    /// Drives on which a position costs more time than a strip of the usual length.
+    Disks,
+    /// Such drives, too, and a layout of copies: it is the usual one.
+    MirrorsOnDisks,
+    /// Nothing: it is the usual one.
+    Usual,
+}
+
+impl From<InterleaveReason> for InterleaveChoice {
+    fn from(reason: InterleaveReason) -> Self {
+        match reason {
+            InterleaveReason::Disks => Self::Disks,
+            InterleaveReason::MirrorsOnDisks => Self::MirrorsOnDisks,
+            InterleaveReason::Usual => Self::Usual,
+        }
+    }
 }
 
 /// What was done to a volume.
@@ -330,6 +358,7 @@ mod tests {
         assert_eq!(keys(&Response::PoolChanged(changed)), ["pools"]);
         let changed = VolumeChanged {
             volumes: Vec::new(),
+            interleave_choice: None,
             name: "tank/a".parse().expect("a name"),
             change: VolumeChange::Deleted,
         };

@@ -4,6 +4,7 @@
 //! thresholds are few and stand in one place. A remark is never a reason to drop a figure: both are
 //! shown.
 
+mod causes;
 mod cell;
 
 use crate::caches::{LEAST_RUN_MULTIPLE, REGION_MULTIPLE, is_beyond};
@@ -210,10 +211,15 @@ fn on_an_array(evaluation: &Evaluation, array: &ArrayResult, found: &mut Vec<Rem
         && rate < REBUILD_SHARE * bound
         && !evaluation.settings.quick
     {
+        let idle = array.rebuilds.iter().rfind(|rebuild| rebuild.kind == RebuildKind::Idle);
+        let dearest = idle.map_or_else(String::new, |rebuild| {
+            causes::dearest(&rebuild.drive_traffic.causes, rebuild.rebuilt_bytes as f64 / 1e6, "MB")
+        });
         say(
             Severity::Note,
             format!(
-                "The idle rebuild wrote {rate:.0} MB/s, {:.0} % of what a drive and the host allow ({bound:.0} MB/s).",
+                "The idle rebuild wrote {rate:.0} MB/s, {:.0} % of what a drive and the host allow ({bound:.0} \
+                 MB/s){dearest}.",
                 100.0 * rate / bound
             ),
         );
@@ -364,6 +370,7 @@ mod tests {
             found[0].contains("the drives wrote 2.67 bytes for each, where whole stripes need 1.33"),
             "{found:?}"
         );
+        assert!(found[0].contains("positions for each request: "), "the cause is named: {found:?}");
         let mut unpaced = quiet();
         unpaced.settings.pace = None;
         if let Some(host) = &mut unpaced.host {

@@ -46,6 +46,7 @@
 mod divisor;
 mod error;
 mod geometry;
+mod interleave;
 mod level;
 mod limits;
 mod members;
@@ -58,6 +59,7 @@ mod write;
 
 pub use error::LayoutError;
 pub use geometry::{Geometry, Location, Place, Segment, Stripe, UnitAt};
+pub use interleave::{InterleaveReason, default_interleave};
 pub use level::Level;
 pub use limits::{
     DEFAULT_INTERLEAVE_BYTES, MAXIMUM_INTERLEAVE_BYTES, MAXIMUM_WIDTH, MINIMUM_INTERLEAVE_BYTES,

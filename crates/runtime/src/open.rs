@@ -32,6 +32,9 @@ const QUEUE_DEPTH: u32 = 64;
 const QUEUE_BYTES: u64 = 16 << 20;
 /// Longest request worth merging to.
 const MAX_REQUEST_BYTES: u64 = 1 << 20;
+/// What a rotating disk transfers in the time of one position, with care: a virtual disk on flash
+/// may call itself rotating, too.
+const DISK_GAP_BYTES: u64 = 128 << 10;
 /// Anything smaller holds nothing.
 const LEAST_BYTES: u64 = 4096;
 /// How long to wait for a drive whose user is gone: the kernel cleans up after a killed process a
@@ -358,16 +361,17 @@ fn describe(
     block_bytes: u32,
     direct: bool,
 ) -> DriveInfo {
-    let (kind, volatile_cache, cheap_zeroes) = match identity {
+    let (kind, volatile_cache, cheap_zeroes, gap_bytes) = match identity {
         // Even on a drive without a cache a file's size and extents are durable only after a flush.
-        DriveIdentity::File { .. } => (DriveKind::File, true, true),
+        DriveIdentity::File { .. } => (DriveKind::File, true, true, 0),
         DriveIdentity::BlockDevice { device } => {
             let says =
                 |name, value: &str| block_device::queue_attribute(device, name).is_some_and(|v| v == value);
             let volatile = !(direct && says("write_cache", "write through"));
             let zeroes =
                 block_device::queue_attribute(device, "write_zeroes_max_bytes").is_some_and(|v| v != "0");
-            (DriveKind::BlockDevice, volatile, zeroes)
+            let gap_bytes = if says("rotational", "1") { DISK_GAP_BYTES } else { 0 };
+            (DriveKind::BlockDevice, volatile, zeroes, gap_bytes)
         }
     };
     DriveInfo {
@@ -380,6 +384,6 @@ fn describe(
         max_request_bytes: MAX_REQUEST_BYTES,
         volatile_cache,
         cheap_zeroes,
-        gap_bytes: 0,
+        gap_bytes,
     }
 }

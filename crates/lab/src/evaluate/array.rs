@@ -105,9 +105,10 @@ impl Bench<'_> {
         } else {
             let priority = self.options.rebuild_priority_percent;
             let seed = mix(self.options.seed ^ mix(number as u64 + 1));
-            let rig = Rig::build(self.world, shape, drives, priority, seed).await;
+            let rig = Rig::build(self.world, shape, spec.interleave_bytes, drives, priority, seed).await;
             let rig = rig.map_err(|why| work.wrong("building the array", &why))?;
             let stripe = rig.volume().geometry().stripe_data_bytes();
+            result.interleave_bytes = rig.volume().geometry().interleave_bytes();
             let request_bytes = (SWEEP_REQUEST_BYTES / stripe).max(1) * stripe;
             let (target, traffic) = (rig.volume().clone(), || rig.traffic());
             let tested = Tested {

@@ -13,7 +13,7 @@ use stripewise_drive::{Context, Drive};
 use stripewise_engine::pool::{
     DriveId, DriveState, JobKind, Pool, PoolError, PoolOptions, PoolSpec, Volume, VolumeSpec,
 };
-use stripewise_layout::{LayoutSpec, Shape};
+use stripewise_layout::{LayoutSpec, Shape, default_interleave};
 
 use super::world::{LabDrive, World};
 use crate::metered::Traffic;
@@ -44,18 +44,23 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
+    /// An array of `shape`, but for its interleave: left out, it is that of a new volume on such
+    /// drives.
     pub(crate) async fn build(
         world: &World,
         shape: Shape,
+        interleave_bytes: Option<u64>,
         drives: Vec<LabDrive>,
         rebuild_priority_percent: u32,
         seed: u64,
     ) -> Result<Self, String> {
+        let dearest_bytes = drives.iter().map(|drive| drive.metered.info().gap_bytes).max().unwrap_or(0);
+        let by_drives = default_interleave(shape.level, dearest_bytes).0;
         let layout = LayoutSpec {
             level: shape.level,
             columns: Some(shape.width),
             groups: shape.level.is_grouped().then_some(shape.groups),
-            interleave_bytes: Some(shape.interleave_bytes),
+            interleave_bytes: Some(interleave_bytes.unwrap_or(by_drives)),
         };
         Self::of(world, layout, drives, Ssds::default(), rebuild_priority_percent, seed).await
     }

@@ -1,6 +1,6 @@
 //! What is to be said of one figure.
 
-use super::{cost_model_mb_per_s, host_utilisation, single};
+use super::{causes, cost_model_mb_per_s, host_utilisation, single};
 use crate::results::{ArrayResult, Evaluation, Measurement, Remark, Severity, State};
 
 /// From this share of what the host gave without an array on, a figure is the host's.
@@ -87,10 +87,11 @@ impl CellRemarks<'_> {
             self.say(Severity::Warning, text);
         } else if cell.mb_per_s < COST_MODEL_SHARE * expected && host_bound.is_none() && cpu_bound.is_none() {
             let text = format!(
-                "{:.0} MB/s is {:.0} % of what the layout's cost model gives ({expected:.0} MB/s){}.",
+                "{:.0} MB/s is {:.0} % of what the layout's cost model gives ({expected:.0} MB/s){}{}.",
                 cell.mb_per_s,
                 100.0 * cell.mb_per_s / expected,
-                self.excess_writes()
+                self.excess_writes(),
+                causes::dearest(&cell.drive_traffic.causes, cell.requests as f64, "request")
             );
             self.say(Severity::Warning, text);
         }

@@ -1,6 +1,8 @@
 //! What users ask for: what becomes of it, or what they are told.
 
-use stripewise_layout::{Geometry, LayoutError, LayoutSpec, Level, Shape};
+use stripewise_layout::{
+    Geometry, InterleaveReason, LayoutError, LayoutSpec, Level, Shape, default_interleave,
+};
 
 fn spec(name: &str) -> LayoutSpec {
     LayoutSpec::parse(name).unwrap()
@@ -358,5 +360,23 @@ fn levels_have_the_redundancy_they_are_known_for() {
             (geometry.data_units(), geometry.parity_units(), geometry.copies(), geometry.fault_tolerance());
         assert_eq!(of_geometry, of_shape, "{name}");
         assert_eq!(shape.units(), geometry.stripe(0).units.len());
+    }
+}
+
+#[test]
+fn an_interleave_left_open_is_longer_on_disks_but_for_mirrors() {
+    const DISK: u64 = 1 << 20;
+    const SSD: u64 = 7 << 10;
+    for level in Level::ALL {
+        let (bytes, reason) = default_interleave(level, DISK);
+        let expected = match level {
+            Level::Single => (64 << 10, InterleaveReason::Usual),
+            Level::Raid1 | Level::Raid10 => (64 << 10, InterleaveReason::MirrorsOnDisks),
+            _ => (256 << 10, InterleaveReason::Disks),
+        };
+        assert_eq!((bytes, reason), expected, "{level:?}");
+        for cheap in [0, SSD] {
+            assert_eq!(default_interleave(level, cheap), (64 << 10, InterleaveReason::Usual), "{level:?}");
+        }
     }
 }

@@ -62,6 +62,9 @@ pub(crate) struct Options {
     /// Layouts with commas between them, or `all` [default: single,raid0,raid5,raid10,raid1]
     #[arg(long, value_name = "LAYOUTS", value_parser = parse_layouts)]
     layouts: Option<Layouts>,
+    /// Interleave of every layout [default: as `volume create` chooses it]
+    #[arg(long, value_name = "SIZE")]
+    interleave: Option<ByteSize>,
     /// What each drive is held to: `auto` measures the place first and stays below it, `none`
     /// measures the place itself, or rates such as `180MB/s,400iops` [default: auto; none for block
     /// devices; the drives' own if they carry one]
@@ -274,11 +277,15 @@ pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
         Some(made) => (DriveSource::Paths(made.paths()), made.count(), PaceChoice::Auto),
         None => source(options, app)?,
     };
+    let mut layouts = options.layouts.clone().map_or_else(default_layouts, |layouts| layouts.0);
+    if let Some(interleave) = options.interleave {
+        layouts.iter_mut().for_each(|layout| layout.interleave_bytes = Some(interleave.0));
+    }
     let asked = EvaluateOptions {
         drives,
         count: options.count.map_or(default_count, usize::from),
         drive_bytes: options.size.map(|size| size.0),
-        layouts: options.layouts.clone().map_or_else(default_layouts, |layouts| layouts.0),
+        layouts,
         workloads,
         pace: options.pace.map_or(default_pace, |pace| pace.0),
         quick: options.quick,

@@ -25,9 +25,10 @@ pub(crate) struct Options {
     /// Groups, for raid50 and raid60
     #[arg(long, value_name = "G")]
     groups: Option<usize>,
-    /// Bytes on one drive before the next one follows: a power of two, 4KiB to 1MiB
-    #[arg(long, value_name = "SIZE", default_value = "64KiB")]
-    interleave: ByteSize,
+    /// Bytes on one drive before the next one follows: a power of two, 4KiB to 1MiB [default:
+    /// 256KiB on disks unless it is a mirror, else 64KiB]
+    #[arg(long, value_name = "SIZE")]
+    interleave: Option<ByteSize>,
     /// Usable size; all the room there is if left out
     #[arg(long, value_name = "SIZE")]
     size: Option<ByteSize>,
@@ -85,7 +86,7 @@ impl Options {
     pub(crate) fn request(&self) -> Result<CreateVolume> {
         let layout = LayoutSpec {
             groups: self.groups,
-            interleave_bytes: Some(self.interleave.0),
+            interleave_bytes: self.interleave.map(|size| size.0),
             ..with_columns(self.layout, self.columns)?
         };
         Ok(CreateVolume {

@@ -105,13 +105,38 @@ fn pool_status_has_the_keys_promised() {
 }
 
 #[test]
+fn a_new_volume_tells_why_its_interleave_is_what_it_is() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(3);
+    let usual = sandbox.json("volume create tank/a --layout raid5 --size 10MB");
+    assert_eq!(usual["volumes"][0]["interleave_bytes"], 65_536);
+    assert_eq!(usual["interleave_choice"], "usual");
+    sandbox.ok("drive make @e --count 3 --size 64MiB --pace 200MB/s,200iops");
+    sandbox.ok("pool create disks @e/drive0.img @e/drive1.img @e/drive2.img");
+    let json = sandbox.json("volume create disks/a --layout raid5 --size 1MB");
+    assert_eq!(json["volumes"][0]["interleave_bytes"], 262_144);
+    assert_eq!(json["interleave_choice"], "disks");
+    let json = sandbox.json("volume create disks/m --layout raid10 --size 1MB");
+    assert_eq!(json["volumes"][0]["interleave_bytes"], 65_536);
+    assert_eq!(json["interleave_choice"], "mirrors_on_disks");
+    let told = sandbox.ok("volume create disks/b --layout raid5 --size 1MB");
+    assert!(told.text().contains("interleave 256 KiB"), "{}", told.text());
+    assert!(
+        told.err.contains("position costs more time") && told.err.contains("--interleave"),
+        "{}",
+        told.err
+    );
+}
+
+#[test]
 fn volumes_have_their_keys() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     let created = sandbox.json("volume create tank/a --layout raid10 --interleave 16K --size 10MB");
     let shown = sandbox.json("volume show tank/a");
     assert_eq!(shown, sandbox.json("volume list"));
-    assert_eq!(shown, created);
+    assert_eq!(shown["volumes"], created["volumes"]);
+    assert_eq!(created["interleave_choice"], "asked");
     let volume = &shown["volumes"][0];
     let expected = [
         "allocated_bytes",

@@ -46,7 +46,7 @@ pub async fn run(asked: &ConvertVolume, control: &Control) -> Result<Response> {
             session.volume_report(name)
         })
         .await?;
-    Ok(Response::VolumeChanged(VolumeChanged {
+    Ok(Response::VolumeChanged(VolumeChanged { interleave_choice: None,
         volumes: vec![volume],
         name: name.clone(),
         change: VolumeChange::Converted,

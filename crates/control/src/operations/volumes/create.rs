@@ -2,21 +2,23 @@
 //!
 //! Expected faults: layouts that do not fit the drives, too little room, names that are taken.
 
-use stripewise_engine::pool::{Pin, PoolError, VolumeSpec};
+use stripewise_engine::Pool;
+use stripewise_engine::pool::{Pin, PoolError, Role, VolumeSpec};
+use stripewise_layout::{LayoutSpec, default_interleave};
 
 use crate::access::Access;
 use crate::control::Control;
 use crate::failure::{Failure, Result, pool_failure};
 use crate::pools::session::with_pool;
 use crate::request::CreateVolume;
-use crate::response::{Response, VolumeChange, VolumeChanged};
+use crate::response::{InterleaveChoice, Response, VolumeChange, VolumeChanged};
 use crate::size::ByteSize;
 
 /// Carries it out.
 pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {
     let name = &asked.volume;
     let what = format!("cannot create volume `{name}`");
-    let spec = VolumeSpec {
+    let mut spec = VolumeSpec {
         name: name.volume.clone(),
         layout: asked.layout,
         size_bytes: asked.size_bytes,
@@ -26,21 +28,50 @@ pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {
         pin: asked.pin,
     };
     let pin = spec.pin;
-    let volume =
+    let (volume, choice) =
         with_pool(control, &name.pool, Access::Change, &format!("volume create {name}"), async |session| {
+            let choice = choose_interleave(&mut spec.layout, &session.pool, pin);
             let created = session.pool.create_volume(spec).await;
             created.map_err(|error| in_sizes(pool_failure(&what, &error), &error, pin))?;
             for notice in session.pool.notices() {
                 control.note(format!("note: {notice}"));
             }
-            session.volume_report(name)
+            Ok((session.volume_report(name)?, choice))
         })
         .await?;
+    if let Some(why) = in_words(choice) {
+        let interleave = ByteSize(volume.interleave_bytes);
+        control.note(format!("note: the interleave is {interleave}, since {why}; --interleave sets another"));
+    }
     Ok(Response::VolumeChanged(VolumeChanged {
         volumes: vec![volume],
+        interleave_choice: Some(choice),
         name: name.clone(),
         change: VolumeChange::Created { thin: asked.thin },
     }))
+}
+
+/// Sets an interleave that was left open, by the drives that the volume will lie on.
+fn choose_interleave(layout: &mut LayoutSpec, pool: &Pool, pin: Pin) -> InterleaveChoice {
+    if layout.interleave_bytes.is_some() {
+        return InterleaveChoice::Asked;
+    }
+    let role = if pin == Pin::Fast { Role::Fast } else { Role::Data };
+    let drives = pool.status().drives.into_iter().filter(|drive| drive.role == role);
+    let members = drives.filter_map(|drive| pool.member(drive.id));
+    let dearest_bytes = members.map(|member| member.info().gap_bytes).max().unwrap_or(0);
+    let (bytes, reason) = default_interleave(layout.level, dearest_bytes);
+    layout.interleave_bytes = Some(bytes);
+    reason.into()
+}
+
+/// Why the interleave is worth a word; `None` where it is what was asked for, or the usual one.
+fn in_words(choice: InterleaveChoice) -> Option<&'static str> {
+    match choice {
+        InterleaveChoice::Asked | InterleaveChoice::Usual => None,
+        InterleaveChoice::Disks => Some("on these drives a position costs more time than 64 KiB of data"),
+        InterleaveChoice::MirrorsOnDisks => Some("mirrors on disks read one stream slower with longer strips"),
+    }
 }
 
 /// The room asked for and the room there is, as people write sizes.

@@ -15,7 +15,7 @@ const REFUSALS: [(&str, &str); 6] = [
 ];
 
 /// Documents of commands. The printer puts the version of the output in front of each.
-const DOCUMENTS: [&str; 3] = ["Pools", "Volumes", "Events"];
+const DOCUMENTS: [&str; 4] = ["Pools", "Volumes", "VolumeChanged", "Events"];
 
 /// The document.
 pub(super) fn text(description: &OpenApi) -> String {

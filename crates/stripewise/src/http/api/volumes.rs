@@ -2,10 +2,10 @@
 
 use axum::body::Bytes;
 use stripewise_control::names::VolumeName;
-use stripewise_control::response::Volumes;
+use stripewise_control::response::{VolumeChanged, Volumes};
 use stripewise_engine::pool::Pin;
 use stripewise_export::budget::Taken;
-use stripewise_layout::{DEFAULT_INTERLEAVE_BYTES, LayoutSpec};
+use stripewise_layout::LayoutSpec;
 
 use super::*;
 use crate::commands::volume_create::{parse_layout, with_columns};
@@ -32,6 +32,7 @@ pub(super) struct NewVolume {
     layout: String,
     columns: Option<u32>,
     groups: Option<u32>,
+    /// Left out: 262,144 on disks unless it is a mirror, else 65,536.
     interleave_bytes: Option<u64>,
     /// All the room there is if left out.
     size_bytes: Option<u64>,
@@ -49,7 +50,7 @@ pub(super) struct NewVolume {
 
 /// Makes a volume.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/volumes", request_body = NewVolume,
-    responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
+    responses((status = 200, body = VolumeChanged), (status = 409, body = Problem)))]
 pub(super) async fn create_volume(
     api: Api,
     Path(pool): Path<PoolName>,
@@ -66,12 +67,7 @@ impl NewVolume {
         if self.thin && self.size_bytes.is_none() {
             return Err(Wrong::new("a thin volume needs `size_bytes`"));
         }
-        let layout = layout(
-            &self.layout,
-            self.columns,
-            self.groups,
-            self.interleave_bytes.or(Some(DEFAULT_INTERLEAVE_BYTES)),
-        )?;
+        let layout = layout(&self.layout, self.columns, self.groups, self.interleave_bytes)?;
         Ok(CreateVolume {
             volume: parse("name", &format!("{pool}/{}", self.name))?,
             layout,
