@@ -13,6 +13,7 @@
 
 mod array;
 pub(crate) mod host;
+mod on_disks;
 pub(crate) mod options;
 mod plan;
 mod recorder;
@@ -52,6 +53,15 @@ const PROGRESS_NS: u64 = 200_000_000;
 /// [`EvaluateError::Interrupted`].
 pub fn evaluate(options: &EvaluateOptions, progress: &dyn Progress) -> Result<Evaluation, EvaluateError> {
     check(options)?;
+    let mut evaluation = evaluate_drives(options, progress)?;
+    if options.on_disks_too {
+        evaluation.on_disks = on_disks::measure(options, progress)?.map(Box::new);
+    }
+    Ok(evaluation)
+}
+
+/// Evaluates on the drives that were asked for.
+fn evaluate_drives(options: &EvaluateOptions, progress: &dyn Progress) -> Result<Evaluation, EvaluateError> {
     match &options.drives {
         DriveSource::Folder(folder) => {
             let executor = RealExecutor::new().map_err(EvaluateError::Executor)?;
@@ -267,6 +277,7 @@ async fn matrix(
         host,
         arrays,
         remarks: Vec::new(),
+        on_disks: None,
         max_resident_bytes: (!world.is_virtual()).then(max_resident_bytes),
     };
     conclude(&mut evaluation);

@@ -83,6 +83,7 @@ pub(crate) fn quiet() -> Evaluation {
         }),
         arrays,
         remarks: Vec::new(),
+        on_disks: None,
         max_resident_bytes: Some(400 << 20),
     };
     crate::remarks::conclude(&mut evaluation);

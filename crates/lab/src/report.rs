@@ -14,10 +14,10 @@ mod table;
 
 use std::fmt::Write;
 
-use crate::results::{Evaluation, RebuildKind, Severity};
+use crate::results::{Evaluation, RebuildKind, Remark, Severity};
 use crate::tables::{
-    ColumnGroup, Table, bytes, cause_table, cpu_table, duration, latency_table, percent_table,
-    published_table, short_name, throughput_table, traffic_table,
+    ColumnGroup, Table, bytes, cause_table, cpu_table, duration, latency_table, on_arrays, on_disks_text,
+    percent_table, published_table, short_name, throughput_table, traffic_table,
 };
 use raw_data::raw_data;
 use settings::{conditions, describe, settings_and_environment};
@@ -68,6 +68,7 @@ pub fn report_html(evaluation: &Evaluation) -> String {
     page += "<main>\n";
     matrix(&mut page, evaluation);
     remarks(&mut page, evaluation);
+    on_disks(&mut page, evaluation);
     throughput_charts(&mut page, evaluation);
     latency(&mut page, evaluation);
     rebuilds(&mut page, evaluation);
@@ -161,8 +162,20 @@ fn remarks(page: &mut String, evaluation: &Evaluation) {
         );
         return;
     }
+    remark_list(page, evaluation.remarks.iter());
+}
+
+/// The array that was measured at a disk's pace, and what is to be said of it.
+fn on_disks(page: &mut String, evaluation: &Evaluation) {
+    let Some(disks) = &evaluation.on_disks else { return };
+    page.push_str("<h2>On disks</h2>\n");
+    table(page, &throughput_table(disks), &escape(&on_disks_text(disks)), "");
+    remark_list(page, on_arrays(disks));
+}
+
+fn remark_list<'a>(page: &mut String, remarks: impl Iterator<Item = &'a Remark>) {
     page.push_str("<ul class=\"remarks\">\n");
-    for remark in &evaluation.remarks {
+    for remark in remarks {
         let (class, word) = match remark.severity {
             Severity::Error => ("error", "Error"),
             Severity::Warning => ("warning", "Look twice"),

@@ -69,6 +69,10 @@ pub struct Evaluation {
     pub arrays: Vec<ArrayResult>,
     /// What a reader should know before believing a figure.
     pub remarks: Vec<Remark>,
+    /// One of the layouts, and a single drive, on modelled drives at a disk's pace, where that was
+    /// measured too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_disks: Option<Box<Evaluation>>,
     /// The most memory the process had at any time.
     pub max_resident_bytes: Option<u64>,
 }

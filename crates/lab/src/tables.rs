@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use stripewise_drive::{Cause, CauseCounts, CauseTable};
 
-use crate::results::{ArrayResult, Evaluation, Measurement, RebuildKind, Severity, State};
+use crate::results::{ArrayResult, Evaluation, Measurement, RebuildKind, Remark, Severity, State};
 
 /// Columns under one heading.
 #[derive(Clone, Debug, PartialEq)]
@@ -349,16 +349,32 @@ pub fn summary_text(evaluation: &Evaluation) -> String {
     );
     if !evaluation.remarks.is_empty() {
         text += "\nRemarks\n";
-        for remark in &evaluation.remarks {
-            let sign = match remark.severity {
-                Severity::Error => "error",
-                Severity::Warning => "!",
-                Severity::Note => "-",
-            };
-            text += &format!("  {sign} {}: {}\n", remark.subject(), remark.text);
-        }
+        evaluation.remarks.iter().for_each(|remark| text += &remark_line(remark));
+    }
+    if let Some(disks) = &evaluation.on_disks {
+        text += &format!("\nOn disks: {}\n{}", on_disks_text(disks), throughput_table(disks).to_text());
+        on_arrays(disks).for_each(|remark| text += &remark_line(remark));
     }
     text
+}
+
+fn remark_line(remark: &Remark) -> String {
+    let sign = match remark.severity {
+        Severity::Error => "error",
+        Severity::Warning => "!",
+        Severity::Note => "-",
+    };
+    format!("  {sign} {}: {}\n", remark.subject(), remark.text)
+}
+
+/// What drives at a disk's pace are, in words.
+pub(crate) fn on_disks_text(disks: &Evaluation) -> String {
+    format!("{}, each with its own queue; virtual time, so nothing was stored.", disks.settings.drives)
+}
+
+/// The remarks on an evaluation's arrays, without those on the whole.
+pub(crate) fn on_arrays(evaluation: &Evaluation) -> impl Iterator<Item = &Remark> {
+    evaluation.remarks.iter().filter(|remark| remark.layout.is_some())
 }
 
 #[cfg(test)]

@@ -119,6 +119,8 @@ pub struct EvaluateOptions {
     pub seed: u64,
     /// When this is, ISO 8601, for the results.
     pub date: String,
+    /// Whether one of the layouts is measured on modelled drives at a disk's pace, too.
+    pub on_disks_too: bool,
 }
 
 impl EvaluateOptions {
@@ -137,6 +139,7 @@ impl EvaluateOptions {
             rebuild_priority_percent: 30,
             seed: 1,
             date,
+            on_disks_too: false,
         }
     }
 

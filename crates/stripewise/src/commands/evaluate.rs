@@ -281,18 +281,23 @@ pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     if let Some(interleave) = options.interleave {
         layouts.iter_mut().for_each(|layout| layout.interleave_bytes = Some(interleave.0));
     }
+    // What files hide is part of the default run, and of no other.
+    let pace = options.pace.map_or(default_pace, |pace| pace.0);
+    let is_default =
+        pace == PaceChoice::Auto && options.layouts.is_none() && !options.quick && !options.predict;
     let asked = EvaluateOptions {
         drives,
         count: options.count.map_or(default_count, usize::from),
         drive_bytes: options.size.map(|size| size.0),
         layouts,
         workloads,
-        pace: options.pace.map_or(default_pace, |pace| pace.0),
+        pace,
         quick: options.quick,
         seconds_per_run: options.seconds,
         runs: options.runs,
         rebuild_priority_percent: options.rebuild_priority,
         seed: options.seed,
+        on_disks_too: is_default,
         ..EvaluateOptions::new(PathBuf::new(), iso_8601(SystemTime::now()))
     };
     let shown = Shown { printer: &app.printer, progress: RefCell::new(Progress::new(&app.printer)) };

@@ -46,7 +46,8 @@ pub async fn run(asked: &ConvertVolume, control: &Control) -> Result<Response> {
             session.volume_report(name)
         })
         .await?;
-    Ok(Response::VolumeChanged(VolumeChanged { interleave_choice: None,
+    Ok(Response::VolumeChanged(VolumeChanged {
+        interleave_choice: None,
         volumes: vec![volume],
         name: name.clone(),
         change: VolumeChange::Converted,

@@ -36,5 +36,10 @@ pub async fn run(asked: &DeleteVolume, control: &Control) -> Result<Response> {
         Ok(session.report().volumes)
     })
     .await?;
-    Ok(Response::VolumeChanged(VolumeChanged { interleave_choice: None, volumes, name: name.clone(), change: VolumeChange::Deleted }))
+    Ok(Response::VolumeChanged(VolumeChanged {
+        interleave_choice: None,
+        volumes,
+        name: name.clone(),
+        change: VolumeChange::Deleted,
+    }))
 }

@@ -26,7 +26,8 @@ pub async fn run(asked: &PinVolume, control: &Control) -> Result<Response> {
         session.volume_report(name)
     })
     .await?;
-    Ok(Response::VolumeChanged(VolumeChanged { interleave_choice: None,
+    Ok(Response::VolumeChanged(VolumeChanged {
+        interleave_choice: None,
         volumes: vec![volume],
         name: name.clone(),
         change: VolumeChange::Pinned(pin),

@@ -35,7 +35,8 @@ pub async fn run(asked: &ResizeVolume, control: &Control) -> Result<Response> {
             Ok((before, session.volume_report(name)?))
         })
         .await?;
-    Ok(Response::VolumeChanged(VolumeChanged { interleave_choice: None,
+    Ok(Response::VolumeChanged(VolumeChanged {
+        interleave_choice: None,
         volumes: vec![volume],
         name: name.clone(),
         change: VolumeChange::Resized { from_bytes: before },
