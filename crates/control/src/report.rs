@@ -73,6 +73,10 @@ pub struct PoolReport {
     /// Most that is moved between fast and data drives per second; `null`: what the rebuild
     /// priority gives.
     pub tier_bytes_per_s: Option<u64>,
+    /// What rebuilds, scrubs and other jobs add at most to the time that a client's request waits
+    /// for a drive; `null`: no bound.
+    #[serde(default)]
+    pub rebuild_latency_ms: Option<u32>,
     /// What the last scrub that ended found; `null`: there was none.
     #[serde(default)]
     pub last_scrub: Option<LastScrubReport>,
@@ -295,6 +299,7 @@ impl From<&PoolStatus> for PoolReport {
             patrol_interval_s: status.patrol_interval_s,
             space_warning_percent: status.space_warning_percent,
             tier_bytes_per_s: status.tier_bytes_per_s,
+            rebuild_latency_ms: status.rebuild_latency_ms,
             last_scrub: status.last_scrub.as_ref().map(|scrub| LastScrubReport {
                 began_unix_ms: scrub.began_unix_s.saturating_mul(1000),
                 ended_unix_ms: scrub.ended_unix_s.saturating_mul(1000),

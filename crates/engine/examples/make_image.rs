@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         ("convert", convert as fn() -> Made),
         ("back", back as fn() -> Made),
         ("moving", moving as fn() -> Made),
+        ("bounded", bounded as fn() -> Made),
     ] {
         let folder = Path::new(&folder).join(name);
         if folder.exists() {
@@ -365,6 +366,25 @@ fn moving() -> Made {
         life.cut()
     });
     Made { what: "a drive that works half way replaced, a rebalance begun", drives, book }
+}
+
+/// A pool with a bound on what its jobs add to the clients' latency.
+fn bounded() -> Made {
+    let mut book = Book::default();
+    let life = Life::on(&empty_drives(&[20; 3]));
+    let drives = life.run(async {
+        let pool = Pool::create(&life.context, &life.buffers, pool_spec("bounded", &life.drives))
+            .await
+            .expect("made");
+        let spec = VolumeSpec { write_back: Some(true), ..volume_spec("five", "raid5", 3, 4 * MIB) };
+        let volume = pool.create_volume(spec).await.expect("made");
+        book.write_quarters(&volume, 0, volume.capacity_bytes(), 1).await;
+        volume.flush().await.expect("flushed");
+        pool.set_rebuild_latency(Some(20)).await.expect("set");
+        book.write_small(&volume, 20).await;
+        life.cut()
+    });
+    Made { what: "a bound on what jobs add to latencies", drives, book }
 }
 
 /// Changes a byte of the block that volume `hurt` begins with, of all blocks with these contents

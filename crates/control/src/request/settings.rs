@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use stripewise_engine::pool::{
-    REBUILD_PRIORITY_HIGH_PERCENT, REBUILD_PRIORITY_LOW_PERCENT, REBUILD_PRIORITY_MEDIUM_PERCENT,
+    REBUILD_LATENCY_MS, REBUILD_PRIORITY_HIGH_PERCENT, REBUILD_PRIORITY_LOW_PERCENT,
+    REBUILD_PRIORITY_MEDIUM_PERCENT,
 };
 
 use crate::size::ByteSize;
@@ -12,8 +13,8 @@ use crate::size::ByteSize;
 const DAY_S: u64 = 86_400;
 /// Ten years: longer is a slip of the hand.
 const MOST_DAYS: f64 = 3652.0;
-const SETTINGS: &str = "rebuild-priority=low|medium|high|1..100, patrol-rate=RATE|none, patrol-interval=DAYS|none, \
-                        space-warning=1..100, tier-rate=RATE|off";
+const SETTINGS: &str = "rebuild-priority=low|medium|high|1..100, rebuild-latency=TIME|off, patrol-rate=RATE|none, \
+                        patrol-interval=DAYS|none, space-warning=1..100, tier-rate=RATE|off";
 
 /// A setting that is kept with a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +22,9 @@ const SETTINGS: &str = "rebuild-priority=low|medium|high|1..100, patrol-rate=RAT
 pub enum Setting {
     /// Percent of each drive's time that rebuilds get while there is other load.
     RebuildPriority(u32),
+    /// Milliseconds that jobs add at most to what a client's request waits for a drive; none: no
+    /// bound.
+    RebuildLatency(Option<u32>),
     /// Most bytes that a scrub reads per second; none: no limit of its own.
     PatrolRate(Option<u64>),
     /// Seconds after which a scrub begins by itself; none: only by hand.
@@ -49,6 +53,7 @@ impl Setting {
     pub fn of(name: &str, value: &str) -> Result<Self, String> {
         match name {
             "rebuild-priority" => priority(value).map(Self::RebuildPriority),
+            "rebuild-latency" => latency(value).map(Self::RebuildLatency),
             "patrol-rate" => rate(value).map(Self::PatrolRate),
             "tier-rate" => tier_rate(value).map(Self::TierRate),
             "patrol-interval" => interval(value).map(Self::PatrolInterval),
@@ -70,6 +75,22 @@ fn priority(value: &str) -> Result<u32, String> {
             Ok(percent @ 1..=100) => Ok(percent),
             _ => Err(format!("`{value}` is no rebuild priority; low, medium, high or 1 to 100 (percent)")),
         },
+    }
+}
+
+/// Milliseconds, from `20ms` or `1s`.
+fn latency(value: &str) -> Result<Option<u32>, String> {
+    if value == "off" {
+        return Ok(None);
+    }
+    let in_ms = match (value.strip_suffix("ms"), value.strip_suffix('s')) {
+        (Some(ms), _) => ms.parse::<u32>().ok(),
+        (None, Some(seconds)) => seconds.parse::<u32>().ok().and_then(|seconds| seconds.checked_mul(1000)),
+        (None, None) => None,
+    };
+    match in_ms.filter(|ms| REBUILD_LATENCY_MS.contains(ms)) {
+        Some(ms) => Ok(Some(ms)),
+        None => Err(format!("`{value}` is no rebuild latency; 1ms to 10s as in 20ms, or off")),
     }
 }
 
@@ -129,6 +150,16 @@ mod tests {
             "=",
         ] {
             assert!(text.parse::<Setting>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rebuild_latency_is_a_time_or_off() {
+        assert_eq!("rebuild-latency=20ms".parse(), Ok(Setting::RebuildLatency(Some(20))));
+        assert_eq!("rebuild-latency=2s".parse(), Ok(Setting::RebuildLatency(Some(2000))));
+        assert_eq!("rebuild-latency=off".parse(), Ok(Setting::RebuildLatency(None)));
+        for value in ["", "20", "0ms", "11s", "4294968s", "-1ms", "1.5ms", "20us", "none"] {
+            assert!(format!("rebuild-latency={value}").parse::<Setting>().is_err(), "{value}");
         }
     }
 

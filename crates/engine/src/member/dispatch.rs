@@ -1,7 +1,8 @@
 //! The way of requests through a member's queue to the drive, and of the answers back.
 //!
 //! A request that the drive has no use for yet waits, and goes together with its neighbours. Which
-//! class goes next is a matter of measured service time: the class that is behind its share.
+//! class goes next is a matter of measured service time: the class that is behind its share. With a
+//! bound on what background work adds to the clients' latency it goes in slices (`slices.rs`).
 //!
 //! Faults expected: a merged request that fails (each part is asked again), a drive that never
 //! answers.
@@ -14,6 +15,7 @@ use stripewise_drive::{
 };
 
 use crate::member::queue::{Flight, MergeLimits, Pending, Queue, key_of, merged_request, token_of};
+use crate::member::slices::Slices;
 use crate::member::{Class, Member};
 
 /// A client that sends its next request when it has the answer to the last is still load in
@@ -58,9 +60,14 @@ impl Member {
                 Class::Background => queue.foreground.virtual_ns,
                 Class::Upkeep => f64::NEG_INFINITY,
             };
+            let slices = queue.slices.as_ref().filter(|_| class == Class::Background);
+            // Two slices: what is earned in the time of one is not lost in the other's.
+            let credit_ns = slices.map_or(CREDIT_NS, |slices| {
+                CREDIT_NS.max(2.0 * slices.slice_credit_ns(self.background_share.get()))
+            });
             let own = queue.of(class);
             if own.length == 0 && own.in_flight == 0 {
-                own.virtual_ns = own.virtual_ns.max(other_ns - CREDIT_NS);
+                own.virtual_ns = own.virtual_ns.max(other_ns - credit_ns);
             }
             own.push(Pending::new(request, sender, false));
         }
@@ -137,7 +144,7 @@ impl Member {
     }
 
     /// Which class may send its next request now.
-    fn next_class(&self, queue: &Queue) -> Option<Class> {
+    fn next_class(&self, queue: &mut Queue) -> Option<Class> {
         let info = &self.info;
         let flights = queue.requests_in_flight();
         if flights >= info.queue_depth as usize || (flights > 0 && queue.in_flight_bytes >= info.queue_bytes)
@@ -151,8 +158,18 @@ impl Member {
         if queue.background.length == 0 {
             return foreground.then_some(Class::Foreground);
         }
-        let behind = queue.background.virtual_ns <= queue.foreground.virtual_ns;
-        if behind || self.load_ends_in_ns(queue) == Some(0) {
+        let ahead_ns = queue.foreground.virtual_ns - queue.background.virtual_ns;
+        let has_no_load = self.load_ends_in_ns(queue) == Some(0);
+        let in_flight = queue.background.in_flight;
+        let may_go = match &mut queue.slices {
+            None => ahead_ns >= 0.0 || has_no_load,
+            Some(slices) if has_no_load => slices.may_go_alone(in_flight),
+            Some(slices) => {
+                let (now_ns, share) = (self.context.now_ns(), self.background_share.get());
+                slices.may_go(now_ns, share, in_flight, ahead_ns, queue.foreground.clients())
+            }
+        };
+        if may_go {
             return Some(Class::Background);
         }
         foreground.then_some(Class::Foreground)
@@ -179,7 +196,12 @@ impl Member {
         loop {
             let (class, parts) = {
                 let mut queue = self.queue.borrow_mut();
-                let Some(class) = self.next_class(&queue) else { return };
+                let Some(class) = self.next_class(&mut queue) else { return };
+                let most = queue.slices.as_ref().map_or(max_bytes, Slices::request_bytes);
+                let limits = match class {
+                    Class::Background => MergeLimits { max_bytes: max_bytes.min(most), ..limits },
+                    Class::Foreground | Class::Upkeep => limits,
+                };
                 let Some(parts) = queue.of(class).pop_merged(limits) else { return };
                 (class, parts)
             };
@@ -222,6 +244,11 @@ impl Member {
             queue.last_completion_ns = now;
             if flight.class == Class::Foreground {
                 queue.last_foreground_ns = now;
+            }
+            if flight.class == Class::Background
+                && let Some(slices) = &mut queue.slices
+            {
+                slices.landed(service_ns, flight.bytes);
             }
             let (weight, own) = (self.weight(flight.class), queue.of(flight.class));
             own.in_flight -= 1;

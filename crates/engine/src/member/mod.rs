@@ -30,9 +30,11 @@ use crate::flush_losses::{FlushFailures, OnRefusedFlush};
 use crate::tuning::Tuning;
 use dispatch::dispatch_loop;
 use queue::Queue;
+use slices::Slices;
 
 mod dispatch;
 mod queue;
+mod slices;
 
 /// Who asks: clients, or a job that must leave them their share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,6 +281,15 @@ impl Member {
     /// Share of the drive's time for background requests while clients want it, 0.01 to 1.
     pub fn set_background_share(&self, share: f64) {
         self.background_share.set(share.clamp(0.01, 1.0));
+    }
+
+    /// Has background requests go in slices that are no longer than this, so that they add no more
+    /// than that to what a client's request waits for the drive. `None`: no slices.
+    pub fn set_background_slice(&self, bound_ns: Option<u64>) {
+        let mut queue = self.queue.borrow_mut();
+        if queue.slices.as_ref().map(Slices::bound_ns) != bound_ns {
+            queue.slices = bound_ns.map(Slices::new);
+        }
     }
 
     /// Why the member is out of service, if it is.

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use stripewise_drive::{Buffer, CompletionSender, IoRequest, IoResult, Operation};
 
 use crate::member::Class;
+use crate::member::slices::{Clients, Slices};
 
 pub(super) struct Pending {
     pub request: IoRequest,
@@ -17,11 +18,13 @@ pub(super) struct Pending {
     pub alone: bool,
     /// Reads of the very same range that came while this one waited: they get a copy.
     pub same: Vec<(Buffer, CompletionSender)>,
+    /// Rises with every request that is put into the class's queue.
+    pub number: u64,
 }
 
 impl Pending {
     pub(super) fn new(request: IoRequest, sender: CompletionSender, alone: bool) -> Self {
-        Self { request, sender, alone, same: Vec::new() }
+        Self { request, sender, alone, same: Vec::new(), number: 0 }
     }
 
     /// Whether what a read wants is read by this request anyway, into memory of one piece.
@@ -64,6 +67,8 @@ pub(super) struct ClassQueue {
     pub by_start: BTreeMap<(u8, u64), usize>,
     pub by_end: BTreeMap<(u8, u64), usize>,
     pub length: usize,
+    /// The number of the next request.
+    pub next_number: u64,
     pub in_flight: usize,
     /// Service time received divided by weight: the class that is behind goes first.
     pub virtual_ns: f64,
@@ -72,7 +77,7 @@ pub(super) struct ClassQueue {
 }
 
 impl ClassQueue {
-    pub(super) fn push(&mut self, pending: Pending) {
+    pub(super) fn push(&mut self, mut pending: Pending) {
         let request = &pending.request;
         let (operation, start, end) = (request.operation, request.offset_bytes, request.end_bytes());
         let kind = merge_kind(operation).filter(|_| !pending.alone);
@@ -85,6 +90,8 @@ impl ClassQueue {
             waiting.same.extend(request.segments.into_iter().next().map(|memory| (memory, sender)));
             return;
         }
+        pending.number = self.next_number;
+        self.next_number += 1;
         let key = self.waiting.insert(Some(pending));
         if let Some(kind) = kind {
             self.by_start.entry((kind, start)).or_insert(key);
@@ -166,6 +173,17 @@ impl ClassQueue {
         Some(parts)
     }
 
+    /// The number of the request that has waited longest.
+    fn oldest_number(&self) -> Option<u64> {
+        let entry = |key: &usize| self.waiting.get(*key).and_then(Option::as_ref);
+        self.order.iter().find_map(entry).map(|pending| pending.number)
+    }
+
+    /// Who waits, for slices to go by.
+    pub(super) fn clients(&self) -> Clients {
+        Clients { oldest: self.oldest_number(), next: self.next_number }
+    }
+
     pub(super) fn drain(&mut self) -> Vec<Pending> {
         std::iter::from_fn(|| self.pop_oldest()).collect()
     }
@@ -204,6 +222,8 @@ pub(super) struct Queue {
     pub next_serial: u64,
     pub answers: Vec<(u64, IoResult)>,
     pub flushes: FlushQueue,
+    /// Where background work's effect on the clients' latency is bounded.
+    pub slices: Option<Slices>,
 }
 
 /// The flushes of a drive: one is with it, or waits in the queue; the others wait for that one to

@@ -34,6 +34,7 @@ pub(crate) mod volume;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::rc::{Rc, Weak};
 
 use stripewise_drive::{BufferPool, Context, Drive, Semaphore, SemaphorePermit};
@@ -85,6 +86,10 @@ pub const REBUILD_PRIORITY_MEDIUM_PERCENT: u32 = 30;
 pub const REBUILD_PRIORITY_LOW_PERCENT: u32 = 10;
 /// The high setting of it.
 pub const REBUILD_PRIORITY_HIGH_PERCENT: u32 = 60;
+
+/// What a rebuild may be told to add at most to the clients' latency, ms.
+pub const REBUILD_LATENCY_MS: RangeInclusive<u32> = 1..=10_000;
+const MS: u64 = 1_000_000;
 
 /// Where the time of events begins in runs that are to be repeated.
 const REPEATABLE_START_UNIX_MS: u64 = 1_700_000_000_000;
@@ -333,6 +338,28 @@ impl Pool {
         Ok(())
     }
 
+    /// Sets how much rebuild and scrub add at most to what a client's request waits for a drive, 1
+    /// to 10,000 ms, and records it; `None`: no bound. They go in slices of that length then.
+    pub async fn set_rebuild_latency(&self, bound_ms: Option<u32>) -> Result<(), PoolError> {
+        if let Some(ms) = bound_ms.filter(|ms| !REBUILD_LATENCY_MS.contains(ms)) {
+            return Err(PoolError::BadSetting(format!(
+                "a rebuild latency is {} to {} ms, not {ms}",
+                REBUILD_LATENCY_MS.start(),
+                REBUILD_LATENCY_MS.end()
+            )));
+        }
+        self.0.check_changeable()?;
+        self.0.commit(None, move |manifest| manifest.settings.rebuild_latency_ms = bound_ms).await?;
+        self.0.set_background_share();
+        Ok(())
+    }
+
+    /// What rebuild and scrub add at most to what a client's request waits for a drive, ms; `None`:
+    /// no bound.
+    pub fn rebuild_latency(&self) -> Option<u32> {
+        self.0.manifest.borrow().settings.rebuild_latency_ms
+    }
+
     /// Share of each drive's time that rebuild and scrub get while there is other load, percent.
     pub fn rebuild_priority(&self) -> u32 {
         self.0.manifest.borrow().rebuild_priority_percent
@@ -481,8 +508,10 @@ impl Inner {
     /// Background work gets so much of each drive's time while there is other load.
     fn set_share(&self, percent: u32) {
         let share = f64::from(percent) / 100.0;
+        let slice_ns = self.manifest.borrow().settings.rebuild_latency_ms.map(|ms| u64::from(ms) * MS);
         for drive in self.drives.borrow().values() {
             drive.member.set_background_share(share);
+            drive.member.set_background_slice(slice_ns);
         }
     }
 

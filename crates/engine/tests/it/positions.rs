@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use crate::kit::pool::{Life, MIB, as_drives, full_volume, memory_drives, replace_failed, volume_spec};
-use stripewise_drive::{Cause, CauseTable, Drive, Pace, PacedDrive};
+use stripewise_drive::{Cause, CauseTable, Drive, ModelDrive, ModelSpec, Pace, PacedDrive};
 use stripewise_engine::{JobKind, Pool};
 
 fn disks(life: &Life, count: usize, mib: u64) -> Vec<Rc<dyn Drive>> {
@@ -86,4 +86,60 @@ fn an_idle_rebuild_takes_little_more_than_its_data() {
         assert!(rate > 170.0, "{text}");
         pool.close().await.expect("closed");
     });
+}
+
+/// Longest and mean wait of a client that reads 4 KiB at a time while a drive is rebuilt, and what
+/// the rebuild wrote per second.
+fn waits_while_rebuilding(bound_ms: Option<u32>) -> (f64, f64, f64) {
+    let life = Life::new();
+    life.run(async {
+        // As a disk with a queue of its own.
+        let spec = ModelSpec { latency_ns: 5_000_000, bytes_per_second: 100_000_000, queue_depth: 32 };
+        let memory = memory_drives(5, 128).into_iter();
+        let drives: Vec<Rc<dyn Drive>> = memory
+            .enumerate()
+            .map(|(index, below)| {
+                let bytes = below.info().capacity_bytes;
+                ModelDrive::new(&life.context, &format!("drive{index}"), bytes, spec, below) as Rc<dyn Drive>
+            })
+            .collect();
+        let pool = life.create(&drives[..4], &[]).await.expect("a pool");
+        let volume = full_volume(&pool, volume_spec("data", "raid5", None), 1).await;
+        volume.flush().await.expect("flushed");
+        pool.set_rebuild_latency(bound_ms).await.expect("set");
+        replace_failed(&pool, "drive1", &drives[4]).await;
+        pool.start_jobs();
+        let began_ns = life.context.now_ns();
+        let (mut longest_ns, mut sum_ns, mut count) = (0, 0, 0);
+        let mut random = stripewise_drive::SplitMix64::new(1);
+        // In the last quarter of the volume, which the rebuild comes to when this is over.
+        while pool.status().activity.iter().any(|activity| activity.percent < 70.0) {
+            let at = volume.capacity_bytes() / 16 * 15 + random.below(8 * MIB / 4096) * 4096;
+            let from_ns = life.context.now_ns();
+            volume.read(at, 4096).await.expect("read");
+            let took_ns = life.context.now_ns() - from_ns;
+            (longest_ns, sum_ns, count) = (longest_ns.max(took_ns), sum_ns + took_ns, count + 1);
+            life.context.sleep_ns(20_000_000).await;
+        }
+        let seconds = (life.context.now_ns() - began_ns) as f64 / 1e9;
+        let new = pool.status().drives.into_iter().find(|drive| drive.path == "drive4").expect("it is there");
+        let written = pool.member(new.id).expect("it is there").causes().of(Cause::Rebuild).bytes;
+        pool.close().await.expect("closed");
+        (longest_ns as f64 / 1e6, sum_ns as f64 / 1e6 / f64::from(count), written as f64 / 1e6 / seconds)
+    })
+}
+
+#[test]
+fn a_rebuild_adds_no_more_to_the_latency_than_was_allowed_and_keeps_its_rate() {
+    let unbounded = waits_while_rebuilding(None);
+    // Alone a read takes 5.1 ms.
+    for (bound_ms, least_share) in [(20, 0.9), (10, 0.3)] {
+        let bounded = waits_while_rebuilding(Some(bound_ms));
+        let text = format!("{bound_ms} ms: {bounded:.1?}, without a bound {unbounded:.1?}");
+        println!("{text}");
+        let most_ms = 5.2 + f64::from(bound_ms);
+        assert!(bounded.0 <= most_ms && unbounded.0 > most_ms, "{text}");
+        assert!(bounded.1 < unbounded.1, "{text}");
+        assert!(bounded.2 >= least_share * unbounded.2, "{text}");
+    }
 }

@@ -13,6 +13,7 @@ use stripewise_engine::{Class, Member, MemberOptions};
 use stripewise_runtime::VirtualExecutor;
 
 const STRIP: u64 = 65536;
+const MS: u64 = 1_000_000;
 
 fn drive(
     context: &Context,
@@ -273,6 +274,85 @@ fn background_has_an_idle_drive_to_itself() {
     let (foreground, background) = shares(0, 0.1);
     assert_eq!(foreground, 0.0);
     assert!(background > 0.97, "{background}");
+}
+
+/// What clients wait at most, and the share of the drive's time that background work gets, while
+/// background work always has sixteen requests of 256 KiB and so many clients one request of
+/// `bytes` at a time each, with a pause between two.
+fn waits_in_slices(
+    slice_ns: Option<u64>,
+    clients: u64,
+    bytes: u64,
+    pause_ns: u64,
+    beside: u64,
+) -> (u64, f64) {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    let (_, checked) = drive(&context, 5 * MS, 50_000_000, 32);
+    let member = Member::new(&context, checked, MemberOptions::default());
+    member.set_background_share(0.3);
+    member.set_background_slice(slice_ns);
+    let longest_ns = Rc::new(Cell::new(0));
+    let stop = Rc::new(Cell::new(false));
+    let run = |class: Class, bytes: u64, number: u64| {
+        let (member, stop, longest_ns) = (member.clone(), stop.clone(), longest_ns.clone());
+        let context = context.clone();
+        context.clone().spawn(async move {
+            let mut index = number;
+            while !stop.get() {
+                if class == Class::Foreground {
+                    context.sleep_ns(pause_ns).await;
+                }
+                let began_ns = context.now_ns();
+                let read = IoRequest::read(index * 7919 % 100 * (512 << 10), Buffer::phantom(bytes as usize));
+                member.submit(class, read).await.expect("a read");
+                if class == Class::Foreground {
+                    longest_ns.set(longest_ns.get().max(context.now_ns() - began_ns));
+                }
+                index += 1;
+            }
+        })
+    };
+    let mut tasks: Vec<_> = (0..clients).map(|number| run(Class::Foreground, bytes, number * 13)).collect();
+    tasks.extend((0..beside).map(|number| run(Class::Background, 256 << 10, number * 555)));
+    executor.block_on(async {
+        context.sleep_ns(20_000 * MS).await;
+        stop.set(true);
+        for task in tasks {
+            task.await;
+        }
+    });
+    (longest_ns.get(), member.counters().background_busy_ns as f64 / 20e9)
+}
+
+#[test]
+fn a_client_waits_for_one_slice_of_background_work_and_no_more() {
+    const SLICE_NS: u64 = 20 * MS;
+    // One client now and then; eight that ask for half of the drive; eight that ask for all of it.
+    for (clients, bytes, pause_ns) in [(1, 4096, 50 * MS), (8, 65_536, 20 * MS), (8, 65_536, 0)] {
+        let (alone_ns, _) = waits_in_slices(None, clients, bytes, pause_ns, 0);
+        let (unbounded_ns, _) = waits_in_slices(None, clients, bytes, pause_ns, 16);
+        let (longest_ns, share) = waits_in_slices(Some(SLICE_NS), clients, bytes, pause_ns, 16);
+        let text = format!(
+            "{clients} clients, {bytes} bytes: {alone_ns} ns alone, {longest_ns} in slices, {unbounded_ns} without, \
+             share {share:.2}"
+        );
+        println!("{text}");
+        assert!(longest_ns <= alone_ns + SLICE_NS, "{text}");
+        assert!(clients > 1 || unbounded_ns > alone_ns + 2 * SLICE_NS, "{text}");
+        assert!(share > 0.25, "{text}");
+    }
+}
+
+#[test]
+fn background_keeps_a_third_of_its_share_where_clients_ask_for_more_than_there_is() {
+    const SLICE_NS: u64 = 20 * MS;
+    let (alone_ns, _) = waits_in_slices(None, 64, 256 << 10, 0, 0);
+    let (longest_ns, share) = waits_in_slices(Some(SLICE_NS), 64, 256 << 10, 0, 16);
+    let text = format!("{alone_ns} ns alone, {longest_ns} in slices, share {share:.3}");
+    println!("{text}");
+    assert!((0.09..0.3).contains(&share), "{text}");
+    assert!(longest_ns <= alone_ns + 3 * SLICE_NS, "{text}");
 }
 
 #[test]

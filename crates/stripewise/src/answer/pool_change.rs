@@ -152,6 +152,12 @@ fn in_words(setting: Setting) -> String {
         Setting::RebuildPriority(percent) => {
             format!("rebuilds get {percent} % of each drive's time while there is other load")
         }
+        Setting::RebuildLatency(None) => {
+            "what rebuilds add to the latency of other load has no bound".to_owned()
+        }
+        Setting::RebuildLatency(Some(ms)) => {
+            format!("rebuilds add at most {ms} ms to the time that a request waits for a drive")
+        }
         Setting::PatrolRate(None) => "scrubs read as fast as the rebuild priority lets them".to_owned(),
         Setting::PatrolRate(Some(rate)) => format!("scrubs read at most {} per second", ByteSize(rate)),
         Setting::PatrolInterval(None) => "scrubs begin only by hand".to_owned(),

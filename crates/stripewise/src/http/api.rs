@@ -324,6 +324,9 @@ async fn show_pool(api: Api, Path(pool): Path<PoolName>) -> Response {
 struct Settings {
     /// `low`, `medium`, `high` or 1 to 100 percent of each drive's time.
     rebuild_priority: Option<String>,
+    /// What rebuilds add at most to the time that a request waits for a drive, as in `20ms`, or
+    /// `off`.
+    rebuild_latency: Option<String>,
     /// Most that a scrub reads per second, as in `20MB`; `none` takes the limit away.
     patrol_rate: Option<String>,
     /// Days after which a scrub begins by itself; `none`: only by hand.
@@ -341,6 +344,7 @@ async fn change_pool(api: Api, Path(pool): Path<PoolName>, Json(settings): Json<
     let space_warning = settings.space_warning.map(|percent| percent.to_string());
     let settings = [
         ("rebuild-priority", settings.rebuild_priority),
+        ("rebuild-latency", settings.rebuild_latency),
         ("patrol-rate", settings.patrol_rate),
         ("patrol-interval", settings.patrol_interval),
         ("space-warning", space_warning),

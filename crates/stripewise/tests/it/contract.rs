@@ -2,6 +2,7 @@
 
 use crate::kit::daemon::Daemon;
 use crate::kit::{DRIVE_SIZE, Sandbox, keys, unique_bytes};
+use serde_json::Value;
 
 #[test]
 fn drive_make_leaves_nothing_but_the_drives() {
@@ -102,6 +103,19 @@ fn pool_status_has_the_keys_promised() {
     }
     assert_eq!(job["kind"], "rebuild");
     assert_eq!(status["pools"][0]["action"], "stripewise pool wait tank rebuild");
+}
+
+#[test]
+fn a_bound_of_latencies_is_kept_with_the_pool_until_it_is_taken_off() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(3);
+    let bound = || sandbox.json("pool status tank")["pools"][0]["rebuild_latency_ms"].clone();
+    assert_eq!(bound(), Value::Null);
+    let told = sandbox.ok("pool set tank rebuild-latency=20ms");
+    assert!(told.text().contains("at most 20 ms"), "{}", told.text());
+    assert_eq!(bound(), 20);
+    sandbox.ok("pool set tank rebuild-latency=off rebuild-priority=high");
+    assert_eq!(bound(), Value::Null);
 }
 
 #[test]

@@ -14,6 +14,7 @@ async fn apply(setting: Setting, session: &Session) -> std::result::Result<(), P
     let (rate_before, interval_before, _) = pool.patrol();
     match setting {
         Setting::RebuildPriority(percent) => pool.set_rebuild_priority(percent).await,
+        Setting::RebuildLatency(bound) => pool.set_rebuild_latency(bound).await,
         Setting::PatrolRate(rate) => pool.set_patrol(rate, interval_before).await,
         Setting::PatrolInterval(interval) => pool.set_patrol(rate_before, interval).await,
         Setting::SpaceWarning(percent) => pool.set_space_warning(percent).await,

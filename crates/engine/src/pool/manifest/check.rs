@@ -12,7 +12,7 @@ use crate::pool::manifest::format::{
 };
 use crate::pool::manifest::volume_record::{LostRange, PartRecord, VolumeRecord};
 use crate::pool::space::addresses::{MAX_DRIVE_BYTES, is_slab_size};
-use crate::pool::{BLOCK_BYTES, MIB};
+use crate::pool::{BLOCK_BYTES, MIB, REBUILD_LATENCY_MS};
 use crate::rows::check_block;
 use crate::tuning::MapGrain;
 
@@ -50,6 +50,9 @@ impl Manifest {
             || !(1..=100).contains(&self.settings.space_warning_percent)
         {
             return Err("a percentage is none".to_owned());
+        }
+        if self.settings.rebuild_latency_ms.is_some_and(|ms| !REBUILD_LATENCY_MS.contains(&ms)) {
+            return Err("a bound of latencies is out of range".to_owned());
         }
         if !is_slab_size(self.slab_bytes) {
             return Err(format!("slabs cannot have {} bytes", self.slab_bytes));

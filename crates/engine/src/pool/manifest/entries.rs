@@ -28,8 +28,11 @@ pub(in crate::pool) const FEATURE_CARE: u64 = 8;
 /// Another: what a drive holds moves to the one that is to have its place, or columns move so that
 /// space can be used.
 pub(in crate::pool) const FEATURE_MOVES: u64 = 16;
+/// Another: the settings bound what jobs add to the clients' latency.
+pub(in crate::pool) const FEATURE_LATENCY: u64 = 32;
 /// Flags of all such features.
-const KNOWN_FEATURES: u64 = FEATURE_HAD | FEATURE_HOST | FEATURE_TURNED_BACK | FEATURE_CARE | FEATURE_MOVES;
+const KNOWN_FEATURES: u64 =
+    FEATURE_HAD | FEATURE_HOST | FEATURE_TURNED_BACK | FEATURE_CARE | FEATURE_MOVES | FEATURE_LATENCY;
 
 const CHECKPOINT: [u8; 8] = *b"SWCHKPNT";
 const CHANGE: [u8; 8] = *b"SWCHANGE";

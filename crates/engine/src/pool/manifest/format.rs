@@ -118,11 +118,14 @@ pub(crate) struct Settings {
     /// gives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier_bytes_per_s: Option<u64>,
+    /// Jobs add at most so much to what a client's request waits for a drive; left out: no bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rebuild_latency_ms: Option<u32>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { space_warning_percent: 80, tier_bytes_per_s: None }
+        Self { space_warning_percent: 80, tier_bytes_per_s: None, rebuild_latency_ms: None }
     }
 }
 

@@ -23,8 +23,8 @@ use stripewise_drive::{Buffer, DriveError, DriveKind, IoRequest, Operation, Segm
 use crate::member::{Class, Member};
 use crate::pool::manifest::changes::changes;
 use crate::pool::manifest::entries::{
-    Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_HOST, FEATURE_MOVES, FEATURE_TURNED_BACK,
-    Header, entry_bytes, entry_room_bytes,
+    Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_HOST, FEATURE_LATENCY, FEATURE_MOVES,
+    FEATURE_TURNED_BACK, Header, entry_bytes, entry_room_bytes,
 };
 use crate::pool::manifest::format::{Manifest, ScrubIntent};
 use crate::pool::manifest::ids::{DriveId, PoolId};
@@ -350,7 +350,8 @@ fn features(manifest: &Manifest) -> u64 {
     let care = if has_care { FEATURE_CARE } else { 0 };
     let has_successor = manifest.drives.iter().any(|drive| drive.successor.is_some());
     let moves = if has_successor || manifest.rebalance.is_some() { FEATURE_MOVES } else { 0 };
-    host | turned_back | care | moves
+    let latency = if manifest.settings.rebuild_latency_ms.is_some() { FEATURE_LATENCY } else { 0 };
+    host | turned_back | care | moves | latency
 }
 
 /// Makes a drive hold nothing where superblocks, ours of any version or others', may be: its first

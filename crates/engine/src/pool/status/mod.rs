@@ -218,6 +218,8 @@ pub struct PoolStatus {
     /// So many bytes per second are moved between tiers at most; left out: what the rebuild
     /// priority gives.
     pub tier_bytes_per_s: Option<u64>,
+    /// Jobs add at most so much to what a client's request waits for a drive; left out: no bound.
+    pub rebuild_latency_ms: Option<u32>,
     /// What the last scrub that ended found.
     pub last_scrub: Option<LastScrub>,
 }
@@ -371,6 +373,7 @@ impl Inner {
             patrol_interval_s: manifest.patrol.interval_s,
             space_warning_percent: manifest.settings.space_warning_percent,
             tier_bytes_per_s: manifest.settings.tier_bytes_per_s,
+            rebuild_latency_ms: manifest.settings.rebuild_latency_ms,
             last_scrub: manifest.care.last_scrub.clone(),
         }
     }

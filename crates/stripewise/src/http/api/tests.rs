@@ -65,7 +65,7 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
     let text = |parts: [&str; 2]| -> &'static str { parts.concat().leak() };
     let new_pool = json!({"name": "tank", "drives": ["/d/0"], "spares": ["/d/1"], "journals": ["/d/2"],
         "fast": ["/d/3"], "slab_bytes": 1 << 20, "force": true});
-    let settings = json!({"rebuild_priority": "low", "patrol_rate": "1MB", "patrol_interval": "7",
+    let settings = json!({"rebuild_priority": "low", "rebuild_latency": "20ms", "patrol_rate": "1MB", "patrol_interval": "7",
         "space_warning": 90, "tier_rate": "off"});
     let new_volume = json!({"name": "a", "layout": "raid50", "columns": 6, "groups": 2,
         "interleave_bytes": 65_536, "size_bytes": 1 << 30, "thin": true, "write_back": true, "checksums": false,

@@ -25,6 +25,7 @@ fn nonsense_is_refused() {
         ("a wrong name", |m| m.name = "a/b".to_owned()),
         ("no percentage", |m| m.rebuild_priority_percent = 0),
         ("no percentage of space", |m| m.settings.space_warning_percent = 101),
+        ("no bound of latencies", |m| m.settings.rebuild_latency_ms = Some(0)),
         ("odd slabs", |m| m.slab_bytes = 3 * MIB),
         ("larger slabs than before", |m| m.slab_bytes = 64 * MIB),
         ("a volume twice", |m| m.volumes.push(m.volumes[0].clone())),
