@@ -381,18 +381,11 @@ impl Journal {
         self.0.changed();
     }
 
-    /// Before an area is given up whose drive is there: nothing new goes to it. `false`: without it
-    /// there would be too few. What is durable in place need not be copied, so flush, then
+    /// Before an area is given up whose drive is there: nothing new goes to it. `false`: fewer than
+    /// `least` would be left. What is durable in place need not be copied, so flush, then
     /// [`Self::leave_area`].
-    pub(crate) fn begin_leaving(&self, drive: u32) -> bool {
-        let least = self.0.state.borrow().copies;
-        self.begin_leaving_for(drive, least)
-    }
-
-    /// As [`Self::begin_leaving`], where `least` areas are enough: the drive's successor has one,
-    /// and those of other drives were lost.
-    pub(crate) fn begin_leaving_for(&self, drive: u32, least: usize) -> bool {
-        let may_leave = self.0.state.borrow_mut().begin_leaving(drive, least.max(1));
+    pub(crate) fn begin_leaving(&self, drive: u32, least: usize) -> bool {
+        let may_leave = self.0.state.borrow_mut().begin_leaving(drive, least);
         self.0.changed();
         may_leave
     }

@@ -222,7 +222,7 @@ async fn give_up_an_area(context: &Context, over: u64, marks: u64, lost: Option<
     for _ in 0..marks {
         journal.mark().await.expect("room");
     }
-    assert!(journal.begin_leaving(2), "two are left");
+    assert!(journal.begin_leaving(2, copies), "two are left");
     assert!(journal.leave_area(2).await.expect("leaving"), "they have room");
     assert!(!journal.is_short());
     let left = (0..2).filter(|area| Some(*area) != lost).map(|area| all[area].clone()).collect();
@@ -260,11 +260,11 @@ fn an_area_that_cannot_be_done_without_is_used_on() {
             tag += 1;
         }
         assert!(
-            journal.begin_leaving(0) && !journal.leave_area(0).await.expect("leaving"),
+            journal.begin_leaving(0, 1) && !journal.leave_area(0).await.expect("leaving"),
             "there is no room"
         );
         journal.set_copies(2);
-        assert!(!journal.begin_leaving(0), "there would be too few");
+        assert!(!journal.begin_leaving(0, 2), "there would be too few");
         let (_, replay) = open(&context, all, 2, &host).await.expect("it opens");
         assert_eq!(tags(&replay), (0..tag).collect::<Vec<_>>());
     });

@@ -243,16 +243,15 @@ impl Inner {
             let part = manifest.parts().find(|other| other.id == part);
             part.is_some_and(|part| is_at_successor(&manifest, old.drive, &others(part)))
         };
+        // The drive's successor has one, and those of other drives may be lost; else as many as the
+        // layout asks for.
+        let least = if goes_to_successor { 1 } else { array.0.geometry.fault_tolerance() + 1 };
         if let Some(log) = array.0.write_log() {
             let mut has_left = false;
             // Clients keep the other areas full, and writes may be under way that the area has
             // records of: then there is no room for copies of these, but they are over soon.
             for _ in 0..LEAVING_ATTEMPTS {
-                let may_leave = match goes_to_successor {
-                    true => log.journal.begin_leaving_for(old.drive, 1),
-                    false => log.journal.begin_leaving(old.drive),
-                };
-                if !may_leave {
+                if !log.journal.begin_leaving(old.drive, least) {
                     return Ok(());
                 }
                 // What is durable in place is not needed in the journal any more.
