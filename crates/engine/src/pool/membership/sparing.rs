@@ -350,6 +350,8 @@ impl Inner {
         if !is_named(self) {
             array.remove_map_places(&[area]);
             if !matches!(recorded, Ok(true)) {
+                // A page that another task writes may be on its way there.
+                array.until_map_written().await;
                 give_back(&new);
             }
         }

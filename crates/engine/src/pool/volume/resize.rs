@@ -171,6 +171,8 @@ impl Inner {
             let _ = array.add_map_places(&back).await;
             let new: Vec<AreaPlace> = now.into_iter().filter(|place| !old.contains(place)).collect();
             array.remove_map_places(&new);
+            // What was taken for them may be given to others from now on.
+            array.until_map_written().await;
         }
         let rows = self.manifest.borrow().parts().find(|now| now.id == part.id).map(|now| now.rows.clone());
         array.set_rows(rows.unwrap_or_else(|| part.rows.clone()));
