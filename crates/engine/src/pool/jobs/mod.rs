@@ -288,6 +288,10 @@ impl Pool {
             if !lane.running.get() && !more_may_come {
                 if kind == JobKind::Convert {
                     inner.until_reclaimed().await;
+                    if lane.running.get() {
+                        // What it waited for may be there since.
+                        continue;
+                    }
                 }
                 return lane.failure().map_or(Ok(()), |failure| Err(PoolError::Job(failure)));
             }
