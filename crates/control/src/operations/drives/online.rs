@@ -5,6 +5,7 @@
 //! Expected faults: a drive that is not there, that holds another pool by now, whose place another
 //! has taken.
 
+use std::path::Path;
 use std::rc::Rc;
 
 use stripewise_drive::Drive;
@@ -21,6 +22,10 @@ use crate::pools::session::{Session, with_pool};
 use crate::report::DriveState;
 use crate::request::BringOnline;
 use crate::response::{PoolChange, PoolChanged, Response};
+
+/// How often, and at which intervals, a drive that is there is tried to be opened again.
+const MOST_TRIES: u32 = 30;
+const LOOK_NS: u64 = 100_000_000;
 
 /// Carries it out.
 pub async fn run(asked: &BringOnline, control: &Control) -> Result<Response> {
@@ -63,15 +68,25 @@ fn in_use(control: &Control, session: &Session, name: &str) -> Option<String> {
 /// Which drive of the pool, what it is called, and the drive itself where it was moved.
 type Returning = (DriveId, String, Option<Rc<dyn Drive>>);
 
-/// The drive of the pool that should be at this path, if it is there now.
+/// The drive of the pool that should be at this path, if it is there now. Where it was away only
+/// briefly, requests to it may still be under way and keep it locked: that is waited for.
 async fn open_again(control: &Control, session: &Session, id: DriveId, path: &str) -> Option<Rc<dyn Drive>> {
-    session.forget_vanished();
     let candidate = Candidate::named(control, path).ok()?;
-    let opened = session.open_new_drive(&candidate, false).await.ok()?;
-    match inspect(&*opened.bare).await {
-        Ok(Some(label)) if label.drive_id == id => Some(opened.drive),
-        _ => None,
+    for _ in 0..MOST_TRIES {
+        session.forget_vanished();
+        if let Ok(opened) = session.open_new_drive(&candidate, false).await {
+            match inspect(&*opened.bare).await {
+                Ok(Some(label)) if label.drive_id == id => return Some(opened.drive),
+                Ok(_) => return None,
+                Err(_) => {}
+            }
+        }
+        if !Path::new(path).exists() {
+            return None;
+        }
+        session.executor().context().sleep_ns(LOOK_NS).await;
     }
+    None
 }
 
 /// The drive by its name in the pool, or else by what the drive at a path says of itself: then it
