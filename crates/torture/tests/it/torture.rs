@@ -192,8 +192,16 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 /// 102025: a read that decodes waited for a stripe while it was discarded, and gave out what the
 /// drives still held there.
 ///
+/// 302021: a journal that keeps a copy more than its layout asks for did not leave a drive that was
+/// to be emptied.
+///
+/// 403338: slabs for a copy of a map were given back while a page was on its way there, and taken
+/// for another map.
+///
+/// 403915: who waited for conversions was told that they had ended when one was tried again.
+///
 /// 2078000019: torture drew a layout for no drives at all.
-const REGRESSIONS_OF_TODAY: [u64; 24] = [
+const REGRESSIONS_OF_TODAY: [u64; 27] = [
     200_116,
     213,
     1172,
@@ -217,6 +225,9 @@ const REGRESSIONS_OF_TODAY: [u64; 24] = [
     81_608,
     101_105,
     102_025,
+    302_021,
+    403_338,
+    403_915,
     2_078_000_019,
 ];
 
