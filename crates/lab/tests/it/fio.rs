@@ -291,7 +291,10 @@ fn hosts_measure_at_once_and_their_requests_are_added_up() {
     );
     let merged: u64 =
         [&sample.read_latency, &sample.write_latency].into_iter().flatten().map(|one| one.len()).sum();
-    assert!(merged.abs_diff(sample.requests) * 50 <= sample.requests, "{merged} of {}", sample.requests);
+    // Four were under way at each host when it began to count and when it ended.
+    let at_the_ends = 2 * 2 * 4;
+    let most = sample.requests / 50 + at_the_ends;
+    assert!(merged.abs_diff(sample.requests) <= most, "{merged} of {}", sample.requests);
     let gone = Host { name: "127.0.0.1".into(), port: 1 };
     let with_one_gone = [hosts[0].clone(), gone];
     let keep = |_: usize, _: &MeasurementRecord, _: &Sample, _: &[(String, f64)]| Ok(());
