@@ -350,6 +350,8 @@ impl Life {
         self.context.spawn(async move {
             context.sleep_ns(duration_ns).await;
             plugged.faulty.set_transient_errors(0.0, 0.0);
+            // The last of them may still be on their way.
+            context.sleep_ns(100_000_000).await;
             plugged.is_troubled.set(false);
         });
     }

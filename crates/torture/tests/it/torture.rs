@@ -200,8 +200,11 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 ///
 /// 403915: who waited for conversions was told that they had ended when one was tried again.
 ///
+/// 502129: the judge trusted a drive whose passing errors had ended, and the last of them was still
+/// on its way.
+///
 /// 2078000019: torture drew a layout for no drives at all.
-const REGRESSIONS_OF_TODAY: [u64; 27] = [
+const REGRESSIONS_OF_TODAY: [u64; 28] = [
     200_116,
     213,
     1172,
@@ -228,6 +231,7 @@ const REGRESSIONS_OF_TODAY: [u64; 27] = [
     302_021,
     403_338,
     403_915,
+    502_129,
     2_078_000_019,
 ];
 
