@@ -3,14 +3,14 @@
 //!
 //! Reads see what was written last; a flush makes what was completed before it durable, a FUA write
 //! only itself. When power is cut, everything else is decided sector by sector, by seed: kept, lost
-//! (back to any earlier version since it was last durable) or torn. The settling is in [`settle`];
-//! here is the log it works from: for each write not yet durable, what was there before it. So a
-//! flush only drops entries, and thousands of runs cost little.
+//! (back to any earlier version since it was last durable) or torn. Which it is, [`power_loss`]
+//! decides; here is the log it works from: for each write not yet durable, what was there before
+//! it. So a flush only drops entries, and thousands of runs cost little.
 //!
 //! Memory is bounded by the contents plus the cache: the oldest writes in it become durable when it
 //! is full, as a drive may do at any time.
 
-mod settle;
+mod power_loss;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -259,7 +259,7 @@ impl CrashDrive {
     fn give_up_cache(&self, seed: u64, tears_sectors: bool) -> CutReport {
         let state = &self.state;
         let mut cache = state.cache.borrow_mut();
-        let (report, changes) = cache.settle(seed, &state.info, tears_sectors);
+        let (report, changes) = cache.lose_power(seed, &state.info, tears_sectors);
         for (offset, sector) in changes {
             cache.contents.write(offset, &sector);
         }
@@ -278,7 +278,7 @@ impl CrashDrive {
     pub fn image_after_cut(&self, label: &str, seed: u64) -> Rc<MemoryDrive> {
         let cache = self.state.cache.borrow();
         let mut contents = cache.contents.copy();
-        let (_, changes) = cache.settle(seed, &self.state.info, self.state.tears_sectors.get());
+        let (_, changes) = cache.lose_power(seed, &self.state.info, self.state.tears_sectors.get());
         for (offset, sector) in changes {
             contents.write(offset, &sector);
         }

@@ -40,7 +40,7 @@ fn modelled_rates(model: ModelSpec, write_back: bool, checksums: bool) -> Rates 
     let load = Load {
         volume_bytes: 512 * MIB,
         burst: Stretch::of_writes(BURST),
-        settling: Stretch::of_writes(LONG / 2),
+        preconditioning: Stretch::of_writes(LONG / 2),
         long_run: Stretch::of_writes(LONG / 2),
         before_long_run: &|| (),
     };
@@ -61,7 +61,7 @@ fn paced_rates(pace: Pace, write_back: bool, checksums: bool) -> Rates {
     let load = Load {
         volume_bytes: 4608 * MIB,
         burst: Stretch::of_writes(600),
-        settling: Stretch { most_writes: u64::MAX, most_ns: 0 },
+        preconditioning: Stretch { most_writes: u64::MAX, most_ns: 0 },
         long_run: Stretch { most_writes: LONG, most_ns: 120_000_000_000 },
         before_long_run: &|| before.set(all_counts(&counted)),
     };

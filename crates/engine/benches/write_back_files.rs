@@ -32,7 +32,7 @@ struct Kind {
     name: &'static str,
     pace: &'static str,
     burst_writes: u64,
-    settling_ns: u64,
+    preconditioning_ns: u64,
     long_run_ns: u64,
 }
 
@@ -43,14 +43,14 @@ const KINDS: [Kind; 2] = [
         burst_writes: 400,
         // The burst goes in place first, one request for each of its writes and more: its gain is
         // not the long run's loss.
-        settling_ns: 10 * SECOND_NS,
+        preconditioning_ns: 10 * SECOND_NS,
         long_run_ns: 40 * SECOND_NS,
     },
     Kind {
         name: "SATA SSD",
         pace: "500MB/s,10000iops",
         burst_writes: 400,
-        settling_ns: SECOND_NS / 2,
+        preconditioning_ns: SECOND_NS / 2,
         long_run_ns: 2 * SECOND_NS,
     },
 ];
@@ -87,7 +87,7 @@ fn rates(directory: &Path, kind: &Kind, write_back: bool) -> Rates {
     let load = Load {
         volume_bytes: VOLUME_BYTES,
         burst: Stretch::of_writes(kind.burst_writes),
-        settling: Stretch { most_writes: u64::MAX, most_ns: kind.settling_ns },
+        preconditioning: Stretch { most_writes: u64::MAX, most_ns: kind.preconditioning_ns },
         long_run: Stretch { most_writes: u64::MAX, most_ns: kind.long_run_ns },
         before_long_run: &|| (),
     };

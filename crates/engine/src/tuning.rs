@@ -52,7 +52,7 @@ pub struct Tuning {
     /// How a volume's region map lies on its drives.
     pub map_grain: MapGrain,
     /// Write-intent bits are taken back when their chunk was quiet for this long.
-    pub settle_interval_ns: u64,
+    pub intent_clear_interval_ns: u64,
     /// Regions that may be partly initialised at once; writers into further new regions wait until
     /// some were completed.
     pub partial_regions: usize,
@@ -123,7 +123,7 @@ impl Default for Tuning {
     fn default() -> Self {
         Self {
             map_grain: MapGrain::default(),
-            settle_interval_ns: 5 * SECOND_NS,
+            intent_clear_interval_ns: 5 * SECOND_NS,
             partial_regions: 2048,
             gather_hold_ns: 50_000_000,
             destage_hold_ns: SECOND_NS,

@@ -16,7 +16,7 @@ use crate::subject::{Place, Subject};
 use crate::world::World;
 
 /// Becomes whole, and is looked at.
-pub(crate) fn settle(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
+pub(crate) fn end_of_run(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
     if world.options.sabotage == Some(Sabotage::Rot) {
         spoil(world);
     }

@@ -32,8 +32,8 @@ pub(crate) struct OnlyCopy {
 }
 
 impl World {
-    /// At the end of a life, when the drives have settled: volumes that were written in it, and the
-    /// drive at whose copy of something power went. Perhaps keeps what a drive holds.
+    /// At the end of a life, when the drives have lost their caches: volumes that were written in
+    /// it, and the drive at whose copy of something power went. Perhaps keeps what a drive holds.
     pub(crate) fn remember(&self, life: usize, changed: &BTreeSet<u32>, only_copy_on: Option<usize>) {
         let Some(random) = self.later() else { return };
         if let Some(copy) = &mut *self.copy.borrow_mut() {

@@ -246,7 +246,7 @@ pub struct Failure {
     /// at a cut is a mixture), `nothing-refused` (what can be read or written was refused),
     /// `no-needless-loss` (a drive counts as lost that was not harmed), `no-stale-drive` (a drive
     /// that was away is taken for current), `shrink-keeps-data` (a volume became smaller than what
-    /// it held), `redundancy-agrees` (copies or parity disagree when all is settled), `progress`
+    /// it held), `redundancy-agrees` (copies or parity disagree at the end), `progress`
     /// (something did not end), `no-panic`.
     pub promise: String,
     /// What happened.

@@ -605,7 +605,7 @@ fn draw_absent(world: &World, number: usize) -> BTreeSet<usize> {
     absent
 }
 
-/// Power goes, at the latest now: the drives settle what they had in their caches.
+/// Power goes, at the latest now: the drives keep or lose what they had in their caches.
 pub(crate) fn end_of_life(life: &Life, number: usize, was_closed: bool) {
     let world = &life.world;
     if let Some(subject) = &*life.subject.borrow() {

@@ -4,7 +4,7 @@
 //! durable, each with when it began and ended. A read may give any write that no later,
 //! acknowledged one had taken the place of before the read began; after a power cut any write may
 //! be what is left that no later, *durable* one takes the place of. From then on it is one of
-//! these, until it is written again or is looked at when all is settled.
+//! these, until it is written again or is looked at when the run ends.
 //!
 //! What is not promised is known here too. A block that was being written at a cut is *suspect*
 //! until all of the volume was there again: if a drive is lost before that, reading it may be
@@ -110,8 +110,10 @@ impl Sector {
 
     /// Drops what no cut can bring back.
     fn forget_replaced(&mut self, now: u64) {
-        let settles = |entry: &&Entry| entry.durable && entry.counts();
-        let Some(latest) = self.entries.iter().filter(settles).map(|entry| entry.begun).max() else { return };
+        let replaces = |entry: &&Entry| entry.durable && entry.counts();
+        let Some(latest) = self.entries.iter().filter(replaces).map(|entry| entry.begun).max() else {
+            return;
+        };
         let before = self.entries.len();
         if self.entries.iter().any(|entry| entry.ended < latest && entry.value.may_be_refused()) {
             self.refusable_until = now;
@@ -539,9 +541,9 @@ impl Oracle {
         Ok(())
     }
 
-    /// After all is settled: what was read (and found right) is what is there from now on, and
-    /// durable.
-    pub(crate) fn settle(&mut self, first: u32, bytes: &[u8]) {
+    /// At the end of a run, when nothing changes any more: what was read (and found right) is what
+    /// is there from now on, and durable.
+    pub(crate) fn pin(&mut self, first: u32, bytes: &[u8]) {
         for (index, sector) in bytes.chunks_exact(SECTOR_BYTES as usize).enumerate() {
             let number = first + index as u32;
             let value = match identify(sector) {

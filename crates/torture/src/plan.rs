@@ -177,7 +177,7 @@ fn draw_tuning(seed: u64, options: &Options) -> Tuning {
         _ => 2_000_000 + random.below(4_000_000),
     };
     let tuning = Tuning {
-        settle_interval_ns: ns(usual.settle_interval_ns),
+        intent_clear_interval_ns: ns(usual.intent_clear_interval_ns),
         gather_hold_ns: ns(usual.gather_hold_ns),
         destage_hold_ns: ns(usual.destage_hold_ns),
         thin_patience_ns: ns(usual.thin_patience_ns),

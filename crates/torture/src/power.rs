@@ -4,7 +4,7 @@
 //! and on the way out, so it is done neither when it is asked for nor when it is answered, requests
 //! overtake each other, and a flush covers only what has arrived. When power goes, at an instant of
 //! the clock or at a certain write of all drives together, what is on the way never arrives and
-//! nothing is answered any more; what the drives' caches then keep is settled by the life that ends
+//! nothing is answered any more; what the drives' caches then keep is decided by the life that ends
 //! there.
 
 use std::cell::{Cell, RefCell};

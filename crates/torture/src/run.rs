@@ -84,5 +84,5 @@ fn live_and_end(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
         }
         kept.borrow_mut().clear();
     }
-    ending::settle(world, kept);
+    ending::end_of_run(world, kept);
 }

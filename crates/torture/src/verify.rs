@@ -46,9 +46,9 @@ fn touched(guarded: &Guarded) -> Vec<Range<u32>> {
 }
 
 impl Life {
-    /// Reads all that was written, and a place where nothing was. With `settle` there are no
+    /// Reads all that was written, and a place where nothing was. With `is_quiet` there are no
     /// concurrent writes: what is read becomes the expected contents, and lost blocks are written.
-    pub(crate) async fn verify(&self, store: &Store, guarded: &Guarded, settle: bool, when: &str) {
+    pub(crate) async fn verify(&self, store: &Store, guarded: &Guarded, is_quiet: bool, when: &str) {
         let mut stretches = touched(guarded);
         let blocks = u64::from(guarded.oracle.borrow().sector_count() / BLOCK_SECTORS);
         if blocks > 0 {
@@ -62,8 +62,8 @@ impl Life {
             let since = guarded.oracle.borrow_mut().tick();
             let (offset, length) = bytes_of(&stretch);
             match self.bounded("a read", store.read(offset, length)).await {
-                Some(Ok(bytes)) => self.judge(guarded, &stretch, &bytes, since, settle, when),
-                Some(Err(_)) => self.verify_by_block(store, guarded, stretch, settle, when).await,
+                Some(Ok(bytes)) => self.judge(guarded, &stretch, &bytes, since, is_quiet, when),
+                Some(Err(_)) => self.verify_by_block(store, guarded, stretch, is_quiet, when).await,
                 None => return,
             }
         }
@@ -74,7 +74,7 @@ impl Life {
         store: &Store,
         guarded: &Guarded,
         stretch: Range<u32>,
-        settle: bool,
+        is_quiet: bool,
         when: &str,
     ) {
         for first in stretch.clone().step_by(BLOCK_SECTORS as usize) {
@@ -82,10 +82,10 @@ impl Life {
             let since = guarded.oracle.borrow_mut().tick();
             let (offset, length) = bytes_of(&block);
             match self.bounded("a read", store.read(offset, length)).await {
-                Some(Ok(bytes)) => self.judge(guarded, &block, &bytes, since, settle, when),
+                Some(Ok(bytes)) => self.judge(guarded, &block, &bytes, since, is_quiet, when),
                 Some(Err(why)) => {
                     self.judge_refusal(guarded, &block, since, &why.to_string(), when);
-                    if settle && !self.world.is_broken() {
+                    if is_quiet && !self.world.is_broken() {
                         // A block that is lost, as it may be, is written again by its user, and is
                         // whole then.
                         write(self, store, guarded, block, false).await;
@@ -103,7 +103,7 @@ impl Life {
         sectors: &Range<u32>,
         bytes: &[u8],
         since: u64,
-        settle: bool,
+        is_quiet: bool,
         when: &str,
     ) {
         if guarded.is_leaving.get() {
@@ -115,7 +115,7 @@ impl Life {
                 let promise = broken_promise(&wrong);
                 self.broken(promise, format!("{}, {when}: {}", guarded.name, wrong.what));
             }
-            Ok(()) if settle => guarded.oracle.borrow_mut().settle(sectors.start, bytes),
+            Ok(()) if is_quiet => guarded.oracle.borrow_mut().pin(sectors.start, bytes),
             Ok(()) => {}
         }
     }

@@ -30,7 +30,7 @@ pub struct Load<'a> {
     /// Fits the journal.
     pub burst: Stretch,
     /// Until the journal is full.
-    pub settling: Stretch,
+    pub preconditioning: Stretch,
     pub long_run: Stretch,
     pub before_long_run: &'a dyn Fn(),
 }
@@ -83,7 +83,7 @@ pub async fn measure(
     context.sleep_ns(QUIET_NS).await;
     let random = RefCell::new(SplitMix64::new(1));
     let (burst, _) = rate(context, &volume, &random, load.burst).await;
-    rate(context, &volume, &random, load.settling).await;
+    rate(context, &volume, &random, load.preconditioning).await;
     (load.before_long_run)();
     let (long_run, long_run_writes) = rate(context, &volume, &random, load.long_run).await;
     (pool, Rates { burst, long_run, long_run_writes })

@@ -3,7 +3,7 @@
 //! Requests come in through [`Array::read`], [`Array::write`] and their siblings, in any number at
 //! a time. Where they go next: `write.rs`, then `stripe_write.rs` (gathering, planning, parity),
 //! `read/` (healthy and degraded reads, and what to do when a drive says no), `jobs/` (background
-//! work), `map/discard.rs`. Which columns of which rows are missing is settled in `columns/`, what
+//! work), `map/discard.rs`. Which columns of which rows are missing is kept in `columns/`, what
 //! the region map on the drives says in `map/`.
 //!
 //! Each column of the layout is one linear space of `rows` slabs; the slab map (`rows.rs`) says on
@@ -276,7 +276,7 @@ impl Array {
         self.0.regions.count()
     }
 
-    /// Whether a crash left regions whose copies or parity may disagree; [`Self::resync`] settles
+    /// Whether a crash left regions whose copies or parity may disagree; [`Self::resync`] compares
     /// them.
     pub fn needs_resync(&self) -> bool {
         self.0.unsynced.get()
@@ -375,7 +375,7 @@ impl Array {
         }
     }
 
-    /// Flushes, takes all write-intent bits back and ends the array's own tasks. The members stay
+    /// Flushes, clears all write-intent bits and ends the array's own tasks. The members stay
     /// open: they belong to the pool.
     pub async fn close(&self) -> Result<(), ArrayError> {
         self.0.lifecycle.close();
@@ -392,7 +392,7 @@ impl Array {
         }
         self.0.destage_all().await?;
         self.0.flush().await?;
-        self.0.settle(true).await?;
+        self.0.clear_intents(true).await?;
         self.0.release_records().await?;
         self.0.close_journal().await?;
         self.0.losses.tell_client(self.0.losses.count())?;

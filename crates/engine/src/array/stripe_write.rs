@@ -581,7 +581,7 @@ impl Inner {
         if result.is_ok() {
             sums.iter().for_each(|of_unit| self.set_sums(of_unit, sequence));
         } else {
-            self.settle_failed_write(&prepared.stripe, sums, sequence).await;
+            self.record_failed_write(&prepared.stripe, sums, sequence).await;
         }
         result
     }

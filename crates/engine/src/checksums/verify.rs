@@ -143,11 +143,11 @@ impl Checksums {
         let mut verdict = Verdict { unverified_bytes, ..Verdict::default() };
         let checked = data.with(|bytes| {
             parts(blocks.clone()).all(|part| {
-                let settled = self.cache.with(Self::key(column, part.number), |page| {
+                let is_decided = self.cache.with(Self::key(column, part.number), |page| {
                     Self::check_part(page, part.number, part.blocks, offset_bytes, bytes, &mut verdict)
                         || page.confirmed.get()
                 });
-                settled == Some(true)
+                is_decided == Some(true)
             })
         });
         // Without bytes all is well, once the pages are there.

@@ -106,7 +106,7 @@ impl Columns {
         self.cancel_moves_to(number);
         for run in rows.runs() {
             if run.places.iter().any(|place| place.drive == number && place.state != SlotState::Rebuilding) {
-                self.regions.mark_unsettled_behind(self.regions_of_run(run));
+                self.regions.mark_undurable_behind(self.regions_of_run(run));
             }
         }
         drop(rows);
@@ -201,11 +201,11 @@ impl Columns {
         })
     }
 
-    /// After opening: what was not settled when a column went counts as lacking on it.
+    /// After opening: what was not durable when a column went counts as lacking on it.
     pub(crate) fn note_columns_away(&self) {
         for run in self.rows.borrow().runs() {
             if run.places.iter().any(|place| place.state == SlotState::Missing) {
-                self.regions.mark_unsettled_behind(self.regions_of_run(run));
+                self.regions.mark_undurable_behind(self.regions_of_run(run));
             }
         }
     }

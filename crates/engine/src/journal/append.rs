@@ -279,7 +279,7 @@ impl Inner {
             written_at: state.next_number,
             first_sequence: state.next_sequence,
             oldest_live: state.oldest_live(),
-            settled: state.settled,
+            durable_point: state.durable_point,
             acknowledged: state.last_acknowledged,
             records: records as u32,
             notes: notes.len() as u32,
@@ -323,7 +323,7 @@ impl Inner {
         }
         state.next_number += 1;
         state.next_sequence = sequence;
-        state.settled_told = header.settled;
+        state.durable_point_written = header.durable_point;
         state.live_records += records;
         state.unacknowledged.push_back(header.number);
         state.hold(entry);

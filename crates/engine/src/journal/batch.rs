@@ -44,7 +44,7 @@ pub(super) struct BatchHeader {
     pub first_sequence: u64,
     /// Every record of every batch below this number was released.
     pub oldest_live: u64,
-    pub settled: u64,
+    pub durable_point: u64,
     /// Every batch of this opening up to this number was acknowledged; 0: none yet.
     pub acknowledged: u64,
     pub records: u32,
@@ -176,7 +176,7 @@ pub(super) fn encode<'a>(
             header.written_at,
             header.first_sequence,
             header.oldest_live,
-            header.settled,
+            header.durable_point,
             header.acknowledged,
         ] {
             to.put(&word.to_le_bytes());
@@ -262,7 +262,7 @@ pub(super) fn decode_header(page: &[u8], volume_id: u128, epoch: u64) -> Option<
         written_at: from.u64()?,
         first_sequence: from.u64()?,
         oldest_live: from.u64()?,
-        settled: from.u64()?,
+        durable_point: from.u64()?,
         acknowledged: from.u64()?,
         records: from.u32()?,
         notes: from.u32()?,

@@ -454,16 +454,16 @@ impl Journal {
     /// Goes with the next batch, which is durable when this ends: replay gives back the highest
     /// number that was ever set. No product code sets one.
     #[cfg(test)]
-    pub(crate) async fn settle(&self, sequence: u64) -> Result<(), ArrayError> {
+    pub(crate) async fn mark_durable_point(&self, sequence: u64) -> Result<(), ArrayError> {
         {
             let mut state = self.0.state.borrow_mut();
-            state.settled = state.settled.max(sequence);
+            state.durable_point = state.durable_point.max(sequence);
         }
         self.mark().await
     }
 
-    /// Ends when everything released and settled before is durably so: writes a batch without
-    /// records.
+    /// Ends when everything released, and every durable point set, before is durably so: writes a
+    /// batch without records.
     pub(crate) async fn mark(&self) -> Result<(), ArrayError> {
         let reservation = self.reserve(0, Quota::Destage).await?;
         self.append(SmallVec::new(), reservation).await.map(drop)
@@ -518,8 +518,8 @@ impl Journal {
         self.0.state.borrow().broken.clone()
     }
 
-    /// Makes releases and settling durable and ends the journal's task. Nothing is appended any
-    /// more. What is not released is found when it is opened next.
+    /// Makes releases and the durable point durable and ends the journal's task. Nothing is
+    /// appended any more. What is not released is found when it is opened next.
     pub(crate) async fn close(&self) -> Result<(), ArrayError> {
         let has_news = self.0.state.borrow().has_news();
         // What is told by a batch on its way is no news; stopping waits for its writes. Should one

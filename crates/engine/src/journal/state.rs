@@ -132,9 +132,9 @@ pub(super) struct State {
     /// Releases so far, and how many of them are durable.
     pub released: u64,
     pub released_durably: u64,
-    pub settled: u64,
-    /// The last `settled` that a batch carried.
-    pub settled_told: u64,
+    pub durable_point: u64,
+    /// The last durable point that a batch carried.
+    pub durable_point_written: u64,
     /// Highest `oldest live` that is durable.
     pub durable_oldest: u64,
     /// Last batch acknowledged in this opening; 0: none.
@@ -171,8 +171,8 @@ impl State {
             live_records: 0,
             released: 0,
             released_durably: 0,
-            settled: 0,
-            settled_told: 0,
+            durable_point: 0,
+            durable_point_written: 0,
             durable_oldest: next_number,
             last_acknowledged: 0,
             clients_waiting: VecDeque::new(),
@@ -311,7 +311,9 @@ impl State {
 
     /// Whether something is known that no batch says yet, durable or on its way.
     pub(super) fn has_news(&self) -> bool {
-        !self.notes.is_empty() || self.oldest_live() > self.durable_oldest || self.settled > self.settled_told
+        !self.notes.is_empty()
+            || self.oldest_live() > self.durable_oldest
+            || self.durable_point > self.durable_point_written
     }
 
     /// Acknowledges what is durable, in order. Gives the appends to be told.

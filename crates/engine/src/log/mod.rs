@@ -51,13 +51,13 @@ pub(crate) struct WriteLog {
     /// Records are kept until their sums are durable too.
     pub keeps_sums: bool,
     /// Durably in place, though their sums perhaps are not.
-    settled: RefCell<Vec<Logged>>,
+    before_checkpoint: RefCell<Vec<Logged>>,
     /// Records that were carried out when the array was opened, and are kept until the blocks that
     /// are dead because of them are recorded as such.
     replayed: RefCell<Vec<u64>>,
     /// None of its areas held anything when it was opened.
     pub began_anew: Cell<bool>,
-    /// Releases of settled records.
+    /// Releases of records that a checkpoint has covered.
     pub releases: Rounds,
     /// Intents released, and how many of them durably: a crash would take the others for writes
     /// under way.
@@ -75,7 +75,7 @@ pub(crate) struct WriteLog {
 }
 
 impl WriteLog {
-    /// `keeps_sums`: records stay until [`Self::release_settled`].
+    /// `keeps_sums`: records stay until [`Self::release_checkpointed`].
     pub(crate) fn new(journal: Journal, keeps_sums: bool) -> Self {
         Self {
             journal,
@@ -83,7 +83,7 @@ impl WriteLog {
             applied: RefCell::default(),
             early: RefCell::default(),
             keeps_sums,
-            settled: RefCell::default(),
+            before_checkpoint: RefCell::default(),
             replayed: RefCell::default(),
             began_anew: Cell::new(false),
             releases: Rounds::default(),
@@ -100,7 +100,7 @@ impl WriteLog {
 
     /// Whether the journal may hold anything of these stripes.
     pub(crate) fn has_any(&self, stripes: std::ops::Range<u64>) -> bool {
-        self.settled.borrow().iter().any(|logged| stripes.contains(&logged.stripe))
+        self.before_checkpoint.borrow().iter().any(|logged| stripes.contains(&logged.stripe))
             || stripes.into_iter().any(|stripe| self.live.borrow().contains_key(&stripe))
     }
 
@@ -233,7 +233,7 @@ impl WriteLog {
         for logged in applied {
             self.count(logged.stripe, logged.kind, -1);
             if self.keeps_sums {
-                self.settled.borrow_mut().push(logged);
+                self.before_checkpoint.borrow_mut().push(logged);
                 continue;
             }
             if logged.kind == Kind::Intent {
@@ -244,17 +244,17 @@ impl WriteLog {
     }
 
     /// What the checkpoint that is about to begin makes superfluous.
-    pub(crate) fn take_settled(&self) -> Vec<Logged> {
-        std::mem::take(&mut *self.settled.borrow_mut())
+    pub(crate) fn take_before_checkpoint(&self) -> Vec<Logged> {
+        std::mem::take(&mut *self.before_checkpoint.borrow_mut())
     }
 
     /// The checkpoint has ended: well, or not.
-    pub(crate) fn release_settled(&self, settled: Vec<Logged>, checkpointed: bool) {
+    pub(crate) fn release_checkpointed(&self, covered: Vec<Logged>, checkpointed: bool) {
         if !checkpointed {
-            self.settled.borrow_mut().extend(settled);
+            self.before_checkpoint.borrow_mut().extend(covered);
             return;
         }
-        for logged in settled {
+        for logged in covered {
             self.journal.release(logged.sequence);
         }
     }
@@ -276,7 +276,7 @@ impl WriteLog {
     /// nothing behind it is freed by a release.
     pub(crate) fn is_filling(&self, oldest_pending: Option<u64>) -> bool {
         let held = self.journal.held(oldest_pending);
-        let over = (self.applied.borrow().len() + self.settled.borrow().len()) as u64;
+        let over = (self.applied.borrow().len() + self.before_checkpoint.borrow().len()) as u64;
         held.bytes * 2 > held.ring_bytes
             && held.bytes_before * 4 >= held.ring_bytes
             && over > 0

@@ -191,7 +191,7 @@ impl Inner {
             result = Err(ArrayError::MapLost);
         }
         self.regions.end_page(&write, result.is_ok());
-        self.start_settling();
+        self.start_clearing_intents();
         result
     }
 
@@ -274,9 +274,9 @@ impl Inner {
         }
     }
 
-    /// Takes back write-intent bits of chunks that are quiet; with `all`, of every chunk without a
+    /// Clears the write-intent bits of chunks that are quiet; with `all`, of every chunk without a
     /// write under way.
-    pub(crate) async fn settle(&self, all: bool) -> Result<(), ArrayError> {
+    pub(crate) async fn clear_intents(&self, all: bool) -> Result<(), ArrayError> {
         self.check_writable()?;
         let quiet = self.regions.quiet_chunks(all);
         if quiet.is_empty() {
@@ -294,22 +294,25 @@ impl Inner {
         self.persist_map().await
     }
 
-    /// Starts the task that takes write-intent bits back, unless it runs. It ends when none is
+    /// Starts the task that clears write-intent bits, unless it runs. It ends when none is
     /// left.
-    pub(crate) fn start_settling(&self) {
-        if self.map.is_settling.get() || self.lifecycle.is_closed() || !self.regions.any_to_settle() {
+    pub(crate) fn start_clearing_intents(&self) {
+        if self.map.is_clearing_intents.get()
+            || self.lifecycle.is_closed()
+            || !self.regions.any_intents_to_clear()
+        {
             return;
         }
-        self.map.is_settling.set(true);
+        self.map.is_clearing_intents.set(true);
         let Some(inner) = self.me.upgrade() else { return };
         self.context.spawn(async move {
-            while inner.regions.any_to_settle() && !inner.lifecycle.is_closed() {
-                inner.context.sleep_ns(inner.options.tuning.settle_interval_ns).await;
-                if inner.lifecycle.is_closed() || inner.settle(false).await.is_err() {
+            while inner.regions.any_intents_to_clear() && !inner.lifecycle.is_closed() {
+                inner.context.sleep_ns(inner.options.tuning.intent_clear_interval_ns).await;
+                if inner.lifecycle.is_closed() || inner.clear_intents(false).await.is_err() {
                     break;
                 }
             }
-            inner.map.is_settling.set(false);
+            inner.map.is_clearing_intents.set(false);
         });
     }
 }

@@ -7,7 +7,7 @@
 //! data, so it needs no pre-reads and leaves the stripe consistent.
 //!
 //! A *chunk* is 64 regions ([`MapGrain`]). Its write-intent bit is durable before the first write
-//! into it and is taken back when it has been quiet for a while: after a crash only dirty chunks
+//! into it and is cleared when it has been quiet for a while: after a crash only dirty chunks
 //! can have copies or parity that disagree, and only they are resynchronised.
 //!
 //! A region that is written while a column of its row is away is marked too: when the drive comes
@@ -97,7 +97,7 @@ struct Chunk {
     durable: bool,
     /// After a crash: copies or parity may disagree here until resynchronised.
     unsynced: bool,
-    /// Written to since the last look of the settling task.
+    /// Written to since the last look of the task that clears write-intent bits.
     touched: bool,
     in_flight: u32,
 }
@@ -336,14 +336,14 @@ impl Regions {
 
     /// A drive went, perhaps with writes in its cache that were never flushed, or half done: what
     /// may be lacking on it counts as written while it was away.
-    pub(crate) fn mark_unsettled_behind(&self, regions: std::ops::Range<u64>) {
+    pub(crate) fn mark_undurable_behind(&self, regions: std::ops::Range<u64>) {
         for region in regions {
-            let unsettled = match self.state(region) {
+            let undurable = match self.state(region) {
                 RegionState::Unwritten => false,
                 RegionState::Partial | RegionState::Fresh | RegionState::Ready => true,
                 RegionState::Written => self.chunks.borrow()[self.chunk_of(region)].dirty,
             };
-            if unsettled {
+            if undurable {
                 self.mark_behind(region);
             }
         }
@@ -658,7 +658,7 @@ impl Regions {
     }
 
     /// Whether any chunk is dirty for another reason than an old crash.
-    pub(crate) fn any_to_settle(&self) -> bool {
+    pub(crate) fn any_intents_to_clear(&self) -> bool {
         self.chunks.borrow().iter().any(|chunk| chunk.dirty && !chunk.unsynced)
     }
 

@@ -193,7 +193,7 @@ pub(in crate::pool) fn change(manifest: &mut Manifest, random: &mut SplitMix64) 
         }
     }
     // A volume that could not do without a drive may, with fewer rows.
-    manifest.settle();
+    manifest.note_missing();
     manifest.generation += 1;
     assert_eq!(manifest.check(), Ok(()));
 }

@@ -187,14 +187,14 @@ impl Inner {
         for start in self.doubted_blocks(stripe, range, &read).await? {
             let block = UnitRange { start, end: start + BLOCK_BYTES, ..range };
             let part = slice_of(&read, range.start, block.start, block.end);
-            self.settle_doubt(stripe, block, &part, class).await?;
+            self.resolve_doubt(stripe, block, &part, class).await?;
         }
         Ok(read)
     }
 
     /// What was recorded of a block is lost: where the others are what is recorded of them, and
     /// give the block, that counts, and is recorded. Otherwise it stays as it was read.
-    async fn settle_doubt(
+    async fn resolve_doubt(
         &self,
         stripe: &Stripe,
         block: UnitRange,

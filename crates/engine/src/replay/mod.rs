@@ -7,7 +7,7 @@
 //! parity speaks of, so the blocks that were on it are dead: reading them is an error until they
 //! are written.
 
-pub(crate) mod settle;
+pub(crate) mod resync;
 
 use std::rc::{Rc, Weak};
 
@@ -30,7 +30,7 @@ pub(crate) struct ReplayReport {
     /// Partial stripes written again.
     pub redone: u64,
     /// Full stripes whose parity was computed again.
-    pub settled: u64,
+    pub resynced: u64,
     /// Blocks of 4 KiB that are lost: they were being written when power was cut, and their drive
     /// is gone.
     pub dead_blocks: u64,
@@ -235,9 +235,9 @@ impl Inner {
     }
 
     /// Releases the records that the replay kept because of dead blocks; to be called when the pool
-    /// has recorded these, and before anything is logged. The replay has settled their stripes,
-    /// perhaps to older versions or to what stands in for dead blocks, so beside a newer record
-    /// they would be wrong.
+    /// has recorded these, and before anything is logged. The replay has resynchronised their
+    /// stripes, perhaps to older versions or to what stands in for dead blocks, so beside a newer
+    /// record they would be wrong.
     pub(crate) async fn forget_replayed(&self) -> Result<(), ArrayError> {
         let _alone = self.log.read_alone().await;
         let Some(log) = self.write_log().filter(|log| log.has_replayed()) else { return Ok(()) };
@@ -301,8 +301,8 @@ impl Inner {
                     report.redone += 1;
                 }
                 Kind::Intent => {
-                    report.dead_blocks += self.settle_stripe(&stripe).await?;
-                    report.settled += 1;
+                    report.dead_blocks += self.resync_stripe(&stripe).await?;
+                    report.resynced += 1;
                 }
                 Kind::Parity => {
                     self.redo_pending(&stripe, &pending).await?;
@@ -400,7 +400,7 @@ impl Inner {
 
     /// Makes parity fit the data of a stripe that was being written as a whole. Gives the number of
     /// blocks that are lost.
-    async fn settle_stripe(&self, stripe: &Stripe) -> Result<u64, ArrayError> {
+    async fn resync_stripe(&self, stripe: &Stripe) -> Result<u64, ArrayError> {
         let interleave = self.geometry.interleave_bytes();
         let data_units = self.geometry.data_units();
         let missing = self.columns.missing_in(stripe.index);

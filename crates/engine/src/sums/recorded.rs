@@ -183,7 +183,7 @@ impl Inner {
 
     /// A write failed, and what it has left of it is not known: records what of the new is there.
     /// The caller holds the stripe.
-    pub(crate) async fn settle_failed_write(&self, stripe: &Stripe, new: &NewSums, sequence: u64) {
+    pub(crate) async fn record_failed_write(&self, stripe: &Stripe, new: &NewSums, sequence: u64) {
         let Some(sums) = self.sums.get() else { return };
         let missing = self.columns.missing_in(stripe.index);
         for of_unit in new {

@@ -312,7 +312,7 @@ fn blocks_whose_sums_are_lost_are_compared_with_their_redundancy() {
             model.check_all(&array, 12, level).await;
             let report = array.scrub(&|_, _| {}).await.expect("a scrub");
             assert_eq!((report.unattributed_blocks, report.unreadable_strips), (0, 0), "{level}: {report:?}");
-            // Doubts are settled for good.
+            // Doubts are resolved for good.
             array.close().await.expect("closing");
             rig.reopen(&[]).await;
             let again = rig.array().scrub(&|_, _| {}).await.expect("a scrub");

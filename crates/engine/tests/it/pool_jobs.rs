@@ -461,7 +461,7 @@ fn after_a_crash_the_journal_leaves_nothing_to_compare() {
         assert_eq!(report.unattributed_blocks, 0);
         pool.close().await.unwrap();
         let pool = life.open(&drives).await.unwrap();
-        assert_eq!(pool.activity(), [], "it is settled for good");
+        assert_eq!(pool.activity(), [], "it stays so");
         pool.close().await.unwrap();
     });
 }

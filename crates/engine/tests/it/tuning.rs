@@ -10,7 +10,7 @@ use stripewise_engine::{OpenMode, Pool, PoolError, PoolOptions, PoolSpec, Volume
 
 const SMALL: Tuning = Tuning {
     map_grain: MapGrain { regions_per_chunk: 1, regions_per_page: 2 },
-    settle_interval_ns: 2_000_000,
+    intent_clear_interval_ns: 2_000_000,
     partial_regions: 1,
     gather_hold_ns: 1,
     destage_hold_ns: 1,

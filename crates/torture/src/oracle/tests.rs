@@ -159,12 +159,12 @@ fn a_block_half_old_half_new_is_found() {
 }
 
 #[test]
-fn once_settled_nothing_changes_any_more() {
+fn once_pinned_nothing_changes_any_more() {
     let mut oracle = oracle(NO_JOURNAL);
     let one = write(&mut oracle, 4..5, false);
     oracle.power_cut();
     assert!(holds(&mut oracle, 4, 0) && holds(&mut oracle, 4, one));
-    oracle.settle(4, &data(4, 1, one));
+    oracle.pin(4, &data(4, 1, one));
     assert!(!holds(&mut oracle, 4, 0) && holds(&mut oracle, 4, one));
 }
 

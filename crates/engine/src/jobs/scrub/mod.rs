@@ -168,7 +168,7 @@ impl Array {
             }
         }
         inner.unsynced.set(!all_compared);
-        inner.start_settling();
+        inner.start_clearing_intents();
         Ok(report)
     }
 }
@@ -361,7 +361,7 @@ impl Inner {
             return Ok(false);
         }
         let length = self.geometry.interleave_bytes();
-        let mut settled: Vec<(UnitRange, Buffer)> = Vec::new();
+        let mut sound: Vec<(UnitRange, Buffer)> = Vec::new();
         if !self.agrees(&units) {
             for start in (0..length).step_by(BLOCK_BYTES as usize) {
                 let row: Units = units
@@ -369,7 +369,7 @@ impl Inner {
                     .map(|(unit, buffer)| (*unit, slice_of(buffer, 0, start, start + BLOCK_BYTES)))
                     .collect();
                 let of_row = self.check_row(&stripe, row, start, purpose, report).await?;
-                settled.extend(
+                sound.extend(
                     of_row
                         .into_iter()
                         .map(|(unit, block)| (UnitRange { unit, start, end: start + BLOCK_BYTES }, block)),
@@ -377,9 +377,9 @@ impl Inner {
             }
         } else if purpose == Purpose::Scrub {
             let whole = |(unit, buffer)| (UnitRange { unit, start: 0, end: length }, buffer);
-            settled.extend(units.into_iter().map(whole));
+            sound.extend(units.into_iter().map(whole));
         }
-        self.note_unrecorded(unrecorded, stripe, settled, guard).await?;
+        self.note_unrecorded(unrecorded, stripe, sound, guard).await?;
         Ok(true)
     }
 

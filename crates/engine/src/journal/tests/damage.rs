@@ -122,7 +122,7 @@ fn a_journal_begun_anew_holds_nothing_of_the_old_one() {
             .expect("new");
         drop(journal);
         let (_, replay) = open(&context, areas.clone(), 2, &host).await.expect("it opens");
-        assert_eq!((replay.records.len(), replay.missing_batches, replay.settled), (0, 0, 0));
+        assert_eq!((replay.records.len(), replay.missing_batches, replay.durable_point), (0, 0, 0));
     });
 }
 

@@ -129,7 +129,7 @@ impl Inner {
         };
         self.note_comings_and_goings(&before, &mut next);
         next.forget_replaced();
-        self.settle_replacements(&mut next);
+        self.end_replacements(&mut next);
         self.stamp_host(&mut next, false);
         let mut why = String::from("none is at hand");
         let mut excluded: BTreeSet<u32> = BTreeSet::new();
@@ -155,7 +155,7 @@ impl Inner {
                     take_back(&before, &mut next, &all_out);
                 }
                 next.exclude(&out);
-                self.settle_replacements(&mut next);
+                self.end_replacements(&mut next);
             }
             note_what_they_had(&base, &mut next, proven);
             self.assert_distinct_drives(&next);
@@ -210,8 +210,8 @@ impl Inner {
                 proven = next.generation;
                 // A drive that fell out since this commit was begun takes nothing with it that need
                 // not be there.
-                let is_settled = || !take_back(&before, &mut next.clone(), &self.fallen_out(&next));
-                if !next.is_tentative() && is_settled() {
+                let is_final = || !take_back(&before, &mut next.clone(), &self.fallen_out(&next));
+                if !next.is_tentative() && is_final() {
                     break;
                 }
                 (base, is_on_all) = (next.clone(), true);

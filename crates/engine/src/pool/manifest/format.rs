@@ -363,7 +363,8 @@ impl Manifest {
         self.parts().flat_map(PartRecord::drives).collect()
     }
 
-    /// Records that drives are out, and what follows from it for the volumes ([`Self::settle`]).
+    /// Records that drives are out, and what follows from it for the volumes
+    /// ([`Self::note_missing`]).
     pub(crate) fn exclude(&mut self, out: &[Exclusion]) {
         for exclusion in out {
             if let Some(drive) = self.drive_mut(exclusion.drive) {
@@ -371,7 +372,7 @@ impl Manifest {
                     Standing::Excluded { reason: shortened(&exclusion.reason), kind: exclusion.kind };
             }
         }
-        self.settle();
+        self.note_missing();
     }
 
     /// Has every volume that can be read without the drives that are out go on without them: what
@@ -379,7 +380,7 @@ impl Manifest {
     /// of it stays what it is, and it is whole again when they return. To be called whenever drives
     /// came or went or volumes lost rows, at best with every commit; a manifest in which this is
     /// due fails its check.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn note_missing(&mut self) {
         if self.drives.iter().all(DriveRecord::is_online) {
             return;
         }

@@ -190,7 +190,7 @@ impl Inner {
         if let Some(drive) = planned.drive_mut(number) {
             drive.retiring = true;
         }
-        planned.settle_replacements();
+        planned.end_replacements();
         match self.shortage_in(planned) {
             None => Ok(()),
             Some(Shortage { held_slabs, homeless_slabs, useless_slabs }) => {

@@ -41,7 +41,7 @@ impl Manifest {
 
     /// Ends replacements that have nothing left to do, and calls off those whose successor does not
     /// take part any more; which these are. To be called whenever drives came or went.
-    pub(crate) fn settle_replacements(&mut self) -> Vec<(u32, u32)> {
+    pub(crate) fn end_replacements(&mut self) -> Vec<(u32, u32)> {
         let mut called_off = Vec::new();
         for (old, new) in self.replacements().collect::<Vec<_>>() {
             if !self.drive(new).is_some_and(DriveRecord::takes_new) {
@@ -161,12 +161,12 @@ impl Inner {
         Ok(())
     }
 
-    /// As [`Manifest::settle_replacements`], said.
-    pub(in crate::pool) fn settle_replacements(&self, manifest: &mut Manifest) {
+    /// As [`Manifest::end_replacements`], said.
+    pub(in crate::pool) fn end_replacements(&self, manifest: &mut Manifest) {
         if manifest.replacements().next().is_none() {
             return;
         }
-        for (old, new) in manifest.settle_replacements() {
+        for (old, new) in manifest.end_replacements() {
             let path = |number: u32| {
                 let path = manifest.drive(number).map(|drive| drive.path.clone());
                 path.unwrap_or_else(|| self.path_of(number))
@@ -280,16 +280,16 @@ mod tests {
     #[test]
     fn replacements_end_with_either_of_their_drives() {
         let mut manifest = replacing();
-        assert_eq!(manifest.settle_replacements(), []);
+        assert_eq!(manifest.end_replacements(), []);
         out(&mut manifest, 4);
-        assert_eq!(manifest.settle_replacements(), [(1, 4)]);
+        assert_eq!(manifest.end_replacements(), [(1, 4)]);
         assert!(manifest.drives.iter().all(|drive| drive.successor.is_none()));
         let mut manifest = replacing();
         out(&mut manifest, 1);
-        assert_eq!(manifest.settle_replacements(), []);
+        assert_eq!(manifest.end_replacements(), []);
         assert_eq!(manifest.drive(1).unwrap().successor, Some(4), "what is missing is rebuilt there");
         manifest.volumes.clear();
-        assert_eq!(manifest.settle_replacements(), []);
+        assert_eq!(manifest.end_replacements(), []);
         assert!(manifest.drive(1).is_none(), "nothing names it any more");
         assert_eq!(manifest.check(), Ok(()));
     }

@@ -185,7 +185,7 @@ impl Inner {
             })
             .collect();
         planned.exclude(&gone);
-        planned.settle_replacements();
+        planned.end_replacements();
         let spare = self.next_for_spare_in(&planned).and_then(|(_, spare)| planned.drive(spare));
         let spare = spare.map(|spare| spare.path.clone());
         let mut books = self.space.borrow().clone();

@@ -170,7 +170,7 @@ impl Zones {
                     Zone::Both => {
                         let old = self.old.write(piece.start, part.clone(), fua);
                         let new = self.new.write(piece.start, part, fua);
-                        self.settled(piece.start, join(old, new).await)
+                        self.old_answer(piece.start, join(old, new).await)
                     }
                 }
             }
@@ -180,7 +180,7 @@ impl Zones {
 
     /// What came of a write in both arrays: the old one's answer counts. Where either refused they
     /// may differ from here on.
-    fn settled(
+    fn old_answer(
         &self,
         start: u64,
         (old, new): (Result<(), ArrayError>, Result<(), ArrayError>),
@@ -228,7 +228,7 @@ impl Zones {
                 Zone::Both => {
                     let (old, new) =
                         (self.old.write_zeroes(start, length), self.new.write_zeroes(start, length));
-                    self.settled(start, join(old, new).await)
+                    self.old_answer(start, join(old, new).await)
                 }
             };
             let has_some = |array: Zone| zone == array || zone == Zone::Both;

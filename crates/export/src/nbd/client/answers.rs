@@ -10,7 +10,7 @@ use std::io;
 use super::super::inbox::Inbox;
 use super::super::protocol::*;
 use super::super::transport::Transport;
-use super::ledger::{Ledger, Settled};
+use super::ledger::{Completed, Ledger};
 
 /// The longest answer that is no data of a read, bytes.
 const LONGEST_WORDS: u64 = 16 << 10;
@@ -52,7 +52,7 @@ pub(crate) async fn take(
     inbox: &mut Inbox,
     transport: &Transport,
     ledger: &RefCell<Ledger>,
-) -> io::Result<Option<Option<Settled>>> {
+) -> io::Result<Option<Option<Completed>>> {
     if !inbox.need(transport, 4).await? {
         return Ok(None);
     }

@@ -32,7 +32,7 @@ use super::super::protocol::*;
 use super::answers;
 use super::connect::{Link, Terms, connect};
 use super::error::{ConnectError, ConnectFault};
-use super::ledger::{Abilities, Ledger, Loss, Settled, request_head};
+use super::ledger::{Abilities, Completed, Ledger, Loss, request_head};
 use super::uri::NbdUri;
 use super::witness::Seen;
 
@@ -190,7 +190,7 @@ impl Drive for NetworkDrive {
         let (sender, completion) = completion();
         let done = shared.ledger.borrow_mut().submit(request, Some(sender), shared.context.now_ns());
         match done {
-            Some(settled) => settled.tell(&shared.info.label),
+            Some(completed) => completed.tell(&shared.info.label),
             None => shared.changed.notify_all(),
         }
         completion
@@ -253,8 +253,8 @@ async fn keep(shared: Rc<Shared>, mut link: Link) {
 
 fn give_up(shared: &Shared, why: &str) {
     *shared.lost.borrow_mut() = Some(why.into());
-    let settled = shared.ledger.borrow_mut().give_up();
-    settled.into_iter().for_each(|settled| settled.tell(&shared.info.label));
+    let completed = shared.ledger.borrow_mut().give_up();
+    completed.into_iter().for_each(|completed| completed.tell(&shared.info.label));
 }
 
 /// Until the connection ends. Nothing of it is in the kernel's hands any more when this ends.
@@ -270,9 +270,9 @@ async fn serve(shared: &Shared, link: Link) -> Ending {
     let reading = async {
         loop {
             match answers::take(&mut inbox, &transport, &shared.ledger).await {
-                Ok(Some(settled)) => {
+                Ok(Some(completed)) => {
                     shared.heard_ns.set(shared.context.now_ns());
-                    settled.into_iter().for_each(|settled| settled.tell(&shared.info.label));
+                    completed.into_iter().for_each(|completed| completed.tell(&shared.info.label));
                     // A flush may have to follow what was answered.
                     if shared.ledger.borrow().has_to_send() {
                         shared.changed.notify_all();
@@ -477,14 +477,14 @@ async fn look_at(link: &mut Link, offset: u64, length: usize) -> io::Result<Seen
     debug_assert!(done.is_none(), "a read needs the server");
     let pieces = gather(&mut ledger.borrow_mut());
     link.transport.send(pieces).await?;
-    let settled: Settled = loop {
+    let completed: Completed = loop {
         match answers::take(&mut link.inbox, &link.transport, &ledger).await? {
-            Some(Some(settled)) => break settled,
+            Some(Some(completed)) => break completed,
             Some(None) => {}
             None => return Err(io::ErrorKind::UnexpectedEof.into()),
         }
     };
-    settled.tell(&"".into());
+    completed.tell(&"".into());
     let answered = answer.await;
     answered.map_err(|error| io::Error::from_raw_os_error(error.os_code.unwrap_or(EIO as i32)))?;
     Ok(Seen::of(offset, &block.to_vec()))

@@ -71,13 +71,13 @@ struct Order {
 }
 
 /// A request that has come to its end; to be told outside of any borrow.
-pub(crate) struct Settled {
+pub(crate) struct Completed {
     request: IoRequest,
     sender: Option<CompletionSender>,
     failure: Option<(DriveErrorKind, Option<i32>)>,
 }
 
-impl Settled {
+impl Completed {
     /// Tells whoever asked.
     pub(super) fn tell(self, label: &std::rc::Rc<str>) {
         let Some(sender) = self.sender else { return };
@@ -134,7 +134,7 @@ impl Ledger {
         request: IoRequest,
         sender: Option<CompletionSender>,
         now_ns: u64,
-    ) -> Option<Settled> {
+    ) -> Option<Completed> {
         let (command, piece_bytes) = match request.operation {
             Operation::Read => (Command::Read, self.abilities.longest_bytes),
             Operation::Write { fua } => {
@@ -142,7 +142,7 @@ impl Ledger {
             }
             Operation::Flush => (Command::Flush { covers: self.written }, u64::MAX),
             Operation::Discard if !self.abilities.trim => {
-                return Some(Settled { request, sender, failure: None });
+                return Some(Completed { request, sender, failure: None });
             }
             Operation::Discard => (Command::Trim, RANGE_BYTES),
             Operation::WriteZeroes if self.abilities.zeroes => (Command::Zeros, RANGE_BYTES),
@@ -277,7 +277,7 @@ impl Ledger {
 
     /// A piece is answered. Gives the request back if that was its last; `Err` where the answer is
     /// no answer to it.
-    pub(super) fn answered(&mut self, cookie: u64) -> Result<Option<Settled>, &'static str> {
+    pub(super) fn answered(&mut self, cookie: u64) -> Result<Option<Completed>, &'static str> {
         if !self.parts.get(&cookie).is_some_and(|part| part.sent) {
             return Err("it answered what was not asked");
         }
@@ -320,7 +320,7 @@ impl Ledger {
         // A flush that was sent on behalf of a forced write and refused says of all other writes,
         // too, that they may be lost: the caller has to see that it was a flush.
         let request = if is_refused_flush { IoRequest::flush() } else { request };
-        Ok(Some(Settled { request, sender, failure }))
+        Ok(Some(Completed { request, sender, failure }))
     }
 
     /// The connection is gone; what was sent on it and not answered is to be sent again, if it may
@@ -340,10 +340,10 @@ impl Ledger {
     }
 
     /// The drive is given up: everything ends as gone.
-    pub(super) fn give_up(&mut self) -> Vec<Settled> {
+    pub(super) fn give_up(&mut self) -> Vec<Completed> {
         self.parts.clear();
         self.to_send.clear();
-        let gone = |order: Order| Settled {
+        let gone = |order: Order| Completed {
             request: order.request,
             sender: order.sender,
             failure: Some((DriveErrorKind::Gone, None)),

@@ -37,10 +37,10 @@ fn only_volumes_that_can_go_on_do() {
     assert_eq!(states(&manifest, 0, 2), [SlotState::Active]);
     // The first returns, but the RAID 5 volume has gone on without it.
     manifest.drive_mut(1).unwrap().standing = Standing::Online;
-    manifest.settle();
+    manifest.note_missing();
     assert_eq!((manifest.check(), states(&manifest, 0, 2)), (Ok(()), vec![SlotState::Active]));
     manifest.drive_mut(2).unwrap().standing = Standing::Online;
-    manifest.settle();
+    manifest.note_missing();
     assert!(!manifest.volumes[0].survives(|drive| drive == 2) && manifest.volumes[0].survives(|_| false));
 }
 
@@ -52,7 +52,7 @@ fn a_return_that_makes_a_volume_whole_gives_up_what_is_still_away() {
     assert_eq!(states(&manifest, 0, 1), [SlotState::Active]);
     manifest.drive_mut(1).unwrap().standing = Standing::Online;
     assert!(manifest.check().is_err(), "drive 2 would be taken for current while writes go on without it");
-    manifest.settle();
+    manifest.note_missing();
     assert_eq!((manifest.check(), states(&manifest, 0, 2)), (Ok(()), vec![SlotState::Missing]));
 }
 

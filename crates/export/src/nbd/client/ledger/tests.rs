@@ -190,8 +190,8 @@ impl Life {
             into.iter().for_each(|piece| piece.fill(value));
             assert!(self.ledger.receiving(cookie, block * BLOCK, 1).is_none(), "bytes come once");
         }
-        let settled = self.ledger.answered(cookie).expect("asked");
-        settled.into_iter().for_each(|settled| settled.tell(&"drive".into()));
+        let completed = self.ledger.answered(cookie).expect("asked");
+        completed.into_iter().for_each(|completed| completed.tell(&"drive".into()));
         self.look();
     }
 
@@ -269,9 +269,9 @@ impl Life {
                 true
             }
             Loss::Unflushed => {
-                let settled = self.ledger.give_up();
-                assert_eq!(settled.len(), self.asked.len(), "everybody is told");
-                settled.into_iter().for_each(|settled| settled.tell(&"drive".into()));
+                let completed = self.ledger.give_up();
+                assert_eq!(completed.len(), self.asked.len(), "everybody is told");
+                completed.into_iter().for_each(|completed| completed.tell(&"drive".into()));
                 for asked in std::mem::take(&mut self.asked) {
                     let answered = asked.answer.try_take().ok().expect("everybody is told");
                     assert_eq!(answered.expect_err("gone").kind, DriveErrorKind::Gone);
@@ -371,14 +371,14 @@ fn a_flush_that_is_refused_on_behalf_of_a_forced_write_is_told_as_a_flush() {
         if !is_flush_refused {
             ledger.failing(write, 5);
         }
-        let mut settled = ledger.answered(write).expect("it was asked");
-        assert_eq!(settled.is_none(), is_flush_refused, "a write that is refused needs no flush");
+        let mut completed = ledger.answered(write).expect("it was asked");
+        assert_eq!(completed.is_none(), is_flush_refused, "a write that is refused needs no flush");
         if is_flush_refused {
             let flush = sent(ledger.next_to_send().expect("the flush")).cookie;
             ledger.failing(flush, 5);
-            settled = ledger.answered(flush).expect("it was asked");
+            completed = ledger.answered(flush).expect("it was asked");
         }
-        settled.expect("that was the last piece").tell(&"drive".into());
+        completed.expect("that was the last piece").tell(&"drive".into());
         let Ok(Err(error)) = answer.try_take() else { panic!("it was refused") };
         let told = if is_flush_refused { Operation::Flush } else { Operation::Write { fua: true } };
         assert_eq!(error.operation, told);

@@ -92,7 +92,7 @@ impl Manner {
 impl Cache {
     /// Decides by `seed`; gives the sectors that differ from what reads see now, with their
     /// offsets.
-    pub(super) fn settle(
+    pub(super) fn lose_power(
         &self,
         seed: u64,
         info: &DriveInfo,

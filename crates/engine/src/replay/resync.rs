@@ -47,8 +47,8 @@ struct Touch {
 
 type Touches = SmallVec<[Touch; 2]>;
 
-/// A stripe that is being settled.
-struct Settling<'a> {
+/// A stripe that is being resynchronised.
+struct StripeResync<'a> {
     stripe: &'a Stripe,
     missing: MemberSet,
     records: Vec<Record>,
@@ -68,7 +68,7 @@ struct Settling<'a> {
     dead_blocks: u64,
 }
 
-impl Settling<'_> {
+impl StripeResync<'_> {
     fn touches(&self, unit: usize, block: usize) -> &Touches {
         &self.touches[unit * self.blocks + block]
     }
@@ -150,19 +150,19 @@ impl Inner {
             }
         }
         for (index, found) in stripes {
-            report.dead_blocks += self.settle_by_sums(journal, index, &found).await?;
+            report.dead_blocks += self.resync_by_sums(journal, index, &found).await?;
             let count = |is_counted: fn(Kind) -> bool| {
                 found.iter().filter(|found| is_counted(found.record.kind)).count() as u64
             };
             report.redone += count(|kind| matches!(kind, Kind::Redo | Kind::Parity));
-            report.settled += count(|kind| kind == Kind::Intent);
+            report.resynced += count(|kind| kind == Kind::Intent);
         }
         self.flush_members().await?;
         self.release_records().await?;
         Ok(report)
     }
 
-    async fn settle_by_sums(
+    async fn resync_by_sums(
         &self,
         journal: &Journal,
         index: u64,
@@ -216,7 +216,7 @@ impl Inner {
             let whole = UnitRange { unit, start: 0, end: self.geometry.interleave_bytes() };
             sums.push(self.unit_sums(&stripe, whole).await?);
         }
-        let mut settling = Settling {
+        let mut resync = StripeResync {
             stripe: &stripe,
             missing: self.columns.missing_in(index),
             records,
@@ -231,14 +231,14 @@ impl Inner {
             dead_blocks: 0,
         };
         for block in 0..blocks {
-            self.settle_row(&mut settling, block).await?;
+            self.resync_row(&mut resync, block).await?;
         }
-        for write in std::mem::take(&mut settling.writes) {
+        for write in std::mem::take(&mut resync.writes) {
             if let Err(error) = write.await {
                 self.note_write_error(&error).await?;
             }
         }
-        Ok(settling.dead_blocks)
+        Ok(resync.dead_blocks)
     }
 
     fn note_touches(&self, number: usize, record: &Record, blocks: usize, touches: &mut [Touches]) {
@@ -276,63 +276,63 @@ impl Inner {
         }
     }
 
-    async fn settle_row(&self, settling: &mut Settling<'_>, block: usize) -> Result<(), ArrayError> {
-        let units = settling.stripe.units.len();
+    async fn resync_row(&self, resync: &mut StripeResync<'_>, block: usize) -> Result<(), ArrayError> {
+        let units = resync.stripe.units.len();
         let mut is_touched = false;
         let mut has_intents = false;
         let mut floor = 0;
         for unit in 0..units {
-            let touches = settling.touches(unit, block);
+            let touches = resync.touches(unit, block);
             for touch in touches {
-                if settling.records[touch.record].kind != Kind::Intent {
+                if resync.records[touch.record].kind != Kind::Intent {
                     floor = floor.max(touch.record + 1);
                 }
             }
             if let Some(last) = touches.last() {
                 is_touched = true;
-                has_intents |= settling.records[last.record].kind == Kind::Intent;
+                has_intents |= resync.records[last.record].kind == Kind::Intent;
             }
         }
         if !is_touched {
             return Ok(());
         }
         if has_intents {
-            return self.settle_versions(settling, block, floor).await;
+            return self.resync_versions(resync, block, floor).await;
         }
         for unit in 0..units {
-            let Some(&last) = settling.touches(unit, block).last() else { continue };
-            if let Some(content) = settling.payload(unit, block) {
-                self.write_settled(settling, unit, block, content);
+            let Some(&last) = resync.touches(unit, block).last() else { continue };
+            if let Some(content) = resync.payload(unit, block) {
+                self.write_resynced(resync, unit, block, content);
             }
-            self.record_settled(settling, unit, block, last.new);
+            self.record_resynced(resync, unit, block, last.new);
         }
         Ok(())
     }
 
     /// A row in which some blocks have only their sums in the journal.
-    async fn settle_versions(
+    async fn resync_versions(
         &self,
-        settling: &mut Settling<'_>,
+        resync: &mut StripeResync<'_>,
         block: usize,
         floor: usize,
     ) -> Result<(), ArrayError> {
-        if settling.strips.is_none() {
-            settling.strips = Some(self.read_strips(settling).await?);
+        if resync.strips.is_none() {
+            resync.strips = Some(self.read_strips(resync).await?);
         }
-        let units = settling.stripe.units.len();
-        let newest = settling.records.len();
-        let held = |unit: usize| settling.strips.as_ref().and_then(|strips| strips[unit][block].clone());
+        let units = resync.stripe.units.len();
+        let newest = resync.records.len();
+        let held = |unit: usize| resync.strips.as_ref().and_then(|strips| strips[unit][block].clone());
         let mut contents: Vec<Option<Buffer>> = Vec::with_capacity(units);
         let mut is_in_place = Vec::with_capacity(units);
         for unit in 0..units {
-            let payload = settling.payload(unit, block);
+            let payload = resync.payload(unit, block);
             is_in_place.push(payload.is_none());
             contents.push(payload.or_else(|| held(unit)));
         }
         let has = |unit: usize, records: usize| {
             let Some(content) = &contents[unit] else { return false };
-            let expected = settling.sum_after(self, unit, block, records);
-            expected.is_none_or(|expected| expected == self.sum_of(settling, unit, block, content))
+            let expected = resync.sum_after(self, unit, block, records);
+            expected.is_none_or(|expected| expected == self.sum_of(resync, unit, block, content))
         };
         let version = |unit: usize| (floor..=newest).rev().find(|&records| has(unit, records));
         let mut versions: Vec<Option<usize>> = (0..units).map(version).collect();
@@ -341,14 +341,14 @@ impl Inner {
             let best = (0..units).filter(|&unit| versions[unit].is_some()).max_by_key(|&unit| versions[unit]);
             let content = match best {
                 Some(unit) => contents[unit].clone().expect("what has a version has content"),
-                None => self.bury(settling, 0, block),
+                None => self.bury(resync, 0, block),
             };
             for unit in 0..units {
                 if best.is_none() || versions[unit].is_none() || !same(contents[unit].as_ref(), &content) {
-                    self.write_settled(settling, unit, block, content.clone());
+                    self.write_resynced(resync, unit, block, content.clone());
                 }
-                let sum = self.sum_of(settling, unit, block, &content);
-                self.record_settled(settling, unit, block, Some(sum));
+                let sum = self.sum_of(resync, unit, block, &content);
+                self.record_resynced(resync, unit, block, Some(sum));
             }
             return Ok(());
         }
@@ -375,8 +375,8 @@ impl Inner {
                 behind.iter().map(|_| self.buffers.allocate(BLOCK_BYTES as usize)).collect();
             recover_units(self.geometry.data_units(), &together, &sources, &behind, &wanted);
             let fits = behind.iter().zip(&wanted).all(|(&unit, content)| {
-                let expected = settling.sum_after(self, unit, block, records);
-                expected.is_none_or(|expected| expected == self.sum_of(settling, unit, block, content))
+                let expected = resync.sum_after(self, unit, block, records);
+                expected.is_none_or(|expected| expected == self.sum_of(resync, unit, block, content))
             });
             if fits {
                 found = behind.into_iter().zip(wanted).collect();
@@ -390,7 +390,7 @@ impl Inner {
         }
         for unit in 0..data_units {
             if versions[unit].is_none() {
-                contents[unit] = Some(self.bury(settling, unit, block));
+                contents[unit] = Some(self.bury(resync, unit, block));
                 is_in_place[unit] = false;
             }
         }
@@ -404,11 +404,11 @@ impl Inner {
         }
         for (unit, content) in data.into_iter().chain(parity).enumerate() {
             let is_there = is_in_place[unit] && same(contents[unit].as_ref(), &content);
-            let sum = self.sum_of(settling, unit, block, &content);
+            let sum = self.sum_of(resync, unit, block, &content);
             if !is_there {
-                self.write_settled(settling, unit, block, content);
+                self.write_resynced(resync, unit, block, content);
             }
-            self.record_settled(settling, unit, block, Some(sum));
+            self.record_resynced(resync, unit, block, Some(sum));
         }
         Ok(())
     }
@@ -416,69 +416,63 @@ impl Inner {
     /// What stands in for a block that is lost. Not zeros, nor anything else that may have been
     /// there before, nor what stood in for it at an earlier time: should this be interrupted, the
     /// block must not be taken for an old version of itself when it is done again.
-    fn bury(&self, settling: &mut Settling<'_>, unit: usize, block: usize) -> Buffer {
-        let is_dead = self.declare_block_dead(settling.stripe.index, unit, block as u64 * BLOCK_BYTES);
-        settling.dead_blocks += u64::from(is_dead);
+    fn bury(&self, resync: &mut StripeResync<'_>, unit: usize, block: usize) -> Buffer {
+        let is_dead = self.declare_block_dead(resync.stripe.index, unit, block as u64 * BLOCK_BYTES);
+        resync.dead_blocks += u64::from(is_dead);
         let stand_in = self.buffers.allocate(BLOCK_BYTES as usize);
-        let sequence = settling.records.last().map_or(0, |record| record.sequence);
+        let sequence = resync.records.last().map_or(0, |record| record.sequence);
         let mark = (self.spec.id ^ u128::from(sequence)).to_le_bytes();
         stand_in
             .with_mut(|bytes| bytes.chunks_exact_mut(mark.len()).for_each(|to| to.copy_from_slice(&mark)));
         stand_in
     }
 
-    fn sum_of(&self, settling: &Settling<'_>, unit: usize, block: usize, content: &Buffer) -> u32 {
+    fn sum_of(&self, resync: &StripeResync<'_>, unit: usize, block: usize, content: &Buffer) -> u32 {
         let sums = self.sums.get().expect("asked by who has checksums");
-        let place = settling.stripe.units[unit];
+        let place = resync.stripe.units[unit];
         let at = place.offset_bytes + block as u64 * BLOCK_BYTES;
         sums.table.compute(place.member as u16, at, content)[0]
     }
 
-    fn write_settled(&self, settling: &mut Settling<'_>, unit: usize, block: usize, content: Buffer) {
-        let place = settling.stripe.units[unit];
-        let range = settling.range(unit, block);
+    fn write_resynced(&self, resync: &mut StripeResync<'_>, unit: usize, block: usize, content: Buffer) {
+        let place = resync.stripe.units[unit];
+        let range = resync.range(unit, block);
         if unit < self.geometry.data_units() || self.geometry.copies() > 1 {
             // What is written is no longer lost, also where it enters parity only.
-            self.forget_lost(settling.stripe, range);
+            self.forget_lost(resync.stripe, range);
         }
-        if settling.missing.contains(place.member) {
+        if resync.missing.contains(place.member) {
             return;
         }
         let request = IoRequest::write(place.offset_bytes + range.start, content, false);
-        settling.writes.push(self.columns.submit(
+        resync.writes.push(self.columns.submit(
             place.member,
             Class::Foreground,
             request.because(Cause::Journal),
         ));
     }
 
-    fn record_settled(&self, settling: &Settling<'_>, unit: usize, block: usize, sum: Option<u32>) {
-        let sequence = settling.records.last().map_or(1, |record| record.sequence);
-        self.set_block_sum(&settling.sums[unit], block, sum, sequence);
+    fn record_resynced(&self, resync: &StripeResync<'_>, unit: usize, block: usize, sum: Option<u32>) {
+        let sequence = resync.records.last().map_or(1, |record| record.sequence);
+        self.set_block_sum(&resync.sums[unit], block, sum, sequence);
     }
 
     /// All blocks of all units that are there.
-    async fn read_strips(&self, settling: &Settling<'_>) -> Result<Vec<Vec<Option<Buffer>>>, ArrayError> {
+    async fn read_strips(&self, resync: &StripeResync<'_>) -> Result<Vec<Vec<Option<Buffer>>>, ArrayError> {
         let length = self.geometry.interleave_bytes();
         let mut reads = Vec::new();
-        for unit in 0..settling.stripe.units.len() {
-            let is_there = !settling.missing.contains(settling.stripe.units[unit].member);
+        for unit in 0..resync.stripe.units.len() {
+            let is_there = !resync.missing.contains(resync.stripe.units[unit].member);
             let buffer = self.buffers.allocate(length as usize);
             let whole = UnitRange { unit, start: 0, end: length };
             let answer = is_there.then(|| {
-                self.submit_unit_read(
-                    settling.stripe,
-                    whole,
-                    Class::Foreground,
-                    Cause::Journal,
-                    buffer.clone(),
-                )
+                self.submit_unit_read(resync.stripe, whole, Class::Foreground, Cause::Journal, buffer.clone())
             });
             reads.push((buffer, answer));
         }
         let mut strips = Vec::new();
         for (unit, (buffer, answer)) in reads.into_iter().enumerate() {
-            let mut strip: Vec<Option<Buffer>> = vec![None; settling.blocks];
+            let mut strip: Vec<Option<Buffer>> = vec![None; resync.blocks];
             match answer {
                 None => {}
                 Some(answer) => match answer.await {
@@ -492,9 +486,9 @@ impl Inner {
                         self.note_read_error(&error).await?;
                         for (block, content) in strip.iter_mut().enumerate() {
                             let one = self.buffers.allocate(BLOCK_BYTES as usize);
-                            let range = settling.range(unit, block);
+                            let range = resync.range(unit, block);
                             let read = self.submit_unit_read(
-                                settling.stripe,
+                                resync.stripe,
                                 range,
                                 Class::Foreground,
                                 Cause::Journal,
