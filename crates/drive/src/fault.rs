@@ -56,8 +56,8 @@ pub enum WriteFault {
 pub struct FaultCounts {
     /// Reads that met an unreadable sector.
     pub unreadable: u64,
-    /// Bytes of unreadable sectors healed by writing them.
-    pub healed_bytes: u64,
+    /// Bytes of unreadable sectors reallocated by writing them.
+    pub reallocated_bytes: u64,
     /// Writes that met an unwritable sector.
     pub unwritable: u64,
     /// Writes refused for lack of space.
@@ -413,8 +413,8 @@ impl State {
 
     /// Writes to the drive beneath; what is written can be read again.
     fn pass_on(&self, request: IoRequest) -> Completion {
-        let healed = self.unreadable.borrow_mut().remove(request.offset_bytes..request.end_bytes());
-        self.count(|counts| counts.healed_bytes += healed);
+        let reallocated = self.unreadable.borrow_mut().remove(request.offset_bytes..request.end_bytes());
+        self.count(|counts| counts.reallocated_bytes += reallocated);
         self.inner.submit(request)
     }
 

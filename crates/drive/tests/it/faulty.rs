@@ -90,11 +90,11 @@ fn a_latent_error_lasts_until_its_sector_is_written() {
     assert!(rig.read(0, 4096).is_ok());
     assert!(rig.read(4608, 512).is_ok());
     rig.write(4608, &[1; 512]).unwrap();
-    assert_eq!(rig.read(4096, 512), Err(DriveErrorKind::Medium), "a neighbour's write does not heal it");
+    assert_eq!(rig.read(4096, 512), Err(DriveErrorKind::Medium), "a neighbour's write does not repair it");
     rig.write(4096, &[7; 512]).unwrap();
     assert_eq!(rig.read(4096, 512).unwrap(), [7; 512]);
     let counts = rig.drive.counts();
-    assert_eq!((counts.unreadable, counts.healed_bytes), (2, 512));
+    assert_eq!((counts.unreadable, counts.reallocated_bytes), (2, 512));
 
     rig.drive.make_unreadable(0..8192);
     at_once(rig.drive.submit(IoRequest::range(Operation::WriteZeroes, 0, 4096))).unwrap();
@@ -280,7 +280,7 @@ fn lost_writes_report_success_and_write_nothing() {
     assert_eq!(rig.stored(0, 4096), [1; 4096], "the fault waits for its place");
     rig.write(4096, &[1; 512]).unwrap();
     assert_eq!(rig.stored(4096, 512), old);
-    assert_eq!(rig.read(4096, 512), Err(DriveErrorKind::Medium), "a lost write heals nothing");
+    assert_eq!(rig.read(4096, 512), Err(DriveErrorKind::Medium), "a lost write repairs nothing");
     rig.write(4096, &[1; 512]).unwrap();
     assert_eq!(rig.stored(4096, 512), [1; 512]);
     assert_eq!(rig.drive.counts().lost, 1);

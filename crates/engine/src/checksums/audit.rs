@@ -13,7 +13,7 @@ pub struct AuditReport {
     /// Pages looked at.
     pub pages: u64,
     /// Pages of which one place was invalid or old; they are written again by the next checkpoint.
-    pub healed: u64,
+    pub repaired: u64,
     /// Pages of which no place was valid and that were not in memory either: nothing is known of
     /// their blocks.
     pub lost: u64,
@@ -80,7 +80,7 @@ impl Checksums {
                 None => self.confirm(&page).await?,
             };
             report.pages += 1;
-            report.healed += u64::from(noted.healed);
+            report.repaired += u64::from(noted.repaired);
             report.lost += u64::from(noted.lost);
         }
         Ok(report)

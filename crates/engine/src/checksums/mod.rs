@@ -164,7 +164,7 @@ pub struct ChecksumCounters {
     /// Pages that gave way to others.
     pub evictions: u64,
     /// Pages of which one place was invalid or old and the other was used.
-    pub healed_pages: u64,
+    pub repaired_pages: u64,
     /// Pages of which no place was valid.
     pub lost_pages: u64,
     /// Checkpoints carried out.

@@ -93,7 +93,7 @@ impl Found {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Noted {
     /// A place was invalid or old, and will be written.
-    pub healed: bool,
+    pub repaired: bool,
     /// No place was valid.
     pub lost: bool,
 }
@@ -326,13 +326,13 @@ impl Checksums {
     /// Counts what was found wrong.
     pub(super) fn note(&self, id: PageId, newest: &Newest) -> Noted {
         self.count(|counters| {
-            counters.healed_pages += u64::from(!newest.behind.is_empty());
+            counters.repaired_pages += u64::from(!newest.behind.is_empty());
             counters.lost_pages += u64::from(newest.lost);
         });
         for &side in &newest.wrong {
             self.io.found_wrong(id, side);
         }
-        Noted { healed: !newest.behind.is_empty(), lost: newest.lost }
+        Noted { repaired: !newest.behind.is_empty(), lost: newest.lost }
     }
 
     fn new_page(&self, column: u16, number: u64, image: Option<&Image>) -> Rc<Page> {

@@ -268,7 +268,7 @@ fn degraded_reads_and_rebuilds_use_no_wrong_source() {
 }
 
 #[test]
-fn checksums_outlive_closing_and_a_page_that_rots_is_healed() {
+fn checksums_outlive_closing_and_a_page_that_rots_is_repaired() {
     for &(level, drives) in REDUNDANT {
         run(level, drives, 10, async |rig, model| {
             write(&rig, &model, 100, 40, 3).await;

@@ -176,7 +176,7 @@ fn drives_with_any_superblocks() {
     for round in 0..400 {
         let mut bytes = sound[0].clone();
         let at = [0, 512 << 10][round % 2];
-        // The same at both ends, or they would heal one another.
+        // The same at both ends, or they would repair one another.
         let mut slot = bytes[at..at + (8 << 10)].to_vec();
         let from = if random.below(3) == 0 { 8 } else { 4096 };
         mutate(&mut slot[from..], &mut random);

@@ -35,7 +35,7 @@ fn a_journal_with_too_few_areas_counts_as_lost_redundancy() {
         // Whoever takes its place makes it whole, once nobody waits for it.
         pool.fail_drive(id_of(&status, "drive4"), "it is not coming back").await.unwrap();
         assert_eq!(pool.volumes()[0].redundancy_left, 0);
-        pool.heal().await.unwrap();
+        pool.allocate_spares().await.unwrap();
         let info = &pool.volumes()[0];
         assert_eq!((info.redundancy_left, info.lacking_copies.len()), (1, 0), "it is on a data drive now");
         pool.close().await.unwrap();

@@ -157,7 +157,7 @@ async fn trouble(rig: Rc<Rig>, seed: u64) {
         let report = rebuild(&array).await.unwrap_or_else(|error| panic!("seed {seed}: rebuild: {error}"));
         assert_eq!(report.lost_blocks, 0, "seed {seed}: nothing may be lost");
         if random.chance(0.5) {
-            // Latent errors on one member, then a scrub that finds and heals them.
+            // Latent errors on one member, then a scrub that finds and repairs them.
             let slot = random.below(width) as usize;
             let faults = rig.drive(slot).faults;
             for _ in 0..random.below(5) {

@@ -450,7 +450,7 @@ fn power_cuts_while_a_pool_is_opened_again_and_again_make_no_drive_look_like_an_
                     drives.remove(away);
                 }
                 if let Ok(pool) = life.open(&drives).await {
-                    let _ = pool.heal().await;
+                    let _ = pool.allocate_spares().await;
                 }
             });
             drop(life);

@@ -105,7 +105,7 @@ fn sectors_that_cannot_be_read_are_rewritten() {
 }
 
 #[test]
-fn a_read_heals_what_it_could_not_read() {
+fn a_read_repairs_what_it_could_not_read() {
     for (level, drives) in [("raid5", 4), ("raid6", 5), ("raid10", 4), ("raid1", 2)] {
         run(level, drives, async |rig, model| {
             let array = rig.array();

@@ -29,8 +29,9 @@ pub async fn run(asked: &AddDrives, control: &Control) -> Result<Response> {
             added.map_err(|error| pool_failure(what, &error))?;
         }
         // What waited for a drive is due from now on.
-        let healed = session.pool.heal().await;
-        healed.map_err(|error| pool_failure(format!("cannot plan the rebuilds of pool `{name}`"), &error))?;
+        let allocated = session.pool.allocate_spares().await;
+        allocated
+            .map_err(|error| pool_failure(format!("cannot plan the rebuilds of pool `{name}`"), &error))?;
         Ok(session.report())
     })
     .await?;

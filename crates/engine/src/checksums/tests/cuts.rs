@@ -142,7 +142,7 @@ fn at_any_cut_each_page_says_the_old_or_the_new() {
             let sums = open(&places, OPTIONS);
             for column in 0..COLUMNS {
                 for row in 0..2 {
-                    torn += sums.audit(row, column, &|_| true).await.expect("an audit").healed;
+                    torn += sums.audit(row, column, &|_| true).await.expect("an audit").repaired;
                 }
             }
         });

@@ -43,7 +43,7 @@ fn survives(damage: impl Fn(&Bed)) {
                     assert_eq!((verdict.is_good(), verdict.unrecorded_blocks), (true, 0), "page {page}");
                     assert!(!verify(&bed.sums, 1, page * MIB, &wrong).await.is_good());
                 }
-                assert!(bed.sums.counters().healed_pages > 0);
+                assert!(bed.sums.counters().repaired_pages > 0);
                 assert_eq!(bed.sums.counters().lost_pages, 0);
                 assert!(bed.sums.dirty_bytes() > 0, "what is wrong is to be written");
                 bed.sums.checkpoint().await.expect("a checkpoint");
@@ -57,7 +57,7 @@ fn survives(damage: impl Fn(&Bed)) {
 }
 
 #[test]
-fn rotten_torn_swapped_blank_and_unreadable_own_pages_are_healed_from_the_copy() {
+fn rotten_torn_swapped_blank_and_unreadable_own_pages_are_repaired_from_the_copy() {
     survives(|bed| {
         let mut page = bed.peek(id(1, 2), Side::Own);
         page[70] ^= 1;
@@ -129,7 +129,7 @@ fn a_drive_that_lost_block_and_page_is_seen_by_reading_both_or_by_an_audit() {
             bed.reopen(options);
             if audits {
                 let report = bed.sums.audit(0, 1, &|_| true).await.expect("an audit");
-                assert_eq!(report, AuditReport { pages: 4, healed: 1, lost: 0 });
+                assert_eq!(report, AuditReport { pages: 4, repaired: 1, lost: 0 });
             }
             assert_eq!(verify(&bed.sums, 1, 0, &old).await.is_good(), !is_seen);
         });
@@ -139,14 +139,14 @@ fn a_drive_that_lost_block_and_page_is_seen_by_reading_both_or_by_an_audit() {
 /// Pages in memory know what the drives should hold: both places lost, or written over, are put
 /// right.
 #[test]
-fn an_audit_of_pages_in_memory_heals_both_places() {
+fn an_audit_of_pages_in_memory_repairs_both_places() {
     run(|context| async move {
         let (bed, _) = filled(&context).await;
         let whole = bed.peek(id(1, 3), Side::Own);
         bed.poke(id(1, 3), Side::Own, &[1; PAGE_BYTES]);
         bed.poke(id(1, 3), Side::Copy, &[1; PAGE_BYTES]);
         let report = bed.sums.audit(0, 1, &|page| page != 0).await.expect("an audit");
-        assert_eq!(report, AuditReport { pages: 3, healed: 1, lost: 0 });
+        assert_eq!(report, AuditReport { pages: 3, repaired: 1, lost: 0 });
         bed.sums.checkpoint().await.expect("a checkpoint");
         assert!(bed.peek(id(1, 3), Side::Own) == whole && bed.peek(id(1, 3), Side::Copy) == whole);
     });
@@ -291,7 +291,7 @@ fn eviction_keeps_sums_and_memory_bounded() {
             }
             let counters = bed.sums.counters();
             assert!(counters.evictions > 100 && counters.checkpoints > 3, "{counters:?}");
-            assert_eq!(counters.lost_pages + counters.healed_pages, 0);
+            assert_eq!(counters.lost_pages + counters.repaired_pages, 0);
             for ((column, offset), version) in model {
                 assert!(verify(&bed.sums, column, offset, &data(version, 1)).await.is_good());
             }

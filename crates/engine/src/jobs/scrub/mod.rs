@@ -229,7 +229,7 @@ impl Inner {
             (0..self.geometry.width()).map(|column| sums.table.audit(row, column as u16, &is_wanted));
         for audit in join_all(audits).await {
             let audit = audit?;
-            report.pages_repaired += audit.healed;
+            report.pages_repaired += audit.repaired;
             report.pages_lost += audit.lost;
         }
         Ok(())

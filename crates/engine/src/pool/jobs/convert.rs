@@ -167,7 +167,7 @@ impl Inner {
         // What an interruption left.
         self.release_left_behind(converting, zones).await?;
         while zones.committed.get() < zones.end_bytes() {
-            self.until_healed(converting).await;
+            self.until_whole(converting).await;
             if self.closed.get() || zones.is_cancelled.get() {
                 return Err(Stop::Ended);
             }
@@ -210,9 +210,9 @@ impl Inner {
     }
 
     /// Ends when no rebuild of the volume is under way.
-    async fn until_healed(&self, converting: &Converting) {
-        let healing = &self.jobs.healing;
-        while !self.closed.get() && (healing.is_at(converting.old) || healing.is_at(converting.new)) {
+    async fn until_whole(&self, converting: &Converting) {
+        let rebuilding = &self.jobs.rebuilding;
+        while !self.closed.get() && (rebuilding.is_at(converting.old) || rebuilding.is_at(converting.new)) {
             self.jobs.changed.wait().await;
         }
     }

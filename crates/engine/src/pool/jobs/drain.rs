@@ -40,7 +40,7 @@ impl Inner {
                 Ok(true) => return true,
                 Ok(false) => {}
                 Err(why) => {
-                    self.jobs.healing.stall(Some((drain_task(number), None)), why);
+                    self.jobs.rebuilding.stall(Some((drain_task(number), None)), why);
                 }
             }
         }
@@ -52,7 +52,7 @@ impl Inner {
         let is_due = |drive: &&DriveRecord| {
             drive.is_leaving()
                 && self.working_member(drive.number).is_some()
-                && !self.jobs.healing.is_stalled(Some((drain_task(drive.number), None)))
+                && !self.jobs.rebuilding.is_stalled(Some((drain_task(drive.number), None)))
         };
         manifest.drives.iter().filter(is_due).map(|drive| drive.number).collect()
     }
@@ -94,9 +94,9 @@ impl Inner {
     /// Columns on other drives that move on so that there is room for what is on this one.
     fn plan_making_room(&self, number: u32) -> Vec<Step> {
         let manifest = self.manifest.borrow();
-        let healable = self.healable();
+        let rebuildable = self.rebuildable();
         let mut space = self.space.borrow_mut();
-        let Some(link) = first_to_move(&manifest, &space, number, |part| healable.contains(&part)) else {
+        let Some(link) = first_to_move(&manifest, &space, number, |part| rebuildable.contains(&part)) else {
             return Vec::new();
         };
         let most = link.rows.min(self.most_steps(&manifest));
@@ -107,9 +107,9 @@ impl Inner {
     /// The next columns to move, and where; what is free there is taken from the books.
     fn plan_steps(&self, number: u32) -> Vec<Step> {
         let manifest = self.manifest.borrow();
-        let healable = self.healable();
+        let rebuildable = self.rebuildable();
         let wanted = |place: SlotPlace| place.drive == number && place.state == SlotState::Active;
-        let all = stretches(&manifest, wanted, |part| healable.contains(&part));
+        let all = stretches(&manifest, wanted, |part| rebuildable.contains(&part));
         let most = self.most_steps(&manifest);
         let total: u64 = all.iter().map(|stretch| stretch.rows).sum();
         let mut space = self.space.borrow_mut();
@@ -142,7 +142,7 @@ impl Inner {
             self.space.borrow_mut().set_arriving(successor, steps.len() as u64);
         }
         let parts = self.note_drain(number);
-        let lane = &self.jobs.healing;
+        let lane = &self.jobs.rebuilding;
         self.jobs.begin(lane, parts.clone());
         let ids: BTreeSet<Id> = steps.iter().map(|step| step.part).collect();
         let workers = self.rows_at_once(ids.into_iter());
@@ -173,7 +173,7 @@ impl Inner {
     /// What there is to do in all, for people.
     fn note_drain(&self, number: u32) -> Parts {
         let manifest = self.manifest.borrow();
-        let mut current = self.jobs.healing.current.borrow_mut();
+        let mut current = self.jobs.rebuilding.current.borrow_mut();
         for part in manifest.parts() {
             let Some(array) = self.array(part.id) else { continue };
             let bytes = written_on(&array, part, number);

@@ -149,7 +149,7 @@ impl Inner {
     }
 
     /// Notes in a manifest that a spare takes over.
-    pub(in crate::pool) fn takeover_of(&self, old: u32, spare: u32) -> Option<Takeover> {
+    pub(in crate::pool) fn notice_of_spare(&self, old: u32, spare: u32) -> Option<Takeover> {
         let manifest = self.manifest.borrow();
         let (old, spare) = (manifest.drive(old)?, manifest.drive(spare)?);
         Some(Takeover {

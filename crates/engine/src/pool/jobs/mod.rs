@@ -2,14 +2,14 @@
 //! pool: what is to be done stands in the manifest, and the process that opens the pool and starts
 //! its jobs goes on with them where the last one stopped.
 //!
-//! Lanes work side by side. One heals: has lacking columns taken over (`membership/sparing.rs`),
-//! fills them (`jobs/rebuild.rs`), and when all is whole empties drives (`jobs/drain.rs`, shown as
-//! a rebuild: to an observer it is one). The other checks (`jobs/scrub.rs`). A third one
-//! converts volumes to other layouts (`jobs/convert.rs`). Others move rows between tiers
-//! (`jobs/tier.rs`) and spread them (`jobs/rebalance.rs`). A resync waits for its volume to be
-//! whole, since with a member missing there is nothing to compare. What ends in an error is not
-//! tried again before something changes. Faults expected: drives fail meanwhile, the pool is
-//! closed.
+//! Lanes work side by side. One restores redundancy: allocates space for lacking columns
+//! (`membership/sparing.rs`), fills them (`jobs/rebuild.rs`), and when all is whole empties drives
+//! (`jobs/drain.rs`, shown as a rebuild: to an observer it is one). The other checks
+//! (`jobs/scrub.rs`). A third one converts volumes to other layouts (`jobs/convert.rs`). Others
+//! move rows between tiers (`jobs/tier.rs`) and spread them (`jobs/rebalance.rs`). A resync waits
+//! for its volume to be whole, since with a member missing there is nothing to compare. What ends
+//! in an error is not tried again before something changes. Faults expected: drives fail meanwhile,
+//! the pool is closed.
 
 pub(crate) mod column_mover;
 pub(crate) mod convert;
@@ -169,7 +169,7 @@ impl Lane {
 #[derive(Default)]
 pub(crate) struct Jobs {
     started: Cell<bool>,
-    pub(in crate::pool) healing: Lane,
+    pub(in crate::pool) rebuilding: Lane,
     pub(in crate::pool) checking: Lane,
     pub(in crate::pool) converting: Lane,
     pub(in crate::pool) tiering: Lane,
@@ -177,7 +177,7 @@ pub(crate) struct Jobs {
     pub(in crate::pool) tiers: TierState,
     /// Columns of rows that nobody has room for.
     pub(in crate::pool) without_room: Cell<u64>,
-    /// Something changed that the healing lane must look at before it goes on.
+    /// Something changed that the rebuilding lane must look at before it goes on.
     pub(in crate::pool) look_again: Cell<bool>,
     pub(in crate::pool) reports: RefCell<Vec<ScrubSummary>>,
     /// The task that begins scrubs on schedule runs.
@@ -217,7 +217,7 @@ impl Jobs {
 
     /// Drives came or went: what stopped work before does not count any more.
     pub(crate) fn forget_stalls(&self) {
-        self.healing.stalled.borrow_mut().clear();
+        self.rebuilding.stalled.borrow_mut().clear();
         self.converting.stalled.borrow_mut().clear();
         self.balancing.stalled.borrow_mut().clear();
     }
@@ -229,7 +229,7 @@ impl Jobs {
     }
 
     fn lanes(&self) -> [&Lane; 5] {
-        [&self.healing, &self.checking, &self.converting, &self.tiering, &self.balancing]
+        [&self.rebuilding, &self.checking, &self.converting, &self.tiering, &self.balancing]
     }
 
     /// Work on these parts begins.
@@ -252,7 +252,7 @@ impl Jobs {
 }
 
 impl Pool {
-    /// Begins all jobs that are due and from now on those that become due, spares that take over
+    /// Begins all jobs that are due and from now on those that become due, spare allocation
     /// included. A second call only tries again what had ended in an error.
     pub fn start_jobs(&self) {
         let jobs = &self.0.jobs;
@@ -271,7 +271,7 @@ impl Pool {
         inner.check_changeable()?;
         self.start_jobs();
         let lane = match kind {
-            JobKind::Rebuild => &inner.jobs.healing,
+            JobKind::Rebuild => &inner.jobs.rebuilding,
             JobKind::Scrub => &inner.jobs.checking,
             JobKind::Convert => &inner.jobs.converting,
             JobKind::Destage => return inner.destage_all().await,
@@ -284,7 +284,7 @@ impl Pool {
             // A rebuild may make a resync due, and tiers wait for it, as a rebalance does for both.
             let follows = matches!(kind, JobKind::Scrub | JobKind::Tier | JobKind::Rebalance);
             let is_last = kind == JobKind::Rebalance && inner.jobs.tiering.running.get();
-            let more_may_come = is_last || (follows && inner.jobs.healing.running.get());
+            let more_may_come = is_last || (follows && inner.jobs.rebuilding.running.get());
             if !lane.running.get() && !more_may_come {
                 if kind == JobKind::Convert {
                     inner.until_reclaimed().await;
@@ -307,7 +307,7 @@ impl Pool {
 }
 
 impl Inner {
-    /// A drive was excluded, or a spare came: somebody may have to take over.
+    /// A drive was excluded, or a spare came: spare allocation may have work.
     pub(in crate::pool) fn after_exclusion(&self) {
         self.jobs.forget_stalls();
         self.kick_jobs();
@@ -320,9 +320,9 @@ impl Inner {
             return;
         }
         jobs.look_again.set(true);
-        if !jobs.healing.running.replace(true) {
+        if !jobs.rebuilding.running.replace(true) {
             let inner = self.rc();
-            self.context.spawn(async move { inner.run_healing().await });
+            self.context.spawn(async move { inner.run_rebuilding().await });
         }
         if !jobs.checking.running.replace(true) {
             let inner = self.rc();
@@ -345,12 +345,12 @@ impl Inner {
         Ok(())
     }
 
-    async fn run_healing(&self) {
-        let lane = &self.jobs.healing;
+    async fn run_rebuilding(&self) {
+        let lane = &self.jobs.rebuilding;
         loop {
             self.jobs.look_again.set(false);
             if !lane.is_stalled(None)
-                && let Err(error) = self.heal().await
+                && let Err(error) = self.allocate_spares().await
             {
                 // What stopped one would stop the next.
                 lane.stall(None, error.to_string());
@@ -445,10 +445,10 @@ impl Inner {
         for part in manifest.parts() {
             let Some(array) = self.array(part.id) else { continue };
             let name = volume_of(&manifest, part.id).1;
-            let healing = self.jobs.healing.current.borrow().get(&part.id).cloned();
+            let rebuilding = self.jobs.rebuilding.current.borrow().get(&part.id).cloned();
             let due = self.due_in(&manifest, &array);
             let replacing = self.replacement_in(&manifest, part, &array);
-            if let Some(progress) = &healing {
+            if let Some(progress) = &rebuilding {
                 let drive = due.drive.or(replacing.map(|(successor, ..)| successor));
                 all.push(progress.activity(JobKind::Rebuild, name.clone(), drive));
             } else if let Some((successor, done, left)) = replacing.filter(|_| due.rows == 0) {

@@ -3,12 +3,12 @@
 //! added and rows gain by it; it is a line of the pool's record, so the next process to open the
 //! pool goes on.
 //!
-//! Everything else goes first: while anything heals nothing is moved, the copying has the lowest
-//! share of each drive, and a change of drives or volumes does not wait for more than the columns
-//! in work. Batches as a drain's: both places are written until one commit records the new ones.
-//! Faults expected: either drive of a move fails (the move is off, and what was lost is rebuilt
-//! first), a cut (what was not recorded is where it was), the gain is used up by others meanwhile
-//! (it ends).
+//! Everything else goes first: while anything is rebuilt nothing is moved, the copying has the
+//! lowest share of each drive, and a change of drives or volumes does not wait for more than the
+//! columns in work. Batches as a drain's: both places are written until one commit records the new
+//! ones. Faults expected: either drive of a move fails (the move is off, and what was lost is
+//! rebuilt first), a cut (what was not recorded is where it was), the gain is used up by others
+//! meanwhile (it ends).
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -81,8 +81,8 @@ impl Inner {
     pub(in crate::pool) fn would_gain(&self, manifest: &Manifest) -> bool {
         let mut books = self.space.borrow().clone();
         books.refresh(manifest);
-        let healable = self.healable();
-        !plan(manifest, &books, |part| healable.contains(&part)).is_empty()
+        let rebuildable = self.rebuildable();
+        !plan(manifest, &books, |part| rebuildable.contains(&part)).is_empty()
     }
 
     /// Has a rebalance begin, where a data drive came and rows gain by it.
@@ -96,8 +96,8 @@ impl Inner {
 
     /// What is left to move.
     fn due_to_rebalance(&self, manifest: &Manifest) -> Vec<Link> {
-        let healable = self.healable();
-        plan(manifest, &self.space.borrow(), |part| healable.contains(&part))
+        let rebuildable = self.rebuildable();
+        plan(manifest, &self.space.borrow(), |part| rebuildable.contains(&part))
     }
 
     /// Goes on with a rebalance, if there is one and jobs run.
@@ -131,7 +131,7 @@ impl Inner {
     }
 
     fn is_busy_otherwise(&self) -> bool {
-        self.jobs.healing.running.get() || self.jobs.tiering.running.get()
+        self.jobs.rebuilding.running.get() || self.jobs.tiering.running.get()
     }
 
     /// Whether moves are to be given up for now.

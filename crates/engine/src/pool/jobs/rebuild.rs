@@ -151,7 +151,7 @@ impl Inner {
 
     /// All rows that are to be filled and nothing stands in the way of.
     fn due_rows(&self) -> (Vec<Due>, Vec<(Id, f64)>) {
-        let lane = &self.jobs.healing;
+        let lane = &self.jobs.rebuilding;
         let arrays: Vec<(Id, Array)> =
             self.arrays.borrow().iter().map(|(id, array)| (*id, array.clone())).collect();
         let (mut due, mut bytes) = (Vec::new(), Vec::new());
@@ -217,7 +217,7 @@ impl Inner {
     /// anything.
     pub(in crate::pool) async fn rebuild(&self) -> bool {
         let (due, bytes) = self.due_rows();
-        let lane = &self.jobs.healing;
+        let lane = &self.jobs.rebuilding;
         if due.is_empty() {
             // What was looked at again turned out to be done.
             if !lane.current.borrow().is_empty() {
@@ -389,7 +389,7 @@ impl Inner {
         }
         let name = self.volume_of(part).1;
         let why = format!("the rebuild of volume {name} stopped: {error}");
-        self.jobs.healing.stall(Some((part, Some(row))), why);
+        self.jobs.rebuilding.stall(Some((part, Some(row))), why);
     }
 
     /// Records what was filled.
@@ -409,13 +409,13 @@ impl Inner {
             let Some(array) = self.array(part) else { continue };
             if let Err(error) = &committed {
                 let why = format!("the rebuild of volume {name} could not be recorded: {error}");
-                self.jobs.healing.stall(Some((part, None)), why);
+                self.jobs.rebuilding.stall(Some((part, None)), why);
             } else if !array.rebuilt().is_empty() && !self.jobs.look_again.get() {
                 let why = format!(
                     "the rebuild of volume {name} stopped: more blocks are lost than can be recorded, so its new drives do \
                      not count as rebuilt"
                 );
-                self.jobs.healing.stall(Some((part, None)), why);
+                self.jobs.rebuilding.stall(Some((part, None)), why);
             } else if array.lacking_rows().is_empty() {
                 self.note_rebuild_ended(part, progress);
             }

@@ -3,10 +3,11 @@
 //!
 //! Decided once a period, and at once when drives come, pins change or a rebuild ends; carried out
 //! in small batches: copied, recorded in one commit, then the next. A rebuild goes first: while
-//! anything heals nothing moves, and a caller that wants to change drives or volumes need not wait,
-//! since moves under way are given up for it. The copying takes its turn as background I/O, and no
-//! more bytes per second than are set. What a power cut interrupts was not recorded: the rows are
-//! where they were, heat starts over, and for a half-life nothing is moved down on its account.
+//! anything is rebuilt nothing moves, and a caller that wants to change drives or volumes need not
+//! wait, since moves under way are given up for it. The copying takes its turn as background I/O,
+//! and no more bytes per second than are set. What a power cut interrupts was not recorded: the
+//! rows are where they were, heat starts over, and for a half-life nothing is moved down on its
+//! account.
 //!
 //! Faults expected: either drive of a move fails (the move is off, and what was lost is rebuilt),
 //! no room (said).
@@ -204,7 +205,7 @@ impl Inner {
 
     async fn run_tiers(&self) {
         let lane = &self.jobs.tiering;
-        while !self.closed.get() && !self.jobs.healing.running.get() {
+        while !self.closed.get() && !self.jobs.rebuilding.running.get() {
             match self.tier_some().await {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -291,9 +292,9 @@ impl Inner {
     }
 
     /// Whether moves are to be given up: a caller wants to change drives or volumes, or there is
-    /// something to heal.
+    /// something to rebuild.
     fn is_wanted_elsewhere(&self) -> bool {
-        self.closed.get() || self.administering.waiting() > 0 || self.jobs.healing.running.get()
+        self.closed.get() || self.administering.waiting() > 0 || self.jobs.rebuilding.running.get()
     }
 
     /// Waits until the next region may be copied; whether it still should be.

@@ -214,7 +214,7 @@ impl Inner {
         }
         match role {
             Role::Spare => self.commit(None, move |manifest| manifest.set_replaced(old)).await?,
-            Role::Data | Role::Fast | Role::Journal => self.take_over_by(old, number, None).await?,
+            Role::Data | Role::Fast | Role::Journal => self.allocate_on(old, number, None).await?,
         }
         self.kick_jobs();
         Ok(())
@@ -524,7 +524,7 @@ impl Inner {
         self.set_background_share();
         self.jobs.forget_stalls();
         self.open_volumes().await;
-        self.heal_maps().await
+        self.reallocate_maps().await
     }
 }
 

@@ -250,7 +250,7 @@ impl Inner {
         mut books: FreeSlabs,
     ) -> Option<Shortage> {
         books.refresh(&planned);
-        self.take_over_on_paper(&mut planned, &mut books);
+        self.plan_spares(&mut planned, &mut books);
         evacuation::shortage(planned, books)
     }
 

@@ -1,4 +1,4 @@
-//! Who takes over what: new slabs for columns that are missing, chosen so that all drives share the
+//! Spare allocation: new slabs for columns that are missing, chosen so that all drives share the
 //! work. Pure.
 //!
 //! Onto one drive (a dedicated spare) columns go with the slab numbers that they had, as far as it
@@ -74,7 +74,7 @@ pub(crate) struct Stretch {
 
 /// Gives columns that are missing on drives that `is_out` new slabs, to be rebuilt; of those parts
 /// that it `may`.
-pub(crate) fn take_over(
+pub(crate) fn allocate(
     manifest: &mut Manifest,
     books: &mut FreeSlabs,
     is_out: impl Fn(u32) -> bool,
@@ -132,7 +132,7 @@ pub(crate) fn put(table: &mut RowTable, first_row: u64, rows: u64, column: usize
     table.set(first_row, rows, &places);
 }
 
-/// Drives that may take over a column of rows on `in_rows` from `old`: where that one has a
+/// Drives that may get a column of rows on `in_rows` from `old`: where that one has a
 /// successor, this alone. A successor that is among them (a cut left a journal area on both drives,
 /// and by now others were lost) cannot.
 pub(crate) fn candidates(manifest: &Manifest, books: &FreeSlabs, old: u32, in_rows: &[u32]) -> Vec<u32> {
@@ -307,8 +307,7 @@ pub(crate) mod tests {
             books.refresh(&manifest);
             lose(&mut manifest, &mut books, 1);
             let before = manifest.volumes[0].parts[0].rows.clone();
-            let taken =
-                take_over(&mut manifest, &mut books, |drive| drive == 1, |_| true, Onto::Drive(spare));
+            let taken = allocate(&mut manifest, &mut books, |drive| drive == 1, |_| true, Onto::Drive(spare));
             let moved: u64 = taken.new.iter().map(|slabs| u64::from(slabs.count)).sum();
             let room = u64::from(manifest.drive(spare).unwrap().slab_count(MIB));
             assert_eq!(moved, 150.min(room));
@@ -327,12 +326,12 @@ pub(crate) mod tests {
         // Nothing for a drive that is only offline, and nothing where the volume may not be
         // touched.
         lose(&mut manifest, &mut books, 1);
-        let none = take_over(&mut manifest, &mut books, |_| false, |_| true, Onto::All);
+        let none = allocate(&mut manifest, &mut books, |_| false, |_| true, Onto::All);
         assert_eq!(none, Taken::default());
-        let none = take_over(&mut manifest, &mut books, |_| true, |_| false, Onto::All);
+        let none = allocate(&mut manifest, &mut books, |_| true, |_| false, Onto::All);
         assert_eq!(none, Taken::default());
         // And no drive is left that is not in the row.
-        let none = take_over(&mut manifest, &mut books, |_| true, |_| true, Onto::All);
+        let none = allocate(&mut manifest, &mut books, |_| true, |_| true, Onto::All);
         assert_eq!((none.new.len(), none.without_room), (0, 150));
     }
 
@@ -346,7 +345,7 @@ pub(crate) mod tests {
             lose(&mut manifest, &mut books, 3);
             let lost = on(&manifest, 3, SlotState::Missing);
             let parts = manifest.volumes[0].parts[0].clone();
-            let taken = take_over(&mut manifest, &mut books, |drive| drive == 3, |_| true, Onto::All);
+            let taken = allocate(&mut manifest, &mut books, |drive| drive == 3, |_| true, Onto::All);
             assert_eq!(taken.without_room, 0);
             assert_eq!(on(&manifest, 3, SlotState::Missing), 0);
             let mut work = vec![0u64; drives];
@@ -381,7 +380,7 @@ pub(crate) mod tests {
         lose(&mut manifest, &mut books, 0);
         lose(&mut manifest, &mut books, 1);
         let before = (manifest.clone(), books.clone());
-        let taken = take_over(&mut manifest, &mut books, |drive| drive < 2, |_| true, Onto::All);
+        let taken = allocate(&mut manifest, &mut books, |drive| drive < 2, |_| true, Onto::All);
         let moved: u64 = taken.new.iter().map(|slabs| u64::from(slabs.count)).sum();
         assert!(taken.without_room > 0 && moved > 0, "{taken:?}");
         let missing = on(&manifest, 0, SlotState::Missing) + on(&manifest, 1, SlotState::Missing);

@@ -1,4 +1,4 @@
-//! Who takes over what: drives that came back catch up, spares and free slabs stand in for drives
+//! Sparing: drives that came back catch up, spares and free slabs stand in for drives
 //! that are out.
 //!
 //! A dedicated spare takes over all that was on a drive that failed or is missing, with the same
@@ -24,7 +24,7 @@ use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
 use crate::pool::membership::enough_copies::is_enough_without;
-use crate::pool::membership::spare_allocation::{Onto, Taken, candidates, stretches, take_over};
+use crate::pool::membership::spare_allocation::{Onto, Taken, allocate, candidates, stretches};
 use crate::pool::space::evacuation;
 use crate::pool::space::slabs::FreeSlabs;
 use crate::pool::{Inner, OpenMode, Pool};
@@ -40,18 +40,18 @@ struct Stale {
 }
 
 impl Pool {
-    /// Records who takes over what is lacking, as jobs would when they run; the rebuild itself is
+    /// Allocates space for what is lacking, as jobs would when they run; the rebuild itself is
     /// done when they do.
-    pub async fn heal(&self) -> Result<(), PoolError> {
+    pub async fn allocate_spares(&self) -> Result<(), PoolError> {
         self.0.check_changeable()?;
-        self.0.heal().await
+        self.0.allocate_spares().await
     }
 }
 
 impl Inner {
-    /// Has everything that is lacking taken over by another drive, as far as there is a drive for
-    /// it. Ends when nothing is left to do.
-    pub(in crate::pool) async fn heal(&self) -> Result<(), PoolError> {
+    /// Allocates space on other drives for everything that is lacking, as far as there is a drive
+    /// for it. Ends when nothing is left to do.
+    pub(in crate::pool) async fn allocate_spares(&self) -> Result<(), PoolError> {
         let _alone = self.administering.acquire(1).await;
         let mut tried: BTreeSet<u32> = BTreeSet::new();
         while !self.closed.get() {
@@ -61,9 +61,9 @@ impl Inner {
                 continue;
             }
             if let Some((old, new)) = self.next_for_spare() {
-                let takeover = self.takeover_of(old, new);
+                let takeover = self.notice_of_spare(old, new);
                 // It was not asked for, so it is shown until it is acknowledged.
-                let outcome = self.take_over_by(old, new, takeover).await;
+                let outcome = self.allocate_on(old, new, takeover).await;
                 // A spare that fails at this gives way to the next.
                 if outcome.is_err() && self.working_member(new).is_some() {
                     return outcome;
@@ -71,8 +71,8 @@ impl Inner {
                 continue;
             }
             if !self.distribute().await? && self.next_for_spare().is_none() {
-                self.heal_maps().await?;
-                return self.heal_journals().await;
+                self.reallocate_maps().await?;
+                return self.reallocate_journals().await;
             }
         }
         Ok(())
@@ -80,7 +80,7 @@ impl Inner {
 
     /// Parts whose rows can be rebuilt; of a pool that is only read, those that could be if it were
     /// not.
-    pub(in crate::pool) fn healable(&self) -> BTreeSet<Id> {
+    pub(in crate::pool) fn rebuildable(&self) -> BTreeSet<Id> {
         let arrays = self.arrays.borrow();
         let looks = self.mode == OpenMode::ReadOnly;
         let sound =
@@ -91,13 +91,13 @@ impl Inner {
     /// A drive that is at hand, but out, or in with columns that nobody fills.
     fn next_to_rejoin(&self) -> Option<u32> {
         let manifest = self.manifest.borrow();
-        let healable = self.healable();
+        let rebuildable = self.rebuildable();
         let is_due = |drive: &&DriveRecord| match drive.exclusion() {
             None => {
                 let wanted =
                     |place: SlotPlace| place.drive == drive.number && place.state == SlotState::Missing;
                 self.working_member(drive.number).is_some()
-                    && !stretches(&manifest, wanted, |part| healable.contains(&part)).is_empty()
+                    && !stretches(&manifest, wanted, |part| rebuildable.contains(&part)).is_empty()
             }
             Some(ExclusionKind::Missing) if !drive.replaced => self.is_back(drive.number),
             Some(_) => false,
@@ -130,12 +130,13 @@ impl Inner {
         if spares.is_empty() && !manifest.drives.iter().any(has_successor) {
             return None;
         }
-        let healable = self.healable();
+        let rebuildable = self.rebuildable();
         for drive in manifest.drives.iter().filter(|drive| Self::is_given_up(drive) && !drive.replaced) {
             let wanted = |place: SlotPlace| place.drive == drive.number && place.state == SlotState::Missing;
-            let has_rows = !stretches(manifest, wanted, |part| healable.contains(&part)).is_empty();
-            let has_copies =
-                manifest.parts().any(|part| healable.contains(&part.id) && part.lacks_copy_on(drive.number));
+            let has_rows = !stretches(manifest, wanted, |part| rebuildable.contains(&part)).is_empty();
+            let has_copies = manifest
+                .parts()
+                .any(|part| rebuildable.contains(&part.id) && part.lacks_copy_on(drive.number));
             let successor = drive.successor.filter(|successor| self.working_member(*successor).is_some());
             if let Some(successor) = successor.filter(|_| has_rows || has_copies) {
                 return Some((drive.number, successor));
@@ -155,7 +156,7 @@ impl Inner {
 
     /// Has one drive take the place of another that is out, as far as it is large enough; records
     /// that its rows are to be rebuilt, and what a person is to be told of it.
-    pub(in crate::pool) async fn take_over_by(
+    pub(in crate::pool) async fn allocate_on(
         &self,
         old: u32,
         new: u32,
@@ -165,7 +166,7 @@ impl Inner {
             return Err(PoolError::Job(format!("{} failed before it could take over", self.path_of(new))));
         }
         let (from, to) = (self.path_of(old), self.path_of(new));
-        self.commit_takeover(
+        self.commit_allocation(
             Onto::Drive(new),
             move |drive| drive.number == old,
             move |manifest| {
@@ -183,16 +184,16 @@ impl Inner {
         .await?;
         self.event(EventKind::Drive, &format!("{to} takes the place of {from}"));
         self.set_background_share();
-        self.heal_maps().await
+        self.reallocate_maps().await
     }
 
-    /// What healing would do, on a copy of the record and the books: so that no other plan counts
-    /// on the room it takes.
-    pub(in crate::pool) fn take_over_on_paper(&self, planned: &mut Manifest, books: &mut FreeSlabs) {
-        let healable = self.healable();
-        let may = |part| healable.contains(&part);
+    /// What spare allocation would do, on a copy of the record and the books: so that no other plan
+    /// counts on the room it takes.
+    pub(in crate::pool) fn plan_spares(&self, planned: &mut Manifest, books: &mut FreeSlabs) {
+        let rebuildable = self.rebuildable();
+        let may = |part| rebuildable.contains(&part);
         while let Some((old, new)) = self.next_for_spare_in(planned) {
-            take_over(planned, books, |drive| drive == old, may, Onto::Drive(new));
+            allocate(planned, books, |drive| drive == old, may, Onto::Drive(new));
             let role = planned.drive(old).map_or(Role::Data, |drive| drive.role);
             if let Some(drive) = planned.drive_mut(new) {
                 drive.role = role;
@@ -202,17 +203,17 @@ impl Inner {
         }
         let given_up = planned.drives.iter().filter(|drive| Self::is_given_up(drive));
         let given_up: BTreeSet<u32> = given_up.map(|drive| drive.number).collect();
-        take_over(planned, books, |drive| given_up.contains(&drive), may, Onto::All);
+        allocate(planned, books, |drive| given_up.contains(&drive), may, Onto::All);
         let is_lost = |place: PlaceState, drive| place == PlaceState::Missing && given_up.contains(&drive);
         if !mutation::is_chosen(Mutation::PlaceAreasCarelessly) {
             evacuation::place_lost(planned, books, may, is_lost);
         }
     }
 
-    /// Has free slabs of all drives take over what is on drives that are out for good; whether
+    /// Allocates free slabs of all drives for what is on drives that are out for good; whether
     /// anything was done.
     async fn distribute(&self) -> Result<bool, PoolError> {
-        let taken = self.commit_takeover(Onto::All, Self::is_given_up, |_| ()).await?;
+        let taken = self.commit_allocation(Onto::All, Self::is_given_up, |_| ()).await?;
         self.jobs.without_room.set(taken.without_room);
         let rows: u64 = taken.new.iter().map(|slabs| u64::from(slabs.count)).sum();
         if rows > 0 {
@@ -226,7 +227,7 @@ impl Inner {
 
     /// Gives what is missing on drives that are `out` new places in a commit, together with a
     /// further change.
-    async fn commit_takeover(
+    async fn commit_allocation(
         &self,
         onto: Onto,
         out: impl Fn(&DriveRecord) -> bool + 'static,
@@ -243,10 +244,10 @@ impl Inner {
                 }
                 let numbers: BTreeSet<u32> =
                     manifest.drives.iter().filter(|drive| out(drive)).map(|drive| drive.number).collect();
-                let healable = pool.healable();
+                let rebuildable = pool.rebuildable();
                 let is_out = |drive| numbers.contains(&drive);
-                let may = |part| healable.contains(&part);
-                let done = take_over(manifest, &mut pool.space.borrow_mut(), is_out, may, onto);
+                let may = |part| rebuildable.contains(&part);
+                let done = allocate(manifest, &mut pool.space.borrow_mut(), is_out, may, onto);
                 let is_nothing = done.new.is_empty() && matches!(onto, Onto::All);
                 *result.borrow_mut() = done;
                 if is_nothing {
@@ -268,7 +269,7 @@ impl Inner {
     }
 
     /// Writes copies of region maps anew whose drives are out for good, or have come back.
-    pub(in crate::pool) async fn heal_maps(&self) -> Result<(), PoolError> {
+    pub(in crate::pool) async fn reallocate_maps(&self) -> Result<(), PoolError> {
         let is_stale = |manifest: &Manifest, place: &MetaPlaceRecord| {
             let is_here = self.working_member(place.drive).is_some();
             let given_up = manifest.drive(place.drive).is_none_or(Self::is_given_up);
@@ -284,7 +285,7 @@ impl Inner {
     ) -> Result<(), PoolError> {
         let stale: Vec<Stale> = {
             let manifest = self.manifest.borrow();
-            let healable = self.healable();
+            let rebuildable = self.rebuildable();
             let of_part = |part: &PartRecord| -> Vec<Stale> {
                 let (part_id, slabs) = (part.id, part.meta.slabs);
                 let places = part.meta.places.iter();
@@ -294,7 +295,7 @@ impl Inner {
                 });
                 stale.collect()
             };
-            manifest.parts().filter(|part| healable.contains(&part.id)).flat_map(of_part).collect()
+            manifest.parts().filter(|part| rebuildable.contains(&part.id)).flat_map(of_part).collect()
         };
         for stale in stale {
             self.renew_map(&stale).await?;

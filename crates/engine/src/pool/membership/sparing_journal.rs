@@ -37,7 +37,7 @@ struct Chosen {
 impl Inner {
     /// Gives journals areas in place of those on drives that are out for good, or that have come
     /// back empty.
-    pub(in crate::pool) async fn heal_journals(&self) -> Result<(), PoolError> {
+    pub(in crate::pool) async fn reallocate_journals(&self) -> Result<(), PoolError> {
         let is_lost = |manifest: &Manifest, place: &JournalPlaceRecord| {
             let is_here = self.working_member(place.drive).is_some();
             let given_up = manifest.drive(place.drive).is_none_or(Self::is_given_up);
@@ -46,9 +46,9 @@ impl Inner {
         self.renew_journals(is_lost).await?;
         self.begin_journals().await?;
         // What had a copy on an area that was lost gets another one.
-        let healable = self.healable();
+        let rebuildable = self.rebuildable();
         let arrays: Vec<Array> = self.arrays.borrow().values().cloned().collect();
-        for array in arrays.iter().filter(|array| healable.contains(&Id(array.spec().id))) {
+        for array in arrays.iter().filter(|array| rebuildable.contains(&Id(array.spec().id))) {
             if let Some(log) = array.0.write_log().filter(|log| log.journal.is_short()) {
                 log.journal.restore_copies().await?;
             }
@@ -63,8 +63,8 @@ impl Inner {
     }
 
     fn parts_without_journal(&self) -> Vec<(Id, Array)> {
-        let (manifest, healable) = (self.manifest.borrow(), self.healable());
-        let is_without = |part: &&PartRecord| !part.journal.is_empty() && healable.contains(&part.id);
+        let (manifest, rebuildable) = (self.manifest.borrow(), self.rebuildable());
+        let is_without = |part: &&PartRecord| !part.journal.is_empty() && rebuildable.contains(&part.id);
         let arrays =
             manifest.parts().filter(is_without).filter_map(|part| Some((part.id, self.array(part.id)?)));
         arrays.filter(|(_, array)| array.0.write_log().is_none()).collect()
@@ -146,12 +146,12 @@ impl Inner {
     ) -> Result<(), PoolError> {
         let stale: Vec<(Id, JournalPlaceRecord)> = {
             let manifest = self.manifest.borrow();
-            let healable = self.healable();
+            let rebuildable = self.rebuildable();
             let of_part = |part: &PartRecord| -> Vec<(Id, JournalPlaceRecord)> {
                 let stale = part.journal.iter().filter(|place| is_stale(&manifest, place));
                 stale.map(|place| (part.id, *place)).collect()
             };
-            manifest.parts().filter(|part| healable.contains(&part.id)).flat_map(of_part).collect()
+            manifest.parts().filter(|part| rebuildable.contains(&part.id)).flat_map(of_part).collect()
         };
         for (part, old) in stale {
             self.renew_journal(part, old).await?;

@@ -184,8 +184,8 @@ fn homeless_places(manifest: &mut Manifest, books: &mut FreeSlabs, retiring: &[u
     homeless
 }
 
-/// Takes room for copies of maps and areas of journals that are to be made again, as healing will;
-/// what has none goes without.
+/// Takes room for copies of maps and areas of journals that are to be made again, as spare
+/// allocation will; what has none goes without.
 pub(in crate::pool) fn place_lost(
     manifest: &mut Manifest,
     books: &mut FreeSlabs,

@@ -190,7 +190,7 @@ impl Inner {
         let spare = spare.map(|spare| spare.path.clone());
         let mut books = self.space.borrow().clone();
         books.refresh(&planned);
-        self.take_over_on_paper(&mut planned, &mut books);
+        self.plan_spares(&mut planned, &mut books);
         let lacks = |run: &Run| run.places.iter().any(|place| place.state == SlotState::Missing);
         if planned.parts().any(|part| part.rows.runs().any(lacks)) {
             return None;
