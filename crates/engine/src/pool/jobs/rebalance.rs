@@ -86,7 +86,7 @@ impl Inner {
     }
 
     /// Has a rebalance begin, where a data drive came and rows gain by it.
-    pub(in crate::pool) fn spread_onto_new(&self, manifest: &mut Manifest) {
+    pub(in crate::pool) fn rebalance_onto_new(&self, manifest: &mut Manifest) {
         if manifest.rebalance.is_none() && self.would_gain(manifest) {
             manifest.rebalance = Some(RebalanceIntent::default());
             let text = "a rebalance was begun, so that volumes can use the new drive's space";

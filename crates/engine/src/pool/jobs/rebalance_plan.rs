@@ -35,8 +35,8 @@ pub(in crate::pool) struct Room {
     pub free_slabs: u64,
 }
 
-/// Drives that rows may be moved on and off to spread them: neither being emptied nor replaced.
-fn drives_to_spread(manifest: &Manifest, books: &FreeSlabs) -> Vec<u32> {
+/// Drives that rows may be moved on and off to balance them: neither being emptied nor replaced.
+fn drives_to_balance(manifest: &Manifest, books: &FreeSlabs) -> Vec<u32> {
     let stays = |number: &u32| manifest.drive(*number).is_some_and(|drive| drive.successor.is_none());
     books.usable(Role::Data).into_iter().filter(stays).collect()
 }
@@ -78,7 +78,7 @@ pub(in crate::pool) fn room(manifest: &Manifest, books: &FreeSlabs) -> Room {
 /// it `may`.
 pub(in crate::pool) fn plan(manifest: &Manifest, books: &FreeSlabs, may: impl Fn(Id) -> bool) -> Vec<Link> {
     let widths = widths(manifest);
-    let drives = drives_to_spread(manifest, books);
+    let drives = drives_to_balance(manifest, books);
     let before = free(books, &drives);
     let (now, total) = (rows_of(&before, &widths), before.iter().sum::<u64>());
     // What there would be room for if it could lie anywhere.

@@ -281,7 +281,7 @@ impl Inner {
                     pool.enter_successor(manifest, old, number)?;
                 }
                 if matches!(place, Place::New) && role == Role::Data {
-                    pool.spread_onto_new(manifest);
+                    pool.rebalance_onto_new(manifest);
                 }
                 Ok(Change::Commit(()))
             })

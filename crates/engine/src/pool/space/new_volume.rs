@@ -3,8 +3,8 @@
 //! The map lies on drives of one redundancy group of a row, one more than may be lost: whenever
 //! that row can be read, so can the map. The journal lies on journal drives where there are enough
 //! of them for the layout's redundancy, else on the pool's own drives; it gets areas on more drives
-//! than a batch needs, so that load spreads. Pure; the only fault expected is that there is not
-//! enough room.
+//! than a batch needs, so that the load is shared. Pure; the only fault expected is that there is
+//! not enough room.
 
 use stripewise_layout::Shape;
 
@@ -269,11 +269,11 @@ fn place_map(
             }
         }
     }
-    spread_places(space, &wish.drives, least, MAP_COPIES.max(least), slabs)
+    placed_apart(space, &wish.drives, least, MAP_COPIES.max(least), slabs)
 }
 
 /// Places on the emptiest drives: as many as there is room for, but no fewer than `least`.
-fn spread_places(
+fn placed_apart(
     space: &mut FreeSlabs,
     drives: &[u32],
     least: usize,
@@ -303,7 +303,7 @@ fn place_journal(
         let wanted = needs(wish, 1, rows, MOST_OWN_AREA_BYTES)?.area_slabs;
         let slabs = wanted.min((free / 4) as u32).max(area_slabs);
         for slabs in [slabs, area_slabs] {
-            if let Ok(places) = spread_places(space, &own, least, JOURNAL_AREAS.max(least), slabs) {
+            if let Ok(places) = placed_apart(space, &own, least, JOURNAL_AREAS.max(least), slabs) {
                 return Ok(Ok(journal(places, slabs)));
             }
         }
@@ -316,7 +316,7 @@ fn place_journal(
             }
         }
     }
-    Ok(spread_places(space, &wish.drives, least, most, area_slabs).map(|places| journal(places, area_slabs)))
+    Ok(placed_apart(space, &wish.drives, least, most, area_slabs).map(|places| journal(places, area_slabs)))
 }
 
 fn journal(places: Vec<(u32, u32)>, slabs: u32) -> Vec<JournalPlaceRecord> {

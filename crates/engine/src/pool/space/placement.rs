@@ -73,7 +73,7 @@ fn quotas(free: &[u64], width: usize, rows: u64, salt: u64) -> Vec<u64> {
 }
 
 /// Hands out sets of drives, batch by batch.
-pub(in crate::pool) struct Spread {
+pub(in crate::pool) struct Placement {
     width: usize,
     rows: u64,
     quotas: Vec<u64>,
@@ -83,7 +83,7 @@ pub(in crate::pool) struct Spread {
     salt: u64,
 }
 
-impl Spread {
+impl Placement {
     /// `rows` rows of `width` columns, which fit, on drives with so much free. Where nothing else
     /// decides, `salt` does.
     pub(crate) fn new(free: &[u64], width: usize, rows: u64, salt: u64) -> Self {
@@ -162,15 +162,15 @@ mod tests {
     use super::*;
 
     /// Sets with their rows, everything checked on the way.
-    fn spread(free: &[u64], width: usize, rows: u64, salt: u64) -> Vec<(Vec<usize>, u64)> {
-        let mut spread = Spread::new(free, width, rows, salt);
+    fn placed(free: &[u64], width: usize, rows: u64, salt: u64) -> Vec<(Vec<usize>, u64)> {
+        let mut placement = Placement::new(free, width, rows, salt);
         let mut left = free.to_vec();
         let mut sets = Vec::new();
         let mut total = 0;
-        while let Some((set, rows)) = spread.next() {
+        while let Some((set, rows)) = placement.next() {
             assert!(rows > 0 && set.len() == width && set.windows(2).all(|pair| pair[0] < pair[1]));
             set.iter().for_each(|&drive| left[drive] = left[drive].checked_sub(rows).expect("free"));
-            spread.done(&set, rows);
+            placement.done(&set, rows);
             total += rows;
             sets.push((set, rows));
         }
@@ -191,16 +191,16 @@ mod tests {
             (vec![7, 9], 3, 0),
         ] {
             assert_eq!(max_rows(&free, width), most, "{free:?}");
-            spread(&free, width, most, 1);
+            placed(&free, width, most, 1);
         }
     }
 
     #[test]
     fn equal_drives_are_one_batch_or_meet_evenly() {
-        assert_eq!(spread(&[149_000; 60], 60, 149_000, 0).len(), 1);
+        assert_eq!(placed(&[149_000; 60], 60, 149_000, 0).len(), 1);
         for (drives, width) in [(12usize, 2usize), (12, 4), (24, 6), (60, 10)] {
             let rows = 6000;
-            let sets = spread(&vec![100_000; drives], width, rows, 7);
+            let sets = placed(&vec![100_000; drives], width, rows, 7);
             assert!(sets.len() <= MAX_BATCHES as usize + 2 * drives, "{}", sets.len());
             let mut met = vec![0u64; drives];
             let mut of_first = 0;
@@ -220,7 +220,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn whatever_fits_is_spread(
+        fn whatever_fits_is_placed(
             free in prop::collection::vec(0u64..300, 1..14),
             width in 1usize..8,
             share in 1u64..=100,
@@ -230,7 +230,7 @@ mod tests {
             let room = |rows: u64| free.iter().map(|&free| free.min(rows)).sum::<u64>();
             prop_assert!(room(most) >= width as u64 * most);
             prop_assert!(room(most + 1) < width as u64 * (most + 1));
-            spread(&free, width, most * share / 100, salt);
+            placed(&free, width, most * share / 100, salt);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use crate::pool::manifest::drive_record::Role;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::space::free_slabs::Stretches;
-use crate::pool::space::placement::{Spread, max_rows, mixed};
+use crate::pool::space::placement::{Placement, max_rows, mixed};
 use crate::rows::{Places, RowTable, SlotPlace, SlotState};
 
 /// Stretches looked at in search of one that is free on all drives of a row.
@@ -200,10 +200,10 @@ impl FreeSlabs {
         if rows > possible {
             return Err(Shortage { possible });
         }
-        let mut spread = Spread::new(&free, width, rows, salt);
+        let mut placement = Placement::new(&free, width, rows, salt);
         let mut all: Vec<NewRows> = Vec::new();
         let mut batch = mixed(salt, 0) as usize;
-        while let Some((set, rows)) = spread.next() {
+        while let Some((set, rows)) = placement.next() {
             let mut columns: Vec<u32> = set.iter().map(|&index| drives[index]).collect();
             if drives.len() > width {
                 // Neither is any drive always the one with parity, where that has a column of its
@@ -214,7 +214,7 @@ impl FreeSlabs {
             let (slabs, rows) = self.common(&columns, rows).unwrap_or_else(|| self.scattered(&columns, rows));
             let places: Vec<(u32, u32)> = columns.into_iter().zip(slabs).collect();
             places.iter().for_each(|&(drive, slab)| self.take(drive, slab, rows as u32));
-            spread.done(&set, rows);
+            placement.done(&set, rows);
             match all.last_mut() {
                 Some(last) if is_next(last, &places) => last.rows += rows,
                 _ => all.push(NewRows { rows, places }),
