@@ -34,7 +34,7 @@ pub trait Export: 'static {
     /// Where requests' buffers come from.
     fn buffers(&self) -> &BufferPool;
     /// Keeps writes of parts of sectors apart; the same for everybody who writes there.
-    fn edges(&self) -> &EdgeGate;
+    fn unaligned(&self) -> &UnalignedGate;
     /// Whether it is over with it; the same for everybody who has it.
     fn ending(&self) -> &Ending;
     /// Reads; the buffer is the caller's.
@@ -106,14 +106,14 @@ pub trait Exports: 'static {
 pub struct VolumeExport {
     volume: Volume,
     read_only: bool,
-    edges: EdgeGate,
+    unaligned: UnalignedGate,
     ending: Ending,
 }
 
 impl VolumeExport {
     /// `read_only`: also if the volume could be written.
     pub fn new(volume: Volume, read_only: bool) -> Self {
-        Self { volume, read_only, edges: EdgeGate::new(), ending: Ending::default() }
+        Self { volume, read_only, unaligned: UnalignedGate::new(), ending: Ending::default() }
     }
 
     /// The volume.
@@ -143,8 +143,8 @@ impl Export for VolumeExport {
         self.volume.buffers()
     }
 
-    fn edges(&self) -> &EdgeGate {
-        &self.edges
+    fn unaligned(&self) -> &UnalignedGate {
+        &self.unaligned
     }
 
     fn ending(&self) -> &Ending {
@@ -214,10 +214,10 @@ pub(crate) async fn read(export: &impl Export, offset: u64, length: usize) -> Re
 /// Writes any bytes; durable when this ends if `fua`, else after the next flush.
 pub async fn write(export: &impl Export, offset: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
     if is_whole(offset, data.len() as u64) {
-        let _inside = export.edges().enter().await;
+        let _inside = export.unaligned().enter().await;
         return export.write(offset, data, fua).await;
     }
-    let _alone = export.edges().enter_alone().await;
+    let _alone = export.unaligned().enter_alone().await;
     write_alone(export, offset, data, fua).await
 }
 
@@ -239,19 +239,19 @@ async fn write_alone(export: &impl Export, offset: u64, data: Buffer, fua: bool)
 /// Zeroes any bytes.
 pub(crate) async fn write_zeroes(export: &impl Export, offset: u64, length: u64) -> Result<(), ArrayError> {
     if is_whole(offset, length) {
-        let _inside = export.edges().enter().await;
+        let _inside = export.unaligned().enter().await;
         return export.write_zeroes(offset, length).await;
     }
-    let _alone = export.edges().enter_alone().await;
+    let _alone = export.unaligned().enter_alone().await;
     let (start, end) = within(offset, length);
-    let edges = if start == end {
+    let partial = if start == end {
         // No whole sector: one piece, in one sector or across two.
         [(offset, offset + length), (end, end)]
     } else {
         export.write_zeroes(start, end - start).await?;
         [(offset, start), (end, offset + length)]
     };
-    for (from, to) in edges.into_iter().filter(|(from, to)| from < to) {
+    for (from, to) in partial.into_iter().filter(|(from, to)| from < to) {
         let zeroes = export.buffers().allocate_zeroed((to - from) as usize);
         write_alone(export, from, zeroes, false).await?;
     }
@@ -301,14 +301,14 @@ pub(crate) fn zeroes_at_once(export: &impl Export, offset: u64, length: u64) -> 
 
 /// Lets writes of whole sectors through together, and one of a part of a sector alone.
 #[derive(Default)]
-pub struct EdgeGate {
+pub struct UnalignedGate {
     together: Cell<usize>,
     alone: Cell<bool>,
     waiting_to_be_alone: Cell<usize>,
     changed: Event,
 }
 
-struct Together<'a>(&'a EdgeGate);
+struct Together<'a>(&'a UnalignedGate);
 
 impl Drop for Together<'_> {
     fn drop(&mut self) {
@@ -319,7 +319,7 @@ impl Drop for Together<'_> {
     }
 }
 
-struct Alone<'a>(&'a EdgeGate);
+struct Alone<'a>(&'a UnalignedGate);
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
@@ -328,7 +328,7 @@ impl Drop for Alone<'_> {
     }
 }
 
-struct WaitsToBeAlone<'a>(&'a EdgeGate);
+struct WaitsToBeAlone<'a>(&'a UnalignedGate);
 
 impl Drop for WaitsToBeAlone<'_> {
     fn drop(&mut self) {
@@ -337,7 +337,7 @@ impl Drop for WaitsToBeAlone<'_> {
     }
 }
 
-impl EdgeGate {
+impl UnalignedGate {
     /// No process is inside.
     pub fn new() -> Self {
         Self::default()

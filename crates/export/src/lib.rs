@@ -17,5 +17,5 @@ pub mod fuse;
 pub mod nbd;
 mod pools;
 
-pub use block::{EdgeGate, Ending, Export, Exports, SECTOR_BYTES, VolumeExport, write};
+pub use block::{Ending, Export, Exports, SECTOR_BYTES, UnalignedGate, VolumeExport, write};
 pub use pools::{Hold, PoolExports};

@@ -89,23 +89,23 @@ impl Inner {
         let from = start / BLOCK_BYTES * BLOCK_BYTES;
         let to = end.next_multiple_of(BLOCK_BYTES);
         let whole = self.buffers.allocate((to - from) as usize);
-        let mut edges: SmallVec<[u64; 2]> = SmallVec::new();
+        let mut partial: SmallVec<[u64; 2]> = SmallVec::new();
         if start != from {
-            edges.push(from);
+            partial.push(from);
         }
-        if end != to && edges.first() != Some(&(to - BLOCK_BYTES)) {
-            edges.push(to - BLOCK_BYTES);
+        if end != to && partial.first() != Some(&(to - BLOCK_BYTES)) {
+            partial.push(to - BLOCK_BYTES);
         }
-        for edge in edges {
-            let target = whole.slice((edge - from) as usize..(edge - from + BLOCK_BYTES) as usize);
+        for block in partial {
+            let target = whole.slice((block - from) as usize..(block - from + BLOCK_BYTES) as usize);
             // What is left of a block that is lost cannot be told, so it would stay lost, and with
             // it what is written now.
-            let at = stripe.index * self.geometry.stripe_data_bytes() + edge;
+            let at = stripe.index * self.geometry.stripe_data_bytes() + block;
             self.check_alive(at, at + BLOCK_BYTES)?;
             if is_new {
                 target.fill(0);
             } else {
-                self.fetch_data(stripe, edge, &target, Class::Foreground).await?;
+                self.fetch_data(stripe, block, &target, Class::Foreground).await?;
             }
         }
         let at = (start - from) as usize;

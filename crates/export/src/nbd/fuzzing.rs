@@ -13,7 +13,7 @@ use super::replies::{Outcome, Reply};
 use super::requests::{REQUEST_BYTES, Request, Rules};
 use super::tls::TlsPolicy;
 
-use crate::block::{EdgeGate, Ending, Export, Exports};
+use crate::block::{Ending, Export, Exports, UnalignedGate};
 
 const SIZE_BYTES: u64 = 1 << 30;
 
@@ -94,7 +94,7 @@ impl Export for Nothing {
         unreachable!("nothing is carried out")
     }
 
-    fn edges(&self) -> &EdgeGate {
+    fn unaligned(&self) -> &UnalignedGate {
         unreachable!("nothing is carried out")
     }
 
