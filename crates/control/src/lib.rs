@@ -7,7 +7,7 @@
 //! - `registry`: the state folder, the pools and drives that are known, one lock per pool;
 //! - `drives`: what offers itself as a drive, what it holds, and where a pool's drives are now;
 //! - `pools`: a pool that is open, those beneath it, those that are served, and how they come back;
-//! - `daemon`: the ways in for clients and commands, turns among commands, what is told of pools;
+//! - `daemon`: listeners for clients and commands, turns among commands, what is told of pools;
 //! - `request`, `response`: what can be asked, and what comes of it, as data; `operations` carry it
 //!   out;
 //! - `report`, `jobs`, `failure`: what these are made of.

@@ -1,5 +1,5 @@
 //! Keeps an array over given block devices or files open and loads it as it is told, in this one
-//! process: what the engine gives without any way in for clients in front of it.
+//! process: what the engine gives without any listener in front of it.
 //! `scripts/bench-md.sh` compares Linux md with it.
 //!
 //! `array_load LAYOUT plain|checksums SPAN_MIB DRIVE...` makes the array (what the drives hold is

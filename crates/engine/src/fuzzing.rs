@@ -1,7 +1,7 @@
-//! Ways in for fuzzers and for the tests that stand in for them: every decoder of what lies on
+//! Entry points for fuzzers and for the tests that stand in for them: every decoder of what lies on
 //! drives, behind its checksums.
 //!
-//! A fuzzer never guesses a checksum, so each way in makes those right that stand before the
+//! A fuzzer never guesses a checksum, so each entry point makes those right that stand before the
 //! decoder. None of them may panic, hang, or take memory out of proportion to the bytes given.
 
 use crate::checksums;

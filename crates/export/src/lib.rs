@@ -1,4 +1,4 @@
-//! The ways in for clients: [`nbd`], a server for the network block device protocol, and
+//! Listeners for clients: [`nbd`], a server for the network block device protocol, and
 //! [`mod@fuse`], volumes as files. [`bridge`] carries what comes from other threads to the
 //! executor.
 //!

@@ -181,7 +181,7 @@ pub async fn open_nbd(
         control.note(format!("NBD at {}", listener.place()));
         server.listen(listener);
     }
-    control.served.ways_in().borrow_mut().nbd = Some(server.clone());
+    control.served.listeners().borrow_mut().nbd = Some(server.clone());
     Ok(Some(server))
 }
 

@@ -71,7 +71,7 @@ pub fn mount_fuse(control: &Control, tree: Tree, folder: &Path) -> Result<FuseMo
     let (context, network) = (executor.context(), executor.network());
     let mounted = FuseMount::new(&context, &network, control.served.exports(), tree, folder, host);
     if let Ok(mount) = &mounted {
-        control.served.ways_in().borrow_mut().fuse.push(mount.load());
+        control.served.listeners().borrow_mut().fuse.push(mount.load());
     }
     mounted.map_err(|error| {
         let failure = Failure::because(format!("cannot mount at {}", folder.display()), &error);

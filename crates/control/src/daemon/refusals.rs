@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const TOLD_EACH: u32 = 10;
 const SPAN: Duration = Duration::from_secs(60);
 
-/// Refusals of one way in.
+/// Refusals of one listener.
 #[derive(Default)]
 pub struct Refusals(Mutex<Counts>);
 

@@ -21,7 +21,7 @@ use crate::registry::{Home, KnownPool};
 pub struct Served {
     sessions: Rc<RefCell<Vec<Session>>>,
     exports: PoolExports,
-    ways_in: Rc<RefCell<WaysIn>>,
+    listeners: Rc<RefCell<Listeners>>,
     /// Pools that are to be served again as soon as they can be opened.
     to_come: Rc<RefCell<Vec<KnownPool>>>,
     coming: Rc<Coming>,
@@ -51,9 +51,9 @@ impl Drop for Comes {
     }
 }
 
-/// How clients come to the volumes, for those who ask how much goes on there.
+/// What listens for clients of the volumes, to be asked for its load.
 #[derive(Default)]
-pub struct WaysIn {
+pub struct Listeners {
     /// The NBD server, where there is one.
     pub nbd: Option<Server<ServedExports>>,
     /// What is mounted.
@@ -125,9 +125,9 @@ impl Served {
         })
     }
 
-    /// How clients come to the volumes.
-    pub fn ways_in(&self) -> &RefCell<WaysIn> {
-        &self.ways_in
+    /// What listens for clients of the volumes.
+    pub fn listeners(&self) -> &RefCell<Listeners> {
+        &self.listeners
     }
 
     /// Their volumes, for clients.

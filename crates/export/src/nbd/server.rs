@@ -109,7 +109,7 @@ pub struct ServerOptions {
     pub tls: Option<Tls>,
     /// Whether they must be. `None` in any case without a certificate.
     pub tls_policy: TlsPolicy,
-    /// Memory for requests of all clients, shared with other ways in perhaps.
+    /// Memory for requests of all clients, shared with other listeners perhaps.
     pub budget: Budget,
     /// Which clients find which exports; `None`: all find all.
     pub rules: Option<Vec<Rule>>,

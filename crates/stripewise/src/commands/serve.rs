@@ -197,7 +197,7 @@ impl<'a> Mounted<'a> {
         Ok(Self { mount, folder, end_within, is_being_unmounted: Cell::new(false) })
     }
 
-    /// Another process may unmount it. That ends no other way in, so the daemon goes on; but it
+    /// Another process may unmount it. That ends no other listener, so the daemon goes on; but it
     /// must not be taken for what was meant.
     async fn tell_when_it_has_ended(&self, app: &App) {
         self.mount.until_ended().await;

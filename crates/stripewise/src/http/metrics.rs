@@ -14,7 +14,7 @@ pub(super) fn text(app: &App) -> String {
     let mut page = Page::default();
     drives_and_jobs(app, &mut page);
     volumes(app, &mut page);
-    ways_in(app, &mut page);
+    listeners(app, &mut page);
     page.into_text()
 }
 
@@ -178,9 +178,9 @@ fn of_kinds(loads: &[(String, VolumeLoad)]) -> impl Iterator<Item = OfKind<'_>> 
 }
 
 /// How many come in, and by which way.
-fn ways_in(app: &App, page: &mut Page) {
-    let ways_in = app.served.ways_in().borrow();
-    if let Some(nbd) = &ways_in.nbd {
+fn listeners(app: &App, page: &mut Page) {
+    let listeners = app.served.listeners().borrow();
+    if let Some(nbd) = &listeners.nbd {
         let status = nbd.status();
         for (name, kind, help, value) in [
             ("stripewise_nbd_connections", "gauge", "NBD clients that are connected", status.clients as u64),
@@ -194,5 +194,5 @@ fn ways_in(app: &App, page: &mut Page) {
     }
     let name = "stripewise_fuse_requests_under_way";
     page.family(name, "gauge", "Requests of mounted files that are not answered yet");
-    page.value(name, &[], ways_in.fuse.iter().map(|load| load.under_way()).sum::<usize>() as f64);
+    page.value(name, &[], listeners.fuse.iter().map(|load| load.under_way()).sum::<usize>() as f64);
 }

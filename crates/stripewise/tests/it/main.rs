@@ -17,6 +17,7 @@ mod lab;
 mod lab_failure;
 mod licences;
 mod limits;
+mod listeners;
 mod members;
 mod memory;
 mod model;
@@ -35,7 +36,6 @@ mod taken;
 mod tiers;
 mod torture;
 mod unit;
-mod ways_in;
 
 #[path = "../../../export/tests/it/kit/client.rs"]
 #[allow(dead_code, reason = "the server's own tests say more")]

@@ -1,4 +1,4 @@
-//! The ways into a daemon: NBD with programs that nobody here wrote, and HTTP.
+//! Listeners of a daemon: NBD with programs of other projects, and HTTP.
 
 use crate::kit;
 use std::io::{Read, Write};
