@@ -147,7 +147,7 @@ impl Inner {
     /// Room for each of the request's pieces to be deferred with; none where it goes in place at
     /// once.
     fn rooms_for(&self, offset_bytes: u64, data: &Buffer) -> Result<Vec<Room>, ArrayError> {
-        let Some(log) = self.write_log().filter(|_| self.may_defer(data.len() as u64)) else {
+        let Some(log) = self.write_log().filter(|_| self.admits_write_back(data.len() as u64)) else {
             return Ok(Vec::new());
         };
         let segments = self.geometry.segments(offset_bytes, data.len() as u64);

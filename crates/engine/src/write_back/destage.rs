@@ -8,7 +8,7 @@
 //! [`crate::tuning::Tuning::destage_hold_ns`], so that neighbours can join it, or at once when the
 //! journal fills; oldest records first, since a ring is freed from its oldest end, and within a
 //! batch in the order of the drives. Clients that find no room in the journal write in place
-//! (`write_back/defer_pace.rs` says when else).
+//! (`write_back/admission.rs` says when else).
 //!
 //! A request that writes a stripe in place by another way destages what is pending of it first,
 //! under the same lock. So a record of a write in place stands for all data records of its stripe
@@ -56,7 +56,7 @@ impl Array {
 
 impl Inner {
     /// Whether a request may be acknowledged from the journal.
-    pub(crate) fn may_defer(&self, bytes: u64) -> bool {
+    pub(crate) fn admits_write_back(&self, bytes: u64) -> bool {
         self.deferred.is_on && bytes <= LARGEST_DEFERRED_BYTES && self.geometry.parity_units() > 0
     }
 
@@ -82,7 +82,7 @@ impl Inner {
         if !log.journal.fits(bytes.iter().sum::<u64>() + rounding_bytes) {
             return Ok(None);
         }
-        if !self.deferred.pace.may_defer(self.context.now_ns(), self.deferred.pending.bytes()) {
+        if !self.deferred.admission.admits(self.context.now_ns(), self.deferred.pending.bytes()) {
             return Ok(None);
         }
         let lengths = || ranges.iter().map(|range| range.end - range.start);
@@ -107,12 +107,12 @@ impl Inner {
             // It is full of what is over: the next release makes room, however much is destaged.
             return;
         }
-        self.deferred.pace.note_full(self.deferred.pending.bytes());
+        self.deferred.admission.note_full(self.deferred.pending.bytes());
         let request_bytes = self.destage_shape().request_bytes;
         // Where there is no seek to save, what is saved by putting together few writes is less than
         // what more checkpoints cost.
         if request_bytes == 0 || (request_bytes < SEEK_BYTES && log.keeps_sums) {
-            self.deferred.pace.rest_unless_merged(self.context.now_ns());
+            self.deferred.admission.rest_unless_merged(self.context.now_ns());
         }
     }
 
@@ -192,7 +192,7 @@ impl Inner {
     pub(crate) async fn destage_held(&self, log: &Rc<WriteLog>, index: u64) -> Result<(), ArrayError> {
         let stripe = self.geometry.stripe(index);
         while let Some((pieces, covers)) = self.deferred.pending.next_round(index, self.destage_shape()) {
-            self.deferred.pace.note_round(pieces.len());
+            self.deferred.admission.note_round(pieces.len());
             let parts = self.pending_parts(&stripe, &pieces).await?;
             self.write_parts(index, parts, covers).await?;
             for sequence in self.deferred.pending.remove(index, covers) {

@@ -1,13 +1,13 @@
 //! Write-back of one array: what is pending, and whether more may be.
 
-pub(crate) mod defer_pace;
+pub(crate) mod admission;
 pub(crate) mod destage;
 pub(crate) mod destage_round;
 pub(crate) mod pending;
 
 use std::cell::Cell;
 
-use crate::write_back::defer_pace::DeferPace;
+use crate::write_back::admission::Admission;
 use crate::write_back::pending::{LARGEST_DEFERRED_BYTES, Pending};
 
 /// Writes that are acknowledged before they are in place.
@@ -17,7 +17,7 @@ pub(crate) struct Deferred {
     pub pending: Pending,
     /// The task that destages runs.
     pub is_destaging: Cell<bool>,
-    pub pace: DeferPace,
+    pub admission: Admission,
 }
 
 impl Deferred {
@@ -27,7 +27,7 @@ impl Deferred {
             is_on,
             pending: Pending::new(pending_bytes.max(LARGEST_DEFERRED_BYTES)),
             is_destaging: Cell::new(false),
-            pace: DeferPace::new(),
+            admission: Admission::new(),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! When it pays to acknowledge writes from the journal, and when they are sooner in place.
+//! Write-back admission: when it pays to acknowledge writes from the journal, and when they are
+//! sooner in place.
 //!
 //! A burst always pays: it is acknowledged at the rate of the journal. When clients have filled the
 //! journal, they are served no faster than it is destaged. That is still faster than writing in
@@ -26,7 +27,7 @@ const DRAINED_PART: u64 = 3;
 /// Weight of the last write in place in their mean.
 const LAST_WEIGHT: f64 = 1.0 / 64.0;
 
-pub(crate) struct DeferPace {
+pub(crate) struct Admission {
     /// Acknowledged writes per write in place, lately.
     merged: Cell<f64>,
     /// Since when clients fill the journal.
@@ -36,7 +37,7 @@ pub(crate) struct DeferPace {
     resume_at_bytes: Cell<u64>,
 }
 
-impl DeferPace {
+impl Admission {
     pub(crate) fn new() -> Self {
         Self {
             merged: Cell::new(1.0),
@@ -47,7 +48,7 @@ impl DeferPace {
     }
 
     /// Whether a write may be deferred now, with so much pending.
-    pub(crate) fn may_defer(&self, now_ns: u64, pending_bytes: u64) -> bool {
+    pub(crate) fn admits(&self, now_ns: u64, pending_bytes: u64) -> bool {
         if now_ns < self.resting_until_ns.get() || pending_bytes > self.resume_at_bytes.get() {
             return false;
         }
@@ -87,42 +88,42 @@ impl DeferPace {
 
 #[cfg(test)]
 mod tests {
-    use super::DeferPace;
+    use super::Admission;
 
     #[test]
     fn after_a_burst_without_neighbours_writes_go_in_place_for_a_while() {
-        let pace = DeferPace::new();
-        assert!(pace.may_defer(1_000, 0));
-        assert!(pace.may_defer(1_050, 4096));
-        pace.rest_unless_merged(1_100);
-        assert!(!pace.may_defer(1_101, 0));
-        assert!(!pace.may_defer(4_199, 0));
-        assert!(pace.may_defer(4_200, 4096));
+        let admission = Admission::new();
+        assert!(admission.admits(1_000, 0));
+        assert!(admission.admits(1_050, 4096));
+        admission.rest_unless_merged(1_100);
+        assert!(!admission.admits(1_101, 0));
+        assert!(!admission.admits(4_199, 0));
+        assert!(admission.admits(4_200, 4096));
         // The next one begins there.
-        pace.rest_unless_merged(4_300);
-        assert!(!pace.may_defer(7_399, 4096));
-        assert!(pace.may_defer(7_400, 4096));
+        admission.rest_unless_merged(4_300);
+        assert!(!admission.admits(7_399, 4096));
+        assert!(admission.admits(7_400, 4096));
     }
 
     #[test]
     fn where_writes_are_put_together_the_journal_is_used_all_the_time() {
-        let pace = DeferPace::new();
-        assert!(pace.may_defer(0, 0));
-        (0..200).for_each(|_| pace.note_round(3));
-        pace.rest_unless_merged(100);
-        assert!(pace.may_defer(101, 4096));
+        let admission = Admission::new();
+        assert!(admission.admits(0, 0));
+        (0..200).for_each(|_| admission.note_round(3));
+        admission.rest_unless_merged(100);
+        assert!(admission.admits(101, 4096));
     }
 
     #[test]
     fn a_full_journal_is_mostly_destaged_before_more_is_deferred() {
-        let pace = DeferPace::new();
-        assert!(pace.may_defer(0, 9000));
-        pace.note_full(9000);
-        assert!(!pace.may_defer(1, 9000));
-        assert!(!pace.may_defer(2, 3001));
-        assert!(pace.may_defer(3, 3000));
-        assert!(pace.may_defer(4, 9000), "until it is full again");
-        pace.note_full(0);
-        assert!(pace.may_defer(5, 9000), "it was not full of what is pending");
+        let admission = Admission::new();
+        assert!(admission.admits(0, 9000));
+        admission.note_full(9000);
+        assert!(!admission.admits(1, 9000));
+        assert!(!admission.admits(2, 3001));
+        assert!(admission.admits(3, 3000));
+        assert!(admission.admits(4, 9000), "until it is full again");
+        admission.note_full(0);
+        assert!(admission.admits(5, 9000), "it was not full of what is pending");
     }
 }
