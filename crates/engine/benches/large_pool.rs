@@ -46,8 +46,8 @@ const FIGURES: [(&str, &str, Option<f64>); 13] = [
     ("status after that, wall time, longest of 20", "ms", Some(100.0)),
     ("most memory", "MiB", Some(1024.0)),
     ("made on drives that keep what is written, processor time", "ms", None),
-    ("opened anew for reading, wall time", "ms", None),
-    ("opened anew for reading, processor time", "ms", None),
+    ("reopened for reading, wall time", "ms", None),
+    ("reopened for reading, processor time", "ms", None),
     ("status, processor time", "ms", None),
     ("most memory with what the drives hold", "MiB", Some(1024.0)),
 ];

@@ -406,10 +406,10 @@ mod tests {
         whole[BLOCK_BYTES - 512..BLOCK_BYTES + 512].copy_from_slice(&part);
         let mixed = checked(&contents, 0, &Buffer::from_bytes(&whole));
         assert_eq!((mixed.verified_bytes, mixed.unknown_bytes), (0, 2 * BLOCK));
-        let anew = written(&contents, 0, 2 * BLOCK_BYTES);
-        assert_eq!(checked(&contents, 0, &anew).verified_bytes, 2 * BLOCK);
+        let fresh = written(&contents, 0, 2 * BLOCK_BYTES);
+        assert_eq!(checked(&contents, 0, &fresh).verified_bytes, 2 * BLOCK);
         contents.discarded(0, 512);
-        assert_eq!(checked(&contents, 0, &anew).unknown_bytes, BLOCK);
+        assert_eq!(checked(&contents, 0, &fresh).unknown_bytes, BLOCK);
     }
 
     #[test]

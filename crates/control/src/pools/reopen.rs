@@ -50,7 +50,7 @@ pub(crate) async fn open_if_that_helps(control: &Control, pool: &str, name: &str
         }
     }
     drop(session);
-    open_anew(control, pool, moved).await?;
+    close_and_open(control, pool, moved).await?;
     Ok(true)
 }
 
@@ -88,7 +88,7 @@ async fn is_there(control: &Control, session: &Session, path: &Path, id: DriveId
 
 /// Closes a pool of this daemon's, as a crash would if need be, and opens it with all drives that
 /// are there.
-async fn open_anew(control: &Control, name: &str, moved: Option<(DriveId, PathBuf)>) -> Result<()> {
+async fn close_and_open(control: &Control, name: &str, moved: Option<(DriveId, PathBuf)>) -> Result<()> {
     let context = control.executor()?.context();
     // No other task opens it in between.
     let _coming = control.served.comes(name);

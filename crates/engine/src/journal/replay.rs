@@ -48,7 +48,7 @@ pub(crate) struct Replay {
     /// Drives whose area held nothing of this journal and was begun afresh.
     pub blank: Vec<u32>,
     /// None of the areas held anything of this journal: whatever was in it is lost.
-    pub began_anew: bool,
+    pub was_empty: bool,
 }
 
 impl Journal {
@@ -75,7 +75,7 @@ impl Journal {
         }
         let mut scans = read_all(areas, volume_id, buffers).await;
         let newest = scans.iter().filter_map(|scan| scan.header).map(|(header, _)| header).max();
-        let began_anew = newest.is_none();
+        let was_empty = newest.is_none();
         let fresh = |epoch| AreaHeader { epoch, opening: 0, from_batch: 0, oldest_live: 0 };
         let newest = newest.or(fresh_epoch.map(fresh)).ok_or_else(super::no_area)?;
         let oldest_live =
@@ -87,7 +87,7 @@ impl Journal {
         let opening = newest.opening + 1;
         let journal = Self::assemble(context, buffers, volume_id, newest.epoch, opening, copies, host);
         let mut replay = journal.0.restore(&mut scans, batches, oldest_live);
-        replay.began_anew = began_anew;
+        replay.was_empty = was_empty;
         replay.blank = (scans.iter())
             .filter(|scan| scan.failed.is_none() && scan.header.is_none())
             .map(|scan| scan.area.drive)

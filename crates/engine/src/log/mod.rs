@@ -56,7 +56,7 @@ pub(crate) struct WriteLog {
     /// are dead because of them are recorded as such.
     replayed: RefCell<Vec<u64>>,
     /// None of its areas held anything when it was opened.
-    pub began_anew: Cell<bool>,
+    pub was_empty: Cell<bool>,
     /// Releases of records that a checkpoint has covered.
     pub releases: Rounds,
     /// Intents released, and how many of them durably: a crash would take the others for writes
@@ -85,7 +85,7 @@ impl WriteLog {
             keeps_sums,
             before_checkpoint: RefCell::default(),
             replayed: RefCell::default(),
-            began_anew: Cell::new(false),
+            was_empty: Cell::new(false),
             releases: Rounds::default(),
             over: Cell::new(0),
             marked: Cell::new(0),

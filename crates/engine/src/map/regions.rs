@@ -738,7 +738,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_anew_while_a_flush_was_under_way_is_not_taken_for_flushed() {
+    fn what_was_written_again_while_a_flush_was_under_way_is_not_taken_for_flushed() {
         let shape = RegionShape { stripes_per_region: 2, region_data_bytes: 8192, member_region_bytes: 4096 };
         let regions = Regions::new(shape, MapGrain::default(), 1, 2).expect("a little memory");
         (0..2).for_each(|region| write_all(&regions, region));

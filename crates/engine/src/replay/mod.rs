@@ -76,9 +76,9 @@ impl Array {
         Some(self.0.write_log()?.journal.least_copies().saturating_sub(1))
     }
 
-    /// Whether the journal was found empty where it should have held something, and began anew.
-    pub fn journal_began_anew(&self) -> bool {
-        self.0.write_log().is_some_and(|log| log.began_anew.get())
+    /// Whether the journal was found empty where it should have held something.
+    pub fn was_journal_empty(&self) -> bool {
+        self.0.write_log().is_some_and(|log| log.was_empty.get())
     }
 
     /// Bytes in use in the journal and bytes that it has for clients, summed over its areas.
@@ -200,14 +200,14 @@ impl Inner {
             self.replay(&journal, &replay.records).await?;
         }
         let is_logged = self.geometry.parity_units() > 0 || self.sums.get().is_some();
-        if replay.missing_batches == 0 && !replay.began_anew && is_logged {
+        if replay.missing_batches == 0 && !replay.was_empty && is_logged {
             // Nothing was under way that the journal does not know.
             for chunk in self.regions.unsynced_chunks() {
                 self.regions.mark_synced(chunk);
             }
         }
         let log = Rc::new(self.new_log(journal.clone()));
-        log.began_anew.set(replay.began_anew);
+        log.was_empty.set(replay.was_empty);
         let mut is_any_over = false;
         for found in &replay.records {
             let record = &found.record;

@@ -388,7 +388,7 @@ fn an_old_page_whose_copy_is_missing_is_not_believed_over_all_drives() {
 }
 
 #[test]
-fn discarded_space_is_written_anew_without_its_former_sums() {
+fn discarded_space_is_written_again_without_its_former_sums() {
     for &(level, drives) in REDUNDANT.iter().chain(PLAIN) {
         run(level, drives, 11, async |rig, model| {
             let array = rig.array();

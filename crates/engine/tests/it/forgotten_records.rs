@@ -77,7 +77,8 @@ async fn write(array: &Array, first: u64, sectors: u64, version: u32) {
     array.write(first * SECTOR, Model::data(first, sectors, version), false).await.expect("a write");
 }
 
-/// Discards the first region and writes it anew, as far as that comes: whether it was acknowledged.
+/// Discards the first region and writes it again, as far as that comes: whether it was
+/// acknowledged.
 async fn discarded_and_written(context: &Context, drives: &[Rc<HoldingDrive>], lets_go: bool) -> bool {
     let spec = spec();
     let buffers = BufferPool::new(8 << 20);
@@ -167,7 +168,7 @@ fn cut_while_a_batch_is_on_its_way(lets_go: bool, seed: u64) -> bool {
 }
 
 #[test]
-fn a_region_is_not_written_anew_before_its_records_are_over_durably() {
+fn a_region_is_not_written_again_before_its_records_are_over_durably() {
     for seed in 0..4 {
         cut_while_a_batch_is_on_its_way(false, 10 * seed);
         assert!(cut_while_a_batch_is_on_its_way(true, 10 * seed), "it goes on when the batch has arrived");

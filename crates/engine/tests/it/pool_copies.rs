@@ -82,7 +82,7 @@ fn a_spare_takes_over_from_a_drive_that_held_only_a_map_and_a_journal() {
 }
 
 #[test]
-fn a_journal_that_is_lost_with_its_drives_begins_anew() {
+fn a_journal_that_is_lost_with_its_drives_starts_empty() {
     let images = memory_drives(4, 32);
     let life = Life::new();
     life.run(async {
@@ -95,7 +95,7 @@ fn a_journal_that_is_lost_with_its_drives_begins_anew() {
             // Both journal drives are gone, later their areas are on data drives.
             let pool = life.open(&data).await.unwrap();
             assert_eq!(redundancy(&pool), (PoolState::Online, 1), "round {round}");
-            let is_told = pool.events().iter().any(|event| event.text.contains("begins anew"));
+            let is_told = pool.events().iter().any(|event| event.text.contains("starts empty"));
             assert!(is_told || round > 2, "{:?}", pool.events());
             let volume = pool.volume("data").unwrap();
             holds(&volume, round - 1, 0, MIB).await.unwrap();

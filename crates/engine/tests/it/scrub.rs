@@ -179,7 +179,7 @@ fn what_a_rebuild_cannot_save_is_named_and_the_rest_is_saved() {
         array.write(first * SECTOR, Model::data(first, sectors, 77), false).await.expect("a full stripe");
         model.set(first, sectors, 77);
         assert_eq!(array.lost_blocks(), []);
-        model.check_all(&array, 0, "after writing anew").await;
+        model.check_all(&array, 0, "after writing again").await;
     });
 }
 

@@ -322,7 +322,7 @@ fn a_connection_that_is_cut_with_writes_that_are_not_durable_is_the_end() {
         assert_eq!(flushed.expect_err("nobody knows").kind, DriveErrorKind::Gone);
         assert!(drive.lost().expect("lost").contains("not durable"), "{:?}", drive.lost());
         assert_eq!(drive.submit(write(2)).await.expect_err("stays so").kind, DriveErrorKind::Gone);
-        // Opened anew it is a drive as before.
+        // Reopened it is a drive as before.
         let again = opened(&executor, &at(&wire.socket, "tank/data", "10s")).await.expect("open");
         let block = Buffer::from_bytes(&[0; 4096]);
         again.submit(IoRequest::read(0, block.clone())).await.expect("read");

@@ -36,7 +36,7 @@ pub(super) fn words(drive: &ShownDrive, page: &mut Page) {
         true => page.field("superblock", "the same at both ends", Style::Good),
         false => page.field(
             "superblock",
-            "whole at one end only; the pool writes the other anew when it is used",
+            "whole at one end only; the pool writes the other again when it is used",
             Style::Warning,
         ),
     }

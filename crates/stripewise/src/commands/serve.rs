@@ -205,7 +205,7 @@ impl<'a> Mounted<'a> {
             return;
         }
         let text = format!(
-            "{} was unmounted: the volumes are not to be seen there until the daemon is started anew",
+            "{} was unmounted: the volumes are not to be seen there until the daemon is restarted",
             self.folder.display()
         );
         tell(app, Alert { pool: String::new(), kind: "mount", text });

@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(kinds(&bad, None), ["state"]);
         assert_eq!(kinds(&bad, Some(&well)), ["state", "drive", "loss"]);
         assert_eq!(kinds(&bad, Some(&bad)), [""; 0]);
-        assert_eq!(kinds(&well, Some(&bad)), ["state", "space"], "a history that begins anew is all new");
+        assert_eq!(kinds(&well, Some(&bad)), ["state", "space"], "a history that starts over is all new");
         let told = &bad.alerts(Some(&well.seen()))[1];
         assert_eq!(told.text, "/d/0 had 2 read errors");
     }

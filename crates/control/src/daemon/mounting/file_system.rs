@@ -206,7 +206,7 @@ impl Wanted<'_> {
         let (volume, kind) = (self.volume, self.kind.name());
         Failure::new(format!("cannot mount {volume} as {kind}: it holds {what}")).hint(format!(
             "name the file system that it holds with --fs; or, to be rid of all that is on it, `stripewise volume delete {volume} \
-             --yes` and make it anew"
+             --yes` and make it again"
         ))
     }
 }

@@ -184,7 +184,7 @@ async fn connection(
             }));
         }
         _ => {
-            caller.message("error: the daemon is of another version than this program\nhint: start it anew");
+            caller.message("error: the daemon is of another version than this program\nhint: restart it");
             caller.end(OTHER_VERSION);
         }
     }

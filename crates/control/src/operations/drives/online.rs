@@ -31,10 +31,10 @@ const LOOK_NS: u64 = 100_000_000;
 pub async fn run(asked: &BringOnline, control: &Control) -> Result<Response> {
     let name = &asked.pool.0;
     let what = format!("cannot take {} of pool `{name}` online", asked.drive);
-    let opened_anew = open_if_that_helps(control, name, &asked.drive).await?;
+    let was_reopened = open_if_that_helps(control, name, &asked.drive).await?;
     let (path, report) =
         with_pool(control, name, Access::Change, &format!("pool online {name}"), async |session| {
-            let in_use = if opened_anew { in_use(control, session, &asked.drive) } else { None };
+            let in_use = if was_reopened { in_use(control, session, &asked.drive) } else { None };
             let path = match in_use {
                 Some(path) => path,
                 None => {
@@ -52,7 +52,7 @@ pub async fn run(asked: &BringOnline, control: &Control) -> Result<Response> {
         .await?;
     Ok(Response::PoolChanged(PoolChanged::new(
         report,
-        PoolChange::DriveOnline { path, was_reopened: opened_anew },
+        PoolChange::DriveOnline { path, was_reopened },
         control.served.has(name),
     )))
 }

@@ -107,7 +107,7 @@ fn fields_that_lie_under_a_right_checksum_do_no_harm() {
 }
 
 #[test]
-fn a_journal_begun_anew_holds_nothing_of_the_old_one() {
+fn a_journal_that_starts_over_holds_nothing_of_the_old_one() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let host = Rc::new(Host::default());

@@ -70,7 +70,7 @@ impl Events {
         self.list.push_back(Rc::new(event));
     }
 
-    /// Begins anew with the event of this number to come.
+    /// Starts over with the event of this number to come.
     pub(in crate::pool) fn starting_at(first: u64) -> Self {
         Self { first, list: VecDeque::new() }
     }

@@ -415,7 +415,7 @@ impl Inner {
         self.writer.found(number, slot);
         let before = self.drives.borrow_mut().insert(number, open);
         if let Some(before) = before {
-            before.member.fail("it was opened anew");
+            before.member.fail("it was reopened");
             before.member.stop();
         }
         self.set_background_share();

@@ -367,9 +367,9 @@ pub(crate) mod tests {
             );
             assert_eq!(manifest.check(), Ok(()), "every slab is used once, every drive once in a row");
             // The books agree with the map, but for the slabs of the drive that is out.
-            let anew = FreeSlabs::new(&manifest);
+            let fresh = FreeSlabs::new(&manifest);
             for drive in (0..drives as u32).filter(|drive| *drive != 3) {
-                assert_eq!(books.free_slabs(drive), anew.free_slabs(drive), "drive {drive}");
+                assert_eq!(books.free_slabs(drive), fresh.free_slabs(drive), "drive {drive}");
             }
         }
     }

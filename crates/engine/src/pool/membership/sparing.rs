@@ -268,7 +268,7 @@ impl Inner {
         committed.map(|()| taken)
     }
 
-    /// Writes copies of region maps anew whose drives are out for good, or have come back.
+    /// Writes new copies of region maps whose drives are out for good, or have come back.
     pub(in crate::pool) async fn reallocate_maps(&self) -> Result<(), PoolError> {
         let is_stale = |manifest: &Manifest, place: &MetaPlaceRecord| {
             let is_here = self.working_member(place.drive).is_some();

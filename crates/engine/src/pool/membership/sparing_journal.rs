@@ -106,7 +106,7 @@ impl Inner {
             };
             for old in lost {
                 if let Err(error) = self.renew_lost_area(*part, old).await {
-                    self.notice(format!("a journal that was lost could not be begun anew: {error}"));
+                    self.notice(format!("a journal that was lost could not be started over: {error}"));
                     break;
                 }
             }

@@ -130,10 +130,10 @@ impl Inner {
         // Arrays that are reopened are reached by a new way.
         self.ios.borrow_mut().remove(&record.id);
         self.arrays.borrow_mut().extend(arrays);
-        if opened.iter().any(Array::journal_began_anew) {
+        if opened.iter().any(Array::was_journal_empty) {
             self.event(
                 EventKind::Journal,
-                &format!("the journal of volume {} was lost with its drives and begins anew", record.name),
+                &format!("the journal of volume {} was lost with its drives and starts empty", record.name),
             );
         }
         // A drive may have been excluded since.

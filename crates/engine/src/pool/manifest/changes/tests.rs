@@ -30,8 +30,8 @@ fn random_histories_are_read_back_at_every_moment() {
             entries.push((manifest.generation, changes(Some(&before), &manifest)));
             assert_eq!(replay(&entries).as_ref(), Some(&manifest), "seed {seed}");
         }
-        let anew = changes(None, &manifest);
-        assert_eq!(replay(&[(manifest.generation, anew)]).as_ref(), Some(&manifest), "seed {seed}");
+        let fresh = changes(None, &manifest);
+        assert_eq!(replay(&[(manifest.generation, fresh)]).as_ref(), Some(&manifest), "seed {seed}");
     }
 }
 

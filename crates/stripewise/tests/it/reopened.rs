@@ -42,9 +42,7 @@ fn have_back(sandbox: &Sandbox, pair: [usize; 2]) {
 
 #[test]
 fn open_files_go_on_and_are_told_once_that_what_was_not_flushed_may_be_lost() {
-    if !is_own_process(
-        "opened_anew::open_files_go_on_and_are_told_once_that_what_was_not_flushed_may_be_lost",
-    ) {
+    if !is_own_process("reopened::open_files_go_on_and_are_told_once_that_what_was_not_flushed_may_be_lost") {
         return;
     }
     if !is_possible(&[]) {
@@ -96,7 +94,7 @@ fn open_files_go_on_and_are_told_once_that_what_was_not_flushed_may_be_lost() {
 
 #[test]
 fn a_loop_device_goes_on_with_its_file_system() {
-    if !is_own_process("opened_anew::a_loop_device_goes_on_with_its_file_system") {
+    if !is_own_process("reopened::a_loop_device_goes_on_with_its_file_system") {
         return;
     }
     if !is_possible(&["losetup", "mkfs.ext4", "e2fsck", "mount", "umount"]) {
