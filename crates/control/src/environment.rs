@@ -13,7 +13,7 @@ use stripewise_runtime::RealExecutor;
 use crate::daemon::alerts::Alerts;
 use crate::daemon::caller::Caller;
 use crate::failure::{Failure, Result};
-use crate::registry::Home;
+use crate::registry::Registry;
 use crate::report::ActivityReport;
 
 /// Is told what goes on, besides results and failures.
@@ -103,9 +103,9 @@ impl Environment {
         self.turn.take();
     }
 
-    /// The state folder; only asked for by commands that need it.
-    pub fn home(&self) -> Result<Home> {
-        Home::from_environment()
+    /// The known pools and the state folder; only asked for by commands that need them.
+    pub fn registry(&self) -> Result<Registry> {
+        Registry::from_environment()
     }
 
     /// What drives are used on; one for all that this process does.

@@ -41,9 +41,9 @@ const FOLDER_MODE: u32 = 0o700;
 /// How names in the folder begin; temporary files have something behind.
 const STATE_NAMES: [&str; 4] = ["pools", "control", "http.", "mounts"];
 
-/// The state folder.
+/// The list of known pools, and the state folder that it lies in.
 #[derive(Clone, Debug)]
-pub struct Home {
+pub struct Registry {
     folder: PathBuf,
 }
 
@@ -68,12 +68,12 @@ pub struct KnownDrive {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Registry {
+struct RegistryFile {
     version: u32,
     pools: Vec<KnownPool>,
 }
 
-impl Home {
+impl Registry {
     /// From `STRIPEWISE_HOME`, else the default of this user.
     pub(crate) fn from_environment() -> Result<Self> {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -121,14 +121,14 @@ impl Home {
                  `stripewise pool import --dir DIR`",
             )
         };
-        let registry: Registry = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
-        if registry.version != REGISTRY_VERSION {
+        let file: RegistryFile = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+        if file.version != REGISTRY_VERSION {
             return Err(damaged(format!(
                 "it is of version {}, this program knows {REGISTRY_VERSION}",
-                registry.version
+                file.version
             )));
         }
-        Ok(registry.pools)
+        Ok(file.pools)
     }
 
     /// The known pool of this name.
@@ -186,7 +186,7 @@ impl Home {
         let mut pools = self.pools()?;
         let result = change(&mut pools)?;
         pools.sort_by(|a, b| a.name.cmp(&b.name));
-        let text = serde_json::to_string_pretty(&Registry { version: REGISTRY_VERSION, pools })
+        let text = serde_json::to_string_pretty(&RegistryFile { version: REGISTRY_VERSION, pools })
             .expect("plain data becomes JSON");
         replace_file(&self.registry_path(), text.as_bytes())
             .map_err(|error| self.unusable("write the list of pools", &self.registry_path(), &error))?;
@@ -449,30 +449,30 @@ mod tests {
     #[test]
     fn pools_are_remembered_by_identity() {
         let folder = tempfile::tempdir().expect("a folder");
-        let home = Home::at(&folder.path().join("not/yet/there"));
-        assert_eq!(home.pools().expect("none yet"), []);
+        let registry = Registry::at(&folder.path().join("not/yet/there"));
+        assert_eq!(registry.pools().expect("none yet"), []);
         let executor = stripewise_runtime::RealExecutor::new().expect("io_uring");
         let context = executor.context();
-        let remember = |pool| executor.block_on(home.remember(&context, pool));
+        let remember = |pool| executor.block_on(registry.remember(&context, pool));
         remember(pool("tank", "1")).expect("new");
         remember(pool("big", "2")).expect("new");
         remember(pool("renamed", "1")).expect("same identity");
-        let names: Vec<_> = home.pools().expect("readable").into_iter().map(|pool| pool.name).collect();
+        let names: Vec<_> = registry.pools().expect("readable").into_iter().map(|pool| pool.name).collect();
         assert_eq!(names, ["big", "renamed"]);
         let failure = remember(pool("big", "3")).expect_err("another pool of that name");
         assert!(failure.message.contains("there is a pool `big` already"), "{}", failure.message);
-        executor.block_on(home.forget(&context, "2")).expect("known");
-        assert!(home.pool("big").is_err());
-        assert_eq!(home.pool("renamed").expect("known").id, "1");
+        executor.block_on(registry.forget(&context, "2")).expect("known");
+        assert!(registry.pool("big").is_err());
+        assert_eq!(registry.pool("renamed").expect("known").id, "1");
     }
 
     #[test]
     fn a_damaged_list_is_an_error_and_is_kept() {
         let folder = tempfile::tempdir().expect("a folder");
-        let home = Home::at(folder.path());
+        let registry = Registry::at(folder.path());
         let executor = stripewise_runtime::RealExecutor::new().expect("io_uring");
         let context = executor.context();
-        let remember = |pool| executor.block_on(home.remember(&context, pool));
+        let remember = |pool| executor.block_on(registry.remember(&context, pool));
         remember(pool("tank", "1")).expect("new");
         let path = folder.path().join("pools.json");
         let text = std::fs::read_to_string(&path).expect("readable");
@@ -480,23 +480,23 @@ mod tests {
         assert!(remember(pool("big", "2")).expect_err("damaged").message.contains("cannot be read"));
         assert_eq!(std::fs::read_to_string(&path).expect("readable"), text[..text.len() / 2]);
         std::fs::write(&path, text.replace("\"version\": 1", "\"version\": 9")).expect("writable");
-        assert!(home.pools().expect_err("newer").message.contains("version 9"));
+        assert!(registry.pools().expect_err("newer").message.contains("version 9"));
     }
 
     #[test]
     fn only_the_owner_may_enter() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("home");
-        let home = Home::at(&path);
+        let registry = Registry::at(&path);
         let executor = stripewise_runtime::RealExecutor::new().expect("io_uring");
         let context = executor.context();
         let mode = |path: &Path| std::fs::metadata(path).expect("there").mode() & 0o777;
         let open_to_all = |path: &Path| {
             std::fs::set_permissions(path, Permissions::from_mode(0o755)).expect("set");
         };
-        executor.block_on(home.remember(&context, pool("tank", "1"))).expect("new");
+        executor.block_on(registry.remember(&context, pool("tank", "1"))).expect("new");
         let tank = pool("tank", "1");
-        let lock = home.lock_pool(&context, &tank, Access::Change, "", None);
+        let lock = registry.lock_pool(&context, &tank, Access::Change, "", None);
         drop(executor.block_on(lock).expect("free"));
         assert_eq!((mode(&path), mode(&path.join("pools"))), (0o700, 0o700));
         for file in ["pools.json", "pools.lock", "pools/1.lock"] {
@@ -504,10 +504,10 @@ mod tests {
         }
         // As an earlier version left it.
         open_to_all(&path);
-        executor.block_on(home.remember(&context, pool("big", "2"))).expect("new");
+        executor.block_on(registry.remember(&context, pool("big", "2"))).expect("new");
         assert_eq!(mode(&path), 0o700);
         // A folder of other things stays as it is, and what is put there is closed to others.
-        let other = Home::at(folder.path());
+        let other = Registry::at(folder.path());
         open_to_all(folder.path());
         for _ in 0..2 {
             executor.block_on(other.remember(&context, pool("tank", "1"))).expect("new");
@@ -525,14 +525,14 @@ mod tests {
     #[test]
     fn a_lock_that_is_not_let_go_of_names_its_holder_and_holds_up_nothing_else() {
         let folder = tempfile::tempdir().expect("a folder");
-        let home = Home::at(folder.path());
+        let registry = Registry::at(folder.path());
         let executor = stripewise_runtime::RealExecutor::new().expect("io_uring");
         let context = executor.context();
         let held = open_own().open(folder.path().join("pools.lock")).expect("made");
         held.lock().expect("free");
         let ticks = std::cell::Cell::new(0);
         let changed = executor.block_on(async {
-            let changing = std::pin::pin!(home.remember(&context, pool("tank", "1")));
+            let changing = std::pin::pin!(registry.remember(&context, pool("tank", "1")));
             let ticking = std::pin::pin!(async {
                 while ticks.get() < 10_000 {
                     context.sleep_ns(LOOK_NS).await;
@@ -547,25 +547,25 @@ mod tests {
         assert!(refused.message.contains(&format!("process {}", std::process::id())), "{}", refused.message);
         assert!(ticks.get() > 10, "everything else stood still: {}", ticks.get());
         drop(held);
-        executor.block_on(home.remember(&context, pool("tank", "1"))).expect("free");
+        executor.block_on(registry.remember(&context, pool("tank", "1"))).expect("free");
     }
 
     #[test]
     fn a_pool_is_changed_by_one_process_at_a_time() {
         let folder = tempfile::tempdir().expect("a folder");
-        let home = Home::at(folder.path());
+        let registry = Registry::at(folder.path());
         let executor = stripewise_runtime::RealExecutor::new().expect("io_uring");
         let context = executor.context();
         let lock = |pool: &str, access, doing: &str, control: Option<&Path>| {
-            executor.block_on(home.lock_pool(&context, &self::pool(pool, pool), access, doing, control))
+            executor.block_on(registry.lock_pool(&context, &self::pool(pool, pool), access, doing, control))
         };
         let tank = pool("tank", "tank");
         let first = lock("tank", Access::Change, "volume write tank/a", None).expect("free");
-        let user = home.pool_user(&tank).expect("in use");
+        let user = registry.pool_user(&tank).expect("in use");
         assert_eq!(user, format!("process {} (`volume write tank/a`)", std::process::id()));
         lock("other", Access::Change, "", None).expect("another pool");
         drop(first);
-        assert_eq!(home.pool_user(&tank), None);
+        assert_eq!(registry.pool_user(&tank), None);
         let look = lock("tank", Access::Look, "", None).expect("free again");
         lock("tank", Access::Look, "", None).expect("two may look");
         drop(look);

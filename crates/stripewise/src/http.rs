@@ -102,12 +102,12 @@ impl Http {
                 .hint("--http-tls-cert and --http-tls-key name a certificate and its key; 127.0.0.1 needs none"));
             }
         }
-        let home = app.home()?;
+        let registry = app.registry()?;
         let needs_token = options.http_places.iter().any(|place| matches!(place, HttpPlace::Tcp(_)));
         let tokens = options.http_token_file.as_ref().map(|path| app.absolute(path));
-        let tokens = tokens.map_or_else(|| home.http_tokens_path(), Ok)?;
+        let tokens = tokens.map_or_else(|| registry.http_tokens_path(), Ok)?;
         let access = Arc::new(AccessFile::open(&tokens, needs_token)?);
-        let mut doors = vec![Door::default(app, &home.http_path()?).await?];
+        let mut doors = vec![Door::default(app, &registry.http_path()?).await?];
         for place in &options.http_places {
             doors.push(Door::open(app, place, tls.as_ref()).await?);
         }

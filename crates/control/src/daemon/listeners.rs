@@ -151,7 +151,7 @@ pub async fn open_nbd(
     };
     let executor = control.executor()?;
     let server =
-        Server::new(&executor.context(), control.served.for_clients(control.home()?), server_options);
+        Server::new(&executor.context(), control.served.for_clients(control.registry()?), server_options);
     for place in &settings.places {
         let listener = match place {
             NbdPlace::Unix(path) => {

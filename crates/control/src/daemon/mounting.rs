@@ -23,7 +23,7 @@ use stripewise_export::fuse::{FuseLoad, FuseMount, Host, Tree};
 use crate::control::Control;
 use crate::failure::{Failure, Result, system_text};
 use crate::registry::stacking::refuse_if_used;
-use crate::registry::{Home, running_as_root};
+use crate::registry::{Registry, running_as_root};
 
 pub(crate) use self::mounts::what_is_mounted_at;
 use self::program::{UTIL_LINUX, run};
@@ -66,7 +66,7 @@ pub fn free_folder(control: &Control, typed: &Path) -> Result<PathBuf> {
 pub fn mount_fuse(control: &Control, tree: Tree, folder: &Path) -> Result<FuseMount> {
     // The kernel must not wait for what is written through this process while it gives it memory.
     stripewise_runtime::become_io_flusher();
-    let host = Rc::new(Told { control: control.clone(), home: control.home()? });
+    let host = Rc::new(Told { control: control.clone(), registry: control.registry()? });
     let executor = control.executor()?;
     let (context, network) = (executor.context(), executor.network());
     let mounted = FuseMount::new(&context, &network, control.served.exports(), tree, folder, host);
@@ -152,14 +152,14 @@ async fn unmount(control: &Control, folder: &Path, is_mounted: impl Fn() -> Resu
 /// Whoever runs this process is told.
 struct Told {
     control: Control,
-    home: Home,
+    registry: Registry,
 }
 
 impl Host for Told {
     fn keeps_from_writing(&self, volume: &str) -> Option<String> {
         let (pool, name) = volume.split_once('/')?;
         let what = format!("open {volume} for writing");
-        refuse_if_used(&self.home, &what, pool, Some(name)).err().map(|failure| failure.message)
+        refuse_if_used(&self.registry, &what, pool, Some(name)).err().map(|failure| failure.message)
     }
 
     fn remark(&self, text: String) {

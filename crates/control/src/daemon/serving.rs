@@ -17,7 +17,7 @@ use crate::drives::candidates::{Place, noted_export, noted_place};
 use crate::failure::{Failure, Result};
 use crate::names::PoolName;
 use crate::pools::session::Session;
-use crate::registry::{Home, KnownPool};
+use crate::registry::{KnownPool, Registry};
 
 /// How often the list of pools is looked at for new ones.
 const ADOPT_NS: u64 = 1_000_000_000;
@@ -36,12 +36,12 @@ const FAR_PATIENCE_NS: u64 = 5_000_000_000;
 
 /// Serves pools as they come to be known: made or imported while this runs.
 pub async fn adopt(control: &Control, turns: &Turns) -> Result<()> {
-    let (home, context) = (control.home()?, control.executor()?.context());
+    let (registry, context) = (control.registry()?, control.executor()?.context());
     let mut attempts: HashMap<String, u32> = HashMap::new();
     loop {
         context.sleep_ns(ADOPT_NS).await;
         // A list that cannot be read now says nothing of the pools that are served.
-        for pool in home.pools().unwrap_or_default() {
+        for pool in registry.pools().unwrap_or_default() {
             let attempt = attempts.entry(pool.id.clone()).or_default();
             let may_come_later = is_far(&pool);
             let is_known_here = control.served.has(&pool.name) || control.served.is_coming(&pool.name);
@@ -49,7 +49,7 @@ pub async fn adopt(control: &Control, turns: &Turns) -> Result<()> {
                 continue;
             }
             // No command waits for another process to let go of it.
-            if home.pool_user(&pool).is_some() {
+            if registry.pool_user(&pool).is_some() {
                 continue;
             }
             *attempt = attempt.saturating_add(1);
@@ -72,11 +72,11 @@ pub async fn adopt(control: &Control, turns: &Turns) -> Result<()> {
 }
 
 /// The pools asked for, or all; each behind those that it lies on.
-pub fn wanted_pools(names: &[PoolName], home: &Home) -> Result<Vec<KnownPool>> {
-    let known = home.pools()?;
+pub fn wanted_pools(names: &[PoolName], registry: &Registry) -> Result<Vec<KnownPool>> {
+    let known = registry.pools()?;
     let named: Vec<KnownPool> = match names {
         [] => known.clone(),
-        names => names.iter().map(|name| home.pool(&name.0)).collect::<Result<_>>()?,
+        names => names.iter().map(|name| registry.pool(&name.0)).collect::<Result<_>>()?,
     };
     let mut ordered = Vec::new();
     for pool in &named {

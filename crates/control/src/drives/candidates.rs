@@ -94,7 +94,8 @@ fn place_of(environment: &Environment, text: &str) -> Result<Place> {
     }
     let path = environment.absolute(Path::new(text));
     let volume = text.parse::<VolumeName>().ok().filter(|_| std::fs::symlink_metadata(&path).is_err());
-    let is_known = |name: &VolumeName| environment.home().is_ok_and(|home| home.pool(&name.pool).is_ok());
+    let is_known =
+        |name: &VolumeName| environment.registry().is_ok_and(|registry| registry.pool(&name.pool).is_ok());
     Ok(match volume.filter(is_known) {
         Some(name) => Place::Volume(name),
         None => Place::Path(path),

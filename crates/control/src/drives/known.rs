@@ -22,7 +22,7 @@ use crate::drives::opened::{OpenedDrive, open_drive};
 use crate::drives::trouble::Trouble;
 use crate::failure::{Failure, chain};
 use crate::pools::stacked::Stack;
-use crate::registry::{Home, KnownPool};
+use crate::registry::{KnownPool, Registry};
 
 /// How long a drive may take to say which one it is. The engine gives a silent drive as long.
 const PATIENCE_NS: u64 = 30_000_000_000;
@@ -61,14 +61,14 @@ pub(crate) fn pool_id(known: &KnownPool) -> Result<PoolId, Trouble> {
 /// Opens what is there of a known pool's drives.
 pub(crate) async fn open_known(
     stack: &Stack,
-    home: &Home,
+    registry: &Registry,
     known: &KnownPool,
     access: Access,
 ) -> Result<KnownDrives, Trouble> {
     let search = Search { stack, known, pool_id: pool_id(known)?, access };
     let mut found = KnownDrives { opened: Vec::new(), misplaced: Vec::new(), used_by: None };
     let absent = search.at_noted_places(&mut found).await?;
-    search.elsewhere(home, &mut found).await?;
+    search.elsewhere(registry, &mut found).await?;
     for (path, why) in &absent {
         // What was found elsewhere is not missing.
         let is_found = |id: &str| found.opened.iter().any(|opened| says_id(opened, id));
@@ -80,14 +80,14 @@ pub(crate) async fn open_known(
         return Err(Trouble::Missing(nothing_there(known, &found.misplaced)));
     }
     if access == Access::Change {
-        note_others(stack, home, &found.misplaced).await.map_err(Trouble::Stop)?;
+        note_others(stack, registry, &found.misplaced).await.map_err(Trouble::Stop)?;
     }
     Ok(found)
 }
 
 /// Puts on the list where drives of other pools are now. This pool's own places are noted next, and
 /// no pool on the list may have theirs then: they would not be looked for there.
-async fn note_others(stack: &Stack, home: &Home, misplaced: &[Misplaced]) -> Result<(), Failure> {
+async fn note_others(stack: &Stack, registry: &Registry, misplaced: &[Misplaced]) -> Result<(), Failure> {
     let others: Vec<(String, String, &PathBuf)> = misplaced
         .iter()
         .filter_map(|Misplaced { path, holds }| match holds {
@@ -99,7 +99,7 @@ async fn note_others(stack: &Stack, home: &Home, misplaced: &[Misplaced]) -> Res
         return Ok(());
     }
     let context = stack.executor().context();
-    let noted = home.change_pools(&context, |pools| {
+    let noted = registry.change_pools(&context, |pools| {
         for (pool, drive, path) in &others {
             let drives =
                 pools.iter_mut().filter(|known| known.id == *pool).flat_map(|known| &mut known.drives);
@@ -278,7 +278,7 @@ impl Search<'_> {
     }
 
     /// Looks for drives that are not where the list has them.
-    async fn elsewhere(&self, home: &Home, found: &mut KnownDrives) -> Result<(), Trouble> {
+    async fn elsewhere(&self, registry: &Registry, found: &mut KnownDrives) -> Result<(), Trouble> {
         let missing = |found: &KnownDrives| -> Vec<DriveId> {
             let ids = self.known.drives.iter().filter_map(|drive| drive.id.parse().ok());
             ids.filter(|id| !found.opened.iter().any(|opened| opened.says == Some(*id))).collect()
@@ -289,7 +289,7 @@ impl Search<'_> {
         let mut asked: Vec<DriveIdentity> = Vec::new();
         let noted = self.known.drives.iter().map(|drive| &drive.path);
         asked.extend(noted.filter_map(|path| drive_identity(path).ok()));
-        let mut places = places_on_the_list(home);
+        let mut places = places_on_the_list(registry);
         if self.known.drives.iter().any(|drive| drive.path.starts_with("/dev")) {
             places.extend(disk_names(Path::new(DISK_NAMES)));
         }
@@ -338,8 +338,8 @@ fn drive_path(opened: &OpenedDrive) -> PathBuf {
 }
 
 /// Paths at which any pool on the list has drives.
-fn places_on_the_list(home: &Home) -> Vec<PathBuf> {
-    let pools = home.pools().unwrap_or_default();
+fn places_on_the_list(registry: &Registry) -> Vec<PathBuf> {
+    let pools = registry.pools().unwrap_or_default();
     let drives = pools.into_iter().flat_map(|pool| pool.drives);
     drives.map(|drive| drive.path).filter(|path| matches!(noted_place(path), Place::Path(_))).collect()
 }

@@ -28,7 +28,7 @@ pub async fn run(_asked: &TestAlerts, control: &Control) -> Result<Response> {
 
 /// That the daemon is to do this, if one runs.
 fn elsewhere(control: &Control) -> Result<Failure> {
-    let path = control.home()?.control_path()?;
+    let path = control.registry()?.control_path()?;
     let failure = Failure::new("no daemon runs that could send alerts").hint("`stripewise serve` starts one");
     Ok(if path.exists() { Failure { reason: Reason::TakenAt(path), ..failure } } else { failure })
 }

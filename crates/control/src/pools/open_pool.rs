@@ -16,12 +16,12 @@ use crate::drives::opened::OpenedDrive;
 use crate::drives::space_below::note_full_below;
 use crate::failure::Result;
 use crate::pools::standstill::advise;
-use crate::registry::{Home, KnownDrive, KnownPool, PoolLock};
+use crate::registry::{KnownDrive, KnownPool, PoolLock, Registry};
 use crate::report::PoolReport;
 
 /// A pool that this process has open.
 pub(super) struct OpenPool {
-    pub(super) home: Home,
+    pub(super) registry: Registry,
     pub(super) name: String,
     pub(super) id: String,
     /// As it is on the list.
@@ -116,7 +116,7 @@ impl OpenPool {
         };
         let is_known = *self.known.borrow() == now;
         if !is_known {
-            self.home.remember(&self.executor.context(), now.clone()).await?;
+            self.registry.remember(&self.executor.context(), now.clone()).await?;
             self.known.replace(now);
         }
         Ok(())

@@ -9,16 +9,16 @@ use std::time::Instant;
 use crate::control::Control;
 use crate::failure::Result;
 use crate::pools::status_file::StatusFile;
-use crate::registry::{Home, KnownPool, PATIENCE};
+use crate::registry::{KnownPool, PATIENCE, Registry};
 
 /// How often a process that is about to leave word is looked at.
 const LOOK_NS: u64 = 20_000_000;
 
 /// What the process that works on the pool says now; `None` where none does, or it has not said
 /// anything yet.
-pub fn read(home: &Home, known: &KnownPool) -> Option<StatusFile> {
-    let user = home.pool_user(known)?;
-    let text = std::fs::read(home.status_path(&known.id)).ok()?;
+pub fn read(registry: &Registry, known: &KnownPool) -> Option<StatusFile> {
+    let user = registry.pool_user(known)?;
+    let text = std::fs::read(registry.status_path(&known.id)).ok()?;
     let mut word: StatusFile = serde_json::from_slice(&text).ok()?;
     word.report.notices.push(format!("in use by {user}"));
     Some(word)
@@ -28,26 +28,34 @@ pub fn read(home: &Home, known: &KnownPool) -> Option<StatusFile> {
 /// are done in no time, the others leave word soon.
 ///
 /// `None` at once for a pool that this process serves: it knows better.
-pub async fn wait_for(control: &Control, home: &Home, known: &KnownPool) -> Result<Option<StatusFile>> {
+pub async fn wait_for(
+    control: &Control,
+    registry: &Registry,
+    known: &KnownPool,
+) -> Result<Option<StatusFile>> {
     control.served.until_come(&known.name).await;
     if control.served.has(&known.name) {
         return Ok(None);
     }
     // A daemon says it better itself; unless the command has been passed on to one already.
     if control.caller().is_none()
-        && let Some(failure) = home.taken_elsewhere(known)
+        && let Some(failure) = registry.taken_elsewhere(known)
     {
         return Err(failure);
     }
-    wait_for_word(control, home, known).await
+    wait_for_status(control, registry, known).await
 }
 
 /// As [`wait_for`], for what is counted from one word left to the next: a daemon leaves them too.
-pub async fn wait_for_word(control: &Control, home: &Home, known: &KnownPool) -> Result<Option<StatusFile>> {
+pub async fn wait_for_status(
+    control: &Control,
+    registry: &Registry,
+    known: &KnownPool,
+) -> Result<Option<StatusFile>> {
     let context = control.executor()?.context();
     let begin = Instant::now();
-    while home.pool_user(known).is_some() && begin.elapsed() <= PATIENCE {
-        if let Some(word) = read(home, known) {
+    while registry.pool_user(known).is_some() && begin.elapsed() <= PATIENCE {
+        if let Some(word) = read(registry, known) {
             return Ok(Some(word));
         }
         context.sleep_ns(LOOK_NS).await;

@@ -99,7 +99,7 @@ async fn close_and_open(control: &Control, name: &str, moved: Option<(DriveId, P
     if let Some((id, path)) = moved {
         let of_it = pool.drives.iter_mut().find(|drive| drive.id == id.to_string());
         of_it.into_iter().for_each(|drive| drive.path.clone_from(&path));
-        control.home()?.remember(&context, pool.clone()).await?;
+        control.registry()?.remember(&context, pool.clone()).await?;
     }
     let opened = match until(&context, is_let_go).await {
         true => {

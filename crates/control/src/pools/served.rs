@@ -14,7 +14,7 @@ use crate::control::Control;
 use crate::failure::{Failure, Result};
 use crate::pools::session::Session;
 use crate::registry::stacking::is_used;
-use crate::registry::{Home, KnownPool};
+use crate::registry::{KnownPool, Registry};
 
 /// The pools served, in the order in which they were opened.
 #[derive(Clone, Default)]
@@ -151,21 +151,22 @@ impl Served {
     }
 
     /// What clients over the network find.
-    pub(crate) fn for_clients(&self, home: Home) -> ServedExports {
-        ServedExports { exports: self.exports.clone(), home }
+    pub(crate) fn for_clients(&self, registry: Registry) -> ServedExports {
+        ServedExports { exports: self.exports.clone(), registry }
     }
 }
 
 /// The volumes that clients may use: all that are no drives of other pools.
 pub struct ServedExports {
     exports: PoolExports,
-    home: Home,
+    registry: Registry,
 }
 
 impl ServedExports {
     fn is_free(&self, name: &str) -> bool {
         // Where the list of pools cannot be read, nobody knows.
-        name.split_once('/').is_some_and(|(pool, volume)| is_used(&self.home, pool, volume) == Some(false))
+        name.split_once('/')
+            .is_some_and(|(pool, volume)| is_used(&self.registry, pool, volume) == Some(false))
     }
 }
 

@@ -28,7 +28,7 @@ use crate::pools::open_pool::OpenPool;
 use crate::pools::stacked::Stack;
 use crate::pools::status_file::StatusFile;
 use crate::registry::stacking::refuse_circle;
-use crate::registry::{Home, KnownPool, PoolLock};
+use crate::registry::{KnownPool, PoolLock, Registry};
 use crate::report::{PoolReport, VolumeReport};
 use crate::times::unix_ms;
 
@@ -133,10 +133,10 @@ impl Session {
     }
 
     async fn open_here(control: &Control, name: &str, access: Access, doing: &str) -> Result<Self> {
-        let home = control.home()?;
-        let known = home.pool(name)?;
+        let registry = control.registry()?;
+        let known = registry.pool(name)?;
         let stack = Stack::new(control, doing)?;
-        match stack.open_pool(home, known, access).await {
+        match stack.open_pool(registry, known, access).await {
             Ok(session) => Ok(Session { stack: Some(Rc::new(stack)), ..session }),
             Err(trouble) => {
                 // What went wrong above explains whatever goes wrong now.
@@ -149,7 +149,7 @@ impl Session {
     /// Opens a pool whose lock is taken.
     pub(crate) async fn open_locked(
         stack: &Stack,
-        home: Home,
+        registry: Registry,
         known: KnownPool,
         access: Access,
         lock: PoolLock,
@@ -157,9 +157,9 @@ impl Session {
         let (control, name, opened_unix_ms) = (stack.control(), known.name.clone(), unix_ms());
         if access == Access::Change {
             // What a killed process left.
-            let _ = std::fs::remove_file(home.status_path(&known.id));
+            let _ = std::fs::remove_file(registry.status_path(&known.id));
         }
-        let KnownDrives { opened, misplaced, used_by } = open_known(stack, &home, &known, access).await?;
+        let KnownDrives { opened, misplaced, used_by } = open_known(stack, &registry, &known, access).await?;
         let executor = stack.executor().clone();
         let drives: Vec<Rc<dyn Drive>> = opened.iter().map(|opened| opened.drive.clone()).collect();
         let mode = match access {
@@ -193,7 +193,7 @@ impl Session {
         }
         let (id, known) = (known.id.clone(), RefCell::new(known));
         let open = OpenPool {
-            home,
+            registry,
             name,
             id,
             known,
@@ -388,7 +388,7 @@ impl Session {
             Some(opened) => opened,
             None => {
                 if let Some(volume) = candidate.volume() {
-                    refuse_circle(&self.open.home, self.name(), volume)?;
+                    refuse_circle(&self.open.registry, self.name(), volume)?;
                     let what = format!("use `{volume}` as a drive of pool `{}`", self.name());
                     let held = self.control.served.hold(&what, &volume.pool, Some(&volume.volume))?;
                     self.holds.borrow_mut().push(held);
@@ -428,13 +428,13 @@ impl Session {
     }
 
     async fn close_this(&self) -> Result<()> {
-        let OpenPool { home, name, id, access, .. } = &*self.open;
+        let OpenPool { registry, name, id, access, .. } = &*self.open;
         let closed = self.pool.close().await;
         if *access == Access::Look {
             return closed.map_err(|error| pool_failure(format!("cannot close pool `{name}`"), &error));
         }
         // Best effort: it was for others to read while the pool was open.
-        let _ = std::fs::remove_file(home.status_path(id));
+        let _ = std::fs::remove_file(registry.status_path(id));
         closed.map_err(|error| pool_failure(format!("cannot close pool `{name}`"), &error))?;
         self.open.remember_drives(&self.pool).await
     }
@@ -453,11 +453,11 @@ impl Session {
     }
 
     async fn destroy_this(&self) -> Result<()> {
-        let OpenPool { home, name, id, .. } = &*self.open;
+        let OpenPool { registry, name, id, .. } = &*self.open;
         let destroyed = self.pool.destroy().await;
         destroyed.map_err(|error| pool_failure(format!("cannot erase all of pool `{name}`"), &error))?;
-        let _ = std::fs::remove_file(home.status_path(id));
-        home.forget(&self.open.executor.context(), id).await
+        let _ = std::fs::remove_file(registry.status_path(id));
+        registry.forget(&self.open.executor.context(), id).await
     }
 
     /// While the pool is open: leaves word for `pool status` how it stands, and finds out when a
@@ -467,7 +467,7 @@ impl Session {
         let pool = self.pool.clone();
         let context = self.open.executor.context();
         let open = Rc::downgrade(&self.open);
-        let path = self.open.home.status_path(&self.open.id);
+        let path = self.open.registry.status_path(&self.open.id);
         let opened_unix_ms = self.open.opened_unix_ms;
         let watch = async move {
             loop {

@@ -26,7 +26,7 @@ use crate::drives::trouble::Trouble;
 use crate::failure::{Failure, Result};
 use crate::names::VolumeName;
 use crate::pools::session::Session;
-use crate::registry::{Home, KnownPool};
+use crate::registry::{KnownPool, Registry};
 
 /// The pools below, open.
 pub(crate) struct Stack {
@@ -158,10 +158,10 @@ impl Stack {
         if let Some(pool) = open(self) {
             return Ok(pool);
         }
-        let home = self.control.home().map_err(Trouble::Stop)?;
-        let known = home.pool(name).map_err(Trouble::Missing)?;
+        let registry = self.control.registry().map_err(Trouble::Stop)?;
+        let known = registry.pool(name).map_err(Trouble::Missing)?;
         // Boxed, since what lies below may lie on pools in turn.
-        let opening: LocalBoxFuture<'_, _> = Box::pin(self.open_pool(home, known, access));
+        let opening: LocalBoxFuture<'_, _> = Box::pin(self.open_pool(registry, known, access));
         let session = opening.await?;
         session.refuse_if_used_elsewhere().map_err(Trouble::Stop)?;
         let pool = session.pool.clone();
@@ -172,7 +172,7 @@ impl Stack {
     /// Opens a pool, and those below it first; with its lock taken before theirs.
     pub(crate) async fn open_pool(
         &self,
-        home: Home,
+        registry: Registry,
         known: KnownPool,
         access: Access,
     ) -> std::result::Result<Session, Trouble> {
@@ -180,10 +180,10 @@ impl Stack {
             return Err(Trouble::Stop(stands_on_itself(&known.name)));
         }
         let context = self.executor.context();
-        let lock = home.lock_pool(&context, &known, access, &self.doing, self.control.commands_at());
+        let lock = registry.lock_pool(&context, &known, access, &self.doing, self.control.commands_at());
         let lock = lock.await.map_err(Trouble::Stop)?;
         self.opening.borrow_mut().push(known.name.clone());
-        let session = Session::open_locked(self, home, known, access, lock).await;
+        let session = Session::open_locked(self, registry, known, access, lock).await;
         self.opening.borrow_mut().pop();
         session
     }

@@ -7,12 +7,12 @@ use std::path::Path;
 use crate::drives::candidates::{Place, noted_place};
 use crate::failure::{Failure, Result};
 use crate::names::VolumeName;
-use crate::registry::Home;
+use crate::registry::Registry;
 
 /// Refuses a volume as a drive of `pool` if its own pool stands on `pool`, directly or through
 /// others.
-pub(crate) fn refuse_circle(home: &Home, pool: &str, volume: &VolumeName) -> Result<()> {
-    let pools = home.pools()?;
+pub(crate) fn refuse_circle(registry: &Registry, pool: &str, volume: &VolumeName) -> Result<()> {
+    let pools = registry.pools()?;
     let (mut below, mut seen) = (vec![volume.pool.clone()], Vec::new());
     while let Some(name) = below.pop() {
         if name == pool {
@@ -37,8 +37,8 @@ pub(crate) fn refuse_circle(home: &Home, pool: &str, volume: &VolumeName) -> Res
 }
 
 /// Whether a drive of a known pool is on the volume; `None` where the list of pools cannot be read.
-pub(crate) fn is_used(home: &Home, pool: &str, volume: &str) -> Option<bool> {
-    let pools = home.pools().ok()?;
+pub(crate) fn is_used(registry: &Registry, pool: &str, volume: &str) -> Option<bool> {
+    let pools = registry.pools().ok()?;
     let is_it = |path: &Path| match noted_place(path) {
         Place::Volume(name) => name.pool == pool && name.volume == volume,
         Place::Path(_) | Place::Network(_) => false,
@@ -48,8 +48,8 @@ pub(crate) fn is_used(home: &Home, pool: &str, volume: &str) -> Option<bool> {
 
 /// Refuses to do something to a volume, or (`None`) to a whole pool, that a drive of another known
 /// pool is on.
-pub fn refuse_if_used(home: &Home, what: &str, pool: &str, volume: Option<&str>) -> Result<()> {
-    for outer in home.pools()? {
+pub fn refuse_if_used(registry: &Registry, what: &str, pool: &str, volume: Option<&str>) -> Result<()> {
+    for outer in registry.pools()? {
         for drive in &outer.drives {
             let Place::Volume(name) = noted_place(&drive.path) else { continue };
             if name.pool == pool && volume.is_none_or(|volume| volume == name.volume) {

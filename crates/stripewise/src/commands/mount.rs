@@ -154,7 +154,7 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
 
 /// Of a volume that can be used.
 fn size_of(app: &App, name: &VolumeName) -> Result<u64> {
-    refuse_if_used(&app.home()?, &format!("mount {name}"), &name.pool, Some(&name.volume))?;
+    refuse_if_used(&app.registry()?, &format!("mount {name}"), &name.pool, Some(&name.volume))?;
     let session = app.served.lend(&name.pool, app).expect("it was just opened");
     Ok(find_volume(&session, name)?.capacity_bytes())
 }

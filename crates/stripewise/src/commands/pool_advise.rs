@@ -123,9 +123,9 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
         )
         .hint("run the command where the daemon's state folder is"));
     }
-    let home = app.home()?;
-    let known = home.pool(&options.name.0)?;
-    let word = match other_process::wait_for(app, &home, &known).await? {
+    let registry = app.registry()?;
+    let known = registry.pool(&options.name.0)?;
+    let word = match other_process::wait_for(app, &registry, &known).await? {
         Some(word) => word,
         None => {
             with_pool(app, &known.name, Access::Look, "pool advise", async |session| Ok(session.word()))

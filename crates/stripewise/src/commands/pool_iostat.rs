@@ -12,7 +12,7 @@ use stripewise_control::pools::load::{Interval, Load, between, rates, since_open
 use stripewise_control::pools::other_process;
 use stripewise_control::pools::session::with_pool;
 use stripewise_control::pools::status_file::{StatusFile, loads};
-use stripewise_control::registry::{Home, KnownPool};
+use stripewise_control::registry::{KnownPool, Registry};
 use stripewise_control::request::ShowLoad;
 use stripewise_control::response::Response;
 
@@ -53,12 +53,12 @@ impl Options {
 
 /// Runs it.
 pub(crate) async fn run(asked: &ShowLoad, app: &App) -> Result<Response> {
-    let (home, name) = (app.home()?, &asked.pool.0);
+    let (registry, name) = (app.registry()?, &asked.pool.0);
     check(asked)?;
-    let known = home.pool(name)?;
+    let known = registry.pool(name)?;
     let first = match app.served.lend(name, app) {
         Some(session) => Some(session.word()),
-        None => other_process::wait_for_word(app, &home, &known).await?,
+        None => other_process::wait_for_status(app, &registry, &known).await?,
     };
     let Some(first) = first else {
         return nothing_runs(app, name, asked.causes).await;
@@ -78,7 +78,7 @@ pub(crate) async fn run(asked: &ShowLoad, app: &App) -> Result<Response> {
     let count = asked.count.unwrap_or(if load.is_told { u32::MAX } else { 1 });
     let mut before = first;
     for _ in 0..count {
-        let Some(now) = next(app, &home, &known, &before, seconds).await? else {
+        let Some(now) = next(app, &registry, &known, &before, seconds).await? else {
             app.note(format!("the process that had pool `{name}` open has ended: nothing runs any more"));
             break;
         };
@@ -126,7 +126,7 @@ async fn nothing_runs(app: &App, name: &str, causes: bool) -> Result<Response> {
 /// The word left at least so many seconds after `before`; `None` once nobody leaves word any more.
 async fn next(
     app: &App,
-    home: &Home,
+    registry: &Registry,
     known: &KnownPool,
     before: &StatusFile,
     seconds: f64,
@@ -138,7 +138,7 @@ async fn next(
         context.sleep_ns(100_000_000).await;
         let word = match app.served.lend(&known.name, app) {
             Some(session) => Some(session.word()),
-            None => other_process::read(home, known),
+            None => other_process::read(registry, known),
         };
         let Some(word) = word else { return Ok(None) };
         // A clock that was set back must not keep anybody waiting; another process begins to count

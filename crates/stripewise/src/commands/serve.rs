@@ -73,8 +73,8 @@ struct Ready {
 /// Runs it.
 pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     log::begin(&options.log, app)?;
-    let home = app.home()?;
-    let wanted = wanted_pools(&options.pools, &home)?;
+    let registry = app.registry()?;
+    let wanted = wanted_pools(&options.pools, &registry)?;
     let folder = options.fuse.as_deref().map(|typed| free_folder(app, typed)).transpose()?;
     // First of all, so that the locks of the pools say where commands are taken.
     let control = ControlSocket::open(app).await?;

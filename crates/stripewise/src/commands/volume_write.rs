@@ -52,7 +52,7 @@ impl Options {
 pub(crate) async fn run(asked: &WriteVolume, app: &App) -> Result<Response> {
     let (name, offset) = (&asked.volume, asked.offset);
     let what = format!("write to `{name}`");
-    refuse_if_used(&app.home()?, &what, &name.pool, Some(&name.volume))?;
+    refuse_if_used(&app.registry()?, &what, &name.pool, Some(&name.volume))?;
     // A client may keep in memory what it read: a file system that is mounted would not survive it.
     let held = app.served.hold(&what, &name.pool, Some(&name.volume))?;
     let written_bytes =

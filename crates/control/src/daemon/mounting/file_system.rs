@@ -220,7 +220,7 @@ fn is_attached(device: &str, file: &Path) -> bool {
 
 /// HOME/mounts/PID, for this user only.
 fn make_private_folder(control: &Control) -> Result<PathBuf> {
-    let folder = control.home()?.mounts_path().join(std::process::id().to_string());
+    let folder = control.registry()?.mounts_path().join(std::process::id().to_string());
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     // As the kernel will name it.
     made.and_then(|()| std::fs::canonicalize(&folder))
@@ -229,7 +229,7 @@ fn make_private_folder(control: &Control) -> Result<PathBuf> {
 
 /// Their files are dead and in nobody's way, as soon as what stood on them is unmounted.
 async fn remove_what_killed_ones_left(control: &Control) -> Result<()> {
-    let Ok(folders) = std::fs::read_dir(control.home()?.mounts_path()) else { return Ok(()) };
+    let Ok(folders) = std::fs::read_dir(control.registry()?.mounts_path()) else { return Ok(()) };
     for folder in folders.flatten() {
         let is_dead = !Path::new("/proc").join(folder.file_name()).exists();
         let folder = folder.path();

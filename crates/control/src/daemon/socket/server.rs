@@ -60,12 +60,12 @@ pub struct ControlSocket {
 impl ControlSocket {
     /// Begins to listen. Fails where another daemon of the same state folder does.
     pub async fn open(control: &Control) -> Result<Self> {
-        Self::open_at(control, control.home()?.control_path()?).await
+        Self::open_at(control, control.registry()?.control_path()?).await
     }
 
     /// Begins to listen for a process that mounts, of which there may be many.
     pub async fn open_for_mount(control: &Control) -> Result<Self> {
-        Self::open_at(control, control.home()?.mount_control_path()?).await
+        Self::open_at(control, control.registry()?.mount_control_path()?).await
     }
 
     async fn open_at(control: &Control, path: PathBuf) -> Result<Self> {

@@ -45,7 +45,7 @@ fn by_identity(control: &Control, drive: &Path) -> PathBuf {
     else {
         return drive.to_owned();
     };
-    let pools = control.home().and_then(|home| home.pools()).unwrap_or_default();
+    let pools = control.registry().and_then(|registry| registry.pools()).unwrap_or_default();
     let mut known = pools.iter().flat_map(|pool| &pool.drives).filter(|known| known.id.starts_with(name));
     match (known.next(), known.next()) {
         (Some(only), None) => only.path.clone(),
@@ -93,7 +93,7 @@ async fn show(control: &Control, stack: &Stack, path: &Path) -> Result<ShownDriv
 /// A drive that was replaced does not know it: the others do.
 fn belongs(control: &Control, label: &DriveLabel) -> Option<bool> {
     let (pool_id, drive_id) = (label.pool_id.to_string(), label.drive_id.to_string());
-    let pools = control.home().and_then(|home| home.pools()).unwrap_or_default();
+    let pools = control.registry().and_then(|registry| registry.pools()).unwrap_or_default();
     let pool = pools.into_iter().find(|pool| pool.id == pool_id)?;
     Some(pool.drives.iter().any(|drive| drive.id == drive_id))
 }

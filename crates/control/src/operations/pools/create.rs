@@ -29,16 +29,17 @@ const RETAINED_BYTES: usize = 16 << 20;
 
 /// Carries it out.
 pub async fn run(asked: &CreatePool, control: &Control) -> Result<Response> {
-    let home = control.home()?;
+    let registry = control.registry()?;
     let name = &asked.pool.0;
     check_slab(asked.slab_bytes)?;
     // Also finds out whether the list can be written, before anything is done to the drives.
     let context = control.executor()?.context();
-    let is_free = home.change_pools(&context, |pools| match pools.iter().any(|pool| pool.name == *name) {
-        true => Err(Failure::new(format!("there is a pool `{name}` already"))
-            .hint(format!("choose another name; `stripewise pool export {name}` puts that one aside"))),
-        false => Ok(()),
-    });
+    let is_free =
+        registry.change_pools(&context, |pools| match pools.iter().any(|pool| pool.name == *name) {
+            true => Err(Failure::new(format!("there is a pool `{name}` already"))
+                .hint(format!("choose another name; `stripewise pool export {name}` puts that one aside"))),
+            false => Ok(()),
+        });
     is_free.await?;
     let roles = [&asked.drives, &asked.spares, &asked.journals, &asked.fast];
     let names: Vec<String> = roles.iter().flat_map(|names| names.iter().cloned()).collect();
@@ -46,7 +47,7 @@ pub async fn run(asked: &CreatePool, control: &Control) -> Result<Response> {
     let mut held = Vec::new();
     for volume in candidates.iter().filter_map(Candidate::volume) {
         let what = format!("use `{volume}` as a drive of pool `{name}`");
-        refuse_if_used(&home, &what, &volume.pool, Some(&volume.volume))?;
+        refuse_if_used(&registry, &what, &volume.pool, Some(&volume.volume))?;
         held.push(control.served.hold(&what, &volume.pool, Some(&volume.volume))?);
     }
     let stack = Stack::new(control, &format!("pool create {name}"))?;
@@ -69,7 +70,7 @@ async fn make(
     stack: &Stack,
     candidates: &[Candidate],
 ) -> Result<PoolReport> {
-    let (home, name, executor) = (control.home()?, &asked.pool.0, stack.executor());
+    let (registry, name, executor) = (control.registry()?, &asked.pool.0, stack.executor());
     let mut opened = Vec::new();
     for candidate in candidates {
         opened.push(stack.open(candidate, Access::Change, &OpenOptions::default()).await?);
@@ -108,7 +109,7 @@ async fn make(
         id: report.id.clone(),
         drives: report.drives.iter().map(known).collect(),
     };
-    home.remember(&executor.context(), known).await?;
+    registry.remember(&executor.context(), known).await?;
     Ok(report)
 }
 

@@ -16,10 +16,10 @@ use crate::response::{PoolChange, PoolChanged, Response};
 /// Carries it out.
 pub async fn run(asked: &DestroyPool, control: &Control) -> Result<Response> {
     let name = &asked.pool.0;
-    let home = control.home()?;
-    home.pool(name)?;
+    let registry = control.registry()?;
+    registry.pool(name)?;
     let what = format!("destroy pool `{name}`");
-    refuse_if_used(&home, &what, name, None)?;
+    refuse_if_used(&registry, &what, name, None)?;
     let _held = control.served.hold(&what, name, None)?;
     let doing = format!("pool destroy {name}");
     if !asked.yes {

@@ -14,9 +14,9 @@ use crate::response::{Events, Response};
 
 /// Carries it out.
 pub async fn run(asked: &ListEvents, control: &Control) -> Result<Response> {
-    let (home, name) = (control.home()?, &asked.pool.0);
-    let known = home.pool(name)?;
-    let mut events = match other_process::wait_for(control, &home, &known).await? {
+    let (registry, name) = (control.registry()?, &asked.pool.0);
+    let known = registry.pool(name)?;
+    let mut events = match other_process::wait_for(control, &registry, &known).await? {
         Some(word) => word.events,
         None => {
             with_pool(control, name, Access::Look, "pool events", async |session| {

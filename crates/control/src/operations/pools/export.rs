@@ -15,10 +15,10 @@ use crate::response::{PoolExported, Response};
 
 /// Carries it out.
 pub async fn run(asked: &ExportPool, control: &Control) -> Result<Response> {
-    let home = control.home()?;
-    let pool = home.pool(&asked.pool.0)?;
+    let registry = control.registry()?;
+    let pool = registry.pool(&asked.pool.0)?;
     let what = format!("export pool `{}`", pool.name);
-    refuse_if_used(&home, &what, &pool.name, None)?;
+    refuse_if_used(&registry, &what, &pool.name, None)?;
     let _held = control.served.hold(&what, &pool.name, None)?;
     let doing = format!("pool export {}", pool.name);
     let opened = match control.served.end(&pool.name) {
@@ -34,11 +34,15 @@ pub async fn run(asked: &ExportPool, control: &Control) -> Result<Response> {
         Err(failure) if failure.taken_at().is_some() => return Err(failure),
         Err(failure) => {
             // Not while another process has it.
-            drop(home.lock_pool(&control.executor()?.context(), &pool, Access::Change, &doing, None).await?);
+            drop(
+                registry
+                    .lock_pool(&control.executor()?.context(), &pool, Access::Change, &doing, None)
+                    .await?,
+            );
             Err(failure)
         }
     };
-    home.forget(&control.executor()?.context(), &pool.id).await?;
+    registry.forget(&control.executor()?.context(), &pool.id).await?;
     if let Err(failure) = released {
         control.warning(format!(
             "the pool's drives do not say that it was exported: {}; another host imports it with --force",

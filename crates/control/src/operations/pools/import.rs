@@ -21,7 +21,7 @@ use crate::drives::search::{Found, Way, on_exports, on_paths, on_volume, places}
 use crate::failure::{Failure, Result, pool_failure};
 use crate::pools::stacked::Stack;
 use crate::registry::this_host::this_host;
-use crate::registry::{Home, KnownDrive, KnownPool};
+use crate::registry::{KnownDrive, KnownPool, Registry};
 use crate::report::{DriveReport, DriveState, PoolReport};
 use crate::request::ImportPools;
 use crate::response::{FoundPool, PoolsFound, Response};
@@ -78,7 +78,7 @@ fn groups(found: &[Found]) -> Vec<Group<'_>> {
 }
 
 async fn find_and_import(asked: &ImportPools, control: &Control, stack: &Stack) -> Result<Vec<FoundPool>> {
-    let import = Import { asked, control, home: control.home()?, executor: stack.executor() };
+    let import = Import { asked, control, registry: control.registry()?, executor: stack.executor() };
     let places = places(control, &asked.folders, &asked.drives)?;
     let mut found = on_paths(control, import.executor, &places.paths).await;
     import.follow_exports(places.exports, &mut found).await?;
@@ -89,9 +89,9 @@ async fn find_and_import(asked: &ImportPools, control: &Control, stack: &Stack) 
         if asked.pool.is_some() && !pools.is_empty() {
             break;
         }
-        let known = import.home.pools()?.into_iter();
+        let known = import.registry.pools()?.into_iter();
         let is_free =
-            |pool: &KnownPool| control.served.has(&pool.name) || import.home.pool_user(pool).is_none();
+            |pool: &KnownPool| control.served.has(&pool.name) || import.registry.pool_user(pool).is_none();
         let names = known.filter(is_free).map(|pool| pool.name);
         let below: Vec<String> = names.filter(|name| !looked_at.contains(name)).collect();
         if below.is_empty() {
@@ -110,7 +110,7 @@ async fn find_and_import(asked: &ImportPools, control: &Control, stack: &Stack) 
 struct Import<'a> {
     asked: &'a ImportPools,
     control: &'a Control,
-    home: Home,
+    registry: Registry,
     executor: &'a RealExecutor,
 }
 
@@ -122,7 +122,7 @@ impl Import<'_> {
         let mut looked_at: Vec<NbdUri> = Vec::new();
         let mut next = named;
         if let Some(wanted) = &self.asked.pool {
-            let known = self.home.pools()?;
+            let known = self.registry.pools()?;
             let meant = known.iter().filter(|pool| pool.name == *wanted || pool.id == *wanted);
             next.extend(meant.flat_map(|pool| &pool.drives).filter_map(|drive| noted_export(&drive.path)));
         }
@@ -261,7 +261,7 @@ impl Import<'_> {
         if let Some(user) = &used_by {
             report.note_user(user);
         }
-        let imported = self.home.pools()?.iter().any(|pool| pool.id == report.id);
+        let imported = self.registry.pools()?.iter().any(|pool| pool.id == report.id);
         Ok(FoundPool {
             pool: report,
             imported,
@@ -296,7 +296,7 @@ impl Import<'_> {
     fn user(&self, group: &Group<'_>) -> Option<Holder> {
         let id = group.id.to_string();
         let known = KnownPool { name: group.name().to_owned(), id, drives: Vec::new() };
-        if self.control.served.has(&known.name) || self.home.pool_user(&known).is_some() {
+        if self.control.served.has(&known.name) || self.registry.pool_user(&known).is_some() {
             return None;
         }
         let options = OpenOptions { read_only: true, lock: true, buffered: false };
@@ -327,7 +327,7 @@ impl Import<'_> {
                 );
             }
         }
-        let known = self.home.pools().ok()?.into_iter().find(|pool| pool.id == group.id.to_string())?;
+        let known = self.registry.pools().ok()?.into_iter().find(|pool| pool.id == group.id.to_string())?;
         for drive in &known.drives {
             let id = drive.id.parse().ok();
             let Some(found) = group.drives.iter().find(|found| Some(found.label.drive_id) == id) else {
@@ -392,7 +392,7 @@ impl Import<'_> {
         };
         let drives = found.pool.drives.iter().map(known).collect();
         let pool = KnownPool { name: name.clone(), id: found.pool.id.clone(), drives };
-        let before = self.home.pools()?.into_iter().find(|other| other.id == pool.id);
+        let before = self.registry.pools()?.into_iter().find(|other| other.id == pool.id);
         if let Some(before) =
             before.as_ref().filter(|before| before.name != name && self.control.served.has(&before.name))
         {
@@ -402,7 +402,7 @@ impl Import<'_> {
         // The daemon that carries this out takes it up when it is as it was asked for.
         let _coming = self.control.served.comes(&name);
         let context = self.executor.context();
-        let remembered = self.home.remember(&context, pool.clone()).await;
+        let remembered = self.registry.remember(&context, pool.clone()).await;
         remembered.map_err(|failure| match failure.hint {
             Some(hint) => Failure {
                 hint: Some(format!("{hint}; --as NEWNAME imports this one under another name")),
@@ -414,8 +414,8 @@ impl Import<'_> {
         if is_others || found.takes_rolled_back || name != found.pool.name {
             if let Err(failure) = self.claim(&pool).await {
                 match before {
-                    Some(before) => self.home.remember(&context, before).await?,
-                    None => self.home.forget(&context, &pool.id).await?,
+                    Some(before) => self.registry.remember(&context, before).await?,
+                    None => self.registry.forget(&context, &pool.id).await?,
                 }
                 return Err(failure);
             }
@@ -431,7 +431,7 @@ impl Import<'_> {
         if self.asked.force {
             stack.force(&pool.id);
         }
-        let claimed = match stack.open_pool(self.home.clone(), pool.clone(), Access::Change).await {
+        let claimed = match stack.open_pool(self.registry.clone(), pool.clone(), Access::Change).await {
             Ok(session) => session.close().await,
             Err(trouble) => Err(trouble.failure()),
         };

@@ -7,5 +7,5 @@ use crate::response::{KnownPools, Response};
 
 /// Carries it out.
 pub fn run(_asked: &ListPools, control: &Control) -> Result<Response> {
-    Ok(Response::KnownPools(KnownPools { pools: control.home()?.pools()? }))
+    Ok(Response::KnownPools(KnownPools { pools: control.registry()?.pools()? }))
 }

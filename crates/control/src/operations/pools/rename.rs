@@ -16,10 +16,10 @@ use crate::response::{PoolChange, PoolChanged, Response};
 /// Carries it out.
 pub async fn run(asked: &RenamePool, control: &Control) -> Result<Response> {
     let (name, new_name) = (&asked.pool.0, &asked.new_name.0);
-    let home = control.home()?;
-    let known = home.pool(name)?;
+    let registry = control.registry()?;
+    let known = registry.pool(name)?;
     let what = format!("rename pool `{name}`");
-    refuse_if_used(&home, &what, name, None)?;
+    refuse_if_used(&registry, &what, name, None)?;
     let held = control.served.hold(&what, name, None)?;
     let doing = format!("pool rename {name}");
     // Opened under the old name first: another process that has the pool is told, and nothing is
@@ -34,7 +34,7 @@ pub async fn run(asked: &RenamePool, control: &Control) -> Result<Response> {
     let _coming = [name, new_name].map(|name| control.served.comes(name));
     session.close().await?;
     let context = control.executor()?.context();
-    let renamed = home.change_pools(&context, |pools| {
+    let renamed = registry.change_pools(&context, |pools| {
         if let Some(other) = pools.iter().find(|other| other.name == *new_name && other.id != known.id) {
             return Err(Failure::new(format!("there is a pool `{new_name}` already ({})", other.id))
                 .hint("choose another name"));

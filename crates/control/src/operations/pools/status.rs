@@ -8,27 +8,27 @@ use crate::control::Control;
 use crate::failure::{Reason, Result};
 use crate::pools::other_process;
 use crate::pools::session::with_pool;
-use crate::registry::{Home, KnownPool};
+use crate::registry::{KnownPool, Registry};
 use crate::report::PoolReport;
 use crate::request::ShowPools;
 use crate::response::{Pools, Response};
 
 /// Carries it out.
 pub async fn run(asked: &ShowPools, control: &Control) -> Result<Response> {
-    let home = control.home()?;
+    let registry = control.registry()?;
     let known = match &asked.pool {
-        Some(name) => vec![home.pool(&name.0)?],
-        None => home.pools()?,
+        Some(name) => vec![registry.pool(&name.0)?],
+        None => registry.pools()?,
     };
     let mut pools = Vec::new();
     for pool in &known {
-        pools.push(report(control, &home, pool).await?);
+        pools.push(report(control, &registry, pool).await?);
     }
     Ok(Response::Pools(Pools { pools }))
 }
 
-async fn report(control: &Control, home: &Home, known: &KnownPool) -> Result<PoolReport> {
-    if let Some(word) = other_process::wait_for(control, home, known).await? {
+async fn report(control: &Control, registry: &Registry, known: &KnownPool) -> Result<PoolReport> {
+    if let Some(word) = other_process::wait_for(control, registry, known).await? {
         return Ok(word.report);
     }
     match with_pool(control, &known.name, Access::Look, "pool status", async |session| Ok(session.report()))
@@ -37,8 +37,8 @@ async fn report(control: &Control, home: &Home, known: &KnownPool) -> Result<Poo
         Ok(report) => Ok(report),
         Err(failure) if failure.taken_at().is_some() && control.caller().is_none() => Err(failure),
         // Somebody came in between: then it cannot be told how it is, unless by that one.
-        Err(failure) if home.pool_user(known).is_some() => {
-            other_process::read(home, known).map(|word| word.report).ok_or(failure)
+        Err(failure) if registry.pool_user(known).is_some() => {
+            other_process::read(registry, known).map(|word| word.report).ok_or(failure)
         }
         Err(failure) => {
             let action = failure.hint.unwrap_or_default();

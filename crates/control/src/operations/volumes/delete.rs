@@ -13,10 +13,10 @@ use crate::size::ByteSize;
 /// Carries it out.
 pub async fn run(asked: &DeleteVolume, control: &Control) -> Result<Response> {
     let name = &asked.volume;
-    let home = control.home()?;
-    home.pool(&name.pool)?;
+    let registry = control.registry()?;
+    registry.pool(&name.pool)?;
     let what = format!("delete volume `{name}`");
-    refuse_if_used(&home, &what, &name.pool, Some(&name.volume))?;
+    refuse_if_used(&registry, &what, &name.pool, Some(&name.volume))?;
     let _held = control.served.hold(&what, &name.pool, Some(&name.volume))?;
     let doing = format!("volume delete {name}");
     let meant = |session: &Session| -> Result<String> {

@@ -5,21 +5,21 @@ use crate::control::Control;
 use crate::failure::Result;
 use crate::pools::other_process;
 use crate::pools::session::with_pool;
-use crate::registry::{Home, KnownPool};
+use crate::registry::{KnownPool, Registry};
 use crate::report::VolumeReport;
 use crate::request::ListVolumes;
 use crate::response::{Response, Volumes};
 
 /// Carries it out.
 pub async fn run(asked: &ListVolumes, control: &Control) -> Result<Response> {
-    let home = control.home()?;
+    let registry = control.registry()?;
     let pools = match &asked.pool {
-        Some(name) => vec![home.pool(&name.0)?],
-        None => home.pools()?,
+        Some(name) => vec![registry.pool(&name.0)?],
+        None => registry.pools()?,
     };
     let mut volumes = Vec::new();
     for pool in pools {
-        match volumes_of(control, &home, &pool).await {
+        match volumes_of(control, &registry, &pool).await {
             Ok(found) => volumes.extend(found),
             Err(failure) if failure.taken_at().is_some() => return Err(failure),
             // One pool that is away does not hide the others.
@@ -30,8 +30,8 @@ pub async fn run(asked: &ListVolumes, control: &Control) -> Result<Response> {
     Ok(Response::Volumes(Volumes { volumes }))
 }
 
-async fn volumes_of(control: &Control, home: &Home, pool: &KnownPool) -> Result<Vec<VolumeReport>> {
-    match other_process::wait_for(control, home, pool).await? {
+async fn volumes_of(control: &Control, registry: &Registry, pool: &KnownPool) -> Result<Vec<VolumeReport>> {
+    match other_process::wait_for(control, registry, pool).await? {
         Some(word) => Ok(word.report.volumes),
         None => {
             with_pool(control, &pool.name, Access::Look, "volume list", async |session| {

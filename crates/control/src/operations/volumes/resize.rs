@@ -20,7 +20,7 @@ pub async fn run(asked: &ResizeVolume, control: &Control) -> Result<Response> {
             .hint(format!("to be rid of it: stripewise volume delete {name} --yes")));
     }
     let what_for = format!("resize volume `{name}`");
-    refuse_if_used(&control.home()?, &what_for, &name.pool, Some(&name.volume))?;
+    refuse_if_used(&control.registry()?, &what_for, &name.pool, Some(&name.volume))?;
     let what = format!("cannot make volume `{name}` hold {size}");
     let (before, volume) =
         with_pool(control, &name.pool, Access::Change, &format!("volume resize {name}"), async |session| {

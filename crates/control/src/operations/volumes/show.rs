@@ -11,10 +11,10 @@ use crate::response::{Response, Volumes};
 /// Carries it out.
 pub async fn run(asked: &ShowVolume, control: &Control) -> Result<Response> {
     let name = &asked.volume;
-    let home = control.home()?;
-    let known = home.pool(&name.pool)?;
+    let registry = control.registry()?;
+    let known = registry.pool(&name.pool)?;
     // Whoever has the pool open knows how it is used and what is being moved.
-    let volume = match other_process::wait_for(control, &home, &known).await? {
+    let volume = match other_process::wait_for(control, &registry, &known).await? {
         Some(word) => find_volume(word.report, name)?,
         None => {
             with_pool(control, &name.pool, Access::Look, "volume show", async |session| {

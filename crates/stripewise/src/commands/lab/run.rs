@@ -250,7 +250,7 @@ impl Work<'_> {
                 .hint("serve it: `stripewise mount POOL DIR` makes every volume a file in DIR"));
         }
         let what = format!("measure `{name}`");
-        refuse_if_used(&self.app.home()?, &what, &name.pool, Some(&name.volume))?;
+        refuse_if_used(&self.app.registry()?, &what, &name.pool, Some(&name.volume))?;
         let access = if self.options.read_only { Access::Look } else { Access::Change };
         let doing = format!("lab run {name}");
         let measured = with_pool(self.app, &name.pool, access, &doing, async |session| {
