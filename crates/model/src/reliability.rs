@@ -24,7 +24,7 @@ pub use defaults::{
 pub use estimate::{Estimate, Figure, Stop, estimate};
 pub use law::{Law, LawError};
 pub use rebuild::{PredictedRebuild, predicted_rebuild};
-pub use structure::{Group, Nested, Structure};
+pub use structure::{Group, Stacked, Structure};
 pub use wishes::{Asked, Spares, WishError, Wishes};
 
 /// Everything that an estimate depends on.

@@ -14,13 +14,13 @@
 //! After a loss the group's drives are restored like any others. Until they are, further losses of
 //! the group do not count.
 //!
-//! Of arrays under another pool (`Group::Nested`) one that has lost more than it can spare is made
+//! Of arrays under another pool (`Group::Stacked`) one that has lost more than it can spare is made
 //! again as a whole: its drives are back together, when the last of them would have been rebuilt.
 
 use super::exposure::Exposure;
 use super::law::Law;
 use super::philox::Random;
-use super::structure::{Group, Nested};
+use super::structure::{Group, Stacked};
 use super::tally::{Of, Tally};
 use super::{Batch, Question, Repairs};
 
@@ -340,9 +340,9 @@ impl<'a> Plan<'a> {
                 tally.add(Of::CriticalHours, path.weight * hours);
             }
             Group::Ring { .. } if state.missing > 0 => tally.add(Of::CriticalHours, path.weight * hours),
-            Group::Nested(nested) if state.missing > 0 => {
+            Group::Stacked(stacked) if state.missing > 0 => {
                 let first = self.first_of[number];
-                if path.critical_drives(first, &nested).next().is_some() {
+                if path.critical_drives(first, &stacked).next().is_some() {
                     tally.add(Of::CriticalHours, path.weight * hours);
                 }
             }
@@ -359,8 +359,8 @@ impl<'a> Plan<'a> {
         tally.add(Of::Rebuilds, path.weight);
         tally.add(Of::Replacements, path.weight);
         self.plan_rebuild(path, index, random);
-        if let Group::Nested(nested) = group {
-            path.restore_as_a_whole(self.first_of[number], nested, index);
+        if let Group::Stacked(stacked) = group {
+            path.restore_as_a_whole(self.first_of[number], stacked, index);
         }
 
         let (loss, errors) = self.loss(path, number, group, index);
@@ -370,7 +370,7 @@ impl<'a> Plan<'a> {
         let State { up, .. } = path.groups[number];
         let first = self.first_of[number];
         let read: Vec<usize> = match group {
-            Group::Nested(nested) if loss < 1.0 => path.critical_drives(first, nested).collect(),
+            Group::Stacked(stacked) if loss < 1.0 => path.critical_drives(first, stacked).collect(),
             _ => Vec::new(),
         };
         match read.as_slice() {
@@ -418,8 +418,8 @@ impl<'a> Plan<'a> {
                 of_errors(&mut (first..first + drives).map(exposure))
             }
             Group::Any { .. } => (0.0, 0.0),
-            Group::Nested(nested) if path.lost_arrays(first, &nested) > nested.tolerance => (1.0, 0.0),
-            Group::Nested(nested) => of_errors(&mut path.critical_drives(first, &nested).map(exposure)),
+            Group::Stacked(stacked) if path.lost_arrays(first, &stacked) > stacked.tolerance => (1.0, 0.0),
+            Group::Stacked(stacked) => of_errors(&mut path.critical_drives(first, &stacked).map(exposure)),
             Group::Ring { drives } => {
                 let at = index - first;
                 let neighbours = [first + (at + 1) % drives, first + (at + drives - 1) % drives];
@@ -437,7 +437,7 @@ impl<'a> Plan<'a> {
         let question = self.question;
         let number = self.group_of[index];
         let busy_until = match &question.structure.groups[number] {
-            Group::Nested(nested) => path.part_busy_until(self.first_of[number], nested, index),
+            Group::Stacked(stacked) => path.part_busy_until(self.first_of[number], stacked, index),
             _ => path.groups[number].busy_until,
         };
         let group = &mut path.groups[number];
@@ -486,23 +486,23 @@ impl Path {
     }
 
     /// Whether a part of the array has lost more than it can spare.
-    fn is_lost(&self, first: usize, nested: &Nested, array: usize) -> bool {
-        let begins = first + array * nested.array_drives();
-        (0..nested.parts)
-            .map(|part| begins + part * nested.drives)
-            .any(|part| self.missing(part..part + nested.drives) > nested.part_tolerance)
+    fn is_lost(&self, first: usize, stacked: &Stacked, array: usize) -> bool {
+        let begins = first + array * stacked.array_drives();
+        (0..stacked.parts)
+            .map(|part| begins + part * stacked.drives)
+            .any(|part| self.missing(part..part + stacked.drives) > stacked.part_tolerance)
     }
 
-    fn lost_arrays(&self, first: usize, nested: &Nested) -> usize {
-        (0..nested.arrays).filter(|array| self.is_lost(first, nested, *array)).count()
+    fn lost_arrays(&self, first: usize, stacked: &Stacked) -> usize {
+        (0..stacked.arrays).filter(|array| self.is_lost(first, stacked, *array)).count()
     }
 
     /// Drives that nothing stands in for: no array may be lost any more, nor a drive of their part.
-    fn critical_drives(&self, first: usize, nested: &Nested) -> impl Iterator<Item = usize> {
-        let Nested { arrays, tolerance, parts, drives, part_tolerance } = *nested;
-        let arrays = if self.lost_arrays(first, nested) == tolerance { arrays } else { 0 };
+    fn critical_drives(&self, first: usize, stacked: &Stacked) -> impl Iterator<Item = usize> {
+        let Stacked { arrays, tolerance, parts, drives, part_tolerance } = *stacked;
+        let arrays = if self.lost_arrays(first, stacked) == tolerance { arrays } else { 0 };
         (0..arrays)
-            .filter(move |array| !self.is_lost(first, nested, *array))
+            .filter(move |array| !self.is_lost(first, stacked, *array))
             .flat_map(move |array| {
                 (array * parts..(array + 1) * parts).map(move |part| first + part * drives)
             })
@@ -513,21 +513,21 @@ impl Path {
     }
 
     /// When the last rebuild ends that is planned in the part of this drive.
-    fn part_busy_until(&self, first: usize, nested: &Nested, drive: usize) -> f64 {
-        let part = (drive - first) / nested.drives;
-        let same = |other: &usize| *other >= first && (other - first) / nested.drives == part;
+    fn part_busy_until(&self, first: usize, stacked: &Stacked, drive: usize) -> f64 {
+        let part = (drive - first) / stacked.drives;
+        let same = |other: &usize| *other >= first && (other - first) / stacked.drives == part;
         let ends = self.pending.iter().filter(|(_, other)| same(other)).map(|(ends, _)| *ends);
         ends.fold(0.0, f64::max)
     }
 
     /// A lost array's drives are back together.
-    fn restore_as_a_whole(&mut self, first: usize, nested: &Nested, drive: usize) {
-        let array = (drive - first) / nested.array_drives();
-        if !self.is_lost(first, nested, array) {
+    fn restore_as_a_whole(&mut self, first: usize, stacked: &Stacked, drive: usize) {
+        let array = (drive - first) / stacked.array_drives();
+        if !self.is_lost(first, stacked, array) {
             return;
         }
-        let begins = first + array * nested.array_drives();
-        let drives = begins..begins + nested.array_drives();
+        let begins = first + array * stacked.array_drives();
+        let drives = begins..begins + stacked.array_drives();
         let of_it = |(_, other): &(f64, usize)| drives.contains(other);
         let last =
             self.pending.iter().copied().filter(|one| of_it(one)).map(|(ends, _)| ends).fold(0.0, f64::max);

@@ -23,12 +23,12 @@ pub enum Group {
         drives: usize,
     },
     /// Arrays that stand in for each other: volumes of pools under another pool.
-    Nested(Nested),
+    Stacked(Stacked),
 }
 
 /// Equal arrays of which some may be lost. An array is lost when one of its parts is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Nested {
+pub struct Stacked {
     /// Arrays.
     pub arrays: usize,
     /// Of which so many may be lost.
@@ -41,7 +41,7 @@ pub struct Nested {
     pub part_tolerance: usize,
 }
 
-impl Nested {
+impl Stacked {
     /// Drives of one array.
     pub fn array_drives(&self) -> usize {
         self.parts * self.drives
@@ -53,7 +53,7 @@ impl Group {
     pub fn drives(&self) -> usize {
         match *self {
             Self::Any { drives, .. } | Self::Ring { drives } => drives,
-            Self::Nested(nested) => nested.arrays * nested.array_drives(),
+            Self::Stacked(stacked) => stacked.arrays * stacked.array_drives(),
         }
     }
 }
@@ -100,7 +100,7 @@ impl Structure {
 
     /// Of a pool whose drives are volumes of other pools, each of `inner` on `drives` drives. A
     /// ring of copies, on either level, counts as a group that any two missing members break.
-    pub fn nested(
+    pub fn stacked(
         outer: &LayoutSpec,
         volumes: usize,
         inner: &LayoutSpec,
@@ -110,7 +110,7 @@ impl Structure {
         let part = |group: &Group| match *group {
             Group::Any { drives, tolerance } => (drives, tolerance),
             Group::Ring { drives } => (drives, 1),
-            Group::Nested(_) => unreachable!("a layout alone nests nothing"),
+            Group::Stacked(_) => unreachable!("a layout alone stacks nothing"),
         };
         // All groups of one layout are alike.
         let (part_drives, part_tolerance) = part(&inner.groups[0]);
@@ -124,9 +124,9 @@ impl Structure {
             }
             (arrays, tolerance) => {
                 let parts = inner.groups.len();
-                let nested = Nested { arrays, tolerance, parts, drives: part_drives, part_tolerance };
+                let stacked = Stacked { arrays, tolerance, parts, drives: part_drives, part_tolerance };
                 let data = outer.data_per_group_milli * inner_data / 1000;
-                (vec![Group::Nested(nested); outer.groups.len()], data)
+                (vec![Group::Stacked(stacked); outer.groups.len()], data)
             }
         };
         Ok(Self { groups, data_per_group_milli, declustered: outer.declustered || inner.declustered })
@@ -168,22 +168,22 @@ mod tests {
     }
 
     #[test]
-    fn volumes_of_pools_nest() {
+    fn volumes_of_pools_are_stacked() {
         let spec = |text: &str| text.parse::<LayoutSpec>().unwrap();
-        let nested = |outer: &str, volumes, inner: &str, drives| {
-            Structure::nested(&spec(outer), volumes, &spec(inner), drives).unwrap()
+        let stacked = |outer: &str, volumes, inner: &str, drives| {
+            Structure::stacked(&spec(outer), volumes, &spec(inner), drives).unwrap()
         };
-        let mirrored = nested("raid1", 2, "raid5", 4);
-        let wanted = Nested { arrays: 2, tolerance: 1, parts: 1, drives: 4, part_tolerance: 1 };
-        assert_eq!(mirrored.groups, [Group::Nested(wanted)]);
+        let mirrored = stacked("raid1", 2, "raid5", 4);
+        let wanted = Stacked { arrays: 2, tolerance: 1, parts: 1, drives: 4, part_tolerance: 1 };
+        assert_eq!(mirrored.groups, [Group::Stacked(wanted)]);
         assert_eq!((mirrored.drives(), mirrored.data_per_group_milli), (8, 3000));
-        let striped = nested("raid0", 3, "raid6", 5);
+        let striped = stacked("raid0", 3, "raid6", 5);
         assert_eq!(striped.groups, vec![Group::Any { drives: 5, tolerance: 2 }; 3]);
         assert_eq!((striped.drives(), striped.data_per_group_milli), (15, 3000));
-        let parity = nested("raid5", 4, "raid10", 4);
-        let wanted = Nested { arrays: 4, tolerance: 1, parts: 2, drives: 2, part_tolerance: 1 };
-        assert_eq!((parity.groups, parity.data_per_group_milli), (vec![Group::Nested(wanted)], 6000));
-        assert!(Structure::nested(&spec("raid5"), 2, &spec("raid5"), 4).is_err());
+        let parity = stacked("raid5", 4, "raid10", 4);
+        let wanted = Stacked { arrays: 4, tolerance: 1, parts: 2, drives: 2, part_tolerance: 1 };
+        assert_eq!((parity.groups, parity.data_per_group_milli), (vec![Group::Stacked(wanted)], 6000));
+        assert!(Structure::stacked(&spec("raid5"), 2, &spec("raid5"), 4).is_err());
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl Wishes {
     pub fn question(&self) -> Result<Asked, WishError> {
         let structure = match &self.inner {
             None => Structure::of(&self.layout, self.drives)?,
-            Some((inner, drives)) => Structure::nested(&self.layout, self.drives, inner, *drives)?,
+            Some((inner, drives)) => Structure::stacked(&self.layout, self.drives, inner, *drives)?,
         };
         let mut assumptions = Vec::new();
         if self.inner.is_some() {

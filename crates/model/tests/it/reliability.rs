@@ -249,7 +249,7 @@ fn mirrored_mttdl(drives: usize, tolerance: usize, failure_hours: f64, restore_h
 fn arrays_under_another_pool_agree_with_the_chain_of_states() {
     let spec = |text: &str| text.parse::<LayoutSpec>().unwrap();
     for (inner, drives, tolerance) in [("raid0", 2, 0), ("raid5", 3, 1)] {
-        let structure = Structure::nested(&spec("raid1"), 2, &spec(inner), drives).unwrap();
+        let structure = Structure::stacked(&spec("raid1"), 2, &spec(inner), drives).unwrap();
         let question = Question { structure, failure: Law::exponential(300_000.0), ..textbook("raid1", 2) };
         let wanted = mirrored_mttdl(drives, tolerance, 300_000.0, 24.0);
         let figure = answer_of(&question, 37, 30_000).mttdl_hours.unwrap();
@@ -266,12 +266,15 @@ fn a_mirror_over_parity_loses_data_less_often_than_either_alone() {
     let risk = |structure| {
         answer_of(&Question { structure, ..published(Some(168.0)) }, 41, 5000).loss_probability.mean
     };
-    let nested = risk(Structure::nested(&spec("raid1"), 2, &spec("raid5"), 4).unwrap());
+    let stacked = risk(Structure::stacked(&spec("raid1"), 2, &spec("raid5"), 4).unwrap());
     let parity = risk(Structure::of(&spec("raid5"), 4).unwrap());
     let mirror = risk(Structure::of(&spec("raid1"), 2).unwrap());
-    assert!(nested > 0.0 && nested < 0.01 * parity && nested < 0.01 * mirror, "{nested} {parity} {mirror}");
+    assert!(
+        stacked > 0.0 && stacked < 0.01 * parity && stacked < 0.01 * mirror,
+        "{stacked} {parity} {mirror}"
+    );
     // Stripes over arrays add up.
-    let striped = risk(Structure::nested(&spec("raid0"), 2, &spec("raid5"), 4).unwrap());
+    let striped = risk(Structure::stacked(&spec("raid0"), 2, &spec("raid5"), 4).unwrap());
     assert!((striped / (1.0 - (1.0 - parity).powi(2)) - 1.0).abs() < 0.05, "{striped} {parity}");
 }
 

@@ -8,7 +8,7 @@ const LENGTH: usize = 20 << 20;
 
 /// Two pools `left` and `right` of three drives each with a RAID 5 volume, and a pool `outer` on
 /// these; data on its volume.
-fn nested(layout: &str) -> (Sandbox, Vec<u8>) {
+fn stacked(layout: &str) -> (Sandbox, Vec<u8>) {
     let sandbox = Sandbox::new();
     for side in ["left", "right"] {
         sandbox.ok(&format!("drive make @{side} --count 3 --size 40MiB"));
@@ -28,7 +28,7 @@ fn state(sandbox: &Sandbox, pool: &str) -> Value {
 
 #[test]
 fn a_pool_stripes_over_arrays_and_each_survives_a_loss() {
-    let (sandbox, data) = nested("raid0");
+    let (sandbox, data) = stacked("raid0");
     assert!(sandbox.read("outer/data", 4096, LENGTH) == data);
     let outer = state(&sandbox, "outer");
     assert_eq!(outer["state"], "online");
@@ -61,7 +61,7 @@ fn a_pool_stripes_over_arrays_and_each_survives_a_loss() {
 
 #[test]
 fn a_pool_below_that_is_missing_is_a_missing_drive() {
-    let (sandbox, data) = nested("raid1");
+    let (sandbox, data) = stacked("raid1");
     std::fs::rename(sandbox.path("left"), sandbox.path("elsewhere")).expect("moved");
     let outer = sandbox.run("pool status outer --json").expect_code(3).json();
     assert_eq!(outer["pools"][0]["drives"][0]["state"], "missing");
@@ -79,7 +79,7 @@ fn a_pool_below_that_is_missing_is_a_missing_drive() {
 
 #[test]
 fn nobody_pulls_the_floor_away() {
-    let (sandbox, data) = nested("raid0");
+    let (sandbox, data) = stacked("raid0");
     for command in [
         "volume delete left/v --yes",
         "volume resize left/v 60MiB",
@@ -109,7 +109,7 @@ fn nobody_pulls_the_floor_away() {
 
 #[test]
 fn what_holds_something_is_not_overwritten_and_members_come_and_go() {
-    let (sandbox, data) = nested("raid1");
+    let (sandbox, data) = stacked("raid1");
     sandbox.ok("volume create right/w --layout raid5 --size 8MiB");
     sandbox.write("right/w", 0, b"somebody's diary, in a block of its own");
     let refused = sandbox.fails("pool add outer right/w");
