@@ -11,7 +11,7 @@
 //! without it, fails the flush and keeps the error until the next flush of a client has reported
 //! it, as `fsync` does.
 //!
-//! An operation of the engine that writes, flushes and then relies on it (a rebuild, a move, a
+//! An operation of the engine that writes, flushes and then relies on it (a rebuild, a migration, a
 //! checkpoint, a conversion) notes the count before its first write: another flush may meet the
 //! refusal between its write and its own flush.
 //!

@@ -8,7 +8,7 @@
 //! where writes are under way), `sums/` with `checksums/` (whether what was read is what was
 //! written), `log/` with `journal/` (what a crash must not lose), `columns/` (which slab of which
 //! drive), `member/` (the queue in front of a drive). Beside them `write_back/`, `read/`, `replay/`
-//! and `jobs/` (rebuild, scrub, moves of columns). Above them all `pool/`: drives, volumes, and
+//! and `jobs/` (rebuild, scrub, column migration). Above them all `pool/`: drives, volumes, and
 //! what is recorded of both.
 
 #![forbid(unsafe_code)]

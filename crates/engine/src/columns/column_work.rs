@@ -1,5 +1,5 @@
-//! What is being done to a column of a row: it is filled (`jobs/rebuild.rs`), or moved
-//! (`jobs/moves.rs`).
+//! What is being done to a column of a row: it is filled (`jobs/rebuild.rs`), or migrated
+//! (`jobs/migration.rs`).
 
 use std::collections::BTreeMap;
 
@@ -38,14 +38,14 @@ impl Fill {
     }
 }
 
-/// A move under way.
-pub(crate) struct Move {
+/// A column migration under way.
+pub(crate) struct Migration {
     pub from: SlotPlace,
     pub to: SlotPlace,
     pub failed: bool,
 }
 
-impl Move {
+impl Migration {
     /// Where writes go besides the old place; nowhere once the new place has failed.
     pub(crate) fn target(&self) -> Option<SlotPlace> {
         (!self.failed).then_some(self.to)

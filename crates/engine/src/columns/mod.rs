@@ -17,7 +17,7 @@ use stripewise_drive::{Cause, Completion, Context, DriveError, IoRequest, Operat
 use stripewise_layout::{Geometry, MemberSet, Place};
 
 use crate::array::spec::ArrayMember;
-use crate::columns::column_work::{Fill, Move};
+use crate::columns::column_work::{Fill, Migration};
 use crate::columns::members::{Members, gone};
 use crate::map::regions::Regions;
 use crate::member::{Class, Member};
@@ -40,7 +40,7 @@ pub(crate) struct Columns {
     /// Columns of rows that are being filled, by row and column.
     pub fills: RefCell<FxHashMap<(u64, usize), Fill>>,
     /// Columns of rows that are being copied elsewhere.
-    pub moves: RefCell<FxHashMap<(u64, usize), Move>>,
+    pub migrations: RefCell<FxHashMap<(u64, usize), Migration>>,
 }
 
 impl Columns {
@@ -66,7 +66,7 @@ impl Columns {
             members: RefCell::default(),
             whole: Cell::new(false),
             fills: RefCell::default(),
-            moves: RefCell::default(),
+            migrations: RefCell::default(),
         });
         columns.note_wholeness();
         columns
@@ -88,9 +88,9 @@ impl Columns {
                 fill.is_of(place) && matches!(place.state, SlotState::Rebuilding | SlotState::CatchingUp)
             })
         });
-        self.moves
+        self.migrations
             .borrow_mut()
-            .retain(|key, moving| place_of(key).is_some_and(|place| moving.is_from(place)));
+            .retain(|key, migration| place_of(key).is_some_and(|place| migration.is_from(place)));
         *self.rows.borrow_mut() = rows;
         self.forget_behind();
         self.note_wholeness();
@@ -103,7 +103,7 @@ impl Columns {
         let on_it =
             |row: u64, column: usize| rows.place(row, column).is_some_and(|place| place.drive == number);
         self.fills.borrow_mut().retain(|&(row, column), _| !on_it(row, column));
-        self.cancel_moves_to(number);
+        self.cancel_migrations_to(number);
         for run in rows.runs() {
             if run.places.iter().any(|place| place.drive == number && place.state != SlotState::Rebuilding) {
                 self.regions.mark_undurable_behind(self.regions_of_run(run));
@@ -270,7 +270,8 @@ impl Columns {
         };
         if !matches!(request.operation, Operation::Read | Operation::Flush)
             && !mutation::is_chosen(Mutation::MoveToOldPlaceOnly)
-            && let Some(to) = self.moves.borrow().get(&(row, column)).and_then(|moving| moving.target())
+            && let Some(to) =
+                self.migrations.borrow().get(&(row, column)).and_then(|migration| migration.target())
         {
             return self.submit_to_both(class, request, (row, column), place, to);
         }
@@ -292,7 +293,7 @@ impl Columns {
     }
 
     /// Writes to a column that is being moved. It is answered when both places have answered. A new
-    /// place that refuses ends the move, and the writer is told, so that the drive is excluded
+    /// place that refuses ends the migration, and the writer is told, so that the drive is excluded
     /// before the write counts: the pool may just be recording the new place as the column's own.
     pub(crate) fn submit_to_both(
         &self,
@@ -320,17 +321,19 @@ impl Columns {
 
     /// The new place of a column has refused something.
     pub(crate) fn fail_move(&self, key: (u64, usize), to: SlotPlace) {
-        if let Some(moving) = self.moves.borrow_mut().get_mut(&key)
-            && moving.to == to
+        if let Some(migration) = self.migrations.borrow_mut().get_mut(&key)
+            && migration.to == to
         {
-            moving.failed = true;
+            migration.failed = true;
         }
     }
 
-    /// Gives up moves to a drive that is gone.
-    pub(crate) fn cancel_moves_to(&self, number: u32) {
-        for moving in self.moves.borrow_mut().values_mut().filter(|moving| moving.to.drive == number) {
-            moving.failed = true;
+    /// Gives up migrations to a drive that is gone.
+    pub(crate) fn cancel_migrations_to(&self, number: u32) {
+        for migration in
+            self.migrations.borrow_mut().values_mut().filter(|migration| migration.to.drive == number)
+        {
+            migration.failed = true;
         }
     }
 
@@ -367,7 +370,7 @@ impl Columns {
     pub(crate) fn has_rows_on(&self, number: u32) -> bool {
         let lies_there = |run: &Run| run.places.iter().any(|place| place.drive == number);
         self.rows.borrow().runs().any(lies_there)
-            || self.moves.borrow().values().any(|moving| moving.goes_to(number))
+            || self.migrations.borrow().values().any(|migration| migration.goes_to(number))
     }
 
     /// The drive that gave the error, if the array still has it: while an error of the one before
@@ -450,7 +453,7 @@ mod tests {
         let executor = VirtualExecutor::new();
         let (columns, drives) = columns(&executor.context());
         let (from, to) = (place(2, 0, SlotState::Active), place(3, 5, SlotState::Active));
-        columns.moves.borrow_mut().insert((0, 2), Move { from, to, failed: false });
+        columns.migrations.borrow_mut().insert((0, 2), Migration { from, to, failed: false });
         let write = |byte: u8| {
             let data = Buffer::from_bytes(&[byte; 4096]);
             columns.submit(2, Class::Foreground, IoRequest::write(8192, data, false))

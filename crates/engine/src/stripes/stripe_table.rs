@@ -7,11 +7,11 @@
 //! learns either that it was carried out by a leader, or that it leads now itself. The table holds
 //! only stripes in use, so its size is bounded by the requests admitted.
 //!
-//! Work on many stripes (rebuild, discard, scrub, moves) takes them as a *group*: it queues in all
-//! of them in one step and holds none until it is its turn in every one. A stripe in which only a
-//! group's turn has come is *reserved*: later requests wait, but destaging may have it in between.
-//! So the record that the journal's room hangs on is never held by work that waits for another
-//! stripe (`stripes/lock_order.rs`).
+//! Work on many stripes (rebuild, discard, scrub, column migration) takes them as a *group*: it
+//! queues in all of them in one step and holds none until it is its turn in every one. A stripe in
+//! which only a group's turn has come is *reserved*: later requests wait, but destaging may have it
+//! in between. So the record that the journal's room hangs on is never held by work that waits for
+//! another stripe (`stripes/lock_order.rs`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

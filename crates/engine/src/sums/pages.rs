@@ -60,7 +60,12 @@ impl PageIo for SlabPages {
             return gone(&request);
         };
         let request = IoRequest { offset_bytes: offset, ..request };
-        let target = inner.columns.moves.borrow().get(&(page.row, column)).and_then(|moving| moving.target());
+        let target = inner
+            .columns
+            .migrations
+            .borrow()
+            .get(&(page.row, column))
+            .and_then(|migration| migration.target());
         match target {
             Some(to) => inner.submit_pages_to_both(request, (page.row, column), slot, to),
             None if slot.state == SlotState::Missing => gone(&request),

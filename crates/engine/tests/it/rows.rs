@@ -133,7 +133,7 @@ fn columns_move_while_clients_write_and_the_old_slabs_are_free_then() {
                     rows.run(row).expect("a row").places_of(row).iter().map(|p| p.drive).collect();
                 let drive = (0..7).find(|drive| !used.contains(drive)).expect("a drive that is free");
                 let to = place(drive, slab);
-                array.move_column(row, column, to).await.expect("a move");
+                array.migrate_column(row, column, to).await.expect("a move");
                 context.sleep_ns(random.below(3_000_000)).await;
                 let mut rows = array.rows();
                 let old = rows.place(row, column).expect("a place");
@@ -180,7 +180,7 @@ fn a_move_whose_new_drive_fails_changes_nothing() {
         let writing = context.spawn(client(array.clone(), model.clone(), over.clone(), 9));
         context.sleep_ns(20_000_000).await;
         field.drives[5].faults.make_unwritable(0..u64::MAX / 2);
-        array.move_column(1, 2, place(5, 3)).await.expect_err("the new drive takes nothing");
+        array.migrate_column(1, 2, place(5, 3)).await.expect_err("the new drive takes nothing");
         assert!(array.lacking_rows().is_empty(), "the old place is as good as before");
         over.set(true);
         writing.await;

@@ -4,10 +4,10 @@
 //! of journals with them. Where all drives that could take a column are full, others move out of
 //! its way first (`space/evacuation.rs`). Then the drive is let go of.
 //!
-//! A batch of moves is made, then recorded by one commit; until then both places are written. What
-//! a crash interrupts is moved again. Memory: as a rebuild. Faults expected: the new place fails
-//! (another is found), the retiring drive fails (then what it had is rebuilt instead), there is no
-//! room any more (said, and tried again when something changes).
+//! A batch of migrations is made, then recorded by one commit; until then both places are written.
+//! What a crash interrupts is moved again. Memory: as a rebuild. Faults expected: the new place
+//! fails (another is found), the retiring drive fails (then what it had is rebuilt instead), there
+//! is no room any more (said, and tried again when something changes).
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use std::rc::Rc;
 use crate::array::LocalFuture;
 use crate::pool::Inner;
 use crate::pool::error::PoolError;
-use crate::pool::jobs::column_mover::Step;
+use crate::pool::jobs::column_migration::Step;
 use crate::pool::jobs::{Parts, Progress, SECOND_NS};
 use crate::pool::manifest::drive_record::DriveRecord;
 use crate::pool::manifest::format::Manifest;

@@ -11,7 +11,7 @@
 //! in an error is not tried again before something changes. Faults expected: drives fail meanwhile,
 //! the pool is closed.
 
-pub(crate) mod column_mover;
+pub(crate) mod column_migration;
 pub(crate) mod convert;
 pub(crate) mod drain;
 pub(crate) mod kind;

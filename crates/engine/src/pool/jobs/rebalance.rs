@@ -6,15 +6,15 @@
 //! Everything else goes first: while anything is rebuilt nothing is moved, the copying has the
 //! lowest share of each drive, and a change of drives or volumes does not wait for more than the
 //! columns in work. Batches as a drain's: both places are written until one commit records the new
-//! ones. Faults expected: either drive of a move fails (the move is off, and what was lost is
-//! rebuilt first), a cut (what was not recorded is where it was), the gain is used up by others
-//! meanwhile (it ends).
+//! ones. Faults expected: either drive of a migration fails (the migration is off, and what was
+//! lost is rebuilt first), a cut (what was not recorded is where it was), the gain is used up by
+//! others meanwhile (it ends).
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::pool::error::PoolError;
-use crate::pool::jobs::column_mover::{Batch, Step};
+use crate::pool::jobs::column_migration::{Batch, Step};
 use crate::pool::jobs::drain::steps_of;
 use crate::pool::jobs::rebalance_plan::plan;
 use crate::pool::jobs::{JobKind, Parts, Progress, SECOND_NS};
@@ -134,7 +134,7 @@ impl Inner {
         self.jobs.rebuilding.running.get() || self.jobs.tiering.running.get()
     }
 
-    /// Whether moves are to be given up for now.
+    /// Whether migrations are to be given up for now.
     fn should_rest(&self) -> bool {
         let is_over = self.closed.get() || self.manifest.borrow().rebalance.is_none();
         is_over || self.administering.waiting() > 0 || self.is_busy_otherwise()

@@ -4,13 +4,13 @@
 //! Decided once a period, and at once when drives come, pins change or a rebuild ends; carried out
 //! in small batches: copied, recorded in one commit, then the next. A rebuild goes first: while
 //! anything is rebuilt nothing moves, and a caller that wants to change drives or volumes need not
-//! wait, since moves under way are given up for it. The copying takes its turn as background I/O,
-//! and no more bytes per second than are set. What a power cut interrupts was not recorded: the
-//! rows are where they were, heat starts over, and for a half-life nothing is moved down on its
+//! wait, since migrations under way are given up for it. The copying takes its turn as background
+//! I/O, and no more bytes per second than are set. What a power cut interrupts was not recorded:
+//! the rows are where they were, heat starts over, and for a half-life nothing is moved down on its
 //! account.
 //!
-//! Faults expected: either drive of a move fails (the move is off, and what was lost is rebuilt),
-//! no room (said).
+//! Faults expected: either drive of a migration fails (the migration is off, and what was lost is
+//! rebuilt), no room (said).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use std::rc::Weak;
 
 use crate::array::LocalFuture;
 use crate::pool::error::PoolError;
-use crate::pool::jobs::column_mover::Step;
+use crate::pool::jobs::column_migration::Step;
 use crate::pool::jobs::tier_plan::{Field, Plan, Tier, TierInfo, TierPart, plan};
 use crate::pool::jobs::{Parts, SECOND_NS};
 use crate::pool::manifest::commit::Change;
@@ -222,7 +222,7 @@ impl Inner {
         self.jobs.changed.notify_all();
     }
 
-    /// Plans a batch of moves and carries it out; whether there was one.
+    /// Plans a batch of migrations and carries it out; whether there was one.
     async fn tier_some(&self) -> Result<bool, String> {
         // What was freed by the batch before is room for this one.
         self.until_reclaimed().await;
@@ -291,8 +291,8 @@ impl Inner {
         }
     }
 
-    /// Whether moves are to be given up: a caller wants to change drives or volumes, or there is
-    /// something to rebuild.
+    /// Whether migrations are to be given up: a caller wants to change drives or volumes, or there
+    /// is something to rebuild.
     fn is_wanted_elsewhere(&self) -> bool {
         self.closed.get() || self.administering.waiting() > 0 || self.jobs.rebuilding.running.get()
     }
@@ -336,7 +336,7 @@ impl Inner {
                 info.data_bytes += (run.places.len() as u64 - fast) * run.rows * slab_bytes;
             }
             let Some(array) = self.array(part.id) else { continue };
-            info.moving_rows += array.moving_rows();
+            info.moving_rows += array.migrating_rows();
             for (row, heat) in array.0.heat.all(now_ns) {
                 let Some(run) = part.rows.run(row) else { continue };
                 let heat = f64::from(heat);

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::pool::jobs::column_mover::Step;
+use crate::pool::jobs::column_migration::Step;
 use crate::pool::manifest::drive_record::Role;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::Pin;

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use futures_util::future::join_all;
 
 use crate::error::ArrayError;
-use crate::jobs::moves::Pace;
+use crate::jobs::migration::Pace;
 use crate::pool::Inner;
 use crate::pool::jobs::Parts;
 use crate::pool::manifest::commit::Change;
@@ -25,7 +25,7 @@ use crate::pool::membership::spare_allocation::put;
 use crate::pool::space::freed::until_row_is_quiet;
 use crate::rows::SlotPlace;
 
-/// A column of a row that moves.
+/// A column of a row that migrates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pool) struct Step {
     pub part: Id,
@@ -92,7 +92,7 @@ impl Inner {
             return Err(ArrayError::Closed);
         };
         let bytes = array.row_written_bytes(step.row);
-        match array.move_column_at(step.row, step.column, step.to, pace).await {
+        match array.migrate_column_at(step.row, step.column, step.to, pace).await {
             Ok(_) => Ok(bytes),
             Err(error) => {
                 self.undo_step(step).await;
@@ -101,11 +101,11 @@ impl Inner {
         }
     }
 
-    /// Ends a move without its new place, whose slabs are free when nothing is on its way there any
-    /// more.
+    /// Ends a migration without its new place, whose slabs are free when nothing is on its way
+    /// there any more.
     async fn undo_step(&self, step: &Step) {
         if let Some(array) = self.array(step.part) {
-            array.cancel_move(step.row, step.column);
+            array.cancel_migration(step.row, step.column);
             until_row_is_quiet(&array, step.row).await;
             array.until_pages_written().await;
         }
@@ -117,7 +117,7 @@ impl Inner {
         self.space.borrow_mut().give(step.to.drive, step.to.slab, 1);
     }
 
-    /// Records where columns are now; ends the moves of those that cannot be.
+    /// Records where columns are now; ends the migrations of those that cannot be.
     pub(in crate::pool) async fn record_steps(&self, steps: Vec<Step>) -> Result<(), super::PoolError> {
         self.record_steps_with(steps, |_, _| ()).await
     }
@@ -140,13 +140,13 @@ impl Inner {
                 for step in planned {
                     // Somebody may have asked for just that drive to be emptied, or it may be out.
                     let takes_new = manifest.drive(step.to.drive).is_some_and(DriveRecord::takes_new);
-                    // A move that ended since, because the drive it went to refused a write, is
-                    // none.
+                    // A migration that ended since, because the drive it went to refused a write,
+                    // is none.
                     let array = pool.array(step.part);
-                    let is_moving = array.as_ref().is_some_and(|array| {
-                        let moves = array.0.columns.moves.borrow();
-                        let moving = moves.get(&(step.row, step.column));
-                        moving.is_some_and(|moving| moving.target() == Some(step.to))
+                    let is_migrating = array.as_ref().is_some_and(|array| {
+                        let migrations = array.0.columns.migrations.borrow();
+                        let migration = migrations.get(&(step.row, step.column));
+                        migration.is_some_and(|migration| migration.target() == Some(step.to))
                     });
                     // Where more blocks are lost than can be recorded, the old place keeps what it
                     // has.
@@ -157,7 +157,7 @@ impl Inner {
                             known.lost == part.lost
                         })
                     };
-                    let part = manifest.part_mut(step.part).filter(|_| takes_new && is_moving);
+                    let part = manifest.part_mut(step.part).filter(|_| takes_new && is_migrating);
                     let is_there =
                         |part: &&mut PartRecord| part.rows.place(step.row, step.column) == Some(step.from);
                     match part.filter(is_there).filter(|part| says_what_is_lost(part)) {

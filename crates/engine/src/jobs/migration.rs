@@ -1,40 +1,40 @@
-//! Moving a column of a row to another slab while clients go on: for retiring drives, tiers and
-//! spreading load.
+//! Column migration: copying a column of a row to another slab while clients go on: for retiring
+//! drives, tiers and sharing load.
 //!
-//! From the beginning of a move everything written to the column goes to both places; then, region
-//! by region and under the locks of its stripes, what was there before is copied. When that is done
-//! both places hold the same and go on being written, until the pool has recorded the new place and
-//! calls [`Array::set_rows`]. So the old place stays current and redundancy is never less than
-//! before. A block that no drive has any more is lost at the new place as well, which the commit
-//! that records it says. If the new place fails, the move is off and nothing else; if the old one
-//! fails the column is missing as without a move.
+//! From the beginning of a migration everything written to the column goes to both places; then,
+//! region by region and under the locks of its stripes, what was there before is copied. When that
+//! is done both places hold the same and go on being written, until the pool has recorded the new
+//! place and calls [`Array::set_rows`]. So the old place stays current and redundancy is never less
+//! than before. A block that no drive has any more is lost at the new place as well, which the
+//! commit that records it says. If the new place fails, the migration is off and nothing else; if
+//! the old one fails the column is missing as without a migration.
 
 use futures_util::future::join_all;
 use stripewise_drive::{Buffer, IoRequest};
 use stripewise_layout::{Stripe, UnitRange};
 
 use crate::array::{Array, BLOCK_BYTES, Inner, LocalFuture};
-use crate::columns::column_work::Move;
+use crate::columns::column_work::Migration;
 use crate::error::ArrayError;
 use crate::map::regions::RegionState;
 use crate::member::Class;
 use crate::rows::SlotPlace;
 use crate::stripes::lock_order;
 
-/// Asked before each region of so many bytes is copied; it may take its time. `false`: the move is
-/// to be given up.
+/// Asked before each region of so many bytes is copied; it may take its time. `false`: the
+/// migration is to be given up.
 pub(crate) type Pace<'a> = &'a dyn Fn(u64) -> LocalFuture<'a, bool>;
 
 impl Array {
     /// Copies a column of a row to a new slab. When this ends well both hold the same, durably, and
     /// go on being written until the pool records the new place ([`Array::set_rows`]) or gives up
-    /// ([`Array::cancel_move`]). The column must be current.
-    pub async fn move_column(&self, row: u64, column: usize, to: SlotPlace) -> Result<u64, ArrayError> {
-        self.move_column_at(row, column, to, &|_| Box::pin(std::future::ready(true))).await
+    /// ([`Array::cancel_migration`]). The column must be current.
+    pub async fn migrate_column(&self, row: u64, column: usize, to: SlotPlace) -> Result<u64, ArrayError> {
+        self.migrate_column_at(row, column, to, &|_| Box::pin(std::future::ready(true))).await
     }
 
-    /// As [`Self::move_column`], no faster than `pace` lets it.
-    pub(crate) async fn move_column_at(
+    /// As [`Self::migrate_column`], no faster than `pace` lets it.
+    pub(crate) async fn migrate_column_at(
         &self,
         row: u64,
         column: usize,
@@ -47,26 +47,26 @@ impl Array {
             return Err(ArrayError::Moved { row, column });
         };
         inner.pass_over_refusals_elsewhere();
-        inner.columns.moves.borrow_mut().insert((row, column), Move { from, to, failed: false });
+        inner.columns.migrations.borrow_mut().insert((row, column), Migration { from, to, failed: false });
         let copied = inner.copy_column(row, column, to, pace).await;
         if copied.is_err() {
-            self.cancel_move(row, column);
+            self.cancel_migration(row, column);
         }
         copied
     }
 
-    /// Rows of which a column is being moved now.
-    pub fn moving_rows(&self) -> u64 {
-        let moves = self.0.columns.moves.borrow();
-        let mut rows: Vec<u64> = moves.keys().map(|(row, _)| *row).collect();
+    /// Rows of which a column is being migrated now.
+    pub fn migrating_rows(&self) -> u64 {
+        let migrations = self.0.columns.migrations.borrow();
+        let mut rows: Vec<u64> = migrations.keys().map(|(row, _)| *row).collect();
         rows.sort_unstable();
         rows.dedup();
         rows.len() as u64
     }
 
-    /// Ends a move without its new place.
-    pub fn cancel_move(&self, row: u64, column: usize) {
-        self.0.columns.moves.borrow_mut().remove(&(row, column));
+    /// Ends a migration without its new place.
+    pub fn cancel_migration(&self, row: u64, column: usize) {
+        self.0.columns.migrations.borrow_mut().remove(&(row, column));
     }
 }
 
@@ -94,11 +94,11 @@ impl Inner {
                 }
                 bytes += lock_order::scope(self.copy_region(region, column, to)).await?;
             }
-            self.check_move(row, column)?;
+            self.check_migration(row, column)?;
         }
         if let Some(sums) = self.sums.get() {
-            // Pages whose writing began before the move went to the old place only, and count as
-            // written.
+            // Pages whose writing began before the migration went to the old place only, and count
+            // as written.
             sums.table.checkpoint().await?;
         }
         self.rewrite_sums(row, column).await?;
@@ -107,14 +107,14 @@ impl Inner {
             self.note_write_error(&error).await?;
             return Err(ArrayError::Drive(error));
         }
-        self.check_move(row, column)?;
+        self.check_migration(row, column)?;
         Ok(bytes)
     }
 
-    fn check_move(&self, row: u64, column: usize) -> Result<(), ArrayError> {
-        let moves = self.columns.moves.borrow();
-        match moves.get(&(row, column)) {
-            Some(moving) if !moving.failed => Ok(()),
+    fn check_migration(&self, row: u64, column: usize) -> Result<(), ArrayError> {
+        let migrations = self.columns.migrations.borrow();
+        match migrations.get(&(row, column)) {
+            Some(migration) if !migration.failed => Ok(()),
             _ => Err(ArrayError::Moved { row, column }),
         }
     }
