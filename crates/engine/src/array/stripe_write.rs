@@ -182,7 +182,16 @@ impl Inner {
         };
         let mut computed: Group<Result<Box<Computed>, ArrayError>> = Group::new();
         for stripe in prepared {
-            computed.push(self.read_and_compute(stripe).await);
+            let mut stripe = self.read_and_compute(stripe).await;
+            if let Ok(stripe) = &mut stripe
+                && stripe.record_kind() == Kind::Intent
+                && !stripe.prepared.is_new
+                && self.lacks_any_sum(&stripe.sums)
+            {
+                let Computed { prepared, sums, .. } = &mut **stripe;
+                Box::pin(self.find_unrecorded(&prepared.stripe, sums, prepared.class)).await;
+            }
+            computed.push(stripe);
         }
         let stripes = self.log_and_send(&log, computed).await;
         SentStripes { stripes, log: Some(log), _pages: pages }

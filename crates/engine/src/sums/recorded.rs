@@ -2,7 +2,7 @@
 //! what is there already.
 
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, IoRequest};
+use stripewise_drive::{Buffer, Cause, IoRequest};
 use stripewise_layout::{Stripe, UnitRange, WritePlan};
 
 use crate::array::parts::{UnitParts, written_ranges};
@@ -26,6 +26,8 @@ pub(crate) struct UnitSums {
     pin: Pin,
     /// `None`: the content is not known, and nothing is to be recorded of so many bytes.
     pub sums: Result<Sums, u64>,
+    /// What blocks held of which nothing is recorded, as far as it was read: which, and its sum.
+    found: Vec<(usize, u32)>,
 }
 
 /// Of which blocks [`Inner::record_content`] records a sum.
@@ -106,6 +108,7 @@ impl Inner {
             offset_bytes,
             pin,
             sums: Err(range.length()),
+            found: Vec::new(),
         })
     }
 
@@ -151,6 +154,41 @@ impl Inner {
         Some(sums.table.expected(&of.pin, of.offset_bytes + block as u64 * BLOCK_BYTES)?.sum)
     }
 
+    /// Whether nothing is recorded of some block that a write replaces.
+    pub(crate) fn lacks_any_sum(&self, new: &NewSums) -> bool {
+        new.iter().any(|of_unit| {
+            let blocks = of_unit.sums.as_ref().map_or(0, |values| values.len());
+            (0..blocks).any(|block| self.recorded_sum(of_unit, block).is_none())
+        })
+    }
+
+    /// Reads what a write is about to replace where nothing is recorded of it: after a crash only
+    /// its sum tells a block that was not written from one that was written in part. The caller
+    /// holds the stripe. What cannot be read stays unknown.
+    pub(crate) async fn find_unrecorded(&self, stripe: &Stripe, new: &mut NewSums, class: Class) {
+        let Some(sums) = self.sums.get() else { return };
+        let missing = self.columns.missing_in(stripe.index);
+        for of_unit in new {
+            let blocks = of_unit.sums.as_ref().map_or(0, |values| values.len());
+            if missing.contains(usize::from(of_unit.column)) {
+                continue;
+            }
+            let is_unknown = |block: &usize| self.recorded_sum(of_unit, *block).is_none();
+            let unknown: SmallVec<[usize; 8]> = (0..blocks).filter(is_unknown).collect();
+            for block in unknown {
+                let start = of_unit.start + block as u64 * BLOCK_BYTES;
+                let range = UnitRange { unit: of_unit.unit, start, end: start + BLOCK_BYTES };
+                let content = self.buffers.allocate(BLOCK_BYTES as usize);
+                let read = self.submit_unit_read(stripe, range, class, Cause::PreRead, content.clone());
+                if read.await.is_ok() {
+                    let offset_bytes = of_unit.offset_bytes + block as u64 * BLOCK_BYTES;
+                    let sum = sums.table.compute(of_unit.column, offset_bytes, &content)[0];
+                    of_unit.found.push((block, sum));
+                }
+            }
+        }
+    }
+
     /// The sums as a record of the journal carries them; `with_old`: and what they replace, for who
     /// has to tell one from the other after a crash.
     pub(crate) fn sum_runs(&self, new: &NewSums, with_old: bool) -> Vec<SumRun> {
@@ -164,7 +202,8 @@ impl Inner {
             }
             let mut is_open = false;
             for block in 0..values.len() {
-                let Some(old) = self.recorded_sum(of_unit, block) else {
+                let found = || of_unit.found.iter().find(|(of, _)| *of == block).map(|(_, sum)| *sum);
+                let Some(old) = self.recorded_sum(of_unit, block).or_else(found) else {
                     is_open = false;
                     continue;
                 };
