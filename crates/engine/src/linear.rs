@@ -135,6 +135,8 @@ impl LinearSpec {
             journal: (0..with_journal).map(journal_place).collect(),
             journal_epoch: 1,
             write_back: self.write_back,
+            lost_blocks: Vec::new(),
+            dead_blocks: Vec::new(),
             checksums: self.checksums.then(|| SumsInit {
                 first_stamp: OPENINGS.replace(OPENINGS.get() + 1) << 32,
                 cache_bytes: SUMS_CACHE_BYTES,

@@ -159,6 +159,7 @@ impl Array {
         options: ArrayOptions,
     ) -> Result<Self, ArrayError> {
         let ArrayInit { spec, size_bytes, rows, map, checksums, members, write_back, read_only, .. } = init;
+        let (lost_blocks, dead_blocks) = (init.lost_blocks, init.dead_blocks);
         let geometry = spec.geometry()?;
         let shape = RegionShape::of(&geometry);
         let count = size_bytes.div_ceil(shape.region_data_bytes);
@@ -202,6 +203,9 @@ impl Array {
         for member in members {
             array.add_member(member);
         }
+        // Before the journal is read: what it has of them makes them whole.
+        array.0.bad.note_lost(lost_blocks);
+        array.0.bad.note_dead(dead_blocks);
         Ok(array)
     }
 
@@ -305,14 +309,9 @@ impl Array {
         self.0.bad.dead_to_record(self.0.capacity.bytes().div_ceil(BLOCK_BYTES))
     }
 
-    /// Restores what [`Self::dead_blocks`] gave when the array was closed.
-    pub fn set_dead_blocks(&self, blocks: impl IntoIterator<Item = u64>) {
+    /// Blocks of the volume that no drive has any more.
+    pub fn note_dead_blocks(&self, blocks: impl IntoIterator<Item = u64>) {
         self.0.bad.note_dead(blocks.into_iter().filter(|&block| !self.0.is_block_pending(block)));
-    }
-
-    /// Restores what [`Self::lost_blocks`] gave when the array was closed.
-    pub fn set_lost_blocks(&self, blocks: impl IntoIterator<Item = (usize, u64)>) {
-        self.0.bad.note_lost(blocks);
     }
 
     /// From now on nothing is written to any member, neither for clients nor as a repair; reads go

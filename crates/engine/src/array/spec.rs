@@ -122,6 +122,10 @@ pub struct ArrayInit {
     pub journal_epoch: u64,
     /// Every block has a checksum, and every read is verified; the same for the array's whole life.
     pub checksums: Option<SumsInit>,
+    /// Blocks of columns that are recorded as lost: column, and block of its linear space.
+    pub lost_blocks: Vec<(usize, u64)>,
+    /// Blocks of the volume that are recorded as dead.
+    pub dead_blocks: Vec<u64>,
     /// The drives that are there and current. What lies on others is missing.
     pub members: Vec<ArrayMember>,
     /// Partial stripes are acknowledged when the journal has them. Needs a journal, and a layout

@@ -56,6 +56,8 @@ impl Field {
             journal_epoch: 0,
             write_back: false,
             checksums: None,
+            lost_blocks: Vec::new(),
+            dead_blocks: Vec::new(),
             read_only: false,
             members: self.members(),
         }

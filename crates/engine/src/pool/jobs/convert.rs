@@ -316,7 +316,7 @@ impl Inner {
             }
             at += length;
         }
-        zones.new.set_dead_blocks(lost);
+        zones.new.note_dead_blocks(lost);
         Ok(())
     }
 

@@ -45,6 +45,8 @@ impl Inner {
             journal_epoch: self.manifest.borrow().generation + 1,
             write_back: record.write_back && part.shape.parity_units() > 0,
             checksums: record.checksums.then(|| self.sums_init()),
+            lost_blocks: still_lost(part, slab_bytes),
+            dead_blocks: part.dead_blocks().collect(),
             members: self.array_members(),
             read_only: self.mode == OpenMode::ReadOnly,
         }
@@ -122,8 +124,6 @@ impl Inner {
                 opened => opened,
             };
             let array = array.map_err(|error| error.to_string())?;
-            array.set_lost_blocks(still_lost(part, &array));
-            array.set_dead_blocks(part.dead_blocks());
             arrays.push((part.id, array));
         }
         let opened: Vec<Array> = arrays.iter().map(|(_, array)| array.clone()).collect();
@@ -174,9 +174,9 @@ impl Inner {
 
 /// Lost blocks, less those of columns that hold nothing current: these are found lost again, or
 /// not, when they are filled.
-fn still_lost(part: &PartRecord, array: &Array) -> Vec<(usize, u64)> {
+fn still_lost(part: &PartRecord, slab_bytes: u64) -> Vec<(usize, u64)> {
     use crate::rows::SlotState::{Active, CatchingUp};
-    let blocks_per_slab = array.spec().slab_bytes / BLOCK_BYTES;
+    let blocks_per_slab = slab_bytes / BLOCK_BYTES;
     let counts = |&(column, block): &(usize, u64)| {
         let place = part.rows.place(block / blocks_per_slab, column);
         place.is_some_and(|place| matches!(place.state, Active | CatchingUp))
