@@ -21,7 +21,7 @@ use crate::losses::LastAnswer;
 use crate::manner::Manner;
 use crate::oracle::Oracle;
 use crate::power::{Power, Structure, Wire};
-use crate::subject::{Facts, NewVolume, Subject, disk_number};
+use crate::subject::{Facts, NewVolume, Place, Subject, disk_number};
 use crate::world::{Guarded, World};
 
 /// Whatever takes longer than this in virtual time has not ended: many times what failing drives
@@ -272,9 +272,10 @@ impl Life {
         *self.subject.borrow_mut() = Some(subject.clone());
         self.note(&format!("opened: {}", subject.in_words()));
         let facts = subject.facts();
+        let places = subject.places();
         for guarded in self.world.volumes.borrow().iter() {
             match facts.iter().find(|facts| facts.name == guarded.name) {
-                Some(facts) => self.judge_opened(guarded, facts),
+                Some(facts) => self.judge_opened(guarded, facts, &places),
                 None if guarded.is_leaving.get() => {}
                 None => self.broken("nothing-refused", format!("volume {} is gone", guarded.name)),
             }
@@ -290,7 +291,7 @@ impl Life {
         Some(subject)
     }
 
-    fn judge_opened(&self, guarded: &Guarded, facts: &Facts) {
+    fn judge_opened(&self, guarded: &Guarded, facts: &Facts, places: &[Place]) {
         *guarded.facts.borrow_mut() = facts.clone();
         if !facts.is_readable {
             let harmed = guarded.harmed.borrow().clone();
@@ -298,7 +299,10 @@ impl Life {
             return self.broken("nothing-refused", detail);
         }
         let harmed = guarded.harmed.borrow().clone();
-        if facts.counted_lost > harmed.len() {
+        // A disk that came back as another drive is both: the one that is lost, and the one that is
+        // being filled.
+        let drives_of = |disk: &usize| places.iter().filter(|place| place.disk == *disk).count().max(1);
+        if facts.counted_lost > harmed.iter().map(drives_of).sum() {
             let lost = facts.behind();
             let detail = format!("{}: {lost:?} count as lost, harmed were {harmed:?}", guarded.name);
             self.broken("no-needless-loss", detail);
