@@ -15,7 +15,7 @@ pub(crate) struct Lifecycle {
     closed: Cell<bool>,
     closed_in_order: Cell<bool>,
     protected: Cell<bool>,
-    /// Its volume was deleted: what drives refuse of it is no reason to give one up.
+    /// Its volume was deleted, or converted: what drives refuse of it is no reason to give one up.
     abandoned: Cell<bool>,
     /// The drive under which the file system is full. A stripe of which a write failed half-way is
     /// put right by the journal at the next opening, unless another write comes in between.
@@ -40,13 +40,13 @@ impl Lifecycle {
         self.protected.get()
     }
 
-    /// The volume was deleted: nothing that the array holds matters any more.
+    /// The volume was deleted, or another array holds it now: nothing that this one holds matters.
     pub(crate) fn abandon(&self) {
         self.protected.set(true);
         self.abandoned.set(true);
     }
 
-    /// Whether its volume was deleted.
+    /// Whether nothing that the array holds matters.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.abandoned.get()
     }

@@ -322,8 +322,8 @@ impl Array {
         self.0.lifecycle.protect();
     }
 
-    /// Its volume was deleted: nothing is written any more, and what drives refuse of it has none
-    /// of them excluded.
+    /// Its volume was deleted, or has another array now: nothing is written any more, and what
+    /// drives refuse of it has none of them excluded.
     pub(crate) fn abandon(&self) {
         self.0.lifecycle.abandon();
     }

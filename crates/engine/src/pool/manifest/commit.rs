@@ -293,11 +293,7 @@ impl Inner {
             if !is_there {
                 // Nothing that it holds matters any more; after a conversion, but for reads that
                 // are under way.
-                let volume = before.volumes.iter().find(|volume| volume.part(*id).is_some());
-                match volume.and_then(|volume| next.volume_by_id(volume.id)) {
-                    Some(_) => array.protect(),
-                    None => array.abandon(),
-                }
+                array.abandon();
                 ended.push(array.clone());
             }
             is_there
