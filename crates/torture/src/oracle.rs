@@ -454,6 +454,26 @@ impl Oracle {
         if self.promises.atomic_blocks { self.check_blocks(first, &found, since) } else { Ok(()) }
     }
 
+    /// A drive lost a write without a word, and power was cut during the next one: of sectors that
+    /// were in flight then, an older state is what is left, as found.
+    pub(crate) fn bring_back(&mut self, first: u32, bytes: &[u8]) {
+        let now = self.tick();
+        for (number, bytes) in (first..).zip(bytes.chunks_exact(SECTOR_BYTES as usize)) {
+            let value = match identify(bytes) {
+                Content::Zero => Value::Zero,
+                Content::Data { volume, sector, version } if (volume, sector) == (self.volume, number) => {
+                    Value::Data(version)
+                }
+                _ => continue,
+            };
+            let state = &mut self.sectors[number as usize];
+            let was_in_flight = state.entries.iter().any(|entry| entry.cut && !entry.acknowledged);
+            if was_in_flight && !state.entries.iter().any(|entry| entry.value == value) {
+                state.entries.push(Entry::of(value, now));
+            }
+        }
+    }
+
     fn check_sector(&self, number: u32, bytes: &[u8], since: u64) -> Result<Content, Wrong> {
         let sector = &self.sectors[number as usize];
         let content = identify(bytes);

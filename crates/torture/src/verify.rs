@@ -109,7 +109,12 @@ impl Life {
         if guarded.is_leaving.get() {
             return;
         }
-        let checked = guarded.oracle.borrow().check(sectors.start, bytes, since);
+        let mut checked = guarded.oracle.borrow().check(sectors.start, bytes, since);
+        let is_old = matches!(&checked, Err(wrong) if wrong.is_old);
+        if is_old && !self.world.spoiled().is_empty() {
+            guarded.oracle.borrow_mut().bring_back(sectors.start, bytes);
+            checked = guarded.oracle.borrow().check(sectors.start, bytes, since);
+        }
         match checked {
             Err(wrong) => {
                 let promise = broken_promise(&wrong);

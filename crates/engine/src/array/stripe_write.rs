@@ -27,7 +27,7 @@ use crate::array::parts::{StripeParts, pad_with_zeroes, split_by_unit, written_r
 use crate::array::{BLOCK_BYTES, Inner};
 use crate::checksums::Pin;
 use crate::error::ArrayError;
-use crate::journal::{Journal, Kind, Part, Quota, Record};
+use crate::journal::{ALL_BEFORE, Journal, Kind, Part, Quota, Record};
 use crate::log::{Logged, WriteLog};
 use crate::map::regions::WriteIntent;
 use crate::member::Class;
@@ -416,7 +416,7 @@ impl Inner {
         let mut records: SmallVec<[Record; 4]> = SmallVec::new();
         for (index, stripe) in computed.iter().enumerate() {
             if let Some(stripe) = stripe.as_ref().ok().filter(|stripe| !stripe.prepared.is_new) {
-                records.push(self.record_of(stripe));
+                records.push(self.record_of(log, stripe));
             }
             if index > 0 && !log.fits(&records) {
                 return index;
@@ -478,21 +478,23 @@ impl Inner {
         }
         let quota = if is_destaging { Quota::Destage } else { Quota::InPlace };
         let records: SmallVec<[Record; 1]> =
-            to_log.iter().map(|(_, stripe)| self.record_of(stripe)).collect();
+            to_log.iter().map(|(_, stripe)| self.record_of(log, stripe)).collect();
         let room = self.wait_for_room(log, log.journal.reserve(Journal::bytes_of(&records), quota)).await?;
         let names = log.begin_records(&records);
         let logged = log.end_records(names, log.journal.append(records, room).await)?;
         Ok(to_log.into_iter().map(|(index, _)| index).zip(logged).collect())
     }
 
-    fn record_of(&self, computed: &Computed) -> Record {
+    fn record_of(&self, log: &WriteLog, computed: &Computed) -> Record {
         let prepared = &computed.prepared;
         let kind = computed.record_kind();
+        let stripe = prepared.stripe.index;
+        let is_first = kind == Kind::Intent && !log.has_live(stripe);
         let mut record = Record {
             sequence: 0,
             kind,
-            stripe: prepared.stripe.index,
-            covers: prepared.covers.unwrap_or(0),
+            stripe,
+            covers: prepared.covers.unwrap_or(if is_first { ALL_BEFORE } else { 0 }),
             parts: SmallVec::new(),
             sums: self.sum_runs(&computed.sums, kind == Kind::Intent),
         };

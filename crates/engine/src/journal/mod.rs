@@ -128,6 +128,10 @@ pub(crate) enum Kind {
     Intent,
 }
 
+/// What an intent covers: all earlier records of its stripe were durable in place when it was
+/// written. Otherwise it covers 0: some perhaps were not.
+pub(crate) const ALL_BEFORE: u64 = 1;
+
 /// One entry of the journal.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
@@ -135,6 +139,7 @@ pub(crate) struct Record {
     pub sequence: u64,
     pub kind: Kind,
     pub stripe: u64,
+    /// Of parity: up to which of the stripe's `Data` records it goes. Of an intent: [`ALL_BEFORE`].
     pub covers: u64,
     pub parts: SmallVec<[Part; 4]>,
     pub sums: Vec<SumRun>,

@@ -132,6 +132,11 @@ impl WriteLog {
         self.note_durable(gone);
     }
 
+    /// Whether something of the stripe is not durable in place yet.
+    pub(crate) fn has_live(&self, stripe: u64) -> bool {
+        self.live.borrow().contains_key(&stripe)
+    }
+
     /// Whether the journal has nothing live of the stripe but one intent.
     pub(crate) fn is_alone(&self, stripe: u64) -> bool {
         self.live.borrow().get(&stripe) == Some(&(0, 1))

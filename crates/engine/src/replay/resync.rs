@@ -12,7 +12,8 @@
 //!
 //! What was before a redo record is durable in place, as the stripe was flushed before a record of
 //! another kind followed (`log/mod.rs`); so only versions from the row's last redo record on can
-//! be met.
+//! be met. The same holds from an intent on that says so: an older version in place then means that
+//! the drive has lost a write.
 //!
 //! Faults expected: torn blocks, blocks that cannot be read, and drives missing. Done again from
 //! the beginning if it is interrupted; memory is bounded by the records of one stripe and the
@@ -27,7 +28,7 @@ use stripewise_layout::{MemberSet, Stripe, UnitRange};
 use crate::array::parity::recover_units;
 use crate::array::{BLOCK_BYTES, Inner};
 use crate::error::ArrayError;
-use crate::journal::{Found, Journal, Kind, Record};
+use crate::journal::{ALL_BEFORE, Found, Journal, Kind, Record};
 use crate::map::regions::RegionState;
 use crate::member::Class;
 use crate::mutation::{self, Mutation};
@@ -284,8 +285,11 @@ impl Inner {
         for unit in 0..units {
             let touches = resync.touches(unit, block);
             for touch in touches {
-                if resync.records[touch.record].kind != Kind::Intent {
+                let record = &resync.records[touch.record];
+                if record.kind != Kind::Intent {
                     floor = floor.max(touch.record + 1);
+                } else if record.covers == ALL_BEFORE {
+                    floor = floor.max(touch.record);
                 }
             }
             if let Some(last) = touches.last() {

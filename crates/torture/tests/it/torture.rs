@@ -203,8 +203,20 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 /// 502129: the judge trusted a drive whose passing errors had ended, and the last of them was still
 /// on its way.
 ///
+/// 500754: after a drive had lost a write and the next one was torn, the older block was taken for
+/// right although the write that was lost had been flushed. Where the journal cannot tell, the judge
+/// knows.
+///
+/// 600490: a dead block that only the journal had made whole was recorded as dead for ever.
+///
+/// 600545: the judge counted a drive that came back as another one once only.
+///
+/// 601183: the array that a conversion left behind took a drive out of service.
+///
+/// 701210: where nothing was recorded of a block, it could be taken, torn, for what it was before.
+///
 /// 2078000019: torture drew a layout for no drives at all.
-const REGRESSIONS_OF_TODAY: [u64; 28] = [
+const REGRESSIONS_OF_TODAY: [u64; 33] = [
     200_116,
     213,
     1172,
@@ -232,6 +244,11 @@ const REGRESSIONS_OF_TODAY: [u64; 28] = [
     403_338,
     403_915,
     502_129,
+    500_754,
+    600_490,
+    600_545,
+    601_183,
+    701_210,
     2_078_000_019,
 ];
 
