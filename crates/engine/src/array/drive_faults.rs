@@ -98,8 +98,8 @@ impl Inner {
     }
 
     /// Whether a drive that refuses a write or a flush is excluded. Other volumes may not be able
-    /// to do without it, so an array whose volume was deleted or converted keeps out of it: requests
-    /// of clients that still had the volume open may be under way.
+    /// to do without it, so an array whose volume was deleted or converted keeps out of it:
+    /// requests of clients that still had the volume open may be under way.
     fn gives_up(&self, number: u32) -> bool {
         !self.lifecycle.is_abandoned() && self.columns.can_spare(number)
     }

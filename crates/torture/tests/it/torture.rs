@@ -204,8 +204,8 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 /// on its way.
 ///
 /// 500754: after a drive had lost a write and the next one was torn, the older block was taken for
-/// right although the write that was lost had been flushed. Where the journal cannot tell, the judge
-/// knows.
+/// right although the write that was lost had been flushed. Where the journal cannot tell, the
+/// judge knows.
 ///
 /// 600490: a dead block that only the journal had made whole was recorded as dead for ever.
 ///
