@@ -147,7 +147,7 @@ impl Array {
         array.0.load_map().await?;
         array.0.columns.note_columns_away();
         array.0.open_journal(&areas, fresh_epoch).await?;
-        array.0.unsynced.set(!array.0.regions.unsynced_chunks().is_empty());
+        array.0.unsynced.set(!array.0.regions.intents.unsynced_chunks().is_empty());
         Ok(array)
     }
 

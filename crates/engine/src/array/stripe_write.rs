@@ -211,7 +211,7 @@ impl Inner {
             let away = self.columns.is_column_away(self.columns.row_of(write.index));
             let (intent, needs_mark) = WriteIntent::new(&self.regions, region, away);
             intents.push(intent);
-            let page = self.regions.page_of(region);
+            let page = self.regions.pages.of(region);
             let needs_mark = needs_mark && !mutation::is_chosen(Mutation::WriteBeforeDirtyMark);
             if needs_mark && !pages.contains(&page) {
                 pages.push(page);

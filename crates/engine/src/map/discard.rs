@@ -142,7 +142,7 @@ impl Inner {
         let before = self.regions.state(region);
         self.regions.mark_unwritten(region);
         if matches!(before, RegionState::Ready | RegionState::Written)
-            && let Err(error) = self.persist_page(self.regions.page_of(region)).await
+            && let Err(error) = self.persist_page(self.regions.pages.of(region)).await
         {
             // The drives still say that it is written: so it must be kept like one, by rebuilds
             // too.

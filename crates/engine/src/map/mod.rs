@@ -1,5 +1,5 @@
-//! The region map on the drives: loading it, bringing it up to date, flushing, and taking dirty
-//! marks back.
+//! The region map on the drives: loading it, bringing it up to date, flushing, and clearing
+//! write-intent bits.
 //!
 //! The map lies the same at several places, each on another drive. A page is durable when every
 //! place that is there has it; a place whose drive refuses it is excluded like any drive that
@@ -9,8 +9,13 @@
 pub(crate) mod discard;
 pub(crate) mod extents;
 pub(crate) mod map_upkeep;
+pub(crate) mod pages;
 pub(crate) mod region_completion;
 pub(crate) mod regions;
+pub(crate) mod write_intents;
+
+use std::cell::RefCell;
+use std::collections::TryReserveError;
 
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Cause, Completion, IoRequest};
@@ -18,10 +23,17 @@ use stripewise_drive::{Buffer, Cause, Completion, IoRequest};
 use crate::array::{AreaPlace, Array, Inner};
 use crate::columns::members::gone;
 use crate::error::ArrayError;
-use crate::map::regions::{PAGE_BYTES, Regions};
+use crate::map::pages::{MapPages, PAGE_BYTES};
 use crate::member::Class;
 use crate::mutation::{self, Mutation};
 use crate::stripes::lock_order;
+
+/// Takes the memory for so many of them.
+fn reserve<T>(of: &RefCell<Vec<T>>, count: u64) -> Result<(), TryReserveError> {
+    let mut of = of.borrow_mut();
+    let more = usize::try_from(count).unwrap_or(usize::MAX).saturating_sub(of.len());
+    of.try_reserve_exact(more)
+}
 
 impl Array {
     /// Where the region map lies.
@@ -44,10 +56,10 @@ impl Array {
     /// Ends when the writes of pages of the map that are under way now were answered.
     pub(crate) async fn until_map_written(&self) {
         let regions = &self.0.regions;
-        for page in 0..regions.page_count() {
-            let Some(sequence) = regions.page_being_written(page) else { continue };
-            while regions.page_being_written(page) == Some(sequence) {
-                regions.page_changed.wait().await;
+        for page in 0..regions.pages.count() {
+            let Some(sequence) = regions.pages.being_written(page) else { continue };
+            while regions.pages.being_written(page) == Some(sequence) {
+                regions.pages.changed.wait().await;
             }
         }
     }
@@ -129,7 +141,7 @@ impl Inner {
 
     /// Writes all pages of the map whose durable copy is behind.
     pub(crate) async fn persist_map(&self) -> Result<(), ArrayError> {
-        for page in self.regions.stale_pages() {
+        for page in self.regions.pages.stale() {
             self.persist_page(page).await?;
         }
         Ok(())
@@ -138,8 +150,8 @@ impl Inner {
     /// Makes the page durable as it is now; joins a write of it that is under way where that
     /// suffices.
     pub(crate) async fn persist_page(&self, page: usize) -> Result<(), ArrayError> {
-        let version = self.regions.page_version(page);
-        while !self.regions.page_is_durable(page, version) {
+        let version = self.regions.pages.version(page);
+        while !self.regions.pages.is_durable(page, version) {
             self.write_page(page).await?;
         }
         Ok(())
@@ -164,7 +176,7 @@ impl Inner {
         }
         self.lifecycle.note_change();
         let Some(write) = self.regions.begin_page(page, &self.buffers) else {
-            self.regions.page_changed.wait().await;
+            self.regions.pages.changed.wait().await;
             return Ok(());
         };
         let writes: SmallVec<[Completion; 6]> = self
@@ -198,9 +210,9 @@ impl Inner {
     /// Writes every page to every place, into both of its slots.
     pub(crate) async fn rewrite_map(&self) -> Result<(), ArrayError> {
         for _ in 0..2 {
-            for page in 0..self.regions.page_count() {
-                let version = self.regions.change_page(page);
-                while !self.regions.page_is_durable(page, version) {
+            for page in 0..self.regions.pages.count() {
+                let version = self.regions.pages.change(page);
+                while !self.regions.pages.is_durable(page, version) {
                     self.write_page(page).await?;
                 }
             }
@@ -213,7 +225,7 @@ impl Inner {
     /// cut; nothing would bring it to the others before it changes again, and if the drive that has
     /// it were lost, acknowledged flushes that rest on it would be lost too.
     pub(crate) async fn load_map(&self) -> Result<(), ArrayError> {
-        for page in 0..self.regions.page_count() {
+        for page in 0..self.regions.pages.count() {
             let offset = page as u64 * 2 * PAGE_BYTES as u64;
             let reads: SmallVec<[_; 6]> = self
                 .present_map_places()
@@ -232,7 +244,7 @@ impl Inner {
                     continue;
                 }
                 for copy in [buffer.slice(0..PAGE_BYTES), buffer.slice(PAGE_BYTES..2 * PAGE_BYTES)] {
-                    let sequence = copy.with(|bytes| self.regions.check_page(page, bytes)).flatten();
+                    let sequence = copy.with(|bytes| self.regions.pages.check(page, bytes)).flatten();
                     if let Some((_, of_place)) = held.last_mut() {
                         *of_place = sequence.max(*of_place);
                     }
@@ -249,7 +261,7 @@ impl Inner {
                 if self.lifecycle.is_protected() || mutation::is_chosen(Mutation::MapPageAtOnePlace) {
                     break;
                 }
-                self.copy_page(*place, Regions::slot_offset(page, sequence), &bytes).await?;
+                self.copy_page(*place, MapPages::slot_offset(page, sequence), &bytes).await?;
             }
         }
         Ok(())
@@ -278,7 +290,7 @@ impl Inner {
     /// write under way.
     pub(crate) async fn clear_intents(&self, all: bool) -> Result<(), ArrayError> {
         self.check_writable()?;
-        let quiet = self.regions.quiet_chunks(all);
+        let quiet = self.regions.intents.quiet_chunks(all);
         if quiet.is_empty() {
             return Ok(());
         }
@@ -299,14 +311,14 @@ impl Inner {
     pub(crate) fn start_clearing_intents(&self) {
         if self.map.is_clearing_intents.get()
             || self.lifecycle.is_closed()
-            || !self.regions.any_intents_to_clear()
+            || !self.regions.intents.any_to_clear()
         {
             return;
         }
         self.map.is_clearing_intents.set(true);
         let Some(inner) = self.me.upgrade() else { return };
         self.context.spawn(async move {
-            while inner.regions.any_intents_to_clear() && !inner.lifecycle.is_closed() {
+            while inner.regions.intents.any_to_clear() && !inner.lifecycle.is_closed() {
                 inner.context.sleep_ns(inner.options.tuning.intent_clear_interval_ns).await;
                 if inner.lifecycle.is_closed() || inner.clear_intents(false).await.is_err() {
                     break;

@@ -6,39 +6,29 @@
 //! stripes count one by one: the first write to a stripe writes it whole, with zeros around the new
 //! data, so it needs no pre-reads and leaves the stripe consistent.
 //!
-//! A *chunk* is 64 regions ([`MapGrain`]). Its write-intent bit is durable before the first write
-//! into it and is cleared when it has been quiet for a while: after a crash only dirty chunks
-//! can have copies or parity that disagree, and only they are resynchronised.
-//!
 //! A region that is written while a column of its row is away is marked too: when the drive comes
 //! back, only such regions have to be copied to it.
 //!
-//! On the members the map is a row of 4 KiB pages, each in two slots used in turn, each with a
-//! sequence number and a checksum: a torn write leaves the other slot. A "written" mark becomes
-//! durable only after the data it speaks of, so a crash in between leaves a region that still reads
-//! as zeros, as it did before.
+//! What of it lies on drives, and how, is in `map/pages.rs`; where writes were under way, in
+//! `map/write_intents.rs`. A "written" mark becomes durable only after the data it speaks of, so a
+//! crash in between leaves a region that still reads as zeros, as it did before.
 
 use std::cell::{Cell, RefCell};
 use std::collections::TryReserveError;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
-use stripewise_drive::{Buffer, BufferPool, Event};
+use stripewise_drive::{BufferPool, Event};
 use stripewise_layout::Geometry;
 
+use crate::map::pages::{Bits, MapPages, PAGE_BYTES, PageWrite, made_right};
+use crate::map::reserve;
+use crate::map::write_intents::WriteIntents;
 use crate::mutation::{self, Mutation};
 use crate::tuning::MapGrain;
 
 /// Size of a region on each member, where the layout allows it.
 const REGION_BYTES: u64 = 1 << 20;
-/// One page of the map.
-pub(crate) const PAGE_BYTES: usize = 4096;
-const HEADER_BYTES: usize = 48;
-/// Bytes of one bit per region of a page.
-const BITS_BYTES: usize = (MapGrain::MOST_REGIONS_PER_PAGE / 8) as usize;
-const BEHIND_AT: usize = HEADER_BYTES + BITS_BYTES;
-const DIRTY_AT: usize = BEHIND_AT + BITS_BYTES;
-const MAGIC: [u8; 8] = *b"SWREGMAP";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegionState {
@@ -81,39 +71,15 @@ impl RegionShape {
 
     /// Bytes that the map of so many regions takes at each of its places.
     pub(crate) fn map_bytes(regions: u64, grain: MapGrain) -> u64 {
-        pages_for(regions, grain) * 2 * PAGE_BYTES as u64
+        MapPages::needed(regions, grain) * 2 * PAGE_BYTES as u64
     }
-}
-
-fn pages_for(regions: u64, grain: MapGrain) -> u64 {
-    regions.div_ceil(grain.regions_per_page).max(1)
-}
-
-#[derive(Default, Clone, Copy)]
-struct Chunk {
-    /// Must count as dirty in the map.
-    dirty: bool,
-    /// The durable map says so.
-    durable: bool,
-    /// After a crash: copies or parity may disagree here until resynchronised.
-    unsynced: bool,
-    /// Written to since the last look of the task that clears write-intent bits.
-    touched: bool,
-    in_flight: u32,
-}
-
-struct Page {
-    sequence: u64,
-    /// Counts changes of the page's bits in memory.
-    version: u64,
-    durable_version: u64,
-    writing: bool,
 }
 
 pub(crate) struct Regions {
     pub shape: RegionShape,
-    grain: MapGrain,
-    volume_id: u128,
+    pub pages: MapPages,
+    pub intents: WriteIntents,
+    regions_per_chunk: u64,
     states: RefCell<Vec<RegionState>>,
     /// Regions written while a column of their row was away.
     behind: RefCell<Vec<bool>>,
@@ -122,9 +88,6 @@ pub(crate) struct Regions {
     behind_count: Cell<u64>,
     partial: RefCell<FxHashMap<u64, Vec<u64>>>,
     fresh: RefCell<Vec<u64>>,
-    chunks: RefCell<Vec<Chunk>>,
-    pages: RefCell<Vec<Page>>,
-    pub page_changed: Event,
     /// A stripe of a region written in part was written for the first time, or the region is no
     /// longer such.
     pub initialised: Event,
@@ -143,17 +106,15 @@ impl Regions {
     ) -> Result<Self, TryReserveError> {
         let map = Self {
             shape,
-            grain,
-            volume_id,
+            pages: MapPages::new(volume_id, grain),
+            intents: WriteIntents::new(grain),
+            regions_per_chunk: grain.regions_per_chunk,
             states: RefCell::default(),
             behind: RefCell::default(),
             behind_durable: RefCell::default(),
             behind_count: Cell::new(0),
             partial: RefCell::default(),
             fresh: RefCell::default(),
-            chunks: RefCell::default(),
-            pages: RefCell::default(),
-            page_changed: Event::new(),
             initialised: Event::new(),
             all_written: Cell::new(true),
             unwritten: Cell::new(0),
@@ -166,16 +127,11 @@ impl Regions {
     /// Takes the memory for so many regions. A number that was read from a drive must not abort the
     /// process.
     pub(crate) fn make_room(&self, regions: u64) -> Result<(), TryReserveError> {
-        fn reserve<T>(of: &RefCell<Vec<T>>, count: u64) -> Result<(), TryReserveError> {
-            let mut of = of.borrow_mut();
-            let more = usize::try_from(count).unwrap_or(usize::MAX).saturating_sub(of.len());
-            of.try_reserve_exact(more)
-        }
         reserve(&self.states, regions)?;
         reserve(&self.behind, regions)?;
         reserve(&self.behind_durable, regions)?;
-        reserve(&self.chunks, regions.div_ceil(self.grain.regions_per_chunk))?;
-        reserve(&self.pages, pages_for(regions, self.grain))
+        self.intents.make_room(regions)?;
+        self.pages.make_room(regions)
     }
 
     /// Regions of the volume.
@@ -193,17 +149,10 @@ impl Regions {
         self.states.borrow_mut().resize(regions as usize, RegionState::Unwritten);
         self.behind.borrow_mut().resize(regions as usize, false);
         self.behind_durable.borrow_mut().resize(regions as usize, false);
-        self.chunks
-            .borrow_mut()
-            .resize(regions.div_ceil(self.grain.regions_per_chunk) as usize, Chunk::default());
-        let page = || Page { sequence: 0, version: 1, durable_version: 0, writing: false };
-        self.pages.borrow_mut().resize_with(pages_for(regions, self.grain) as usize, page);
+        self.intents.resize(regions);
+        self.pages.resize(regions);
         self.unwritten.set(self.unwritten.get() + regions - old.min(regions) - old.saturating_sub(regions));
         self.all_written.set(self.unwritten.get() == 0);
-    }
-
-    fn chunk_of(&self, region: u64) -> usize {
-        (region / self.grain.regions_per_chunk) as usize
     }
 
     pub(crate) fn region_of(&self, stripe: u64) -> u64 {
@@ -296,24 +245,17 @@ impl Regions {
             self.partial.borrow_mut().insert(region, vec![0; words]);
             self.set_state(region, RegionState::Partial);
         }
-        let mut chunks = self.chunks.borrow_mut();
-        let chunk = &mut chunks[self.chunk_of(region)];
-        chunk.in_flight += 1;
-        chunk.touched = true;
         // A region that the durable map does not know as written needs no mark: after a crash it
         // reads as zeros.
         let needs_mark = matches!(self.state(region), RegionState::Ready | RegionState::Written);
-        if needs_mark && !chunk.dirty {
-            chunk.dirty = true;
+        if self.intents.begin_write(region, needs_mark) {
             self.change_page_of(region);
         }
-        let chunk_durable = chunk.durable;
-        drop(chunks);
         if away && !mutation::is_chosen(Mutation::MissedWriteNotNoted) {
             self.mark_behind(region);
         }
         let behind_durable = !away || self.behind_durable.borrow()[region as usize];
-        needs_mark && !(chunk_durable && behind_durable)
+        needs_mark && !(self.intents.is_durable(region) && behind_durable)
     }
 
     /// Whether any region was written while a column of its row was away.
@@ -341,7 +283,7 @@ impl Regions {
             let undurable = match self.state(region) {
                 RegionState::Unwritten => false,
                 RegionState::Partial | RegionState::Fresh | RegionState::Ready => true,
-                RegionState::Written => self.chunks.borrow()[self.chunk_of(region)].dirty,
+                RegionState::Written => self.intents.is_set(region),
             };
             if undurable {
                 self.mark_behind(region);
@@ -363,7 +305,7 @@ impl Regions {
 
     /// After a write, successful or not.
     pub(crate) fn end_write(&self, region: u64) {
-        self.chunks.borrow_mut()[self.chunk_of(region)].in_flight -= 1;
+        self.intents.end_write(region);
     }
 
     /// The stripe holds what was written, with zeros around it.
@@ -414,9 +356,7 @@ impl Regions {
                 continue;
             }
             self.set_state(region, RegionState::Ready);
-            let chunk = &mut self.chunks.borrow_mut()[self.chunk_of(region)];
-            chunk.dirty = true;
-            chunk.touched = true;
+            self.intents.set(region);
             self.change_page_of(region);
         }
     }
@@ -440,179 +380,65 @@ impl Regions {
     }
 
     fn change_page_of(&self, region: u64) {
-        self.pages.borrow_mut()[self.page_of(region)].version += 1;
-    }
-
-    /// Makes the page's durable copy count as behind; gives the version to be made durable.
-    pub(crate) fn change_page(&self, page: usize) -> u64 {
-        let mut pages = self.pages.borrow_mut();
-        pages[page].version += 1;
-        pages[page].version
-    }
-
-    pub(crate) fn page_of(&self, region: u64) -> usize {
-        (region / self.grain.regions_per_page) as usize
-    }
-
-    pub(crate) fn page_count(&self) -> usize {
-        self.pages.borrow().len()
-    }
-
-    /// Pages whose durable copy is behind.
-    pub(crate) fn stale_pages(&self) -> Vec<usize> {
-        let pages = self.pages.borrow();
-        (0..pages.len()).filter(|&index| pages[index].durable_version < pages[index].version).collect()
-    }
-
-    pub(crate) fn page_version(&self, page: usize) -> u64 {
-        self.pages.borrow()[page].version
-    }
-
-    pub(crate) fn page_is_durable(&self, page: usize, version: u64) -> bool {
-        self.pages.borrow()[page].durable_version >= version
+        self.pages.change(self.pages.of(region));
     }
 
     /// Starts writing a page: `None` if another task is at it. Gives the offset in the map and the
     /// bytes.
     pub(crate) fn begin_page(&self, page: usize, buffers: &BufferPool) -> Option<PageWrite> {
-        let (sequence, version) = {
-            let mut pages = self.pages.borrow_mut();
-            let state = &mut pages[page];
-            if state.writing {
-                return None;
-            }
-            state.writing = true;
-            state.sequence += 1;
-            (state.sequence, state.version)
-        };
-        let buffer = buffers.allocate_zeroed(PAGE_BYTES);
-        buffer.with_mut(|bytes| self.encode(page, sequence, bytes));
-        Some(PageWrite { page, version, offset_bytes: Self::slot_offset(page, sequence), buffer })
-    }
-
-    /// The sequence number of the page's write that is under way, if one is.
-    pub(crate) fn page_being_written(&self, page: usize) -> Option<u64> {
-        let pages = self.pages.borrow();
-        pages.get(page).filter(|state| state.writing).map(|state| state.sequence)
+        self.pages.begin(page, || buffers.allocate_zeroed(PAGE_BYTES), |bytes| self.fill(page, bytes))
     }
 
     /// Ends writing a page; `durable` tells whether it got onto the members.
     pub(crate) fn end_page(&self, write: &PageWrite, durable: bool) {
-        {
-            let mut pages = self.pages.borrow_mut();
-            let state = &mut pages[write.page];
-            state.writing = false;
-            if durable {
-                state.durable_version = write.version;
-            } else {
-                // Some places may have it and others not. The next write goes to the same slot
-                // again: the other one holds the last page that is at all places, and a torn write
-                // must leave that.
-                state.sequence += 1;
-            }
+        self.pages.end(write, durable);
+        if durable && write.version == self.pages.version(write.page) {
+            self.note_durable(write.page);
         }
-        if durable {
-            self.note_durable(write);
-        }
-        self.page_changed.notify_all();
+        self.pages.changed.notify_all();
     }
 
-    fn note_durable(&self, write: &PageWrite) {
-        let first = write.page as u64 * self.grain.regions_per_page;
-        let last = (first + self.grain.regions_per_page).min(self.count());
-        if write.version == self.page_version(write.page) {
-            for region in first..last {
-                if self.state(region) == RegionState::Ready {
-                    self.set_state(region, RegionState::Written);
-                }
-            }
-            let range = first as usize..last as usize;
-            self.behind_durable.borrow_mut()[range.clone()].copy_from_slice(&self.behind.borrow()[range]);
-            let mut chunks = self.chunks.borrow_mut();
-            for chunk in &mut chunks[(first / self.grain.regions_per_chunk) as usize
-                ..last.div_ceil(self.grain.regions_per_chunk) as usize]
-            {
-                chunk.durable = chunk.dirty;
-            }
-        }
-    }
-
-    /// Where in the map a page of this sequence lies.
-    pub(crate) fn slot_offset(page: usize, sequence: u64) -> u64 {
-        (page as u64 * 2 + (sequence & 1)) * PAGE_BYTES as u64
-    }
-
-    /// Page: magic 8, volume id 16, page index 8, sequence 8, CRC-32C of the page with this field
-    /// zero 4, grain 4; then a bit per region (written), a bit per region (written while a column
-    /// was away), a bit per chunk (dirty), little endian, lowest bit first.
-    fn encode(&self, page: usize, sequence: u64, bytes: &mut [u8]) {
-        bytes[0..8].copy_from_slice(&MAGIC);
-        bytes[8..24].copy_from_slice(&self.volume_id.to_le_bytes());
-        bytes[24..32].copy_from_slice(&(page as u64).to_le_bytes());
-        bytes[32..40].copy_from_slice(&sequence.to_le_bytes());
-        bytes[44..48].copy_from_slice(&self.grain.code().to_le_bytes());
-        let first = page as u64 * self.grain.regions_per_page;
-        let last = (first + self.grain.regions_per_page).min(self.count());
-        for region in first..last {
-            if matches!(self.state(region), RegionState::Ready | RegionState::Written) {
-                let bit = (region - first) as usize;
-                bytes[HEADER_BYTES + bit / 8] |= 1 << (bit % 8);
-            }
-            if self.is_behind(region) {
-                let bit = (region - first) as usize;
-                bytes[BEHIND_AT + bit / 8] |= 1 << (bit % 8);
-            }
-        }
-        let chunks = self.chunks.borrow();
-        let first_chunk = (first / self.grain.regions_per_chunk) as usize;
-        for (bit, chunk) in
-            chunks[first_chunk..last.div_ceil(self.grain.regions_per_chunk) as usize].iter().enumerate()
-        {
-            if chunk.dirty {
-                bytes[DIRTY_AT + bit / 8] |= 1 << (bit % 8);
-            }
-        }
-        let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32;
-        bytes[40..44].copy_from_slice(&checksum.to_le_bytes());
-    }
-
-    /// The sequence number of a valid page of this volume, else `None`.
-    pub(crate) fn check_page(&self, page: usize, bytes: &[u8]) -> Option<u64> {
-        let mut copy = bytes.to_vec();
-        copy[40..44].fill(0);
-        let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &copy) as u32;
-        let fits = bytes[0..8] == MAGIC
-            && bytes[8..24] == self.volume_id.to_le_bytes()
-            && bytes[24..32] == (page as u64).to_le_bytes()
-            && bytes[40..44] == checksum.to_le_bytes()
-            && bytes[44..48] == self.grain.code().to_le_bytes();
-        fits.then(|| u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes")))
-    }
-
-    /// Takes over a page read from a member.
-    pub(crate) fn load_page(&self, page: usize, sequence: u64, bytes: &[u8]) {
-        let first = page as u64 * self.grain.regions_per_page;
-        let last = (first + self.grain.regions_per_page).min(self.count());
-        let set = |from: usize, bit: usize| bytes[from + bit / 8] >> (bit % 8) & 1 == 1;
-        for region in first..last {
-            if set(HEADER_BYTES, (region - first) as usize) {
+    /// What a page says now is durable.
+    fn note_durable(&self, page: usize) {
+        let regions = self.pages.regions_of(page, self.count());
+        for region in regions.clone() {
+            if self.state(region) == RegionState::Ready {
                 self.set_state(region, RegionState::Written);
             }
-            let behind = set(BEHIND_AT, (region - first) as usize);
+        }
+        let range = regions.start as usize..regions.end as usize;
+        self.behind_durable.borrow_mut()[range.clone()].copy_from_slice(&self.behind.borrow()[range]);
+        self.intents.note_durable(&regions);
+    }
+
+    /// Sets the bits of a page.
+    fn fill(&self, page: usize, bytes: &mut [u8]) {
+        let regions = self.pages.regions_of(page, self.count());
+        for (bit, region) in regions.clone().enumerate() {
+            if matches!(self.state(region), RegionState::Ready | RegionState::Written) {
+                Bits::Written.set(bytes, bit);
+            }
+            if self.is_behind(region) {
+                Bits::Behind.set(bytes, bit);
+            }
+        }
+        self.intents.for_each_set(&regions, |bit| Bits::Dirty.set(bytes, bit));
+    }
+
+    /// Takes a page read from a member.
+    pub(crate) fn load_page(&self, page: usize, sequence: u64, bytes: &[u8]) {
+        let regions = self.pages.regions_of(page, self.count());
+        for (bit, region) in regions.clone().enumerate() {
+            if Bits::Written.is_set(bytes, bit) {
+                self.set_state(region, RegionState::Written);
+            }
+            let behind = Bits::Behind.is_set(bytes, bit);
             self.behind.borrow_mut()[region as usize] = behind;
             self.behind_count.set(self.behind_count.get() + u64::from(behind));
             self.behind_durable.borrow_mut()[region as usize] = behind;
         }
-        let first_chunk = (first / self.grain.regions_per_chunk) as usize;
-        let mut chunks = self.chunks.borrow_mut();
-        for (bit, chunk) in
-            chunks[first_chunk..last.div_ceil(self.grain.regions_per_chunk) as usize].iter_mut().enumerate()
-        {
-            let dirty = set(DIRTY_AT, bit);
-            *chunk = Chunk { dirty, durable: dirty, unsynced: dirty, ..Chunk::default() };
-        }
-        let mut pages = self.pages.borrow_mut();
-        pages[page] = Page { sequence, version: 1, durable_version: 1, writing: false };
+        self.intents.load(&regions, |bit| Bits::Dirty.is_set(bytes, bit));
+        self.pages.note_loaded(page, sequence);
     }
 
     /// For fuzzers: takes bytes for a page of a map, whose, where and checksum made right. Gives
@@ -625,84 +451,21 @@ impl Regions {
         };
         let grain = MapGrain::default();
         let map = Self::new(shape, grain, 0, grain.regions_per_page + 100).expect("a little memory");
-        let mut page = [0; PAGE_BYTES];
-        let length = bytes.len().min(PAGE_BYTES);
-        page[..length].copy_from_slice(&bytes[..length]);
-        page[0..8].copy_from_slice(&MAGIC);
-        page[8..32].fill(0);
-        page[24] = 1;
-        page[40..48].fill(0);
-        let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &page) as u32;
-        page[40..44].copy_from_slice(&checksum.to_le_bytes());
-        let Some(sequence) = map.check_page(1, &page) else { return false };
+        let page = made_right(bytes);
+        let Some(sequence) = map.pages.check(1, &page) else { return false };
         map.load_page(1, sequence, &page);
         map.all_written.get() || map.unwritten.get() <= map.count()
     }
 
-    /// Whether a crash may have left copies or parity of this region disagreeing.
-    pub(crate) fn is_unsynced(&self, region: u64) -> bool {
-        self.chunks.borrow()[self.chunk_of(region)].unsynced
-    }
-
-    pub(crate) fn unsynced_chunks(&self) -> Vec<u64> {
-        let chunks = self.chunks.borrow();
-        (0..chunks.len() as u64).filter(|&index| chunks[index as usize].unsynced).collect()
-    }
-
-    pub(crate) fn mark_synced(&self, chunk: u64) {
-        self.chunks.borrow_mut()[chunk as usize].unsynced = false;
-    }
-
     pub(crate) fn regions_of_chunk(&self, chunk: u64) -> std::ops::Range<u64> {
-        chunk * self.grain.regions_per_chunk..((chunk + 1) * self.grain.regions_per_chunk).min(self.count())
+        chunk * self.regions_per_chunk..((chunk + 1) * self.regions_per_chunk).min(self.count())
     }
 
-    /// Whether any chunk is dirty for another reason than an old crash.
-    pub(crate) fn any_intents_to_clear(&self) -> bool {
-        self.chunks.borrow().iter().any(|chunk| chunk.dirty && !chunk.unsynced)
-    }
-
-    /// Chunks that were quiet since the last call (or, with `all`, that have no write under way):
-    /// candidates to be marked clean once a flush has made their data durable.
-    pub(crate) fn quiet_chunks(&self, all: bool) -> Vec<u64> {
-        let mut chunks = self.chunks.borrow_mut();
-        let mut quiet = Vec::new();
-        for (index, chunk) in chunks.iter_mut().enumerate() {
-            let touched = std::mem::replace(&mut chunk.touched, false);
-            if chunk.dirty && !chunk.unsynced && chunk.in_flight == 0 && (all || !touched) {
-                quiet.push(index as u64);
-            }
-        }
-        quiet
-    }
-
-    /// Marks those of `chunks` clean that are still quiet; the caller has flushed since
-    /// [`Self::quiet_chunks`].
+    /// Clears the write-intent bits of those of `quiet` that are still quiet; the caller has
+    /// flushed since [`WriteIntents::quiet_chunks`].
     pub(crate) fn mark_clean(&self, quiet: &[u64]) {
-        let mut changed = Vec::new();
-        {
-            let mut chunks = self.chunks.borrow_mut();
-            for &index in quiet {
-                let chunk = &mut chunks[index as usize];
-                if chunk.dirty && chunk.in_flight == 0 && !chunk.touched {
-                    chunk.dirty = false;
-                    // Not durable as clean yet, but a new write must make its mark durable again.
-                    chunk.durable = false;
-                    changed.push(index * self.grain.regions_per_chunk);
-                }
-            }
-        }
-        for region in changed {
-            self.change_page_of(region);
-        }
+        self.intents.clear(quiet).into_iter().for_each(|region| self.change_page_of(region));
     }
-}
-
-pub(crate) struct PageWrite {
-    pub page: usize,
-    version: u64,
-    pub offset_bytes: u64,
-    pub buffer: Buffer,
 }
 
 /// Counts a write in for as long as it lives.

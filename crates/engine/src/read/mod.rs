@@ -191,7 +191,7 @@ impl Inner {
         }
         let (first, left) = self.geometry.copy_place(offset, 0);
         if self.unsynced.get()
-            && self.regions.is_unsynced(self.regions.region_of(self.geometry.locate(offset).stripe))
+            && self.regions.intents.is_unsynced(self.regions.region_of(self.geometry.locate(offset).stripe))
         {
             // The copies may disagree: always the same one, so that two reads do not.
             return (first, left);
@@ -251,7 +251,7 @@ impl Inner {
         let missing = self.columns.missing_in(segment.stripe);
         // Always the same copy then, as in `read_place`: two reads must not disagree.
         let may_disagree =
-            self.unsynced.get() && self.regions.is_unsynced(self.regions.region_of(segment.stripe));
+            self.unsynced.get() && self.regions.intents.is_unsynced(self.regions.region_of(segment.stripe));
         let mut places: SmallVec<[(UnitRange, Place, usize); 4]> = SmallVec::new();
         let mut at = 0;
         for range in self.geometry.data_ranges(segment.from, segment.to) {

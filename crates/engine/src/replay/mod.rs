@@ -54,7 +54,7 @@ impl Array {
     pub(crate) async fn begin_journal(&self, places: &[AreaPlace], epoch: u64) -> Result<bool, ArrayError> {
         let inner = &self.0;
         let _nobody_else = inner.admission.acquire(inner.options.in_flight_bytes).await;
-        let is_unclear = !inner.regions.unsynced_chunks().is_empty();
+        let is_unclear = !inner.regions.intents.unsynced_chunks().is_empty();
         if inner.write_log().is_some() || is_unclear {
             return Ok(false);
         }
@@ -191,7 +191,7 @@ impl Inner {
         if mutation::is_chosen(Mutation::ReplayWithoutRedo) {
             replay.records.retain(|found| !matches!(found.record.kind, Kind::Redo | Kind::Parity));
         }
-        if !(replay.records.is_empty() && self.regions.unsynced_chunks().is_empty()) {
+        if !(replay.records.is_empty() && self.regions.intents.unsynced_chunks().is_empty()) {
             self.forgive_pages();
         }
         if self.sums.get().is_some() {
@@ -202,8 +202,8 @@ impl Inner {
         let is_logged = self.geometry.parity_units() > 0 || self.sums.get().is_some();
         if replay.missing_batches == 0 && !replay.was_empty && is_logged {
             // Nothing was under way that the journal does not know.
-            for chunk in self.regions.unsynced_chunks() {
-                self.regions.mark_synced(chunk);
+            for chunk in self.regions.intents.unsynced_chunks() {
+                self.regions.intents.mark_synced(chunk);
             }
         }
         let log = Rc::new(self.new_log(journal.clone()));

@@ -147,7 +147,7 @@ impl Array {
         let inner = &self.0;
         inner.check_writable()?;
         let mut report = ScrubReport::default();
-        let chunks = inner.regions.unsynced_chunks();
+        let chunks = inner.regions.intents.unsynced_chunks();
         let total: u64 =
             chunks.iter().map(|&chunk| inner.regions.regions_of_chunk(chunk).count() as u64).sum();
         let mut done = 0;
@@ -162,7 +162,7 @@ impl Array {
                 progress(done, total);
             }
             if report.regions_without_redundancy == without_redundancy {
-                inner.regions.mark_synced(chunk);
+                inner.regions.intents.mark_synced(chunk);
             } else {
                 all_compared = false;
             }
