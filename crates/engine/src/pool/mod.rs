@@ -20,11 +20,13 @@
 //! Memory: a pool keeps one manifest (a few bytes per run of rows, 512 events) and a member per
 //! drive; the bounds of a volume are stated in `array/mod.rs`.
 
+mod create;
 mod error;
 pub(crate) mod jobs;
 pub(crate) mod manifest;
 pub(crate) mod membership;
 mod open;
+mod rolled_back;
 mod settings;
 pub(crate) mod space;
 pub(crate) mod status;

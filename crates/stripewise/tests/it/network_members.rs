@@ -7,172 +7,17 @@ use crate::nbd_client;
 use std::io::Write;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::kit::daemon::{Daemon, PATIENCE, until, wait};
+use crate::kit::nbd_servers::{
+    Kit, MIB, MOST_UNDER_WAY, TIMEOUT, drive_state, has, is_whole, nothing_is_wrong, served, status,
+    until_whole, uri, wakes_up, write_over, written_bytes,
+};
 use crate::kit::{Sandbox, unique_bytes};
 use nbd_client::Client;
 use serde_json::Value;
-
-/// How long requests may take here: a server that hangs is to be noticed soon, a busy machine not
-/// to be taken for one.
-const TIMEOUT: &str = "timeout=3s";
-const MIB: usize = 1 << 20;
-/// What a command that writes has under way at a time is less.
-const MOST_UNDER_WAY: usize = 8 * MIB;
-
-fn has(program: &str) -> bool {
-    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
-    let found = found.is_ok_and(|output| output.status.success());
-    if !found {
-        println!("skipped: there is no {program} here (scripts/need.sh test installs it)");
-    }
-    found
-}
-
-/// A server of one file; killed if the test ends before it.
-struct Kit {
-    child: Child,
-}
-
-impl Kit {
-    /// With these words in front of those of the file plugin, on a socket @n{index}.sock, or
-    /// elsewhere as the words say.
-    fn start(sandbox: &Sandbox, index: usize, words: &str) -> Self {
-        Self::start_with(
-            sandbox,
-            index,
-            words,
-            &format!("file {}", sandbox.text(&format!("d/drive{index}.img"))),
-        )
-    }
-
-    fn start_with(sandbox: &Sandbox, index: usize, words: &str, plugin: &str) -> Self {
-        let socket = sandbox.path(&format!("n{index}.sock"));
-        let _ = std::fs::remove_file(&socket);
-        let mut command = Command::new("nbdkit");
-        command.args(["-f", "-U"]).arg(&socket);
-        command.args(words.split_whitespace().filter(|word| word.starts_with("--")));
-        command.args(plugin.split_whitespace());
-        command.args(words.split_whitespace().filter(|word| !word.starts_with("--")));
-        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("nbdkit starts");
-        let kit = Self { child };
-        until("nbdkit listens", || socket.exists());
-        kit
-    }
-
-    fn signal(&self, name: &str) {
-        let kill = Command::new("kill").args([name, &self.child.id().to_string()]).status();
-        assert!(kill.expect("kill runs").success());
-    }
-
-    /// Ends at once, as with its machine.
-    fn kill(mut self) {
-        self.child.kill().expect("killed");
-        self.child.wait().expect("ended");
-    }
-}
-
-impl Drop for Kit {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A server that hung goes on. nbdkit may abort instead: it answers a connection that was closed
-/// meanwhile (1.32: "connections.c: Assertion `sock >= 0' failed"). Then it is started again; what
-/// it had taken is in its file.
-fn wakes_up(sandbox: &Sandbox, kit: &mut Option<Kit>) {
-    let hung = kit.as_mut().expect("there");
-    hung.signal("-CONT");
-    std::thread::sleep(Duration::from_millis(500));
-    if hung.child.try_wait().expect("it can be waited for").is_some() {
-        *kit = Some(Kit::start(sandbox, 2, ""));
-    }
-}
-
-fn uri(index: usize) -> String {
-    format!("nbd+unix:///?socket=n{index}.sock&{TIMEOUT}")
-}
-
-/// Four servers of files, a pool `tank` on them, and a volume `a` in it, with something in it.
-fn served(layout: &str, seed: u64) -> (Sandbox, Vec<Option<Kit>>, Vec<u8>) {
-    let sandbox = Sandbox::new();
-    sandbox.ok("drive make @d --count 4 --size 64MiB");
-    let kits = (0..4).map(|index| Some(Kit::start(&sandbox, index, ""))).collect();
-    let uris: Vec<String> = (0..4).map(uri).collect();
-    sandbox.ok(&format!("pool create tank {}", uris.join(" ")));
-    sandbox.ok(&format!("volume create tank/a --layout {layout} --size 48MiB"));
-    let data = unique_bytes(40 * MIB, seed);
-    sandbox.write("tank/a", 0, &data);
-    (sandbox, kits, data)
-}
-
-fn status(sandbox: &Sandbox) -> Value {
-    let answer = sandbox.run("pool status tank --json");
-    assert!(matches!(answer.code, 0 | 3), "{}", answer.err);
-    answer.json()["pools"][0].clone()
-}
-
-fn drive_state(sandbox: &Sandbox, index: usize) -> String {
-    status(sandbox)["drives"][index]["state"].as_str().expect("text").to_owned()
-}
-
-fn is_whole(sandbox: &Sandbox) -> bool {
-    if sandbox.run("pool status tank").code != 0 {
-        return false;
-    }
-    let status = status(sandbox);
-    let drives = status["drives"].as_array().expect("drives");
-    status["state"] == "online"
-        && status["activity"].as_array().is_some_and(Vec::is_empty)
-        && drives.iter().all(|drive| drive["state"] == "online")
-}
-
-/// Waits until all drives take part again and have what they should.
-fn until_whole(sandbox: &Sandbox, daemon: &Daemon) {
-    let begin = Instant::now();
-    while !is_whole(sandbox) {
-        // Pauses between attempts may add up to more than other tests have to wait.
-        if begin.elapsed() > 3 * PATIENCE {
-            let status = sandbox.run("pool status tank").out;
-            panic!("not whole:\n{}\n{}", String::from_utf8_lossy(&status), daemon.said());
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
-/// Bytes written to a drive that is back, since it was opened again.
-fn written_bytes(sandbox: &Sandbox, index: usize) -> u64 {
-    let path = status(sandbox)["drives"][index]["path"].clone();
-    let mut bytes = 0;
-    // The word that `iostat` goes by is a second old at times.
-    until("the figures are of now", || {
-        let iostat = sandbox.json("pool iostat tank");
-        let drives = iostat["intervals"][0]["drives"].as_array().expect("drives").clone();
-        let drive = drives.iter().find(|drive| drive["path"] == path).expect("every drive is there");
-        bytes = drive["written_bytes"].as_u64().expect("a number");
-        drive["state"] == "online"
-    });
-    bytes
-}
-
-fn nothing_is_wrong(sandbox: &Sandbox) {
-    let scrub = sandbox.ok("pool scrub tank --wait");
-    assert!(scrub.text().contains("nothing wrong was found"), "{}", scrub.text());
-}
-
-/// Writes pieces until told to end; what the volume holds then.
-fn write_over(sandbox: &Sandbox, data: &mut [u8], pieces: std::ops::Range<usize>) {
-    for piece in pieces {
-        let bytes = unique_bytes(100_000, 1000 + piece as u64);
-        let at = piece * 200_000;
-        sandbox.write("tank/a", at as u64, &bytes);
-        data[at..at + bytes.len()].copy_from_slice(&bytes);
-    }
-}
 
 #[test]
 fn a_server_that_dies_is_a_lost_drive_and_gets_what_changed_when_it_is_back() {

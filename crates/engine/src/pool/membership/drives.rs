@@ -1,16 +1,14 @@
-//! Drives that come: new ones, replacements, and those that were away and are back.
+//! Drives that come into a pool: new ones, and those that take the place of others. Those that were
+//! away and are back: `membership/returning.rs`.
 //!
 //! A drive that works is replaced while it stays a member (`membership/replacement.rs`). In the
 //! place of one that is out the new one goes in as a spare first; only then is that place taken. So
 //! a replacement that cannot even be written changes nothing, and a cut between the steps leaves a
-//! spare that takes over at the next start. A drive that is back is written before any other drive
-//! counts on it; what it held then is brought up to date where the drive itself recorded that it
-//! had it, and filled again where it had not, or where the drive had failed.
+//! spare that takes over at the next start.
 //!
 //! A drive is one member. One that belongs to the pool already comes in as a new one only where its
-//! old place is given up by the same commit, and what a drive was when it was seen last counts for
-//! nothing: before it takes part again it is read once more. Faults expected: drives of others, of
-//! this pool in the place of another, older copies, drives that fail at any of it.
+//! old place is given up by the same commit. Faults expected: drives of others, of this pool in the
+//! place of another, drives that fail at any of it.
 
 use std::rc::Rc;
 
@@ -18,19 +16,18 @@ use stripewise_drive::Drive;
 
 use crate::member::Member;
 use crate::mutation::{self, Mutation};
+use crate::pool::create::{least_capacity_bytes, refuse_taken};
 use crate::pool::error::PoolError;
 use crate::pool::manifest::commit::Change;
-use crate::pool::manifest::drive_record::{DriveRecord, Errors, ExclusionKind, Role, Standing};
+use crate::pool::manifest::drive_record::{DriveRecord, Errors, ExclusionKind, Role};
 use crate::pool::manifest::events::EventKind;
-use crate::pool::manifest::format::{MAX_DRIVE_RECORDS, MAX_DRIVES, Manifest};
+use crate::pool::manifest::format::{MAX_DRIVE_RECORDS, MAX_DRIVES};
 use crate::pool::manifest::ids::DriveId;
-use crate::pool::manifest::slots::{self, Content, Superblock};
+use crate::pool::manifest::slots::{self, Content};
 use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
 use crate::pool::manifest::writer;
-use crate::pool::open::SHARED;
 use crate::pool::space::addresses;
 use crate::pool::{Inner, OpenDrive, Pool};
-use crate::rows::SlotState;
 
 /// The place that a drive comes into.
 #[derive(Clone, Copy, Debug)]
@@ -115,37 +112,6 @@ impl Pool {
         member.fail_as_pulled(reason);
         self.0.exclude_member(&member, reason).await?;
         self.0.kick_jobs();
-        Ok(())
-    }
-
-    /// Takes a drive back that is out: taken offline, missing, or failed. `drive`: where it is now;
-    /// left out where it was at hand when the pool was opened. Only what was written meanwhile is
-    /// copied, unless it had failed.
-    pub async fn online(&self, id: DriveId, drive: Option<Rc<dyn Drive>>) -> Result<(), PoolError> {
-        let inner = &self.0;
-        let _alone = inner.administer().await?;
-        let number = inner.number_of(id)?;
-        let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
-        if record.is_online() && inner.working_member(number).is_some() {
-            return Err(PoolError::DriveStanding {
-                drive: record.path,
-                what: "is online already".to_owned(),
-            });
-        }
-        if record.replaced {
-            let what = "was replaced by another drive; `pool add` takes it in as a new one".to_owned();
-            return Err(PoolError::DriveStanding { drive: record.path, what });
-        }
-        match drive {
-            Some(drive) => inner.take_back(number, &record, drive).await?,
-            None if inner.is_back(number) => {}
-            None => {
-                let what = "is not there".to_owned();
-                return Err(PoolError::DriveStanding { drive: record.path, what });
-            }
-        }
-        inner.rejoin(number).await?;
-        inner.kick_jobs();
         Ok(())
     }
 }
@@ -314,7 +280,7 @@ impl Inner {
         };
         if addresses::slab_count(info.capacity_bytes, slab_bytes) == 0 {
             let capacity_bytes = info.capacity_bytes;
-            let needed_bytes = crate::pool::open::least_capacity_bytes(slab_bytes);
+            let needed_bytes = least_capacity_bytes(slab_bytes);
             return Err(PoolError::DriveTooSmall { drive: label, capacity_bytes, needed_bytes });
         }
         for (number, open) in self.drives.borrow().iter() {
@@ -341,7 +307,7 @@ impl Inner {
                 matches!(&content, Content::Valid { superblock, .. } if superblock.pool_id == self.pool_id);
             return match force || is_ours {
                 true => Ok(None),
-                false => crate::pool::open::refuse_taken(&label, content).map(|()| None),
+                false => refuse_taken(&label, content).map(|()| None),
             };
         };
         let (number, id) = (record.number, record.id);
@@ -366,7 +332,7 @@ impl Inner {
 
     /// Has the pool forget where a drive that is out is: it comes back as another, or is not that
     /// drive any more.
-    fn let_go_of_drive(&self, number: u32) {
+    pub(in crate::pool) fn let_go_of_drive(&self, number: u32) {
         let before = self.drives.borrow_mut().remove(&number);
         if let Some(before) = before {
             before.member.fail("it was let go of");
@@ -375,253 +341,9 @@ impl Inner {
         }
         self.stale.borrow_mut().retain(|stale| *stale != number);
     }
-
-    /// Whether a drive that is out is at hand and could take part.
-    pub(in crate::pool) fn is_back(&self, number: u32) -> bool {
-        let drives = self.drives.borrow();
-        drives.get(&number).is_some_and(|open| open.behind.is_some() && !open.member.is_failed())
-    }
-
-    /// Puts a queue in front of a drive that was out, after a look at what it says.
-    async fn take_back(
-        &self,
-        number: u32,
-        record: &DriveRecord,
-        drive: Rc<dyn Drive>,
-    ) -> Result<(), PoolError> {
-        let info = drive.info().clone();
-        let label = info.label.to_string();
-        let (superblock, slot) =
-            match slots::read_in_time(&self.context, &self.options.member, &*drive).await? {
-                Content::Valid { superblock, slot, .. } => (superblock, slot),
-                content => {
-                    crate::pool::open::refuse_taken(&label, content)?;
-                    let what = "holds no pool; `pool replace` puts it in the place of the one that is out"
-                        .to_owned();
-                    return Err(PoolError::DriveStanding { drive: label, what });
-                }
-            };
-        let manifest = self.own_words(record, &label, *superblock)?;
-        if info.capacity_bytes < record.capacity_bytes {
-            let (capacity_bytes, needed_bytes) = (info.capacity_bytes, record.capacity_bytes);
-            return Err(PoolError::DriveTooSmall { drive: label, capacity_bytes, needed_bytes });
-        }
-        // The next commit is to be newer than what the drive has, wherever it got that.
-        self.attempted.set(self.attempted.get().max(manifest.generation));
-        let behind = self.believed(record, manifest)?;
-        let member = Member::new(&self.context, drive, self.options.member());
-        let (errors_before, behind) = (record.errors, Some(Rc::new(behind)));
-        let open = OpenDrive { member, errors_before, behind };
-        self.writer.found(number, slot);
-        let before = self.drives.borrow_mut().insert(number, open);
-        if let Some(before) = before {
-            before.member.fail("it was reopened");
-            before.member.stop();
-        }
-        self.set_background_share();
-        Ok(())
-    }
-
-    /// What a drive says, where it is the one that a record speaks of.
-    fn own_words(
-        &self,
-        record: &DriveRecord,
-        label: &str,
-        superblock: Superblock,
-    ) -> Result<Manifest, PoolError> {
-        let Superblock { pool_id, drive_id, manifest, also } = superblock;
-        if pool_id != self.pool_id {
-            let (drive, pool_name) = (label.to_owned(), manifest.name);
-            return Err(PoolError::DriveOfOtherPool { drive, pool_name, pool_id });
-        }
-        if drive_id != record.id {
-            let what = format!("is another drive of this pool ({drive_id})");
-            return Err(PoolError::DriveStanding { drive: label.to_owned(), what });
-        }
-        if self.manifest.borrow().is_shared(&also) {
-            return Err(PoolError::DriveStanding { drive: label.to_owned(), what: SHARED.to_owned() });
-        }
-        Ok(manifest)
-    }
-
-    /// What of a drive's own words counts. What lived on without this pool, or is not of its past,
-    /// says nothing about it; nor does an older copy, which cannot stand in for the only drive that
-    /// has something either.
-    fn believed(&self, record: &DriveRecord, theirs: Manifest) -> Result<Manifest, PoolError> {
-        let manifest = self.manifest.borrow();
-        let is_rolled_back = manifest.is_rolled_back(record, &theirs);
-        if is_rolled_back && manifest.is_needed(record.number) {
-            let drives = vec![format!("{} (at generation {})", record.path, theirs.generation)];
-            return Err(PoolError::RolledBack { drives, generation: manifest.generation });
-        }
-        Ok(match manifest.descends_from(&theirs) && !is_rolled_back {
-            true => theirs,
-            false => Manifest { volumes: Vec::new(), ..theirs },
-        })
-    }
-
-    /// What a drive that is at hand and out has to say now: since it was opened it may have been
-    /// overwritten, or have become another drive of the pool.
-    async fn read_again(&self, record: &DriveRecord, member: &Member) -> Result<Manifest, PoolError> {
-        let label = member.label().to_string();
-        let Some(drive) = member.drive() else {
-            return Err(PoolError::DriveStanding { drive: label, what: "is not there".to_owned() });
-        };
-        match slots::read_in_time(&self.context, &self.options.member, &*drive).await? {
-            Content::Valid { superblock, slot, .. } => {
-                let theirs = self.own_words(record, &label, *superblock)?;
-                self.writer.found(record.number, slot);
-                self.believed(record, theirs)
-            }
-            _ => {
-                let what = "holds nothing of this pool any more".to_owned();
-                Err(PoolError::DriveStanding { drive: label, what })
-            }
-        }
-    }
-
-    /// Lets a drive that is at hand take part again, and has what it lacks filled. One that takes
-    /// part already only gets what it lacks filled.
-    pub(in crate::pool) async fn rejoin(&self, number: u32) -> Result<(), PoolError> {
-        let Some(open) = self.open_drive(number) else { return Ok(()) };
-        let record = self.manifest.borrow().drive(number).cloned();
-        let Some(record) = record else { return Ok(()) };
-        let path = open.member.label().to_string();
-        let (mut behind, new_path) = (open.behind.clone(), path.clone());
-        if !record.is_online() {
-            match self.read_again(&record, &open.member).await {
-                Ok(theirs) => behind = Some(Rc::new(theirs)),
-                Err(error) => {
-                    // One that cannot be read now may be read later.
-                    if !matches!(error, PoolError::Drive(_)) {
-                        self.let_go_of_drive(number);
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        let committed = self
-            .commit_regardless(Some(number), move |manifest| {
-                let Some(drive) = manifest.drive_mut(number) else { return Ok(Change::Nothing(())) };
-                // What a drive with errors holds is not to be trusted.
-                let had_failed = drive.exclusion() == Some(ExclusionKind::Failed);
-                drive.standing = Standing::Online;
-                drive.path = crate::pool::manifest::drive_record::shortened(&new_path);
-                let known = behind.filter(|_| !had_failed);
-                bring_back(manifest, number, known.as_deref());
-                Ok(Change::Commit(()))
-            })
-            .await;
-        if let Some(open) = self.drives.borrow_mut().get_mut(&number) {
-            open.behind = None;
-        }
-        committed?;
-        if self.working_member(number).is_none() {
-            let what = "failed when it was to take part again".to_owned();
-            return Err(PoolError::DriveStanding { drive: path, what });
-        }
-        self.stale.borrow_mut().retain(|stale| *stale != number);
-        self.set_background_share();
-        self.jobs.forget_stalls();
-        self.open_volumes().await;
-        self.reallocate_maps().await
-    }
-}
-
-/// Columns that are missing on a drive which is back: to be brought up to date where the drive
-/// `known` to have had them, else to be filled.
-fn bring_back(manifest: &mut Manifest, number: u32, known: Option<&Manifest>) {
-    let online: Vec<u32> =
-        manifest.drives.iter().filter(|drive| drive.is_online()).map(|drive| drive.number).collect();
-    let is_out = |number: u32| !online.contains(&number);
-    for volume in manifest.volumes.iter_mut().filter(|volume| volume.survives(is_out)) {
-        for part in &mut volume.parts {
-            let before = known.and_then(|known| known.parts().find(|before| before.id == part.id));
-            let mut changes = Vec::new();
-            for run in part.rows.runs() {
-                for column in 0..run.places.len() {
-                    let place = run.places[column];
-                    if place.drive != number || place.state != SlotState::Missing {
-                        continue;
-                    }
-                    // Row by row: what it had lies in other runs than what it has.
-                    for row in run.first_row..run.end_row() {
-                        let place = run.place(row, column);
-                        let had =
-                            before.and_then(|before| before.rows.place(row, column)).is_some_and(|had| {
-                                (had.drive, had.slab) == (place.drive, place.slab)
-                                    && matches!(had.state, SlotState::Active | SlotState::CatchingUp)
-                            });
-                        let state = if had { SlotState::CatchingUp } else { SlotState::Rebuilding };
-                        match changes.last_mut() {
-                            Some((first, rows, last_column, last_state))
-                                if *last_column == column
-                                    && *last_state == state
-                                    && *first + *rows == row =>
-                            {
-                                *rows += 1;
-                            }
-                            _ => changes.push((row, 1, column, state)),
-                        }
-                    }
-                }
-            }
-            for (first_row, rows, column, state) in changes {
-                let end = first_row + rows;
-                let mut row = first_row;
-                while row < end {
-                    let Some(run) = part.rows.run(row) else { break };
-                    let count = end.min(run.end_row()) - row;
-                    let place = run.place(row, column);
-                    crate::pool::membership::spare_allocation::put(
-                        &mut part.rows,
-                        row,
-                        count,
-                        column,
-                        crate::rows::SlotPlace { state, ..place },
-                    );
-                    row += count;
-                }
-            }
-        }
-    }
 }
 
 /// Whether an open drive is this one, under the same name perhaps opened again.
 pub(in crate::pool) fn is_same_drive(open: &OpenDrive, drive: &Rc<dyn Drive>) -> bool {
     open.member.is_of(drive) || open.member.label() == &drive.info().label
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pool::manifest::drive_record::Exclusion;
-    use crate::pool::membership::spare_allocation::tests::pool;
-
-    #[test]
-    fn what_a_drive_had_catches_up_and_what_it_had_not_is_filled() {
-        let (mut manifest, _) = pool(&[100, 100, 100], "raid5", 3, 60);
-        let part = &mut manifest.volumes[0].parts[0];
-        let place = part.rows.place(20, 1).unwrap();
-        let filling = crate::rows::SlotPlace { state: SlotState::Rebuilding, ..place };
-        crate::pool::membership::spare_allocation::put(&mut part.rows, 20, 5, 1, filling);
-        let number = place.drive;
-        let its_own = manifest.clone();
-        manifest.exclude(&[Exclusion { drive: number, reason: String::new(), kind: ExclusionKind::Missing }]);
-        let out = manifest.clone();
-        manifest.drive_mut(number).unwrap().standing = Standing::Online;
-        bring_back(&mut manifest, number, Some(&its_own));
-        assert_eq!(manifest.check(), Ok(()));
-        let state = |manifest: &Manifest, row| manifest.volumes[0].parts[0].rows.place(row, 1).unwrap().state;
-        for row in 0..60 {
-            assert_eq!(state(&out, row), SlotState::Missing);
-            let filled = (20..25).contains(&row);
-            let expected = if filled { SlotState::Rebuilding } else { SlotState::CatchingUp };
-            assert_eq!(state(&manifest, row), expected, "row {row}");
-        }
-        let mut manifest = out;
-        manifest.drive_mut(number).unwrap().standing = Standing::Online;
-        bring_back(&mut manifest, number, None);
-        assert!((0..60).all(|row| state(&manifest, row) == SlotState::Rebuilding));
-    }
 }

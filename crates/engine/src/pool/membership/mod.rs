@@ -6,6 +6,7 @@ pub(crate) mod host;
 pub(crate) mod inspect;
 pub(crate) mod leaving;
 pub(crate) mod replacement;
+pub(crate) mod returning;
 pub(crate) mod spare_allocation;
 pub(crate) mod sparing;
 pub(crate) mod sparing_journal;

@@ -220,7 +220,7 @@ pub(in crate::pool) fn written_on(array: &Array, part: &PartRecord, drive: u32) 
 
 /// The smallest drive that has so many slabs, bytes.
 fn capacity_for(slabs: u64, slab_bytes: u64) -> u64 {
-    let (mut low, mut high) = (0, crate::pool::open::least_capacity_bytes(slab_bytes));
+    let (mut low, mut high) = (0, crate::pool::create::least_capacity_bytes(slab_bytes));
     while u64::from(slab_count(high, slab_bytes)) < slabs
         && high < crate::pool::space::addresses::MAX_DRIVE_BYTES
     {

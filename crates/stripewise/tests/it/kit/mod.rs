@@ -5,6 +5,7 @@
 
 pub mod daemon;
 pub mod mount;
+pub mod nbd_servers;
 pub mod programs;
 pub mod web;
 

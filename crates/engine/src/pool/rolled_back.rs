@@ -1,0 +1,80 @@
+//! Drives that were put back from an older copy: what becomes of them when the pool is opened.
+
+use std::collections::BTreeSet;
+
+use crate::pool::PoolOptions;
+use crate::pool::error::PoolError;
+use crate::pool::manifest::assemble::{Choice, Found, Worth};
+use crate::pool::manifest::drive_record::{Exclusion, ExclusionKind};
+
+/// A drive that was put back from an older copy, by number, and whether it is taken as it is.
+pub(in crate::pool) struct RolledBack {
+    pub number: u32,
+    pub is_taken: bool,
+}
+
+impl RolledBack {
+    /// Its columns do not count any more, but for those of volumes that cannot do without.
+    pub(in crate::pool) fn exclusion(&self) -> Exclusion {
+        Exclusion { drive: self.number, reason: ROLLED_BACK.to_owned(), kind: ExclusionKind::Failed }
+    }
+}
+
+/// What is wrong with a drive that two records have had as theirs.
+pub(in crate::pool) const SHARED: &str =
+    "was written as two drives of the pool, and is good for neither; `pool replace` takes it back";
+
+/// Why such a drive is left out.
+pub(in crate::pool) const ROLLED_BACK: &str =
+    "it was put back from an older copy, so what it holds is out of date";
+
+/// What becomes of drives that were put back from an older copy: they are left out. Where nothing
+/// could be read without them they outvote the rest, and only a person can say what is to count.
+pub(in crate::pool) fn judge_rolled_back(
+    choice: &mut Choice,
+    found: &[Found],
+    options: &PoolOptions,
+) -> Result<Vec<RolledBack>, PoolError> {
+    let of_worth = |choice: &Choice, wanted: &[Worth]| -> BTreeSet<u32> {
+        let drives = choice.drives.iter().filter(|(_, _, worth)| wanted.contains(worth));
+        drives.map(|(_, number, _)| *number).collect()
+    };
+    let rolled_back = of_worth(choice, &[Worth::RolledBack]);
+    if rolled_back.is_empty() {
+        return Ok(Vec::new());
+    }
+    let counting = of_worth(choice, &[Worth::Current, Worth::Returning]);
+    let volumes = &choice.manifest.volumes;
+    let could_be_read =
+        |with: &dyn Fn(u32) -> bool| volumes.iter().any(|volume| volume.survives(|n| !with(n)));
+    let is_outvoted = !volumes.is_empty()
+        && !could_be_read(&|number| counting.contains(&number))
+        && could_be_read(&|number| counting.contains(&number) || rolled_back.contains(&number));
+    if is_outvoted && !options.take_rolled_back {
+        let generation = |number: u32| {
+            let (index, ..) = choice.drives.iter().find(|(_, other, _)| *other == number)?;
+            let found = found.iter().find(|found| found.index == *index)?;
+            Some(format!("{} (at generation {})", found.label, found.superblock.manifest.generation))
+        };
+        return Err(PoolError::RolledBack {
+            drives: rolled_back.iter().filter_map(|number| generation(*number)).collect(),
+            generation: choice.manifest.generation,
+        });
+    }
+    let mut without = choice.manifest.clone();
+    let as_judged = |number: &u32| RolledBack { number: *number, is_taken: false };
+    let mut judged: Vec<RolledBack> = rolled_back.iter().map(as_judged).collect();
+    without.exclude(&judged.iter().map(RolledBack::exclusion).collect::<Vec<_>>());
+    for drive in &mut judged {
+        drive.is_taken = options.take_rolled_back && without.is_needed(drive.number);
+        let (index, _, worth) = choice
+            .drives
+            .iter_mut()
+            .find(|(_, number, _)| *number == drive.number)
+            .expect("it was found among these");
+        *worth = if drive.is_taken { Worth::Returning } else { Worth::Stale };
+        // What it says of other volumes goes for nothing.
+        choice.misled.push(*index);
+    }
+    Ok(judged)
+}
