@@ -17,16 +17,16 @@ use std::rc::Rc;
 use futures_util::future::{join, join_all, select};
 use smallvec::SmallVec;
 use stripewise_drive::Buffer;
+use stripewise_layout::Geometry;
 
 use crate::array::stripe_write::{Group, NewContent, SentStripes, StripeWrite};
 use crate::array::{Array, BLOCK_BYTES, Inner};
 use crate::error::ArrayError;
 use crate::log::WriteLog;
-use crate::map::regions::RegionState;
 use crate::member::Class;
 use crate::mutation::{self, Mutation};
 use crate::stripes::lock_order::{self, Holding};
-use crate::stripes::stripe_table::{Piece, Ticket, Turn, Waiting};
+use crate::stripes::stripe_table::{Piece, StripeTable, Ticket, Turn, Waiting};
 use crate::write_back::pending::Room;
 
 /// A stripe that a request leads, and the pieces that it carries out there.
@@ -54,6 +54,35 @@ impl Led {
     fn data_bytes(&self) -> u64 {
         self.pieces.iter().map(|(_, piece)| piece.data.len() as u64).sum()
     }
+
+    /// Part of a stripe, all of it with room to be deferred.
+    fn is_deferrable(&self, geometry: &Geometry) -> bool {
+        self.data_bytes() < geometry.stripe_data_bytes()
+            && self.pieces.iter().all(|(_, piece)| piece.room.is_some())
+    }
+
+    /// Tells all whose pieces were carried out, and leaves the stripe.
+    fn finish(self, table: &StripeTable, result: &Result<(), ArrayError>) {
+        for (ticket, _) in &self.pieces {
+            ticket.finish(result.clone());
+        }
+        table.leave(self.stripe);
+    }
+}
+
+/// Whether a piece joins others in each strip that they share, without overlap or gap.
+fn fits(geometry: &Geometry, taken: &[(Rc<Ticket>, Piece)], next: &Piece) -> bool {
+    let ranges_of = |piece: &Piece| geometry.data_ranges(piece.from, piece.to());
+    ranges_of(next).all(|range| {
+        let (mut start, mut end) = (u64::MAX, 0);
+        for other in
+            taken.iter().flat_map(|(_, piece)| ranges_of(piece)).filter(|other| other.unit == range.unit)
+        {
+            start = start.min(other.start);
+            end = end.max(other.end);
+        }
+        start == u64::MAX || range.end == start || range.start == end
+    })
 }
 
 impl Array {
@@ -136,8 +165,12 @@ impl Inner {
         self.forget_dead(offset_bytes, end_bytes);
         // The data are durable, but a region that the map does not know as written would read as
         // zeros after a crash, and a block that was lost is recorded as lost.
-        let is_known =
-            || self.all_regions_written(offset_bytes, end_bytes) && !self.bad.has_undurable_repairs();
+        let is_known = || {
+            self.regions.is_written(
+                self.geometry.locate(offset_bytes).stripe,
+                self.geometry.locate(end_bytes - 1).stripe,
+            ) && !self.bad.has_undurable_repairs()
+        };
         if fua && !is_known() {
             Box::pin(self.flush()).await?;
         }
@@ -152,13 +185,9 @@ impl Inner {
         };
         let segments = self.geometry.segments(offset_bytes, data.len() as u64);
         let ranges: SmallVec<[Range<u64>; 4]> = segments.map(|segment| segment.from..segment.to).collect();
-        Ok(self.reserve_rooms(&log, &ranges)?.unwrap_or_default())
-    }
-
-    fn all_regions_written(&self, offset_bytes: u64, end_bytes: u64) -> bool {
-        let first = self.regions.region_of(self.geometry.locate(offset_bytes).stripe);
-        let last = self.regions.region_of(self.geometry.locate(end_bytes - 1).stripe);
-        (first..=last).all(|region| self.regions.state(region) == RegionState::Written)
+        let request_bytes = || self.destage_shape().request_bytes;
+        let rooms = self.deferred.reserve_rooms(&log, &ranges, request_bytes, self.context.now_ns());
+        Ok(rooms?.unwrap_or_default())
     }
 
     /// Keeps the number of partly initialised regions bounded, before any stripe is held.
@@ -226,7 +255,8 @@ impl Inner {
         let Some(log) = self.write_log() else {
             return self.lead_in_place(led).await;
         };
-        let (later, now): (Group<Led>, Group<Led>) = led.into_iter().partition(|led| self.is_deferrable(led));
+        let (later, now): (Group<Led>, Group<Led>) =
+            led.into_iter().partition(|led| self.deferred.is_on && led.is_deferrable(&self.geometry));
         // Stripes never written need no room in the journal, and must not wait for those that do: a
         // flush that makes room may have to wait for them. Where something is pending of one, that
         // is written first, and then it needs room.
@@ -258,33 +288,14 @@ impl Inner {
         let aligned =
             |piece: &Piece| piece.from.is_multiple_of(BLOCK_BYTES) && piece.to().is_multiple_of(BLOCK_BYTES);
         let pieces = self.table.take_pieces(stripe, |taken, next| {
-            taken.iter().all(|(_, piece)| aligned(piece)) && aligned(next) && self.fits(taken, next)
+            taken.iter().all(|(_, piece)| aligned(piece))
+                && aligned(next)
+                && fits(&self.geometry, taken, next)
         });
         if pieces.len() > 1 {
             self.count(|counters| counters.merged_writes += pieces.len() as u64 - 1);
         }
         Led { stripe, pieces }
-    }
-
-    fn fits(&self, taken: &[(Rc<Ticket>, Piece)], next: &Piece) -> bool {
-        let ranges_of = |piece: &Piece| self.geometry.data_ranges(piece.from, piece.to());
-        ranges_of(next).all(|range| {
-            let (mut start, mut end) = (u64::MAX, 0);
-            for other in
-                taken.iter().flat_map(|(_, piece)| ranges_of(piece)).filter(|other| other.unit == range.unit)
-            {
-                start = start.min(other.start);
-                end = end.max(other.end);
-            }
-            start == u64::MAX || range.end == start || range.start == end
-        })
-    }
-
-    /// Part of a stripe, all of it with room to be deferred.
-    fn is_deferrable(&self, led: &Led) -> bool {
-        self.deferred.is_on
-            && led.data_bytes() < self.geometry.stripe_data_bytes()
-            && led.pieces.iter().all(|(_, piece)| piece.room.is_some())
     }
 
     /// Acknowledges pieces of a stripe from the journal, and leaves the stripe.
@@ -307,7 +318,7 @@ impl Inner {
         if result.is_ok() {
             result = self.defer(log, &self.geometry.stripe(led.stripe), pieces).await;
         }
-        self.finish(led, &result);
+        led.finish(&self.table, &result);
         result
     }
 
@@ -333,7 +344,7 @@ impl Inner {
         let mut result = Ok(());
         for (led, stripe) in led.into_iter().zip(sent.stripes) {
             let ended = self.until_in_place(sent.log.as_ref(), stripe).await;
-            self.finish(led, &ended);
+            led.finish(&self.table, &ended);
             result = result.and(ended);
         }
         drop(group);
@@ -349,13 +360,5 @@ impl Inner {
             Box::pin(self.destage_held(&log, led.stripe)).await?;
         }
         Ok(())
-    }
-
-    /// Tells all whose pieces were carried out, and leaves the stripe.
-    fn finish(&self, led: Led, result: &Result<(), ArrayError>) {
-        for (ticket, _) in &led.pieces {
-            ticket.finish(result.clone());
-        }
-        self.table.leave(led.stripe);
     }
 }

@@ -205,6 +205,13 @@ impl Regions {
         self.all_written.get()
     }
 
+    /// Whether the durable map says that these stripes, first and last, and all between are
+    /// written.
+    pub(crate) fn is_written(&self, first_stripe: u64, last_stripe: u64) -> bool {
+        let mut regions = self.region_of(first_stripe)..=self.region_of(last_stripe);
+        regions.all(|region| self.state(region) == RegionState::Written)
+    }
+
     /// Regions that hold data, for progress and status.
     pub(crate) fn written_regions(&self) -> u64 {
         self.count() - self.unwritten.get()

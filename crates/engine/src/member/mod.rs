@@ -122,8 +122,6 @@ pub struct Member {
     failed: RefCell<Option<FailReason>>,
     /// It failed because the drive is not there any more.
     was_pulled: Cell<bool>,
-    /// Notified when the member fails.
-    failure: Event,
     counters: Cell<MemberCounters>,
     flush_failures: FlushFailures,
     /// The arrays on the drive: told of a refused flush before anything else is read from it.
@@ -156,7 +154,6 @@ impl Member {
             background_share: Cell::new(0.3),
             failed: RefCell::new(None),
             was_pulled: Cell::new(false),
-            failure: Event::new(),
             counters: Cell::default(),
             flush_failures: FlushFailures::default(),
             on_refusal: RefCell::default(),
@@ -349,14 +346,6 @@ impl Member {
         }
         for sender in flushes {
             sender.complete(Err(self.gone(&IoRequest::flush())));
-        }
-        self.failure.notify_all();
-    }
-
-    /// Ends when the member next fails.
-    pub async fn until_failed(&self) {
-        while !self.is_failed() {
-            self.failure.wait().await;
         }
     }
 

@@ -58,7 +58,7 @@ impl Array {
         inner.note_heat(offset_bytes, length as u64);
         let _counted = inner.reads.begin();
         let _permit = inner.admission.acquire(end - start).await;
-        let patches = inner.pending_patches(start, end);
+        let patches = inner.deferred.pending.patches(&inner.geometry, start, end);
         let buffer = inner.read_blocks(class, start, end).await?;
         for (at, bytes) in &patches {
             crate::write_back::destage::patch(&buffer, start, *at, bytes);

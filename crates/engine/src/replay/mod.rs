@@ -64,12 +64,6 @@ impl Array {
         Ok(inner.write_log().is_some())
     }
 
-    /// Whether the journal has fewer areas, or some entries fewer copies, than losing as many
-    /// drives as the layout can spare asks for. `false` without a journal.
-    pub fn is_journal_short(&self) -> bool {
-        self.0.write_log().is_some_and(|log| log.journal.is_short())
-    }
-
     /// How many more areas may be lost before something that the journal holds, or the journal
     /// itself, is on none. 0 where it takes nothing more; `None` without a journal.
     pub fn journal_redundancy(&self) -> Option<usize> {

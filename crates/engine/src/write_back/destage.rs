@@ -17,30 +17,27 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use futures_util::future::{FutureExt, join_all};
+use futures_util::future::join_all;
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, SemaphorePermit};
-use stripewise_layout::Stripe;
+use stripewise_layout::{Geometry, Stripe};
 
 use crate::array::parts::{StripeParts, UnitParts};
 use crate::array::stripe_write::{NewContent, StripeWrite};
 use crate::array::{Array, BLOCK_BYTES, Inner};
 use crate::error::ArrayError;
-use crate::journal::{Journal, Kind, Part, Quota, Record};
+use crate::journal::{Kind, Part, Record};
 use crate::log::{Logged, WriteLog};
 use crate::member::Class;
 use crate::stripes::lock_order;
-use crate::stripes::stripe_table::{Piece, StripeGuard};
+use crate::stripes::stripe_table::{Piece, StripeGuard, StripeTable};
 use crate::write_back::destage_round::Shape;
-use crate::write_back::pending::{LARGEST_DEFERRED_BYTES, PendingPiece, Room};
+use crate::write_back::pending::{LARGEST_DEFERRED_BYTES, Pending, PendingPiece, Room};
 
 /// After a failure destaging is tried again this much later.
 const RETRY_NS: u64 = 100_000_000;
 /// Where all stripes are in use, it looks again this much later.
 const BUSY_NS: u64 = 100_000;
-/// What a drive transfers in the time of one request is at least this where that begins with a
-/// seek.
-const SEEK_BYTES: u64 = 64 << 10;
 
 impl Array {
     /// Writes in place all that is acknowledged and only in the journal.
@@ -60,62 +57,6 @@ impl Inner {
         self.deferred.is_on && bytes <= LARGEST_DEFERRED_BYTES && self.geometry.parity_units() > 0
     }
 
-    /// Room for each of the parts of a request (`ranges`: bytes of their stripes), all at once, or
-    /// none if there is not enough now. Such a request goes in place: clients that waited would be
-    /// served at the rate of destaging, while drives that have nothing else to do could write for
-    /// them.
-    pub(crate) fn reserve_rooms(
-        &self,
-        log: &WriteLog,
-        ranges: &[Range<u64>],
-    ) -> Result<Option<Vec<Room>>, ArrayError> {
-        // Widened to whole blocks, and what describes it. No more than that: what is promised is
-        // not there for others.
-        let bytes: SmallVec<[u64; 4]> = ranges
-            .iter()
-            .map(|range| {
-                range.end.next_multiple_of(BLOCK_BYTES) - range.start / BLOCK_BYTES * BLOCK_BYTES + 512
-            })
-            .collect();
-        // Each is an append of its own, in whole pages.
-        let rounding_bytes = 4 * BLOCK_BYTES * bytes.len() as u64;
-        if !log.journal.fits(bytes.iter().sum::<u64>() + rounding_bytes) {
-            return Ok(None);
-        }
-        if !self.deferred.admission.admits(self.context.now_ns(), self.deferred.pending.bytes()) {
-            return Ok(None);
-        }
-        let lengths = || ranges.iter().map(|range| range.end - range.start);
-        let memory = self.deferred.pending.room.acquire(lengths().sum()).now_or_never();
-        let journal = log.journal.reserve_many(&bytes, Quota::Client).now_or_never();
-        let (Some(mut memory), Some(journal)) = (memory, journal) else {
-            self.note_full(log);
-            return Ok(None);
-        };
-        let rooms = journal?
-            .into_iter()
-            .zip(lengths())
-            .map(|(journal, length)| Room { journal, memory: memory.split(length) });
-        Ok(Some(rooms.collect()))
-    }
-
-    /// There is no room to defer a write with.
-    fn note_full(&self, log: &WriteLog) {
-        let held = log.journal.held(self.deferred.pending.oldest_sequence());
-        let from_oldest_pending = held.bytes - held.bytes_before;
-        if from_oldest_pending * 2 < log.journal.fill().capacity_bytes {
-            // It is full of what is over: the next release makes room, however much is destaged.
-            return;
-        }
-        self.deferred.admission.note_full(self.deferred.pending.bytes());
-        let request_bytes = self.destage_shape().request_bytes;
-        // Where there is no seek to save, what is saved by putting together few writes is less than
-        // what more checkpoints cost.
-        if request_bytes == 0 || (request_bytes < SEEK_BYTES && log.keeps_sums) {
-            self.deferred.admission.rest_unless_merged(self.context.now_ns());
-        }
-    }
-
     /// Logs pieces of a stripe that the caller leads and keeps them; they are acknowledged when
     /// this ends.
     pub(crate) async fn defer(
@@ -131,7 +72,7 @@ impl Inner {
         for (piece, room) in pieces {
             let data = self.own_copy(stripe, &piece, is_unwritten, &deferred).await?;
             let from = piece.from / BLOCK_BYTES * BLOCK_BYTES;
-            let record = self.data_record(stripe.index, from, &data);
+            let record = data_record(&self.geometry, stripe.index, from, &data);
             appends.push(log.journal.append(SmallVec::from_iter([record]), room.journal));
             deferred.push((from, data, room.memory));
         }
@@ -176,18 +117,6 @@ impl Inner {
         Ok(whole)
     }
 
-    fn data_record(&self, stripe: u64, from: u64, data: &Buffer) -> Record {
-        let mut at = 0;
-        let mut parts = SmallVec::new();
-        for range in self.geometry.data_ranges(from, from + data.len() as u64) {
-            let length = range.length() as usize;
-            let segments = SmallVec::from_iter([data.slice(at..at + length)]);
-            parts.push(Part { unit: range.unit as u16, start: range.start as u32, segments });
-            at += length;
-        }
-        Record { sequence: 0, kind: Kind::Data, stripe, covers: 0, parts, sums: Vec::new() }
-    }
-
     /// Writes in place what is pending of a stripe that the caller holds alone.
     pub(crate) async fn destage_held(&self, log: &Rc<WriteLog>, index: u64) -> Result<(), ArrayError> {
         let stripe = self.geometry.stripe(index);
@@ -217,7 +146,7 @@ impl Inner {
         result
     }
 
-    fn destage_shape(&self) -> Shape {
+    pub(crate) fn destage_shape(&self) -> Shape {
         let members = self.columns.members.borrow();
         let request_bytes = members.iter().map(|member| member.member.info().gap_bytes).min();
         Shape {
@@ -287,23 +216,6 @@ impl Inner {
         Ok(parts)
     }
 
-    /// What is pending of a range of the volume: to be looked up before its reads are sent, and put
-    /// over what they bring.
-    pub(crate) fn pending_patches(&self, start: u64, end: u64) -> Vec<(u64, Buffer)> {
-        if self.deferred.pending.is_empty() {
-            return Vec::new();
-        }
-        let mut patches = Vec::new();
-        let mut at = start;
-        for segment in self.geometry.segments(start, end - start) {
-            for (from, bytes) in self.deferred.pending.overlapping(segment.stripe, segment.from, segment.to) {
-                patches.push((at + from - segment.from, bytes));
-            }
-            at += segment.to - segment.from;
-        }
-        patches
-    }
-
     pub(crate) async fn destage_all(&self) -> Result<(), ArrayError> {
         while !self.deferred.pending.is_empty() {
             self.check_writable()?;
@@ -349,7 +261,7 @@ impl Inner {
     /// that may wait for room in the journal, for that comes from here.
     async fn destage_batch(&self) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
-        let held = self.hold_oldest();
+        let held = hold_oldest(&self.deferred.pending, &self.table, self.options.tuning.destage_stripes);
         if held.is_empty() {
             self.context.sleep_ns(BUSY_NS).await;
         }
@@ -357,19 +269,6 @@ impl Inner {
         join_all(destaging).await.into_iter().collect::<Result<Vec<()>, _>>()?;
         drop(held);
         self.flush_members().await
-    }
-
-    /// The oldest pending stripes that are idle, or reserved. Others are not waited for: what
-    /// writes one in place has destaged it before, and may be waiting for room; what else has one
-    /// waits for no room (`stripes/lock_order.rs`).
-    fn hold_oldest(&self) -> Vec<(u64, StripeGuard)> {
-        let most = self.options.tuning.destage_stripes;
-        let oldest = self.deferred.pending.oldest(2 * most);
-        let free = oldest.iter().filter_map(|&stripe| Some((stripe, self.table.try_lock(stripe)?)));
-        let mut held: Vec<(u64, StripeGuard)> = free.take(most).collect();
-        // In the order in which they lie on the drives.
-        held.sort_unstable_by_key(|(stripe, _)| *stripe);
-        held
     }
 
     /// Starts the task that destages, unless it runs. It ends when nothing is pending.
@@ -388,8 +287,11 @@ impl Inner {
                 && !inner.lifecycle.is_closed()
                 && inner.lifecycle.stopped().is_none()
             {
-                if let Some(wait_ns) = inner.destage_pause_ns() {
-                    let pressure = std::pin::pin!(inner.pressure());
+                if let Some(log) = inner.write_log()
+                    && let Some(wait_ns) =
+                        inner.deferred.pause_ns(&log, &inner.options.tuning, inner.context.now_ns())
+                {
+                    let pressure = std::pin::pin!(log.journal.pressure().wait());
                     if inner.context.time_limit_ns(wait_ns, pressure).await.is_err() {
                         continue;
                     }
@@ -407,26 +309,31 @@ impl Inner {
             inner.deferred.is_destaging.set(false);
         });
     }
+}
 
-    /// How long destaging can still wait for neighbours; `None` when it is time.
-    fn destage_pause_ns(&self) -> Option<u64> {
-        let log = self.write_log()?;
-        if log.journal.fill().percent() >= 50
-            || self.deferred.pending.bytes() >= self.options.tuning.pending_bytes / 2
-        {
-            return None;
-        }
-        let since = self.deferred.pending.waiting_since_ns()?;
-        let waited = self.context.now_ns().saturating_sub(since);
-        self.options.tuning.destage_hold_ns.checked_sub(waited).filter(|left_ns| *left_ns > 0)
+/// The record of bytes of a stripe's data.
+fn data_record(geometry: &Geometry, stripe: u64, from: u64, data: &Buffer) -> Record {
+    let mut at = 0;
+    let mut parts = SmallVec::new();
+    for range in geometry.data_ranges(from, from + data.len() as u64) {
+        let length = range.length() as usize;
+        let segments = SmallVec::from_iter([data.slice(at..at + length)]);
+        parts.push(Part { unit: range.unit as u16, start: range.start as u32, segments });
+        at += length;
     }
+    Record { sequence: 0, kind: Kind::Data, stripe, covers: 0, parts, sums: Vec::new() }
+}
 
-    async fn pressure(&self) {
-        if let Some(log) = self.write_log() {
-            let journal: Journal = log.journal.clone();
-            journal.pressure().wait().await;
-        }
-    }
+/// The oldest pending stripes that are idle, or reserved. Others are not waited for: what
+/// writes one in place has destaged it before, and may be waiting for room; what else has one
+/// waits for no room (`stripes/lock_order.rs`).
+fn hold_oldest(pending: &Pending, table: &Rc<StripeTable>, most: usize) -> Vec<(u64, StripeGuard)> {
+    let oldest = pending.oldest(2 * most);
+    let free = oldest.iter().filter_map(|&stripe| Some((stripe, table.try_lock(stripe)?)));
+    let mut held: Vec<(u64, StripeGuard)> = free.take(most).collect();
+    // In the order in which they lie on the drives.
+    held.sort_unstable_by_key(|(stripe, _)| *stripe);
+    held
 }
 
 /// Puts the bytes that begin at `start` over a buffer that begins at `at`, as far as they lie in

@@ -4,6 +4,7 @@ pub(crate) mod admission;
 pub(crate) mod destage;
 pub(crate) mod destage_round;
 pub(crate) mod pending;
+mod room;
 
 use std::cell::Cell;
 

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Semaphore, SemaphorePermit};
+use stripewise_layout::Geometry;
 
 use crate::journal::Reservation;
 use crate::write_back::destage_round::{Extent, Shape, next_round};
@@ -103,6 +104,23 @@ impl Pending {
                 (start, piece.data.slice((start - piece.from) as usize..(end - piece.from) as usize))
             })
             .collect()
+    }
+
+    /// What is pending of a range of the volume: to be looked up before its reads are sent, and put
+    /// over what they bring.
+    pub(crate) fn patches(&self, geometry: &Geometry, start: u64, end: u64) -> Vec<(u64, Buffer)> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut patches = Vec::new();
+        let mut at = start;
+        for segment in geometry.segments(start, end - start) {
+            for (from, bytes) in self.overlapping(segment.stripe, segment.from, segment.to) {
+                patches.push((at + from - segment.from, bytes));
+            }
+            at += segment.to - segment.from;
+        }
+        patches
     }
 
     /// What is pending of a stripe up to this sequence, oldest first.

@@ -14,58 +14,48 @@
 use stripewise_drive::{Buffer, Cause, access};
 use stripewise_layout::{Stripe, UnitRange};
 
-use super::{ScrubReport, Units};
+use super::region_check::{OfStripe, RegionCheck, Units};
+use crate::array::BLOCK_BYTES;
 use crate::array::parity::recover_units;
-use crate::array::{BLOCK_BYTES, Inner};
 use crate::error::ArrayError;
 use crate::member::Class;
 use crate::stripes::stripe_table::StripeGuard;
 use crate::sums::Recording;
 
-/// What was found right of a stripe and lacks sums.
-struct OfStripe {
-    stripe: Stripe,
-    ranges: Vec<(UnitRange, Buffer)>,
-    _guard: StripeGuard,
-}
-
-/// What was found right and lacks sums, its stripes held. At most the buffers that the region was
-/// read into.
-#[derive(Default)]
-pub(super) struct Unrecorded(Vec<OfStripe>);
-
-impl Inner {
+impl RegionCheck<'_> {
     /// Keeps of what was found right in a stripe that of which nothing is recorded, if anything.
     pub(super) async fn note_unrecorded(
-        &self,
-        unrecorded: &mut Unrecorded,
+        &mut self,
         stripe: Stripe,
         right: Vec<(UnitRange, Buffer)>,
         guard: StripeGuard,
     ) -> Result<(), ArrayError> {
+        let inner = self.inner;
         let mut ranges = Vec::new();
         for (range, data) in right {
             // A performance model has no bytes, and its pages say nothing.
-            if !data.is_phantom() && self.lacks_sums(&stripe, range).await? {
+            if !data.is_phantom() && inner.lacks_sums(&stripe, range).await? {
                 ranges.push((range, data));
             }
         }
         if !ranges.is_empty() {
-            unrecorded.0.push(OfStripe { stripe, ranges, _guard: guard });
+            self.unrecorded.0.push(OfStripe { stripe, ranges, guard });
         }
         Ok(())
     }
 
     /// Records the sums; gives the number of blocks.
-    pub(super) async fn record_sums_of(&self, unrecorded: Unrecorded) -> Result<u64, ArrayError> {
+    pub(super) async fn record_sums(&mut self) -> Result<u64, ArrayError> {
+        let inner = self.inner;
+        let unrecorded = std::mem::take(&mut self.unrecorded);
         if unrecorded.0.is_empty() {
             return Ok(0);
         }
-        self.flush_drives().await?;
+        inner.flush_drives().await?;
         let mut blocks = 0;
-        for OfStripe { stripe, ranges, _guard } in unrecorded.0 {
+        for OfStripe { stripe, ranges, guard: _guard } in unrecorded.0 {
             for (range, data) in ranges {
-                blocks += self.record_content(&stripe, range, &data, Recording::Unknown).await?;
+                blocks += inner.record_content(&stripe, range, &data, Recording::Unknown).await?;
             }
         }
         Ok(blocks)
@@ -77,15 +67,16 @@ impl Inner {
         stripe: &Stripe,
         range: UnitRange,
     ) -> Vec<(UnitRange, Buffer)> {
+        let inner = self.inner;
         let mut readable = Vec::new();
         for start in (range.start..range.end).step_by(BLOCK_BYTES as usize) {
             let block = UnitRange { start, end: start + BLOCK_BYTES, ..range };
-            let buffer = self.buffers.allocate(BLOCK_BYTES as usize);
-            if self.is_lost(stripe, block) {
+            let buffer = inner.buffers.allocate(BLOCK_BYTES as usize);
+            if inner.is_lost(stripe, block) {
                 continue;
             }
             // That it cannot be read was counted.
-            if self
+            if inner
                 .submit_unit_read(stripe, block, Class::Background, Cause::Scrub, buffer.clone())
                 .await
                 .is_ok()
@@ -99,26 +90,26 @@ impl Inner {
     /// Where sums say of enough blocks of a row that they are right (they were verified), the rest
     /// of the row follows from those: puts right what does not, on the drives and in the row.
     pub(super) async fn follow_known(
-        &self,
+        &mut self,
         stripe: &Stripe,
         row: &mut Units,
         start: u64,
-        report: &mut ScrubReport,
     ) -> Result<(), ArrayError> {
+        let inner = self.inner;
         let end = start + BLOCK_BYTES;
-        if self.sums.get().is_none() {
+        if inner.sums.get().is_none() {
             return Ok(());
         }
         let mut known = Units::new();
         let mut unknown: Vec<usize> = Vec::new();
         for (index, (unit, block)) in row.iter().enumerate() {
-            if self.lacks_sums(stripe, UnitRange { unit: *unit, start, end }).await? {
+            if inner.lacks_sums(stripe, UnitRange { unit: *unit, start, end }).await? {
                 unknown.push(index);
             } else {
                 known.push((*unit, block.clone()));
             }
         }
-        let needed = self.geometry.data_units();
+        let needed = inner.geometry.data_units();
         if unknown.is_empty() || known.len() < needed {
             return Ok(());
         }
@@ -126,12 +117,12 @@ impl Inner {
         let (units, sources): (Vec<usize>, Vec<Buffer>) = known.into_iter().unzip();
         for index in unknown {
             let unit = row[index].0;
-            let right = self.buffers.allocate(BLOCK_BYTES as usize);
-            if self.geometry.copies() > 1 {
+            let right = inner.buffers.allocate(BLOCK_BYTES as usize);
+            if inner.geometry.copies() > 1 {
                 right.copy_from(&sources[0]);
             } else {
                 recover_units(
-                    self.geometry.data_units(),
+                    inner.geometry.data_units(),
                     &units,
                     &sources,
                     &[unit],
@@ -141,7 +132,7 @@ impl Inner {
             if is_same(&row[index].1, &right) {
                 continue;
             }
-            self.blame(stripe, unit, report);
+            self.blame(stripe, unit);
             self.write_unit(stripe, UnitRange { unit, start, end }, right.clone()).await?;
             row[index].1 = right;
         }

@@ -1,0 +1,88 @@
+//! Room for writes that are to be acknowledged before they are in place: in the journal and in
+//! memory, and how long it lasts.
+
+use std::ops::Range;
+
+use futures_util::future::FutureExt;
+use smallvec::SmallVec;
+
+use crate::array::BLOCK_BYTES;
+use crate::error::ArrayError;
+use crate::journal::Quota;
+use crate::log::WriteLog;
+use crate::tuning::Tuning;
+use crate::write_back::Deferred;
+use crate::write_back::pending::Room;
+
+/// What a drive transfers in the time of one request is at least this where that begins with a
+/// seek.
+const SEEK_BYTES: u64 = 64 << 10;
+
+impl Deferred {
+    /// Room for each of the parts of a request (`ranges`: bytes of their stripes; `request_bytes`:
+    /// what a drive transfers in the time of one request), all at once, or none if there is not enough now. Such a request goes in place: clients that waited would be
+    /// served at the rate of destaging, while drives that have nothing else to do could write for
+    /// them.
+    pub(crate) fn reserve_rooms(
+        &self,
+        log: &WriteLog,
+        ranges: &[Range<u64>],
+        request_bytes: impl FnOnce() -> u64,
+        now_ns: u64,
+    ) -> Result<Option<Vec<Room>>, ArrayError> {
+        // Widened to whole blocks, and what describes it. No more than that: what is promised is
+        // not there for others.
+        let bytes: SmallVec<[u64; 4]> = ranges
+            .iter()
+            .map(|range| {
+                range.end.next_multiple_of(BLOCK_BYTES) - range.start / BLOCK_BYTES * BLOCK_BYTES + 512
+            })
+            .collect();
+        // Each is an append of its own, in whole pages.
+        let rounding_bytes = 4 * BLOCK_BYTES * bytes.len() as u64;
+        if !log.journal.fits(bytes.iter().sum::<u64>() + rounding_bytes) {
+            return Ok(None);
+        }
+        if !self.admission.admits(now_ns, self.pending.bytes()) {
+            return Ok(None);
+        }
+        let lengths = || ranges.iter().map(|range| range.end - range.start);
+        let memory = self.pending.room.acquire(lengths().sum()).now_or_never();
+        let journal = log.journal.reserve_many(&bytes, Quota::Client).now_or_never();
+        let (Some(mut memory), Some(journal)) = (memory, journal) else {
+            self.note_full(log, request_bytes(), now_ns);
+            return Ok(None);
+        };
+        let rooms = journal?
+            .into_iter()
+            .zip(lengths())
+            .map(|(journal, length)| Room { journal, memory: memory.split(length) });
+        Ok(Some(rooms.collect()))
+    }
+
+    /// There is no room to defer a write with.
+    fn note_full(&self, log: &WriteLog, request_bytes: u64, now_ns: u64) {
+        let held = log.journal.held(self.pending.oldest_sequence());
+        let from_oldest_pending = held.bytes - held.bytes_before;
+        if from_oldest_pending * 2 < log.journal.fill().capacity_bytes {
+            // It is full of what is over: the next release makes room, however much is destaged.
+            return;
+        }
+        self.admission.note_full(self.pending.bytes());
+        // Where there is no seek to save, what is saved by putting together few writes is less than
+        // what more checkpoints cost.
+        if request_bytes == 0 || (request_bytes < SEEK_BYTES && log.keeps_sums) {
+            self.admission.rest_unless_merged(now_ns);
+        }
+    }
+
+    /// How long destaging can still wait for neighbours; `None` when it is time.
+    pub(crate) fn pause_ns(&self, log: &WriteLog, tuning: &Tuning, now_ns: u64) -> Option<u64> {
+        if log.journal.fill().percent() >= 50 || self.pending.bytes() >= tuning.pending_bytes / 2 {
+            return None;
+        }
+        let since = self.pending.waiting_since_ns()?;
+        let waited = now_ns.saturating_sub(since);
+        tuning.destage_hold_ns.checked_sub(waited).filter(|left_ns| *left_ns > 0)
+    }
+}
