@@ -33,7 +33,7 @@ use utoipa_axum::routes;
 use super::bodies::{MAX_BYTES, no_memory, whole_body};
 use super::guard::{Guard, Visitor, let_in};
 use super::orders::{Answer, Order};
-use super::problem::{self, Problem, error};
+use super::problem::{self, Problem, bad_outcome, error};
 use crate::answer::exit_of;
 use crate::failure::{Exit, Failure};
 use crate::printer::document_text;
@@ -206,7 +206,8 @@ fn status_of(exit: Exit) -> StatusCode {
     }
 }
 
-/// What came of a request, as its document or as the problem that it met.
+/// What came of a request, as its document or as the problem that it met. A bad outcome is a
+/// problem with the document in it.
 fn answered(answer: Answer) -> Response {
     let status = status_of(exit_of(&answer.result));
     match &answer.result {
@@ -214,7 +215,14 @@ fn answered(answer: Answer) -> Response {
         Ok(response) if status.is_success() => {
             (status, [(header::CONTENT_TYPE, "application/json")], document_text(response)).into_response()
         }
-        Ok(_) => problem_of(status, answer.collected.messages.trim(), None),
+        Ok(response) => {
+            let detail = match answer.collected.messages.trim() {
+                "" => "it was done, and the outcome is bad",
+                messages => messages,
+            };
+            let document = serde_json::from_str(&document_text(response)).ok();
+            bad_outcome(status, &problem::text(detail), None, document).into_response()
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use axum::body::to_bytes;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::printer::OUTPUT_VERSION;
@@ -26,16 +27,31 @@ pub(crate) struct Problem {
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
+    /// Where it was done and the outcome is bad: the document that tells the outcome.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    document: Option<Value>,
 }
 
 /// A problem as an answer.
 pub(crate) fn error(status: StatusCode, detail: &str, hint: Option<&str>) -> impl IntoResponse + use<> {
+    bad_outcome(status, detail, hint, None)
+}
+
+/// As [`error`], with the document of what was done all the same.
+pub(super) fn bad_outcome(
+    status: StatusCode,
+    detail: &str,
+    hint: Option<&str>,
+    document: Option<Value>,
+) -> impl IntoResponse + use<> {
     let problem = Problem {
         output_version: OUTPUT_VERSION,
         title: status.canonical_reason().unwrap_or("Error"),
         status: status.as_u16(),
         detail: detail.to_owned(),
         hint: hint.map(str::to_owned),
+        document,
     };
     let text = serde_json::to_string(&problem).expect("plain data becomes JSON");
     (status, [(header::CONTENT_TYPE, "application/problem+json")], text)

@@ -13,6 +13,7 @@ use futures_util::future::{Either, select};
 use serde_json::{Value, json};
 use stripewise_control::daemon::caller::Collected;
 use stripewise_control::daemon::news::{Followed, PoolNews};
+use stripewise_control::report::{PoolReport, PoolState};
 use stripewise_control::response::Response as ControlResponse;
 use tower::ServiceExt;
 
@@ -291,4 +292,19 @@ fn streams_are_events_with_a_kind_and_a_document_until_they_end() {
         let response = router.oneshot(unknown.body(Body::empty()).expect("a request")).await;
         assert_eq!(response.expect("an answer").status(), StatusCode::BAD_REQUEST);
     });
+}
+
+#[test]
+fn a_bad_outcome_is_a_problem_that_has_the_document() {
+    let pool = PoolReport { name: "tank".into(), state: PoolState::Failed, ..PoolReport::default() };
+    let result = Ok(ControlResponse::Pools(Pools { pools: vec![pool] }));
+    let response = answered(Answer { result, collected: Collected::default() });
+    assert_eq!(response.status(), StatusCode::CONFLICT);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let body = runtime.block_on(axum::body::to_bytes(response.into_body(), 1 << 20));
+    let problem: Value = serde_json::from_slice(&body.expect("in memory")).expect("JSON");
+    assert_eq!((&problem["status"], &problem["output_version"]), (&json!(409), &json!(1)));
+    assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{problem}");
+    let pool = &problem["document"]["pools"][0];
+    assert_eq!((&pool["name"], &pool["state"]), (&json!("tank"), &json!("failed")));
 }
