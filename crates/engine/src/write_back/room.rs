@@ -20,9 +20,9 @@ const SEEK_BYTES: u64 = 64 << 10;
 
 impl Deferred {
     /// Room for each of the parts of a request (`ranges`: bytes of their stripes; `request_bytes`:
-    /// what a drive transfers in the time of one request), all at once, or none if there is not enough now. Such a request goes in place: clients that waited would be
-    /// served at the rate of destaging, while drives that have nothing else to do could write for
-    /// them.
+    /// what a drive transfers in the time of one request), all at once, or none if there is not
+    /// enough now. Such a request goes in place: clients that waited would be served at the rate of
+    /// destaging, while drives that have nothing else to do could write for them.
     pub(crate) fn reserve_rooms(
         &self,
         log: &WriteLog,
