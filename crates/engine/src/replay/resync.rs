@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Cause, Completion, IoRequest, access};
-use stripewise_layout::{MemberSet, Stripe, UnitRange};
+use stripewise_layout::{Geometry, MemberSet, Stripe, UnitRange};
 
 use crate::array::parity::recover_units;
 use crate::array::{BLOCK_BYTES, Inner};
@@ -50,6 +50,7 @@ type Touches = SmallVec<[Touch; 2]>;
 
 /// A stripe that is being resynchronised.
 struct StripeResync<'a> {
+    inner: &'a Inner,
     stripe: &'a Stripe,
     missing: MemberSet,
     records: Vec<Record>,
@@ -102,32 +103,266 @@ impl StripeResync<'_> {
 
     /// The sum that the block had after so many of the records. Of copies one says it for all: of
     /// one that was not there nothing may be recorded.
-    fn sum_after(&self, inner: &Inner, unit: usize, block: usize, records: usize) -> Option<u32> {
-        let own = self.own_sum_after(inner, unit, block, records);
-        if own.is_some() || inner.geometry.copies() == 1 {
+    fn sum_after(&self, unit: usize, block: usize, records: usize) -> Option<u32> {
+        let own = self.own_sum_after(unit, block, records);
+        if own.is_some() || self.inner.geometry.copies() == 1 {
             return own;
         }
-        let sums = inner.sums.get()?;
+        let sums = self.inner.sums.get()?;
         let name = |unit: usize| {
             let place = self.stripe.units[unit];
             (place.member as u16, place.offset_bytes + block as u64 * BLOCK_BYTES)
         };
         let of_other = |other: usize| {
-            let sum = self.own_sum_after(inner, other, block, records)?;
+            let sum = self.own_sum_after(other, block, records)?;
             Some(sums.table.translate(&[sum], name(other), name(unit))[0])
         };
         (0..self.stripe.units.len()).find_map(of_other)
     }
 
-    fn own_sum_after(&self, inner: &Inner, unit: usize, block: usize, records: usize) -> Option<u32> {
+    fn own_sum_after(&self, unit: usize, block: usize, records: usize) -> Option<u32> {
         let touches = self.touches(unit, block);
         match touches.iter().rev().find(|touch| touch.record < records) {
             Some(touch) => touch.new,
             None => match touches.first() {
                 Some(first) => first.old,
-                None => inner.recorded_sum(&self.sums[unit], block),
+                None => self.inner.recorded_sum(&self.sums[unit], block),
             },
         }
+    }
+
+    async fn resync_row(&mut self, block: usize) -> Result<(), ArrayError> {
+        let units = self.stripe.units.len();
+        let mut is_touched = false;
+        let mut has_intents = false;
+        let mut floor = 0;
+        for unit in 0..units {
+            let touches = self.touches(unit, block);
+            for touch in touches {
+                let record = &self.records[touch.record];
+                if record.kind != Kind::Intent {
+                    floor = floor.max(touch.record + 1);
+                } else if record.covers == ALL_BEFORE {
+                    floor = floor.max(touch.record);
+                }
+            }
+            if let Some(last) = touches.last() {
+                is_touched = true;
+                has_intents |= self.records[last.record].kind == Kind::Intent;
+            }
+        }
+        if !is_touched {
+            return Ok(());
+        }
+        if has_intents {
+            return self.resync_versions(block, floor).await;
+        }
+        for unit in 0..units {
+            let Some(&last) = self.touches(unit, block).last() else { continue };
+            if let Some(content) = self.payload(unit, block) {
+                self.write(unit, block, content);
+            }
+            self.record(unit, block, last.new);
+        }
+        Ok(())
+    }
+
+    /// A row in which some blocks have only their sums in the journal.
+    async fn resync_versions(&mut self, block: usize, floor: usize) -> Result<(), ArrayError> {
+        let inner = self.inner;
+        if self.strips.is_none() {
+            self.strips = Some(self.read_strips().await?);
+        }
+        let units = self.stripe.units.len();
+        let newest = self.records.len();
+        let held = |unit: usize| self.strips.as_ref().and_then(|strips| strips[unit][block].clone());
+        let mut contents: Vec<Option<Buffer>> = Vec::with_capacity(units);
+        let mut is_in_place = Vec::with_capacity(units);
+        for unit in 0..units {
+            let payload = self.payload(unit, block);
+            is_in_place.push(payload.is_none());
+            contents.push(payload.or_else(|| held(unit)));
+        }
+        let has = |unit: usize, records: usize| {
+            let Some(content) = &contents[unit] else { return false };
+            let expected = self.sum_after(unit, block, records);
+            expected.is_none_or(|expected| expected == self.sum_of(unit, block, content))
+        };
+        let version = |unit: usize| (floor..=newest).rev().find(|&records| has(unit, records));
+        let mut versions: Vec<Option<usize>> = (0..units).map(version).collect();
+
+        if inner.geometry.copies() > 1 {
+            let best = (0..units).filter(|&unit| versions[unit].is_some()).max_by_key(|&unit| versions[unit]);
+            let content = match best {
+                Some(unit) => contents[unit].clone().expect("what has a version has content"),
+                None => self.bury(0, block),
+            };
+            for unit in 0..units {
+                if best.is_none() || versions[unit].is_none() || !same(contents[unit].as_ref(), &content) {
+                    self.write(unit, block, content.clone());
+                }
+                let sum = self.sum_of(unit, block, &content);
+                self.record(unit, block, Some(sum));
+            }
+            return Ok(());
+        }
+
+        let data_units = inner.geometry.data_units();
+        // The newest version that so many blocks hold that the others follow from them: then these
+        // hold it too, also one that holds an older one, since its drive may have lost a write that
+        // was durable on all others.
+        let mut found: SmallVec<[(usize, Buffer); 4]> = SmallVec::new();
+        for records in (floor..=newest).rev() {
+            let is_behind = |unit: &usize| versions[*unit].is_none_or(|version| version < records);
+            let behind: SmallVec<[usize; 4]> = (0..data_units).filter(is_behind).collect();
+            if behind.is_empty() {
+                break;
+            }
+            let together: SmallVec<[usize; 12]> =
+                (0..units).filter(|&unit| has(unit, records)).take(data_units).collect();
+            if together.len() < data_units {
+                continue;
+            }
+            let sources: SmallVec<[Buffer; 12]> =
+                together.iter().map(|&unit| contents[unit].clone().expect("it has content")).collect();
+            let wanted: Vec<Buffer> =
+                behind.iter().map(|_| inner.buffers.allocate(BLOCK_BYTES as usize)).collect();
+            recover_units(inner.geometry.data_units(), &together, &sources, &behind, &wanted);
+            let fits = behind.iter().zip(&wanted).all(|(&unit, content)| {
+                let expected = self.sum_after(unit, block, records);
+                expected.is_none_or(|expected| expected == self.sum_of(unit, block, content))
+            });
+            if fits {
+                found = behind.into_iter().zip(wanted).collect();
+                break;
+            }
+        }
+        for (unit, content) in found {
+            contents[unit] = Some(content);
+            versions[unit] = Some(newest);
+            is_in_place[unit] = false;
+        }
+        for unit in 0..data_units {
+            if versions[unit].is_none() {
+                contents[unit] = Some(self.bury(unit, block));
+                is_in_place[unit] = false;
+            }
+        }
+        let data: Vec<Buffer> = contents[..data_units].iter().flatten().cloned().collect();
+        let parity: Vec<Buffer> =
+            (data_units..units).map(|_| inner.buffers.allocate(BLOCK_BYTES as usize)).collect();
+        if !parity.is_empty() {
+            let sources: SmallVec<[&Buffer; 12]> = data.iter().collect();
+            let targets: SmallVec<[&Buffer; 3]> = parity.iter().collect();
+            access(&sources, &targets, stripewise_parity::encode);
+        }
+        for (unit, content) in data.into_iter().chain(parity).enumerate() {
+            let is_there = is_in_place[unit] && same(contents[unit].as_ref(), &content);
+            let sum = self.sum_of(unit, block, &content);
+            if !is_there {
+                self.write(unit, block, content);
+            }
+            self.record(unit, block, Some(sum));
+        }
+        Ok(())
+    }
+
+    /// What stands in for a block that is lost. Not zeros, nor anything else that may have been
+    /// there before, nor what stood in for it at an earlier time: should this be interrupted, the
+    /// block must not be taken for an old version of itself when it is done again.
+    fn bury(&mut self, unit: usize, block: usize) -> Buffer {
+        let inner = self.inner;
+        let is_dead = inner.declare_block_dead(self.stripe.index, unit, block as u64 * BLOCK_BYTES);
+        self.dead_blocks += u64::from(is_dead);
+        let stand_in = inner.buffers.allocate(BLOCK_BYTES as usize);
+        let sequence = self.records.last().map_or(0, |record| record.sequence);
+        let mark = (inner.spec.id ^ u128::from(sequence)).to_le_bytes();
+        stand_in
+            .with_mut(|bytes| bytes.chunks_exact_mut(mark.len()).for_each(|to| to.copy_from_slice(&mark)));
+        stand_in
+    }
+
+    fn sum_of(&self, unit: usize, block: usize, content: &Buffer) -> u32 {
+        let inner = self.inner;
+        let sums = inner.sums.get().expect("asked by who has checksums");
+        let place = self.stripe.units[unit];
+        let at = place.offset_bytes + block as u64 * BLOCK_BYTES;
+        sums.table.compute(place.member as u16, at, content)[0]
+    }
+
+    fn write(&mut self, unit: usize, block: usize, content: Buffer) {
+        let inner = self.inner;
+        let place = self.stripe.units[unit];
+        let range = self.range(unit, block);
+        if unit < inner.geometry.data_units() || inner.geometry.copies() > 1 {
+            // What is written is no longer lost, also where it enters parity only.
+            inner.forget_lost(self.stripe, range);
+        }
+        if self.missing.contains(place.member) {
+            return;
+        }
+        let request = IoRequest::write(place.offset_bytes + range.start, content, false);
+        self.writes.push(inner.columns.submit(
+            place.member,
+            Class::Foreground,
+            request.because(Cause::Journal),
+        ));
+    }
+
+    fn record(&self, unit: usize, block: usize, sum: Option<u32>) {
+        let inner = self.inner;
+        let sequence = self.records.last().map_or(1, |record| record.sequence);
+        inner.set_block_sum(&self.sums[unit], block, sum, sequence);
+    }
+
+    /// All blocks of all units that are there.
+    async fn read_strips(&self) -> Result<Vec<Vec<Option<Buffer>>>, ArrayError> {
+        let inner = self.inner;
+        let length = inner.geometry.interleave_bytes();
+        let mut reads = Vec::new();
+        for unit in 0..self.stripe.units.len() {
+            let is_there = !self.missing.contains(self.stripe.units[unit].member);
+            let buffer = inner.buffers.allocate(length as usize);
+            let whole = UnitRange { unit, start: 0, end: length };
+            let answer = is_there.then(|| {
+                inner.submit_unit_read(self.stripe, whole, Class::Foreground, Cause::Journal, buffer.clone())
+            });
+            reads.push((buffer, answer));
+        }
+        let mut strips = Vec::new();
+        for (unit, (buffer, answer)) in reads.into_iter().enumerate() {
+            let mut strip: Vec<Option<Buffer>> = vec![None; self.blocks];
+            match answer {
+                None => {}
+                Some(answer) => match answer.await {
+                    Ok(()) => {
+                        for (block, content) in strip.iter_mut().enumerate() {
+                            let at = block * BLOCK_BYTES as usize;
+                            *content = Some(buffer.slice(at..at + BLOCK_BYTES as usize));
+                        }
+                    }
+                    Err(error) => {
+                        inner.note_read_error(&error).await?;
+                        for (block, content) in strip.iter_mut().enumerate() {
+                            let one = inner.buffers.allocate(BLOCK_BYTES as usize);
+                            let range = self.range(unit, block);
+                            let read = inner.submit_unit_read(
+                                self.stripe,
+                                range,
+                                Class::Foreground,
+                                Cause::Journal,
+                                one.clone(),
+                            );
+                            if read.await.is_ok() {
+                                *content = Some(one);
+                            }
+                        }
+                    }
+                },
+            }
+            strips.push(strip);
+        }
+        Ok(strips)
     }
 }
 
@@ -210,7 +445,7 @@ impl Inner {
         }
         let mut touches = vec![Touches::new(); stripe.units.len() * blocks];
         for (number, record) in records.iter().enumerate() {
-            self.note_touches(number, record, blocks, &mut touches);
+            note_touches(&self.geometry, number, record, blocks, &mut touches);
         }
         let mut sums = Vec::with_capacity(stripe.units.len());
         for unit in 0..stripe.units.len() {
@@ -218,6 +453,7 @@ impl Inner {
             sums.push(self.unit_sums(&stripe, whole).await?);
         }
         let mut resync = StripeResync {
+            inner: self,
             stripe: &stripe,
             missing: self.columns.missing_in(index),
             records,
@@ -232,7 +468,7 @@ impl Inner {
             dead_blocks: 0,
         };
         for block in 0..blocks {
-            self.resync_row(&mut resync, block).await?;
+            resync.resync_row(block).await?;
         }
         for write in std::mem::take(&mut resync.writes) {
             if let Err(error) = write.await {
@@ -241,273 +477,41 @@ impl Inner {
         }
         Ok(resync.dead_blocks)
     }
+}
 
-    fn note_touches(&self, number: usize, record: &Record, blocks: usize, touches: &mut [Touches]) {
-        let data_units = self.geometry.data_units();
-        let units = touches.len() / blocks;
-        let mut window = (usize::MAX, 0);
-        for is_old in [false, true] {
-            for run in record.sums.iter().filter(|run| (run.unit & OLD_SUMS != 0) == is_old) {
-                let unit = usize::from(run.unit & !OLD_SUMS);
-                for (block, &sum) in (run.first_block as usize..).zip(&run.sums) {
-                    // Records are checked by their own checksum; one of another shape is another
-                    // volume's.
-                    if unit >= units || block >= blocks {
-                        continue;
-                    }
-                    let of_block = &mut touches[unit * blocks + block];
-                    if !is_old {
-                        of_block.push(Touch { record: number, new: Some(sum), old: None });
-                        window = (window.0.min(block), window.1.max(block + 1));
-                    } else if let Some(touch) = of_block.last_mut() {
-                        touch.old = Some(sum);
-                    }
+/// Notes what one record says of the blocks that it touches.
+fn note_touches(geometry: &Geometry, number: usize, record: &Record, blocks: usize, touches: &mut [Touches]) {
+    let data_units = geometry.data_units();
+    let units = touches.len() / blocks;
+    let mut window = (usize::MAX, 0);
+    for is_old in [false, true] {
+        for run in record.sums.iter().filter(|run| (run.unit & OLD_SUMS != 0) == is_old) {
+            let unit = usize::from(run.unit & !OLD_SUMS);
+            for (block, &sum) in (run.first_block as usize..).zip(&run.sums) {
+                // Records are checked by their own checksum; one of another shape is another
+                // volume's.
+                if unit >= units || block >= blocks {
+                    continue;
                 }
-            }
-        }
-        // Parity that nobody had: it is not what it was, and what it would be is not known.
-        let parity = if self.geometry.copies() > 1 { units..units } else { data_units..units };
-        for unit in parity {
-            for block in window.0.min(window.1)..window.1 {
                 let of_block = &mut touches[unit * blocks + block];
-                if of_block.last().is_none_or(|touch| touch.record != number) {
-                    of_block.push(Touch { record: number, new: None, old: None });
+                if !is_old {
+                    of_block.push(Touch { record: number, new: Some(sum), old: None });
+                    window = (window.0.min(block), window.1.max(block + 1));
+                } else if let Some(touch) = of_block.last_mut() {
+                    touch.old = Some(sum);
                 }
             }
         }
     }
-
-    async fn resync_row(&self, resync: &mut StripeResync<'_>, block: usize) -> Result<(), ArrayError> {
-        let units = resync.stripe.units.len();
-        let mut is_touched = false;
-        let mut has_intents = false;
-        let mut floor = 0;
-        for unit in 0..units {
-            let touches = resync.touches(unit, block);
-            for touch in touches {
-                let record = &resync.records[touch.record];
-                if record.kind != Kind::Intent {
-                    floor = floor.max(touch.record + 1);
-                } else if record.covers == ALL_BEFORE {
-                    floor = floor.max(touch.record);
-                }
-            }
-            if let Some(last) = touches.last() {
-                is_touched = true;
-                has_intents |= resync.records[last.record].kind == Kind::Intent;
+    // Parity that nobody had: it is not what it was, and what it would be is not known.
+    let parity = if geometry.copies() > 1 { units..units } else { data_units..units };
+    for unit in parity {
+        for block in window.0.min(window.1)..window.1 {
+            let of_block = &mut touches[unit * blocks + block];
+            if of_block.last().is_none_or(|touch| touch.record != number) {
+                of_block.push(Touch { record: number, new: None, old: None });
             }
         }
-        if !is_touched {
-            return Ok(());
-        }
-        if has_intents {
-            return self.resync_versions(resync, block, floor).await;
-        }
-        for unit in 0..units {
-            let Some(&last) = resync.touches(unit, block).last() else { continue };
-            if let Some(content) = resync.payload(unit, block) {
-                self.write_resynced(resync, unit, block, content);
-            }
-            self.record_resynced(resync, unit, block, last.new);
-        }
-        Ok(())
-    }
-
-    /// A row in which some blocks have only their sums in the journal.
-    async fn resync_versions(
-        &self,
-        resync: &mut StripeResync<'_>,
-        block: usize,
-        floor: usize,
-    ) -> Result<(), ArrayError> {
-        if resync.strips.is_none() {
-            resync.strips = Some(self.read_strips(resync).await?);
-        }
-        let units = resync.stripe.units.len();
-        let newest = resync.records.len();
-        let held = |unit: usize| resync.strips.as_ref().and_then(|strips| strips[unit][block].clone());
-        let mut contents: Vec<Option<Buffer>> = Vec::with_capacity(units);
-        let mut is_in_place = Vec::with_capacity(units);
-        for unit in 0..units {
-            let payload = resync.payload(unit, block);
-            is_in_place.push(payload.is_none());
-            contents.push(payload.or_else(|| held(unit)));
-        }
-        let has = |unit: usize, records: usize| {
-            let Some(content) = &contents[unit] else { return false };
-            let expected = resync.sum_after(self, unit, block, records);
-            expected.is_none_or(|expected| expected == self.sum_of(resync, unit, block, content))
-        };
-        let version = |unit: usize| (floor..=newest).rev().find(|&records| has(unit, records));
-        let mut versions: Vec<Option<usize>> = (0..units).map(version).collect();
-
-        if self.geometry.copies() > 1 {
-            let best = (0..units).filter(|&unit| versions[unit].is_some()).max_by_key(|&unit| versions[unit]);
-            let content = match best {
-                Some(unit) => contents[unit].clone().expect("what has a version has content"),
-                None => self.bury(resync, 0, block),
-            };
-            for unit in 0..units {
-                if best.is_none() || versions[unit].is_none() || !same(contents[unit].as_ref(), &content) {
-                    self.write_resynced(resync, unit, block, content.clone());
-                }
-                let sum = self.sum_of(resync, unit, block, &content);
-                self.record_resynced(resync, unit, block, Some(sum));
-            }
-            return Ok(());
-        }
-
-        let data_units = self.geometry.data_units();
-        // The newest version that so many blocks hold that the others follow from them: then these
-        // hold it too, also one that holds an older one, since its drive may have lost a write that
-        // was durable on all others.
-        let mut found: SmallVec<[(usize, Buffer); 4]> = SmallVec::new();
-        for records in (floor..=newest).rev() {
-            let is_behind = |unit: &usize| versions[*unit].is_none_or(|version| version < records);
-            let behind: SmallVec<[usize; 4]> = (0..data_units).filter(is_behind).collect();
-            if behind.is_empty() {
-                break;
-            }
-            let together: SmallVec<[usize; 12]> =
-                (0..units).filter(|&unit| has(unit, records)).take(data_units).collect();
-            if together.len() < data_units {
-                continue;
-            }
-            let sources: SmallVec<[Buffer; 12]> =
-                together.iter().map(|&unit| contents[unit].clone().expect("it has content")).collect();
-            let wanted: Vec<Buffer> =
-                behind.iter().map(|_| self.buffers.allocate(BLOCK_BYTES as usize)).collect();
-            recover_units(self.geometry.data_units(), &together, &sources, &behind, &wanted);
-            let fits = behind.iter().zip(&wanted).all(|(&unit, content)| {
-                let expected = resync.sum_after(self, unit, block, records);
-                expected.is_none_or(|expected| expected == self.sum_of(resync, unit, block, content))
-            });
-            if fits {
-                found = behind.into_iter().zip(wanted).collect();
-                break;
-            }
-        }
-        for (unit, content) in found {
-            contents[unit] = Some(content);
-            versions[unit] = Some(newest);
-            is_in_place[unit] = false;
-        }
-        for unit in 0..data_units {
-            if versions[unit].is_none() {
-                contents[unit] = Some(self.bury(resync, unit, block));
-                is_in_place[unit] = false;
-            }
-        }
-        let data: Vec<Buffer> = contents[..data_units].iter().flatten().cloned().collect();
-        let parity: Vec<Buffer> =
-            (data_units..units).map(|_| self.buffers.allocate(BLOCK_BYTES as usize)).collect();
-        if !parity.is_empty() {
-            let sources: SmallVec<[&Buffer; 12]> = data.iter().collect();
-            let targets: SmallVec<[&Buffer; 3]> = parity.iter().collect();
-            access(&sources, &targets, stripewise_parity::encode);
-        }
-        for (unit, content) in data.into_iter().chain(parity).enumerate() {
-            let is_there = is_in_place[unit] && same(contents[unit].as_ref(), &content);
-            let sum = self.sum_of(resync, unit, block, &content);
-            if !is_there {
-                self.write_resynced(resync, unit, block, content);
-            }
-            self.record_resynced(resync, unit, block, Some(sum));
-        }
-        Ok(())
-    }
-
-    /// What stands in for a block that is lost. Not zeros, nor anything else that may have been
-    /// there before, nor what stood in for it at an earlier time: should this be interrupted, the
-    /// block must not be taken for an old version of itself when it is done again.
-    fn bury(&self, resync: &mut StripeResync<'_>, unit: usize, block: usize) -> Buffer {
-        let is_dead = self.declare_block_dead(resync.stripe.index, unit, block as u64 * BLOCK_BYTES);
-        resync.dead_blocks += u64::from(is_dead);
-        let stand_in = self.buffers.allocate(BLOCK_BYTES as usize);
-        let sequence = resync.records.last().map_or(0, |record| record.sequence);
-        let mark = (self.spec.id ^ u128::from(sequence)).to_le_bytes();
-        stand_in
-            .with_mut(|bytes| bytes.chunks_exact_mut(mark.len()).for_each(|to| to.copy_from_slice(&mark)));
-        stand_in
-    }
-
-    fn sum_of(&self, resync: &StripeResync<'_>, unit: usize, block: usize, content: &Buffer) -> u32 {
-        let sums = self.sums.get().expect("asked by who has checksums");
-        let place = resync.stripe.units[unit];
-        let at = place.offset_bytes + block as u64 * BLOCK_BYTES;
-        sums.table.compute(place.member as u16, at, content)[0]
-    }
-
-    fn write_resynced(&self, resync: &mut StripeResync<'_>, unit: usize, block: usize, content: Buffer) {
-        let place = resync.stripe.units[unit];
-        let range = resync.range(unit, block);
-        if unit < self.geometry.data_units() || self.geometry.copies() > 1 {
-            // What is written is no longer lost, also where it enters parity only.
-            self.forget_lost(resync.stripe, range);
-        }
-        if resync.missing.contains(place.member) {
-            return;
-        }
-        let request = IoRequest::write(place.offset_bytes + range.start, content, false);
-        resync.writes.push(self.columns.submit(
-            place.member,
-            Class::Foreground,
-            request.because(Cause::Journal),
-        ));
-    }
-
-    fn record_resynced(&self, resync: &StripeResync<'_>, unit: usize, block: usize, sum: Option<u32>) {
-        let sequence = resync.records.last().map_or(1, |record| record.sequence);
-        self.set_block_sum(&resync.sums[unit], block, sum, sequence);
-    }
-
-    /// All blocks of all units that are there.
-    async fn read_strips(&self, resync: &StripeResync<'_>) -> Result<Vec<Vec<Option<Buffer>>>, ArrayError> {
-        let length = self.geometry.interleave_bytes();
-        let mut reads = Vec::new();
-        for unit in 0..resync.stripe.units.len() {
-            let is_there = !resync.missing.contains(resync.stripe.units[unit].member);
-            let buffer = self.buffers.allocate(length as usize);
-            let whole = UnitRange { unit, start: 0, end: length };
-            let answer = is_there.then(|| {
-                self.submit_unit_read(resync.stripe, whole, Class::Foreground, Cause::Journal, buffer.clone())
-            });
-            reads.push((buffer, answer));
-        }
-        let mut strips = Vec::new();
-        for (unit, (buffer, answer)) in reads.into_iter().enumerate() {
-            let mut strip: Vec<Option<Buffer>> = vec![None; resync.blocks];
-            match answer {
-                None => {}
-                Some(answer) => match answer.await {
-                    Ok(()) => {
-                        for (block, content) in strip.iter_mut().enumerate() {
-                            let at = block * BLOCK_BYTES as usize;
-                            *content = Some(buffer.slice(at..at + BLOCK_BYTES as usize));
-                        }
-                    }
-                    Err(error) => {
-                        self.note_read_error(&error).await?;
-                        for (block, content) in strip.iter_mut().enumerate() {
-                            let one = self.buffers.allocate(BLOCK_BYTES as usize);
-                            let range = resync.range(unit, block);
-                            let read = self.submit_unit_read(
-                                resync.stripe,
-                                range,
-                                Class::Foreground,
-                                Cause::Journal,
-                                one.clone(),
-                            );
-                            if read.await.is_ok() {
-                                *content = Some(one);
-                            }
-                        }
-                    }
-                },
-            }
-            strips.push(strip);
-        }
-        Ok(strips)
     }
 }
 
