@@ -29,13 +29,9 @@ impl Checksums {
         column: u16,
         holds_data: &dyn Fn(u16) -> bool,
     ) -> Result<(), ArrayError> {
-        assert!(column < self.spec.width, "column {column} of {}", self.spec.width);
-        let before = (column + self.spec.width - 1) % self.spec.width;
-        for page in (0..self.pages_per_slab()).filter(|&page| holds_data(page)) {
-            for column in [column, before] {
-                let page = self.page(column, self.number(row, page)).await?;
-                self.mark_dirty(&page);
-            }
+        for (column, page, _) in self.places_on_drive(column, holds_data) {
+            let page = self.page(column, self.number(row, page)).await?;
+            self.mark_dirty(&page);
         }
         Ok(())
     }
@@ -49,15 +45,24 @@ impl Checksums {
         column: u16,
         holds_data: &dyn Fn(u16) -> bool,
     ) -> Result<(), ArrayError> {
-        assert!(column < self.spec.width, "column {column} of {}", self.spec.width);
-        let before = (column + self.spec.width - 1) % self.spec.width;
-        for page in (0..self.pages_per_slab()).filter(|&page| holds_data(page)) {
-            for (column, side) in [(column, Side::Own), (before, Side::Copy)] {
-                let page = self.page(column, self.number(row, page)).await?;
-                self.to_fill.borrow_mut().push((page, side));
-            }
+        for (column, page, side) in self.places_on_drive(column, holds_data) {
+            let page = self.page(column, self.number(row, page)).await?;
+            self.to_fill.borrow_mut().push((page, side));
         }
         Ok(())
+    }
+
+    /// What lies on the drive of a column of a row: whose page, which one, and whether it is its
+    /// own place or the copy.
+    fn places_on_drive<'a>(
+        &self,
+        column: u16,
+        holds_data: &'a dyn Fn(u16) -> bool,
+    ) -> impl Iterator<Item = (u16, u16, Side)> + use<'a> {
+        assert!(column < self.spec.width, "column {column} of {}", self.spec.width);
+        let before = (column + self.spec.width - 1) % self.spec.width;
+        let pages = (0..self.pages_per_slab()).filter(move |&page| holds_data(page));
+        pages.flat_map(move |page| [(column, page, Side::Own), (before, page, Side::Copy)])
     }
 
     /// Compares both places of the pages of a column of a row, and what is in memory: finds the
