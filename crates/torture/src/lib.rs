@@ -23,6 +23,7 @@
 mod actions;
 mod clients;
 mod content;
+mod draw;
 mod ending;
 mod faults;
 mod history;
