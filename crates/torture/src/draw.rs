@@ -2,101 +2,93 @@
 
 use std::collections::BTreeSet;
 
-use crate::power::Structure;
+use crate::power::{Ending, Structure};
 use crate::world::World;
 
-/// How a life ends.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Ending {
-    Close,
-    CutAtWrite(u64),
-    /// At the so-many-th write of something that there are several copies of.
-    CutAtCopy(Structure, u64),
-    CutAfter(u64),
-}
+impl World {
+    /// How a life ends.
+    pub(crate) fn draw_ending(&self, number: usize) -> Ending {
+        if let Some(random) = self.later() {
+            let mut random = random.borrow_mut();
+            let manner = self.plan.manner;
+            if manner.is_paired {
+                return match self.is_copy_to_be_seen(number) {
+                    true => Ending::CutAfter(10_000_000 + random.below(40_000_000)),
+                    false => Ending::CutAtCopy(Structure::Map, 1 + random.below(12)),
+                };
+            }
+            if self.is_copy_to_be_seen(number) {
+                return Ending::CutAfter(10_000_000 + random.below(200_000_000));
+            }
+            if manner.is_often && random.chance(0.7) {
+                return Ending::Close;
+            }
+            if random.chance(0.2) {
+                let structure = Structure::ALL[random.below(5) as usize];
+                let most = if random.chance(0.5) { 8 } else { 60 };
+                return Ending::CutAtCopy(structure, 1 + random.below(most));
+            }
+            if manner.is_long {
+                return Ending::CutAfter(30_000_000_000 + random.below(300_000_000_000));
+            }
+        }
+        match self.below(10) {
+            0..=2 => Ending::Close,
+            3..=5 => Ending::CutAtWrite(1 + self.below(if self.chance(0.4) { 40 } else { 1500 })),
+            6..=8 => Ending::CutAfter(self.below(if self.chance(0.4) { 3_000_000 } else { 120_000_000 })),
+            _ => Ending::CutAfter(self.below(4_000_000_000)),
+        }
+    }
 
-/// How a life ends.
-pub(crate) fn draw_ending(world: &World, number: usize) -> Ending {
-    if let Some(random) = world.later() {
-        let mut random = random.borrow_mut();
-        let manner = world.plan.manner;
-        if manner.is_paired {
-            return match world.is_copy_to_be_seen(number) {
-                true => Ending::CutAfter(10_000_000 + random.below(40_000_000)),
-                false => Ending::CutAtCopy(Structure::Map, 1 + random.below(12)),
-            };
+    /// Which drives are not there in a life: some of those that were pulled, and some that are lost
+    /// in this instant, as many as can be spared.
+    pub(crate) fn draw_absent(&self, number: usize) -> BTreeSet<usize> {
+        let mut absent = BTreeSet::new();
+        if number == 0 {
+            return absent;
         }
-        if world.is_copy_to_be_seen(number) {
-            return Ending::CutAfter(10_000_000 + random.below(200_000_000));
+        self.perhaps_roll_back(number);
+        let lost_copy = self.copy_to_be_lost(number);
+        if self.is_copy_to_be_seen(number) {
+            self.disks.borrow_mut().iter_mut().for_each(|disk| disk.is_away = false);
+            return absent;
         }
-        if manner.is_often && random.chance(0.7) {
-            return Ending::Close;
-        }
-        if random.chance(0.2) {
-            let structure = Structure::ALL[random.below(5) as usize];
-            let most = if random.chance(0.5) { 8 } else { 60 };
-            return Ending::CutAtCopy(structure, 1 + random.below(most));
-        }
-        if manner.is_long {
-            return Ending::CutAfter(30_000_000_000 + random.below(300_000_000_000));
-        }
-    }
-    match world.below(10) {
-        0..=2 => Ending::Close,
-        3..=5 => Ending::CutAtWrite(1 + world.below(if world.chance(0.4) { 40 } else { 1500 })),
-        6..=8 => Ending::CutAfter(world.below(if world.chance(0.4) { 3_000_000 } else { 120_000_000 })),
-        _ => Ending::CutAfter(world.below(4_000_000_000)),
-    }
-}
-
-/// Which drives are not there in a life: some of those that were pulled, and some that are lost in
-/// this instant, as many as can be spared.
-pub(crate) fn draw_absent(world: &World, number: usize) -> BTreeSet<usize> {
-    let mut absent = BTreeSet::new();
-    if number == 0 {
-        return absent;
-    }
-    world.perhaps_roll_back(number);
-    let lost_copy = world.copy_to_be_lost(number);
-    if world.is_copy_to_be_seen(number) {
-        world.disks.borrow_mut().iter_mut().for_each(|disk| disk.is_away = false);
-        return absent;
-    }
-    let volumes = world.volumes.borrow();
-    let harm = |disk: usize, absent: &mut BTreeSet<usize>| {
-        let one = BTreeSet::from([disk]);
-        let can_spare = volumes.iter().all(|guarded| guarded.can_spare(&one));
-        if can_spare {
-            volumes.iter().for_each(|guarded| guarded.harm(&one));
-            absent.insert(disk);
-        }
-    };
-    let count = world.disks.borrow().len();
-    if let Some(disk) = lost_copy {
-        harm(disk, &mut absent);
-        let is_lost = u64::from(absent.contains(&disk));
-        world.cover(|coverage| {
-            coverage.drive_losses += is_lost;
-            coverage.lost_single_copies += is_lost;
-        });
-    }
-    for disk in 0..count {
-        if world.disks.borrow()[disk].is_away && !absent.contains(&disk) && world.chance(0.5) {
+        let volumes = self.volumes.borrow();
+        let harm = |disk: usize, absent: &mut BTreeSet<usize>| {
+            let one = BTreeSet::from([disk]);
+            let can_spare = volumes.iter().all(|guarded| guarded.can_spare(&one));
+            if can_spare {
+                volumes.iter().for_each(|guarded| guarded.harm(&one));
+                absent.insert(disk);
+            }
+        };
+        let count = self.disks.borrow().len();
+        if let Some(disk) = lost_copy {
             harm(disk, &mut absent);
+            let is_lost = u64::from(absent.contains(&disk));
+            self.cover(|coverage| {
+                coverage.drive_losses += is_lost;
+                coverage.lost_single_copies += is_lost;
+            });
         }
-    }
-    while world.chance(0.25) {
-        let disk = world.below(count as u64) as usize;
-        if !absent.contains(&disk) {
-            harm(disk, &mut absent);
-            world.cover(|coverage| coverage.drive_losses += u64::from(absent.contains(&disk)));
+        for disk in 0..count {
+            if self.disks.borrow()[disk].is_away && !absent.contains(&disk) && self.chance(0.5) {
+                harm(disk, &mut absent);
+            }
         }
+        while self.chance(0.25) {
+            let disk = self.below(count as u64) as usize;
+            if !absent.contains(&disk) {
+                harm(disk, &mut absent);
+                self.cover(|coverage| coverage.drive_losses += u64::from(absent.contains(&disk)));
+            }
+        }
+        for (number, disk) in self.disks.borrow_mut().iter_mut().enumerate() {
+            disk.is_away = absent.contains(&number);
+        }
+        if absent.len() == count {
+            absent.clear();
+        }
+        absent
     }
-    for (number, disk) in world.disks.borrow_mut().iter_mut().enumerate() {
-        disk.is_away = absent.contains(&number);
-    }
-    if absent.len() == count {
-        absent.clear();
-    }
-    absent
 }

@@ -17,11 +17,10 @@ use stripewise_runtime::VirtualExecutor;
 use crate::Sabotage;
 use crate::clients::{Target, client, draw_hot};
 use crate::content::BLOCK_BYTES;
-use crate::draw::{Ending, draw_absent, draw_ending};
 use crate::losses::LastAnswer;
 use crate::manner::Manner;
 use crate::oracle::Oracle;
-use crate::power::{Power, Wire};
+use crate::power::{Ending, Power, Wire};
 use crate::subject::{Facts, NewVolume, Place, Subject, disk_number};
 use crate::world::{Guarded, World};
 
@@ -489,10 +488,10 @@ impl Life {
 /// Leads one life. `kept`: executors, which a panic must not drop.
 pub(crate) fn live(world: &Rc<World>, number: usize, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
     let executor = new_executor(world, kept);
-    let absent = draw_absent(world, number);
+    let absent = world.draw_absent(number);
     let present: BTreeSet<usize> =
         (0..world.disks.borrow().len()).filter(|disk| !absent.contains(disk)).collect();
-    let ending = draw_ending(world, number);
+    let ending = world.draw_ending(number);
     let life = Life::new(world, executor.context(), &present);
     life.note(&format!("life {number}, absent {absent:?}, to end by {ending:?}"));
     executor.block_on(async {

@@ -89,6 +89,16 @@ impl Power {
     }
 }
 
+/// How a life ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ending {
+    Close,
+    CutAtWrite(u64),
+    /// At the so-many-th write of something that there are several copies of.
+    CutAtCopy(Structure, u64),
+    CutAfter(u64),
+}
+
 /// What the engine keeps several copies of on different drives, known by how it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Structure {
