@@ -448,7 +448,7 @@ impl Life {
     }
 
     /// A drive that was taken offline comes back and catches up.
-    async fn take_back(&self, subject: &Subject) {
+    pub(crate) async fn take_back(&self, subject: &Subject) {
         let offline: Vec<Place> = subject.places().into_iter().filter(|place| place.is_offline).collect();
         let Some(place) = self.world.pick(&offline) else { return };
         // What was on its way to it has arrived by then.

@@ -126,9 +126,10 @@ impl Life {
         }
     }
 
-    /// A drive more where one cannot be emptied because what is on it fits nowhere, as the pool
-    /// says that it needs: what had room when it was accepted may have lost it to drives that
-    /// failed and to volumes that grew. So it is with conversions.
+    /// Drives that were taken offline come back where something waits for them. A drive more where
+    /// one cannot be emptied because what is on it fits nowhere, as the pool says that it needs:
+    /// what had room when it was accepted may have lost it to drives that failed and to volumes
+    /// that grew. So it is with conversions.
     async fn make_room(&self, subject: &Subject) {
         for _ in 0..8 {
             let Some(mut ended) = self.bounded("rebuilding", subject.wait_rebuilt()).await else { return };
@@ -141,6 +142,11 @@ impl Life {
                 ended = converted;
             }
             let Err(why) = ended else { return };
+            if subject.places().iter().any(|place| place.is_offline) {
+                // A copy on a drive that was taken offline counts as one that comes back.
+                self.take_back(subject).await;
+                continue;
+            }
             let is_stuck = is_short || (is_converting && subject.lacks_room_to_convert());
             if !is_stuck {
                 return;

@@ -215,8 +215,11 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 ///
 /// 701210: where nothing was recorded of a block, it could be taken, torn, for what it was before.
 ///
+/// 823556: torture waited for a drive to be emptied while it held another one offline, whose copy
+/// of a map had to come back first.
+///
 /// 2078000019: torture drew a layout for no drives at all.
-const REGRESSIONS_OF_TODAY: [u64; 33] = [
+const REGRESSIONS_OF_TODAY: [u64; 34] = [
     200_116,
     213,
     1172,
@@ -249,6 +252,7 @@ const REGRESSIONS_OF_TODAY: [u64; 33] = [
     600_545,
     601_183,
     701_210,
+    823_556,
     2_078_000_019,
 ];
 
