@@ -9,7 +9,7 @@ use std::future::Future;
 
 use stripewise_drive::{Cause, IoRequest, Operation};
 
-use crate::array::{Array, Inner};
+use crate::array::{Array, BLOCK_BYTES, Inner};
 use crate::error::ArrayError;
 use crate::map::regions::RegionState;
 use crate::member::Class;
@@ -154,7 +154,10 @@ impl Inner {
         self.forget_dead(region * region_bytes, (region + 1) * region_bytes);
         let length = self.regions.shape.member_region_bytes;
         let at = region * length;
+        let (first, last) = (at / BLOCK_BYTES, (at + length) / BLOCK_BYTES - 1);
         for column in 0..self.geometry.width() {
+            // What was lost there is zeros now, as everything else.
+            self.bad.repair_lost((column, first)..=(column, last));
             // Advice only: a drive that refuses keeps the space, nothing else.
             let request = IoRequest::range(Operation::Discard, at, length);
             let _ = self.columns.submit(column, Class::Foreground, request.because(Cause::Discard)).await;

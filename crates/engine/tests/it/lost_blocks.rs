@@ -143,3 +143,35 @@ fn a_lost_block_that_the_journal_made_whole_stays_so_after_the_journal_is_done_w
     }
     assert!(pending > 0, "the journal never had the first write, so nothing was tried");
 }
+
+#[test]
+fn a_lost_block_of_a_region_that_is_discarded_reads_as_zeros() {
+    let images = memory_drives(3, 64);
+    let life = Life::new();
+    life.run(async {
+        let drives = as_drives(&images);
+        let pool = life.create(&drives[..2], &[]).await.expect("a pool");
+        let spec = volume_spec("v", "raid0", Some(8 * MIB));
+        let volume = full_volume(&pool, spec, 1).await;
+        volume.flush().await.expect("flushed");
+        // Behind the engine's back, and then its drive is replaced: the block is nowhere.
+        let held = contents(1, LOST * BLOCK, BLOCK as usize);
+        let place = (0..64 * MIB).step_by(BLOCK as usize).find(|&at| {
+            let mut found = vec![0; BLOCK as usize];
+            images[0].peek(at, &mut found);
+            found == held
+        });
+        images[0].poke(place.expect("the first strip is on the first drive") + 7, &[held[7] ^ 1]);
+        let old = id_of(&pool.status(), "drive0");
+        pool.replace(old, drives[2].clone(), false).await.expect("taken in");
+        pool.wait(stripewise_engine::JobKind::Rebuild).await.expect("replaced");
+        volume.read(LOST * BLOCK, BLOCK as usize).await.expect_err("it is lost");
+        volume.discard(0, 8 * MIB).await.expect("discarded");
+        // The region has something again, elsewhere.
+        fill(&volume, 2, 0, BLOCK).await;
+        let read = volume.read(LOST * BLOCK, BLOCK as usize).await.expect("nothing is lost any more");
+        assert!(read.with(|bytes| bytes.iter().all(|byte| *byte == 0)).expect("bytes"));
+        assert_eq!(volume.info().expect("there").lost_blocks, 0);
+        pool.close().await.expect("closed");
+    });
+}
