@@ -263,22 +263,42 @@ impl Inner {
         target: &Buffer,
         class: Class,
     ) -> Result<(), ArrayError> {
-        let error = match self.reconstruct_once(stripe, range, target, class).await {
+        if range.length() <= BLOCK_BYTES {
+            return self.reconstruct_block(stripe, range, target, class).await;
+        }
+        match self.reconstruct_once(stripe, range, target, class).await {
             Ok(()) => return Ok(()),
-            Err(error) => error,
-        };
-        if range.length() <= BLOCK_BYTES || matches!(error, ArrayError::CannotExclude(_)) {
-            return Err(error);
+            Err(error @ ArrayError::CannotExclude(_)) => return Err(error),
+            Err(_) => {}
         }
         let mut start = range.start;
         while start < range.end {
             let end = (start / BLOCK_BYTES * BLOCK_BYTES + BLOCK_BYTES).min(range.end);
             let block = UnitRange { start, end, ..range };
             let part = slice_of(target, range.start, start, end);
-            self.reconstruct_once(stripe, block, &part, class).await?;
+            self.reconstruct_block(stripe, block, &part, class).await?;
             start = end;
         }
         Ok(())
+    }
+
+    /// A block, or part of one, from the other units. Where they cannot give it, a block that is
+    /// recorded as zeros is known all the same: a drive may have lost, with its cache, what a new
+    /// region was filled with.
+    async fn reconstruct_block(
+        &self,
+        stripe: &Stripe,
+        block: UnitRange,
+        target: &Buffer,
+        class: Class,
+    ) -> Result<(), ArrayError> {
+        match self.reconstruct_once(stripe, block, target, class).await {
+            Err(ArrayError::Lost { .. }) if self.is_recorded_as_zeros(stripe, block).await? => {
+                target.fill(0);
+                Ok(())
+            }
+            result => result,
+        }
     }
 
     /// Tries sources until as many as needed were read; each that refuses is left out of the next

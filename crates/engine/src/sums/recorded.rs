@@ -189,6 +189,22 @@ impl Inner {
         }
     }
 
+    /// Whether the sum that is recorded of a whole block is that of zeros.
+    pub(crate) async fn is_recorded_as_zeros(
+        &self,
+        stripe: &Stripe,
+        block: UnitRange,
+    ) -> Result<bool, ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(false) };
+        if !block.start.is_multiple_of(BLOCK_BYTES) || block.length() != BLOCK_BYTES {
+            return Ok(false);
+        }
+        let of_unit = self.unit_sums(stripe, block).await?;
+        let zeros = self.zeroes.slice(0..BLOCK_BYTES as usize);
+        let of_zeros = sums.table.compute(of_unit.column, of_unit.offset_bytes, &zeros)[0];
+        Ok(self.recorded_sum(&of_unit, 0) == Some(of_zeros))
+    }
+
     /// The sums as a record of the journal carries them; `with_old`: and what they replace, for who
     /// has to tell one from the other after a crash.
     pub(crate) fn sum_runs(&self, new: &NewSums, with_old: bool) -> Vec<SumRun> {

@@ -215,11 +215,15 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 ///
 /// 701210: where nothing was recorded of a block, it could be taken, torn, for what it was before.
 ///
+/// 808056: what was lost of a region stayed lost when the region was discarded.
+///
+/// 808346: a drive that could not be spared lost the zeros that a new region had been filled with.
+///
 /// 823556: torture waited for a drive to be emptied while it held another one offline, whose copy
 /// of a map had to come back first.
 ///
 /// 2078000019: torture drew a layout for no drives at all.
-const REGRESSIONS_OF_TODAY: [u64; 34] = [
+const REGRESSIONS_OF_TODAY: [u64; 36] = [
     200_116,
     213,
     1172,
@@ -252,6 +256,8 @@ const REGRESSIONS_OF_TODAY: [u64; 34] = [
     600_545,
     601_183,
     701_210,
+    808_056,
+    808_346,
     823_556,
     2_078_000_019,
 ];
