@@ -125,7 +125,7 @@ async fn idle_rebuild(life: &Life, pool: &Pool, new: &Rc<dyn Drive>) -> (f64, f6
     let asked = asked(pool).since(&before);
     let label = &new.info().label;
     let status = pool.status();
-    let filled = status.drives.iter().find(|drive| drive.path == &**label).expect("the new drive");
+    let filled = status.drives.iter().find(|drive| drive.path == **label).expect("the new drive");
     let written = pool.member(filled.id).expect("it is there").causes().of(Cause::Rebuild).bytes;
     let positions = asked.of(Cause::Checksums).positions as f64 / (written as f64 / MIB as f64);
     let text = format!("{written} bytes: {:?}", asked.used().collect::<Vec<_>>());
