@@ -271,10 +271,6 @@ impl Inner {
         recording: Recording,
     ) -> Result<u64, ArrayError> {
         let Some(sums) = self.sums.get() else { return Ok(0) };
-        if recording == Recording::Unknown && data.is_phantom() {
-            // A model's pages come back without their entries; all of them count as recorded.
-            return Ok(0);
-        }
         let mut of_unit = self.unit_sums(stripe, range).await?;
         let is_meant =
             |block: &usize| recording == Recording::All || self.recorded_sum(&of_unit, *block).is_none();
