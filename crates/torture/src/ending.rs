@@ -9,11 +9,13 @@ use stripewise_drive::{Buffer, Drive, IoRequest};
 use stripewise_runtime::VirtualExecutor;
 
 use crate::Sabotage;
-use crate::clients::Target;
-use crate::content::{Content, SECTOR_BYTES, identify};
-use crate::life::{Life, end_of_life, new_executor};
+use crate::life::clients::flush;
+use crate::life::closing::end_of_life;
+use crate::life::{Life, new_executor};
 use crate::subject::{Place, Subject};
 use crate::world::World;
+use crate::world::content::{Content, SECTOR_BYTES, identify};
+use crate::world::guarded::Target;
 
 /// Becomes whole, and is looked at.
 pub(crate) fn end_of_run(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
@@ -171,9 +173,9 @@ impl Life {
             }
             guarded.harmed.borrow_mut().clear();
             guarded.oracle.borrow_mut().resynchronised();
-            crate::clients::flush(self, store, guarded).await;
+            flush(self, store, guarded).await;
             self.verify(store, guarded, true, "when all is whole").await;
-            crate::clients::flush(self, store, guarded).await;
+            flush(self, store, guarded).await;
         }
         if self.world.is_broken() {
             return;

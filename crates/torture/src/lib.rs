@@ -4,15 +4,24 @@
 //! A run is named by its seed and is the same every time. It makes a pool of small drives with a
 //! few volumes and leads it through several lives; each ends by closing the pool or by a power cut
 //! at any instant, and the next begins with what is on the drives. Clients write data that say what
-//! they are (`content.rs`), a judge knows for every sector what it may hold (`oracle.rs`), and
-//! things happen to the pool (`actions.rs`), never more than what is promised to be
-//! survived, or else what is lost must be reported. At the end faults stop, and the pool must
-//! become whole again, agree with itself, and hold everything with any drives missing that its
-//! layouts can do without (`ending.rs`).
+//! they are (`world/content.rs`), a judge knows for every sector what it may hold
+//! (`world/oracle.rs`), and things happen to the pool (`events/actions.rs`), never more than what
+//! is promised to be survived, or else what is lost must be reported. At the end faults stop, and
+//! the pool must become whole again, agree with itself, and hold everything with any drives missing
+//! that its layouts can do without (`ending.rs`).
 //!
 //! What is promised is in [`Promises`]: it follows from what the engine can do and decides what may
 //! be done to the pool. Safety and progress are checked apart: a wrong byte and a request that
 //! never ends are different failures, and each has its name ([`Failure::promise`]).
+//!
+//! | in this order, each on those above | what is there |
+//! |---|---|
+//! | `subject.rs`, `power.rs` | the engine's interface; the power that drives hang on |
+//! | `world/` | what lasts over a run: its plan, drives, volumes and their judges |
+//! | `life/` | one life: drives plugged in, the pool opened and closed, clients, judgements |
+//! | `events/` | what happens to a pool while it is used |
+//! | `lead.rs`, `ending.rs` | a life from its beginning to its end; the end of a run |
+//! | `run.rs`, `many.rs` | a run, many runs |
 //!
 //! Faults expected: all. A panic of the engine, and a deadlock, are failures of the run, not of
 //! this program.
@@ -20,25 +29,14 @@
 #![warn(unreachable_pub)]
 #![forbid(unsafe_code)]
 
-mod actions;
-mod clients;
-mod content;
-mod draw;
 mod ending;
-mod faults;
-mod history;
+mod events;
+mod lead;
 mod life;
-mod losses;
-mod manner;
 mod many;
-mod moving;
-mod oracle;
-mod plan;
 mod power;
 mod run;
 mod subject;
-mod verify;
-mod volumes;
 mod world;
 
 use serde::Serialize;

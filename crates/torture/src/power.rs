@@ -89,6 +89,21 @@ impl Power {
     }
 }
 
+/// With which answer power goes: the first that is durable, to a request that began and was
+/// answered after these times.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastAnswer {
+    pub began_after_ns: u64,
+    pub answered_after_ns: u64,
+}
+
+impl LastAnswer {
+    /// Whether it is the answer that is given now to a request begun at this time.
+    pub(crate) fn is_it(&self, began_ns: u64, now_ns: u64) -> bool {
+        began_ns > self.began_after_ns && now_ns > self.answered_after_ns
+    }
+}
+
 /// How a life ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ending {

@@ -9,7 +9,7 @@ use std::sync::Once;
 use stripewise_runtime::VirtualExecutor;
 
 use crate::world::World;
-use crate::{Options, RunReport, Sabotage, ending, life};
+use crate::{Options, RunReport, Sabotage, ending, lead};
 
 /// Whether this build can break the engine.
 pub const CAN_BREAK: bool = cfg!(feature = "mutations");
@@ -78,7 +78,7 @@ fn live_and_end(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
         if world.options.sabotage == Some(Sabotage::IgnoredFlushes) {
             world.disks.borrow().iter().for_each(|disk| disk.crash.set_ignores_flushes(true));
         }
-        life::live(world, number, kept);
+        lead::live(world, number, kept);
         if world.is_broken() {
             return;
         }

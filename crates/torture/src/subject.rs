@@ -1,6 +1,6 @@
 //! The one place that knows the engine's interface: what a life does to a pool, and what it asks of
 //! it, in the words of this crate. When the engine learns something new, it is made known here, and
-//! becomes an action in `actions.rs`.
+//! becomes an action in `events/actions.rs`.
 //!
 //! Faults expected: the engine's own errors, given on as text; what they mean is judged by the
 //! callers.

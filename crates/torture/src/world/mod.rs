@@ -1,5 +1,14 @@
 //! What lasts from life to life of a run: the drives with what is on them, the judges of the
-//! volumes, who was harmed, what was found.
+//! volumes, which drives were harmed, what was found.
+
+pub(crate) mod content;
+mod copies;
+mod draw;
+pub(crate) mod guarded;
+mod history;
+pub(crate) mod manner;
+pub(crate) mod oracle;
+pub(crate) mod plan;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -8,10 +17,11 @@ use std::rc::Rc;
 
 use stripewise_drive::{CrashDrive, MemoryDrive, SplitMix64};
 
-use crate::history::{KeptCopy, OnlyCopy};
-use crate::oracle::Oracle;
-use crate::plan::Plan;
-use crate::subject::{Facts, Settings, disk_label};
+use copies::{KeptCopy, OnlyCopy};
+use guarded::Guarded;
+use plan::Plan;
+
+use crate::subject::{Settings, disk_label};
 use crate::{Coverage, Drawn, Failure, Options, RunReport};
 
 /// A drive of the run, whether or not it is plugged in.
@@ -27,64 +37,6 @@ pub(crate) struct Disk {
     pub is_spoiled: bool,
     /// Volumes (by number) that went on without it: what it holds of them is out of date.
     pub stale: BTreeSet<u32>,
-}
-
-/// A volume and its judge.
-pub(crate) struct Guarded {
-    /// Its number; its name is `v` and this.
-    pub number: u32,
-    /// Its name.
-    pub name: String,
-    /// The judge.
-    pub oracle: RefCell<Oracle>,
-    /// Disks that may not hold what they should of it.
-    pub harmed: RefCell<BTreeSet<usize>>,
-    /// In this life more was taken from it than it can do without: it may refuse.
-    pub is_failed: Cell<bool>,
-    /// In this life something happened after which it may refuse to write, and to flush, yet not to
-    /// read.
-    pub may_refuse_writes: Cell<bool>,
-    /// It was failed, and has not been opened again since: the engine may have recorded some of the
-    /// drives as lost before it knew that they are too many.
-    pub is_uncertain: Cell<bool>,
-    /// Something was written in this life and acknowledged.
-    pub is_changed: Cell<bool>,
-    /// As it was last seen.
-    pub facts: RefCell<Facts>,
-    /// It may lack space.
-    pub is_thin: bool,
-    /// It is being deleted: it may be there or not.
-    pub is_leaving: Cell<bool>,
-    /// Where clients mostly write, sectors.
-    pub hot: Vec<Range<u32>>,
-    /// Sectors of a stripe's data.
-    pub stripe_sectors: u32,
-}
-
-impl Guarded {
-    /// Disks that count as lost to the volume now.
-    pub(crate) fn lost(&self) -> BTreeSet<usize> {
-        let facts = self.facts.borrow();
-        &*self.harmed.borrow() | &facts.lacking()
-    }
-
-    /// Whether the volume can do without these too, whatever the engine knows already.
-    pub(crate) fn can_spare(&self, disks: &BTreeSet<usize>) -> bool {
-        let facts = self.facts.borrow();
-        let lost = self.lost();
-        // A drive that has only its map or its journal counts like any other: the engine says how
-        // many of them are gone.
-        let counted_lost = lost.len().max(facts.counted_lost);
-        let is_free = disks.is_subset(&facts.lacking()) && disks.is_disjoint(&facts.copies);
-        let more = disks.difference(&lost).count();
-        !self.is_uncertain.get() && (is_free || counted_lost + more <= facts.tolerance)
-    }
-
-    /// These are harmed from now on.
-    pub(crate) fn harm(&self, disks: &BTreeSet<usize>) {
-        self.harmed.borrow_mut().extend(disks);
-        self.oracle.borrow_mut().lose_suspects();
-    }
 }
 
 /// A run.

@@ -2,31 +2,15 @@
 
 use std::ops::Range;
 
-use crate::clients::write;
-use crate::content::{BLOCK_BYTES, SECTOR_BYTES};
-use crate::life::Life;
-use crate::oracle::Wrong;
+use super::Life;
+use super::clients::write;
 use crate::subject::Store;
-use crate::world::Guarded;
+use crate::world::content::{BLOCK_BYTES, SECTOR_BYTES};
+use crate::world::guarded::{Guarded, bytes_of};
 
 const BLOCK_SECTORS: u32 = (BLOCK_BYTES / SECTOR_BYTES) as u32;
 /// Read at a time.
 const STRETCH_SECTORS: u32 = 512;
-
-/// The promise that a wrong sector breaks.
-pub(crate) fn broken_promise(wrong: &Wrong) -> &'static str {
-    match wrong {
-        Wrong { is_torn_block: true, .. } => "old-or-new",
-        Wrong { is_old: true, .. } => "flushed-data-survives",
-        _ => "no-wrong-bytes",
-    }
-}
-
-/// Bytes of a range of sectors: where, and how many.
-pub(crate) fn bytes_of(sectors: &Range<u32>) -> (u64, usize) {
-    let length = u64::from(sectors.end - sectors.start) * SECTOR_BYTES;
-    (u64::from(sectors.start) * SECTOR_BYTES, length as usize)
-}
 
 /// Stretches of whole blocks in which something was ever written.
 fn touched(guarded: &Guarded) -> Vec<Range<u32>> {
@@ -94,53 +78,5 @@ impl Life {
                 None => return,
             }
         }
-    }
-
-    /// Whether what was read is right.
-    pub(crate) fn judge(
-        &self,
-        guarded: &Guarded,
-        sectors: &Range<u32>,
-        bytes: &[u8],
-        since: u64,
-        is_quiet: bool,
-        when: &str,
-    ) {
-        if guarded.is_leaving.get() {
-            return;
-        }
-        let mut checked = guarded.oracle.borrow().check(sectors.start, bytes, since);
-        let is_old = matches!(&checked, Err(wrong) if wrong.is_old);
-        if is_old && !self.world.spoiled().is_empty() {
-            guarded.oracle.borrow_mut().bring_back(sectors.start, bytes);
-            checked = guarded.oracle.borrow().check(sectors.start, bytes, since);
-        }
-        match checked {
-            Err(wrong) => {
-                let promise = broken_promise(&wrong);
-                self.broken(promise, format!("{}, {when}: {}", guarded.name, wrong.what));
-            }
-            Ok(()) if is_quiet => guarded.oracle.borrow_mut().pin(sectors.start, bytes),
-            Ok(()) => {}
-        }
-    }
-
-    /// Whether a read may be refused.
-    pub(crate) fn judge_refusal(
-        &self,
-        guarded: &Guarded,
-        sectors: &Range<u32>,
-        since: u64,
-        why: &str,
-        when: &str,
-    ) {
-        if guarded.is_failed.get()
-            || guarded.is_leaving.get()
-            || guarded.oracle.borrow().may_refuse(sectors.clone(), since)
-        {
-            return;
-        }
-        let detail = format!("{}, {when}: reading sectors {sectors:?}: {why}", guarded.name);
-        self.broken("nothing-refused", detail);
     }
 }

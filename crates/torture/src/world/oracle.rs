@@ -18,8 +18,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use super::content::{BLOCK_BYTES, Content, SECTOR_BYTES, SectorBytes, identify, is_torn_of, stamp};
 use crate::Promises;
-use crate::content::{BLOCK_BYTES, Content, SECTOR_BYTES, SectorBytes, identify, is_torn_of, stamp};
 
 const SECTORS_PER_BLOCK: u32 = (BLOCK_BYTES / SECTOR_BYTES) as u32;
 const IN_FLIGHT: u64 = u64::MAX;

@@ -13,14 +13,7 @@ use std::rc::Rc;
 use futures_util::future::select;
 
 use crate::life::{Life, Plugged};
-
-/// With which answer power goes: the first that is durable, to a request that began and was
-/// answered after these times.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LastAnswer {
-    began_after_ns: u64,
-    answered_after_ns: u64,
-}
+use crate::power::LastAnswer;
 
 impl Life {
     /// In runs that have it: perhaps a drive is pulled, or hangs, and power is to go with the first
@@ -57,14 +50,5 @@ impl Life {
         self.count_loss();
         self.stick_for(plugged.clone(), timeout_ns * 3 / 2);
         select(pin!(self.context.sleep_ns(timeout_ns * 3 / 2)), pin!(self.power.until_off())).await;
-    }
-
-    /// What was begun at this time is acknowledged, durably.
-    pub(crate) fn acknowledged_durably(&self, began_ns: u64) {
-        let Some(last) = self.last_answer.get() else { return };
-        if began_ns > last.began_after_ns && self.context.now_ns() > last.answered_after_ns {
-            self.note("acknowledged without the drive that was lost: power goes");
-            self.power.cut();
-        }
     }
 }

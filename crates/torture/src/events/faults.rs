@@ -5,17 +5,17 @@
 //!
 //! - A flush may fail on a drive that a volume without any redundancy lies on. What of it was not
 //!   durable may be lost; that is to be told to a client before any flush is acknowledged
-//!   ([`crate::oracle::Oracle::put_at_risk`]).
+//!   ([`crate::world::oracle::Oracle::put_at_risk`]).
 //! - All drives may be full at once. Nothing more can be written then, and nothing that can be read
 //!   may be refused.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use crate::clients::Target;
-use crate::life::Life;
+use crate::life::{Life, Plugged};
 use crate::subject::{Place, Subject};
-use crate::world::Guarded;
+use crate::world::guarded::Guarded;
+use crate::world::guarded::Target;
 
 impl Life {
     /// In runs that have them: perhaps one of these.
@@ -163,9 +163,8 @@ impl Life {
 
     /// No drive takes a write any more for lack of space, in this life. What can be read stays so.
     fn fill_up(&self, targets: &[Target]) {
-        let is_well = |plugged: &crate::life::Plugged| {
-            !plugged.is_troubled.get() && plugged.faulty.unreadable_bytes() == 0
-        };
+        let is_well =
+            |plugged: &Plugged| !plugged.is_troubled.get() && plugged.faulty.unreadable_bytes() == 0;
         let all_well = self.plugged.borrow().values().all(|plugged| is_well(plugged));
         let all_open = targets.len() == self.world.volumes.borrow().len();
         if !all_well || !all_open || !self.world.spoiled().is_empty() {

@@ -8,28 +8,12 @@
 //! on.
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
 
-use stripewise_drive::{CrashDrive, MemoryDrive};
+use stripewise_drive::CrashDrive;
 
+use super::World;
+use super::copies::{KeptCopy, OnlyCopy};
 use crate::subject::disk_label;
-use crate::world::World;
-
-/// What a drive held at the end of a life.
-pub(crate) struct KeptCopy {
-    disk: usize,
-    life: usize,
-    image: Rc<MemoryDrive>,
-    /// Volumes (by number) that were written since.
-    changed: BTreeSet<u32>,
-}
-
-/// The drive that alone has a copy of something, since the end of a life.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OnlyCopy {
-    disk: usize,
-    life: usize,
-}
 
 impl World {
     /// At the end of a life, when the drives have lost their caches: volumes that were written in

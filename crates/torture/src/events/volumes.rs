@@ -2,16 +2,19 @@
 //! meanwhile, at the beginning of a life, as their users would have it; power may be cut at any
 //! instant of it.
 //!
+//! Pinned they are at any time, in runs with fast drives.
+//!
 //! Converted to other layouts they are at any time, also under load: begun here, carried on by the
 //! jobs of this and later lives, ended at the latest at the end of the run. From before it is begun
 //! until it has ended a volume counts with the redundancy of the lower of the two layouts. All that
 //! is drawn from a stream of its own, in one run of four.
 
-use crate::clients::{Target, discard, widened, write, write_zeroes};
-use crate::content::SECTOR_BYTES;
 use crate::life::Life;
-use crate::plan::draw_volume;
-use crate::subject::Subject;
+use crate::life::clients::{discard, widened, write, write_zeroes};
+use crate::subject::{Pinned, Subject};
+use crate::world::content::SECTOR_BYTES;
+use crate::world::guarded::Target;
+use crate::world::plan::draw_volume;
 
 const MIB: u64 = 1 << 20;
 /// Volumes that a pool has at a time.
@@ -108,6 +111,32 @@ impl Life {
         if random.borrow_mut().chance(0.8) {
             subject.start_jobs();
         }
+    }
+
+    /// In runs with fast drives: perhaps pins a volume, and gives rows time to move.
+    pub(crate) async fn perhaps_pin(&self, subject: &Subject, targets: &[Target]) {
+        let Some(random) = self.world.later() else { return };
+        if self.world.plan.fast_bytes.is_empty() || targets.is_empty() {
+            return;
+        }
+        if self.is_over() || self.is_beyond.get() {
+            return;
+        }
+        let (is_wanted, which) = {
+            let mut random = random.borrow_mut();
+            (random.chance(0.4), random.below(targets.len() as u64) as usize)
+        };
+        if !is_wanted {
+            return;
+        }
+        let name = &targets[which].1.name;
+        let pin = [Pinned::Fast, Pinned::Slow, Pinned::Nowhere][random.borrow_mut().below(3) as usize];
+        let pinned = self.bounded("pinning a volume", subject.pin(name, pin)).await;
+        self.note(&format!("pin {name} {pin:?}: {pinned:?}"));
+        self.world.cover(|coverage| coverage.pins += u64::from(matches!(pinned, Some(Ok(())))));
+        subject.start_jobs();
+        let pause_ns = random.borrow_mut().below(20_000_000);
+        self.context.sleep_ns(pause_ns).await;
     }
 
     /// Perhaps writes beyond the end that a volume is to get; it is acknowledged and nothing more.

@@ -6,7 +6,7 @@ use stripewise_engine::pool::TierOptions;
 use stripewise_engine::tuning::{MapGrain, Tuning};
 use stripewise_layout::{LayoutSpec, Level};
 
-use crate::manner::{Manner, draw_fast_drives};
+use super::manner::{Manner, draw_fast_drives};
 use crate::power::Latency;
 use crate::subject::{NewVolume, Settings};
 use crate::{Drawn, Options, Promises};

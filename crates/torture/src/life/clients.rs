@@ -1,24 +1,21 @@
 //! Clients: each does one thing after the other to one volume after the other, of every size and
-//! alignment, several at the same places, and looks at what it reads.
+//! alignment, several at the same places, and looks at what it reads. In crowded lives one of them
+//! gives up whole regions beside the others.
 
 use std::ops::Range;
 use std::rc::Rc;
 
 use stripewise_drive::SplitMix64;
 
-use crate::content::{SECTOR_BYTES, stamp};
-use crate::life::Life;
+use super::Life;
 use crate::subject::{Refusal, Store};
-use crate::verify::bytes_of;
-use crate::world::Guarded;
+use crate::world::content::{SECTOR_BYTES, stamp};
+use crate::world::guarded::{Guarded, Target, bytes_of};
 
 /// The largest write, sectors.
 const LARGEST_SECTORS: u32 = 512;
 /// Data of a region, sectors, for the rare discard of whole regions: 1 MiB for each data unit.
 const REGION_SECTORS: u32 = 2048;
-
-/// A volume as a client sees it.
-pub(crate) type Target = (Store, Rc<Guarded>);
 
 fn draw_range(random: &mut SplitMix64, guarded: &Guarded) -> Range<u32> {
     let total = guarded.oracle.borrow().sector_count();
@@ -174,16 +171,29 @@ fn changed(
     }
 }
 
-/// Where clients of a new volume write: a few places, so that they meet, and so that little has to
-/// be looked at.
-pub(crate) fn draw_hot(random: &mut SplitMix64, size_bytes: u64, stripe_bytes: u64) -> Vec<Range<u32>> {
-    let total = (size_bytes / SECTOR_BYTES) as u32;
-    let span = ((stripe_bytes / SECTOR_BYTES) as u32 * 2).clamp(64, 512);
-    (0..1 + random.below(3))
-        .map(|_| {
-            let first = random.below(u64::from(total)) as u32 / 8 * 8;
-            let first = first.min(total.saturating_sub(span));
-            first..(first + span).min(total)
-        })
-        .collect()
+impl Life {
+    /// In a crowded life: goes on giving up whole regions that clients write to, until the life is
+    /// over.
+    pub(crate) async fn stir(self: Rc<Self>, targets: Vec<Target>, seed: u64) {
+        let mut random = SplitMix64::new(seed);
+        for _ in 0..40 {
+            self.context.sleep_ns(random.below(4_000_000)).await;
+            if self.is_over() {
+                return;
+            }
+            let (store, guarded) = &targets[random.below(targets.len() as u64) as usize];
+            let total = guarded.oracle.borrow().sector_count();
+            let region = (store.region_bytes() / SECTOR_BYTES) as u32;
+            let first = random.below(2) as u32 * region;
+            if first >= total {
+                continue;
+            }
+            let regions = 1 + random.below(2) as u32;
+            let range = first..first.saturating_add(region.saturating_mul(regions)).min(total);
+            match random.below(3) {
+                0 => write_zeroes(&self, store, guarded, range).await,
+                _ => discard(&self, store, guarded, range).await,
+            }
+        }
+    }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::World;
 use crate::power::{Ending, Structure};
-use crate::world::World;
 
 impl World {
     /// How a life ends.
