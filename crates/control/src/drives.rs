@@ -8,6 +8,7 @@ pub(crate) mod misplaced;
 pub mod names;
 pub mod network;
 pub mod opened;
+pub(crate) mod opener;
 pub(crate) mod search;
 pub(crate) mod signatures;
 pub(crate) mod space_below;

@@ -5,6 +5,7 @@ pub mod load;
 pub(crate) mod open_pool;
 pub mod other_process;
 pub mod pieces;
+pub(crate) mod pool_stack;
 pub mod reconnect;
 pub(crate) mod redundancy;
 pub(crate) mod reopen;

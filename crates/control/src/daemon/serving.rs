@@ -180,12 +180,12 @@ fn begin_opening(control: &Control, context: &Context, pool: &KnownPool) -> ones
 pub async fn open(control: &Control, pool: &KnownPool) -> Result<()> {
     let _coming = control.served.comes(&pool.name);
     let session = Session::open_to_serve(control, &pool.name, "serve").await?;
-    begin_serving(control, session);
+    begin_serving(session);
     Ok(())
 }
 
 /// Serves a pool that was opened, and works on its jobs.
-pub fn begin_serving(control: &Control, session: Session) {
+pub fn begin_serving(session: Session) {
     let report = session.report();
     tracing::info!(
         target: "pool", pool = report.name, state = %report.state, drives = report.drives.len(),
@@ -193,7 +193,7 @@ pub fn begin_serving(control: &Control, session: Session) {
     );
     session.show_notices();
     session.start_jobs();
-    control.served.begin(session);
+    session.serve();
 }
 
 fn not_served(pool: &KnownPool, failure: &Failure) {
@@ -219,7 +219,7 @@ pub async fn in_time(
 /// Closes them, the last opened first. The first error is reported; all are closed.
 pub async fn close_all(control: &Control) -> Result<()> {
     let mut result = Ok(());
-    while let Some(session) = control.served.end_last() {
+    while let Some(session) = Session::end_serving_last(control) {
         let pool = session.name().to_owned();
         let closed = session.close().await;
         match &closed {

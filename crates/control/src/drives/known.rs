@@ -18,10 +18,10 @@ use crate::access::Access;
 use crate::drives::candidates::{Identity, Place, noted_export, noted_place};
 use crate::drives::misplaced::{Holds, Misplaced};
 use crate::drives::network;
-use crate::drives::opened::{OpenedDrive, open_drive};
+use crate::drives::opened::OpenedDrive;
+use crate::drives::opener::{DriveOpener, Volumes};
 use crate::drives::trouble::Trouble;
 use crate::failure::{Failure, chain};
-use crate::pools::stacked::Stack;
 use crate::registry::{KnownPool, Registry};
 
 /// How long a drive may take to say which one it is. The engine gives a silent drive as long.
@@ -59,13 +59,13 @@ pub(crate) fn pool_id(known: &KnownPool) -> Result<PoolId, Trouble> {
 }
 
 /// Opens what is there of a known pool's drives.
-pub(crate) async fn open_known(
-    stack: &Stack,
+pub(crate) async fn open_known<V: Volumes>(
+    opener: &DriveOpener<'_, V>,
     registry: &Registry,
     known: &KnownPool,
     access: Access,
 ) -> Result<KnownDrives, Trouble> {
-    let search = Search { stack, known, pool_id: pool_id(known)?, access };
+    let search = Search { opener, known, pool_id: pool_id(known)?, access };
     let mut found = KnownDrives { opened: Vec::new(), misplaced: Vec::new(), used_by: None };
     let absent = search.at_noted_places(&mut found).await?;
     search.elsewhere(registry, &mut found).await?;
@@ -73,21 +73,25 @@ pub(crate) async fn open_known(
         // What was found elsewhere is not missing.
         let is_found = |id: &str| found.opened.iter().any(|opened| says_id(opened, id));
         if !known.drives.iter().any(|drive| drive.path == *path && is_found(&drive.id)) {
-            stack.control().warning(format!("{} is taken as missing: {why}", path.display()));
+            opener.environment.warning(format!("{} is taken as missing: {why}", path.display()));
         }
     }
     if found.opened.is_empty() {
         return Err(Trouble::Missing(nothing_there(known, &found.misplaced)));
     }
     if access == Access::Change {
-        note_others(stack, registry, &found.misplaced).await.map_err(Trouble::Stop)?;
+        note_others(opener.executor, registry, &found.misplaced).await.map_err(Trouble::Stop)?;
     }
     Ok(found)
 }
 
 /// Puts on the list where drives of other pools are now. This pool's own places are noted next, and
 /// no pool on the list may have theirs then: they would not be looked for there.
-async fn note_others(stack: &Stack, registry: &Registry, misplaced: &[Misplaced]) -> Result<(), Failure> {
+async fn note_others(
+    executor: &RealExecutor,
+    registry: &Registry,
+    misplaced: &[Misplaced],
+) -> Result<(), Failure> {
     let others: Vec<(String, String, &PathBuf)> = misplaced
         .iter()
         .filter_map(|Misplaced { path, holds }| match holds {
@@ -98,7 +102,7 @@ async fn note_others(stack: &Stack, registry: &Registry, misplaced: &[Misplaced]
     if others.is_empty() {
         return Ok(());
     }
-    let context = stack.executor().context();
+    let context = executor.context();
     let noted = registry.change_pools(&context, |pools| {
         for (pool, drive, path) in &others {
             let drives =
@@ -139,20 +143,20 @@ fn nothing_there(known: &KnownPool, misplaced: &[Misplaced]) -> Failure {
     .hint(format!("if they are elsewhere now: stripewise pool import --dir DIR {}", known.name))
 }
 
-struct Search<'a> {
-    stack: &'a Stack,
+struct Search<'a, V> {
+    opener: &'a DriveOpener<'a, V>,
     known: &'a KnownPool,
     pool_id: PoolId,
     access: Access,
 }
 
-impl Search<'_> {
+impl<V: Volumes> Search<'_, V> {
     fn looks(&self) -> bool {
         self.access == Access::Look
     }
 
     fn executor(&self) -> &Rc<RealExecutor> {
-        self.stack.executor()
+        self.opener.executor
     }
 
     fn options(&self) -> OpenOptions {
@@ -173,7 +177,7 @@ impl Search<'_> {
                 Some(answer) => answer.map(Ok),
                 // The same export under another name.
                 None if noted_export(&drive.path).is_some() => continue,
-                None => self.stack.open_noted(&drive.path, self.access, &self.options()).await,
+                None => self.opener.open_noted(&drive.path, self.access, &self.options()).await,
             };
             match answer {
                 Ok(Ok(drive)) => opened.push((drive_path(&drive), drive)),
@@ -218,7 +222,7 @@ impl Search<'_> {
             OpenError::Busy { ref holder, .. } => {
                 let holder = holder.clone();
                 let beside = OpenOptions { read_only: true, lock: false, buffered: false };
-                let Ok(mut drive) = open_drive(self.stack.control(), self.executor(), path, &beside) else {
+                let Ok(mut drive) = self.opener.at(path, &beside) else {
                     return Err(Trouble::Stop(error.into()));
                 };
                 match self.ask(&drive).await {
@@ -312,10 +316,10 @@ impl Search<'_> {
             if !missing(found).contains(&id) {
                 continue;
             }
-            match open_drive(self.stack.control(), self.executor(), &path, &self.options()) {
+            match self.opener.at(&path, &self.options()) {
                 Ok(mut drive) => {
                     drive.says = Some(id);
-                    self.stack.control().note(format!(
+                    self.opener.environment.note(format!(
                         "note: a drive of pool {} is at {} now",
                         self.known.name,
                         path.display()
@@ -324,7 +328,7 @@ impl Search<'_> {
                 }
                 Err(error) => {
                     if let Some(why) = self.judge(&path, error, &[], found).await? {
-                        self.stack.control().warning(why);
+                        self.opener.environment.warning(why);
                     }
                 }
             }

@@ -1,26 +1,52 @@
-//! A pool that this process has open: what all sessions of it share.
+//! A pool that this process has open, under its lock: opening it from the drives that are known,
+//! looking after it, closing it. All sessions of the pool share it.
 //!
-//! Expected faults: drives that vanish, something else in their place, a file system below that is
-//! full.
+//! Expected faults: drives that are gone, vanish, or have something else in their place, files
+//! removed under a running job, a file system below that is full.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use stripewise_engine::pool::{DriveStatus, Pool};
+use stripewise_drive::{BufferPool, Drive};
+use stripewise_engine::pool::{DriveStatus, OpenMode, Pool, PoolError, PoolOptions};
 use stripewise_runtime::{Holder, RealExecutor};
 
 use crate::access::Access;
+use crate::drives::known::{KnownDrives, open_known, pool_id};
 use crate::drives::misplaced::{Holds, Misplaced};
-use crate::drives::opened::OpenedDrive;
+use crate::drives::network::{self, Returning};
+use crate::drives::opened::{OpenedDrive, pool_options};
+use crate::drives::opener::{DriveOpener, Volumes};
 use crate::drives::space_below::note_full_below;
-use crate::failure::Result;
+use crate::drives::trouble::Trouble;
+use crate::environment::Environment;
+use crate::failure::{Failure, Result, pool_failure};
 use crate::pools::standstill::advise;
+use crate::pools::status_file::StatusFile;
 use crate::registry::{KnownDrive, KnownPool, PoolLock, Registry};
 use crate::report::PoolReport;
+use crate::times::unix_ms;
+
+/// Memory of returned buffers kept for reuse.
+const RETAINED_BYTES: usize = 64 << 20;
+/// How often others can read how a long job stands, and drives are looked after.
+const WATCH_NS: u64 = 1_000_000_000;
+
+/// How a known pool is opened.
+pub(super) struct Opening {
+    pub(super) registry: Registry,
+    pub(super) known: KnownPool,
+    pub(super) access: Access,
+    /// It is taken from whichever host has it, and its drives count also where they were put back
+    /// from older copies.
+    pub(super) is_forced: bool,
+    pub(super) lock: PoolLock,
+}
 
 /// A pool that this process has open.
-pub(super) struct OpenPool {
+pub(crate) struct OpenPool {
+    pub(super) pool: Pool,
     pub(super) registry: Registry,
     pub(super) name: String,
     pub(super) id: String,
@@ -43,17 +69,172 @@ pub(super) struct OpenPool {
     /// Whether lost exports are being fetched back already: commands begin jobs of pools that are
     /// lent to them, too.
     pub(super) fetches_back: Cell<bool>,
-    pub(super) _lock: PoolLock,
+    _lock: PoolLock,
 }
 
 impl OpenPool {
+    /// Opens a pool whose lock is taken.
+    pub(super) async fn open<V: Volumes>(
+        opener: &DriveOpener<'_, V>,
+        opening: Opening,
+    ) -> std::result::Result<Rc<Self>, Trouble> {
+        let Opening { registry, known, access, is_forced, lock } = opening;
+        let (name, opened_unix_ms) = (known.name.clone(), unix_ms());
+        if access == Access::Change {
+            // What a killed process left.
+            let _ = std::fs::remove_file(registry.status_path(&known.id));
+        }
+        let found = open_known(opener, &registry, &known, access).await?;
+        let KnownDrives { opened, misplaced, used_by } = found;
+        let executor = opener.executor.clone();
+        let drives: Vec<Rc<dyn Drive>> = opened.iter().map(|opened| opened.drive.clone()).collect();
+        let mode = match access {
+            Access::Look => OpenMode::ReadOnly,
+            Access::Change => OpenMode::ReadWrite,
+        };
+        let (context, buffers) = (executor.context(), BufferPool::new(RETAINED_BYTES));
+        let options = PoolOptions {
+            pool_id: Some(pool_id(&known)?),
+            take_rolled_back: is_forced,
+            take_from_host: is_forced,
+            ..pool_options(&opened)
+        };
+        let opening = Pool::open(&context, &buffers, drives, mode, options);
+        let pool = opening.await.map_err(|error| {
+            let failure = pool_failure(format!("cannot open pool `{name}`"), &error);
+            match error {
+                PoolError::OtherHost { .. } => Trouble::Stop(failure),
+                _ => Trouble::Missing(failure),
+            }
+        })?;
+        // A command that renamed it may have been cut short between the list and the drives.
+        if access == Access::Change && pool.name() != name {
+            let renamed = pool.rename(&name).await;
+            renamed.map_err(|error| {
+                Trouble::Missing(pool_failure(
+                    format!("cannot rename pool `{}` to `{name}`", pool.name()),
+                    &error,
+                ))
+            })?;
+        }
+        let (id, known) = (known.id.clone(), RefCell::new(known));
+        let open = Rc::new(Self {
+            pool,
+            registry,
+            name,
+            id,
+            known,
+            access,
+            opened_unix_ms,
+            opened: RefCell::new(opened),
+            misplaced,
+            used_by,
+            executor,
+            bringing: Rc::default(),
+            stays: Cell::new(false),
+            fetches_back: Cell::new(false),
+            _lock: lock,
+        });
+        if access == Access::Change {
+            open.spawn_watch();
+        }
+        Ok(open)
+    }
+
+    /// While the pool is open: leaves word for `pool status` how it stands, and finds out when a
+    /// drive's file is removed (requests to a removed file would still succeed) or its server is
+    /// out of reach.
+    fn spawn_watch(self: &Rc<Self>) {
+        let (context, open) = (self.executor.context(), Rc::downgrade(self));
+        let path = self.registry.status_path(&self.id);
+        let watch = async move {
+            loop {
+                let word = open.upgrade().map(|open| open.word());
+                let Some(word) = word else { return };
+                word.leave(&path);
+                context.sleep_ns(WATCH_NS).await;
+                let Some(open) = open.upgrade() else { return };
+                // Where it cannot be written now, it is tried again.
+                let _ = open.remember_drives().await;
+                open.leave_out_vanished().await;
+            }
+        };
+        drop(self.executor.context().spawn(watch));
+    }
+
+    /// For as long as the pool is open, exports that went are tried to be had back.
+    pub(super) fn fetch_back(self: &Rc<Self>, environment: &Environment) {
+        if self.fetches_back.replace(true) {
+            return;
+        }
+        let (environment, executor, pool) = (environment.clone(), self.executor.clone(), self.pool.clone());
+        let (context, open) = (executor.context(), Rc::downgrade(self));
+        let fetching = async move {
+            let mut returning = Returning::default();
+            loop {
+                executor.context().sleep_ns(WATCH_NS).await;
+                if open.strong_count() == 0 {
+                    return;
+                }
+                let due = returning.due(&pool.status().drives, executor.context().now_ns());
+                for (id, uri, under_way) in due {
+                    under_way.replace(true);
+                    let (environment, executor, pool, open) =
+                        (environment.clone(), executor.clone(), pool.clone(), open.clone());
+                    drop(executor.clone().context().spawn(async move {
+                        let keep = |opened: OpenedDrive| {
+                            let Some(open) = open.upgrade() else { return };
+                            let mut all = open.opened.borrow_mut();
+                            all.retain(|other| other.lost().is_none() && other.identity != opened.identity);
+                            all.push(opened);
+                        };
+                        network::fetch(&environment, &executor, &pool, id, &uri, keep).await;
+                        under_way.replace(false);
+                    }));
+                }
+            }
+        };
+        drop(context.spawn(fetching));
+    }
+
+    /// Closes the pool and remembers where its drives are.
+    pub(crate) async fn close(&self) -> Result<()> {
+        let closed = self.pool.close().await;
+        let cannot_close = |error| pool_failure(format!("cannot close pool `{}`", self.name), &error);
+        if self.access == Access::Look {
+            return closed.map_err(cannot_close);
+        }
+        // Best effort: it was for others to read while the pool was open.
+        let _ = std::fs::remove_file(self.registry.status_path(&self.id));
+        closed.map_err(cannot_close)?;
+        self.remember_drives().await
+    }
+
+    /// Erases the pool from its drives and the list.
+    pub(super) async fn destroy(&self) -> Result<()> {
+        let destroyed = self.pool.destroy().await;
+        destroyed
+            .map_err(|error| pool_failure(format!("cannot erase all of pool `{}`", self.name), &error))?;
+        let _ = std::fs::remove_file(self.registry.status_path(&self.id));
+        self.registry.forget(&self.executor.context(), &self.id).await
+    }
+
+    /// Refuses to read what another process may be changing.
+    pub(super) fn refuse_if_used_elsewhere(&self) -> Result<()> {
+        match &self.used_by {
+            None => Ok(()),
+            Some(user) => Err(Failure::new(format!("pool `{}` is in use by {user}", self.name))
+                .hint("end that process, or give it commands with its own STRIPEWISE_HOME")),
+        }
+    }
+
     /// Lets go of drives that were opened and are none of the pool's (any more): others may want
     /// them. While more drives are being brought this is left to the task that brings them.
-    pub(super) fn let_go_of_strangers(&self, pool: &Pool) {
+    pub(super) fn let_go_of_strangers(&self) {
         if Rc::strong_count(&self.bringing) > 1 {
             return;
         }
-        let status = pool.status();
+        let status = self.pool.status();
         let is_ours = |opened: &OpenedDrive| {
             let label = &opened.bare.info().label;
             status.drives.iter().any(|drive| **label == *drive.path)
@@ -62,15 +243,15 @@ impl OpenPool {
     }
 
     /// How the pool is, with what to do about it.
-    pub(super) fn report(&self, pool: &Pool) -> PoolReport {
-        let mut report = PoolReport::from(&pool.status());
-        if pool.full_drive().is_none() {
+    pub(super) fn report(&self) -> PoolReport {
+        let mut report = PoolReport::from(&self.pool.status());
+        if self.pool.full_drive().is_none() {
             let opened = self.opened.borrow();
             let files = opened.iter().filter_map(|opened| opened.file.as_ref()).map(|file| file.path());
             note_full_below(&mut report, files);
         }
         if self.stays.get() {
-            advise(pool, &mut report);
+            advise(&self.pool, &mut report);
         }
         self.misplaced.iter().for_each(|misplaced| note_misplaced(&mut report, misplaced));
         if let Some(user) = &self.used_by {
@@ -79,34 +260,39 @@ impl OpenPool {
         report
     }
 
+    /// How the pool stands at this moment, as it is left for others.
+    fn word(&self) -> StatusFile {
+        StatusFile::of(&self.pool, self.report(), self.opened_unix_ms)
+    }
+
     /// Drives that have to be taken as lost, by label, and why.
-    pub(super) fn vanished(&self) -> Vec<(Rc<str>, String)> {
+    fn vanished(&self) -> Vec<(Rc<str>, String)> {
         let opened = self.opened.borrow();
         let label = |opened: &OpenedDrive| opened.bare.info().label.clone();
         opened.iter().filter_map(|opened| Some((label(opened), opened.lost()?))).collect()
     }
 
     /// Has those of them left out that the pool has not missed yet.
-    pub(super) async fn leave_out_vanished(&self, pool: &Pool) {
+    async fn leave_out_vanished(&self) {
         for (label, why) in self.vanished() {
-            let status = pool.status();
+            let status = self.pool.status();
             // A drive that is missing may have been at a place where another one is now.
             let of_label = |drive: &&DriveStatus| *drive.path == *label && drive.state.takes_part();
             let Some(drive) = status.drives.iter().find(of_label) else { continue };
             // While others were left out, it may have been reopened.
             if self.vanished().iter().any(|(lost, _)| *lost == label) {
                 // Where that cannot be recorded now, the next request to the drive has it recorded.
-                let _ = pool.drive_vanished(drive.id, &why).await;
+                let _ = self.pool.drive_vanished(drive.id, &why).await;
             }
         }
     }
 
     /// Puts on the list where the pool's drives are now.
-    pub(super) async fn remember_drives(&self, pool: &Pool) -> Result<()> {
+    pub(super) async fn remember_drives(&self) -> Result<()> {
         if self.access == Access::Look {
             return Ok(());
         }
-        let status = pool.status();
+        let status = self.pool.status();
         let known =
             |drive: &DriveStatus| KnownDrive { id: drive.id.to_string(), path: PathBuf::from(&drive.path) };
         let now = KnownPool {

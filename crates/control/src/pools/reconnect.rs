@@ -63,13 +63,13 @@ pub async fn reconnect(control: &Control) -> Result<()> {
     let mut rests: HashMap<String, Rest> = HashMap::new();
     loop {
         context.sleep_ns(LOOK_NS).await;
-        for session in control.served.lend_all(control) {
+        for session in Session::all_served(control) {
             let now_ns = context.now_ns();
             let rests = rests.get(session.name()).is_some_and(|rest| now_ns < rest.until_ns);
             if !rests && session.is_stranded() {
                 let name = session.name().to_owned();
                 drop(session);
-                let Some(session) = control.served.end(&name) else { continue };
+                let Some(session) = Session::end_serving(control, &name) else { continue };
                 control.warning(format!(
                     "pool {name}: none of its drives is within reach; it is closed, and opened again when they are back"
                 ));

@@ -32,7 +32,7 @@ const LOOK_NS: u64 = 20_000_000;
 /// Reopens a pool of this daemon's if that is what it takes to have a drive back, and it can be
 /// done. `name`: the drive as typed. Gives whether it was done.
 pub(crate) async fn open_if_that_helps(control: &Control, pool: &str, name: &str) -> Result<bool> {
-    let Some(session) = control.served.lend(pool, control) else { return Ok(false) };
+    let Some(session) = Session::served(control, pool) else { return Ok(false) };
     let moved = moved_drive(control, &session, name).await;
     let place = |drive: &DriveStatus| match &moved {
         Some((id, path)) if *id == drive.id => path.clone(),
@@ -92,7 +92,7 @@ async fn close_and_open(control: &Control, name: &str, moved: Option<(DriveId, P
     let context = control.executor()?.context();
     // No other task opens it in between.
     let _coming = control.served.comes(name);
-    let Some(session) = control.served.end(name) else { return Ok(()) };
+    let Some(session) = Session::end_serving(control, name) else { return Ok(()) };
     control.note(format!("pool {name} is reopened: clients of its volumes get errors, and can reconnect"));
     let is_let_go = session.let_go();
     let mut pool = close(&context, session).await;

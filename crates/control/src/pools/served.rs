@@ -6,20 +6,20 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use stripewise_drive::Event;
+use stripewise_engine::pool::Pool;
 use stripewise_export::fuse::FuseLoad;
 use stripewise_export::nbd::Server;
 use stripewise_export::{Exports, Hold, PoolExports, VolumeExport};
 
-use crate::control::Control;
 use crate::failure::{Failure, Result};
-use crate::pools::session::Session;
+use crate::pools::pool_stack::PoolStack;
 use crate::registry::stacking::is_used;
 use crate::registry::{KnownPool, Registry};
 
 /// The pools served, in the order in which they were opened.
 #[derive(Clone, Default)]
 pub struct Served {
-    sessions: Rc<RefCell<Vec<Session>>>,
+    pools: Rc<RefCell<Vec<PoolStack>>>,
     exports: PoolExports,
     listeners: Rc<RefCell<Listeners>>,
     /// Pools that are to be served again as soon as they can be opened.
@@ -62,10 +62,10 @@ pub struct Listeners {
 
 impl Served {
     /// Serves a pool from now on.
-    pub fn begin(&self, session: Session) {
-        session.stays_open();
-        self.exports.add(session.pool.clone(), false);
-        self.sessions.borrow_mut().push(session);
+    pub(super) fn begin(&self, pool: PoolStack) {
+        pool.top.stays.set(true);
+        self.exports.add(pool.top.pool.clone(), false);
+        self.pools.borrow_mut().push(pool);
     }
 
     /// A pool that was served, and could not be opened again.
@@ -96,23 +96,24 @@ impl Served {
         }
     }
 
-    /// The pool of this name for a command of `control`'s, if it is served.
-    pub fn lend(&self, name: &str, control: &Control) -> Option<Session> {
-        self.sessions
-            .borrow()
-            .iter()
-            .find(|session| session.name() == name)
-            .map(|session| session.lend(control))
-    }
-
     /// Whether the pool of this name is served.
     pub fn has(&self, name: &str) -> bool {
-        self.sessions.borrow().iter().any(|session| session.name() == name)
+        self.find(name).is_some()
     }
 
-    /// All of them, for `control`.
-    pub fn lend_all(&self, control: &Control) -> Vec<Session> {
-        self.sessions.borrow().iter().map(|session| session.lend(control)).collect()
+    /// The pool of this name, if it is served.
+    pub(super) fn pool(&self, name: &str) -> Option<Pool> {
+        self.find(name).map(|found| found.top.pool.clone())
+    }
+
+    /// The pool of this name with those below it, if it is served.
+    pub(super) fn find(&self, name: &str) -> Option<PoolStack> {
+        self.pools.borrow().iter().find(|pool| pool.name() == name).cloned()
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<PoolStack> {
+        self.pools.borrow().clone()
     }
 
     /// Refuses to take a volume, or (`None`) a whole pool, from under clients that have it open
@@ -135,19 +136,19 @@ impl Served {
         self.exports.clone()
     }
 
-    /// Serves the pool no more; what was opened for it goes to the caller, who closes it.
-    pub fn end(&self, name: &str) -> Option<Session> {
-        let mut sessions = self.sessions.borrow_mut();
-        let index = sessions.iter().position(|session| session.name() == name)?;
+    /// Serves the pool no more; it goes to the caller, who closes it.
+    pub(super) fn end(&self, name: &str) -> Option<PoolStack> {
+        let mut pools = self.pools.borrow_mut();
+        let index = pools.iter().position(|pool| pool.name() == name)?;
         self.exports.remove(name);
-        Some(sessions.remove(index))
+        Some(pools.remove(index))
     }
 
     /// Ends with the pool that was opened last, which may lie on those before it.
-    pub(crate) fn end_last(&self) -> Option<Session> {
-        let session = self.sessions.borrow_mut().pop()?;
-        self.exports.remove(session.name());
-        Some(session)
+    pub(super) fn end_last(&self) -> Option<PoolStack> {
+        let pool = self.pools.borrow_mut().pop()?;
+        self.exports.remove(pool.name());
+        Some(pool)
     }
 
     /// What clients over the network find.

@@ -10,45 +10,47 @@
 //! Expected faults: pools that are unknown, gone, in use, or that stand on themselves.
 
 use std::cell::RefCell;
-use std::path::Path;
 use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
 use stripewise_engine::pool::{Pool, VolumeDrive};
-use stripewise_runtime::{OpenError, OpenOptions, RealExecutor};
+use stripewise_runtime::{OpenOptions, RealExecutor};
 
 use crate::access::Access;
 use crate::control::Control;
-use crate::drives::candidates::{Candidate, Identity, Place, noted_export, noted_place};
-use crate::drives::network;
-use crate::drives::opened::{OpenedDrive, open_drive};
+use crate::drives::candidates::Candidate;
+use crate::drives::opened::OpenedDrive;
+use crate::drives::opener::{DriveOpener, Volumes};
 use crate::drives::trouble::Trouble;
 use crate::failure::{Failure, Result};
 use crate::names::VolumeName;
-use crate::pools::session::Session;
+use crate::pools::open_pool::{OpenPool, Opening};
+use crate::pools::pool_stack::PoolsBelow;
 use crate::registry::{KnownPool, Registry};
 
-/// The pools below, open.
-pub(crate) struct Stack {
+/// Opens pools, those below them, and drives that may be volumes of such.
+pub(crate) struct StackOpener {
     control: Control,
     executor: Rc<RealExecutor>,
-    doing: String,
-    /// In the order in which they were opened: what a pool stands on comes before it.
-    sessions: RefCell<Vec<Session>>,
+    below: Rc<PoolsBelow>,
     /// Names of those that are being opened, the outermost first.
     opening: RefCell<Vec<String>>,
     /// The identity of a pool that is taken by force.
     forced: RefCell<Option<String>>,
 }
 
-impl Stack {
+impl StackOpener {
     /// Nothing open yet; `doing` is what others are told when they find a pool in use.
     pub(crate) fn new(control: &Control, doing: &str) -> Result<Self> {
+        Self::onto(control, Rc::new(PoolsBelow::new(doing)))
+    }
+
+    /// Opens more beside what is open already.
+    pub(super) fn onto(control: &Control, below: Rc<PoolsBelow>) -> Result<Self> {
         Ok(Self {
             control: control.clone(),
             executor: control.executor()?,
-            doing: doing.to_owned(),
-            sessions: RefCell::default(),
+            below,
             opening: RefCell::default(),
             forced: RefCell::default(),
         })
@@ -60,19 +62,14 @@ impl Stack {
         self.forced.replace(Some(id.to_owned()));
     }
 
-    /// Whether a pool is taken as it is, and from whichever host has it.
-    pub(crate) fn is_forced(&self, id: &str) -> bool {
-        self.forced.borrow().as_deref() == Some(id)
-    }
-
     /// What all of them run on.
     pub(crate) fn executor(&self) -> &Rc<RealExecutor> {
         &self.executor
     }
 
-    /// For whom.
-    pub(crate) fn control(&self) -> &Control {
-        &self.control
+    /// The pools below that are open.
+    pub(super) fn below(&self) -> &Rc<PoolsBelow> {
+        &self.below
     }
 
     /// Opens whatever offers itself as a drive.
@@ -82,45 +79,11 @@ impl Stack {
         access: Access,
         options: &OpenOptions,
     ) -> Result<OpenedDrive> {
-        match (&candidate.identity, noted_export(&candidate.path)) {
-            (Identity::Volume(name), _) => self.volume(name, access).await.map_err(Trouble::failure),
-            (Identity::Network(_), Some(uri)) => {
-                Ok(network::open(&self.executor, &uri, options.read_only).await?)
-            }
-            _ => Ok(open_drive(&self.control, &self.executor, &candidate.path, options)?),
-        }
+        self.drives().open(candidate, access, options).await
     }
 
-    /// Opens the drive that a pool has noted at this place.
-    pub(crate) async fn open_noted(
-        &self,
-        path: &Path,
-        access: Access,
-        options: &OpenOptions,
-    ) -> std::result::Result<std::result::Result<OpenedDrive, OpenError>, Trouble> {
-        match noted_place(path) {
-            Place::Volume(name) => self.volume(&name, access).await.map(Ok),
-            Place::Path(path) => Ok(open_drive(&self.control, &self.executor, &path, options)),
-            Place::Network(uri) => network::open_known(&self.executor, &uri, options.read_only).await.map(Ok),
-        }
-    }
-
-    /// A volume as a drive; its pool is opened for it if it is not open yet.
-    pub(crate) async fn volume(
-        &self,
-        name: &VolumeName,
-        access: Access,
-    ) -> std::result::Result<OpenedDrive, Trouble> {
-        let pool = self.pool_below(&name.pool, access).await?;
-        match pool.volume(&name.volume) {
-            Ok(volume) => {
-                let drive = VolumeDrive::new(volume, &name.to_string());
-                Ok(OpenedDrive::volume(name.clone(), drive))
-            }
-            Err(error) => {
-                Err(Trouble::Missing(Failure::because(format!("cannot use volume `{name}`"), &error)))
-            }
-        }
+    fn drives(&self) -> DriveOpener<'_, Self> {
+        DriveOpener { environment: &self.control, executor: &self.executor, volumes: self }
     }
 
     /// All volumes of a pool that can be read, as drives to look at.
@@ -144,29 +107,20 @@ impl Stack {
     /// A pool that is to lie below: served by this process, open already, or opened now.
     async fn pool_below(&self, name: &str, access: Access) -> std::result::Result<Pool, Trouble> {
         self.control.served.until_come(name).await;
-        if let Some(session) = self.control.served.lend(name, &self.control) {
-            return Ok(session.pool.clone());
-        }
-        let open = |stack: &Self| {
-            stack
-                .sessions
-                .borrow()
-                .iter()
-                .find(|session| session.name() == name)
-                .map(|open| open.pool.clone())
-        };
-        if let Some(pool) = open(self) {
+        if let Some(pool) = self.control.served.pool(name) {
             return Ok(pool);
+        }
+        if let Some(open) = self.below.find(name) {
+            return Ok(open.pool.clone());
         }
         let registry = self.control.registry().map_err(Trouble::Stop)?;
         let known = registry.pool(name).map_err(Trouble::Missing)?;
         // Boxed, since what lies below may lie on pools in turn.
         let opening: LocalBoxFuture<'_, _> = Box::pin(self.open_pool(registry, known, access));
-        let session = opening.await?;
-        session.refuse_if_used_elsewhere().map_err(Trouble::Stop)?;
-        let pool = session.pool.clone();
-        self.sessions.borrow_mut().push(session);
-        Ok(pool)
+        let open = opening.await?;
+        open.refuse_if_used_elsewhere().map_err(Trouble::Stop)?;
+        self.below.add(open.clone());
+        Ok(open.pool.clone())
     }
 
     /// Opens a pool, and those below it first; with its lock taken before theirs.
@@ -175,32 +129,40 @@ impl Stack {
         registry: Registry,
         known: KnownPool,
         access: Access,
-    ) -> std::result::Result<Session, Trouble> {
+    ) -> std::result::Result<Rc<OpenPool>, Trouble> {
         if self.opening.borrow().contains(&known.name) {
             return Err(Trouble::Stop(stands_on_itself(&known.name)));
         }
-        let context = self.executor.context();
-        let lock = registry.lock_pool(&context, &known, access, &self.doing, self.control.commands_at());
+        let (context, doing) = (self.executor.context(), &self.below.doing);
+        let lock = registry.lock_pool(&context, &known, access, doing, self.control.commands_at());
         let lock = lock.await.map_err(Trouble::Stop)?;
+        let is_forced = self.forced.borrow().as_deref() == Some(known.id.as_str());
         self.opening.borrow_mut().push(known.name.clone());
-        let session = Session::open_locked(self, registry, known, access, lock).await;
+        let opening = Opening { registry, known, access, is_forced, lock };
+        let open = OpenPool::open(&self.drives(), opening).await;
         self.opening.borrow_mut().pop();
-        session
+        open
     }
 
-    /// Begins the jobs of the pools below.
-    pub(crate) fn start_jobs(&self) {
-        self.sessions.borrow().iter().for_each(|session| session.pool.start_jobs());
-    }
-
-    /// Closes them, the last opened first. The first error is reported; all are closed.
+    /// Closes the pools that were opened for others to stand on, the last opened first. The first
+    /// error is reported; all are closed.
     pub(crate) async fn close(&self) -> Result<()> {
-        let mut result = Ok(());
-        while let Some(session) = { self.sessions.borrow_mut().pop() } {
-            let closing: LocalBoxFuture<'_, _> = Box::pin(session.close());
-            result = result.and(closing.await);
+        self.below.close().await
+    }
+}
+
+impl Volumes for StackOpener {
+    async fn volume(&self, name: &VolumeName, access: Access) -> std::result::Result<OpenedDrive, Trouble> {
+        let pool = self.pool_below(&name.pool, access).await?;
+        match pool.volume(&name.volume) {
+            Ok(volume) => {
+                let drive = VolumeDrive::new(volume, &name.to_string());
+                Ok(OpenedDrive::volume(name.clone(), drive))
+            }
+            Err(error) => {
+                Err(Trouble::Missing(Failure::because(format!("cannot use volume `{name}`"), &error)))
+            }
         }
-        result
     }
 }
 

@@ -124,7 +124,7 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     let control = ControlSocket::open_for_mount(app).await?;
     let interrupted = app.interrupted()?;
     let session = Session::open(app, pool, Access::Change, &format!("mount {shown}")).await?;
-    begin_serving(app, session);
+    begin_serving(session);
     let watch = Watch::default();
     let work =
         Work { app, watch: &watch, control: &control, shown: &shown, folder: &folder.display().to_string() };
@@ -155,7 +155,7 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
 /// Of a volume that can be used.
 fn size_of(app: &App, name: &VolumeName) -> Result<u64> {
     refuse_if_used(&app.registry()?, &format!("mount {name}"), &name.pool, Some(&name.volume))?;
-    let session = app.served.lend(&name.pool, app).expect("it was just opened");
+    let session = Session::served(app, &name.pool).expect("it was just opened");
     Ok(find_volume(&session, name)?.capacity_bytes())
 }
 

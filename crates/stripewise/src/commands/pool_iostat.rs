@@ -10,7 +10,7 @@ use stripewise_control::access::Access;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::load::{Interval, Load, between, rates, since_opening};
 use stripewise_control::pools::other_process;
-use stripewise_control::pools::session::with_pool;
+use stripewise_control::pools::session::{Session, with_pool};
 use stripewise_control::pools::status_file::{StatusFile, loads};
 use stripewise_control::registry::{KnownPool, Registry};
 use stripewise_control::request::ShowLoad;
@@ -56,7 +56,7 @@ pub(crate) async fn run(asked: &ShowLoad, app: &App) -> Result<Response> {
     let (registry, name) = (app.registry()?, &asked.pool.0);
     check(asked)?;
     let known = registry.pool(name)?;
-    let first = match app.served.lend(name, app) {
+    let first = match Session::served(app, name) {
         Some(session) => Some(session.word()),
         None => other_process::wait_for_status(app, &registry, &known).await?,
     };
@@ -136,7 +136,7 @@ async fn next(
     let due_ms = before.unix_ms + (seconds * 1000.0) as u64 - 500;
     loop {
         context.sleep_ns(100_000_000).await;
-        let word = match app.served.lend(&known.name, app) {
+        let word = match Session::served(app, &known.name) {
             Some(session) => Some(session.word()),
             None => other_process::read(registry, known),
         };

@@ -25,6 +25,7 @@ use stripewise_control::daemon::serving::{
 use stripewise_control::daemon::socket::ControlSocket;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::reconnect::reconnect;
+use stripewise_control::pools::session::Session;
 use stripewise_control::report::counted;
 use stripewise_export::budget::Budget;
 use stripewise_export::fuse::{FuseMount, Tree};
@@ -137,7 +138,7 @@ async fn serve(
     interrupted: impl Future<Output = ()>,
 ) -> Result<()> {
     let pools: Vec<String> =
-        app.served.lend_all(app).iter().map(|session| session.name().to_owned()).collect();
+        Session::all_served(app).iter().map(|session| session.name().to_owned()).collect();
     app.printer.note(format!("serving {}: {}", counted(pools.len(), "pool"), pools.join(", ")));
     tell_the_service_manager(app, &[NotifyState::Ready]);
     app.printer.result(&Ready { ready: true, pools }, |page| page.line("ready"))?;

@@ -2,6 +2,7 @@
 //! was opened, but for errors, which are the drives' for good. What each figure means is in
 //! `docs/daemon.md`, which a test compares with this.
 
+use stripewise_control::pools::session::Session;
 use stripewise_control::pools::status_file::loads;
 use stripewise_control::report::{PoolReport, PoolState};
 use stripewise_engine::pool::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad};
@@ -19,9 +20,7 @@ pub(super) fn text(app: &App) -> String {
 }
 
 fn drives_and_jobs(app: &App, page: &mut Page) {
-    let pools: Vec<_> = app
-        .served
-        .lend_all(app)
+    let pools: Vec<_> = Session::all_served(app)
         .into_iter()
         .map(|session| {
             let report = session.report();
@@ -120,9 +119,7 @@ fn drives_and_jobs(app: &App, page: &mut Page) {
 
 /// What a volume's clients asked, and how long it took.
 fn volumes(app: &App, page: &mut Page) {
-    let loads: Vec<(String, VolumeLoad)> = app
-        .served
-        .lend_all(app)
+    let loads: Vec<(String, VolumeLoad)> = Session::all_served(app)
         .iter()
         .flat_map(|session| {
             let pool = session.name().to_owned();

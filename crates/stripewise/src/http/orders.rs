@@ -12,6 +12,7 @@ use stripewise_control::daemon::caller::{Caller, Collected};
 use stripewise_control::daemon::news::{Followed, PoolNews};
 use stripewise_control::daemon::socket::frames::Colours;
 use stripewise_control::daemon::turns::Turns;
+use stripewise_control::pools::session::Session;
 use stripewise_control::report::PoolReport;
 use stripewise_control::request::Request;
 use stripewise_control::response::Response;
@@ -127,5 +128,5 @@ async fn collected(
 
 /// How all pools stand that are served here.
 fn reports(app: &App) -> Vec<PoolReport> {
-    app.served.lend_all(app).iter().map(|session| session.report()).collect()
+    Session::all_served(app).iter().map(|session| session.report()).collect()
 }

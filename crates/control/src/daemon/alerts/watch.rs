@@ -52,7 +52,7 @@ impl Watch {
 
     /// Logs what is new, tells those who follow, and has alerts sent.
     pub fn look(&self, control: &Control) {
-        let sessions = control.served.lend_all(control);
+        let sessions = Session::all_served(control);
         let mut seen = self.0.borrow_mut();
         seen.retain(|pool, _| {
             let is_served = sessions.iter().any(|session| session.name() == pool);

@@ -15,24 +15,24 @@ use crate::drives::contents::contents_of;
 use crate::drives::names::LEAST_BEGINNING;
 use crate::drives::opened::pace_of;
 use crate::failure::{Result, pool_failure};
-use crate::pools::stacked::Stack;
+use crate::pools::stacked::StackOpener;
 use crate::request::ShowDrives;
 use crate::response::{Response, ShownDrive, ShownDrives};
 
 /// Carries it out.
 pub async fn run(asked: &ShowDrives, control: &Control) -> Result<Response> {
-    let stack = Stack::new(control, "drive show")?;
-    let drives = show_all(asked, control, &stack).await;
-    let closed = stack.close().await;
+    let opener = StackOpener::new(control, "drive show")?;
+    let drives = show_all(asked, control, &opener).await;
+    let closed = opener.close().await;
     let drives = drives?;
     closed?;
     Ok(Response::Drives(ShownDrives { drives }))
 }
 
-async fn show_all(asked: &ShowDrives, control: &Control, stack: &Stack) -> Result<Vec<ShownDrive>> {
+async fn show_all(asked: &ShowDrives, control: &Control, opener: &StackOpener) -> Result<Vec<ShownDrive>> {
     let mut drives = Vec::new();
     for drive in &asked.drives {
-        drives.push(show(control, stack, &by_identity(control, drive)).await?);
+        drives.push(show(control, opener, &by_identity(control, drive)).await?);
     }
     Ok(drives)
 }
@@ -53,13 +53,13 @@ fn by_identity(control: &Control, drive: &Path) -> PathBuf {
     }
 }
 
-async fn show(control: &Control, stack: &Stack, path: &Path) -> Result<ShownDrive> {
+async fn show(control: &Control, opener: &StackOpener, path: &Path) -> Result<ShownDrive> {
     let candidate = match path.to_str() {
         Some(text) => Candidate::named(control, text)?,
         None => Candidate::at(&control.absolute(path))?,
     };
     let options = OpenOptions { read_only: true, lock: false, buffered: false };
-    let opened = stack.open(&candidate, Access::Look, &options).await?;
+    let opened = opener.open(&candidate, Access::Look, &options).await?;
     let mut holds = Vec::new();
     let superblock = match inspect(&*opened.bare).await {
         Ok(label) => label,

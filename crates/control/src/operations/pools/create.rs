@@ -16,7 +16,7 @@ use crate::drives::candidates::{self, Candidate};
 use crate::drives::contents::refuse_contents;
 use crate::drives::opened::pool_options;
 use crate::failure::{Failure, Result, pool_failure};
-use crate::pools::stacked::Stack;
+use crate::pools::stacked::StackOpener;
 use crate::registry::stacking::refuse_if_used;
 use crate::registry::{KnownDrive, KnownPool};
 use crate::report::PoolReport;
@@ -50,9 +50,9 @@ pub async fn run(asked: &CreatePool, control: &Control) -> Result<Response> {
         refuse_if_used(&registry, &what, &volume.pool, Some(&volume.volume))?;
         held.push(control.served.hold(&what, &volume.pool, Some(&volume.volume))?);
     }
-    let stack = Stack::new(control, &format!("pool create {name}"))?;
-    let made = make(asked, control, &stack, &candidates).await;
-    let closed = stack.close().await;
+    let opener = StackOpener::new(control, &format!("pool create {name}"))?;
+    let made = make(asked, control, &opener, &candidates).await;
+    let closed = opener.close().await;
     let report = made?;
     closed?;
 
@@ -67,13 +67,13 @@ pub async fn run(asked: &CreatePool, control: &Control) -> Result<Response> {
 async fn make(
     asked: &CreatePool,
     control: &Control,
-    stack: &Stack,
+    opener: &StackOpener,
     candidates: &[Candidate],
 ) -> Result<PoolReport> {
-    let (registry, name, executor) = (control.registry()?, &asked.pool.0, stack.executor());
+    let (registry, name, executor) = (control.registry()?, &asked.pool.0, opener.executor());
     let mut opened = Vec::new();
     for candidate in candidates {
-        opened.push(stack.open(candidate, Access::Change, &OpenOptions::default()).await?);
+        opened.push(opener.open(candidate, Access::Change, &OpenOptions::default()).await?);
     }
     for (candidate, opened) in candidates.iter().zip(&opened) {
         refuse_contents(control, candidate, opened, asked.force).await?;

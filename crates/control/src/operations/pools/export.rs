@@ -21,7 +21,7 @@ pub async fn run(asked: &ExportPool, control: &Control) -> Result<Response> {
     refuse_if_used(&registry, &what, &pool.name, None)?;
     let _held = control.served.hold(&what, &pool.name, None)?;
     let doing = format!("pool export {}", pool.name);
-    let opened = match control.served.end(&pool.name) {
+    let opened = match Session::end_serving(control, &pool.name) {
         Some(session) => Ok(session),
         None => Session::open(control, &pool.name, Access::Change, &doing).await,
     };

@@ -19,7 +19,7 @@ use crate::control::Control;
 use crate::drives::candidates::{Candidate, noted_export};
 use crate::drives::search::{Found, Way, on_exports, on_paths, on_volume, places};
 use crate::failure::{Failure, Result, pool_failure};
-use crate::pools::stacked::Stack;
+use crate::pools::stacked::StackOpener;
 use crate::registry::this_host::this_host;
 use crate::registry::{KnownDrive, KnownPool, Registry};
 use crate::report::{DriveReport, DriveState, PoolReport};
@@ -29,9 +29,9 @@ use crate::times::host_in_words;
 
 /// Carries it out.
 pub async fn run(asked: &ImportPools, control: &Control) -> Result<Response> {
-    let stack = Stack::new(control, "pool import")?;
-    let found = find_and_import(asked, control, &stack).await;
-    let closed = stack.close().await;
+    let opener = StackOpener::new(control, "pool import")?;
+    let found = find_and_import(asked, control, &opener).await;
+    let closed = opener.close().await;
     let found = found?;
     closed?;
     let are_only_listed = asked.pool.is_none() && !asked.all;
@@ -77,8 +77,12 @@ fn groups(found: &[Found]) -> Vec<Group<'_>> {
     groups
 }
 
-async fn find_and_import(asked: &ImportPools, control: &Control, stack: &Stack) -> Result<Vec<FoundPool>> {
-    let import = Import { asked, control, registry: control.registry()?, executor: stack.executor() };
+async fn find_and_import(
+    asked: &ImportPools,
+    control: &Control,
+    opener: &StackOpener,
+) -> Result<Vec<FoundPool>> {
+    let import = Import { asked, control, registry: control.registry()?, executor: opener.executor() };
     let places = places(control, &asked.folders, &asked.drives)?;
     let mut found = on_paths(control, import.executor, &places.paths).await;
     import.follow_exports(places.exports, &mut found).await?;
@@ -98,7 +102,7 @@ async fn find_and_import(asked: &ImportPools, control: &Control, stack: &Stack) 
             break;
         }
         for name in below {
-            for opened in stack.volumes_of(&name).await {
+            for opened in opener.volumes_of(&name).await {
                 found.extend(on_volume(control, import.executor, opened).await);
             }
             looked_at.push(name);
@@ -427,15 +431,15 @@ impl Import<'_> {
 
     /// Has the pool record that it is this host's, and its name on the list.
     async fn claim(&self, pool: &KnownPool) -> Result<()> {
-        let stack = Stack::new(self.control, &format!("pool import {}", pool.name))?;
+        let opener = StackOpener::new(self.control, &format!("pool import {}", pool.name))?;
         if self.asked.force {
-            stack.force(&pool.id);
+            opener.force(&pool.id);
         }
-        let claimed = match stack.open_pool(self.registry.clone(), pool.clone(), Access::Change).await {
+        let claimed = match opener.open_pool(self.registry.clone(), pool.clone(), Access::Change).await {
             Ok(session) => session.close().await,
             Err(trouble) => Err(trouble.failure()),
         };
-        let closed = stack.close().await;
+        let closed = opener.close().await;
         claimed.and(closed)
     }
 

@@ -26,7 +26,7 @@ pub async fn run(asked: &RenamePool, control: &Control) -> Result<Response> {
     // changed if it cannot be opened.
     let is_served = control.served.has(name);
     drop(held);
-    let session = match control.served.end(name) {
+    let session = match Session::end_serving(control, name) {
         Some(session) => session,
         None => Session::open(control, name, Access::Change, &doing).await?,
     };
@@ -51,7 +51,7 @@ pub async fn run(asked: &RenamePool, control: &Control) -> Result<Response> {
     let session = Session::open_to_serve(control, opened_as, &doing).await?;
     let report = session.report();
     match is_served {
-        true => begin_serving(control, session),
+        true => begin_serving(session),
         false => session.close().await?,
     }
     renamed?;
