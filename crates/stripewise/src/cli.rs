@@ -90,57 +90,57 @@ pub(crate) enum AlertCommand {
 #[derive(Subcommand)]
 pub(crate) enum DriveCommand {
     /// Create files to use as drives: DIR/drive0.img, DIR/drive1.img, …
-    Make(drive_make::Options),
+    Make(drive::make::Options),
     /// Measure a drive, and write an entry that models take as a drive
-    Measure(drive_measure::Options),
+    Measure(drive::measure::Options),
     /// Show the pool, role and state of drives; read-only
-    Show(drive_show::Options),
+    Show(drive::show::Options),
 }
 
 /// Commands on pools.
 #[derive(Subcommand)]
 pub(crate) enum PoolCommand {
     /// Create a pool from drives
-    Create(pool_create::Options),
+    Create(pool::create::Options),
     /// List the known pools
-    List(pool_list::Options),
+    List(pool::list::Options),
     /// Show the state of pools, and the next command to run
-    Status(pool_status::Options),
+    Status(pool::status::Options),
     /// Show the history of a pool
-    Events(pool_events::Options),
+    Events(pool::events::Options),
     /// Show I/O statistics of a pool's drives
-    Iostat(pool_iostat::Options),
-    Advise(pool_advise::Options),
+    Iostat(pool::iostat::Options),
+    Advise(pool::advise::Options),
     /// Find pools on drives: list them, or import those that are named
-    Import(pool_import::Options),
+    Import(pool::import::Options),
     /// Release a pool, so that another host can import it
-    Export(pool_export::Options),
+    Export(pool::export::Options),
     /// Rename a pool
-    Rename(pool_rename::Options),
+    Rename(pool::rename::Options),
     /// Add drives to a pool: data, spare, journal or fast
-    Add(pool_add::Options),
+    Add(pool::drives::add::Options),
     /// Remove a drive that holds no data of the pool
-    Remove(pool_remove::Options),
+    Remove(pool::drives::remove::Options),
     /// Migrate data off a drive online, then remove it
-    Retire(pool_retire::Options),
+    Retire(pool::drives::retire::Options),
     /// Take a drive offline temporarily
-    Offline(pool_offline::Options),
+    Offline(pool::drives::offline::Options),
     /// Bring a drive back online, and copy to it what changed while it was away
-    Online(pool_online::Options),
+    Online(pool::drives::online::Options),
     /// Replace a drive: a working one stays in use until the new one is full, a lost one is rebuilt
-    Replace(pool_replace::Options),
+    Replace(pool::drives::replace::Options),
     /// Verify every stripe, repair errors, and name the drive that caused them
-    Scrub(pool_scrub::Options),
+    Scrub(pool::jobs::scrub::Options),
     /// Reset error counts and acknowledge what the status reports of drives
-    Clear(pool_clear::Options),
+    Clear(pool::drives::clear::Options),
     /// Spread volumes over all data drives, so that free space can be used
-    Rebalance(pool_rebalance::Options),
+    Rebalance(pool::jobs::rebalance::Options),
     /// Run a pool's jobs in the foreground until they are done
-    Wait(pool_wait::Options),
+    Wait(pool::jobs::wait::Options),
     /// Change a setting of a pool
-    Set(pool_set::Options),
+    Set(pool::set::Options),
     /// Destroy a pool and all of its volumes
-    Destroy(pool_destroy::Options),
+    Destroy(pool::destroy::Options),
 }
 
 impl PoolCommand {
@@ -175,23 +175,23 @@ impl PoolCommand {
 #[derive(Subcommand)]
 pub(crate) enum VolumeCommand {
     /// Create a volume with a RAID layout
-    Create(volume_create::Options),
+    Create(volume::create::Options),
     /// List volumes
-    List(volume_list::Options),
+    List(volume::list::Options),
     /// Show a volume: layout, size, drives
-    Show(volume_show::Options),
+    Show(volume::show::Options),
     /// Grow or shrink a volume
-    Resize(volume_resize::Options),
+    Resize(volume::resize::Options),
     /// Convert a volume to another layout online
-    Convert(volume_convert::Options),
+    Convert(volume::convert::Options),
     /// Pin a volume to fast or slow drives, or let its data move with use
-    Pin(volume_pin::Options),
+    Pin(volume::pin::Options),
     /// Copy bytes of a volume to standard output
-    Read(volume_read::Options),
+    Read(volume::read::Options),
     /// Copy bytes from standard input into a volume
-    Write(volume_write::Options),
+    Write(volume::write::Options),
     /// Delete a volume
-    Delete(volume_delete::Options),
+    Delete(volume::delete::Options),
 }
 
 impl VolumeCommand {

@@ -5,7 +5,7 @@ use stripewise_control::operations::{alert_test, drives, jobs, pools, volumes};
 use stripewise_control::request::Request;
 use stripewise_control::response::Response;
 
-use crate::commands::{App, pool_iostat, volume_read, volume_write};
+use crate::commands::{App, pool, volume};
 use crate::failure::Result;
 
 /// Carries out what is asked. Boxed, since the future of one command is as large as that of the
@@ -19,7 +19,7 @@ pub(crate) async fn run(request: &Request, app: &App) -> Result<Response> {
         Request::ExportPool(asked) => Box::pin(pools::export::run(asked, app)).await,
         Request::RenamePool(asked) => Box::pin(pools::rename::run(asked, app)).await,
         Request::ListEvents(asked) => Box::pin(pools::events::run(asked, app)).await,
-        Request::ShowLoad(asked) => Box::pin(pool_iostat::run(asked, app)).await,
+        Request::ShowLoad(asked) => Box::pin(pool::iostat::run(asked, app)).await,
         Request::AddDrives(asked) => Box::pin(drives::add::run(asked, app)).await,
         Request::RemoveDrive(asked) => Box::pin(drives::remove::run(asked, app)).await,
         Request::RetireDrive(asked) => Box::pin(drives::retire::run(asked, app)).await,
@@ -38,8 +38,8 @@ pub(crate) async fn run(request: &Request, app: &App) -> Result<Response> {
         Request::ResizeVolume(asked) => Box::pin(volumes::resize::run(asked, app)).await,
         Request::ConvertVolume(asked) => Box::pin(volumes::convert::run(asked, app)).await,
         Request::PinVolume(asked) => Box::pin(volumes::pin::run(asked, app)).await,
-        Request::ReadVolume(asked) => Box::pin(volume_read::run(asked, app)).await,
-        Request::WriteVolume(asked) => Box::pin(volume_write::run(asked, app)).await,
+        Request::ReadVolume(asked) => Box::pin(volume::read::run(asked, app)).await,
+        Request::WriteVolume(asked) => Box::pin(volume::write::run(asked, app)).await,
         Request::DeleteVolume(asked) => Box::pin(volumes::delete::run(asked, app)).await,
         Request::ShowDrives(asked) => Box::pin(drives::show::run(asked, app)).await,
         Request::TestAlerts(asked) => Box::pin(alert_test::run(asked, app)).await,

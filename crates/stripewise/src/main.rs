@@ -60,14 +60,14 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
         Command::Lab(command) => lab::run(command, app),
         Command::Model(command) => model::run(command, app),
         Command::Advise(options) => advise::run(options, app),
-        Command::Drive(DriveCommand::Make(options)) => drive_make::run(options, app),
-        Command::Drive(DriveCommand::Measure(options)) => drive_measure::run(options, app),
+        Command::Drive(DriveCommand::Make(options)) => drive::make::run(options, app),
+        Command::Drive(DriveCommand::Measure(options)) => drive::measure::run(options, app),
         Command::Simulate(SimulateCommand::Torture(options)) => simulate_torture::run(options, app),
         // These keep pools open by themselves, or predict: no daemon does that for others.
         Command::Pool(PoolCommand::Advise(options)) => {
             let why = "the daemon predicts nothing: that takes seconds in which it would serve nobody";
             let hint = "run the command where the daemon's state folder is";
-            alone(pool_advise::run(options, app), app, || Failure::new(why).hint(hint))
+            alone(pool::advise::run(options, app), app, || Failure::new(why).hint(hint))
         }
         Command::Serve(options) => {
             alone(serve::run(options, app), app, || Failure::new("this process serves pools already"))

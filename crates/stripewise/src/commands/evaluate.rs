@@ -35,7 +35,7 @@ use stripewise_runtime::{DriveIdentity, OpenOptions};
 
 use crate::commands::App;
 use crate::commands::lab::profile as lab_profile;
-use crate::commands::volume_create::parse_layout;
+use crate::commands::volume::create::parse_layout;
 use crate::failure::{Exit, Failure, Result, chain, system_text};
 use crate::printer::Printer;
 use crate::progress::Progress;

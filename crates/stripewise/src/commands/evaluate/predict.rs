@@ -21,7 +21,7 @@ use stripewise_runtime::{CreateOptions, OpenOptions, create_drive_file};
 
 use super::{Model, Options, default_layouts, failure};
 use crate::commands::App;
-use crate::commands::drive_measure::{QUICK_SECONDS, SECONDS, measure_drives};
+use crate::commands::drive::measure::{QUICK_SECONDS, SECONDS, measure_drives};
 use crate::failure::{Failure, Result, chain, system_text};
 
 /// Drives that are made are this large unless another size was asked for.

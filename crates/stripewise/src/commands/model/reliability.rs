@@ -17,7 +17,7 @@ use stripewise_model::reliability::{
 
 use crate::commands::App;
 use crate::commands::advise::{drives, workload};
-use crate::commands::volume_create::{parse_layout, with_columns};
+use crate::commands::volume::create::{parse_layout, with_columns};
 use crate::failure::{Exit, Failure, Result};
 use crate::printer::{Page, Style};
 use crate::progress::Progress;

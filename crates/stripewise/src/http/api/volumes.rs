@@ -8,7 +8,7 @@ use stripewise_export::budget::Taken;
 use stripewise_layout::LayoutSpec;
 
 use super::*;
-use crate::commands::volume_create::{parse_layout, with_columns};
+use crate::commands::volume::create::{parse_layout, with_columns};
 
 /// The volumes of all pools.
 #[utoipa::path(get, path = "/api/v1/volumes", responses((status = 200, body = Volumes), (status = 409, body = Problem)))]

@@ -25,8 +25,8 @@ use stripewise_model::measured::{
 };
 use stripewise_runtime::OpenOptions;
 
-use super::lab::target::{refuse_in_use, refuse_members, refuse_overwriting};
 use crate::commands::App;
+use crate::commands::lab::target::{refuse_in_use, refuse_members, refuse_overwriting};
 use crate::failure::{Exit, Failure, Result, chain, system_text};
 use crate::printer::{Page, Style, Table, plain};
 use crate::progress::Progress;

@@ -6,7 +6,7 @@ use stripewise_control::request::ConvertVolume;
 use stripewise_control::size::ByteSize;
 use stripewise_layout::LayoutSpec;
 
-use crate::commands::volume_create::{parse_layout, with_columns};
+use crate::commands::volume::create::{parse_layout, with_columns};
 use crate::failure::Result;
 
 /// Convert a volume to another layout online

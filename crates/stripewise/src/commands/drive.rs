@@ -1,0 +1,5 @@
+//! Commands on single drives, in a pool or not.
+
+pub(crate) mod make;
+pub(crate) mod measure;
+pub(crate) mod show;
