@@ -15,8 +15,8 @@ use std::rc::Rc;
 
 use stripewise_drive::{Buffer, Event};
 
-use crate::message_op::MessageOp;
-use crate::piece::Piece;
+use crate::ring::message_op::MessageOp;
+use crate::ring::piece::Piece;
 use crate::ring::{Ring, Watch};
 
 /// A file of messages. It is closed when this and the last message on its way are gone.

@@ -18,13 +18,14 @@ use std::rc::Rc;
 use stripewise_drive::Buffer;
 
 use crate::message_file::MessageFile;
-use crate::piece::Piece;
+use crate::net::socket_future::Operation;
 use crate::ring::Ring;
-use crate::socket_future::Operation;
-use crate::socket_op::{Outcome, SocketWork, send_work};
+use crate::ring::piece::Piece;
+use crate::ring::socket_op::{Outcome, SocketWork, send_work};
 
 pub(crate) mod address;
 mod listen;
+pub(crate) mod socket_future;
 
 use address::{Address, ShortPath};
 pub use listen::{ListenError, Listener, SocketFile, bind_unix};

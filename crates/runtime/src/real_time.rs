@@ -23,14 +23,14 @@ use std::time::Duration;
 
 use stripewise_drive::{Clock, Context, Event, TimerId};
 
-use crate::file_drive::FileDrive;
+use crate::files::file_drive::FileDrive;
+use crate::files::open::{DriveOpener, OpenError, OpenOptions};
 use crate::net::Network;
-use crate::open::{DriveOpener, OpenError, OpenOptions};
+use crate::process::signals;
+use crate::process::usage::clock_ns;
 use crate::ring::{Ring, Watch};
-use crate::signals;
+use crate::tasks::waker::Registration;
 use crate::tasks::{Core, Next};
-use crate::usage::clock_ns;
-use crate::waker::Registration;
 
 /// Polls between two looks at the ring, the timers and the mailbox.
 const POLLS_PER_TURN: usize = 256;

@@ -8,6 +8,12 @@
 //! and an end with requests still in the kernel: those are waited for, then cancelled, and if the
 //! kernel never answers, their memory is leaked rather than freed under a transfer.
 
+pub(crate) mod errno;
+pub(crate) mod message_op;
+pub(crate) mod piece;
+pub(crate) mod socket_op;
+pub(crate) mod uring;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
@@ -18,9 +24,9 @@ use std::time::{Duration, Instant};
 use io_uring::{IoUring, opcode, squeue, types};
 use stripewise_drive::Event;
 
-use crate::message_op::MessageOp;
-use crate::socket_op::{SocketOp, SocketProgress};
-use crate::uring::{DriveOp, Progress};
+use crate::ring::message_op::MessageOp;
+use crate::ring::socket_op::{SocketOp, SocketProgress};
+use crate::ring::uring::{DriveOp, Progress};
 
 /// Room for requests on their way to the kernel.
 const SUBMISSION_ENTRIES: u32 = 256;

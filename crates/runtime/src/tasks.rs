@@ -4,15 +4,20 @@
 //! A task is polled only when woken, once for any number of wakes. No borrow of the timers is held
 //! while a waker runs: it may come back here.
 
+pub(crate) mod task_key;
+pub(crate) mod task_table;
+pub(crate) mod timers;
+pub(crate) mod waker;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
 use stripewise_drive::{Spawn, TimerId};
 
-use crate::task_table::{Ready, Task, TaskTable, Turn};
-use crate::timers::Timers;
-use crate::waker::{Mailbox, Registration, waker_of};
+use crate::tasks::task_table::{Ready, Task, TaskTable, Turn};
+use crate::tasks::timers::Timers;
+use crate::tasks::waker::{Mailbox, Registration, waker_of};
 
 /// What a ready task turned out to be.
 pub(crate) enum Next {

@@ -14,8 +14,8 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use stripewise_drive::{Clock, Context, TimerId};
 
+use crate::tasks::waker::Registration;
 use crate::tasks::{Core, Next};
-use crate::waker::Registration;
 
 struct VirtualClock {
     core: Rc<Core>,

@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::address::ShortPath;
 use super::{Kind, Stream};
+use crate::net::socket_future::Operation;
 use crate::ring::Ring;
-use crate::socket_future::Operation;
-use crate::socket_op::{Outcome, SocketWork};
+use crate::ring::socket_op::{Outcome, SocketWork};
 
 /// Connections that wait to be let in; the system has a limit of its own (net.core.somaxconn, 4096
 /// by default). Unix sockets have as many.

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll};
 
 use crate::ring::Ring;
-use crate::socket_op::{Answer, Outcome, SocketOp, SocketWork};
+use crate::ring::socket_op::{Answer, Outcome, SocketOp, SocketWork};
 
 /// A send from this length on goes to the kernel at once instead of with the turn's other requests:
 /// the peer takes it while this thread goes on. (1 MiB sequential reads of an NBD export in memory

@@ -70,7 +70,7 @@ impl DriveIdentity {
         let now_bytes = match self {
             Self::File { .. } => at_path.len(),
             Self::BlockDevice { .. } => {
-                crate::block_device::size_bytes(file).map_err(Vanished::Unreachable)?
+                crate::files::block_device::size_bytes(file).map_err(Vanished::Unreachable)?
             }
         };
         if now_bytes < capacity_bytes { Err(Vanished::Truncated { now_bytes }) } else { Ok(()) }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use stripewise_drive::{DriveInfo, DriveKind};
 
-use crate::identity::DriveIdentity;
+use crate::files::identity::DriveIdentity;
 
 /// Something about an opened drive that its user should be told.
 #[derive(Clone, Debug, PartialEq, Eq)]

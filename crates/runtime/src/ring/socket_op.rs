@@ -15,7 +15,7 @@ use io_uring::{opcode, squeue, types};
 use stripewise_drive::Buffer;
 
 use crate::net::address::Address;
-use crate::piece::{MAX_TRANSFER_BYTES, Piece, gather};
+use crate::ring::piece::{MAX_TRANSFER_BYTES, Piece, gather};
 
 /// How often an interrupted operation is repeated.
 const MAX_REPEATS: u8 = 64;

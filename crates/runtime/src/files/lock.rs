@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
-use crate::identity::DriveIdentity;
+use crate::files::identity::DriveIdentity;
 
 /// Who uses a drive, as far as the system tells.
 #[derive(Clone, Debug, PartialEq, Eq)]

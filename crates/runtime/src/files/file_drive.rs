@@ -15,10 +15,10 @@ use stripewise_drive::{
     Completion, Drive, DriveError, DriveErrorKind, DriveInfo, IoRequest, Operation, completion,
 };
 
-use crate::identity::{DriveIdentity, Vanished};
-use crate::opened::{Notice, Opened};
+use crate::files::identity::{DriveIdentity, Vanished};
+use crate::files::opened::{Notice, Opened};
 use crate::ring::Ring;
-use crate::uring::DriveOp;
+use crate::ring::uring::DriveOp;
 
 /// An open file or block device; closed, and its lock released, when it and its last request are
 /// gone.

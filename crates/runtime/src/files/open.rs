@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use stripewise_drive::{DriveInfo, DriveKind};
 
-use crate::alignment::{Alignment, direct_alignment};
-use crate::block_device;
-use crate::file_drive::FileDrive;
-use crate::identity::DriveIdentity;
-use crate::lock::{self, Holder};
-use crate::opened::{Notice, Opened, ZeroMethod};
+use crate::files::alignment::{Alignment, direct_alignment};
+use crate::files::block_device;
+use crate::files::file_drive::FileDrive;
+use crate::files::identity::DriveIdentity;
+use crate::files::lock::{self, Holder};
+use crate::files::opened::{Notice, Opened, ZeroMethod};
 use crate::ring::Ring;
 
 /// Requests worth having in flight on one file or device. On a virtual disk fio's 4 KiB random

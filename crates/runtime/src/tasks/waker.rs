@@ -14,8 +14,8 @@ use std::task::{RawWaker, RawWakerVTable, Waker};
 
 use rustc_hash::FxHashSet;
 
-use crate::task_key::TaskKey;
-use crate::task_table::wake_on_this_thread;
+use crate::tasks::task_key::TaskKey;
+use crate::tasks::task_table::wake_on_this_thread;
 
 /// A waker of the task.
 pub(crate) fn waker_of(key: TaskKey) -> Waker {

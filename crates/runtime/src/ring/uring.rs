@@ -15,8 +15,8 @@ use stripewise_drive::{
     CompletionSender, DriveError, DriveErrorKind, IoRequest, IoResult, Operation, Segments,
 };
 
-use crate::errno;
-use crate::opened::{Opened, ZeroMethod};
+use crate::files::opened::{Opened, ZeroMethod};
+use crate::ring::errno;
 
 /// The kernel's own limit on the pieces of one scattered transfer (UIO_MAXIOV).
 const MAX_PIECES: usize = 1024;

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::ptr::NonNull;
 
-use crate::task_key::{GENERATION_MASK, INDEX_BITS, TaskKey};
+use crate::tasks::task_key::{GENERATION_MASK, INDEX_BITS, TaskKey};
 
 /// A future that the table owns.
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()>>>;

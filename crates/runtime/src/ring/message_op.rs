@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use io_uring::{opcode, squeue, types};
 
-use crate::piece::{Piece, gather};
+use crate::ring::piece::{Piece, gather};
 
 /// A message on its way, in the ring's table.
 pub(crate) struct MessageOp {

@@ -1,0 +1,12 @@
+//! Files and block devices as drives: making them, finding out what they are, locking them, and
+//! their requests.
+
+pub(crate) mod alignment;
+pub(crate) mod attribute;
+pub(crate) mod block_device;
+pub(crate) mod file_drive;
+pub(crate) mod identity;
+pub(crate) mod lock;
+pub(crate) mod make;
+pub(crate) mod open;
+pub(crate) mod opened;
