@@ -41,9 +41,9 @@ use plan::{DriveRates, LATENCIES_PER_RUN, Ledger, Subject, Wishes, plan};
 use world::World;
 
 use crate::environment::Environment;
-use crate::remarks::conclude;
-use crate::results::{Evaluation, HostSpeed, ModelUsed, OUTPUT_VERSION, PaceUsed, Settings};
-use crate::workload::Workload;
+use crate::loads::workload::Workload;
+use crate::records::results::{Evaluation, HostSpeed, ModelUsed, OUTPUT_VERSION, PaceUsed, Settings};
+use crate::reports::remarks::conclude;
 
 /// How often progress is shown.
 const PROGRESS_NS: u64 = 200_000_000;
@@ -358,7 +358,7 @@ pub(crate) async fn first_of<T>(main: impl Future<Output = T>, beside: impl Futu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{RebuildKind, Severity, State};
+    use crate::records::results::{RebuildKind, Severity, State};
     use std::cell::RefCell;
     use stripewise_drive::ModelSpec;
 

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 
 use stripewise_drive::{Cause, CauseCounts, CauseTable};
 
-use crate::contents::Verification;
 use crate::environment::Environment;
-use crate::load::{Tally, Window};
-use crate::metered::Traffic;
-use crate::results::{
+use crate::loads::contents::Verification;
+use crate::loads::load::{Tally, Window};
+use crate::loads::metered::Traffic;
+use crate::loads::workload::Workload;
+use crate::records::results::{
     ArrayResult, Evaluation, HostSpeed, Measurement, OUTPUT_VERSION, PaceUsed, RebuildKind, RebuildLoad,
     RebuildPoint, RebuildRecord, Settings, State,
 };
-use crate::workload::Workload;
 
 const DRIVE_MB_PER_S: f64 = 200.0;
 const DRIVE_BYTES: u64 = 1 << 30;
@@ -86,7 +86,7 @@ pub(crate) fn quiet() -> Evaluation {
         on_disks: None,
         max_resident_bytes: Some(400 << 20),
     };
-    crate::remarks::conclude(&mut evaluation);
+    crate::reports::remarks::conclude(&mut evaluation);
     evaluation
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn example() -> Evaluation {
     (cell.discarded_runs, cell.ci95) = (2, Some([60.0, 190.0]));
     let cell = raid5.states.get_mut(&State::Normal).and_then(|cells| cells.get_mut("seq_read"));
     cell.expect("the example has it").cpu_share = Some(0.94);
-    crate::remarks::conclude(&mut evaluation);
+    crate::reports::remarks::conclude(&mut evaluation);
     evaluation
 }
 

@@ -12,7 +12,7 @@ mod timeline;
 
 use std::future::Future;
 
-use crate::results::State;
+use crate::records::results::State;
 
 pub use commands::{CommandHooks, HookFile};
 pub use failure::run_failure;

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use stripewise_drive::Pace;
 
 use crate::evaluate::DriveSource;
-use crate::record::MeasurementRecord;
+use crate::records::record::MeasurementRecord;
 
 pub use findings::Verdict;
 pub use measure::run_study;

@@ -19,19 +19,19 @@ use super::plan::{LATENCIES_PER_RUN, Ledger, Plan, Step, Subject};
 use super::recorder::Recorder;
 use super::rig::Rig;
 use super::world::World;
-use crate::contents::{Contents, Verification};
-use crate::load::{Pulse, WindowLimits};
-use crate::metered::Traffic;
+use crate::loads::contents::{Contents, Verification};
+use crate::loads::load::{Pulse, WindowLimits};
+use crate::loads::metered::Traffic;
+use crate::loads::sweep::{SweepOptions, fill, verify};
+use crate::loads::target::{DriveTarget, Target};
+use crate::loads::workload::{Workload, mix};
 use crate::method::{
     self, Circumstances, HookError, Manner, Observer, Profile, RunError, RunSettings, Runner, Session,
 };
-use crate::record::MeasurementRecord;
-use crate::results::{ArrayResult, Measurement, RebuildKind, RebuildLoad, RebuildRecord, State};
+use crate::records::record::MeasurementRecord;
+use crate::records::results::{ArrayResult, Measurement, RebuildKind, RebuildLoad, RebuildRecord, State};
+use crate::records::store::Sample;
 use crate::scenario::{Course, Event, Hooks, prefixes, through};
-use crate::store::Sample;
-use crate::sweep::{SweepOptions, fill, verify};
-use crate::target::{DriveTarget, Target};
-use crate::workload::{Workload, mix};
 
 /// Fills and comparisons keep this many requests in flight ...
 const SWEEP_DEPTH: u32 = 24;
@@ -354,7 +354,7 @@ impl Observer for Work<'_> {
     fn begins(&self, step: &method::Step, _: usize, _: usize, run: u32) {
         self.run_began_ns.set(self.now_ns());
         let (state, runs) = (self.state.get(), self.bench.plan.runs);
-        let name = crate::tables::short_name(&step.name);
+        let name = crate::reports::tables::short_name(&step.name);
         let text = format!("{}, {state}: {name}, run {} of {runs}", self.layout, run + 1);
         self.bench.ledger.say(text);
     }

@@ -12,12 +12,12 @@ use stripewise_drive::Pace;
 
 use super::options::EvaluateError;
 use super::world::{LabDrive, World};
-use crate::contents::Contents;
-use crate::load::{Load, Surroundings, Window, WindowLimits};
-use crate::results::HostSpeed;
-use crate::sweep::{SweepOptions, fill};
-use crate::target::DriveTarget;
-use crate::workload::Workload;
+use crate::loads::contents::Contents;
+use crate::loads::load::{Load, Surroundings, Window, WindowLimits};
+use crate::loads::sweep::{SweepOptions, fill};
+use crate::loads::target::DriveTarget;
+use crate::loads::workload::Workload;
+use crate::records::results::HostSpeed;
 
 /// Share of the host's speed that all drives together are held to.
 const MARGIN: f64 = 0.65;

@@ -14,7 +14,7 @@ use stripewise_layout::{LayoutSpec, Level};
 use super::options::{
     DriveMaker, DriveSource, EvaluateError, EvaluateOptions, NoProgress, PaceChoice, Progress,
 };
-use crate::results::Evaluation;
+use crate::records::results::Evaluation;
 
 /// What a disk of 7,200 turns a minute transfers and positions in a second, with its queue in use.
 const DISK: Pace = Pace { bytes_per_second: Some(200_000_000), iops: Some(200) };
@@ -80,9 +80,9 @@ pub(super) fn measure(
 mod tests {
     use super::*;
     use crate::evaluate::options::default_layouts;
+    use crate::records::results::{RebuildKind, State};
     use crate::report_html;
-    use crate::results::{RebuildKind, State};
-    use crate::tables::summary_text;
+    use crate::reports::tables::summary_text;
 
     #[test]
     fn the_layout_with_parity_is_the_one_that_is_measured() {
@@ -105,11 +105,11 @@ mod tests {
         assert_eq!(raid5.interleave_bytes, 256 << 10, "as volume create chooses it for disks");
         assert_eq!(raid5.states.len(), State::ALL.len());
         assert_eq!(raid5.rebuilds.last().map(|rebuild| rebuild.kind), Some(RebuildKind::Idle));
-        let mixed = |array: &crate::results::ArrayResult| {
+        let mixed = |array: &crate::records::results::ArrayResult| {
             array.cell(State::Normal, "mixed").expect("measured").mb_per_s
         };
         assert!(mixed(raid5) < 1.2 * mixed(single), "small writes cost positions");
-        let of_raid5 = |remark: &&crate::results::Remark| remark.layout.as_deref() == Some("raid5");
+        let of_raid5 = |remark: &&crate::records::results::Remark| remark.layout.as_deref() == Some("raid5");
         let remark = found.remarks.iter().filter(of_raid5).find(|remark| remark.text.contains("cost model"));
         let text = &remark.expect("reads pass over parity").text;
         assert!(text.contains("positions for each request: ") && text.contains(" for client data"), "{text}");

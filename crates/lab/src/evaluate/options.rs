@@ -7,8 +7,8 @@ use std::rc::Rc;
 use stripewise_drive::{Context, Drive, ModelDrive, ModelSpec, Pace};
 use stripewise_layout::{LayoutError, LayoutSpec, Level};
 
-use crate::caches::Beyond;
-use crate::workload::Workload;
+use crate::loads::caches::Beyond;
+use crate::loads::workload::Workload;
 
 /// Where drives come from.
 #[derive(Clone, Debug)]

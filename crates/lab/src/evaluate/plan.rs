@@ -11,9 +11,9 @@ use std::cell::{Cell, RefCell};
 use stripewise_layout::Shape;
 
 use super::options::Status;
-use crate::caches::Beyond;
-use crate::results::State;
-use crate::workload::Workload;
+use crate::loads::caches::Beyond;
+use crate::loads::workload::Workload;
+use crate::records::results::State;
 
 /// A run lasts at least this many mean latencies.
 pub(super) const LATENCIES_PER_RUN: f64 = 4.0;

@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use stripewise_drive::Context;
 
-use crate::metered::MeteredDrive;
-use crate::results::RebuildPoint;
+use crate::loads::metered::MeteredDrive;
+use crate::records::results::RebuildPoint;
 
 const FIRST_STEP_NS: u64 = 50_000_000;
 const MOST_POINTS: usize = 240;

@@ -16,7 +16,7 @@ use stripewise_engine::pool::{
 use stripewise_layout::{LayoutSpec, Shape, default_interleave};
 
 use super::world::{LabDrive, World};
-use crate::metered::Traffic;
+use crate::loads::metered::Traffic;
 
 /// How long the loss of a drive may stay unnoticed.
 const NOTICE_LIMIT_NS: u64 = 30_000_000_000;

@@ -13,7 +13,7 @@ use stripewise_drive::{BufferPool, Context, Drive, MemoryDrive, Pace, PacedDrive
 use stripewise_runtime::{CreateOptions, DriveOpener, OpenOptions, create_drive_file, process_cpu_ns};
 
 use super::options::{DriveMaker, EvaluateError};
-use crate::metered::MeteredDrive;
+use crate::loads::metered::MeteredDrive;
 
 /// Memory of returned buffers kept for reuse; what the loads keep in flight at once is about 150
 /// MB.

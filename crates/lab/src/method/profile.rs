@@ -7,12 +7,12 @@ use serde::Deserialize;
 
 use self::text::nearest;
 pub(crate) use self::text::{explain, parse_bytes, size_text};
-use crate::contents::Data;
-use crate::files::{Bonnie, POSTMARK_FIGURES, PostMark};
-use crate::import::BONNIE_TESTS;
-use crate::record::Operation;
+use crate::loads::contents::Data;
+use crate::loads::files::{Bonnie, POSTMARK_FIGURES, PostMark};
+use crate::loads::workload::Workload;
+use crate::records::import::BONNIE_TESTS;
+use crate::records::record::Operation;
 use crate::statistics::{STEADY_ROUNDS, mean, median};
-use crate::workload::Workload;
 
 /// The laboratory's own profiles.
 const BUILT_IN: [&str; 14] = [
@@ -241,7 +241,7 @@ pub fn built_in_names() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Pattern;
+    use crate::loads::workload::Pattern;
 
     #[test]
     fn the_loads_of_an_evaluation_are_those_of_its_method() {

@@ -10,11 +10,11 @@ use stripewise_drive::Context;
 
 use super::profile::{Profile, Step};
 use super::validity::Circumstances;
-use crate::load::Pulse;
-use crate::record::MeasurementRecord;
-use crate::store::Sample;
-use crate::target::Target;
-use crate::workload::random_stream;
+use crate::loads::load::Pulse;
+use crate::loads::target::Target;
+use crate::loads::workload::random_stream;
+use crate::records::record::MeasurementRecord;
+use crate::records::store::Sample;
 
 mod session;
 #[cfg(test)]

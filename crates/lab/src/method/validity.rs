@@ -5,8 +5,8 @@
 //! study 000 groups sizes that fit a drive's cache with sizes that do not, and many print the speed
 //! of a link as that of an array.
 
-use crate::caches::is_beyond;
-use crate::record::{MeasurementRecord, Unit};
+use crate::loads::caches::is_beyond;
+use crate::records::record::{MeasurementRecord, Unit};
 use crate::statistics::{drifts, outliers, standard_deviation};
 
 /// What is known about how a figure was taken.
@@ -42,7 +42,10 @@ pub struct Circumstances {
 pub fn judge(figure: &mut MeasurementRecord, around: &Circumstances) {
     let check = |holds: bool, why: String| if holds { Ok(()) } else { Err(why) };
     figure.badge("no_errors", check(around.errors == 0, format!("{} requests failed", around.errors)));
-    let reads = matches!(figure.op, crate::record::Operation::Read | crate::record::Operation::Mixed);
+    let reads = matches!(
+        figure.op,
+        crate::records::record::Operation::Read | crate::records::record::Operation::Mixed
+    );
     if reads {
         let why = "blocks that were never written may be read without any drive".to_owned();
         figure.badge("filled_before", check(around.filled_before, why));
@@ -107,7 +110,7 @@ pub fn judge(figure: &mut MeasurementRecord, around: &Circumstances) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Operation;
+    use crate::records::record::Operation;
 
     #[test]
     fn badges_that_fail_say_why() {

@@ -19,11 +19,11 @@ use stripewise_drive::Context;
 
 use super::timeline::Watch;
 use super::{Course, Event, Hooks, Timeline};
-use crate::load::Pulse;
+use crate::loads::load::Pulse;
+use crate::loads::target::Target;
 use crate::method::{Condition, Driven, HookError, Profile, RunError, Runner, Session, Whole};
-use crate::record::MeasurementRecord;
-use crate::results::State;
-use crate::target::Target;
+use crate::records::record::MeasurementRecord;
+use crate::records::results::State;
 
 /// How often waiting loops look.
 const POLL_NS: u64 = 20_000_000;
@@ -291,7 +291,7 @@ mod tests {
     use crate::evaluate::rig::{Rig, Ssds};
     use crate::evaluate::world::World;
     use crate::method::{Circumstances, Observer, RunSettings, Step};
-    use crate::store::Sample;
+    use crate::records::store::Sample;
     use stripewise_drive::ModelSpec;
     use stripewise_layout::{LayoutSpec, Level};
     use stripewise_runtime::VirtualExecutor;
@@ -346,7 +346,7 @@ mod tests {
 
     impl Observer for Kept {
         fn begins(&self, _: &Step, _: usize, _: usize, _: u32) {}
-        fn moved(&self, _: u64, _: &crate::load::Pulse) {}
+        fn moved(&self, _: u64, _: &crate::loads::load::Pulse) {}
         fn measured(&self, _: usize, figure: &MeasurementRecord, _: &Sample) -> Result<(), RunError> {
             self.0.borrow_mut().push(figure.name.clone());
             Ok(())

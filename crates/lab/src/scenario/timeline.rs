@@ -6,7 +6,7 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 use stripewise_drive::Context;
 
-use crate::load::Pulse;
+use crate::loads::load::Pulse;
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use super::page::{DRIVE_COUNTS, STRIPE_UNITS};
 use super::published::published;
 use super::{Ours, StudyNumber, StudyResult, StudyRow, StudyTable};
 use crate::method::parse_bytes;
-use crate::record::{MeasurementRecord, Unit};
+use crate::records::record::{MeasurementRecord, Unit};
 use crate::statistics::median;
 
 /// Ours beside theirs.

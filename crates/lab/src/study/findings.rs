@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::published::FINDINGS;
 use super::{FindingResult, Ours, StudyNumber};
-use crate::import::table::{Headings, fields};
+use crate::records::import::table::{Headings, fields};
 use crate::statistics::{median, ratio_interval};
 
 /// Whether a run agrees with a finding.
@@ -197,7 +197,7 @@ fn one_check(check: &Check, above: &[f64], below: &[f64]) -> Option<(Verdict, St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{MeasurementRecord, Operation};
+    use crate::records::record::{MeasurementRecord, Operation};
 
     fn figure(value: f64) -> MeasurementRecord {
         MeasurementRecord::empty("x", Operation::Read).with_runs(vec![value])

@@ -10,23 +10,23 @@ use stripewise_runtime::{RealExecutor, VirtualExecutor, process_cpu_ns};
 use super::beside::conclude;
 use super::plan::{Configuration, Part, drives, parts};
 use super::{Ours, StudyNumber, StudyOptions, StudyProgress, StudyResult};
-use crate::caches::{Beyond, REGION_MULTIPLE, is_beyond};
 use crate::evaluate::host::measure_host;
 use crate::evaluate::options::beyond_caches;
 use crate::evaluate::rig::{Rig, Ssds};
 use crate::evaluate::world::{LabDrive, World};
 use crate::evaluate::{DriveSource, EvaluateError, EvaluateOptions, PaceChoice, Progress, Status, evaluate};
-use crate::files::{Bonnie, Extents, PostMark, run_bonnie, run_postmark};
-use crate::load::Pulse;
+use crate::loads::caches::{Beyond, REGION_MULTIPLE, is_beyond};
+use crate::loads::files::{Bonnie, Extents, PostMark, run_bonnie, run_postmark};
+use crate::loads::load::Pulse;
+use crate::loads::target::{DriveTarget, Target};
+use crate::loads::workload::random_stream;
 use crate::method::{
     Circumstances, FileMethod, Observer, Profile, RunError, RunSettings, Runner, Statistic, Step, run_profile,
 };
-use crate::record::{Latencies, MeasurementRecord, Unit};
-use crate::results::Evaluation;
+use crate::records::record::{Latencies, MeasurementRecord, Unit};
+use crate::records::results::Evaluation;
+use crate::records::store::Sample;
 use crate::statistics::mean;
-use crate::store::Sample;
-use crate::target::{DriveTarget, Target};
-use crate::workload::random_stream;
 
 /// Bytes of each drive of a quick look, unless files need more.
 const DRIVE_BYTES: u64 = 96 << 20;
@@ -115,7 +115,7 @@ fn of_evaluation(evaluation: &Evaluation) -> Ours {
         let level = if array.layout == "single" { "single".into() } else { array.layout.to_uppercase() };
         for (state, cells) in &array.states {
             for (workload, cell) in cells {
-                let figure = MeasurementRecord::empty(workload, crate::record::Operation::Mixed);
+                let figure = MeasurementRecord::empty(workload, crate::records::record::Operation::Mixed);
                 ours.insert(format!("{level}/{state}/{workload}"), figure.with_runs(cell.runs.clone()));
             }
         }

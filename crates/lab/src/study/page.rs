@@ -8,8 +8,8 @@
 use std::fmt::Write;
 
 use super::{StudyNumber, StudyResult, StudyRow, StudyTable, Verdict};
-use crate::report::svg::{Anchor, Svg, escape, round_steps};
-use crate::report::{Chart, STYLE};
+use crate::reports::report::svg::{Anchor, Svg, escape, round_steps};
+use crate::reports::report::{Chart, STYLE};
 
 /// Figure 4 of study 002.
 pub(super) const STRIPE_UNITS: &str = "Figure 4: stripe units of 8 KiB to 1 MiB, RAID 0 of 4";

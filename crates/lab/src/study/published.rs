@@ -1,6 +1,6 @@
 //! The published tables, read from `studies/`: each figure with a key that ours have, too. Pure.
 
-use crate::import::table::{Headings, fields};
+use crate::records::import::table::{Headings, fields};
 use crate::study::StudyNumber;
 
 /// A published figure.

@@ -6,10 +6,10 @@
 use serde::Deserialize;
 
 use super::{FileMethod, Profile, ProfileError, Statistic, Step};
-use crate::contents::Data;
-use crate::files::{Bonnie, PostMark};
-use crate::record::Operation;
-use crate::workload::{Access, Arrival, BlockShare, Pattern, Region, Workload};
+use crate::loads::contents::Data;
+use crate::loads::files::{Bonnie, PostMark};
+use crate::loads::workload::{Access, Arrival, BlockShare, Pattern, Region, Workload};
+use crate::records::record::Operation;
 
 /// More measurements than this are a mistake in a profile.
 const MOST_STEPS: usize = 2000;

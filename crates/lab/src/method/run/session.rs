@@ -7,17 +7,17 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 
 use super::{Condition, Driven, LIMIT_NS, RunError, RunSettings, Runner};
-use crate::contents::Contents;
-use crate::load::{Beat, Load, LoadEnd, Pulse, Surroundings, Tally, Window, WindowLimits};
-use crate::metered::Traffic;
+use crate::loads::contents::Contents;
+use crate::loads::load::{Beat, Load, LoadEnd, Pulse, Surroundings, Tally, Window, WindowLimits};
+use crate::loads::metered::Traffic;
+use crate::loads::sweep::{SweepOptions, fill, verify};
+use crate::loads::target::Target;
+use crate::loads::workload::{Arrival, Region, Workload, mix};
 use crate::method::profile::{Profile, Statistic, Step};
 use crate::method::validity::{Circumstances, judge};
-use crate::record::{Latencies, MeasurementRecord};
+use crate::records::record::{Latencies, MeasurementRecord};
+use crate::records::store::{Sample, Second};
 use crate::statistics::{is_steady, median};
-use crate::store::{Sample, Second};
-use crate::sweep::{SweepOptions, fill, verify};
-use crate::target::Target;
-use crate::workload::{Arrival, Region, Workload, mix};
 
 /// Pieces in which bandwidth over time is kept.
 const SECOND_NS: u64 = 1_000_000_000;

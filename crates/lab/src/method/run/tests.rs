@@ -3,11 +3,11 @@
 use std::cell::{Cell, RefCell};
 
 use super::*;
-use crate::contents::Data;
+use crate::loads::contents::Data;
+use crate::loads::target::DriveTarget;
+use crate::loads::workload::BlockShare;
 use crate::method::built_in;
-use crate::target::DriveTarget;
 use crate::testing::SlowDrive;
-use crate::workload::BlockShare;
 use stripewise_drive::{BufferPool, MemoryDrive};
 use stripewise_runtime::VirtualExecutor;
 

@@ -1,0 +1,348 @@
+//! fio as a driver: a job from a workload, its `json+` output back as a figure and histograms.
+//!
+//! Expects fio missing or of a version that prints something else, jobs it refuses, and an end by a
+//! signal. Latencies are fio's own completion latencies in its bins (about 1 % wide), from
+//! submission; its ramp time is left out as ours is. With hosts, fio's own client sends the job to
+//! a server on each, and their bins are added up.
+
+mod job;
+mod process;
+mod scenario;
+
+pub use scenario::run_failure_by_fio;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use hdrhistogram::Histogram;
+use serde_json::Value;
+
+use self::process::Fio;
+use crate::loads::load::Tally;
+use crate::method::{Circumstances, Profile, Step, judge, needs_more};
+use crate::records::import::ImportError;
+use crate::records::record::{Latencies, MeasurementRecord};
+use crate::records::store::Sample;
+
+/// What can go wrong with fio.
+#[derive(Debug, thiserror::Error)]
+pub enum FioError {
+    /// It cannot be started.
+    #[error("cannot run fio: {0}")]
+    Missing(std::io::Error),
+    /// It ended with an error.
+    #[error("fio failed on {step}: {why}")]
+    Failed {
+        /// The measurement.
+        step: String,
+        /// What it said last.
+        why: String,
+    },
+    /// What it printed is not understood.
+    #[error("cannot read what fio printed for {step}: {source}")]
+    Output {
+        /// The measurement.
+        step: String,
+        /// Why.
+        source: ImportError,
+    },
+    /// A load that fio has no words for.
+    #[error("fio cannot do {step}: {why}")]
+    Unable {
+        /// The measurement.
+        step: String,
+        /// What it cannot.
+        why: String,
+    },
+    /// The figure could not be kept.
+    #[error("{0}")]
+    Keeping(String),
+}
+
+/// What is asked of it.
+#[derive(Clone, Debug)]
+pub struct Asked<'a> {
+    /// The file or device.
+    pub path: &'a Path,
+    /// Bytes of it in use.
+    pub size_bytes: u64,
+    /// Runs of each figure.
+    pub runs: u32,
+    /// More runs, until half the 95 % interval is at most this share of the figure, but not more
+    /// than this.
+    pub within: Option<(f64, u32)>,
+    /// Length of each.
+    pub seconds: f64,
+    /// Whether anything may be written.
+    pub may_write: bool,
+    /// What is known besides.
+    pub circumstances: Circumstances,
+    /// Where the random choices start.
+    pub seed: u64,
+    /// Hosts with a server of fio's that do the work; none: this one.
+    pub hosts: &'a [Host],
+}
+
+/// A host on which `fio --server` runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Its name or address.
+    pub name: String,
+    /// Where its server listens.
+    pub port: u16,
+}
+
+impl std::str::FromStr for Host {
+    type Err = String;
+
+    /// `name` or `name:port`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no host; write NAME or NAME:PORT");
+        let (name, port) = match text.rsplit_once(':') {
+            Some((name, port)) => (name, port.parse().map_err(|_| wrong())?),
+            None => (text, FIO_PORT),
+        };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        match name.is_empty() || name.starts_with('-') || !name.chars().all(is_name) {
+            true => Err(wrong()),
+            false => Ok(Self { name: name.to_owned(), port }),
+        }
+    }
+}
+
+impl std::fmt::Display for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.name, self.port)
+    }
+}
+
+/// Where fio's servers listen unless told otherwise.
+const FIO_PORT: u16 = 8765;
+
+/// `fio-3.33`.
+pub fn version() -> Result<String, FioError> {
+    let output = Command::new("fio").arg("--version").output().map_err(FioError::Missing)?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Measures one step, giving the figures so far to `keep` after every run: one for each load of the
+/// step, with the rate of each host.
+pub fn measure(
+    profile: &Profile,
+    step: &Step,
+    asked: &Asked<'_>,
+    keep: impl Fn(usize, &MeasurementRecord, &Sample, &[(String, f64)]) -> Result<(), String>,
+) -> Result<(), FioError> {
+    let mut taken: Vec<Taken> =
+        step.loads().map(|load| Taken::of(MeasurementRecord::of_load(&load.name, step.op, load))).collect();
+    let discarded = u32::from(profile.discard_first && asked.runs > 1);
+    let mut run = 0;
+    let figures = |taken: &[Taken]| taken.iter().map(|one| one.figure.clone()).collect::<Vec<_>>();
+    while needs_more(profile.statistic, &figures(&taken), run, asked.runs.max(1), asked.within) {
+        let mut process = Fio::start(&job::job_file(profile, step, asked, run)?, asked)?;
+        process.wait()?;
+        let document = process.answer(step, asked.hosts)?;
+        let started_s = f64::from(run) * asked.seconds;
+        run += 1;
+        if run <= discarded {
+            continue;
+        }
+        for (number, taken) in taken.iter_mut().enumerate() {
+            let sample = taken.take(profile, step, asked, (&document, number), started_s)?;
+            keep(number, &taken.figure, &sample, &by_host(&document, asked.hosts))
+                .map_err(FioError::Keeping)?;
+        }
+    }
+    Ok(())
+}
+
+/// A figure and what it is made of.
+struct Taken {
+    figure: MeasurementRecord,
+    mb_per_s: Vec<f64>,
+    iops: Vec<f64>,
+    all: Tally,
+    run_bytes: Vec<u64>,
+    errors: u64,
+}
+
+impl Taken {
+    fn of(figure: MeasurementRecord) -> Self {
+        let (mb_per_s, iops, run_bytes) = Default::default();
+        Self { figure, mb_per_s, iops, all: Tally::new(), run_bytes, errors: 0 }
+    }
+
+    /// Adds a load's part of an answer.
+    fn take(
+        &mut self,
+        profile: &Profile,
+        step: &Step,
+        asked: &Asked<'_>,
+        (document, number): (&Value, usize),
+        started_s: f64,
+    ) -> Result<Sample, FioError> {
+        let sample = sample_of(document, number, started_s);
+        if sample.requests == 0 {
+            let why = "it finished without a request".to_owned();
+            return Err(FioError::Failed { step: step.name.clone(), why });
+        }
+        self.add(profile, asked, &sample);
+        Ok(sample)
+    }
+
+    fn add(&mut self, profile: &Profile, asked: &Asked<'_>, sample: &Sample) {
+        let seconds = sample.seconds.max(1e-9);
+        self.mb_per_s.push(sample.bytes as f64 / 1e6 / seconds);
+        self.iops.push(sample.requests as f64 / seconds);
+        self.run_bytes.push(sample.bytes);
+        self.errors += sample.errors;
+        for histogram in [&sample.read_latency, &sample.write_latency].into_iter().flatten() {
+            self.all.requests += histogram.len();
+            self.all.total_latency_ns += (histogram.mean() * histogram.len() as f64) as u128;
+            // Bounds are those of the tally's own histogram; what fio saw beyond an hour is cut.
+            self.all.latency_ns.add(histogram).unwrap_or_default();
+        }
+        self.figure = self.figure.clone().with_runs(self.mb_per_s.clone());
+        self.figure.mb_per_s = profile.statistic.of(&self.mb_per_s);
+        self.figure.iops = profile.statistic.of(&self.iops);
+        self.figure.latency_us = Latencies::of(&self.all);
+        let around = Circumstances {
+            direct_io: Some(true),
+            region_bytes: asked.size_bytes,
+            run_bytes: self.run_bytes.clone(),
+            errors: self.errors,
+            ..asked.circumstances.clone()
+        };
+        judge(&mut self.figure, &around);
+    }
+}
+
+/// A job file that goes when it was used.
+struct JobFile {
+    path: PathBuf,
+}
+
+impl JobFile {
+    fn write(job: &str) -> std::io::Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("stripewise-{}-{number}.fio", std::process::id()));
+        let mut file = File::options().write(true).create_new(true).open(&path)?;
+        let made = Self { path };
+        file.write_all(job.as_bytes())?;
+        Ok(made)
+    }
+}
+
+impl Drop for JobFile {
+    fn drop(&mut self) {
+        // Best effort: it is small, and its name says whose it was.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Every job of an answer; of hosts those of each, not their sum, which has no bins.
+fn jobs_of(document: &Value) -> Vec<&Value> {
+    let own = document["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let theirs = document["client_stats"].as_array().map(Vec::as_slice).unwrap_or_default();
+    own.iter().chain(theirs.iter().filter(|job| job["jobname"] != "All clients")).collect()
+}
+
+/// What each host gave to the last load, 10^6 bytes a second, in the order in which they were
+/// named.
+fn by_host(document: &Value, hosts: &[Host]) -> Vec<(String, f64)> {
+    let one = |job: &&Value| {
+        let host = format!("{}:{}", job["hostname"].as_str()?, job["port"].as_u64()?);
+        let sample = sample_of_jobs(&[job], 0.0);
+        Some((host, sample.bytes as f64 / 1e6 / sample.seconds.max(1e-9)))
+    };
+    let mut given: Vec<(String, f64)> = jobs_of(document).iter().filter_map(one).collect();
+    // fio tells of the first to finish first.
+    given.sort_by_key(|(name, _)| hosts.iter().position(|host| host.to_string() == *name));
+    given
+}
+
+/// Load number `number` of an answer, over all hosts.
+fn sample_of(document: &Value, number: usize, started_s: f64) -> Sample {
+    let name = format!("job{number}");
+    let jobs = jobs_of(document);
+    let own: Vec<&Value> = jobs.iter().copied().filter(|job| job["jobname"] == name.as_str()).collect();
+    sample_of_jobs(if own.is_empty() { &jobs } else { &own }, started_s)
+}
+
+fn sample_of_jobs(jobs: &[&Value], started_s: f64) -> Sample {
+    let mut all = Sample { started_s, ..Sample::default() };
+    for job in jobs {
+        let one = sample_of_job(job);
+        // Hosts work at the same time.
+        all.seconds = all.seconds.max(one.seconds);
+        all.bytes += one.bytes;
+        all.requests += one.requests;
+        all.errors += one.errors;
+        all.cpu_seconds = all.cpu_seconds.or(Some(0.0)).zip(one.cpu_seconds).map(|(sum, one)| sum + one);
+        add_histogram(&mut all.read_latency, one.read_latency);
+        add_histogram(&mut all.write_latency, one.write_latency);
+    }
+    all
+}
+
+fn add_histogram(all: &mut Option<Histogram<u64>>, one: Option<Histogram<u64>>) {
+    match (all.as_mut(), one) {
+        // Both have the tally's bounds.
+        (Some(all), Some(one)) => all.add(one).unwrap_or_default(),
+        (None, one) => *all = one,
+        (Some(_), None) => {}
+    }
+}
+
+fn sample_of_job(job: &Value) -> Sample {
+    let sides = ["read", "write", "trim"];
+    let sum = |key: &str| sides.map(|side| job[side][key].as_u64().unwrap_or(0));
+    let ms = sum("runtime").into_iter().max().unwrap_or(0);
+    let cpu = job["usr_cpu"].as_f64().zip(job["sys_cpu"].as_f64());
+    Sample {
+        started_s: 0.0,
+        seconds: ms as f64 / 1e3,
+        bytes: sum("io_bytes").iter().sum(),
+        requests: sum("total_ios").iter().sum(),
+        errors: u64::from(job["error"].as_u64().unwrap_or(0) != 0),
+        cpu_seconds: cpu.map(|(user, system)| (user + system) / 100.0 * ms as f64 / 1e3),
+        read_latency: bins(&job["read"]),
+        write_latency: bins(&job["write"]).or_else(|| bins(&job["trim"])),
+        per_second: Vec::new(),
+    }
+}
+
+/// fio's bins as a histogram; of the whole latency where it has it, else from submission on.
+fn bins(side: &Value) -> Option<Histogram<u64>> {
+    let found = ["lat_ns", "clat_ns"].iter().find_map(|key| side[*key]["bins"].as_object());
+    let bins = found.filter(|bins| !bins.is_empty())?;
+    let mut histogram = Tally::new().latency_ns;
+    for (time, count) in bins {
+        let (time, count) = (time.parse::<u64>().ok()?, count.as_u64()?);
+        histogram.saturating_record_n(time.max(1), count);
+    }
+    Some(histogram)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_answer_becomes_a_sample() {
+        let document = serde_json::json!({"jobs": [{"error": 0, "usr_cpu": 10.0, "sys_cpu": 20.0,
+            "read": {"io_bytes": 4096000, "total_ios": 1000, "runtime": 2000,
+                "lat_ns": {"bins": {"100000": 900, "200000": 100}}},
+            "write": {"io_bytes": 0, "total_ios": 0, "runtime": 0, "lat_ns": {"bins": {}}}}]});
+        let sample = sample_of(&document, 0, 4.0);
+        assert_eq!((sample.bytes, sample.requests, sample.seconds), (4_096_000, 1000, 2.0));
+        let histogram = sample.read_latency.expect("bins");
+        assert_eq!((histogram.len(), sample.write_latency), (1000, None));
+        assert!((histogram.value_at_quantile(0.95) as f64 / 200_000.0 - 1.0).abs() < 0.01);
+        assert!((sample.cpu_seconds.expect("known") - 0.6).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,120 @@
+//! fio as a process: started on a job, here or on all hosts at once, and its answer checked.
+//!
+//! What it prints is heard while it runs, so that it never waits for room in a pipe. Expects fio
+//! missing, ended by a signal, and answers that are none.
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+
+use serde_json::Value;
+
+use super::{Asked, FioError, Host, JobFile, jobs_of};
+use crate::method::Step;
+use crate::records::import::import;
+
+/// A fio that runs, or has ended.
+pub(super) struct Fio {
+    child: Child,
+    output: JoinHandle<Vec<u8>>,
+    errors: JoinHandle<Vec<u8>>,
+    ended: Option<ExitStatus>,
+    /// Servers are sent it by its path.
+    _job: Option<JobFile>,
+}
+
+impl Fio {
+    pub(super) fn start(job: &str, asked: &Asked<'_>) -> Result<Self, FioError> {
+        let hosts = asked.hosts;
+        let mut command = Command::new("fio");
+        command.arg("--output-format=json+");
+        // A second lock on the door: jobs that write are not even made. Servers are not asked by
+        // words on the command line.
+        if !asked.may_write && hosts.is_empty() {
+            command.arg("--readonly");
+        }
+        // A client sends its servers a file; without hosts fio reads its standard input.
+        let file = (!hosts.is_empty()).then(|| JobFile::write(job)).transpose();
+        let file = file.map_err(FioError::Missing)?;
+        match &file {
+            None => {
+                command.arg("-");
+            }
+            Some(file) => hosts.iter().for_each(|host| {
+                command.arg(format!("--client=ip:{},{}", host.name, host.port)).arg(&file.path);
+            }),
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(FioError::Missing)?;
+        let mut input = child.stdin.take().expect("it was asked for");
+        if file.is_none() {
+            // If it ended early the pipe is broken, and its own message says why.
+            let _ = input.write_all(job.as_bytes());
+        }
+        drop(input);
+        let output = heard(child.stdout.take().expect("it was asked for"));
+        let errors = heard(child.stderr.take().expect("it was asked for"));
+        Ok(Self { child, output, errors, ended: None, _job: file })
+    }
+
+    /// Its number among the processes.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn wait(&mut self) -> Result<(), FioError> {
+        self.ended = Some(self.child.wait().map_err(FioError::Missing)?);
+        Ok(())
+    }
+
+    pub(super) fn has_ended(&mut self) -> Result<bool, FioError> {
+        self.ended = self.child.try_wait().map_err(FioError::Missing)?;
+        Ok(self.ended.is_some())
+    }
+
+    /// Ends it with what it is at; its threads go with it.
+    pub(super) fn kill(&mut self) {
+        // Both fail only where it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// What it found, once it has ended.
+    pub(super) fn answer(self, step: &Step, hosts: &[Host]) -> Result<Value, FioError> {
+        let output = self.output.join().unwrap_or_default();
+        let errors = self.errors.join().unwrap_or_default();
+        let text = String::from_utf8_lossy(&output);
+        let errors = String::from_utf8_lossy(&errors).into_owned() + &text;
+        let said =
+            || errors.lines().rfind(|line| line.contains("fio:")).unwrap_or("no message").trim().to_owned();
+        let failed = |why: String| FioError::Failed { step: step.name.clone(), why };
+        if !self.ended.is_some_and(|status| status.success()) {
+            return Err(failed(said()));
+        }
+        let start = text.find('{').unwrap_or(0);
+        let mut documents = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
+        let document = documents.next().and_then(Result::ok).unwrap_or(Value::Null);
+        if hosts.is_empty() {
+            import(&output).map_err(|source| FioError::Output { step: step.name.clone(), source })?;
+            return Ok(document);
+        }
+        for host in hosts {
+            let is_of = |one: &&Value| {
+                one["hostname"] == host.name.as_str() && one["port"].as_u64() == Some(u64::from(host.port))
+            };
+            if !jobs_of(&document).iter().any(is_of) {
+                return Err(failed(format!("{host} gave no result: {}", said())));
+            }
+        }
+        Ok(document)
+    }
+}
+
+fn heard(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut all = Vec::new();
+        // What was heard until a failure is all there is.
+        let _ = pipe.read_to_end(&mut all);
+        all
+    })
+}

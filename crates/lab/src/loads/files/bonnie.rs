@@ -1,0 +1,170 @@
+//! bonnie's method: one large file, written and read by characters and by blocks, rewritten, and
+//! visited at random.
+//!
+//! After T. Bray's bonnie 1.4: blocks of 16 KiB, a rewrite that reads a block, changes it and
+//! writes it back, 4000 seeks by three seekers at once, of which each tenth writes its block back.
+//! By characters means a call a byte into a buffer of 4 KiB: that test measures the processor, and
+//! its badge says so.
+
+use serde::Deserialize;
+use stripewise_drive::Context;
+
+use super::FileStore;
+use crate::loads::workload::random_stream;
+use crate::records::import::BONNIE_TESTS;
+use crate::records::record::{MeasurementRecord, Operation, Unit};
+
+/// What bonnie is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Bonnie {
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Seeks.
+    pub seeks: u64,
+    /// Whether writes are made durable before their time is taken (`-y`).
+    pub sync: bool,
+    /// Where the choices start.
+    pub seed: u64,
+}
+
+impl Default for Bonnie {
+    /// As study 001 ran it: 2030 MiB, `-y`.
+    fn default() -> Self {
+        Self { file_bytes: 2030 << 20, seeks: 4000, sync: true, seed: 1 }
+    }
+}
+
+const BLOCK_BYTES: u64 = 16 << 10;
+/// What the C library gathers before it calls the system.
+const CHARACTERS_BYTES: u64 = 4 << 10;
+const FILE: u64 = 0;
+/// Seekers at once.
+const SEEKERS: usize = 3;
+
+/// Runs it once; the figures as bonnie's line has them, rate and processor's share.
+///
+/// # Errors
+/// The store's own.
+pub async fn run_bonnie<S: FileStore>(
+    context: &Context,
+    store: &S,
+    asked: &Bonnie,
+    cpu_seconds: &dyn Fn() -> Option<f64>,
+    began: &dyn Fn(&str),
+) -> Result<Vec<MeasurementRecord>, S::Error> {
+    let bytes = asked.file_bytes / BLOCK_BYTES * BLOCK_BYTES;
+    let mut random = random_stream(asked.seed, 1);
+    let mut figures = Vec::new();
+    for (name, op) in BONNIE_TESTS {
+        began(name);
+        let is_first_write = matches!(name, "per_char_write" | "block_write");
+        if is_first_write {
+            if name == "block_write" {
+                store.delete(FILE).await?;
+            }
+            store.create(FILE).await?;
+        }
+        let (start_ns, cpu) = (context.now_ns(), cpu_seconds());
+        match name {
+            "per_char_write" => {
+                for at in (0..bytes).step_by(CHARACTERS_BYTES as usize) {
+                    spend_on_characters(CHARACTERS_BYTES.min(bytes - at));
+                    store.append(FILE, CHARACTERS_BYTES.min(bytes - at), CHARACTERS_BYTES).await?;
+                }
+            }
+            "block_write" => store.append(FILE, bytes, BLOCK_BYTES).await?,
+            "rewrite" => {
+                for at in (0..bytes).step_by(BLOCK_BYTES as usize) {
+                    store.visit(FILE, at, BLOCK_BYTES, true).await?;
+                }
+            }
+            "per_char_read" => {
+                for at in (0..bytes).step_by(CHARACTERS_BYTES as usize) {
+                    store.visit(FILE, at, CHARACTERS_BYTES.min(bytes - at), false).await?;
+                    spend_on_characters(CHARACTERS_BYTES.min(bytes - at));
+                }
+            }
+            "block_read" => store.read_all(FILE, BLOCK_BYTES).await.map(drop)?,
+            _ => {
+                let blocks = (bytes / BLOCK_BYTES).max(1);
+                let place = |seek: u64| (random.below(blocks) * BLOCK_BYTES, seek.is_multiple_of(10));
+                let places: Vec<(u64, bool)> = (0..asked.seeks).map(place).collect();
+                store.visit_by(SEEKERS, FILE, &places, BLOCK_BYTES).await?;
+            }
+        }
+        if asked.sync && !matches!(op, Operation::Read) {
+            store.sync().await?;
+        }
+        let seconds = ((context.now_ns() - start_ns) as f64 / 1e9).max(1e-9);
+        let share = cpu.zip(cpu_seconds()).map(|(before, after)| 100.0 * (after - before) / seconds);
+        push(&mut figures, name, op, (bytes, asked.seeks), seconds, share);
+    }
+    store.delete(FILE).await?;
+    Ok(figures)
+}
+
+/// One call a byte that the compiler must make, as `putc` is.
+fn spend_on_characters(count: u64) {
+    for byte in 0..count {
+        std::hint::black_box(byte as u8);
+    }
+}
+
+fn push(
+    figures: &mut Vec<MeasurementRecord>,
+    name: &str,
+    op: Operation,
+    (bytes, seeks): (u64, u64),
+    seconds: f64,
+    cpu_percent: Option<f64>,
+) {
+    let mut figure = match op {
+        Operation::Seek => MeasurementRecord::printed(name, op, Unit::PerSecond, seeks as f64 / seconds),
+        _ => MeasurementRecord::printed(name, op, Unit::MbPerS, bytes as f64 / 1e6 / seconds),
+    };
+    if let Some(percent) = cpu_percent {
+        let why = format!("{percent:.0} % of a core was used");
+        figure.badge("not_processor_bound", if percent < 90.0 { Ok(()) } else { Err(why) });
+    }
+    figures.push(figure);
+    figures.extend(
+        cpu_percent
+            .map(|percent| MeasurementRecord::printed(format!("{name}_cpu"), op, Unit::CpuPercent, percent)),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loads::files::Extents;
+    use crate::loads::target::DriveTarget;
+    use crate::testing::SlowDrive;
+    use stripewise_drive::{BufferPool, MemoryDrive};
+    use stripewise_runtime::VirtualExecutor;
+
+    #[test]
+    fn every_test_moves_what_it_says() {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        // A request takes 0.1 ms whatever its length.
+        let drive = SlowDrive::new(&context, MemoryDrive::new("memory", 16 << 20), 100_000);
+        let files = Extents::new(DriveTarget::new(drive, BufferPool::new(1 << 20)));
+        let asked = Bonnie { file_bytes: 8 << 20, seeks: 400, sync: true, seed: 1 };
+        let figures =
+            executor.block_on(run_bonnie(&context, &files, &asked, &|| None, &|_| {})).expect("it runs");
+        let value = |name: &str| figures.iter().find(|figure| figure.name == name).expect(name).runs[0];
+        let near = |name: &str, expected: f64| {
+            let found = value(name);
+            assert!((found / expected - 1.0).abs() < 0.03, "{name}: {found}, expected {expected}");
+        };
+        // 1 MiB a read but for the first, 2 MiB a write, and a flush.
+        near("block_read", 8388.608 / 0.9);
+        near("per_char_read", 8388.608 / 0.9);
+        near("block_write", 8388.608 / 0.5);
+        near("per_char_write", 8388.608 / 0.5);
+        near("rewrite", 8388.608 / 1.4);
+        near("seeks", 10_000.0 / 1.1);
+        assert_eq!(figures.len(), 6, "no processor in virtual time");
+    }
+}

@@ -1,0 +1,284 @@
+//! PostMark's method: many small files, transactions that each read or append one and create or
+//! delete another.
+//!
+//! Parameters, choices and report follow PostMark 1.5 (J. Katcher, *PostMark: A New File System
+//! Benchmark*, 1997): sizes are equally likely between the bounds; a transaction first reads a
+//! whole file or appends to one that is below the upper bound, then creates or deletes one; biases
+//! are in tenths. What it prints in whole numbers a second is kept exact.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use stripewise_drive::{Context, SplitMix64};
+
+use super::FileStore;
+use crate::loads::workload::random_stream;
+use crate::records::record::{MeasurementRecord, Operation, Unit};
+
+/// What PostMark is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PostMark {
+    /// Files made before the transactions.
+    pub files: u64,
+    /// Transactions.
+    pub transactions: u64,
+    /// Shortest file.
+    pub least_bytes: u64,
+    /// Longest file.
+    pub most_bytes: u64,
+    /// Bytes read at once.
+    pub read_block_bytes: u64,
+    /// Bytes written at once.
+    pub write_block_bytes: u64,
+    /// Reads among ten reads and appends.
+    pub read_bias: u64,
+    /// Creations among ten creations and deletions.
+    pub create_bias: u64,
+    /// Where the choices start.
+    pub seed: u64,
+}
+
+impl Default for PostMark {
+    /// PostMark's own defaults.
+    fn default() -> Self {
+        Self {
+            files: 500,
+            transactions: 500,
+            least_bytes: 500,
+            most_bytes: 9_770,
+            read_block_bytes: 512,
+            write_block_bytes: 512,
+            read_bias: 5,
+            create_bias: 5,
+            seed: 42,
+        }
+    }
+}
+
+/// The names of the figures, in order.
+pub const POSTMARK_FIGURES: [&str; 12] = [
+    "total_time",
+    "transactions",
+    "created",
+    "created_alone",
+    "created_mixed",
+    "files_read",
+    "files_appended",
+    "deleted",
+    "deleted_alone",
+    "deleted_mixed",
+    "data_read",
+    "data_written",
+];
+
+impl PostMark {
+    /// Whether it can be run.
+    ///
+    /// # Errors
+    /// What makes no sense.
+    pub fn check(&self) -> Result<(), String> {
+        if self.least_bytes > self.most_bytes {
+            return Err(format!("files of {} to {} bytes", self.least_bytes, self.most_bytes));
+        }
+        if self.files == 0 || self.read_block_bytes == 0 || self.write_block_bytes == 0 {
+            return Err("files and blocks must be more than 0".into());
+        }
+        if self.read_bias > 10 || self.create_bias > 10 {
+            return Err("a bias is from 0 to 10".into());
+        }
+        Ok(())
+    }
+}
+
+/// What happened, and how long each part took.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Counts {
+    created: u64,
+    created_in_transactions: u64,
+    read: u64,
+    appended: u64,
+    deleted: u64,
+    deleted_in_transactions: u64,
+    read_bytes: u64,
+    written_bytes: u64,
+    creation: Duration,
+    transactions: Duration,
+    deletion: Duration,
+}
+
+/// A file there is: its number and length.
+type Known = (u64, u64);
+
+/// Runs it once; the figures as PostMark's report names them.
+///
+/// # Errors
+/// The store's own.
+pub async fn run_postmark<S: FileStore>(
+    context: &Context,
+    store: &S,
+    asked: &PostMark,
+    moved: &dyn Fn(u64),
+) -> Result<Vec<MeasurementRecord>, S::Error> {
+    let mut work = Work {
+        store,
+        asked,
+        random: random_stream(asked.seed, 0),
+        files: Vec::new(),
+        next: 0,
+        counts: Counts::default(),
+    };
+    let start_ns = context.now_ns();
+    for _ in 0..asked.files {
+        work.create().await?;
+        moved(work.counts.written_bytes);
+    }
+    let created_ns = context.now_ns();
+    for _ in 0..asked.transactions {
+        work.transaction().await?;
+        moved(work.counts.written_bytes + work.counts.read_bytes);
+    }
+    let done_ns = context.now_ns();
+    while !work.files.is_empty() {
+        work.delete().await?;
+    }
+    let end_ns = context.now_ns();
+    let counts = Counts {
+        creation: Duration::from_nanos(created_ns - start_ns),
+        transactions: Duration::from_nanos(done_ns - created_ns),
+        deletion: Duration::from_nanos(end_ns - done_ns),
+        ..work.counts
+    };
+    Ok(figures(&counts, asked))
+}
+
+struct Work<'a, S: FileStore> {
+    store: &'a S,
+    asked: &'a PostMark,
+    random: SplitMix64,
+    files: Vec<Known>,
+    next: u64,
+    counts: Counts,
+}
+
+impl<S: FileStore> Work<'_, S> {
+    async fn create(&mut self) -> Result<(), S::Error> {
+        let range = self.asked.most_bytes.saturating_sub(self.asked.least_bytes) + 1;
+        let bytes = self.asked.least_bytes + self.random.below(range);
+        let number = self.next;
+        self.next += 1;
+        self.store.create(number).await?;
+        self.store.append(number, bytes, self.asked.write_block_bytes).await?;
+        self.files.push((number, bytes));
+        self.counts.created += 1;
+        self.counts.written_bytes += bytes;
+        Ok(())
+    }
+
+    async fn delete(&mut self) -> Result<(), S::Error> {
+        let at = self.random.below(self.files.len() as u64) as usize;
+        let (number, _) = self.files.swap_remove(at);
+        self.store.delete(number).await?;
+        self.counts.deleted += 1;
+        Ok(())
+    }
+
+    async fn transaction(&mut self) -> Result<(), S::Error> {
+        if !self.files.is_empty() {
+            let at = self.random.below(self.files.len() as u64) as usize;
+            if self.random.below(10) < self.asked.read_bias {
+                let bytes = self.store.read_all(self.files[at].0, self.asked.read_block_bytes).await?;
+                self.counts.read += 1;
+                self.counts.read_bytes += bytes;
+            } else {
+                self.append(at).await?;
+            }
+        }
+        if self.files.is_empty() || self.random.below(10) < self.asked.create_bias {
+            self.create().await?;
+            self.counts.created_in_transactions += 1;
+        } else {
+            self.delete().await?;
+            self.counts.deleted_in_transactions += 1;
+        }
+        Ok(())
+    }
+
+    /// A file at its upper bound stays as it is.
+    async fn append(&mut self, at: usize) -> Result<(), S::Error> {
+        let (number, length) = self.files[at];
+        let room = self.asked.most_bytes.saturating_sub(length);
+        if room == 0 {
+            return Ok(());
+        }
+        let bytes = self.random.below(room) + 1;
+        self.store.append(number, bytes, self.asked.write_block_bytes).await?;
+        self.files[at].1 += bytes;
+        self.counts.appended += 1;
+        self.counts.written_bytes += bytes;
+        Ok(())
+    }
+}
+
+fn figures(counts: &Counts, asked: &PostMark) -> Vec<MeasurementRecord> {
+    let total = counts.creation + counts.transactions + counts.deletion;
+    let rate = |count: u64, time: Duration| count as f64 / time.as_secs_f64().max(1e-9);
+    let (all, mixed) = (total, counts.transactions);
+    let alone_created = counts.created - counts.created_in_transactions;
+    let alone_deleted = counts.deleted - counts.deleted_in_transactions;
+    let a_second = |name: &str, op, value| MeasurementRecord::printed(name, op, Unit::PerSecond, value);
+    let mb = |name: &str, op, bytes: u64| {
+        MeasurementRecord::printed(name, op, Unit::MbPerS, rate(bytes, all) / 1e6)
+    };
+    vec![
+        MeasurementRecord::printed("total_time", Operation::Transaction, Unit::Seconds, total.as_secs_f64()),
+        a_second("transactions", Operation::Transaction, rate(asked.transactions, mixed)),
+        a_second("created", Operation::Create, rate(counts.created, all)),
+        a_second("created_alone", Operation::Create, rate(alone_created, counts.creation)),
+        a_second("created_mixed", Operation::Create, rate(counts.created_in_transactions, mixed)),
+        a_second("files_read", Operation::Read, rate(counts.read, mixed)),
+        a_second("files_appended", Operation::Write, rate(counts.appended, mixed)),
+        a_second("deleted", Operation::Delete, rate(counts.deleted, all)),
+        a_second("deleted_alone", Operation::Delete, rate(alone_deleted, counts.deletion)),
+        a_second("deleted_mixed", Operation::Delete, rate(counts.deleted_in_transactions, mixed)),
+        mb("data_read", Operation::Read, counts.read_bytes),
+        mb("data_written", Operation::Write, counts.written_bytes),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loads::files::Extents;
+    use crate::loads::target::DriveTarget;
+    use crate::testing::SlowDrive;
+    use stripewise_drive::{BufferPool, MemoryDrive};
+    use stripewise_runtime::VirtualExecutor;
+
+    fn run(asked: &PostMark) -> Vec<MeasurementRecord> {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        let drive = SlowDrive::new(&context, MemoryDrive::new("memory", 64 << 20), 100_000);
+        let files = Extents::new(DriveTarget::new(drive, BufferPool::new(1 << 20)));
+        executor.block_on(run_postmark(&context, &files, asked, &|_| {})).expect("it runs")
+    }
+
+    #[test]
+    fn everything_made_is_deleted_and_halves_are_halves() {
+        let asked = PostMark { files: 400, transactions: 2000, ..PostMark::default() };
+        let figures = run(&asked);
+        let value = |name: &str| figures.iter().find(|figure| figure.name == name).expect(name).runs[0];
+        let total = value("total_time");
+        let (created, deleted) = (value("created") * total, value("deleted") * total);
+        assert!((created - deleted).abs() < 0.5, "{created} {deleted}");
+        let mixed_s = 2000.0 / value("transactions");
+        let counts = ["created_mixed", "deleted_mixed", "files_read", "files_appended"]
+            .map(|name| value(name) * mixed_s);
+        for count in counts {
+            assert!((880.0..1120.0).contains(&count), "{counts:?}");
+        }
+        assert!((created - 400.0 - counts[0]).abs() < 0.5);
+        assert_eq!(run(&asked), figures, "the same seed, the same choices");
+        assert!(figures.iter().map(|figure| figure.name.as_str()).eq(POSTMARK_FIGURES));
+    }
+}

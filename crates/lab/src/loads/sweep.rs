@@ -1,0 +1,153 @@
+//! Going once through a whole target: filling it with contents that can be checked, and comparing
+//! every byte with them.
+//!
+//! Both keep a fixed number of large requests in flight. Expects write errors (the fill stops and
+//! says so) and read errors (read again block by block, so that the damage is told as exactly as it
+//! is).
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use stripewise_drive::Context;
+
+use crate::loads::contents::{BLOCK_BYTES, Contents, Verification};
+use crate::loads::target::Target;
+
+/// How a sweep works.
+#[derive(Clone, Copy, Debug)]
+pub struct SweepOptions {
+    /// Requests in flight.
+    pub depth: u32,
+    /// Length of a request; a multiple of 4 KiB.
+    pub request_bytes: u64,
+}
+
+/// A write of a fill failed, or its data could not be made durable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("filling the array failed at {offset_bytes}: {why}")]
+pub struct FillError {
+    /// Where, in bytes from the target's start.
+    pub offset_bytes: u64,
+    /// The target's own words.
+    pub why: String,
+}
+
+/// The next range of a sweep, shared by its tasks.
+struct Cursor {
+    at: Cell<u64>,
+    end: u64,
+    step: u64,
+}
+
+impl Cursor {
+    fn new(end: u64, step: u64) -> Rc<Self> {
+        assert!(step > 0 && step.is_multiple_of(BLOCK_BYTES as u64), "sweeps go in whole blocks of 4 KiB");
+        Rc::new(Self { at: Cell::new(0), end, step })
+    }
+
+    fn take(&self) -> Option<(u64, u64)> {
+        let offset = self.at.get();
+        let length = self.step.min(self.end - offset);
+        self.at.set(offset + length);
+        (length > 0).then_some((offset, length))
+    }
+
+    fn stop(&self) {
+        self.at.set(self.end);
+    }
+}
+
+/// Writes the current phase of `contents` over all of `target` and flushes. `done_bytes` grows as
+/// it goes. Returns how long it took, in nanoseconds of the context's clock.
+pub async fn fill<T: Target>(
+    context: &Context,
+    target: &T,
+    contents: &Rc<Contents>,
+    options: SweepOptions,
+    done_bytes: &Rc<Cell<u64>>,
+) -> Result<u64, FillError> {
+    let start_ns = context.now_ns();
+    let cursor = Cursor::new(contents.covered_bytes(), options.request_bytes);
+    let failed: Rc<RefCell<Option<FillError>>> = Rc::default();
+    let tasks: Vec<_> = (0..options.depth.max(1))
+        .map(|_| {
+            let (target, contents, cursor) = (target.clone(), contents.clone(), cursor.clone());
+            let (failed, done_bytes) = (failed.clone(), done_bytes.clone());
+            context.spawn(async move {
+                while let Some((offset_bytes, length)) = cursor.take() {
+                    let buffer = target.buffers().allocate(length as usize);
+                    contents.write_begins(offset_bytes, &buffer);
+                    let result = target.write(offset_bytes, buffer).await;
+                    contents.write_ended(offset_bytes, length as usize, result.is_ok());
+                    if let Err(error) = result {
+                        cursor.stop();
+                        failed.borrow_mut().get_or_insert(FillError { offset_bytes, why: error.to_string() });
+                    }
+                    done_bytes.set(done_bytes.get() + length);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await;
+    }
+    if let Some(error) = failed.take() {
+        return Err(error);
+    }
+    target.flush().await.map_err(|error| FillError { offset_bytes: 0, why: error.to_string() })?;
+    Ok(context.now_ns() - start_ns)
+}
+
+/// Reads all of `target` and compares every byte with `contents`. Nothing may be writing.
+/// `done_bytes` grows as it goes.
+pub async fn verify<T: Target>(
+    context: &Context,
+    target: &T,
+    contents: &Rc<Contents>,
+    options: SweepOptions,
+    done_bytes: &Rc<Cell<u64>>,
+) -> Verification {
+    let start_ns = context.now_ns();
+    let cursor = Cursor::new(contents.covered_bytes(), options.request_bytes);
+    let report: Rc<RefCell<Verification>> = Rc::default();
+    let tasks: Vec<_> = (0..options.depth.max(1))
+        .map(|_| {
+            let (target, contents, cursor) = (target.clone(), contents.clone(), cursor.clone());
+            let (report, done_bytes) = (report.clone(), done_bytes.clone());
+            context.spawn(async move {
+                while let Some((offset_bytes, length)) = cursor.take() {
+                    match target.read(offset_bytes, length).await {
+                        Ok(buffer) => contents.check(offset_bytes, &buffer, &mut report.borrow_mut()),
+                        Err(_) => check_by_block(&target, &contents, offset_bytes, length, &report).await,
+                    }
+                    done_bytes.set(done_bytes.get() + length);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await;
+    }
+    let mut report = report.take();
+    report.places.sort_by_key(|place| place.offset_bytes);
+    report.seconds = (context.now_ns() - start_ns) as f64 / 1e9;
+    report
+}
+
+async fn check_by_block<T: Target>(
+    target: &T,
+    contents: &Contents,
+    offset_bytes: u64,
+    length: u64,
+    report: &RefCell<Verification>,
+) {
+    for offset_bytes in (offset_bytes..offset_bytes + length).step_by(BLOCK_BYTES) {
+        match target.read(offset_bytes, BLOCK_BYTES as u64).await {
+            Ok(buffer) => contents.check(offset_bytes, &buffer, &mut report.borrow_mut()),
+            Err(error) => {
+                let why = error.to_string();
+                contents.unreadable(offset_bytes, BLOCK_BYTES, &why, &mut report.borrow_mut());
+            }
+        }
+    }
+}
