@@ -2,7 +2,7 @@
 //! of, how they are read, and what must hold of each. Shared by the tests, by the fuzzers' corpus,
 //! and by `examples/make_image.rs`, which makes new ones.
 //!
-//! An image is a folder: `NAME.packed` for each drive (bytes: `drive/src/packed.rs`), and
+//! An image is a folder: `NAME.packed` for each drive (bytes: `drive/src/drives/packed.rs`), and
 //! `expected.json`, which says what every volume holds byte for byte and what the version that made
 //! it said of the pool. A later version may say more, never other than that. Volumes hold blocks of
 //! 4 KiB of one repeated word each, so that images, parity included, pack into little.

@@ -21,9 +21,9 @@ use std::rc::Rc;
 
 use crate::completion::{Completion, CompletionSender, completion};
 use crate::context::Context;
+use crate::drives::timing::{DelayQueue, Rate, SECOND_NS, when_answered};
 use crate::operation::Operation;
 use crate::request::{Drive, DriveInfo, DriveKind, IoRequest};
-use crate::timing::{DelayQueue, Rate, SECOND_NS, when_answered};
 
 /// How a modelled drive behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use crate::completion::Completion;
-use crate::memory::memory_info;
+use crate::drives::memory::memory_info;
 use crate::request::{Drive, DriveInfo, IoRequest};
 
 /// Accepts everything, keeps nothing.

@@ -22,12 +22,12 @@ use std::rc::Rc;
 use crate::buffer::Buffer;
 use crate::completion::{Completion, CompletionSender, completion};
 use crate::context::Context;
+use crate::drives::ranges::RangeSet;
+use crate::drives::timing::when_answered;
 use crate::error::{DriveErrorKind, IoResult};
 use crate::operation::Operation;
 use crate::random::{Delay, SplitMix64};
-use crate::ranges::RangeSet;
 use crate::request::{Drive, DriveInfo, IoRequest, Segments};
-use crate::timing::when_answered;
 
 /// What an unreadable sector leaves in the buffer.
 const RUBBISH: u8 = 0xe5;

@@ -27,7 +27,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::memory::MemoryDrive;
+use crate::drives::memory::MemoryDrive;
 use crate::request::Drive;
 
 /// The largest drive that is unpacked, bytes.

@@ -20,12 +20,12 @@ use std::rc::Rc;
 use crate::buffer::Buffer;
 use crate::completion::{Completion, CompletionSender, completion};
 use crate::context::Context;
+use crate::drives::memory::{Chunks, MemoryDrive, for_each_segment, memory_info};
+use crate::drives::timing::DelayQueue;
 use crate::error::{DriveErrorKind, IoResult};
-use crate::memory::{Chunks, MemoryDrive, for_each_segment, memory_info};
 use crate::operation::Operation;
 use crate::random::{Delay, SplitMix64};
 use crate::request::{Drive, DriveInfo, IoRequest, Segments};
-use crate::timing::DelayQueue;
 
 /// Writes that are not yet durable, in bytes, before the oldest become so.
 const CACHE_BYTES: u64 = 64 << 20;

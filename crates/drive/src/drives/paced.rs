@@ -24,11 +24,11 @@ use std::rc::Rc;
 
 use crate::completion::{Completion, CompletionSender, completion};
 use crate::context::Context;
+use crate::drives::pace::Pace;
+use crate::drives::timing::{DelayQueue, Rate, SECOND_NS, when_answered};
 use crate::error::IoResult;
 use crate::operation::Operation;
-use crate::pace::Pace;
 use crate::request::{Drive, DriveInfo, DriveKind, IoRequest};
-use crate::timing::{DelayQueue, Rate, SECOND_NS, when_answered};
 
 /// How much of a rate may be made up for after lateness.
 pub const BURST_NS: u64 = 10_000_000;
