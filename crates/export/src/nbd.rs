@@ -3,39 +3,26 @@
 //! says what is supported.
 //!
 //! The rooms, in the order in which a connection passes them: `server.rs` (who is let in, how it
-//! ends; `turned_away.rs`: who is not; `strangers.rs`: how many have not agreed on anything yet;
-//! `door.rs`: what a client finds), `connection.rs` with `negotiation.rs` and `options.rs` (what it
-//! wants), `transmission.rs` (its requests, from their bytes to their answers, which
-//! [`crate::Export`] carries out) with `requests.rs` (what is asked, and whether it may be),
-//! `replies.rs` and `outbox.rs` (answering, many answers in one system call). Below them
-//! `transport.rs` with `tls.rs`, `inbox.rs`, and `patience.rs` (how long a client is waited for).
-//! Parsing is apart from reading: bytes in, plain data out, so it can be fuzzed. [`client`] is the
-//! other end: drives behind other servers.
+//! ends) with `connection/turned_away.rs` (who is not) and `connection/strangers.rs` (how many have
+//! not agreed on anything yet); `door.rs` (what a client finds); `connection.rs`, which leads
+//! through `wire/negotiation.rs` and `wire/options.rs` (what it wants) to
+//! `connection/transmission.rs` (its requests, from their bytes to their answers, which
+//! [`crate::Export`] carries out) and `connection/outbox.rs` (many answers in one system call).
+//! `wire/` is what is said, as plain data: bytes in, plain data out, so it can be fuzzed. Below
+//! them `transport.rs` with `transport/` (TLS, what was received and not used yet, how long a
+//! client is waited for). [`client`] is the other end: drives behind other servers.
 
 pub mod client;
 mod connection;
 mod door;
-mod errors;
 #[doc(hidden)]
 pub mod fuzzing;
-mod inbox;
 mod limits;
-mod negotiation;
-mod options;
-mod outbox;
-mod patience;
-mod protocol;
-mod replies;
-mod requests;
 mod server;
-mod strangers;
-mod terrain;
-mod tls;
-mod transmission;
 mod transport;
-mod turned_away;
+mod wire;
 
 pub use door::{Door, Rule, Who};
 pub use limits::Limits;
 pub use server::{Notice, Server, ServerOptions, ServerStatus};
-pub use tls::{Tls, TlsError, TlsPolicy};
+pub use transport::tls::{Tls, TlsError, TlsPolicy};

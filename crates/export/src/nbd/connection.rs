@@ -5,23 +5,29 @@
 //! opened again). Each ends with an answer or with this connection; requests under way are finished
 //! all the same.
 
+pub(super) mod outbox;
+pub(super) mod strangers;
+pub(super) mod terrain;
+pub(super) mod transmission;
+pub(super) mod turned_away;
+
 use std::io;
 use std::rc::Rc;
 
 use stripewise_runtime::{Piece, Stream};
 
-use super::door::{Allowed, Client as Comer};
-use super::errors::rubbish;
-use super::inbox::Inbox;
-use super::negotiation::{Agreed, Negotiation, Next, greeting, reply};
-use super::options::{LONGEST_OPTION, OPTION_HEAD_BYTES, parse_option_head};
-use super::patience::within;
-use super::protocol::REP_ERR_TOO_BIG;
-use super::strangers::Stranger;
-use super::terrain::Terrain;
-use super::transmission::transmit;
-use super::transport::Transport;
 use crate::block::Exports;
+use crate::nbd::connection::strangers::Stranger;
+use crate::nbd::connection::terrain::Terrain;
+use crate::nbd::connection::transmission::transmit;
+use crate::nbd::door::{Allowed, Client as Comer};
+use crate::nbd::transport::Transport;
+use crate::nbd::transport::inbox::Inbox;
+use crate::nbd::transport::patience::within;
+use crate::nbd::wire::errors::rubbish;
+use crate::nbd::wire::negotiation::{Agreed, Negotiation, Next, greeting, reply};
+use crate::nbd::wire::options::{LONGEST_OPTION, OPTION_HEAD_BYTES, parse_option_head};
+use crate::nbd::wire::protocol::REP_ERR_TOO_BIG;
 
 /// Options that a negotiation may have.
 const MOST_OPTIONS: usize = 1000;

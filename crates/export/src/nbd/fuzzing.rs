@@ -5,13 +5,13 @@ use std::rc::Rc;
 use stripewise_drive::{Buffer, BufferPool};
 use stripewise_engine::{ArrayError, Extent};
 
-use super::door::{Allowed, Client, Door};
-use super::negotiation::{Negotiation, Next, Terms};
-use super::options::{OPTION_HEAD_BYTES, parse_option_head};
-use super::protocol::LONGEST_TRANSFER;
-use super::replies::{Outcome, Reply};
-use super::requests::{REQUEST_BYTES, Request, Rules};
-use super::tls::TlsPolicy;
+use crate::nbd::door::{Allowed, Client, Door};
+use crate::nbd::transport::tls::TlsPolicy;
+use crate::nbd::wire::negotiation::{Negotiation, Next, Terms};
+use crate::nbd::wire::options::{OPTION_HEAD_BYTES, parse_option_head};
+use crate::nbd::wire::protocol::LONGEST_TRANSFER;
+use crate::nbd::wire::replies::{Outcome, Reply};
+use crate::nbd::wire::requests::{REQUEST_BYTES, Request, Rules};
 
 use crate::block::{Ending, Export, Exports, UnalignedGate};
 

@@ -17,15 +17,15 @@ use futures_util::future::{Either, select};
 use stripewise_drive::{Context, Event};
 use stripewise_runtime::{Listener, Stream};
 
-use super::connection::serve;
-use super::door::{Door, Rule};
-use super::limits::Limits;
-use super::strangers::Strangers;
-use super::terrain::Terrain;
-use super::tls::{Tls, TlsPolicy};
-use super::turned_away;
 use crate::block::Exports;
 use crate::budget::{Budget, Line};
+use crate::nbd::connection::serve;
+use crate::nbd::connection::strangers::Strangers;
+use crate::nbd::connection::terrain::Terrain;
+use crate::nbd::connection::turned_away;
+use crate::nbd::door::{Door, Rule};
+use crate::nbd::limits::Limits;
+use crate::nbd::transport::tls::{Tls, TlsPolicy};
 
 /// How long to wait where the system has no descriptor for a client.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;

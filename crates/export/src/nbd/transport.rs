@@ -1,5 +1,9 @@
 //! A connection's bytes, in the clear or encrypted.
 
+pub(super) mod inbox;
+pub(super) mod patience;
+pub(super) mod tls;
+
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
@@ -8,7 +12,7 @@ use rustls::pki_types::CertificateDer;
 use stripewise_drive::Buffer;
 use stripewise_runtime::{Piece, Stream};
 
-use super::tls::Session;
+use crate::nbd::transport::tls::Session;
 
 pub(crate) enum Transport {
     Plain(Rc<Stream>),

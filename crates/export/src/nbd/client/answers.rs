@@ -7,10 +7,10 @@
 use std::cell::RefCell;
 use std::io;
 
-use super::super::inbox::Inbox;
-use super::super::protocol::*;
-use super::super::transport::Transport;
 use super::ledger::{Completed, Ledger};
+use crate::nbd::transport::Transport;
+use crate::nbd::transport::inbox::Inbox;
+use crate::nbd::wire::protocol::*;
 
 /// The longest answer that is no data of a read, bytes.
 const LONGEST_WORDS: u64 = 16 << 10;

@@ -12,13 +12,13 @@ use std::rc::Rc;
 use stripewise_drive::Context;
 use stripewise_runtime::{Network, Piece, Stream};
 
-use super::super::inbox::Inbox;
-use super::super::protocol::*;
-use super::super::transport::Transport;
 use super::error::ConnectFault;
 use super::tls::ClientTls;
 use super::uri::{NbdPlace, NbdUri};
 use crate::bridge::off_thread;
+use crate::nbd::transport::Transport;
+use crate::nbd::transport::inbox::Inbox;
+use crate::nbd::wire::protocol::*;
 
 /// The longest answer to an option, bytes.
 const LONGEST_REPLY: u32 = 32 << 10;

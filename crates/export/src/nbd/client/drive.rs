@@ -28,13 +28,13 @@ use stripewise_drive::{
 };
 use stripewise_runtime::{Network, Piece};
 
-use super::super::protocol::*;
 use super::answers;
 use super::connect::{Link, Terms, connect};
 use super::error::{ConnectError, ConnectFault};
 use super::ledger::{Abilities, Completed, Ledger, Loss, request_head};
 use super::uri::NbdUri;
 use super::witness::Seen;
+use crate::nbd::wire::protocol::*;
 
 /// Blocks of the drive, bytes: those of checksums, so that none is written in part.
 const BLOCK_BYTES: u32 = 4096;

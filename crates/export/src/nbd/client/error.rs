@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::super::tls::TlsError;
+use crate::nbd::transport::tls::TlsError;
 
 /// An export could not be opened, or is of no use.
 #[derive(Debug, thiserror::Error)]

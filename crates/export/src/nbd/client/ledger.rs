@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use stripewise_drive::{Buffer, CompletionSender, DriveErrorKind, IoRequest, Operation, Segments};
 
-use super::super::protocol::*;
 use super::witness::Witness;
+use crate::nbd::wire::protocol::*;
 
 /// Ranges without data go in pieces of this many bytes, so that none of them takes long.
 const RANGE_BYTES: u64 = 32 << 20;

@@ -15,7 +15,7 @@ use rustls::pki_types::{PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use stripewise_runtime::Stream;
 
-use super::super::tls::{Session, TlsError, failed, read_certificates};
+use crate::nbd::transport::tls::{Session, TlsError, failed, read_certificates};
 
 /// Whom a client trusts, and how it shows who it is.
 pub(crate) struct ClientTls(Arc<ClientConfig>);

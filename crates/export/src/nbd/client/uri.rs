@@ -9,7 +9,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::super::protocol::LONGEST_STRING;
+use crate::nbd::wire::protocol::LONGEST_STRING;
 
 /// The port of NBD.
 const PORT: u16 = 10809;

@@ -4,10 +4,10 @@ use std::cell::Cell;
 
 use stripewise_drive::Context;
 
-use super::door::Door;
-use super::limits::Limits;
-use super::tls::{Tls, TlsPolicy};
 use crate::budget::Line;
+use crate::nbd::door::Door;
+use crate::nbd::limits::Limits;
+use crate::nbd::transport::tls::{Tls, TlsPolicy};
 
 /// What all connections of a server share, and where this one came in.
 pub(crate) struct Terrain<'a, E> {

@@ -11,16 +11,16 @@ use std::rc::Rc;
 use futures_util::future::{Either, select};
 use stripewise_drive::{Buffer, Context, Event, Semaphore, yield_now};
 
-use super::errors::{Failure, rubbish};
-use super::inbox::Inbox;
-use super::negotiation::Terms;
-use super::outbox::{Outbox, Permits};
-use super::protocol::{CMD_DISC, ENOTSUP, ESHUTDOWN};
-use super::replies::{Outcome, Reply};
-use super::requests::{Command, REQUEST_BYTES, Request, Rules};
-use super::terrain::Terrain;
-use super::transport::Transport;
 use crate::block::{self, Export, Exports};
+use crate::nbd::connection::outbox::{Outbox, Permits};
+use crate::nbd::connection::terrain::Terrain;
+use crate::nbd::transport::Transport;
+use crate::nbd::transport::inbox::Inbox;
+use crate::nbd::wire::errors::{Failure, rubbish};
+use crate::nbd::wire::negotiation::Terms;
+use crate::nbd::wire::protocol::{CMD_DISC, ENOTSUP, ESHUTDOWN};
+use crate::nbd::wire::replies::{Outcome, Reply};
+use crate::nbd::wire::requests::{Command, REQUEST_BYTES, Request, Rules};
 
 /// A request that transfers so much, bytes, is begun, and answered if its drives answer at once,
 /// before the next one is looked at: the client then takes the answer while the next one is read.

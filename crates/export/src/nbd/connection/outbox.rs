@@ -11,10 +11,10 @@ use std::net::Shutdown;
 
 use stripewise_drive::{Context, Event, SemaphorePermit};
 
-use super::patience::within;
-use super::replies::Reply;
-use super::transport::Transport;
 use crate::budget::Taken;
+use crate::nbd::transport::Transport;
+use crate::nbd::transport::patience::within;
+use crate::nbd::wire::replies::Reply;
 
 /// Bytes that go out together, unless one answer alone is longer.
 const SEND_BYTES: usize = 4 << 20;
@@ -39,7 +39,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn push(&self, reply: Reply, permits: Permits) {
+    pub(in crate::nbd) fn push(&self, reply: Reply, permits: Permits) {
         if self.broken.get() {
             return;
         }
@@ -47,13 +47,13 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    pub(super) fn end(&self) {
+    pub(in crate::nbd) fn end(&self) {
         self.ended.set(true);
         self.changed.notify_all();
     }
 
     /// Sends until the end, or until the client takes nothing any more.
-    pub(super) async fn run(
+    pub(in crate::nbd) async fn run(
         &self,
         context: &Context,
         transport: &Transport,

@@ -5,7 +5,7 @@ use std::io;
 use stripewise_drive::DriveErrorKind;
 use stripewise_engine::ArrayError;
 
-use super::protocol::{EINVAL, EIO, ENOSPC, EPERM, ESHUTDOWN};
+use crate::nbd::wire::protocol::{EINVAL, EIO, ENOSPC, EPERM, ESHUTDOWN};
 
 /// A request that was not carried out: the protocol's number, and why in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(super) fn new(errno: u32, message: impl Into<String>) -> Self {
+    pub(in crate::nbd) fn new(errno: u32, message: impl Into<String>) -> Self {
         Self { errno, message: message.into() }
     }
 }

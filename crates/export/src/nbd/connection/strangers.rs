@@ -19,7 +19,12 @@ pub(crate) struct Stranger {
 
 impl Strangers {
     /// A place for a client from there, if there is one.
-    pub(super) fn place(&self, address: SocketAddr, most: usize, most_of_one: usize) -> Option<Stranger> {
+    pub(in crate::nbd) fn place(
+        &self,
+        address: SocketAddr,
+        most: usize,
+        most_of_one: usize,
+    ) -> Option<Stranger> {
         let site = match address.ip().to_canonical() {
             IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) & !u128::from(u64::MAX)).into()),
             ip => ip,

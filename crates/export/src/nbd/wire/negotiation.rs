@@ -6,11 +6,11 @@
 
 use std::rc::Rc;
 
-use super::door::Allowed;
-use super::options::{parse_info, parse_meta_context};
-use super::protocol::*;
-use super::tls::TlsPolicy;
 use crate::block::{Export, Exports};
+use crate::nbd::door::Allowed;
+use crate::nbd::transport::tls::TlsPolicy;
+use crate::nbd::wire::options::{parse_info, parse_meta_context};
+use crate::nbd::wire::protocol::*;
 
 /// Bytes that the server sends first.
 pub(crate) fn greeting() -> Vec<u8> {
@@ -63,7 +63,7 @@ pub(crate) struct Negotiation {
 impl Negotiation {
     /// `client_flags`: the client's answer to the greeting. `None` where it asks for what there is
     /// not.
-    pub(super) fn new(tls: TlsPolicy, client_flags: u32) -> Option<Self> {
+    pub(in crate::nbd) fn new(tls: TlsPolicy, client_flags: u32) -> Option<Self> {
         let known = u32::from(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
         if client_flags & !known != 0 {
             return None;
@@ -73,14 +73,14 @@ impl Negotiation {
     }
 
     /// What was agreed in the clear does not count any more.
-    pub(super) fn is_encrypted_now(&mut self) {
+    pub(in crate::nbd) fn is_encrypted_now(&mut self) {
         self.is_encrypted = true;
         self.structured = false;
         self.context_of = None;
     }
 
     /// Adds the answers to an option to `replies`.
-    pub(super) fn option<E: Exports>(
+    pub(in crate::nbd) fn option<E: Exports>(
         &mut self,
         exports: &Allowed<'_, E>,
         option: u32,

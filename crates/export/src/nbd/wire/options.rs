@@ -1,6 +1,6 @@
 //! A client's options as plain data, from bytes that may be anything.
 
-use super::protocol::{IHAVEOPT, LONGEST_STRING};
+use crate::nbd::wire::protocol::{IHAVEOPT, LONGEST_STRING};
 
 /// The longest option, bytes: names and queries, of which there is one here.
 pub(crate) const LONGEST_OPTION: u32 = 32 << 10;

@@ -4,9 +4,9 @@ use std::io;
 
 use stripewise_drive::{Buffer, BufferPool, Context};
 
-use super::patience::{within, within_unless_short};
-use super::transport::Transport;
 use crate::budget::Wanted;
+use crate::nbd::transport::Transport;
+use crate::nbd::transport::patience::{within, within_unless_short};
 
 /// Memory of a connection's inbox.
 pub(crate) const INBOX_BYTES: usize = 64 << 10;
@@ -25,19 +25,19 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new(context: &Context, stall_ns: u64) -> Self {
+    pub(in crate::nbd) fn new(context: &Context, stall_ns: u64) -> Self {
         let buffer = BufferPool::new(0).allocate(INBOX_BYTES);
         Self { buffer, start: 0, end: 0, context: context.clone(), stall_ns }
     }
 
-    pub(super) fn available(&self) -> usize {
+    pub(in crate::nbd) fn available(&self) -> usize {
         self.end - self.start
     }
 
     /// Has `count` bytes (at most [`INBOX_BYTES`]) at hand. `false`: the peer sends no more, and
     /// there is nothing left. Waits for the first byte as long as it takes, for those after it no
     /// longer than a stalled request may.
-    pub(super) async fn need(&mut self, transport: &Transport, count: usize) -> io::Result<bool> {
+    pub(in crate::nbd) async fn need(&mut self, transport: &Transport, count: usize) -> io::Result<bool> {
         while self.available() < count {
             if self.available() == 0 {
                 (self.start, self.end) = (0, 0);
@@ -66,7 +66,7 @@ impl Inbox {
     }
 
     /// As [`Self::need`], where the end and a pause are faults.
-    pub(super) async fn need_more(&mut self, transport: &Transport, count: usize) -> io::Result<()> {
+    pub(in crate::nbd) async fn need_more(&mut self, transport: &Transport, count: usize) -> io::Result<()> {
         let stall_ns = self.stall_ns;
         let context = self.context.clone();
         let need = std::pin::pin!(self.need(transport, count));
@@ -77,7 +77,7 @@ impl Inbox {
     }
 
     /// The first bytes, which are at hand.
-    pub(super) fn take<const N: usize>(&mut self) -> [u8; N] {
+    pub(in crate::nbd) fn take<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         self.buffer.slice(self.start..self.start + N).with(|from| bytes.copy_from_slice(from));
         self.start += N;
@@ -85,14 +85,14 @@ impl Inbox {
     }
 
     /// The first bytes, which are at hand.
-    pub(super) fn take_vec(&mut self, count: usize) -> Vec<u8> {
+    pub(in crate::nbd) fn take_vec(&mut self, count: usize) -> Vec<u8> {
         let bytes = self.buffer.slice(self.start..self.start + count).to_vec();
         self.start += count;
         bytes
     }
 
     /// Fills `into` with the next bytes.
-    pub(super) async fn fill(&mut self, transport: &Transport, into: &Buffer) -> io::Result<()> {
+    pub(in crate::nbd) async fn fill(&mut self, transport: &Transport, into: &Buffer) -> io::Result<()> {
         let mut done = self.copy_into(into, 0);
         while into.len() - done > DIRECT_BYTES {
             let part = into.slice(done..into.len().min(done + PART_BYTES));
@@ -109,7 +109,7 @@ impl Inbox {
 
     /// As [`Self::fill`], from the memory that connections share. Memory is taken for a part when
     /// the part before it has come: a length that was only announced takes none.
-    pub(super) async fn fill_from_budget(
+    pub(in crate::nbd) async fn fill_from_budget(
         &mut self,
         transport: &Transport,
         into: &Buffer,
@@ -146,7 +146,7 @@ impl Inbox {
     }
 
     /// Passes over the next bytes.
-    pub(super) async fn skip(&mut self, transport: &Transport, count: u64) -> io::Result<()> {
+    pub(in crate::nbd) async fn skip(&mut self, transport: &Transport, count: u64) -> io::Result<()> {
         let mut left = count;
         while left > 0 {
             if self.available() == 0 {

@@ -4,10 +4,10 @@ use stripewise_drive::Buffer;
 use stripewise_engine::Extent;
 use stripewise_runtime::Piece;
 
-use super::errors::Failure;
-use super::negotiation::shortened;
-use super::protocol::*;
-use super::requests::Request;
+use crate::nbd::wire::errors::Failure;
+use crate::nbd::wire::negotiation::shortened;
+use crate::nbd::wire::protocol::*;
+use crate::nbd::wire::requests::Request;
 
 /// The longest message of an error, bytes.
 const LONGEST_MESSAGE: usize = 1000;
@@ -29,7 +29,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    pub(super) fn new(request: &Request, structured: bool, outcome: Outcome) -> Self {
+    pub(in crate::nbd) fn new(request: &Request, structured: bool, outcome: Outcome) -> Self {
         match outcome {
             Outcome::Failed(failure) if structured => Self::head(error_chunk(request, &failure)),
             Outcome::Failed(failure) => Self::head(simple(request, failure.errno)),
@@ -65,7 +65,7 @@ impl Reply {
         Self { head, data: None }
     }
 
-    pub(super) fn length(&self) -> usize {
+    pub(in crate::nbd) fn length(&self) -> usize {
         self.head.len() + self.data.as_ref().map_or(0, Buffer::len)
     }
 }

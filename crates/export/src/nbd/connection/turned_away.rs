@@ -9,12 +9,12 @@ use std::rc::Rc;
 use stripewise_drive::Context;
 use stripewise_runtime::{Piece, Stream};
 
-use super::inbox::Inbox;
-use super::negotiation::{greeting, reply};
-use super::options::{LONGEST_OPTION, OPTION_HEAD_BYTES, parse_option_head};
-use super::patience::within;
-use super::protocol::{OPT_ABORT, OPT_EXPORT_NAME, REP_ERR_POLICY};
-use super::transport::Transport;
+use crate::nbd::transport::Transport;
+use crate::nbd::transport::inbox::Inbox;
+use crate::nbd::transport::patience::within;
+use crate::nbd::wire::negotiation::{greeting, reply};
+use crate::nbd::wire::options::{LONGEST_OPTION, OPTION_HEAD_BYTES, parse_option_head};
+use crate::nbd::wire::protocol::{OPT_ABORT, OPT_EXPORT_NAME, REP_ERR_POLICY};
 
 /// Within this time it has asked, nanoseconds.
 const PATIENCE_NS: u64 = 2_000_000_000;

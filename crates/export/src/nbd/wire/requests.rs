@@ -1,9 +1,9 @@
 //! A client's requests as plain data, from bytes that may be anything, and whether they may be
 //! carried out.
 
-use super::errors::Failure;
-use super::negotiation::Terms;
-use super::protocol::*;
+use crate::nbd::wire::errors::Failure;
+use crate::nbd::wire::negotiation::Terms;
+use crate::nbd::wire::protocol::*;
 
 /// Bytes of a request without what is to be written.
 pub(crate) const REQUEST_BYTES: usize = 28;
@@ -40,7 +40,7 @@ pub(crate) struct Rules {
 
 impl Request {
     /// `None` where these bytes are no request: then nothing that follows can be understood either.
-    pub(super) fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Self> {
+    pub(in crate::nbd) fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Self> {
         let (magic, rest) = bytes.split_first_chunk::<4>()?;
         if u32::from_be_bytes(*magic) != REQUEST_MAGIC {
             return None;
@@ -60,19 +60,19 @@ impl Request {
     }
 
     /// Bytes that follow the request, whatever is thought of it.
-    pub(super) fn payload_bytes(&self) -> u32 {
+    pub(in crate::nbd) fn payload_bytes(&self) -> u32 {
         if self.kind == CMD_WRITE { self.length } else { 0 }
     }
 
     /// Bytes that it has to transfer, one way or the other; none where it is longer than allowed,
     /// since then it is refused.
-    pub(super) fn transfer_bytes(&self) -> u32 {
+    pub(in crate::nbd) fn transfer_bytes(&self) -> u32 {
         let transfers = matches!(self.kind, CMD_READ | CMD_WRITE) && self.length <= LONGEST_TRANSFER;
         if transfers { self.length } else { 0 }
     }
 
     /// What is to be done, or why it is not.
-    pub(super) fn command(&self, rules: &Rules) -> Result<Command, Failure> {
+    pub(in crate::nbd) fn command(&self, rules: &Rules) -> Result<Command, Failure> {
         let fua = self.flags & CMD_FLAG_FUA != 0;
         let (command, known_flags) = match self.kind {
             CMD_READ => (Command::Read, if rules.terms.structured { CMD_FLAG_DF } else { 0 }),
