@@ -13,8 +13,8 @@ use stripewise_runtime::RealExecutor;
 use crate::daemon::alerts::Alerts;
 use crate::daemon::caller::Caller;
 use crate::failure::{Failure, Result};
+use crate::messages::report::ActivityReport;
 use crate::registry::Registry;
-use crate::report::ActivityReport;
 
 /// Is told what goes on, besides results and failures.
 pub trait Notices {

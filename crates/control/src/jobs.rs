@@ -12,8 +12,8 @@ use stripewise_engine::pool::{JobKind, ScrubSummary};
 use crate::control::Control;
 use crate::environment::JobStep;
 use crate::failure::{Failure, Result, pool_failure};
+use crate::messages::report::PoolReport;
 use crate::pools::session::Session;
-use crate::report::PoolReport;
 
 const LOOK_NS: u64 = 250_000_000;
 

@@ -8,9 +8,8 @@
 //! - `drives`: what offers itself as a drive, what it holds, and where a pool's drives are now;
 //! - `pools`: a pool that is open, those beneath it, those that are served, and how they come back;
 //! - `daemon`: listeners for clients and commands, turns among commands, what is told of pools;
-//! - `request`, `response`: what can be asked, and what comes of it, as data; `operations` carry it
-//!   out;
-//! - `report`, `jobs`, `failure`: what these are made of.
+//! - `messages`: what can be asked, and what comes of it, as data; `operations` carry it out;
+//! - `notation`: names, sizes and moments as people write them; `jobs`, `failure`.
 //!
 //! [`Control`] is what every operation on pools gets, [`Environment`] what others do.
 
@@ -24,17 +23,14 @@ pub mod drives;
 mod environment;
 pub mod failure;
 pub mod jobs;
-pub mod names;
+mod messages;
+mod notation;
 pub mod operations;
 pub mod pools;
 pub mod registry;
-pub mod report;
-pub mod request;
-pub mod response;
-pub mod roles;
-pub mod size;
-pub mod times;
 
 pub use control::Control;
 pub use environment::{Environment, JobStep, Notices, new_executor};
 pub use failure::{Failure, Reason, Result};
+pub use messages::{report, request, response, roles};
+pub use notation::{names, size, times};

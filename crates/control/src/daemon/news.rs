@@ -13,7 +13,7 @@ use stripewise_engine::pool::JobKind;
 use utoipa::ToSchema;
 
 use crate::failure::{Failure, Reason, Result};
-use crate::report::{ActivityReport, EventReport, LastScrubReport, PoolReport, PoolState};
+use crate::messages::report::{ActivityReport, EventReport, LastScrubReport, PoolReport, PoolState};
 
 /// Clients that follow at the same time.
 pub const MAX_FOLLOWERS: usize = 32;

@@ -15,7 +15,7 @@ use crate::control::Control;
 use crate::daemon::turns::Turns;
 use crate::drives::candidates::{Place, noted_export, noted_place};
 use crate::failure::{Failure, Result};
-use crate::names::PoolName;
+use crate::notation::names::PoolName;
 use crate::pools::session::Session;
 use crate::registry::{KnownPool, Registry};
 

@@ -15,7 +15,7 @@ use stripewise_runtime::{DriveIdentity, OpenError, drive_identity};
 use crate::drives::signatures;
 use crate::environment::Environment;
 use crate::failure::{Failure, Reason, Result, chain, system_text};
-use crate::names::VolumeName;
+use crate::notation::names::VolumeName;
 
 /// Contents of an unknown kind are looked for in this much of a file.
 const LOOKED_AT_BYTES: u64 = 64 << 10;

@@ -10,7 +10,7 @@ use stripewise_export::nbd::client::NbdUri;
 use crate::drives::candidates::noted_export;
 use crate::environment::Environment;
 use crate::failure::{Failure, Result};
-use crate::report::{DriveReport, PoolReport};
+use crate::messages::report::{DriveReport, PoolReport};
 
 /// Fewer characters of an identity say too little.
 pub const LEAST_BEGINNING: usize = 4;
@@ -60,7 +60,7 @@ pub(crate) fn id_of(drive: &DriveReport) -> DriveId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::DriveState;
+    use crate::messages::report::DriveState;
 
     fn environment() -> Environment {
         Environment::of_this_process(std::rc::Rc::new(crate::environment::Deaf))

@@ -12,9 +12,9 @@ use stripewise_runtime::{FileDrive, OpenError, OpenOptions, RealExecutor, pace_a
 
 use crate::drives::candidates::Identity;
 use crate::environment::Environment;
-use crate::names::VolumeName;
+use crate::notation::names::VolumeName;
+use crate::notation::times::unix_ms;
 use crate::registry::this_host::this_host;
-use crate::times::unix_ms;
 
 /// A drive, opened.
 #[derive(Clone)]

@@ -16,7 +16,7 @@ use crate::drives::opened::{OpenedDrive, open_drive};
 use crate::drives::trouble::Trouble;
 use crate::environment::Environment;
 use crate::failure;
-use crate::names::VolumeName;
+use crate::notation::names::VolumeName;
 
 /// Gives volumes of pools as drives.
 pub(crate) trait Volumes {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use stripewise_runtime::free_space_bytes;
 
-use crate::report::{PoolReport, PoolState};
+use crate::messages::report::{PoolReport, PoolState};
 
 /// A file system with less room than this counts as full.
 const LEAST_ROOM_BYTES: u64 = 256 << 10;

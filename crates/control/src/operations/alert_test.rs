@@ -5,8 +5,8 @@
 use crate::control::Control;
 use crate::daemon::alerts::Alert;
 use crate::failure::{Failure, Reason, Result};
-use crate::request::TestAlerts;
-use crate::response::{AlertsTested, Response};
+use crate::messages::request::TestAlerts;
+use crate::messages::response::{AlertsTested, Response};
 
 /// Carries it out.
 pub async fn run(_asked: &TestAlerts, control: &Control) -> Result<Response> {

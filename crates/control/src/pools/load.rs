@@ -6,8 +6,8 @@
 use serde::Serialize;
 use stripewise_engine::pool::LATENCY_STEPS_NS;
 
+use crate::messages::report::DriveState;
 use crate::pools::status_file::{CauseLoad, DriveLoad, StatusFile, VolumeRequests};
-use crate::report::DriveState;
 
 /// What a pool's drives and volumes were asked.
 #[derive(Serialize)]

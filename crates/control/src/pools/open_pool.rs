@@ -22,11 +22,11 @@ use crate::drives::space_below::note_full_below;
 use crate::drives::trouble::Trouble;
 use crate::environment::Environment;
 use crate::failure::{Failure, Result, pool_failure};
+use crate::messages::report::PoolReport;
+use crate::notation::times::unix_ms;
 use crate::pools::standstill::advise;
 use crate::pools::status_file::StatusFile;
 use crate::registry::{KnownDrive, KnownPool, PoolLock, Registry};
-use crate::report::PoolReport;
-use crate::times::unix_ms;
 
 /// Memory of returned buffers kept for reuse.
 const RETAINED_BYTES: usize = 64 << 20;
@@ -312,7 +312,7 @@ impl OpenPool {
 /// Says in a report what is in the place of a drive that is missing, and what to do about it.
 fn note_misplaced(report: &mut PoolReport, Misplaced { path, holds }: &Misplaced) {
     let place = path.display().to_string();
-    let is_here = |drive: &crate::report::DriveReport| drive.path == place;
+    let is_here = |drive: &crate::messages::report::DriveReport| drive.path == place;
     if report.drives.iter().any(|drive| is_here(drive) && drive.state.takes_part()) {
         return;
     }

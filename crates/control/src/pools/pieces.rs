@@ -6,7 +6,7 @@ use std::ops::Range;
 use stripewise_engine::pool::Volume;
 
 use crate::failure::{Result, pool_failure};
-use crate::names::VolumeName;
+use crate::notation::names::VolumeName;
 use crate::pools::session::Session;
 
 /// Requests to a volume are whole multiples of this.

@@ -4,8 +4,8 @@ use stripewise_engine::pool::{DriveId, PoolError};
 
 use crate::control::Control;
 use crate::failure::{Result, pool_failure};
+use crate::messages::report::{DriveReport, counted};
 use crate::pools::session::Session;
-use crate::report::{DriveReport, counted};
 
 /// Tells what the volumes on a drive can lose without it. `when` begins the sentence: "while /d/1
 /// is offline".

@@ -18,13 +18,13 @@ use crate::drives::candidates::Candidate;
 use crate::drives::contents::refuse_contents;
 use crate::drives::opened::OpenedDrive;
 use crate::failure::{Failure, Result};
-use crate::names::VolumeName;
+use crate::messages::report::{PoolReport, VolumeReport};
+use crate::notation::names::VolumeName;
 use crate::pools::pool_stack::PoolStack;
 use crate::pools::stacked::StackOpener;
 use crate::pools::status_file::StatusFile;
 use crate::registry::KnownPool;
 use crate::registry::stacking::refuse_circle;
-use crate::report::{PoolReport, VolumeReport};
 
 /// The volume of that name in a report.
 pub fn find_volume(report: PoolReport, name: &VolumeName) -> Result<VolumeReport> {

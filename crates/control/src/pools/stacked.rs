@@ -23,7 +23,7 @@ use crate::drives::opened::OpenedDrive;
 use crate::drives::opener::{DriveOpener, Volumes};
 use crate::drives::trouble::Trouble;
 use crate::failure::{Failure, Result};
-use crate::names::VolumeName;
+use crate::notation::names::VolumeName;
 use crate::pools::open_pool::{OpenPool, Opening};
 use crate::pools::pool_stack::PoolsBelow;
 use crate::registry::{KnownPool, Registry};

@@ -2,7 +2,7 @@
 
 use stripewise_engine::pool::{DriveStatus, OpenMode, Pool, VolumeState};
 
-use crate::report::{PoolReport, PoolState};
+use crate::messages::report::{PoolReport, PoolState};
 
 /// Why volumes of a pool stand still.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,9 +13,9 @@ use stripewise_engine::Member;
 use stripewise_engine::pool::{Pool, RequestKind, VolumeLoad};
 
 use crate::drives::names::id_of;
+use crate::messages::report::{DriveState, EventReport, PoolReport};
+use crate::notation::times::unix_ms;
 use crate::registry::write_beside;
-use crate::report::{DriveState, EventReport, PoolReport};
-use crate::times::unix_ms;
 
 /// How a pool stands for those who cannot open it now.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -142,7 +142,7 @@ fn causes(member: &Member) -> Vec<CauseLoad> {
 
 /// What every drive of an open pool was asked so far.
 pub fn loads(pool: &Pool, report: &PoolReport) -> Vec<DriveLoad> {
-    let load = |drive: &crate::report::DriveReport| {
+    let load = |drive: &crate::messages::report::DriveReport| {
         let member = pool.member(id_of(drive));
         let counters = member.as_ref().map(|member| member.counters()).unwrap_or_default();
         DriveLoad {

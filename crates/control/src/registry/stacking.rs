@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::drives::candidates::{Place, noted_place};
 use crate::failure::{Failure, Result};
-use crate::names::VolumeName;
+use crate::notation::names::VolumeName;
 use crate::registry::Registry;
 
 /// Refuses a volume as a drive of `pool` if its own pool stands on `pool`, directly or through

@@ -11,8 +11,8 @@ use super::Alert;
 use crate::control::Control;
 use crate::daemon::news::{Found, News};
 use crate::failure::Result;
+use crate::messages::report::{ActivityReport, EventReport, PoolReport, PoolState, counted};
 use crate::pools::session::Session;
-use crate::report::{ActivityReport, EventReport, PoolReport, PoolState, counted};
 
 /// Between two looks.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -121,7 +121,7 @@ impl Look {
     }
 
     fn seen(&self) -> Seen {
-        let errors = |drive: &crate::report::DriveReport| {
+        let errors = |drive: &crate::messages::report::DriveReport| {
             (drive.id.clone(), [drive.read_errors, drive.write_errors, drive.checksum_errors])
         };
         Seen {
@@ -204,7 +204,7 @@ impl Look {
     /// The volume that a sentence speaks of, if it is one.
     fn volume_in(&self, text: &str) -> Option<&str> {
         let (_, rest) = text.split_once("volume ")?;
-        let is_it = |volume: &&crate::report::VolumeReport| {
+        let is_it = |volume: &&crate::messages::report::VolumeReport| {
             rest.starts_with(&volume.name) && names(rest, &volume.name)
         };
         self.report.volumes.iter().find(is_it).map(|volume| volume.name.as_str())
@@ -289,7 +289,7 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::DriveReport;
+    use crate::messages::report::DriveReport;
 
     fn look(state: PoolState, read_errors: u64, events: &[(&str, &str)]) -> Look {
         let drive =

@@ -23,7 +23,7 @@ use crate::control::Control;
 use crate::daemon::serving::END_WITHIN_SECONDS;
 use crate::drives::signatures;
 use crate::failure::{Failure, Result};
-use crate::names::VolumeName;
+use crate::notation::names::VolumeName;
 
 /// So much of the volume's beginning is looked at for data of an unknown kind.
 const LOOKED_AT_BYTES: u64 = 1 << 20;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::request::Request;
+use crate::messages::request::Request;
 
 /// Raised when frames change their meaning.
 pub const VERSION: u32 = 2;

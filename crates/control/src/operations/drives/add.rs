@@ -9,9 +9,9 @@ use crate::access::Access;
 use crate::control::Control;
 use crate::drives::candidates;
 use crate::failure::{Result, pool_failure};
+use crate::messages::request::AddDrives;
+use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::pools::session::with_pool;
-use crate::request::AddDrives;
-use crate::response::{PoolChange, PoolChanged, Response};
 
 /// Carries it out.
 pub async fn run(asked: &AddDrives, control: &Control) -> Result<Response> {

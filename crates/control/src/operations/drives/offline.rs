@@ -7,10 +7,10 @@ use crate::access::Access;
 use crate::control::Control;
 use crate::drives::names::{find, id_of};
 use crate::failure::{Result, pool_failure};
+use crate::messages::request::TakeOffline;
+use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::pools::redundancy::tell_without;
 use crate::pools::session::with_pool;
-use crate::request::TakeOffline;
-use crate::response::{PoolChange, PoolChanged, Response};
 
 /// Carries it out.
 pub async fn run(asked: &TakeOffline, control: &Control) -> Result<Response> {

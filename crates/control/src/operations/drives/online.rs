@@ -17,11 +17,11 @@ use crate::drives::candidates::Candidate;
 use crate::drives::names::{find, id_of};
 use crate::failure::{Failure, Result, pool_failure};
 use crate::jobs::work;
+use crate::messages::report::DriveState;
+use crate::messages::request::BringOnline;
+use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::pools::reopen::open_if_that_helps;
 use crate::pools::session::{Session, with_pool};
-use crate::report::DriveState;
-use crate::request::BringOnline;
-use crate::response::{PoolChange, PoolChanged, Response};
 
 /// How often, and at which intervals, a drive that is there is tried to be opened again.
 const MOST_TRIES: u32 = 30;

@@ -8,9 +8,9 @@ use crate::access::Access;
 use crate::control::Control;
 use crate::drives::names::{find, id_of};
 use crate::failure::{Result, pool_failure};
+use crate::messages::request::RemoveDrive;
+use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::pools::session::with_pool;
-use crate::request::RemoveDrive;
-use crate::response::{PoolChange, PoolChanged, Response};
 
 /// Carries it out.
 pub async fn run(asked: &RemoveDrive, control: &Control) -> Result<Response> {

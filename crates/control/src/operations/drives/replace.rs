@@ -13,11 +13,11 @@ use crate::drives::candidates::Candidate;
 use crate::drives::names::{find, id_of};
 use crate::failure::{Result, pool_failure};
 use crate::jobs::work;
+use crate::messages::report::PoolReport;
+use crate::messages::request::ReplaceDrive;
+use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::pools::redundancy::tell_without;
 use crate::pools::session::with_pool;
-use crate::report::PoolReport;
-use crate::request::ReplaceDrive;
-use crate::response::{PoolChange, PoolChanged, Response};
 
 /// Carries it out.
 pub async fn run(asked: &ReplaceDrive, control: &Control) -> Result<Response> {

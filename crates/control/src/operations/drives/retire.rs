@@ -11,9 +11,9 @@ use crate::control::Control;
 use crate::drives::names::{find, id_of};
 use crate::failure::{Result, pool_failure};
 use crate::jobs::work;
+use crate::messages::request::RetireDrive;
+use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::pools::session::with_pool;
-use crate::request::RetireDrive;
-use crate::response::{PoolChange, PoolChanged, Response};
 
 /// Carries it out.
 pub async fn run(asked: &RetireDrive, control: &Control) -> Result<Response> {

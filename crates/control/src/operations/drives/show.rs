@@ -15,9 +15,9 @@ use crate::drives::contents::contents_of;
 use crate::drives::names::LEAST_BEGINNING;
 use crate::drives::opened::pace_of;
 use crate::failure::{Result, pool_failure};
+use crate::messages::request::ShowDrives;
+use crate::messages::response::{Response, ShownDrive, ShownDrives};
 use crate::pools::stacked::StackOpener;
-use crate::request::ShowDrives;
-use crate::response::{Response, ShownDrive, ShownDrives};
 
 /// Carries it out.
 pub async fn run(asked: &ShowDrives, control: &Control) -> Result<Response> {

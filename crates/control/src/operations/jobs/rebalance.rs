@@ -11,10 +11,10 @@ use crate::access::Access;
 use crate::control::Control;
 use crate::failure::{Result, pool_failure};
 use crate::jobs::work;
+use crate::messages::report::PoolReport;
+use crate::messages::request::Rebalance;
+use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::pools::session::with_pool;
-use crate::report::PoolReport;
-use crate::request::Rebalance;
-use crate::response::{PoolChange, PoolChanged, Response};
 
 enum Outcome {
     Done(Box<crate::jobs::Done>),

@@ -7,9 +7,9 @@ use crate::access::Access;
 use crate::control::Control;
 use crate::failure::{Result, pool_failure};
 use crate::jobs::work;
+use crate::messages::request::Scrub;
+use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::pools::session::with_pool;
-use crate::request::Scrub;
-use crate::response::{PoolChange, PoolChanged, Response};
 
 /// Carries it out.
 pub async fn run(asked: &Scrub, control: &Control) -> Result<Response> {

@@ -7,9 +7,9 @@ use crate::access::Access;
 use crate::control::Control;
 use crate::failure::Result;
 use crate::jobs::work;
+use crate::messages::request::WaitForJob;
+use crate::messages::response::Response;
 use crate::pools::session::with_pool;
-use crate::request::WaitForJob;
-use crate::response::Response;
 
 /// Carries it out.
 pub async fn run(asked: &WaitForJob, control: &Control) -> Result<Response> {

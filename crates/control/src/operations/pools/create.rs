@@ -16,13 +16,13 @@ use crate::drives::candidates::{self, Candidate};
 use crate::drives::contents::refuse_contents;
 use crate::drives::opened::pool_options;
 use crate::failure::{Failure, Result, pool_failure};
+use crate::messages::report::PoolReport;
+use crate::messages::request::CreatePool;
+use crate::messages::response::{PoolChange, PoolChanged, Response};
+use crate::notation::size::ByteSize;
 use crate::pools::stacked::StackOpener;
 use crate::registry::stacking::refuse_if_used;
 use crate::registry::{KnownDrive, KnownPool};
-use crate::report::PoolReport;
-use crate::request::CreatePool;
-use crate::response::{PoolChange, PoolChanged, Response};
-use crate::size::ByteSize;
 
 /// Memory of returned buffers kept for reuse.
 const RETAINED_BYTES: usize = 16 << 20;
@@ -100,7 +100,7 @@ async fn make(
         .map_err(|error| pool_failure(&what, &error))?;
     let report = PoolReport::from(&pool.status());
     pool.close().await.map_err(|error| pool_failure(&what, &error))?;
-    let known = |drive: &crate::report::DriveReport| KnownDrive {
+    let known = |drive: &crate::messages::report::DriveReport| KnownDrive {
         id: drive.id.clone(),
         path: PathBuf::from(&drive.path),
     };

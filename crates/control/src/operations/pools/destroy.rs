@@ -7,11 +7,11 @@
 use crate::access::Access;
 use crate::control::Control;
 use crate::failure::Result;
+use crate::messages::request::DestroyPool;
+use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::operations::unconfirmed;
 use crate::pools::session::{Session, with_pool};
 use crate::registry::stacking::refuse_if_used;
-use crate::request::DestroyPool;
-use crate::response::{PoolChange, PoolChanged, Response};
 
 /// Carries it out.
 pub async fn run(asked: &DestroyPool, control: &Control) -> Result<Response> {

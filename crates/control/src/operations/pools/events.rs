@@ -6,11 +6,11 @@
 use crate::access::Access;
 use crate::control::Control;
 use crate::failure::Result;
+use crate::messages::report::EventReport;
+use crate::messages::request::ListEvents;
+use crate::messages::response::{Events, Response};
 use crate::pools::other_process;
 use crate::pools::session::with_pool;
-use crate::report::EventReport;
-use crate::request::ListEvents;
-use crate::response::{Events, Response};
 
 /// Carries it out.
 pub async fn run(asked: &ListEvents, control: &Control) -> Result<Response> {

@@ -8,10 +8,10 @@
 use crate::access::Access;
 use crate::control::Control;
 use crate::failure::{Result, pool_failure};
+use crate::messages::request::ExportPool;
+use crate::messages::response::{PoolExported, Response};
 use crate::pools::session::Session;
 use crate::registry::stacking::refuse_if_used;
-use crate::request::ExportPool;
-use crate::response::{PoolExported, Response};
 
 /// Carries it out.
 pub async fn run(asked: &ExportPool, control: &Control) -> Result<Response> {

@@ -19,13 +19,13 @@ use crate::control::Control;
 use crate::drives::candidates::{Candidate, noted_export};
 use crate::drives::search::{Found, Way, on_exports, on_paths, on_volume, places};
 use crate::failure::{Failure, Result, pool_failure};
+use crate::messages::report::{DriveReport, DriveState, PoolReport};
+use crate::messages::request::ImportPools;
+use crate::messages::response::{FoundPool, PoolsFound, Response};
+use crate::notation::times::host_in_words;
 use crate::pools::stacked::StackOpener;
 use crate::registry::this_host::this_host;
 use crate::registry::{KnownDrive, KnownPool, Registry};
-use crate::report::{DriveReport, DriveState, PoolReport};
-use crate::request::ImportPools;
-use crate::response::{FoundPool, PoolsFound, Response};
-use crate::times::host_in_words;
 
 /// Carries it out.
 pub async fn run(asked: &ImportPools, control: &Control) -> Result<Response> {

@@ -2,8 +2,8 @@
 
 use crate::control::Control;
 use crate::failure::Result;
-use crate::request::ListPools;
-use crate::response::{KnownPools, Response};
+use crate::messages::request::ListPools;
+use crate::messages::response::{KnownPools, Response};
 
 /// Carries it out.
 pub fn run(_asked: &ListPools, control: &Control) -> Result<Response> {

@@ -8,10 +8,10 @@ use crate::access::Access;
 use crate::control::Control;
 use crate::daemon::serving::begin_serving;
 use crate::failure::{Failure, Result};
+use crate::messages::request::RenamePool;
+use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::pools::session::Session;
 use crate::registry::stacking::refuse_if_used;
-use crate::request::RenamePool;
-use crate::response::{PoolChange, PoolChanged, Response};
 
 /// Carries it out.
 pub async fn run(asked: &RenamePool, control: &Control) -> Result<Response> {

@@ -5,9 +5,9 @@ use stripewise_engine::pool::PoolError;
 use crate::access::Access;
 use crate::control::Control;
 use crate::failure::{Result, pool_failure};
+use crate::messages::request::{ChangeSettings, Setting};
+use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::pools::session::{Session, with_pool};
-use crate::request::{ChangeSettings, Setting};
-use crate::response::{PoolChange, PoolChanged, Response};
 
 async fn apply(setting: Setting, session: &Session) -> std::result::Result<(), PoolError> {
     let pool = &session.pool;

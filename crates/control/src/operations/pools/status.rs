@@ -6,12 +6,12 @@
 use crate::access::Access;
 use crate::control::Control;
 use crate::failure::{Reason, Result};
+use crate::messages::report::PoolReport;
+use crate::messages::request::ShowPools;
+use crate::messages::response::{Pools, Response};
 use crate::pools::other_process;
 use crate::pools::session::with_pool;
 use crate::registry::{KnownPool, Registry};
-use crate::report::PoolReport;
-use crate::request::ShowPools;
-use crate::response::{Pools, Response};
 
 /// Carries it out.
 pub async fn run(asked: &ShowPools, control: &Control) -> Result<Response> {

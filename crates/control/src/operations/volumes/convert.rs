@@ -13,12 +13,12 @@ use crate::access::Access;
 use crate::control::Control;
 use crate::failure::{Failure, Result, pool_failure};
 use crate::jobs::work;
-use crate::names::VolumeName;
+use crate::messages::report::counted;
+use crate::messages::request::ConvertVolume;
+use crate::messages::response::{Response, VolumeChange, VolumeChanged};
+use crate::notation::names::VolumeName;
+use crate::notation::size::ByteSize;
 use crate::pools::session::{Session, with_pool};
-use crate::report::counted;
-use crate::request::ConvertVolume;
-use crate::response::{Response, VolumeChange, VolumeChanged};
-use crate::size::ByteSize;
 
 /// Carries it out.
 pub async fn run(asked: &ConvertVolume, control: &Control) -> Result<Response> {

@@ -9,10 +9,10 @@ use stripewise_layout::{LayoutSpec, default_interleave};
 use crate::access::Access;
 use crate::control::Control;
 use crate::failure::{Failure, Result, pool_failure};
+use crate::messages::request::CreateVolume;
+use crate::messages::response::{InterleaveChoice, Response, VolumeChange, VolumeChanged};
+use crate::notation::size::ByteSize;
 use crate::pools::session::with_pool;
-use crate::request::CreateVolume;
-use crate::response::{InterleaveChoice, Response, VolumeChange, VolumeChanged};
-use crate::size::ByteSize;
 
 /// Carries it out.
 pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {

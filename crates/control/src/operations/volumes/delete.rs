@@ -3,12 +3,12 @@
 use crate::access::Access;
 use crate::control::Control;
 use crate::failure::{Result, pool_failure};
+use crate::messages::request::DeleteVolume;
+use crate::messages::response::{Response, VolumeChange, VolumeChanged};
+use crate::notation::size::ByteSize;
 use crate::operations::unconfirmed;
 use crate::pools::session::{Session, with_pool};
 use crate::registry::stacking::refuse_if_used;
-use crate::request::DeleteVolume;
-use crate::response::{Response, VolumeChange, VolumeChanged};
-use crate::size::ByteSize;
 
 /// Carries it out.
 pub async fn run(asked: &DeleteVolume, control: &Control) -> Result<Response> {

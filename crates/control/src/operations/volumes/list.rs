@@ -3,12 +3,12 @@
 use crate::access::Access;
 use crate::control::Control;
 use crate::failure::Result;
+use crate::messages::report::VolumeReport;
+use crate::messages::request::ListVolumes;
+use crate::messages::response::{Response, Volumes};
 use crate::pools::other_process;
 use crate::pools::session::with_pool;
 use crate::registry::{KnownPool, Registry};
-use crate::report::VolumeReport;
-use crate::request::ListVolumes;
-use crate::response::{Response, Volumes};
 
 /// Carries it out.
 pub async fn run(asked: &ListVolumes, control: &Control) -> Result<Response> {

@@ -9,9 +9,9 @@ use crate::access::Access;
 use crate::control::Control;
 use crate::failure::{Result, pool_failure};
 use crate::jobs::work;
+use crate::messages::request::PinVolume;
+use crate::messages::response::{Response, VolumeChange, VolumeChanged};
 use crate::pools::session::with_pool;
-use crate::request::PinVolume;
-use crate::response::{Response, VolumeChange, VolumeChanged};
 
 /// Carries it out.
 pub async fn run(asked: &PinVolume, control: &Control) -> Result<Response> {

@@ -6,11 +6,11 @@
 use crate::access::Access;
 use crate::control::Control;
 use crate::failure::{Failure, Result, pool_failure};
+use crate::messages::request::ResizeVolume;
+use crate::messages::response::{Response, VolumeChange, VolumeChanged};
+use crate::notation::size::ByteSize;
 use crate::pools::session::with_pool;
 use crate::registry::stacking::refuse_if_used;
-use crate::request::ResizeVolume;
-use crate::response::{Response, VolumeChange, VolumeChanged};
-use crate::size::ByteSize;
 
 /// Carries it out.
 pub async fn run(asked: &ResizeVolume, control: &Control) -> Result<Response> {

@@ -3,10 +3,10 @@
 use crate::access::Access;
 use crate::control::Control;
 use crate::failure::Result;
+use crate::messages::request::ShowVolume;
+use crate::messages::response::{Response, Volumes};
 use crate::pools::other_process;
 use crate::pools::session::{find_volume, with_pool};
-use crate::request::ShowVolume;
-use crate::response::{Response, Volumes};
 
 /// Carries it out.
 pub async fn run(asked: &ShowVolume, control: &Control) -> Result<Response> {

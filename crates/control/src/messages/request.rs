@@ -1,6 +1,6 @@
 //! What can be asked of pools, drives and volumes, as data: the command line makes it of what was
 //! typed, HTTP of a request, and over the daemon's socket it is sent as it is. What comes of it
-//! is a [`crate::response::Response`] or a [`crate::Failure`].
+//! is a [`crate::messages::response::Response`] or a [`crate::Failure`].
 //!
 //! Names are checked when they are made; whether what is asked makes sense is found out by who
 //! carries it out.
@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use stripewise_engine::pool::{JobKind, Pin, Role as DriveRole};
 use stripewise_layout::LayoutSpec;
 
-use crate::names::{PoolName, VolumeName};
-use crate::roles::Role;
+use crate::messages::roles::Role;
+use crate::notation::names::{PoolName, VolumeName};
 
 mod settings;
 mod shown;

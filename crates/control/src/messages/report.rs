@@ -7,8 +7,8 @@ use stripewise_engine::pool::{DriveStatus, Event, PoolStatus, SlotStatus, TierIn
 use stripewise_runtime::Holder;
 use utoipa::ToSchema;
 
+use crate::notation::times::moment_text;
 use crate::registry::KnownPool;
-use crate::times::moment_text;
 
 mod state;
 

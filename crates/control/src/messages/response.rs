@@ -12,11 +12,11 @@ use utoipa::ToSchema;
 
 use crate::daemon::alerts::Sent;
 use crate::jobs::Done;
-use crate::names::VolumeName;
+use crate::messages::report::{EventReport, PoolReport, VolumeReport};
+use crate::messages::request::Setting;
+use crate::notation::names::VolumeName;
 use crate::pools::load::Load;
 use crate::registry::KnownPool;
-use crate::report::{EventReport, PoolReport, VolumeReport};
-use crate::request::Setting;
 
 /// What came of a request that was carried out.
 #[derive(Serialize)]

@@ -8,7 +8,7 @@ use stripewise_engine::pool::{
     REBUILD_PRIORITY_MEDIUM_PERCENT,
 };
 
-use crate::size::ByteSize;
+use crate::notation::size::ByteSize;
 
 const DAY_S: u64 = 86_400;
 /// Ten years: longer is a slip of the hand.

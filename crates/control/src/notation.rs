@@ -1,0 +1,5 @@
+//! Names, sizes and moments as people write and read them.
+
+pub mod names;
+pub mod size;
+pub mod times;
