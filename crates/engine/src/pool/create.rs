@@ -63,7 +63,7 @@ impl Pool {
         let member_options = spec.options.member;
         let pool =
             assembled(context, buffers, spec.options, OpenMode::ReadWrite, pool_id, ids, manifest, open);
-        pool.0.event(EventKind::Pool, &format!("pool {} was made", spec.name));
+        pool.0.news.event(EventKind::Pool, &format!("pool {} was made", spec.name));
         pool.0.commit(None, |_| ()).await?;
         if let Err(error) = check_one_name_each(context, &member_options, &named).await {
             pool.destroy().await?;

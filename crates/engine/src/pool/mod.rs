@@ -23,9 +23,13 @@
 mod create;
 mod error;
 pub(crate) mod jobs;
+mod lifecycle;
 pub(crate) mod manifest;
 pub(crate) mod membership;
+mod news;
 mod open;
+mod open_drives;
+mod open_volumes;
 mod rolled_back;
 mod settings;
 pub(crate) mod space;
@@ -34,12 +38,12 @@ pub(crate) mod status;
 mod testing;
 pub(crate) mod volume;
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::rc::{Rc, Weak};
 
-use stripewise_drive::{BufferPool, Context, Drive, Semaphore, SemaphorePermit};
+use stripewise_drive::{BufferPool, Context, Drive, SemaphorePermit};
 
 pub use error::{NeedsDrives, PoolError};
 pub use jobs::ScrubSummary;
@@ -64,17 +68,20 @@ pub use volume::conversion::ConversionPlan;
 pub use volume::drive::VolumeDrive;
 pub use volume::make::VolumeSpec;
 
-use crate::array::{Array, ArrayMember, ArrayOptions};
+use crate::array::{Array, ArrayOptions};
 use crate::member::{Member, MemberOptions};
 use crate::tuning::Tuning;
 use jobs::Jobs;
-use manifest::drive_record::Errors;
+use lifecycle::Lifecycle;
+use manifest::commits::Commits;
 use manifest::format::Manifest;
 use manifest::ids::IdSource;
-use manifest::writer::Writer;
+use news::News;
+use open_drives::OpenDrives;
+use open_volumes::OpenVolumes;
 use space::freed::Freed;
 use space::slabs::FreeSlabs;
-use volume::io::VolumeIo;
+use volume::thin_growth::ThinGrowth;
 
 /// The unit that checksum pages, superblocks and slabs are counted in.
 pub(crate) const MIB: u64 = 1 << 20;
@@ -92,9 +99,6 @@ pub const REBUILD_PRIORITY_HIGH_PERCENT: u32 = 60;
 /// What a rebuild may be told to add at most to the clients' latency, ms.
 pub const REBUILD_LATENCY_MS: RangeInclusive<u32> = 1..=10_000;
 const MS: u64 = 1_000_000;
-
-/// Where the time of events begins in runs that are to be repeated.
-const REPEATABLE_START_UNIX_MS: u64 = 1_700_000_000_000;
 
 /// Limits and switches of a pool in memory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -166,98 +170,26 @@ pub enum OpenMode {
     ReadWrite,
 }
 
-/// A drive that is at hand and takes part.
-#[derive(Clone)]
-pub(crate) struct OpenDrive {
-    member: Rc<Member>,
-    /// What was counted before the pool was opened.
-    errors_before: Errors,
-    /// What the drive itself recorded last, where it was away while the pool was used: it takes no
-    /// part before its standing is online again, and then what it says was current on it may be
-    /// brought up to date instead of being rebuilt.
-    behind: Option<Rc<Manifest>>,
-}
-
-impl OpenDrive {
-    fn errors(&self) -> Errors {
-        let now = self.member.counters();
-        Errors {
-            read: self.errors_before.read.saturating_add(now.read_errors),
-            write: self.errors_before.write.saturating_add(now.write_errors),
-            checksum: self.errors_before.checksum.saturating_add(now.checksum_errors),
-        }
-    }
-}
-
-impl Drop for Inner {
-    /// A pool that was not closed lets go of its drives as if they had gone.
-    fn drop(&mut self) {
-        let members = self.drives.get_mut().values().map(|drive| &drive.member);
-        for member in members.chain(self.shadows.get_mut().iter()) {
-            member.fail("the pool was dropped");
-            member.stop();
-            member.release();
-        }
-    }
-}
-
 pub(crate) struct Inner {
     me: Weak<Inner>,
     context: Context,
     buffers: BufferPool,
     options: PoolOptions,
-    mode: OpenMode,
     pool_id: PoolId,
     ids: RefCell<IdSource>,
     /// As last committed; when opened for reading only, as chosen from the drives.
     manifest: RefCell<Manifest>,
+    drives: OpenDrives,
+    volumes: OpenVolumes,
     /// Which slabs are free. A caller that takes some and fails to commit what they are for gives
     /// them back; those that a commit frees come back by themselves (`space/freed.rs`).
     space: RefCell<FreeSlabs>,
     freed: Freed,
-    writer: Writer,
-    /// The highest number that a commit was begun with: none is used for two different ones.
-    attempted: Cell<u64>,
-    /// The last commit that every drive which takes part is known to have, as a generation; 0 where
-    /// that is not known.
-    proven: Cell<u64>,
-    takes_rolled_back: Cell<bool>,
-    /// By number: drives at hand, also those excluded since opening (their members are failed) and
-    /// those that were away.
-    drives: RefCell<BTreeMap<u32, OpenDrive>>,
-    /// Queues before drives whose changes stay in memory, of volumes that can be read only as their
-    /// file system is full.
-    shadows: RefCell<Vec<Rc<Member>>>,
-    /// Parts of volumes that could be opened, by the array's identity.
-    arrays: RefCell<BTreeMap<Id, Array>>,
-    /// The way to these for requests, by the volume's identity.
-    ios: RefCell<BTreeMap<VolumeId, Rc<VolumeIo>>>,
-    /// Why the others could not, by the volume's identity.
-    failures: RefCell<BTreeMap<VolumeId, String>>,
-    notices: RefCell<Vec<String>>,
-    /// What happened since the last commit.
-    happened: RefCell<Vec<Event>>,
-    /// Drives that were at hand but are of no use: numbers.
-    stale: RefCell<Vec<u32>>,
-    /// How many rows a thin volume was given at once the last time, by the array's identity.
-    thin_steps: RefCell<BTreeMap<Id, u64>>,
-    /// The generation when arrays with checksums were opened last, or, before that, when the pool
-    /// was: their pages carry it, so no two openings of an array share one.
-    stamped: Cell<u64>,
-    /// Whether it was said that space is short.
-    is_short: Cell<bool>,
-    /// The drive under which the file system was found full.
-    full: RefCell<Option<String>>,
-    /// Commits go one at a time.
-    committing: Semaphore,
-    /// So do changes of drives and volumes, each of several commits and I/O.
-    administering: Semaphore,
-    /// And allocations of rows of thin volumes.
-    allocating: Semaphore,
+    commits: Commits,
+    growth: ThinGrowth,
+    news: News,
     jobs: Jobs,
-    /// Exported: what is written from now on says that no host has it.
-    released: Cell<bool>,
-    closed: Cell<bool>,
+    lifecycle: Lifecycle,
 }
 
 /// An open pool. Clones are the same pool. To be ended with [`Pool::close`]; dropped without it, it
@@ -278,13 +210,13 @@ impl Pool {
 
     /// Whether the pool may be changed.
     pub fn mode(&self) -> OpenMode {
-        self.0.mode
+        self.0.lifecycle.mode()
     }
 
     /// Whether it was opened with drives that were put back from an older copy and taken as they
     /// are ([`PoolOptions::take_rolled_back`]).
     pub fn takes_rolled_back(&self) -> bool {
-        self.0.takes_rolled_back.get()
+        self.0.drives.takes_rolled_back()
     }
 
     /// The count of commits so far.
@@ -295,7 +227,7 @@ impl Pool {
     /// What happened to the pool, oldest first: the last few hundred events.
     pub fn events(&self) -> Vec<Event> {
         let manifest = self.0.manifest.borrow();
-        manifest.events.iter().cloned().chain(self.0.happened.borrow().iter().cloned()).collect()
+        manifest.events.iter().cloned().chain(self.0.news.unrecorded()).collect()
     }
 
     /// Bytes of a slab.
@@ -306,13 +238,13 @@ impl Pool {
     /// The drive under which the file system was found full, so that something is not written any
     /// more until the pool is opened again.
     pub fn full_drive(&self) -> Option<String> {
-        self.0.full.borrow().clone()
+        self.0.news.full_drive()
     }
 
     /// What a person should know of: drives that differ in size, are out of date, could not be
     /// read.
     pub fn notices(&self) -> Vec<String> {
-        self.0.notices.borrow().clone()
+        self.0.news.notices()
     }
 
     /// Where requests' buffers come from.
@@ -328,7 +260,7 @@ impl Pool {
     /// The queue in front of a drive, with its counters; `None` for a drive that is not at hand.
     pub fn member(&self, id: DriveId) -> Option<Rc<Member>> {
         let number = self.0.manifest.borrow().drive_by_id(id)?.number;
-        self.0.drives.borrow().get(&number).map(|drive| drive.member.clone())
+        self.0.drives.get(number).map(|drive| drive.member)
     }
 
     /// Sets the share of each drive's time that rebuild and scrub get while there is other load, 1
@@ -402,105 +334,32 @@ impl Inner {
         self.manifest.borrow().name.clone()
     }
 
-    fn notice(&self, text: String) {
-        let mut notices = self.notices.borrow_mut();
-        if !notices.contains(&text) {
-            notices.push(text);
-        }
-    }
-
-    /// The file system under a drive is full, and something stopped being written.
-    fn note_full(&self, drive: &str) {
-        if self.full.borrow_mut().replace(drive.to_owned()).is_none() {
-            self.event(
-                EventKind::Space,
-                &format!("writing stopped: the file system under {drive} is full (ENOSPC)"),
-            );
-        }
-    }
-
-    /// Notes that something happened; recorded with the next commit.
-    fn event(&self, kind: EventKind, text: &str) {
-        let mut happened = self.happened.borrow_mut();
-        if happened.len() >= manifest::events::MAX_EVENTS {
-            happened.remove(0);
-        }
-        let text = manifest::drive_record::shortened(text);
-        happened.push(Event { time_unix_ms: self.unix_ms(), kind, text });
-    }
-
-    /// The time of events.
-    fn unix_ms(&self) -> u64 {
-        match self.options.unix_ms {
-            Some(unix_ms) => unix_ms(),
-            None => REPEATABLE_START_UNIX_MS + self.context.now_ns() / 1_000_000,
-        }
-    }
-
     fn check_open(&self) -> Result<(), PoolError> {
-        if self.closed.get() { Err(PoolError::Closed { pool: self.name() }) } else { Ok(()) }
+        self.lifecycle.check_open(&self.manifest.borrow().name)
     }
 
     fn check_changeable(&self) -> Result<(), PoolError> {
-        self.check_open()?;
-        match self.mode {
-            OpenMode::ReadOnly => Err(PoolError::ReadOnly { pool: self.name() }),
-            OpenMode::ReadWrite => Ok(()),
-        }
+        self.lifecycle.check_changeable(&self.manifest.borrow().name)
     }
 
     /// The turn to change drives or volumes: one at a time. The pool may be closed while
     /// the caller waits for it.
     async fn administer(&self) -> Result<SemaphorePermit, PoolError> {
         self.check_changeable()?;
-        let turn = self.administering.acquire(1).await;
+        let turn = self.lifecycle.turn().await;
         self.check_changeable()?;
         Ok(turn)
     }
 
-    fn open_drive(&self, number: u32) -> Option<OpenDrive> {
-        self.drives.borrow().get(&number).cloned()
-    }
-
     /// The member of a drive that takes part and works.
     fn working_member(&self, number: u32) -> Option<Rc<Member>> {
-        if !self.manifest.borrow().is_online(number) {
-            return None;
-        }
-        let drives = self.drives.borrow();
-        drives.get(&number).map(|drive| drive.member.clone()).filter(|member| !member.is_failed())
+        self.drives.working(&self.manifest.borrow(), number)
     }
 
-    /// Whether a drive is at hand and what it holds counts, as far as a map says so.
-    fn is_at_hand(&self, number: u32) -> bool {
-        let manifest = self.manifest.borrow();
-        // One that was away counts for volumes that were not written without it.
-        let counts = || manifest.is_online(number) || manifest.is_needed(number);
-        self.drives.borrow().get(&number).is_some_and(|drive| drive.behind.is_none() || counts())
-    }
-
-    /// The array of a part.
-    fn array(&self, part: Id) -> Option<Array> {
-        self.arrays.borrow().get(&part).cloned()
-    }
-
-    /// A drive as arrays know it.
-    fn array_member(&self, number: u32) -> Option<ArrayMember> {
-        let member = self.working_member(number)?;
-        let manifest = self.manifest.borrow();
-        let capacity_bytes = manifest.drive(number)?.capacity_bytes;
-        let slabs_base_bytes = space::addresses::slabs_base_bytes(capacity_bytes, manifest.slab_bytes);
-        let sums_base_bytes = space::addresses::checksums_base_bytes(capacity_bytes);
-        Some(ArrayMember { number, member, slabs_base_bytes, sums_base_bytes })
-    }
-
-    /// All drives that rows may lie on and that work, as arrays know them.
-    fn array_members(&self) -> Vec<ArrayMember> {
-        let manifest = self.manifest.borrow();
-        let drives = manifest.drives.iter().filter(|drive| drive.is_online() && drive.role != Role::Spare);
-        let numbers: Vec<u32> = drives.map(|drive| drive.number).collect();
-        drop(manifest);
-        numbers.into_iter().filter_map(|number| self.array_member(number)).collect()
+    /// Parts whose rows can be rebuilt; of a pool that is only read, those that could be if it were
+    /// not.
+    fn rebuildable(&self) -> BTreeSet<Id> {
+        self.volumes.rebuildable(self.lifecycle.is_read_only())
     }
 
     fn set_background_share(&self) {
@@ -509,24 +368,20 @@ impl Inner {
 
     /// Background work gets so much of each drive's time while there is other load.
     fn set_share(&self, percent: u32) {
-        let share = f64::from(percent) / 100.0;
         let slice_ns = self.manifest.borrow().settings.rebuild_latency_ms.map(|ms| u64::from(ms) * MS);
-        for drive in self.drives.borrow().values() {
-            drive.member.set_background_share(share);
-            drive.member.set_background_slice(slice_ns);
-        }
+        self.drives.set_share(percent, slice_ns);
     }
 
     async fn close(&self, destroy: bool) -> Result<(), PoolError> {
         {
             // Changes under way end first; none begins after. Jobs may be waiting for their turn,
             // so it is given back.
-            let _alone = self.administering.acquire(1).await;
-            if self.closed.replace(true) {
+            let _alone = self.lifecycle.turn().await;
+            if !self.lifecycle.close() {
                 return Ok(());
             }
         }
-        let arrays: Vec<Array> = self.arrays.borrow().values().cloned().collect();
+        let arrays = self.volumes.arrays();
         let mut result = Ok(());
         if destroy {
             // Nothing that it holds matters any more.
@@ -537,35 +392,21 @@ impl Inner {
             result = result.and(array.close().await.map_err(PoolError::from));
         }
         self.jobs.until_idle().await;
-        self.until_reclaimed().await;
-        if self.mode == OpenMode::ReadWrite {
-            let ended = if destroy { self.wipe_all().await } else { self.record_end().await };
+        self.freed.until_reclaimed().await;
+        if !self.lifecycle.is_read_only() {
+            let ended = if destroy { self.drives.wipe_all().await } else { self.record_end().await };
             result = if destroy { ended } else { result.and(ended) };
         }
-        let drives = self.drives.borrow();
-        for member in drives.values().map(|drive| &drive.member).chain(self.shadows.borrow().iter()) {
-            member.stop();
-            member.release();
-        }
+        self.drives.release_all();
         result
     }
 
     /// The last commit: how far jobs have come, error counts, lost blocks. Left out where nothing
     /// changed.
     async fn record_end(&self) -> Result<(), PoolError> {
-        if self.is_up_to_date() || self.check_readable().is_err() {
+        if self.is_up_to_date() || self.drives.check_readable(&self.manifest.borrow()).is_err() {
             return Ok(());
         }
         self.commit(None, |_| ()).await
-    }
-
-    async fn wipe_all(&self) -> Result<(), PoolError> {
-        let members: Vec<Rc<Member>> =
-            self.drives.borrow().values().map(|drive| drive.member.clone()).collect();
-        let mut result = Ok(());
-        for member in members.iter().filter(|member| !member.is_failed()) {
-            result = result.and(manifest::writer::wipe(member).await.map_err(PoolError::from));
-        }
-        result
     }
 }

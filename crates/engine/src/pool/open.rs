@@ -6,27 +6,31 @@
 //! over in memory. Drives that were away while the pool was used are kept at hand and take no part
 //! until a job has them catch up.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use stripewise_drive::{BufferPool, Context, Drive, Semaphore};
+use stripewise_drive::{BufferPool, Context, Drive};
 
 use crate::member::Member;
 use crate::pool::error::PoolError;
+use crate::pool::lifecycle::Lifecycle;
 use crate::pool::manifest::assemble::{Choice, Diverged, Found, Worth, choose, last_lived};
-use crate::pool::manifest::drive_record::{DriveRecord, Errors, Standing, shortened};
+use crate::pool::manifest::commits::Commits;
+use crate::pool::manifest::drive_record::{Errors, Standing, shortened};
 use crate::pool::manifest::entries::FORMAT_VERSION;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::{IdSource, PoolId};
 use crate::pool::manifest::slots::{Content, Superblock, read_in_time};
-use crate::pool::manifest::writer::Writer;
 use crate::pool::membership::host::check_host;
+use crate::pool::news::News;
+use crate::pool::open_drives::{OpenDrive, OpenDrives};
 use crate::pool::rolled_back::{ROLLED_BACK, RolledBack, SHARED, judge_rolled_back};
 use crate::pool::space::slabs::FreeSlabs;
 use crate::pool::volume::shadow::Shadow;
-use crate::pool::{Inner, OpenDrive, OpenMode, Pool, PoolOptions, check_priority};
+use crate::pool::volume::thin_growth::ThinGrowth;
+use crate::pool::{Inner, OpenMode, Pool, PoolOptions, check_priority};
 
 impl From<Diverged> for PoolError {
     fn from(Diverged { first, second }: Diverged) -> Self {
@@ -80,19 +84,22 @@ impl Pool {
         let inner = &pool.0;
         // Also that of a commit which never counted, so that the next one is newer than it on every
         // drive.
-        inner.attempted.set(choice.newest_generation);
-        inner.proven.set(proven_by_all(&choice, &found));
-        inner.takes_rolled_back.set(takes_rolled_back);
-        notices.into_iter().for_each(|notice| inner.notice(notice));
+        inner.commits.note_attempted(choice.newest_generation);
+        inner.commits.prove(proven_by_all(&choice, &found));
+        inner.drives.set_takes_rolled_back(takes_rolled_back);
+        notices.into_iter().for_each(|notice| inner.news.notice(notice));
         for (number, slot) in slots {
-            inner.writer.found(number, slot);
+            inner.commits.writer.found(number, slot);
         }
         note_strangers(inner, &drives, &choice, &rolled_back);
         let returned = returning(&choice);
         // What counts may be at one end of one drive only, because power was cut: it is at both
         // ends of all that take part before a volume is opened. Where no volume can be read nothing
         // rests on it.
-        let is_due = torn || !returned.is_empty() || inner.must_exclude() || inner.must_claim();
+        let is_due = torn
+            || !returned.is_empty()
+            || inner.drives.must_exclude(&inner.manifest.borrow())
+            || inner.must_claim();
         let claims = (mode == OpenMode::ReadWrite).then(|| inner.rc());
         let take_in = move |manifest: &mut Manifest| {
             if let Some(inner) = &claims {
@@ -112,7 +119,10 @@ impl Pool {
                 take_back(manifest);
             }
         };
-        if mode == OpenMode::ReadWrite && (is_due || inner.has_volumes()) && inner.check_readable().is_ok() {
+        if mode == OpenMode::ReadWrite
+            && (is_due || !inner.manifest.borrow().volumes.is_empty())
+            && inner.drives.check_readable(&inner.manifest.borrow()).is_ok()
+        {
             // Before anything is written: once all are known to have a commit of this opening, a
             // drive that is put back from a copy made before it is told from one that a power cut
             // left behind.
@@ -164,34 +174,18 @@ pub(in crate::pool) fn assembled(
         context: context.clone(),
         buffers: buffers.clone(),
         options,
-        mode,
         pool_id,
         ids: RefCell::new(ids),
         space: RefCell::new(FreeSlabs::new(&manifest)),
         freed: Default::default(),
-        writer: Writer::new(pool_id, options.array.tuning.commit_piece_bytes),
-        attempted: Cell::new(manifest.generation),
-        proven: Cell::new(0),
-        takes_rolled_back: Cell::new(false),
-        stamped: Cell::new(manifest.generation),
+        commits: Commits::new(pool_id, options.array.tuning.commit_piece_bytes, manifest.generation),
+        growth: ThinGrowth::new(),
+        news: News::new(context, options.unix_ms),
+        drives: OpenDrives::new(drives),
+        volumes: Default::default(),
         manifest: RefCell::new(manifest),
-        drives: RefCell::new(drives),
-        arrays: RefCell::default(),
-        ios: RefCell::default(),
-        failures: RefCell::default(),
-        notices: RefCell::default(),
-        happened: RefCell::default(),
-        stale: RefCell::default(),
-        thin_steps: RefCell::default(),
-        is_short: Cell::new(false),
-        full: RefCell::default(),
-        shadows: RefCell::default(),
-        committing: Semaphore::new(1),
-        administering: Semaphore::new(1),
-        allocating: Semaphore::new(1),
         jobs: Default::default(),
-        released: Cell::new(false),
-        closed: Cell::new(false),
+        lifecycle: Lifecycle::new(mode),
     }))
 }
 
@@ -345,7 +339,7 @@ fn note_strangers(inner: &Inner, drives: &[Rc<dyn Drive>], choice: &Choice, roll
     for &(index, number, worth) in &choice.drives {
         let label = &drives[index].info().label;
         if let Some(drive) = rolled_back.iter().find(|drive| drive.number == number) {
-            inner.notice(match drive.is_taken {
+            inner.news.notice(match drive.is_taken {
                 true => format!(
                     "{label} was put back from an older copy, and is taken as it is: what was written since is lost where only \
                      this drive had it. `pool scrub` finds what disagrees"
@@ -353,22 +347,22 @@ fn note_strangers(inner: &Inner, drives: &[Rc<dyn Drive>], choice: &Choice, roll
                 false => format!("{label}: {ROLLED_BACK}. `pool replace` takes the drive back"),
             });
             if !drive.is_taken {
-                inner.stale.borrow_mut().push(number);
+                inner.drives.note_stale(number);
             }
             continue;
         }
         match worth {
             Worth::Current | Worth::Returning | Worth::RolledBack => {}
-            Worth::Behind => inner.notice(format!(
+            Worth::Behind => inner.news.notice(format!(
                 "{label} was away while the pool was used: what changed meanwhile is to be brought up to date"
             )),
             Worth::Stale if choice.shared.contains(&index) => {
-                inner.stale.borrow_mut().push(number);
-                inner.notice(format!("{label} {SHARED}"));
+                inner.drives.note_stale(number);
+                inner.news.notice(format!("{label} {SHARED}"));
             }
             Worth::Stale => {
-                inner.stale.borrow_mut().push(number);
-                inner.notice(format!(
+                inner.drives.note_stale(number);
+                inner.news.notice(format!(
                     "{label} was left out while the pool was used: what it holds is out of date. `pool replace` takes it \
                      back"
                 ));
@@ -377,28 +371,12 @@ fn note_strangers(inner: &Inner, drives: &[Rc<dyn Drive>], choice: &Choice, roll
     }
     for &index in &choice.strangers {
         let label = &drives[index].info().label;
-        inner.notice(format!("{label} is no drive of pool {} any more and is left out", inner.name()));
+        inner.news.notice(format!("{label} is no drive of pool {} any more and is left out", inner.name()));
     }
     let manifest = inner.manifest.borrow();
     let away =
-        manifest.drives.iter().filter(|drive| drive.is_online() && inner.open_drive(drive.number).is_none());
+        manifest.drives.iter().filter(|drive| drive.is_online() && inner.drives.get(drive.number).is_none());
     for drive in away {
-        inner.notice(format!("{} ({}) is missing", drive.path, drive.id));
-    }
-}
-
-impl Inner {
-    fn has_volumes(&self) -> bool {
-        !self.manifest.borrow().volumes.is_empty()
-    }
-
-    /// Whether a volume is about to be used without a drive that takes part. Also where the volume
-    /// has nothing on it: what happens from now on is not to look, when the drive is back, as if it
-    /// had come after a commit that never counted.
-    fn must_exclude(&self) -> bool {
-        let manifest = self.manifest.borrow();
-        let is_away = |drive: &DriveRecord| drive.is_online() && self.open_drive(drive.number).is_none();
-        let is_gone = |number: u32| !self.is_at_hand(number);
-        manifest.drives.iter().any(is_away) && manifest.volumes.iter().any(|volume| volume.survives(is_gone))
+        inner.news.notice(format!("{} ({}) is missing", drive.path, drive.id));
     }
 }

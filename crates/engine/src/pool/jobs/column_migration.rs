@@ -87,7 +87,7 @@ impl Inner {
     /// Copies a column to its new place; bytes that it took. Where it fails the step's slabs are
     /// given back.
     pub(in crate::pool) async fn take_step(&self, step: &Step, pace: Pace<'_>) -> Result<u64, ArrayError> {
-        let Some(array) = self.array(step.part) else {
+        let Some(array) = self.volumes.array(step.part) else {
             self.give_back(step);
             return Err(ArrayError::Closed);
         };
@@ -104,7 +104,7 @@ impl Inner {
     /// Ends a migration without its new place, whose slabs are free when nothing is on its way
     /// there any more.
     async fn undo_step(&self, step: &Step) {
-        if let Some(array) = self.array(step.part) {
+        if let Some(array) = self.volumes.array(step.part) {
             array.cancel_migration(step.row, step.column);
             until_row_is_quiet(&array, step.row).await;
             array.until_pages_written().await;
@@ -142,7 +142,7 @@ impl Inner {
                     let takes_new = manifest.drive(step.to.drive).is_some_and(DriveRecord::takes_new);
                     // A migration that ended since, because the drive it went to refused a write,
                     // is none.
-                    let array = pool.array(step.part);
+                    let array = pool.volumes.array(step.part);
                     let is_migrating = array.as_ref().is_some_and(|array| {
                         let migrations = array.0.columns.migrations.borrow();
                         let migration = migrations.get(&(step.row, step.column));

@@ -30,7 +30,6 @@ use crate::pool::jobs::{Parts, Progress, SECOND_NS};
 use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::ids::{Id, VolumeId};
-use crate::pool::manifest::volume_record::VolumeRecord;
 use crate::pool::volume::conversion::in_words;
 use crate::pool::volume::zones::Zones;
 use crate::pool::{BLOCK_BYTES, Inner};
@@ -88,7 +87,7 @@ impl Inner {
             self.jobs.pause(lane);
             let why = match result {
                 Ok(()) => continue,
-                Err(Stop::Ended) if self.closed.get() || !self.may_go_on(&converting) => continue,
+                Err(Stop::Ended) if self.lifecycle.is_closed() || !self.may_go_on(&converting) => continue,
                 Err(Stop::Ended) => "its arrays are closed".to_owned(),
                 Err(Stop::Full(why)) => format!("{NO_ROOM}: {why}"),
                 Err(Stop::Waits(why)) => why,
@@ -102,15 +101,15 @@ impl Inner {
     }
 
     fn next_conversion(&self) -> Option<Converting> {
-        if self.closed.get() {
+        if self.lifecycle.is_closed() {
             return None;
         }
         let manifest = self.manifest.borrow();
         manifest.volumes.iter().filter(|volume| volume.conversion.is_some()).find_map(|volume| {
             let [old, new] = &volume.parts[..] else { return None };
-            let is_open = self.array(old.id).is_some() && self.array(new.id).is_some();
+            let is_open = self.volumes.array(old.id).is_some() && self.volumes.array(new.id).is_some();
             let may = is_open
-                && !self.is_cancelled(volume)
+                && !self.volumes.is_conversion_cancelled(volume)
                 && !self.jobs.converting.is_stalled(Some((new.id, None)));
             may.then(|| Converting {
                 volume: volume.id,
@@ -128,17 +127,12 @@ impl Inner {
         let manifest = self.manifest.borrow();
         let Some(volume) = manifest.volume_by_id(converting.volume) else { return false };
         let is_same = volume.parts.last().is_some_and(|part| part.id == converting.new);
-        volume.conversion.is_some() && is_same && !self.is_cancelled(volume)
-    }
-
-    fn is_cancelled(&self, volume: &VolumeRecord) -> bool {
-        let zones = self.ios.borrow().get(&volume.id).and_then(|io| io.zones());
-        zones.is_some_and(|zones| zones.is_cancelled.get())
+        volume.conversion.is_some() && is_same && !self.volumes.is_conversion_cancelled(volume)
     }
 
     async fn convert(&self, converting: &Converting) -> Result<(), Stop> {
         let record = self.manifest.borrow().volume_by_id(converting.volume).cloned().ok_or(Stop::Ended)?;
-        let io = self.io_of(&record).ok_or(Stop::Ended)?;
+        let io = self.volumes.io(&record).ok_or(Stop::Ended)?;
         if let Some(zones) = io.zones() {
             let progress: Rc<Progress> = Rc::default();
             progress.done_bytes.set(zones.cursor.get() as f64);
@@ -168,7 +162,7 @@ impl Inner {
         self.release_left_behind(converting, zones).await?;
         while zones.committed.get() < zones.end_bytes() {
             self.until_whole(converting).await;
-            if self.closed.get() || zones.is_cancelled.get() {
+            if self.lifecycle.is_closed() || zones.is_cancelled.get() {
                 return Err(Stop::Ended);
             }
             if zones.old.is_protected() || zones.new.is_protected() {
@@ -181,12 +175,12 @@ impl Inner {
                 Ok(()) => false,
                 // Slabs that were given up may be in use for longer than writes of clients wait for
                 // them.
-                Err(Stop::Full(_)) if self.is_reclaiming() => {
+                Err(Stop::Full(_)) if self.freed.is_reclaiming() => {
                     // Those of a deleted volume come back when no job is at it: it may be this
                     // volume.
                     self.jobs.pause(&self.jobs.converting);
-                    self.until_reclaimed().await;
-                    if self.closed.get() || !self.may_go_on(converting) {
+                    self.freed.until_reclaimed().await;
+                    if self.lifecycle.is_closed() || !self.may_go_on(converting) {
                         return Err(Stop::Ended);
                     }
                     self.jobs.begin(&self.jobs.converting, parts.clone());
@@ -212,7 +206,9 @@ impl Inner {
     /// Ends when no rebuild of the volume is under way.
     async fn until_whole(&self, converting: &Converting) {
         let rebuilding = &self.jobs.rebuilding;
-        while !self.closed.get() && (rebuilding.is_at(converting.old) || rebuilding.is_at(converting.new)) {
+        while !self.lifecycle.is_closed()
+            && (rebuilding.is_at(converting.old) || rebuilding.is_at(converting.new))
+        {
             self.jobs.changed.wait().await;
         }
     }
@@ -426,12 +422,12 @@ impl Inner {
     async fn end_conversion(&self, converting: &Converting) -> Result<(), Stop> {
         // Whoever deletes the volume waits for this lane to be off it.
         self.jobs.pause(&self.jobs.converting);
-        let _alone = self.administering.acquire(1).await;
+        let _alone = self.lifecycle.turn().await;
         let record = self.manifest.borrow().volume_by_id(converting.volume).cloned();
-        let (Some(record), false) = (record, self.closed.get()) else { return Err(Stop::Ended) };
-        let io = self.io_of(&record).ok_or(Stop::Ended)?;
+        let (Some(record), false) = (record, self.lifecycle.is_closed()) else { return Err(Stop::Ended) };
+        let io = self.volumes.io(&record).ok_or(Stop::Ended)?;
         io.end();
-        let new = self.array(converting.new).ok_or(Stop::Ended)?;
+        let new = self.volumes.array(converting.new).ok_or(Stop::Ended)?;
         let from = record.part(converting.old).map_or_else(String::new, |part| in_words(&part.shape));
         let to = record.part(converting.new).map_or_else(String::new, |part| in_words(&part.shape));
         let is_back = record.conversion.is_some_and(|conversion| conversion.until_offset_bytes.is_some());
@@ -443,7 +439,7 @@ impl Inner {
         if lost > 0 {
             text += &format!("; {lost} blocks of 4 KiB are lost");
         }
-        let (volume, old, now_ms) = (converting.volume, converting.old, self.unix_ms());
+        let (volume, old, now_ms) = (converting.volume, converting.old, self.news.unix_ms());
         let ended = self.try_commit(None, move |manifest| {
             let Some(volume) = manifest.volume_by_id_mut(volume) else { return Ok(Change::Nothing(())) };
             volume.parts.retain(|part| part.id != old);

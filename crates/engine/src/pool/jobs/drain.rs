@@ -58,8 +58,8 @@ impl Inner {
     }
 
     async fn drain_some(&self, number: u32) -> Result<bool, String> {
-        let _alone = self.administering.acquire(1).await;
-        if self.closed.get() {
+        let _alone = self.lifecycle.turn().await;
+        if self.lifecycle.is_closed() {
             return Ok(false);
         }
         // Of all drives that are to be emptied, before rows take the consecutive slabs that these
@@ -69,7 +69,9 @@ impl Inner {
         let off = |manifest: &Manifest, place: &MetaPlaceRecord| {
             is_retiring(manifest, place.drive).then_some(false)
         };
-        let failed = |error: PoolError| format!("{} cannot be emptied: {error}", self.path_of(number));
+        let failed = |error: PoolError| {
+            format!("{} cannot be emptied: {error}", self.manifest.borrow().path_of(number))
+        };
         self.renew_maps(off).await.map_err(failed)?;
         self.renew_journals(|manifest, place| is_retiring(manifest, place.drive)).await.map_err(failed)?;
         if !self.manifest.borrow().named_drives().contains(&number) {
@@ -82,13 +84,15 @@ impl Inner {
         if steps.is_empty() {
             let manifest = self.manifest.borrow().clone();
             self.check_evacuation(&manifest, number).map_err(|error| error.to_string())?;
-            let path = self.path_of(number);
+            let path = self.manifest.borrow().path_of(number);
             return Err(format!(
                 "{path} cannot be emptied now: what is on it is not current, or its volume takes no writes"
             ));
         }
         let taken = self.take_steps(number, steps).await;
-        taken.map(|()| true).map_err(|why| format!("{} cannot be emptied: {why}", self.path_of(number)))
+        taken
+            .map(|()| true)
+            .map_err(|why| format!("{} cannot be emptied: {why}", self.manifest.borrow().path_of(number)))
     }
 
     /// Columns on other drives that move on so that there is room for what is on this one.
@@ -147,7 +151,8 @@ impl Inner {
         let ids: BTreeSet<Id> = steps.iter().map(|step| step.part).collect();
         let workers = self.rows_at_once(ids.into_iter());
         // A change of drives or volumes need not wait for a whole batch.
-        let rests = || self.closed.get() || self.jobs.look_again.get() || self.administering.waiting() > 0;
+        let rests =
+            || self.lifecycle.is_closed() || self.jobs.look_again.get() || self.lifecycle.is_turn_wanted();
         let pace = |_| -> LocalFuture<'_, bool> { Box::pin(std::future::ready(true)) };
         let taking = self.take_batch(steps, workers, &parts, &rests, &pace);
         let nothing = || std::future::ready(Ok(()));
@@ -157,9 +162,9 @@ impl Inner {
         if let Some(successor) = successor {
             self.space.borrow_mut().set_arriving(successor, 0);
         }
-        self.until_reclaimed().await;
+        self.freed.until_reclaimed().await;
         let is_left = self.manifest.borrow().named_drives().contains(&number);
-        if !is_left || self.closed.get() {
+        if !is_left || self.lifecycle.is_closed() {
             self.jobs.end(lane);
         }
         recorded.map_err(|error| error.to_string())?;
@@ -175,7 +180,7 @@ impl Inner {
         let manifest = self.manifest.borrow();
         let mut current = self.jobs.rebuilding.current.borrow_mut();
         for part in manifest.parts() {
-            let Some(array) = self.array(part.id) else { continue };
+            let Some(array) = self.volumes.array(part.id) else { continue };
             let bytes = written_on(&array, part, number);
             let successor = manifest.drive(number).and_then(|drive| drive.successor);
             let progress = current.entry(part.id).or_insert_with(|| {

@@ -111,14 +111,11 @@ impl Pool {
     pub async fn clear(&self, drive: Option<DriveId>) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
-        let number = drive.map(|id| inner.number_of(id)).transpose()?;
+        let number = drive.map(|id| inner.manifest.borrow().number_of(id)).transpose()?;
         let is_meant = move |other: u32| number.is_none_or(|number| number == other);
-        let counted = inner.counted_wrong_blocks();
-        for (_, open) in inner.drives.borrow_mut().iter_mut().filter(|(number, _)| is_meant(**number)) {
-            open.errors_before = Errors::default();
-            open.member.forget_errors();
-        }
-        let cleared = counted.saturating_sub(inner.counted_wrong_blocks());
+        let counted = inner.drives.counted_wrong_blocks();
+        inner.drives.forget_errors(is_meant);
+        let cleared = counted.saturating_sub(inner.drives.counted_wrong_blocks());
         inner
             .try_commit(None, move |manifest| {
                 for drive in manifest.drives.iter_mut().filter(|drive| is_meant(drive.number)) {
@@ -142,18 +139,12 @@ impl Pool {
 }
 
 impl Inner {
-    /// Wrong blocks that were counted on all drives.
-    pub(in crate::pool) fn counted_wrong_blocks(&self) -> u64 {
-        let drives = self.drives.borrow();
-        drives.values().fold(0, |sum, open| sum.saturating_add(open.errors().checksum))
-    }
-
     /// Notes in a manifest that a spare takes over.
     pub(in crate::pool) fn notice_of_spare(&self, old: u32, spare: u32) -> Option<Takeover> {
         let manifest = self.manifest.borrow();
         let (old, spare) = (manifest.drive(old)?, manifest.drive(spare)?);
         Some(Takeover {
-            unix_s: self.unix_ms() / 1000,
+            unix_s: self.news.unix_ms() / 1000,
             drive: old.id,
             path: old.path.clone(),
             spare: spare.id,

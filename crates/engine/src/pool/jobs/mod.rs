@@ -37,10 +37,9 @@ use crate::jobs::scrub::ScrubReport;
 use crate::pool::error::PoolError;
 use crate::pool::jobs::kind::JobKind;
 use crate::pool::jobs::tier::TierState;
-use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::{Id, VolumeId};
 use crate::pool::status::activity::Activity;
-use crate::pool::{Inner, OpenMode, Pool};
+use crate::pool::{Inner, Pool};
 
 pub(in crate::pool) const SECOND_NS: u64 = 1_000_000_000;
 /// Progress is looked at this often.
@@ -274,7 +273,7 @@ impl Pool {
             JobKind::Rebuild => &inner.jobs.rebuilding,
             JobKind::Scrub => &inner.jobs.checking,
             JobKind::Convert => &inner.jobs.converting,
-            JobKind::Destage => return inner.destage_all().await,
+            JobKind::Destage => return Ok(inner.volumes.destage().await?),
             JobKind::Tier => &inner.jobs.tiering,
             JobKind::Rebalance => &inner.jobs.balancing,
         };
@@ -287,7 +286,7 @@ impl Pool {
             let more_may_come = is_last || (follows && inner.jobs.rebuilding.running.get());
             if !lane.running.get() && !more_may_come {
                 if kind == JobKind::Convert {
-                    inner.until_reclaimed().await;
+                    inner.freed.until_reclaimed().await;
                     if lane.running.get() {
                         // What it waited for may be there since.
                         continue;
@@ -316,7 +315,7 @@ impl Inner {
     /// Starts the lanes that rest, if jobs run in this pool.
     pub(in crate::pool) fn kick_jobs(&self) {
         let jobs = &self.jobs;
-        if !jobs.started.get() || self.closed.get() || self.mode == OpenMode::ReadOnly {
+        if !jobs.started.get() || self.lifecycle.is_closed() || self.lifecycle.is_read_only() {
             return;
         }
         jobs.look_again.set(true);
@@ -335,16 +334,6 @@ impl Inner {
         jobs.changed.notify_all();
     }
 
-    /// Puts in place what is acknowledged and only in journals, of all volumes.
-    async fn destage_all(&self) -> Result<(), PoolError> {
-        let arrays: Vec<Array> = self.arrays.borrow().values().cloned().collect();
-        for array in arrays.iter().filter(|array| array.pending_bytes() > 0) {
-            array.destage().await?;
-            array.flush_internally().await?;
-        }
-        Ok(())
-    }
-
     async fn run_rebuilding(&self) {
         let lane = &self.jobs.rebuilding;
         loop {
@@ -355,7 +344,7 @@ impl Inner {
                 // What stopped one would stop the next.
                 lane.stall(None, error.to_string());
             }
-            if self.closed.get() {
+            if self.lifecycle.is_closed() {
                 break;
             }
             if self.rebuild().await || self.drain().await {
@@ -375,7 +364,7 @@ impl Inner {
     }
 
     fn kick_checks(&self) {
-        if self.closed.get() || self.next_check().is_none() {
+        if self.lifecycle.is_closed() || self.next_check().is_none() {
             return;
         }
         if !self.jobs.checking.running.replace(true) {
@@ -386,7 +375,7 @@ impl Inner {
 
     async fn run_checks(&self) {
         let lane = &self.jobs.checking;
-        while !self.closed.get() {
+        while !self.lifecycle.is_closed() {
             match self.next_check() {
                 Some((part, true)) => self.run_scrub(part).await,
                 Some((part, false)) => self.run_resync(part).await,
@@ -434,17 +423,13 @@ impl Inner {
         join(working, watching).await.0
     }
 
-    pub(in crate::pool) fn volume_of(&self, part: Id) -> (VolumeId, String) {
-        volume_of(&self.manifest.borrow(), part)
-    }
-
     /// Jobs under way or due.
     pub(in crate::pool) fn activity(&self) -> Vec<Activity> {
         let manifest = self.manifest.borrow();
         let mut all = Vec::new();
         for part in manifest.parts() {
-            let Some(array) = self.array(part.id) else { continue };
-            let name = volume_of(&manifest, part.id).1;
+            let Some(array) = self.volumes.array(part.id) else { continue };
+            let name = manifest.volume_of(part.id).1;
             let rebuilding = self.jobs.rebuilding.current.borrow().get(&part.id).cloned();
             let due = self.due_in(&manifest, &array);
             let replacing = self.replacement_in(&manifest, part, &array);
@@ -474,7 +459,7 @@ impl Inner {
             if checking.is_some() || scrub.is_some() || is_resync_due(&array) {
                 let progress = checking.unwrap_or_else(|| {
                     let progress = Rc::new(Progress::default());
-                    let volume = volume_of(&manifest, part.id).0;
+                    let volume = manifest.volume_of(part.id).0;
                     let next = scrub.filter(|scrub| scrub.volumes.first() == Some(&volume));
                     progress.done_bytes.set(next.map_or(0, |scrub| scrub.next_region) as f64);
                     progress.total_bytes.set(array.regions() as f64);
@@ -498,11 +483,6 @@ impl Inner {
         all.extend(self.rebalance_activity(&manifest));
         all
     }
-}
-
-fn volume_of(manifest: &Manifest, part: Id) -> (VolumeId, String) {
-    let volume = manifest.volumes.iter().find(|volume| volume.part(part).is_some());
-    volume.map_or_else(|| (part, part.to_string()), |volume| (volume.id, volume.name.clone()))
 }
 
 /// Whether a crash left something to compare, and all of it is there.

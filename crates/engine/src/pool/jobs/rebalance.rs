@@ -24,7 +24,7 @@ use crate::pool::manifest::format::{Manifest, RebalanceIntent};
 use crate::pool::manifest::ids::Id;
 use crate::pool::space::evacuation::Link;
 use crate::pool::status::activity::Activity;
-use crate::pool::{Inner, OpenMode, Pool, REBUILD_PRIORITY_LOW_PERCENT};
+use crate::pool::{Inner, Pool, REBUILD_PRIORITY_LOW_PERCENT};
 
 /// Columns in a batch.
 const MOST_STEPS: u64 = 256;
@@ -38,8 +38,8 @@ impl Pool {
     pub async fn rebalance(&self) -> Result<bool, PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
-        inner.until_reclaimed().await;
-        let time_unix_ms = inner.unix_ms();
+        inner.freed.until_reclaimed().await;
+        let time_unix_ms = inner.news.unix_ms();
         let pool = inner.rc();
         let is_due = inner
             .try_commit(None, move |manifest| {
@@ -64,7 +64,7 @@ impl Pool {
     pub async fn stop_rebalance(&self) -> Result<bool, PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
-        let time_unix_ms = inner.unix_ms();
+        let time_unix_ms = inner.news.unix_ms();
         inner
             .try_commit(None, move |manifest| {
                 let Some(intent) = manifest.rebalance.take() else { return Ok(Change::Nothing(false)) };
@@ -90,7 +90,7 @@ impl Inner {
         if manifest.rebalance.is_none() && self.would_gain(manifest) {
             manifest.rebalance = Some(RebalanceIntent::default());
             let text = "a rebalance was begun, so that volumes can use the new drive's space";
-            manifest.events.push(self.unix_ms(), EventKind::Rebuild, text);
+            manifest.events.push(self.news.unix_ms(), EventKind::Rebuild, text);
         }
     }
 
@@ -104,7 +104,7 @@ impl Inner {
     pub(in crate::pool) fn kick_balancing(&self) {
         let lane = &self.jobs.balancing;
         let is_due = self.manifest.borrow().rebalance.is_some();
-        if !self.jobs.is_started() || self.closed.get() || self.mode == OpenMode::ReadOnly || !is_due {
+        if !self.jobs.is_started() || self.lifecycle.is_closed() || self.lifecycle.is_read_only() || !is_due {
             return;
         }
         if !lane.running.replace(true) {
@@ -115,7 +115,7 @@ impl Inner {
 
     async fn run_balancing(&self) {
         let lane = &self.jobs.balancing;
-        while !self.closed.get() && !self.is_busy_otherwise() {
+        while !self.lifecycle.is_closed() && !self.is_busy_otherwise() {
             match self.balance_some().await {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -136,16 +136,16 @@ impl Inner {
 
     /// Whether migrations are to be given up for now.
     fn should_rest(&self) -> bool {
-        let is_over = self.closed.get() || self.manifest.borrow().rebalance.is_none();
-        is_over || self.administering.waiting() > 0 || self.is_busy_otherwise()
+        let is_over = self.lifecycle.is_closed() || self.manifest.borrow().rebalance.is_none();
+        is_over || self.lifecycle.is_turn_wanted() || self.is_busy_otherwise()
     }
 
     /// Moves a batch of columns and records where they are; whether there is more to do.
     async fn balance_some(&self) -> Result<bool, String> {
         // What was freed by the batch before is room for this one.
-        self.until_reclaimed().await;
-        let _alone = self.administering.acquire(1).await;
-        if self.closed.get() || self.manifest.borrow().rebalance.is_none() {
+        self.freed.until_reclaimed().await;
+        let _alone = self.lifecycle.turn().await;
+        if self.lifecycle.is_closed() || self.manifest.borrow().rebalance.is_none() {
             return Ok(false);
         }
         let links = self.due_to_rebalance(&self.manifest.borrow());
@@ -176,9 +176,10 @@ impl Inner {
         });
         recorded.await.map_err(|error| error.to_string())?;
         match failure {
-            Some((part, why)) if count == 0 && !self.should_rest() => {
-                Err(format!("rows of volume {} could not be moved: {why}", self.volume_of(part).1))
-            }
+            Some((part, why)) if count == 0 && !self.should_rest() => Err(format!(
+                "rows of volume {} could not be moved: {why}",
+                self.manifest.borrow().volume_of(part).1
+            )),
             _ => Ok(true),
         }
     }
@@ -223,7 +224,7 @@ impl Inner {
     fn rebalance_bytes(&self, manifest: &Manifest, links: &[Link]) -> (f64, f64) {
         let done = manifest.rebalance.as_ref().map_or(0, |intent| intent.moved_bytes);
         let of_link = |link: &Link| {
-            let array = self.array(link.part);
+            let array = self.volumes.array(link.part);
             let rows = link.first_row..link.first_row + link.rows;
             array.map_or(0, |array| rows.map(|row| array.row_written_bytes(row)).sum::<u64>())
         };
@@ -231,7 +232,7 @@ impl Inner {
     }
 
     async fn end_rebalance(&self) -> Result<(), PoolError> {
-        let time_unix_ms = self.unix_ms();
+        let time_unix_ms = self.news.unix_ms();
         self.try_commit(None, move |manifest| {
             let Some(intent) = manifest.rebalance.take() else { return Ok(Change::Nothing(())) };
             let text = format!("the rebalance is done, {} slabs moved", intent.moved_slabs);

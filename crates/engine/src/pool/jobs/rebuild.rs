@@ -152,10 +152,8 @@ impl Inner {
     /// All rows that are to be filled and nothing stands in the way of.
     fn due_rows(&self) -> (Vec<Due>, Vec<(Id, f64)>) {
         let lane = &self.jobs.rebuilding;
-        let arrays: Vec<(Id, Array)> =
-            self.arrays.borrow().iter().map(|(id, array)| (*id, array.clone())).collect();
         let (mut due, mut bytes) = (Vec::new(), Vec::new());
-        for (part, array) in arrays {
+        for (part, array) in self.volumes.parts() {
             if array.is_protected() || lane.is_stalled(Some((part, None))) {
                 continue;
             }
@@ -198,7 +196,7 @@ impl Inner {
     /// Rows whose regions fit into memory at once.
     pub(in crate::pool) fn rows_at_once(&self, parts: impl Iterator<Item = Id>) -> u64 {
         let row_bytes = |part: Id| {
-            let Some(array) = self.array(part) else { return 1 };
+            let Some(array) = self.volumes.array(part) else { return 1 };
             let inner = &array.0;
             let region_bytes = inner.regions.shape.member_region_bytes * inner.geometry.width() as u64;
             // As the array itself bounds it.
@@ -252,7 +250,7 @@ impl Inner {
         self.end_rebuild(&parts, lost.get()).await;
         // What is due next may be of the same parts; their progress goes on.
         let finished = queue.borrow().is_empty() && !self.jobs.look_again.get();
-        if finished || self.closed.get() {
+        if finished || self.lifecycle.is_closed() {
             self.jobs.end(lane);
         }
         self.jobs.changed.notify_all();
@@ -262,16 +260,16 @@ impl Inner {
     fn note_rebuild_begins(&self, part: Id, progress: &Progress, bytes: f64) {
         let done_bytes = progress.done_bytes.get();
         progress.begun.set(Some((self.context.now_ns(), done_bytes)));
-        let (name, left) = (self.volume_of(part).1, in_mib(bytes));
+        let (name, left) = (self.manifest.borrow().volume_of(part).1, in_mib(bytes));
         let text = match done_bytes > 0.0 {
             false => format!("the rebuild of volume {name} began: {left} to copy"),
             true => format!("the rebuild of volume {name} goes on: {left} left to copy"),
         };
-        self.event(EventKind::Rebuild, &text);
+        self.news.event(EventKind::Rebuild, &text);
     }
 
     fn note_rebuild_ended(&self, part: Id, progress: &Progress) {
-        let name = self.volume_of(part).1;
+        let name = self.manifest.borrow().volume_of(part).1;
         let text = match progress.begun.take() {
             None => format!("volume {name} has all its redundancy again"),
             Some((begun_ns, done_before)) => {
@@ -283,13 +281,13 @@ impl Inner {
                 )
             }
         };
-        self.event(EventKind::Rebuild, &text);
+        self.news.event(EventKind::Rebuild, &text);
     }
 
     /// What is done of a part, where that can be told.
     fn progress_so_far(&self, part: Id) -> Rc<Progress> {
         let progress = Progress::default();
-        if let Some(array) = self.array(part) {
+        if let Some(array) = self.volumes.array(part) {
             progress.done_bytes.set(self.due_in(&self.manifest.borrow(), &array).done_bytes);
         }
         Rc::new(progress)
@@ -302,9 +300,9 @@ impl Inner {
         lost: &Cell<u64>,
         filled: &FilledRows,
     ) {
-        while !self.closed.get() && !self.jobs.look_again.get() {
+        while !self.lifecycle.is_closed() && !self.jobs.look_again.get() {
             let Some(next) = queue.borrow_mut().next() else { return };
-            if let Some(array) = self.array(next.part) {
+            if let Some(array) = self.volumes.array(next.part) {
                 let due_bytes = self.fill_row(&array, next.part, next.row, lost, filled).await;
                 if let Some(progress) = parts.get(&next.part) {
                     progress.add(due_bytes as f64);
@@ -350,7 +348,7 @@ impl Inner {
             let of_part = |part: Id| rows.iter().filter(move |row| row.part == part);
             let all: BTreeSet<Id> = rows.iter().map(|row| row.part).collect();
             for part in all {
-                let Some(array) = self.array(part) else { continue };
+                let Some(array) = self.volumes.array(part) else { continue };
                 let numbers: Vec<u64> = of_part(part).map(|row| row.row).collect();
                 let are_done = array.finish_rows(&numbers).await.is_ok();
                 for row in of_part(part) {
@@ -387,7 +385,7 @@ impl Inner {
             self.jobs.look_again.set(true);
             return;
         }
-        let name = self.volume_of(part).1;
+        let name = self.manifest.borrow().volume_of(part).1;
         let why = format!("the rebuild of volume {name} stopped: {error}");
         self.jobs.rebuilding.stall(Some((part, Some(row))), why);
     }
@@ -399,14 +397,14 @@ impl Inner {
                 "{lost} blocks of 4 KiB could not be rebuilt, since no drive had them any more; reading them is an error until \
                  they are written"
             );
-            self.notice(text.clone());
-            self.event(EventKind::Loss, &text);
+            self.news.notice(text.clone());
+            self.news.event(EventKind::Loss, &text);
         }
         // The commit finds what is current now.
         let committed = self.commit(None, |_| ()).await;
         for (&part, progress) in parts {
-            let name = self.volume_of(part).1;
-            let Some(array) = self.array(part) else { continue };
+            let name = self.manifest.borrow().volume_of(part).1;
+            let Some(array) = self.volumes.array(part) else { continue };
             if let Err(error) = &committed {
                 let why = format!("the rebuild of volume {name} could not be recorded: {error}");
                 self.jobs.rebuilding.stall(Some((part, None)), why);

@@ -19,7 +19,7 @@ use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::{Patrol, ScrubIntent};
 use crate::pool::manifest::ids::{Id, VolumeId};
-use crate::pool::{Inner, OpenMode, Pool};
+use crate::pool::{Inner, Pool};
 
 /// What a scrub has found is recorded within this time: a block that was repaired is not found
 /// again.
@@ -54,7 +54,7 @@ impl Pool {
         if interval_s.is_some_and(|interval| interval < 60) {
             return Err(PoolError::BadSetting("scrubs on schedule are at least a minute apart".to_owned()));
         }
-        let now_s = inner.unix_ms() / 1000;
+        let now_s = inner.news.unix_ms() / 1000;
         inner
             .commit(None, move |manifest| {
                 let last_unix_s = manifest.patrol.last_unix_s.or(interval_s.map(|_| now_s));
@@ -76,7 +76,7 @@ impl Pool {
 
 impl Inner {
     async fn begin_scrub(&self) -> Result<(), PoolError> {
-        let now_s = self.unix_ms() / 1000;
+        let now_s = self.news.unix_ms() / 1000;
         let begun = self
             .try_commit(None, move |manifest| {
                 let volumes: Vec<VolumeId> = manifest.volumes.iter().map(|volume| volume.id).collect();
@@ -99,7 +99,7 @@ impl Inner {
     /// Starts the task that begins scrubs on schedule, where that is wanted and jobs run.
     pub(in crate::pool) fn start_schedule(&self) {
         let wanted = self.manifest.borrow().patrol.interval_s.is_some();
-        if !wanted || self.closed.get() || self.mode == OpenMode::ReadOnly || !self.jobs.is_started() {
+        if !wanted || self.lifecycle.is_closed() || self.lifecycle.is_read_only() || !self.jobs.is_started() {
             return;
         }
         if !self.jobs.scheduling.replace(true) {
@@ -111,7 +111,7 @@ impl Inner {
     /// Seconds until a scrub is due.
     fn next_scrub_s(&self) -> Option<u64> {
         let patrol = self.manifest.borrow().patrol;
-        let now_s = self.unix_ms() / 1000;
+        let now_s = self.news.unix_ms() / 1000;
         let last_s = patrol.last_unix_s.unwrap_or(0).min(now_s);
         Some((last_s.saturating_add(patrol.interval_s?)).saturating_sub(now_s))
     }
@@ -120,10 +120,9 @@ impl Inner {
     pub(in crate::pool) fn next_check(&self) -> Option<(Id, bool)> {
         let lane = &self.jobs.checking;
         {
-            let arrays = self.arrays.borrow();
             let is_due =
-                |part: &Id, array: &Array| is_resync_due(array) && !lane.is_stalled(Some((*part, None)));
-            if let Some((part, _)) = arrays.iter().find(|(part, array)| is_due(part, array)) {
+                |(part, array): &(Id, Array)| is_resync_due(array) && !lane.is_stalled(Some((*part, None)));
+            if let Some((part, _)) = self.volumes.parts().iter().find(|part| is_due(part)) {
                 return Some((*part, false));
             }
         }
@@ -145,7 +144,7 @@ impl Inner {
     }
 
     pub(in crate::pool) async fn run_resync(&self, part: Id) {
-        let Some(array) = self.array(part) else { return };
+        let Some(array) = self.volumes.array(part) else { return };
         let lane = &self.jobs.checking;
         let (parts, seen) = self.begin_check(part, Some(&array));
         let all = seen.total_bytes.get();
@@ -156,7 +155,7 @@ impl Inner {
         if let Err(error) = self.watched(&parts, work, self.tuning().scrub_checkpoint_ns, nothing).await
             && !matches!(error, ArrayError::Closed)
         {
-            let name = self.volume_of(part).1;
+            let name = self.manifest.borrow().volume_of(part).1;
             lane.stall(Some((part, None)), format!("the resync of volume {name} stopped: {error}"));
         }
         self.jobs.end(lane);
@@ -164,7 +163,7 @@ impl Inner {
 
     pub(in crate::pool) async fn run_scrub(&self, first_part: Id) {
         let lane = &self.jobs.checking;
-        let (volume, name) = self.volume_of(first_part);
+        let (volume, name) = self.manifest.borrow().volume_of(first_part);
         let parts: Vec<Id> = {
             let manifest = self.manifest.borrow();
             manifest
@@ -182,7 +181,7 @@ impl Inner {
                 // The layout that the volume had before: all of it is in the other part now.
                 continue;
             }
-            let Some(array) = self.array(part) else {
+            let Some(array) = self.volumes.array(part) else {
                 error = Some("it cannot be read".to_owned());
                 break;
             };
@@ -206,7 +205,7 @@ impl Inner {
             match self.watched(&parts, work, NEWS_NS.min(interval_ns), checkpoint).await {
                 Ok(()) => {}
                 Err(ArrayError::Closed) => {
-                    if self.array(part).is_some() {
+                    if self.volumes.array(part).is_some() {
                         // The pool is being closed; its last commit is still to come.
                         let so_far = (passed + at.get(), report.borrow().clone());
                         let _ = self.checkpoint_scrub(volume, &array, so_far).await;
@@ -268,7 +267,7 @@ impl Inner {
                 // In short naps, since the pool may be closed meanwhile.
                 let nap_ns = (next_ns - self.context.now_ns()).min(SECOND_NS);
                 self.context.sleep_ns(nap_ns).await;
-                if self.closed.get() {
+                if self.lifecycle.is_closed() {
                     return Err(ArrayError::Closed);
                 }
                 continue;
@@ -291,11 +290,11 @@ impl Inner {
     }
 
     async fn end_scrub(&self, volume: VolumeId, summary: ScrubSummary) {
-        let now = self.unix_ms();
+        let now = self.news.unix_ms();
         let text = in_words(&summary);
         let record = ScrubRecord::of(&summary, &self.manifest.borrow());
         self.jobs.reports.borrow_mut().push(summary);
-        let counted = self.counted_wrong_blocks();
+        let counted = self.drives.counted_wrong_blocks();
         let ended = self
             .commit(None, move |manifest| {
                 let Some(scrub) = &mut manifest.scrub else { return };
@@ -341,7 +340,7 @@ async fn keep_schedule(me: Weak<Inner>) {
     loop {
         let (wait_s, context) = {
             let Some(pool) = me.upgrade() else { return };
-            let wait_s = pool.next_scrub_s().filter(|_| !pool.closed.get());
+            let wait_s = pool.next_scrub_s().filter(|_| !pool.lifecycle.is_closed());
             let Some(wait_s) = wait_s else {
                 pool.jobs.scheduling.set(false);
                 return;

@@ -26,7 +26,7 @@ use crate::pool::manifest::drive_record::Role;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{Pin, VolumeRecord};
-use crate::pool::{Inner, OpenMode, Pool};
+use crate::pool::{Inner, Pool};
 
 /// The most that is moved between tiers per second unless set otherwise, bytes: about what one disk
 /// gives.
@@ -95,10 +95,10 @@ impl Pool {
         let inner = &self.0;
         let _alone = inner.administer().await?;
         let volume = self.volume(name)?.id();
-        inner.until_reclaimed().await;
+        inner.freed.until_reclaimed().await;
         inner.check_room_for_pin(name, pin)?;
         let text = format!("volume {name} is pinned: {pin}");
-        let time_unix_ms = inner.unix_ms();
+        let time_unix_ms = inner.news.unix_ms();
         inner
             .try_commit(None, move |manifest| {
                 let Some(record) = manifest.volume_by_id_mut(volume).filter(|record| record.pin != pin)
@@ -175,9 +175,9 @@ impl Inner {
 
     /// Has arrays count what clients ask where that is of use.
     pub(in crate::pool) fn note_fast_drives(&self) {
-        let counts = self.mode == OpenMode::ReadWrite && self.has_fast_drives();
+        let counts = !self.lifecycle.is_read_only() && self.has_fast_drives();
         let half_life_ns = if counts { self.options.tiers.half_life_ns.max(1) } else { 0 };
-        self.arrays.borrow().values().for_each(|array| array.0.heat.set_half_life(half_life_ns));
+        self.volumes.arrays().iter().for_each(|array| array.0.heat.set_half_life(half_life_ns));
         let since_ns = self.jobs.tiers.since_ns.get().unwrap_or_else(|| self.context.now_ns());
         self.jobs.tiers.since_ns.set(counts.then_some(since_ns));
     }
@@ -186,7 +186,7 @@ impl Inner {
     /// jobs run.
     pub(in crate::pool) fn kick_tiers(&self) {
         let lane = &self.jobs.tiering;
-        if !self.jobs.is_started() || self.closed.get() || self.mode == OpenMode::ReadOnly {
+        if !self.jobs.is_started() || self.lifecycle.is_closed() || self.lifecycle.is_read_only() {
             return;
         }
         let has_pins = self.manifest.borrow().volumes.iter().any(|volume| volume.pin != Pin::None);
@@ -205,7 +205,7 @@ impl Inner {
 
     async fn run_tiers(&self) {
         let lane = &self.jobs.tiering;
-        while !self.closed.get() && !self.jobs.rebuilding.running.get() {
+        while !self.lifecycle.is_closed() && !self.jobs.rebuilding.running.get() {
             match self.tier_some().await {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -225,9 +225,9 @@ impl Inner {
     /// Plans a batch of migrations and carries it out; whether there was one.
     async fn tier_some(&self) -> Result<bool, String> {
         // What was freed by the batch before is room for this one.
-        self.until_reclaimed().await;
-        let alone = self.administering.acquire(1).await;
-        if self.closed.get() {
+        self.freed.until_reclaimed().await;
+        let alone = self.lifecycle.turn().await;
+        if self.lifecycle.is_closed() {
             return Ok(false);
         }
         let plan = self.plan_tiers();
@@ -250,7 +250,9 @@ impl Inner {
         let mut parts = Vec::new();
         for volume in manifest.volumes.iter().filter(|volume| volume.conversion.is_none()) {
             for part in &volume.parts {
-                let Some(array) = self.array(part.id).filter(|array| !array.is_protected()) else { continue };
+                let Some(array) = self.volumes.array(part.id).filter(|array| !array.is_protected()) else {
+                    continue;
+                };
                 if array.0.is_whole() {
                     let heat = array.0.heat.all(now_ns).into_iter().collect();
                     parts.push(TierPart { part: part.id, pin: volume.pin, rows: part.rows.clone(), heat });
@@ -258,7 +260,7 @@ impl Inner {
             }
         }
         let column_bytes =
-            |part: Id, row: u64| self.array(part).map_or(0, |array| array.row_written_bytes(row));
+            |part: Id, row: u64| self.volumes.array(part).map_or(0, |array| array.row_written_bytes(row));
         let rate = manifest.settings.tier_bytes_per_s.unwrap_or(u64::MAX);
         let most_bytes = rate.saturating_mul(BATCH_S).min(MOST_BATCH_BYTES);
         let mut space = self.space.borrow_mut();
@@ -284,7 +286,7 @@ impl Inner {
         self.record_steps(batch.done).await.map_err(|error| error.to_string())?;
         match batch.failure {
             Some((part, why)) if count == 0 && !self.is_wanted_elsewhere() => {
-                let name = self.volume_of(part).1;
+                let name = self.manifest.borrow().volume_of(part).1;
                 Err(format!("rows of volume {name} could not change tiers: {why}"))
             }
             _ => Ok(count),
@@ -294,7 +296,7 @@ impl Inner {
     /// Whether migrations are to be given up: a caller wants to change drives or volumes, or there
     /// is something to rebuild.
     fn is_wanted_elsewhere(&self) -> bool {
-        self.closed.get() || self.administering.waiting() > 0 || self.jobs.rebuilding.running.get()
+        self.lifecycle.is_closed() || self.lifecycle.is_turn_wanted() || self.jobs.rebuilding.running.get()
     }
 
     /// Waits until the next region may be copied; whether it still should be.
@@ -335,7 +337,7 @@ impl Inner {
                 info.fast_bytes += fast * run.rows * slab_bytes;
                 info.data_bytes += (run.places.len() as u64 - fast) * run.rows * slab_bytes;
             }
-            let Some(array) = self.array(part.id) else { continue };
+            let Some(array) = self.volumes.array(part.id) else { continue };
             info.moving_rows += array.migrating_rows();
             for (row, heat) in array.0.heat.all(now_ns) {
                 let Some(run) = part.rows.run(row) else { continue };
@@ -374,7 +376,7 @@ impl Inner {
 async fn decide_for_ever(me: Weak<Inner>) {
     loop {
         let (context, period_ns) = {
-            let Some(pool) = me.upgrade().filter(|pool| !pool.closed.get()) else { return };
+            let Some(pool) = me.upgrade().filter(|pool| !pool.lifecycle.is_closed()) else { return };
             (pool.context.clone(), pool.options.tiers.period_ns.max(SECOND_NS / 1000))
         };
         context.sleep_ns(period_ns).await;

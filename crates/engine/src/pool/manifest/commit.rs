@@ -9,7 +9,7 @@
 //! drive speaks of it. When a commit counts, the arrays are told what it says: drives that came,
 //! rows that changed, drives that are out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use stripewise_drive::DriveErrorKind;
@@ -17,14 +17,14 @@ use stripewise_drive::DriveErrorKind;
 use crate::array::{AreaPlace, Array};
 use crate::member::Member;
 use crate::mutation::{self, Mutation};
+use crate::pool::Inner;
 use crate::pool::error::PoolError;
-use crate::pool::manifest::drive_record::{DriveRecord, Exclusion, ExclusionKind, Role};
+use crate::pool::manifest::drive_record::{DriveRecord, Role};
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::taken_back::take_back;
 use crate::pool::manifest::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
-use crate::pool::manifest::writer::{Target, TooLarge, Writer};
-use crate::pool::{Inner, OpenMode};
+use crate::pool::manifest::writer::{TooLarge, Writer};
 use crate::rows::{SlotPlace, SlotState};
 
 /// Room kept for what is recorded when drives fail, so that a full manifest never stands in the way
@@ -63,26 +63,8 @@ impl Inner {
         first: Option<u32>,
         change: impl FnOnce(&mut Manifest) -> Result<Change<T>, PoolError> + 'static,
     ) -> Result<T, PoolError> {
-        self.check_readable()?;
+        self.drives.check_readable(&self.manifest.borrow())?;
         self.commit_regardless(first, change).await
-    }
-
-    /// Refuses changes while no volume can be read because drives are missing that were never at
-    /// hand. Such a pool is most likely incomplete by mistake; left as it is, it is whole again
-    /// when they come, wherever else they were looked at.
-    pub(in crate::pool) fn check_readable(&self) -> Result<(), PoolError> {
-        let manifest = self.manifest.borrow();
-        let is_missing = |number: u32| manifest.is_online(number) && self.open_drive(number).is_none();
-        let missing = manifest.drives.iter().filter(|drive| is_missing(drive.number));
-        let missing: Vec<String> = missing.map(|drive| format!("{} ({})", drive.path, drive.id)).collect();
-        if missing.is_empty() || manifest.volumes.is_empty() {
-            return Ok(());
-        }
-        let is_away = |number: u32| !self.is_at_hand(number);
-        if manifest.volumes.iter().any(|volume| volume.survives(is_away)) {
-            return Ok(());
-        }
-        Err(PoolError::TooFewDrives { pool: manifest.name.clone(), missing })
     }
 
     /// As [`Self::try_commit`], even if no volume can be read.
@@ -94,10 +76,10 @@ impl Inner {
         let inner = self.rc();
         self.context
             .spawn(async move {
-                if inner.mode == OpenMode::ReadOnly {
+                if inner.lifecycle.is_read_only() {
                     return Err(PoolError::ReadOnly { pool: inner.name() });
                 }
-                let _alone = inner.committing.acquire(1).await;
+                let _alone = inner.commits.turn().await;
                 let mut next = inner.manifest.borrow().clone();
                 inner.refresh(&mut next);
                 match change(&mut next)? {
@@ -122,11 +104,8 @@ impl Inner {
 
     async fn write(&self, mut next: Manifest, first: Option<u32>) -> Result<(), PoolError> {
         let before = self.manifest.borrow().clone();
-        let noted = {
-            let happened = self.happened.borrow();
-            happened.iter().for_each(|event| next.events.push(event.time_unix_ms, event.kind, &event.text));
-            happened.len()
-        };
+        let noted = self.news.unrecorded();
+        noted.iter().for_each(|event| next.events.push(event.time_unix_ms, event.kind, &event.text));
         self.note_comings_and_goings(&before, &mut next);
         next.forget_replaced();
         self.end_replacements(&mut next);
@@ -139,14 +118,14 @@ impl Inner {
         // What the next step goes on from; whether every drive that takes part in it has it.
         let (mut base, mut is_on_all) = (before.clone(), false);
         let mut was_full = false;
-        let mut proven = self.proven.get();
+        let mut proven = self.commits.proven();
         loop {
-            let out = self.fallen_out(&next);
+            let out = self.drives.fallen_out(&next);
             for exclusion in &out {
                 excluded.insert(exclusion.drive);
                 let path = next.drive(exclusion.drive).map_or("a drive", |drive| &drive.path);
                 let text = format!("{path} is out of service: {}", exclusion.reason);
-                next.events.push(self.unix_ms(), EventKind::Drive, &text);
+                next.events.push(self.news.unix_ms(), EventKind::Drive, &text);
             }
             if next.drives.iter().any(|drive| !drive.is_online()) || !out.is_empty() {
                 if !out.is_empty() {
@@ -158,8 +137,8 @@ impl Inner {
                 self.end_replacements(&mut next);
             }
             note_what_they_had(&base, &mut next, proven);
-            self.assert_distinct_drives(&next);
-            let mut targets = self.targets(&next);
+            self.drives.assert_distinct(&next);
+            let mut targets = self.drives.targets(&next);
             if mutation::is_chosen(Mutation::CommitOnOneDrive) {
                 targets.truncate(1);
             }
@@ -167,9 +146,8 @@ impl Inner {
                 return Err(PoolError::NoDriveLeft { why });
             }
             // A number that was written anywhere is never used for another state.
-            next.generation = next.generation.max(self.attempted.get()) + 1;
+            next.generation = self.commits.begin_attempt(next.generation);
             next.proven = proven;
-            self.attempted.set(next.generation);
             // What was only tried is no part of the history: a new branch begins where the last
             // state ended that all had.
             next.branches.clone_from(&base.branches);
@@ -178,7 +156,7 @@ impl Inner {
             } else if is_on_all {
                 next.confirm();
             }
-            let written = self.writer.commit(&next, first, &targets).await?;
+            let written = self.commits.writer.commit(&next, first, &targets).await?;
             let (mut all_have_it, mut full) = (true, None);
             for (number, result) in written {
                 let Err(error) = result else { continue };
@@ -191,7 +169,7 @@ impl Inner {
                     (full, all_have_it) = (Some(error), false);
                     continue;
                 }
-                if let Some(drive) = self.open_drive(number) {
+                if let Some(drive) = self.drives.get(number) {
                     drive.member.fail(&format!("its metadata could not be written: {error}"));
                 }
                 all_have_it = false;
@@ -201,7 +179,7 @@ impl Inner {
                 // checkpoint, in the other slot, for which there is space as a rule: it was written
                 // before.
                 if std::mem::replace(&mut was_full, true) {
-                    self.note_full(&error.drive);
+                    self.news.note_full(&error.drive);
                     return Err(PoolError::FileSystemFull { drive: error.drive.to_string() });
                 }
                 continue;
@@ -210,16 +188,16 @@ impl Inner {
                 proven = next.generation;
                 // A drive that fell out since this commit was begun takes nothing with it that need
                 // not be there.
-                let is_final = || !take_back(&before, &mut next.clone(), &self.fallen_out(&next));
+                let is_final = || !take_back(&before, &mut next.clone(), &self.drives.fallen_out(&next));
                 if !next.is_tentative() && is_final() {
                     break;
                 }
                 (base, is_on_all) = (next.clone(), true);
             }
         }
-        self.proven.set(proven);
+        self.commits.prove(proven);
         *self.manifest.borrow_mut() = next.clone();
-        self.happened.borrow_mut().drain(..noted);
+        self.news.forget_recorded(noted.len());
         let gone = |drive: &&DriveRecord| drive.is_online() && !next.is_online(drive.number);
         excluded.extend(before.drives.iter().filter(gone).map(|drive| drive.number));
         self.after_commit(&before, &next, &excluded);
@@ -238,68 +216,17 @@ impl Inner {
             }
         }
         for text in texts {
-            next.events.push(self.unix_ms(), EventKind::Drive, &text);
+            next.events.push(self.news.unix_ms(), EventKind::Drive, &text);
         }
-    }
-
-    /// Drives that take part according to the manifest, but cannot any more.
-    fn fallen_out(&self, manifest: &Manifest) -> Vec<Exclusion> {
-        let drives = self.drives.borrow();
-        let online = manifest.drives.iter().filter(|drive| drive.is_online());
-        let exclusion = |drive: &DriveRecord| match drives.get(&drive.number) {
-            None => Some(Exclusion {
-                drive: drive.number,
-                reason: "it was not there".to_owned(),
-                kind: ExclusionKind::Missing,
-            }),
-            Some(open) => open.member.failed().map(|why| Exclusion {
-                drive: drive.number,
-                reason: why.to_string(),
-                // One that was pulled may come back, and is then as good as before.
-                kind: if open.member.was_pulled() { ExclusionKind::Missing } else { ExclusionKind::Failed },
-            }),
-        };
-        online.filter_map(exclusion).collect()
-    }
-
-    /// A drive that was two members would be written as both, and what one of them holds be wrong.
-    fn assert_distinct_drives(&self, manifest: &Manifest) {
-        let drives = self.drives.borrow();
-        let kept = manifest.drives.iter().filter(|drive| !drive.replaced);
-        let mut seen: BTreeMap<*const (), u32> = BTreeMap::new();
-        for number in kept.map(|drive| drive.number) {
-            let Some(drive) = drives.get(&number).and_then(|open| open.member.drive()) else { continue };
-            let other = seen.insert(Rc::as_ptr(&drive).cast(), number);
-            assert_eq!(other, None, "drive {number} has another record: {}", drive.info().label);
-        }
-    }
-
-    fn targets(&self, manifest: &Manifest) -> Vec<Target> {
-        let drives = self.drives.borrow();
-        let online = manifest.drives.iter().filter(|drive| drive.is_online());
-        let target = |drive: &DriveRecord| {
-            let member = drives.get(&drive.number)?.member.clone();
-            Some(Target { number: drive.number, id: drive.id, capacity_bytes: drive.capacity_bytes, member })
-        };
-        online.filter_map(target).collect()
     }
 
     /// A commit counts: everything in memory follows it.
     fn after_commit(&self, before: &Manifest, next: &Manifest, excluded: &BTreeSet<u32>) {
         self.space.borrow_mut().refresh(next);
-        let (came, mut ended) = (self.array_members(), Vec::new());
-        self.arrays.borrow_mut().retain(|id, array| {
-            let is_there = next.parts().any(|part| part.id == *id);
-            if !is_there {
-                // Nothing that it holds matters any more; after a conversion, but for reads that
-                // are under way.
-                array.abandon();
-                ended.push(array.clone());
-            }
-            is_there
-        });
+        let came = self.drives.array_members(next);
+        let ended = self.volumes.end_all_but(next);
         for part in next.parts() {
-            let Some(array) = self.array(part.id) else { continue };
+            let Some(array) = self.volumes.array(part.id) else { continue };
             for member in &came {
                 if array.member(member.number).is_none() {
                     array.add_member(member.clone());
@@ -314,7 +241,7 @@ impl Inner {
         }
         self.reclaim(before, next, ended);
         for number in excluded {
-            if let Some(drive) = self.open_drive(*number) {
+            if let Some(drive) = self.drives.get(*number) {
                 drive.member.fail("it was excluded");
                 drive.member.release();
             }
@@ -340,24 +267,20 @@ impl Inner {
     /// What arrays and members know better than the manifest: counts of errors, columns that were
     /// filled, lost blocks.
     pub(in crate::pool) fn refresh(&self, manifest: &mut Manifest) {
-        for (number, open) in self.drives.borrow().iter() {
-            if let Some(drive) = manifest.drive_mut(*number) {
-                drive.errors = open.errors();
-            }
-        }
-        for (id, array) in self.arrays.borrow().iter() {
-            let Some(part) = manifest.part_mut(*id) else { continue };
+        self.drives.enter_errors(manifest);
+        for (id, array) in self.volumes.parts() {
+            let Some(part) = manifest.part_mut(id) else { continue };
             let known = (part.lost.clone(), part.dead.clone());
             part.set_lost(&array.lost_blocks_to_record());
             part.set_dead(&array.dead_blocks_to_record());
             if !manifest.lost_fits() {
                 // Too many to remember: the rebuild that found them does not count as further than
                 // it did.
-                let part = manifest.part_mut(*id).expect("just found");
+                let part = manifest.part_mut(id).expect("just found");
                 (part.lost, part.dead) = known;
                 continue;
             }
-            let part = manifest.part_mut(*id).expect("just found");
+            let part = manifest.part_mut(id).expect("just found");
             let rows = array.rows();
             for (row, column) in array.rebuilt() {
                 note_filled(part, row, column, rows.place(row, column));
@@ -380,14 +303,10 @@ impl Inner {
         member: &Rc<Member>,
         reason: &str,
     ) -> Result<(), PoolError> {
-        let number = {
-            let drives = self.drives.borrow();
-            drives.iter().find(|(_, drive)| Rc::ptr_eq(&drive.member, member)).map(|(number, _)| *number)
-        };
         // A drive that belongs to no record (any more) is as excluded as can be.
-        let Some(number) = number else { return Ok(()) };
+        let Some(number) = self.drives.number_of(member) else { return Ok(()) };
         member.fail(reason);
-        if self.mode == OpenMode::ReadOnly {
+        if self.lifecycle.is_read_only() {
             // Nothing is written, so nothing can be lacking on it; this process goes on without it.
             return Ok(());
         }

@@ -323,6 +323,10 @@ impl Manifest {
         also.iter().filter_map(|id| self.drive_by_id(*id)).any(|other| !other.replaced)
     }
 
+    pub(crate) fn path_of(&self, number: u32) -> String {
+        self.drive(number).map_or_else(String::new, |drive| drive.path.clone())
+    }
+
     pub(crate) fn drive_by_id(&self, id: Id) -> Option<&DriveRecord> {
         self.drives.iter().find(|drive| drive.id == id)
     }
@@ -345,6 +349,16 @@ impl Manifest {
     }
 
     /// The part with this array's identity.
+    pub(crate) fn has_part(&self, id: Id) -> bool {
+        self.parts().any(|part| part.id == id)
+    }
+
+    /// The volume that a part is of, and its name; where there is none, the part stands for it.
+    pub(crate) fn volume_of(&self, part: Id) -> (VolumeId, String) {
+        let volume = self.volumes.iter().find(|volume| volume.part(part).is_some());
+        volume.map_or_else(|| (part, part.to_string()), |volume| (volume.id, volume.name.clone()))
+    }
+
     pub(crate) fn part_mut(&mut self, id: Id) -> Option<&mut PartRecord> {
         self.volumes.iter_mut().find_map(|volume| volume.part_mut(id))
     }

@@ -6,6 +6,7 @@ pub(crate) mod care;
 pub(crate) mod changes;
 pub(crate) mod check;
 pub(crate) mod commit;
+pub(crate) mod commits;
 pub(crate) mod drive_record;
 pub(crate) mod entries;
 pub(crate) mod events;

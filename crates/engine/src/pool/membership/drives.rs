@@ -21,13 +21,14 @@ use crate::pool::error::PoolError;
 use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::drive_record::{DriveRecord, Errors, ExclusionKind, Role};
 use crate::pool::manifest::events::EventKind;
-use crate::pool::manifest::format::{MAX_DRIVE_RECORDS, MAX_DRIVES};
+use crate::pool::manifest::format::{MAX_DRIVE_RECORDS, MAX_DRIVES, Manifest};
 use crate::pool::manifest::ids::DriveId;
 use crate::pool::manifest::slots::{self, Content};
-use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
+use crate::pool::manifest::volume_record::VolumeRecord;
 use crate::pool::manifest::writer;
+use crate::pool::open_drives::OpenDrive;
 use crate::pool::space::addresses;
-use crate::pool::{Inner, OpenDrive, Pool};
+use crate::pool::{Inner, Pool};
 
 /// The place that a drive comes into.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,16 @@ enum Place {
     Of(u32),
     /// One of its own, and in the end that of a drive which works.
     After(u32),
+}
+
+impl Manifest {
+    /// The number of the drive with this identity.
+    pub(in crate::pool) fn number_of(&self, id: DriveId) -> Result<u32, PoolError> {
+        match self.drive_by_id(id) {
+            Some(drive) => Ok(drive.number),
+            None => Err(PoolError::NoSuchDrive { pool: self.name.clone(), id }),
+        }
+    }
 }
 
 impl Pool {
@@ -67,7 +78,7 @@ impl Pool {
     pub async fn replace(&self, old: DriveId, new: Rc<dyn Drive>, force: bool) -> Result<DriveId, PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
-        let old = inner.number_of(old)?;
+        let old = inner.manifest.borrow().number_of(old)?;
         if inner.working_member(old).is_some() {
             inner.check_replaceable(old)?;
             match self.replace_working(old, new.clone(), force).await {
@@ -76,8 +87,9 @@ impl Pool {
                 ended => return ended,
             }
         }
-        inner.check_spared(old)?;
-        let number = match inner.spare_at(&new).filter(|spare| *spare != old) {
+        inner.drives.check_spared(&inner.manifest.borrow(), old)?;
+        let spare = inner.drives.spare_at(&inner.manifest.borrow(), &new);
+        let number = match spare.filter(|spare| *spare != old) {
             Some(spare) => spare,
             None => inner.add_drive(new, Role::Spare, force, Place::Of(old)).await?,
         };
@@ -90,7 +102,8 @@ impl Pool {
     pub async fn replace_by_spare(&self, old: DriveId, spare: DriveId) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
-        let (old, number) = (inner.number_of(old)?, inner.number_of(spare)?);
+        let (old, number) =
+            (inner.manifest.borrow().number_of(old)?, inner.manifest.borrow().number_of(spare)?);
         let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
         if record.role != Role::Spare || inner.working_member(number).is_none() || number == old {
             return Err(PoolError::DriveInPool { drive: record.path, id: spare });
@@ -100,7 +113,7 @@ impl Pool {
             inner.begin_replacement(old, number).await?;
             return inner.after_replacement_began(old).await;
         }
-        inner.check_spared(old)?;
+        inner.drives.check_spared(&inner.manifest.borrow(), old)?;
         inner.put_in_place(old, number).await
     }
 
@@ -117,53 +130,6 @@ impl Pool {
 }
 
 impl Inner {
-    pub(in crate::pool) fn number_of(&self, id: DriveId) -> Result<u32, PoolError> {
-        let manifest = self.manifest.borrow();
-        match manifest.drive_by_id(id) {
-            Some(drive) => Ok(drive.number),
-            None => Err(PoolError::NoSuchDrive { pool: manifest.name.clone(), id }),
-        }
-    }
-
-    pub(in crate::pool) fn path_of(&self, number: u32) -> String {
-        self.manifest.borrow().drive(number).map_or_else(String::new, |drive| drive.path.clone())
-    }
-
-    /// Volumes that can be read now and could not without this drive, or whose journal would be
-    /// left without a place.
-    pub(in crate::pool) fn depending_on(&self, number: u32) -> Vec<String> {
-        let manifest = self.manifest.borrow();
-        let is_away = |other: u32| self.working_member(other).is_none();
-        let is_gone = |other: u32| other == number || is_away(other);
-        let depends = |volume: &&VolumeRecord| {
-            let keeps_journal =
-                |part: &PartRecord| !part.has_journal_without(is_away) || part.has_journal_without(is_gone);
-            volume.survives(is_away) && !(volume.survives(is_gone) && volume.parts.iter().all(keeps_journal))
-        };
-        manifest.volumes.iter().filter(depends).map(|volume| volume.name.clone()).collect()
-    }
-
-    /// Refuses to take a drive out without which something could not be read.
-    pub(in crate::pool) fn check_spared(&self, number: u32) -> Result<(), PoolError> {
-        let volumes =
-            if self.manifest.borrow().is_online(number) { self.depending_on(number) } else { Vec::new() };
-        if volumes.is_empty() {
-            return Ok(());
-        }
-        Err(PoolError::NeedsRedundancy { drive: self.path_of(number), volumes })
-    }
-
-    /// The spare that a drive given as a replacement is already.
-    pub(in crate::pool) fn spare_at(&self, drive: &Rc<dyn Drive>) -> Option<u32> {
-        let manifest = self.manifest.borrow();
-        let drives = self.drives.borrow();
-        let mut spares =
-            manifest.drives.iter().filter(|record| record.role == Role::Spare && record.takes_new());
-        let is_it =
-            |record: &&DriveRecord| drives.get(&record.number).is_some_and(|open| is_same_drive(open, drive));
-        spares.find(is_it).map(|record| record.number)
-    }
-
     /// Excludes the old drive where it still takes part, and gives its place to a spare.
     async fn put_in_place(&self, old: u32, number: u32) -> Result<(), PoolError> {
         let (was_online, role) = {
@@ -172,8 +138,8 @@ impl Inner {
             (record.is_online(), record.role)
         };
         if was_online {
-            let path = self.path_of(number);
-            match self.open_drive(old) {
+            let path = self.manifest.borrow().path_of(number);
+            match self.drives.get(old) {
                 Some(drive) => self.exclude_member(&drive.member, &format!("replaced by {path}")).await?,
                 None => self.commit(None, |_| ()).await?,
             }
@@ -194,7 +160,7 @@ impl Inner {
         old: u32,
     ) -> Result<u32, PoolError> {
         // What is on its way off the old drive needs no room.
-        self.until_reclaimed().await;
+        self.freed.until_reclaimed().await;
         self.add_drive(drive, Role::Spare, force, Place::After(old)).await
     }
 
@@ -221,7 +187,7 @@ impl Inner {
         };
         room?;
         if let Some(before) = before {
-            self.let_go_of_drive(before);
+            self.drives.let_go(before);
         }
         // The place that it is to have in the end is given up when it takes it.
         let given_up = before.filter(|before| Some(*before) != for_place);
@@ -231,10 +197,10 @@ impl Inner {
             return Err(error.into());
         }
         let open = OpenDrive { member: member.clone(), errors_before: Errors::default(), behind: None };
-        self.drives.borrow_mut().insert(number, open);
+        self.drives.insert(number, open);
         self.set_background_share();
         let joined = format!("{path} was added");
-        let time_unix_ms = self.unix_ms();
+        let time_unix_ms = self.news.unix_ms();
         let pool = self.rc();
         let added = self
             .try_commit(Some(number), move |manifest| {
@@ -253,7 +219,7 @@ impl Inner {
             })
             .await;
         if let Err(error) = added {
-            self.drives.borrow_mut().remove(&number);
+            self.drives.remove(number);
             member.stop();
             return Err(error);
         }
@@ -283,18 +249,14 @@ impl Inner {
             let needed_bytes = least_capacity_bytes(slab_bytes);
             return Err(PoolError::DriveTooSmall { drive: label, capacity_bytes, needed_bytes });
         }
-        for (number, open) in self.drives.borrow().iter() {
-            let manifest = self.manifest.borrow();
-            let Some(record) = manifest.drive(*number).filter(|record| record.is_online()) else { continue };
-            if is_same_drive(open, drive) {
-                return Err(PoolError::DriveInPool { drive: label, id: record.id });
-            }
+        if let Some(record) = self.drives.same_online(&self.manifest.borrow(), drive) {
+            return Err(PoolError::DriveInPool { drive: label, id: record.id });
         }
         let content = slots::read_in_time(&self.context, &self.options.member, &**drive).await?;
         let manifest = self.manifest.borrow();
         // What was overwritten since it was opened is still the drive behind that record.
         let is_open = |record: &&DriveRecord| {
-            self.open_drive(record.number).is_some_and(|open| open.member.is_of(drive))
+            self.drives.get(record.number).is_some_and(|open| open.member.is_of(drive))
         };
         let known = match &content {
             Content::Valid { superblock, .. } if superblock.pool_id == self.pool_id => {
@@ -323,27 +285,10 @@ impl Inner {
         }
         let is_of_no_use = record.replaced
             || record.exclusion() == Some(ExclusionKind::Failed)
-            || self.stale.borrow().contains(&number);
+            || self.drives.is_stale(number);
         if force || is_of_no_use || for_place == Some(number) {
             return Ok(Some(number));
         }
         Err(PoolError::DriveOut { drive: label, id })
     }
-
-    /// Has the pool forget where a drive that is out is: it comes back as another, or is not that
-    /// drive any more.
-    pub(in crate::pool) fn let_go_of_drive(&self, number: u32) {
-        let before = self.drives.borrow_mut().remove(&number);
-        if let Some(before) = before {
-            before.member.fail("it was let go of");
-            before.member.stop();
-            before.member.release();
-        }
-        self.stale.borrow_mut().retain(|stale| *stale != number);
-    }
-}
-
-/// Whether an open drive is this one, under the same name perhaps opened again.
-pub(in crate::pool) fn is_same_drive(open: &OpenDrive, drive: &Rc<dyn Drive>) -> bool {
-    open.member.is_of(drive) || open.member.label() == &drive.info().label
 }

@@ -29,11 +29,11 @@ impl Pool {
         if inner.options.host.is_none() {
             return Ok(());
         }
-        inner.released.set(true);
-        inner.event(EventKind::Pool, "the pool was exported");
+        inner.lifecycle.set_released(true);
+        inner.news.event(EventKind::Pool, "the pool was exported");
         let released = inner.commit(None, |_| ()).await;
         if released.is_err() {
-            inner.released.set(false);
+            inner.lifecycle.set_released(false);
         }
         released
     }
@@ -43,7 +43,7 @@ impl Pool {
         let inner = &self.0;
         check_name(name).map_err(|why| PoolError::BadName { what: "pool", name: name.to_owned(), why })?;
         let _alone = inner.administer().await?;
-        let (name, time_unix_ms) = (name.to_owned(), inner.unix_ms());
+        let (name, time_unix_ms) = (name.to_owned(), inner.news.unix_ms());
         inner
             .try_commit(None, move |manifest| {
                 if manifest.name == name {
@@ -86,7 +86,7 @@ impl Inner {
     /// short ago it was noted.
     pub(in crate::pool) fn stamp_host(&self, manifest: &mut Manifest, opens: bool) {
         let Some(host) = &self.options.host else { return };
-        let (unix_s, exported) = (self.unix_ms() / 1000, self.released.get());
+        let (unix_s, exported) = (self.news.unix_ms() / 1000, self.lifecycle.is_released());
         let now = HostUse { id: host.id_text(), name: host.name().to_owned(), unix_s, exported };
         let is_recent = |had: &HostUse| {
             let same = HostUse { unix_s, ..had.clone() } == now;

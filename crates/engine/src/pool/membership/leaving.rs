@@ -8,7 +8,6 @@
 
 use std::rc::Rc;
 
-use crate::array::Array;
 use crate::pool::error::{NeedsDrives, PoolError};
 use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::drive_record::{Exclusion, ExclusionKind};
@@ -17,9 +16,10 @@ use crate::pool::manifest::format::{MAX_FORMER, Manifest};
 use crate::pool::manifest::ids::DriveId;
 use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
 use crate::pool::manifest::writer;
+use crate::pool::open_drives::OpenDrive;
 use crate::pool::space::evacuation::{self, Shortage, slabs_on};
 use crate::pool::space::slabs::FreeSlabs;
-use crate::pool::{Inner, OpenDrive, Pool};
+use crate::pool::{Inner, Pool};
 
 impl Pool {
     /// Takes a drive out of service: recorded on all others when this ends. Volumes that cannot do
@@ -27,8 +27,8 @@ impl Pool {
     pub async fn fail_drive(&self, id: DriveId, reason: &str) -> Result<(), PoolError> {
         let inner = &self.0;
         inner.check_changeable()?;
-        let number = inner.number_of(id)?;
-        match inner.open_drive(number).filter(|_| inner.manifest.borrow().is_online(number)) {
+        let number = inner.manifest.borrow().number_of(id)?;
+        match inner.drives.get(number).filter(|_| inner.manifest.borrow().is_online(number)) {
             Some(drive) => inner.exclude_member(&drive.member, reason).await,
             // Not there anyway: the commit finds that out.
             None => inner.commit(None, |_| ()).await,
@@ -37,14 +37,14 @@ impl Pool {
 
     /// Volumes that could not be read any more without this drive.
     pub fn volumes_depending_on(&self, id: DriveId) -> Result<Vec<String>, PoolError> {
-        let number = self.0.number_of(id)?;
-        Ok(self.0.depending_on(number))
+        let number = self.0.manifest.borrow().number_of(id)?;
+        Ok(self.0.drives.depending_on(&self.0.manifest.borrow(), number))
     }
 
     /// How many more drives each volume that lies on a drive could lose without it, by name.
     pub fn redundancy_without(&self, id: DriveId) -> Result<Vec<(String, usize)>, PoolError> {
         let inner = &self.0;
-        let number = inner.number_of(id)?;
+        let number = inner.manifest.borrow().number_of(id)?;
         let mut planned = inner.manifest.borrow().clone();
         let on_it =
             |volume: &VolumeRecord| volume.parts.iter().any(|part| part.drives().any(|on| on == number));
@@ -65,16 +65,16 @@ impl Pool {
     pub async fn offline(&self, id: DriveId) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
-        let number = inner.number_of(id)?;
+        let number = inner.manifest.borrow().number_of(id)?;
         let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
         if record.exclusion() == Some(ExclusionKind::Offline) {
             let what = "is offline already".to_owned();
             return Err(PoolError::DriveStanding { drive: record.path, what });
         }
-        inner.check_spared(number)?;
+        inner.drives.check_spared(&inner.manifest.borrow(), number)?;
         // What it is asked to keep is made durable there; what is written from now on it is known
         // to lack.
-        let arrays: Vec<Array> = inner.arrays.borrow().values().cloned().collect();
+        let arrays = inner.volumes.arrays();
         for array in arrays.iter().filter(|array| !array.is_protected()) {
             array.flush_internally().await?;
         }
@@ -83,9 +83,12 @@ impl Pool {
             .try_commit(None, move |manifest| {
                 if manifest.is_online(number) {
                     // Others may have gone while this waited.
-                    let volumes = pool.depending_on(number);
+                    let volumes = pool.drives.depending_on(&pool.manifest.borrow(), number);
                     if !volumes.is_empty() {
-                        return Err(PoolError::NeedsRedundancy { drive: pool.path_of(number), volumes });
+                        return Err(PoolError::NeedsRedundancy {
+                            drive: pool.manifest.borrow().path_of(number),
+                            volumes,
+                        });
                     }
                 }
                 let reason = "it was taken offline".to_owned();
@@ -101,7 +104,7 @@ impl Pool {
     pub async fn remove(&self, id: DriveId) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
-        let number = inner.number_of(id)?;
+        let number = inner.manifest.borrow().number_of(id)?;
         inner.check_removable(number)?;
         inner.check_not_needed_as_room(number)?;
         let released = inner.release_drive(number).await?;
@@ -119,19 +122,19 @@ impl Pool {
     pub async fn retire(&self, id: DriveId) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
-        let number = inner.number_of(id)?;
+        let number = inner.manifest.borrow().number_of(id)?;
         let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
         if inner.working_member(number).is_none() {
             let what =
                 "is out of service, so it cannot be emptied; `pool replace` or `pool remove` is for it";
             return Err(PoolError::DriveStanding { drive: record.path, what: what.to_owned() });
         }
-        inner.check_not_the_last(number)?;
+        inner.drives.check_not_the_last(&inner.manifest.borrow(), number)?;
         if record.successor.is_some() {
             inner.check_replaceable(number)?;
         }
         let text = format!("{} is to be emptied", record.path);
-        let time_unix_ms = inner.unix_ms();
+        let time_unix_ms = inner.news.unix_ms();
         let pool = inner.rc();
         inner
             .try_commit(None, move |manifest| {
@@ -152,19 +155,8 @@ impl Pool {
 }
 
 impl Inner {
-    /// A pool needs a drive to be recorded on.
-    fn check_not_the_last(&self, number: u32) -> Result<(), PoolError> {
-        let manifest = self.manifest.borrow();
-        let others = manifest.drives.iter().filter(|drive| drive.number != number && drive.is_online());
-        if others.filter(|drive| self.working_member(drive.number).is_some()).count() > 0 {
-            return Ok(());
-        }
-        let drive = manifest.drive(number).map_or_else(String::new, |drive| drive.path.clone());
-        Err(PoolError::DriveStanding { drive, what: "is the last drive of the pool".to_owned() })
-    }
-
     fn check_removable(&self, number: u32) -> Result<(), PoolError> {
-        self.check_not_the_last(number)?;
+        self.drives.check_not_the_last(&self.manifest.borrow(), number)?;
         let manifest = self.manifest.borrow();
         let Some(record) = manifest.drive(number) else { return Ok(()) };
         let holds = |part: &PartRecord| {
@@ -194,7 +186,7 @@ impl Inner {
         match self.shortage_in(planned) {
             None => Ok(()),
             Some(Shortage { held_slabs, homeless_slabs, useless_slabs }) => {
-                let drive = self.path_of(number);
+                let drive = self.manifest.borrow().path_of(number);
                 let needs = self.needs_drives(manifest, number);
                 Err(PoolError::NoRoomElsewhere { drive, held_slabs, homeless_slabs, useless_slabs, needs })
             }
@@ -233,7 +225,7 @@ impl Inner {
         }
         let what =
             format!("is needed: what is on {}, to be emptied, has no room without it", retiring.join(", "));
-        Err(PoolError::DriveStanding { drive: self.path_of(number), what })
+        Err(PoolError::DriveStanding { drive: self.manifest.borrow().path_of(number), what })
     }
 
     /// What has no place of all that is on drives to be emptied, once what is missing has been
@@ -258,12 +250,12 @@ impl Inner {
     /// hand; whether it did.
     pub(in crate::pool) async fn release_drive(&self, number: u32) -> Result<bool, PoolError> {
         // Slabs that were just freed may still be read.
-        self.until_reclaimed().await;
+        self.freed.until_reclaimed().await;
         let pool = self.rc();
-        let path = self.path_of(number);
+        let path = self.manifest.borrow().path_of(number);
         let taken: Rc<std::cell::RefCell<Option<OpenDrive>>> = Rc::default();
         let keep = taken.clone();
-        let time_unix_ms = self.unix_ms();
+        let time_unix_ms = self.news.unix_ms();
         let committed = self
             .try_commit(None, move |manifest| {
                 let Some(record) = manifest.drive(number) else { return Ok(Change::Nothing(false)) };
@@ -290,7 +282,7 @@ impl Inner {
                 let surplus = manifest.former.len().saturating_sub(MAX_FORMER);
                 manifest.former.drain(..surplus);
                 // From here on nobody looks for it, so it need not be failed to be let go of.
-                *keep.borrow_mut() = pool.drives.borrow_mut().remove(&number);
+                *keep.borrow_mut() = pool.drives.remove(number);
                 Ok(Change::Commit(true))
             })
             .await;
@@ -299,7 +291,7 @@ impl Inner {
             Ok(released) => released,
             Err(error) => {
                 if let Some(open) = taken {
-                    self.drives.borrow_mut().insert(number, open);
+                    self.drives.insert(number, open);
                 }
                 return Err(error);
             }

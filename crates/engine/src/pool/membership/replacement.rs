@@ -67,7 +67,8 @@ impl Pool {
         force: bool,
     ) -> Result<DriveId, PoolError> {
         let inner = &self.0;
-        let number = match inner.spare_at(&new).filter(|spare| *spare != old) {
+        let spare = inner.drives.spare_at(&inner.manifest.borrow(), &new);
+        let number = match spare.filter(|spare| *spare != old) {
             Some(spare) => {
                 inner.begin_replacement(old, spare).await?;
                 spare
@@ -99,7 +100,7 @@ impl Inner {
     /// Makes one drive of the pool the successor of another.
     pub(in crate::pool) async fn begin_replacement(&self, old: u32, new: u32) -> Result<(), PoolError> {
         // What is on its way off the old drive needs no room.
-        self.until_reclaimed().await;
+        self.freed.until_reclaimed().await;
         let pool = self.rc();
         self.try_commit(None, move |manifest| {
             pool.enter_successor(manifest, old, new)?;
@@ -145,7 +146,7 @@ impl Inner {
             drive.retiring = false;
         }
         let text = format!("{} is being replaced with {}, and stays in use until then", from.path, to.path);
-        manifest.events.push(self.unix_ms(), EventKind::Drive, &text);
+        manifest.events.push(self.news.unix_ms(), EventKind::Drive, &text);
         Ok(())
     }
 
@@ -169,7 +170,7 @@ impl Inner {
         for (old, new) in manifest.end_replacements() {
             let path = |number: u32| {
                 let path = manifest.drive(number).map(|drive| drive.path.clone());
-                path.unwrap_or_else(|| self.path_of(number))
+                path.unwrap_or_else(|| self.manifest.borrow().path_of(number))
             };
             let why = match manifest.drive(new) {
                 Some(drive) if drive.is_online() => "is to be emptied",
@@ -180,15 +181,15 @@ impl Inner {
             let text = format!(
                 "the replacement of {old} with {new} was called off: {new} {why}; {old} stays in use"
             );
-            manifest.events.push(self.unix_ms(), EventKind::Drive, &text);
-            self.notice(text);
+            manifest.events.push(self.news.unix_ms(), EventKind::Drive, &text);
+            self.news.notice(text);
         }
     }
 
     /// How far a drive's replacement is: bytes of volumes on its successor, and of those on both.
     pub(in crate::pool) fn replacement_bytes(&self, manifest: &Manifest, old: u32, new: u32) -> (f64, f64) {
         let of_part = |part: &PartRecord| {
-            let array = self.array(part.id)?;
+            let array = self.volumes.array(part.id)?;
             Some((written_on(&array, part, new), written_on(&array, part, old)))
         };
         let parts = manifest.parts().filter_map(of_part);

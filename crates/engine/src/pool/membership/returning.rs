@@ -19,8 +19,9 @@ use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::DriveId;
 use crate::pool::manifest::slots::{self, Content, Superblock};
 use crate::pool::membership::spare_allocation::put;
+use crate::pool::open_drives::OpenDrive;
 use crate::pool::rolled_back::SHARED;
-use crate::pool::{Inner, OpenDrive, Pool};
+use crate::pool::{Inner, Pool};
 use crate::rows::{SlotPlace, SlotState};
 
 impl Pool {
@@ -30,7 +31,7 @@ impl Pool {
     pub async fn online(&self, id: DriveId, drive: Option<Rc<dyn Drive>>) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
-        let number = inner.number_of(id)?;
+        let number = inner.manifest.borrow().number_of(id)?;
         let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
         if record.is_online() && inner.working_member(number).is_some() {
             return Err(PoolError::DriveStanding {
@@ -44,7 +45,7 @@ impl Pool {
         }
         match drive {
             Some(drive) => inner.take_back(number, &record, drive).await?,
-            None if inner.is_back(number) => {}
+            None if inner.drives.is_back(number) => {}
             None => {
                 let what = "is not there".to_owned();
                 return Err(PoolError::DriveStanding { drive: record.path, what });
@@ -57,12 +58,6 @@ impl Pool {
 }
 
 impl Inner {
-    /// Whether a drive that is out is at hand and could take part.
-    pub(in crate::pool) fn is_back(&self, number: u32) -> bool {
-        let drives = self.drives.borrow();
-        drives.get(&number).is_some_and(|open| open.behind.is_some() && !open.member.is_failed())
-    }
-
     /// Puts a queue in front of a drive that was out, after a look at what it says.
     async fn take_back(
         &self,
@@ -88,13 +83,13 @@ impl Inner {
             return Err(PoolError::DriveTooSmall { drive: label, capacity_bytes, needed_bytes });
         }
         // The next commit is to be newer than what the drive has, wherever it got that.
-        self.attempted.set(self.attempted.get().max(manifest.generation));
+        self.commits.note_attempted(manifest.generation);
         let behind = self.believed(record, manifest)?;
         let member = Member::new(&self.context, drive, self.options.member());
         let (errors_before, behind) = (record.errors, Some(Rc::new(behind)));
         let open = OpenDrive { member, errors_before, behind };
-        self.writer.found(number, slot);
-        let before = self.drives.borrow_mut().insert(number, open);
+        self.commits.writer.found(number, slot);
+        let before = self.drives.insert(number, open);
         if let Some(before) = before {
             before.member.fail("it was reopened");
             before.member.stop();
@@ -151,7 +146,7 @@ impl Inner {
         match slots::read_in_time(&self.context, &self.options.member, &*drive).await? {
             Content::Valid { superblock, slot, .. } => {
                 let theirs = self.own_words(record, &label, *superblock)?;
-                self.writer.found(record.number, slot);
+                self.commits.writer.found(record.number, slot);
                 self.believed(record, theirs)
             }
             _ => {
@@ -164,7 +159,7 @@ impl Inner {
     /// Lets a drive that is at hand take part again, and has what it lacks filled. One that takes
     /// part already only gets what it lacks filled.
     pub(in crate::pool) async fn rejoin(&self, number: u32) -> Result<(), PoolError> {
-        let Some(open) = self.open_drive(number) else { return Ok(()) };
+        let Some(open) = self.drives.get(number) else { return Ok(()) };
         let record = self.manifest.borrow().drive(number).cloned();
         let Some(record) = record else { return Ok(()) };
         let path = open.member.label().to_string();
@@ -175,7 +170,7 @@ impl Inner {
                 Err(error) => {
                     // One that cannot be read now may be read later.
                     if !matches!(error, PoolError::Drive(_)) {
-                        self.let_go_of_drive(number);
+                        self.drives.let_go(number);
                     }
                     return Err(error);
                 }
@@ -193,15 +188,13 @@ impl Inner {
                 Ok(Change::Commit(()))
             })
             .await;
-        if let Some(open) = self.drives.borrow_mut().get_mut(&number) {
-            open.behind = None;
-        }
+        self.drives.note_rejoined(number);
         committed?;
         if self.working_member(number).is_none() {
             let what = "failed when it was to take part again".to_owned();
             return Err(PoolError::DriveStanding { drive: path, what });
         }
-        self.stale.borrow_mut().retain(|stale| *stale != number);
+        self.drives.note_of_use(number);
         self.set_background_share();
         self.jobs.forget_stalls();
         self.open_volumes().await;

@@ -27,7 +27,7 @@ use crate::pool::membership::enough_copies::is_enough_without;
 use crate::pool::membership::spare_allocation::{Onto, Taken, allocate, candidates, stretches};
 use crate::pool::space::evacuation;
 use crate::pool::space::slabs::FreeSlabs;
-use crate::pool::{Inner, OpenMode, Pool};
+use crate::pool::{Inner, Pool};
 use crate::rows::{SlotPlace, SlotState};
 
 /// A place of a map that is to be written elsewhere, or where it is.
@@ -52,9 +52,9 @@ impl Inner {
     /// Allocates space on other drives for everything that is lacking, as far as there is a drive
     /// for it. Ends when nothing is left to do.
     pub(in crate::pool) async fn allocate_spares(&self) -> Result<(), PoolError> {
-        let _alone = self.administering.acquire(1).await;
+        let _alone = self.lifecycle.turn().await;
         let mut tried: BTreeSet<u32> = BTreeSet::new();
-        while !self.closed.get() {
+        while !self.lifecycle.is_closed() {
             if let Some(number) = self.next_to_rejoin().filter(|number| tried.insert(*number)) {
                 // One that fails at it is out again.
                 let _ = self.rejoin(number).await;
@@ -78,16 +78,6 @@ impl Inner {
         Ok(())
     }
 
-    /// Parts whose rows can be rebuilt; of a pool that is only read, those that could be if it were
-    /// not.
-    pub(in crate::pool) fn rebuildable(&self) -> BTreeSet<Id> {
-        let arrays = self.arrays.borrow();
-        let looks = self.mode == OpenMode::ReadOnly;
-        let sound =
-            arrays.iter().filter(|(_, array)| (looks || !array.is_protected()) && array.is_readable());
-        sound.map(|(id, _)| *id).collect()
-    }
-
     /// A drive that is at hand, but out, or in with columns that nobody fills.
     fn next_to_rejoin(&self) -> Option<u32> {
         let manifest = self.manifest.borrow();
@@ -99,7 +89,7 @@ impl Inner {
                 self.working_member(drive.number).is_some()
                     && !stretches(&manifest, wanted, |part| rebuildable.contains(&part)).is_empty()
             }
-            Some(ExclusionKind::Missing) if !drive.replaced => self.is_back(drive.number),
+            Some(ExclusionKind::Missing) if !drive.replaced => self.drives.is_back(drive.number),
             Some(_) => false,
         };
         manifest.drives.iter().find(is_due).map(|drive| drive.number)
@@ -163,9 +153,12 @@ impl Inner {
         noted: Option<Takeover>,
     ) -> Result<(), PoolError> {
         if self.working_member(new).is_none() {
-            return Err(PoolError::Job(format!("{} failed before it could take over", self.path_of(new))));
+            return Err(PoolError::Job(format!(
+                "{} failed before it could take over",
+                self.manifest.borrow().path_of(new)
+            )));
         }
-        let (from, to) = (self.path_of(old), self.path_of(new));
+        let (from, to) = (self.manifest.borrow().path_of(old), self.manifest.borrow().path_of(new));
         self.commit_allocation(
             Onto::Drive(new),
             move |drive| drive.number == old,
@@ -182,7 +175,7 @@ impl Inner {
             },
         )
         .await?;
-        self.event(EventKind::Drive, &format!("{to} takes the place of {from}"));
+        self.news.event(EventKind::Drive, &format!("{to} takes the place of {from}"));
         self.set_background_share();
         self.reallocate_maps().await
     }
@@ -217,7 +210,7 @@ impl Inner {
         self.jobs.without_room.set(taken.without_room);
         let rows: u64 = taken.new.iter().map(|slabs| u64::from(slabs.count)).sum();
         if rows > 0 {
-            self.event(
+            self.news.event(
                 EventKind::Rebuild,
                 &format!("{rows} slabs are rebuilt into free space of all drives"),
             );
@@ -304,7 +297,7 @@ impl Inner {
     }
 
     async fn renew_map(&self, stale: &Stale) -> Result<(), PoolError> {
-        let Some(array) = self.array(stale.part) else { return Ok(()) };
+        let Some(array) = self.volumes.array(stale.part) else { return Ok(()) };
         let Some(new) = self.place_for_map(stale) else { return self.leave_map_place(stale).await };
         let give_back = |new: &MetaPlaceRecord| {
             if !stale.in_place {
@@ -312,7 +305,7 @@ impl Inner {
             }
         };
         let area = AreaPlace { drive: new.drive, slab: new.slab, slabs: stale.slabs };
-        let written = match self.array_member(new.drive) {
+        let written = match self.working_member(new.drive) {
             // It is known to the array, but may have gone just now.
             Some(_) if array.member(new.drive).is_some() => array.add_map_places(&[area]).await,
             _ => {

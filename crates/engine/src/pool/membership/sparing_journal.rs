@@ -47,7 +47,7 @@ impl Inner {
         self.begin_journals().await?;
         // What had a copy on an area that was lost gets another one.
         let rebuildable = self.rebuildable();
-        let arrays: Vec<Array> = self.arrays.borrow().values().cloned().collect();
+        let arrays = self.volumes.arrays();
         for array in arrays.iter().filter(|array| rebuildable.contains(&Id(array.spec().id))) {
             if let Some(log) = array.0.write_log().filter(|log| log.journal.is_short()) {
                 log.journal.restore_copies().await?;
@@ -65,8 +65,10 @@ impl Inner {
     fn parts_without_journal(&self) -> Vec<(Id, Array)> {
         let (manifest, rebuildable) = (self.manifest.borrow(), self.rebuildable());
         let is_without = |part: &&PartRecord| !part.journal.is_empty() && rebuildable.contains(&part.id);
-        let arrays =
-            manifest.parts().filter(is_without).filter_map(|part| Some((part.id, self.array(part.id)?)));
+        let arrays = manifest
+            .parts()
+            .filter(is_without)
+            .filter_map(|part| Some((part.id, self.volumes.array(part.id)?)));
         arrays.filter(|(_, array)| array.0.write_log().is_none()).collect()
     }
 
@@ -83,9 +85,9 @@ impl Inner {
                 (places, manifest.generation + 1)
             };
             if !places.is_empty() && array.begin_journal(&places, epoch).await? {
-                self.event(
+                self.news.event(
                     EventKind::Journal,
-                    &format!("volume {} has a journal again", self.volume_of(part).1),
+                    &format!("volume {} has a journal again", self.manifest.borrow().volume_of(part).1),
                 );
                 // So that no other journal begins with this epoch.
                 self.commit(None, |_| ()).await?;
@@ -106,7 +108,7 @@ impl Inner {
             };
             for old in lost {
                 if let Err(error) = self.renew_lost_area(*part, old).await {
-                    self.notice(format!("a journal that was lost could not be started over: {error}"));
+                    self.news.notice(format!("a journal that was lost could not be started over: {error}"));
                     break;
                 }
             }
@@ -160,7 +162,7 @@ impl Inner {
     }
 
     async fn renew_journal(&self, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
-        let Some(array) = self.array(part) else { return Ok(()) };
+        let Some(array) = self.volumes.array(part) else { return Ok(()) };
         // One that takes nothing more has lost what is not known: that is for the next opening to
         // find.
         if array.0.write_log().is_some_and(|log| log.journal.broken().is_some()) {
@@ -214,7 +216,7 @@ impl Inner {
                 // The commit stands; the area holds nothing and is tried again when the array is
                 // opened.
                 Err(error) => {
-                    self.notice(format!("an area of a journal could not be taken into use: {error}"))
+                    self.news.notice(format!("an area of a journal could not be taken into use: {error}"))
                 }
             }
         }
@@ -300,7 +302,7 @@ impl Inner {
     /// The area there, without anything in it that could be taken for this journal's. Where that
     /// cannot be had, the slabs go back; `None`: the drive is not there any more.
     async fn clear_area(&self, chosen: Chosen) -> Result<Option<Area>, DriveError> {
-        let Some(member) = self.array_member(chosen.place.drive) else {
+        let Some(member) = self.drives.array_member(&self.manifest.borrow(), chosen.place.drive) else {
             self.give_back_area(chosen);
             return Ok(None);
         };

@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::rc::{Rc, Weak};
 
 use futures_util::future::join_all;
-use stripewise_drive::{Cause, Event, IoRequest, Operation};
+use stripewise_drive::{Cause, Context, Event, IoRequest, Operation};
 
 use crate::array::Array;
 use crate::member::Class;
@@ -49,6 +49,46 @@ struct Loot {
     ended: Vec<Array>,
 }
 
+impl Freed {
+    /// Something that was freed is to be waited for.
+    fn begin(&self) {
+        self.waiting.set(self.waiting.get() + 1);
+    }
+
+    /// It is free.
+    fn end(&self) {
+        self.waiting.set(self.waiting.get() - 1);
+        self.given.set(self.given.get() + 1);
+        self.done.notify_all();
+    }
+
+    /// Whether something that was freed is still being waited for.
+    pub(in crate::pool) fn is_reclaiming(&self) -> bool {
+        self.waiting.get() > 0
+    }
+
+    /// Ends when everything that was freed is free.
+    pub(in crate::pool) async fn until_reclaimed(&self) {
+        while self.is_reclaiming() {
+            self.done.wait().await;
+        }
+    }
+
+    /// Waits for slabs that are being given back, `patience_ns` at most; whether it makes sense to
+    /// look for slabs again. Requests wait one after the other, and hold their stripes; so where
+    /// one has waited in vain, the next ones wait only when something was given back since.
+    pub(in crate::pool) async fn slabs_may_come(&self, context: &Context, patience_ns: u64) -> bool {
+        if !self.is_reclaiming() || self.in_vain_at.get() == Some(self.given.get()) {
+            return false;
+        }
+        let reclaimed = pin!(self.until_reclaimed());
+        if context.time_limit_ns(patience_ns, reclaimed).await.is_err() {
+            self.in_vain_at.set(Some(self.given.get()));
+        }
+        true
+    }
+}
+
 impl Inner {
     /// Finds what a commit freed and has it given back as soon as it is at rest.
     pub(in crate::pool) fn reclaim(&self, before: &Manifest, next: &Manifest, ended: Vec<Array>) {
@@ -80,7 +120,7 @@ impl Inner {
                     moved.extend(is.iter().flat_map(|run| moved_rows(&was, run, is_used)));
                 }
             }
-            if let Some(array) = self.array(id) {
+            if let Some(array) = self.volumes.array(id) {
                 arrays.push((array, moved));
             }
         }
@@ -89,36 +129,9 @@ impl Inner {
             return;
         }
         let loot = Loot { stretches, arrays, ended };
-        self.freed.waiting.set(self.freed.waiting.get() + 1);
+        self.freed.begin();
         let me = self.me.clone();
         self.context.spawn(async move { wait_and_give(me, loot).await });
-    }
-
-    /// Ends when everything that was freed is free.
-    pub(in crate::pool) async fn until_reclaimed(&self) {
-        while self.freed.waiting.get() > 0 {
-            self.freed.done.wait().await;
-        }
-    }
-
-    /// Whether something that was freed is still being waited for.
-    pub(in crate::pool) fn is_reclaiming(&self) -> bool {
-        self.freed.waiting.get() > 0
-    }
-
-    /// Waits for slabs that are being given back, `patience_ns` at most; whether it makes sense to
-    /// look for slabs again. Requests wait one after the other, and hold their stripes; so where
-    /// one has waited in vain, the next ones wait only when something was given back since.
-    pub(in crate::pool) async fn slabs_may_come(&self, patience_ns: u64) -> bool {
-        let freed = &self.freed;
-        if !self.is_reclaiming() || freed.in_vain_at.get() == Some(freed.given.get()) {
-            return false;
-        }
-        let reclaimed = pin!(self.until_reclaimed());
-        if self.context.time_limit_ns(patience_ns, reclaimed).await.is_err() {
-            freed.in_vain_at.set(Some(freed.given.get()));
-        }
-        true
     }
 
     /// Tells drives that space is free: advice, so refusals do not matter.
@@ -164,7 +177,7 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
         }
     }
     let Some(pool) = pool.upgrade() else { return };
-    if !pool.closed.get() {
+    if !pool.lifecycle.is_closed() {
         pool.discard(&loot.stretches).await;
     }
     let mut space = pool.space.borrow_mut();
@@ -172,9 +185,7 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
         space.give(drive, first as u32, (end - first) as u32);
     }
     drop(space);
-    pool.freed.waiting.set(pool.freed.waiting.get() - 1);
-    pool.freed.given.set(pool.freed.given.get() + 1);
-    pool.freed.done.notify_all();
+    pool.freed.end();
     if pool.jobs.forget_conversion_stalls() || pool.is_journal_wanted() {
         pool.kick_jobs();
     }

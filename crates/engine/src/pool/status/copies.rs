@@ -29,7 +29,7 @@ impl Inner {
             left = left.min(left_of(&journal));
             // What the open journal knows is newer; where it could not be opened without an area it
             // is not used at all.
-            if let Some(array) = self.array(part.id).filter(|array| !array.is_protected()) {
+            if let Some(array) = self.volumes.array(part.id).filter(|array| !array.is_protected()) {
                 left = left.min(array.journal_redundancy().unwrap_or(0) as isize);
             }
         }

@@ -177,7 +177,7 @@ impl Pool {
     pub fn volume_loads(&self) -> Vec<VolumeLoad> {
         let manifest = self.0.manifest.borrow();
         let load = |volume: &crate::pool::manifest::volume_record::VolumeRecord| {
-            Some(self.0.io_of(volume)?.load_of(&volume.name))
+            Some(self.0.volumes.io(volume)?.load_of(&volume.name))
         };
         manifest.volumes.iter().filter_map(load).collect()
     }

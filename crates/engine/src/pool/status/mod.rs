@@ -326,7 +326,7 @@ impl Inner {
             manifest.volumes.iter().map(|volume| self.volume_info(&manifest, volume)).collect();
         let state = if volumes.iter().any(|volume| volume.state == VolumeState::Failed) {
             PoolState::Failed
-        } else if self.full.borrow().is_some()
+        } else if self.news.full_drive().is_some()
             || volumes.iter().any(|volume| volume.state != VolumeState::Online)
         {
             PoolState::Degraded
@@ -368,7 +368,7 @@ impl Inner {
             notices: self.all_notices(),
             rebuild_priority_percent: manifest.rebuild_priority_percent,
             generation: manifest.generation,
-            events: manifest.events.iter().count() + self.happened.borrow().len(),
+            events: manifest.events.iter().count() + self.news.unrecorded().len(),
             patrol_bytes_per_s: manifest.patrol.rate_bytes_per_s,
             patrol_interval_s: manifest.patrol.interval_s,
             space_warning_percent: manifest.settings.space_warning_percent,
@@ -379,7 +379,7 @@ impl Inner {
     }
 
     fn drive_status(&self, manifest: &Manifest, drive: &DriveRecord) -> DriveStatus {
-        let open = self.open_drive(drive.number);
+        let open = self.drives.get(drive.number);
         let errors = open.as_ref().map_or(drive.errors, |open| open.errors());
         let space = self.space.borrow();
         let (slabs, used) = (space.slabs(drive.number), space.used_slabs(drive.number));
@@ -401,7 +401,7 @@ impl Inner {
     }
 
     fn drive_state(&self, manifest: &Manifest, drive: &DriveRecord) -> (DriveState, Option<String>) {
-        let open = self.open_drive(drive.number);
+        let open = self.drives.get(drive.number);
         let failed = open.as_ref().and_then(|open| open.member.failed());
         let is_behind = open.as_ref().is_some_and(|open| open.behind.is_some());
         match &drive.standing {
@@ -415,7 +415,7 @@ impl Inner {
                         .to_owned(),
                 ),
             ),
-            Standing::Excluded { .. } if self.stale.borrow().contains(&drive.number) => (
+            Standing::Excluded { .. } if self.drives.is_stale(drive.number) => (
                 DriveState::Stale,
                 Some("it was left out while the pool was used: what it holds is out of date".to_owned()),
             ),
@@ -426,7 +426,7 @@ impl Inner {
                 (DriveState::Failed, Some(reason.clone()))
             }
             Standing::Online if failed.is_some() => (DriveState::Failed, failed.map(|why| why.to_string())),
-            Standing::Online if open.is_none() && self.stale.borrow().contains(&drive.number) => (
+            Standing::Online if open.is_none() && self.drives.is_stale(drive.number) => (
                 DriveState::Stale,
                 Some("it lived on without the others: what it holds is out of date".to_owned()),
             ),

@@ -48,7 +48,7 @@ impl Inner {
         for part in &volume.parts {
             self.tally(part, &mut tally);
         }
-        let arrays: Vec<_> = volume.parts.iter().filter_map(|part| self.array(part.id)).collect();
+        let arrays: Vec<_> = volume.parts.iter().filter_map(|part| self.volumes.array(part.id)).collect();
         let is_open = arrays.len() == volume.parts.len();
         let readable = is_open && tally.readable;
         let state = if !readable {
@@ -61,7 +61,7 @@ impl Inner {
             VolumeState::Degraded
         };
         let failure = (!readable).then(|| {
-            let recorded = self.failures.borrow().get(&volume.id).cloned();
+            let recorded = self.volumes.failure(volume.id);
             recorded.unwrap_or_else(|| {
                 format!("more of its drives are gone than {} can do without; it takes no writes", shape.level)
             })
@@ -110,7 +110,11 @@ impl Inner {
             copies: ids(&tally.copies),
             lacking_copies: ids(&tally.lacking_copies),
             conversion: self.conversion_status(volume),
-            needed: if readable { Vec::new() } else { self.needed_drives(volume) },
+            needed: if readable {
+                Vec::new()
+            } else {
+                self.drives.needed_for(&self.manifest.borrow(), volume)
+            },
             failure,
         }
     }
@@ -129,7 +133,7 @@ impl Inner {
     }
 
     fn tally(&self, part: &PartRecord, tally: &mut Tally) {
-        let array = self.array(part.id);
+        let array = self.volumes.array(part.id);
         // What the array knows is newer than what is recorded.
         let is_there = |number: u32| match &array {
             Some(array) => array.member(number).is_some_and(|member| !member.is_failed()),

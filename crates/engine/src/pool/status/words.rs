@@ -40,8 +40,8 @@ impl Inner {
             };
             return (condition, action);
         }
-        if let Some(drive) = &*self.full.borrow() {
-            return full_in_words(pool, drive);
+        if let Some(drive) = self.news.full_drive() {
+            return full_in_words(pool, &drive);
         }
         let lost: u64 = volumes.iter().map(|volume| volume.lost_blocks).sum();
         if lost > 0 {
@@ -107,7 +107,7 @@ impl Inner {
             let condition = format!("all volumes are whole; out of service: {listed}");
             return (condition, remedy(pool, &out));
         }
-        if self.arrays.borrow().values().any(is_resync_due) {
+        if self.volumes.arrays().iter().any(is_resync_due) {
             let condition = "all there; what a crash left open is still to be compared".to_owned();
             return (condition, format!("stripewise pool wait {pool} scrub"));
         }
@@ -241,7 +241,7 @@ impl Inner {
 
     /// What a person should know beside the state.
     pub(in crate::pool) fn all_notices(&self) -> Vec<String> {
-        let mut notices = self.notices.borrow().clone();
+        let mut notices = self.news.notices();
         let manifest = self.manifest.borrow();
         let wanted: u64 = thin_parts(&manifest)
             .map(|part| (part.rows.rows() - part.rows.allocated_rows()) * part.rows.width() as u64)

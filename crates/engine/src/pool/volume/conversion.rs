@@ -31,7 +31,7 @@ impl Pool {
         let _alone = inner.administer().await?;
         let volume = self.volume(name)?;
         // Before its record is looked at: rows that are given back meanwhile are in it no more.
-        inner.until_reclaimed().await;
+        inner.freed.until_reclaimed().await;
         let Some(record) = inner.manifest.borrow().volume(name).cloned() else {
             return Err(PoolError::Job(format!("volume {name} is gone")));
         };
@@ -52,7 +52,7 @@ impl Pool {
         let (part, laid_out) = inner.plan_conversion(&record, &volume.array(), shape, drives)?;
         match inner.begin_conversion(&record, part).await {
             Ok(new) => {
-                if let Some(io) = inner.io_of(&record) {
+                if let Some(io) = inner.volumes.io(&record) {
                     io.begin(new);
                 }
             }
@@ -98,13 +98,13 @@ impl Pool {
         let inner = &self.0;
         let _alone = inner.administer().await?;
         let volume = self.volume(name)?;
-        inner.until_reclaimed().await;
+        inner.freed.until_reclaimed().await;
         let Some(record) = inner.manifest.borrow().volume(name).cloned() else {
             return Err(PoolError::Job(format!("volume {name} is gone")));
         };
         let is_converting =
             record.conversion.is_some_and(|conversion| conversion.until_offset_bytes.is_none());
-        let (Some(io), true) = (inner.io_of(&record), is_converting) else {
+        let (Some(io), true) = (inner.volumes.io(&record), is_converting) else {
             let why = if record.conversion.is_some() {
                 "goes back to its layout already"
             } else {
@@ -124,7 +124,7 @@ impl Pool {
         inner.jobs.forget_conversion_stalls();
         inner.kick_jobs();
         // The slabs of an array that holds nothing are free when this ends.
-        inner.until_reclaimed().await;
+        inner.freed.until_reclaimed().await;
         turned
     }
 }
@@ -207,14 +207,14 @@ impl Inner {
         let array = Array::create(&self.context, &self.buffers, init, host, self.options.array).await?;
         let (from, to) = (in_words(&record.parts[0].shape), in_words(&part.shape));
         let text = format!("volume {} is to be converted from {from} to {to}", record.name);
-        self.event(EventKind::Convert, &text);
+        self.news.event(EventKind::Convert, &text);
         if let Err(error) = self.commit_conversion(record, part.clone()).await {
-            self.happened.borrow_mut().retain(|event| event.text != text);
+            self.news.take_back(&text);
             array.protect();
             let _ = array.close().await;
             return Err(error);
         }
-        self.arrays.borrow_mut().insert(part.id, array.clone());
+        self.volumes.insert(part.id, array.clone());
         // A drive may have been excluded since the commit.
         self.leave_out_excluded(&array);
         Ok(array)
@@ -247,7 +247,7 @@ impl Inner {
             0 => format!("the conversion of volume {} was cancelled: it stays {back}", record.name),
             _ => format!("the conversion of volume {} was cancelled: it goes back to {back}", record.name),
         };
-        let time_unix_ms = self.unix_ms();
+        let time_unix_ms = self.news.unix_ms();
         self.try_commit(None, move |manifest| {
             let Some(volume) = manifest.volume_by_id_mut(id) else {
                 return Err(PoolError::Job("the volume was deleted".to_owned()));

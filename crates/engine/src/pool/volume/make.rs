@@ -74,7 +74,7 @@ impl Pool {
             why,
         })?;
         let _alone = inner.administer().await?;
-        inner.until_reclaimed().await;
+        inner.freed.until_reclaimed().await;
         inner.create(&spec).await?;
         self.volume(&spec.name)
     }
@@ -87,14 +87,14 @@ impl Inner {
         let made = self.make_volume(record).await;
         match made {
             Ok(array) => {
-                self.arrays.borrow_mut().insert(Id(array.spec().id), array.clone());
+                self.volumes.insert(Id(array.spec().id), array.clone());
                 // A drive may have been excluded since the commit.
                 self.leave_out_excluded(&array);
                 self.note_space();
                 self.note_fast_drives();
             }
             Err(error) => {
-                self.happened.borrow_mut().retain(|event| event.text != creation(&name));
+                self.news.take_back(&creation(&name));
                 laid_out.give_back(&mut self.space.borrow_mut());
                 return Err(error);
             }
@@ -110,7 +110,7 @@ impl Inner {
         let init = self.array_init(&record, part);
         let host = PoolHost::of(self);
         let array = Array::create(&self.context, &self.buffers, init, host, self.options.array).await?;
-        self.event(EventKind::Volume, &creation(&record.name));
+        self.news.event(EventKind::Volume, &creation(&record.name));
         let committed = self.commit_volume(record).await;
         if let Err(error) = committed {
             array.protect();
@@ -224,7 +224,7 @@ impl Inner {
             manifest.drive(place.drive).is_some_and(|drive| drive.role != Role::Journal)
         };
         if has_journal_drives(manifest) && part.journal.iter().any(is_elsewhere) {
-            self.notice(format!(
+            self.news.notice(format!(
                 "the journal of volume {volume} is on data drives: {} journal drives with room are needed for its redundancy",
                 part.shape.fault_tolerance() + 1
             ));

@@ -11,6 +11,7 @@ pub(crate) mod range_gate;
 pub(crate) mod resize;
 pub(crate) mod shadow;
 pub(crate) mod thin;
+pub(crate) mod thin_growth;
 pub(crate) mod write_epochs;
 pub(crate) mod zones;
 
@@ -25,9 +26,8 @@ use crate::pool::manifest::care::ScrubRecord;
 use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::ids::VolumeId;
-use crate::pool::manifest::volume_record::VolumeRecord;
 use crate::pool::volume::io::VolumeIo;
-use crate::pool::{Inner, Pool, VolumeInfo};
+use crate::pool::{Pool, VolumeInfo};
 
 /// An open volume. Clones are the same volume.
 #[derive(Clone)]
@@ -109,13 +109,13 @@ impl Pool {
                 known: manifest.volumes.iter().map(|volume| volume.name.clone()).collect(),
             });
         };
-        let io = self.0.io_of(record).filter(|_| !self.0.failures.borrow().contains_key(&record.id));
+        let io = self.0.volumes.io(record).filter(|_| self.0.volumes.failure(record.id).is_none());
         let Some(io) = io else {
-            let why = self.0.failures.borrow().get(&record.id).cloned();
+            let why = self.0.volumes.failure(record.id);
             return Err(PoolError::VolumeFailed {
                 name: name.to_owned(),
                 why: why.unwrap_or_else(|| "it is not open".to_owned()),
-                needed: self.0.needed_drives(record),
+                needed: self.0.drives.needed_for(&self.0.manifest.borrow(), record),
             });
         };
         Ok(Volume { pool: self.clone(), id: record.id, name: name.into(), io })
@@ -129,8 +129,8 @@ impl Pool {
             Err(error @ PoolError::NoSuchVolume { .. }) => return Err(error),
             _ => inner.manifest.borrow().volume(name).expect("just found").id,
         };
-        inner.event(EventKind::Volume, &format!("volume {name} was deleted"));
-        let (now_s, counted) = (inner.unix_ms() / 1000, inner.counted_wrong_blocks());
+        inner.news.event(EventKind::Volume, &format!("volume {name} was deleted"));
+        let (now_s, counted) = (inner.news.unix_ms() / 1000, inner.drives.counted_wrong_blocks());
         inner
             .commit_regardless(None, move |manifest| {
                 manifest.volumes.retain(|volume| volume.id != id);
@@ -145,39 +145,8 @@ impl Pool {
                 Ok(Change::Commit(()))
             })
             .await?;
-        inner.failures.borrow_mut().remove(&id);
-        inner.ios.borrow_mut().remove(&id);
-        inner.until_reclaimed().await;
+        inner.volumes.forget(id);
+        inner.freed.until_reclaimed().await;
         Ok(())
-    }
-}
-
-impl Inner {
-    /// The way to the arrays of a volume, which are open.
-    pub(in crate::pool) fn io_of(&self, record: &VolumeRecord) -> Option<Rc<VolumeIo>> {
-        if let Some(io) = self.ios.borrow().get(&record.id) {
-            return Some(io.clone());
-        }
-        let arrays: Option<Vec<Array>> = record.parts.iter().map(|part| self.array(part.id)).collect();
-        let io = match (&arrays?[..], record.conversion) {
-            ([array], _) => VolumeIo::plain(array.clone()),
-            ([old, new], Some(conversion)) => {
-                let end_bytes = conversion.until_offset_bytes.unwrap_or(u64::MAX);
-                VolumeIo::converting(old.clone(), new.clone(), conversion.next_offset_bytes, end_bytes)
-            }
-            _ => return None,
-        };
-        self.ios.borrow_mut().insert(record.id, io.clone());
-        Some(io)
-    }
-
-    /// Drives whose return would help a volume, by identity and last path.
-    pub(in crate::pool) fn needed_drives(&self, record: &VolumeRecord) -> Vec<String> {
-        let manifest = self.manifest.borrow();
-        let away = manifest.drives.iter().filter(|drive| {
-            self.working_member(drive.number).is_none()
-                && record.parts.iter().any(|part| part.needs(drive.number))
-        });
-        away.map(|drive| format!("{} ({})", drive.path, drive.id)).collect()
     }
 }

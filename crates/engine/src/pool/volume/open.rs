@@ -15,7 +15,7 @@ use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{JournalPlaceRecord, PartRecord, PlaceState, VolumeRecord};
 use crate::pool::volume::shadow::Shadow;
 use crate::pool::volume::thin::PoolHost;
-use crate::pool::{BLOCK_BYTES, Inner, OpenMode, PoolError};
+use crate::pool::{BLOCK_BYTES, Inner, PoolError};
 use crate::sums::state::SumsInit;
 
 impl PartRecord {
@@ -47,8 +47,8 @@ impl Inner {
             checksums: record.checksums.then(|| self.sums_init()),
             lost_blocks: still_lost(part, slab_bytes),
             dead_blocks: part.dead_blocks().collect(),
-            members: self.array_members(),
-            read_only: self.mode == OpenMode::ReadOnly,
+            members: self.drives.array_members(&self.manifest.borrow()),
+            read_only: self.lifecycle.is_read_only(),
         }
     }
 
@@ -61,10 +61,10 @@ impl Inner {
 
     /// Sees to it that arrays that are opened now have a generation of their own.
     async fn begin_stamps(&self) -> Result<(), PoolError> {
-        if self.mode == OpenMode::ReadWrite && self.stamped.get() == self.manifest.borrow().generation {
+        if !self.lifecycle.is_read_only() && self.commits.is_stamped(self.manifest.borrow().generation) {
             self.commit(None, |_| ()).await?;
         }
-        self.stamped.set(self.manifest.borrow().generation);
+        self.commits.stamp(self.manifest.borrow().generation);
         Ok(())
     }
 
@@ -72,9 +72,12 @@ impl Inner {
     /// reason.
     pub(in crate::pool) async fn open_volumes(&self) {
         let records = self.manifest.borrow().volumes.clone();
-        let is_open = |record: &VolumeRecord| record.parts.iter().all(|part| self.array(part.id).is_some());
-        let to_open: Vec<VolumeRecord> = records.into_iter().filter(|record| !is_open(record)).collect();
-        let stamped = match to_open.iter().any(|record| record.checksums && self.may_open(record)) {
+        let to_open: Vec<VolumeRecord> =
+            records.into_iter().filter(|record| !self.volumes.is_open(record)).collect();
+        let stamped = match to_open
+            .iter()
+            .any(|record| record.checksums && self.drives.suffice_for(&self.manifest.borrow(), record))
+        {
             true => self.begin_stamps().await,
             false => Ok(()),
         };
@@ -84,16 +87,13 @@ impl Inner {
                 Err(error) if record.checksums => Err(error.to_string()),
                 _ => self.open_volume(&record).await,
             };
-            match opened {
-                Ok(()) => self.failures.borrow_mut().remove(&record.id),
-                Err(why) => self.failures.borrow_mut().insert(record.id, why),
-            };
+            self.volumes.note_opened(record.id, opened);
         }
     }
 
     /// A volume that is about to be opened, with new areas for its journal where none is left.
     async fn with_journal(&self, record: VolumeRecord) -> VolumeRecord {
-        if self.mode == OpenMode::ReadOnly || !self.may_open(&record) {
+        if self.lifecycle.is_read_only() || !self.drives.suffice_for(&self.manifest.borrow(), &record) {
             return record;
         }
         let parts: Vec<Id> = record.parts.iter().map(|part| part.id).collect();
@@ -101,17 +101,12 @@ impl Inner {
         self.manifest.borrow().volume_by_id(record.id).cloned().unwrap_or(record)
     }
 
-    /// Whether enough of a volume's drives are there.
-    fn may_open(&self, record: &VolumeRecord) -> bool {
-        record.survives(|number| self.working_member(number).is_none())
-    }
-
     async fn open_volume(&self, record: &VolumeRecord) -> Result<(), String> {
-        if !self.may_open(record) {
+        if !self.drives.suffice_for(&self.manifest.borrow(), record) {
             let level = record.parts.last().map_or(Level::Single, |part| part.shape.level);
             return Err(format!(
                 "more of its drives are missing or not rebuilt than {level} can do without: {}",
-                self.needed_drives(record).join(", ")
+                self.drives.needed_for(&self.manifest.borrow(), record).join(", ")
             ));
         }
         let mut arrays = Vec::new();
@@ -127,11 +122,9 @@ impl Inner {
             arrays.push((part.id, array));
         }
         let opened: Vec<Array> = arrays.iter().map(|(_, array)| array.clone()).collect();
-        // Arrays that are reopened are reached by a new way.
-        self.ios.borrow_mut().remove(&record.id);
-        self.arrays.borrow_mut().extend(arrays);
+        self.volumes.reopen(record.id, arrays);
         if opened.iter().any(Array::was_journal_empty) {
-            self.event(
+            self.news.event(
                 EventKind::Journal,
                 &format!("the journal of volume {} was lost with its drives and starts empty", record.name),
             );
@@ -139,7 +132,7 @@ impl Inner {
         // A drive may have been excluded since.
         opened.iter().for_each(|array| self.leave_out_excluded(array));
         // What the journal's replay found lost is recorded before the journal may forget why.
-        if self.mode == OpenMode::ReadWrite && opened.iter().any(|array| !array.dead_blocks().is_empty()) {
+        if !self.lifecycle.is_read_only() && opened.iter().any(|array| !array.dead_blocks().is_empty()) {
             self.commit(None, |_| ()).await.map_err(|error| error.to_string())?;
             for array in &opened {
                 array.0.forget_replayed().await.map_err(|error| error.to_string())?;
@@ -163,7 +156,7 @@ impl Inner {
         for array_member in &mut init.members {
             let shadow = Shadow::over_member(&self.context, &array_member.member);
             array_member.member = Member::new(&self.context, shadow, self.options.member());
-            self.shadows.borrow_mut().push(array_member.member.clone());
+            self.drives.add_shadow(array_member.member.clone());
         }
         let host = PoolHost::of(self);
         let array = Array::open(&self.context, &self.buffers, init, host, self.options.array).await?;

@@ -40,7 +40,7 @@ impl Pool {
         if record.conversion.is_some() {
             return Err(PoolError::Converting { pool: inner.name(), volume: name.to_owned() });
         }
-        inner.until_reclaimed().await;
+        inner.freed.until_reclaimed().await;
         let array = volume.array();
         let before = record.size_bytes;
         let resized = match size_bytes.cmp(&before) {
@@ -53,7 +53,7 @@ impl Pool {
         };
         array.0.capacity.end_writes_at(u64::MAX);
         resized?;
-        inner.until_reclaimed().await;
+        inner.freed.until_reclaimed().await;
         Ok(())
     }
 }
@@ -76,7 +76,7 @@ impl Inner {
             }
         };
         let text = resized(record, size_bytes);
-        self.event(EventKind::Volume, &text);
+        self.news.event(EventKind::Volume, &text);
         let (id, new, new_meta) = (record.id, taken.rows.clone(), meta);
         let (first_row, rows) = (part.rows.rows(), size_bytes.div_ceil(array.spec().row_data_bytes()?));
         let recorded = self
@@ -95,7 +95,7 @@ impl Inner {
             })
             .await;
         if let Err(error) = recorded {
-            self.happened.borrow_mut().retain(|event| event.text != text);
+            self.news.take_back(&text);
             self.undo_growth(part, array, record.size_bytes).await;
             taken.give_back(&mut self.space.borrow_mut());
             return Err(error);
@@ -196,7 +196,7 @@ impl Inner {
             return Err(error.into());
         }
         let text = resized(record, size_bytes);
-        self.event(EventKind::Volume, &text);
+        self.news.event(EventKind::Volume, &text);
         let (id, rows) = (record.id, size_bytes.div_ceil(array.spec().row_data_bytes()?));
         let recorded = self
             .try_commit(None, move |manifest| {
@@ -208,7 +208,7 @@ impl Inner {
             })
             .await;
         if recorded.is_err() {
-            self.happened.borrow_mut().retain(|event| event.text != text);
+            self.news.take_back(&text);
             let _ = array.resize(record.size_bytes).await;
         }
         recorded

@@ -12,7 +12,6 @@ use stripewise_drive::{
     Buffer, Completion, Context, Drive, DriveErrorKind, DriveInfo, IoRequest, IoResult, Operation, completion,
 };
 
-use crate::array::Array;
 use crate::member::{Class, Member};
 use crate::pool::Pool;
 
@@ -41,7 +40,7 @@ impl Pool {
     /// left in its journals. Whether there was anything, so that opening the pool for writing would
     /// put it in place. An array that cannot be recovered says so when it is read.
     pub async fn recover_in_memory(&self) -> bool {
-        let arrays: Vec<Array> = self.0.arrays.borrow().values().cloned().collect();
+        let arrays = self.0.volumes.arrays();
         let mut has_recovered = false;
         for array in &arrays {
             has_recovered |= array.0.recover_in_memory().await.unwrap_or(false);

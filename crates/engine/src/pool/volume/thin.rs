@@ -10,16 +10,15 @@ use std::rc::{Rc, Weak};
 use crate::array::{Array, ArrayHost, LocalFuture};
 use crate::error::ArrayError;
 use crate::member::Member;
+use crate::pool::Inner;
 use crate::pool::error::PoolError;
 use crate::pool::jobs::rebalance_plan::room;
 use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::drive_record::{DriveRecord, Role};
-use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::{Id, VolumeId};
 use crate::pool::manifest::volume_record::Pin;
 use crate::pool::space::slabs::{NewRows, put_rows};
-use crate::pool::{Inner, OpenMode};
 use crate::rows::SlotState;
 use crate::stripes::lock_order;
 
@@ -45,7 +44,7 @@ impl ArrayHost for PoolHost {
 
     fn file_system_full(&self, drive: &str) {
         if let Ok(pool) = self.pool() {
-            pool.note_full(drive);
+            pool.news.note_full(drive);
         }
     }
 
@@ -53,7 +52,7 @@ impl ArrayHost for PoolHost {
         Box::pin(async move {
             let pool = self.pool()?;
             // Every commit records what the arrays know.
-            if pool.mode == OpenMode::ReadOnly || pool.is_up_to_date() {
+            if pool.lifecycle.is_read_only() || pool.is_up_to_date() {
                 return Ok(());
             }
             pool.commit(None, |_| ()).await.map_err(|error| error.to_string())
@@ -88,7 +87,7 @@ impl Inner {
     ) -> Result<(), PoolError> {
         self.check_changeable()?;
         for row in first_row..first_row + rows {
-            let _alone = self.allocating.acquire(1).await;
+            let _alone = self.growth.turn().await;
             while let Some(wanted) = self.wanted(part, row)? {
                 let new = self.take_rows_in_time(part, &wanted).await?;
                 if self.record_rows(part, row, new).await? {
@@ -101,7 +100,7 @@ impl Inner {
 
     async fn take_rows_in_time(&self, part: Id, wanted: &Wanted) -> Result<Vec<NewRows>, PoolError> {
         let taken = self.take_rows(part, wanted);
-        if taken.is_err() && self.slabs_may_come(self.tuning().thin_patience_ns).await {
+        if taken.is_err() && self.freed.slabs_may_come(&self.context, self.tuning().thin_patience_ns).await {
             return self.take_rows(part, wanted);
         }
         taken
@@ -117,7 +116,7 @@ impl Inner {
         if !record.rows.is_hole(first_row) {
             return Ok(None);
         }
-        let step = self.thin_steps.borrow().get(&part).copied().unwrap_or(1);
+        let step = self.growth.next_rows(part);
         let end = record.rows.rows().min(first_row + step);
         let holes = (first_row..end).take_while(|row| record.rows.is_hole(*row)).count() as u64;
         let is_converted = volume.conversion.is_some();
@@ -149,9 +148,7 @@ impl Inner {
                 continue;
             }
             if let Ok(new) = space.allocate_rows(&drives, wanted.width, rows, wanted.first_row) {
-                let mut steps = self.thin_steps.borrow_mut();
-                let step = steps.entry(part).or_insert(1);
-                *step = (*step * 2).min(self.tuning().thin_rows);
+                self.growth.grew(part, self.tuning().thin_rows);
                 return Ok(new);
             }
         }
@@ -293,10 +290,7 @@ impl Inner {
     pub(in crate::pool) fn note_space(&self) {
         let (used, all) = self.slabs_in_use();
         let percent = u64::from(self.manifest.borrow().settings.space_warning_percent);
-        let is_short = all > 0 && used * 100 >= all * percent;
-        if is_short != self.is_short.replace(is_short) && is_short {
-            self.event(EventKind::Space, &format!("space is short: {used} of {all} slabs are in use"));
-        }
+        self.news.note_space(used, all, percent);
     }
 }
 

@@ -1,0 +1,100 @@
+//! Which numbers commits have: what was tried, what every drive has, and what arrays were opened
+//! with. The next number is above all that were ever tried, so that no number means two states.
+//!
+//! Fault expected: a drive that comes back with a higher number than the pool has.
+
+use std::cell::Cell;
+
+use stripewise_drive::{Semaphore, SemaphorePermit};
+
+use crate::pool::manifest::ids::PoolId;
+use crate::pool::manifest::writer::Writer;
+
+/// The commits of an open pool.
+pub(in crate::pool) struct Commits {
+    /// What writes them to drives.
+    pub writer: Writer,
+    turns: Semaphore,
+    /// The highest number that a commit was begun with.
+    attempted: Cell<u64>,
+    /// The last commit that every drive which takes part is known to have; 0 where that is not
+    /// known.
+    proven: Cell<u64>,
+    /// The generation when arrays with checksums were opened last, or, before that, when the pool
+    /// was: their pages carry it, so no two openings of an array share one.
+    stamped: Cell<u64>,
+}
+
+impl Commits {
+    /// Of a pool that is at this generation. `piece_bytes`: the largest single write.
+    pub(in crate::pool) fn new(pool_id: PoolId, piece_bytes: usize, generation: u64) -> Self {
+        Self {
+            writer: Writer::new(pool_id, piece_bytes),
+            turns: Semaphore::new(1),
+            attempted: Cell::new(generation),
+            proven: Cell::new(0),
+            stamped: Cell::new(generation),
+        }
+    }
+
+    /// Commits go one at a time.
+    pub(in crate::pool) async fn turn(&self) -> SemaphorePermit {
+        self.turns.acquire(1).await
+    }
+
+    /// A commit of this number was begun somewhere: the next one is newer.
+    pub(in crate::pool) fn note_attempted(&self, generation: u64) {
+        self.attempted.set(self.attempted.get().max(generation));
+    }
+
+    /// The number of the next attempt, behind `generation`.
+    pub(in crate::pool) fn begin_attempt(&self, generation: u64) -> u64 {
+        self.note_attempted(generation);
+        self.attempted.set(self.attempted.get() + 1);
+        self.attempted.get()
+    }
+
+    /// The last commit that every drive has.
+    pub(in crate::pool) fn proven(&self) -> u64 {
+        self.proven.get()
+    }
+
+    /// Every drive that takes part has this commit.
+    pub(in crate::pool) fn prove(&self, generation: u64) {
+        self.proven.set(generation);
+    }
+
+    /// Whether arrays were opened in this generation already.
+    pub(in crate::pool) fn is_stamped(&self, generation: u64) -> bool {
+        self.stamped.get() == generation
+    }
+
+    /// Arrays are opened in this generation.
+    pub(in crate::pool) fn stamp(&self, generation: u64) {
+        self.stamped.set(generation);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::manifest::ids::Id;
+
+    #[test]
+    fn no_number_is_tried_twice_and_none_below_what_a_drive_has_seen() {
+        let commits = Commits::new(Id(1), 1 << 20, 5);
+        assert_eq!([commits.begin_attempt(5), commits.begin_attempt(5)], [6, 7], "the first did not count");
+        commits.note_attempted(20);
+        commits.note_attempted(3);
+        assert_eq!(commits.begin_attempt(7), 21);
+        assert_eq!(commits.begin_attempt(30), 31);
+    }
+
+    #[test]
+    fn the_generation_of_the_opening_is_taken() {
+        let commits = Commits::new(Id(1), 1 << 20, 5);
+        assert!(commits.is_stamped(5) && !commits.is_stamped(6));
+        commits.stamp(6);
+        assert!(commits.is_stamped(6));
+    }
+}

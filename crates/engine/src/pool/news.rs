@@ -1,0 +1,163 @@
+//! What a pool has to tell: events, which the next commit records, and notices, which it shows.
+//!
+//! Memory: as many events as a pool keeps, and each notice once.
+
+use std::cell::{Cell, RefCell};
+
+use stripewise_drive::Context;
+
+use crate::pool::manifest::drive_record::shortened;
+use crate::pool::manifest::events::{Event, EventKind, MAX_EVENTS};
+
+/// Where the time of events begins in runs that are to be repeated.
+const REPEATABLE_START_UNIX_MS: u64 = 1_700_000_000_000;
+
+/// Events and notices of an open pool.
+pub(in crate::pool) struct News {
+    context: Context,
+    /// Left out: a fixed moment plus the pool's clock.
+    wall_clock_ms: Option<fn() -> u64>,
+    notices: RefCell<Vec<String>>,
+    /// What happened since the last commit.
+    happened: RefCell<Vec<Event>>,
+    /// The drive under which the file system was found full.
+    full: RefCell<Option<String>>,
+    /// Whether it was said that space is short.
+    is_short: Cell<bool>,
+}
+
+impl News {
+    /// Nothing to tell. `wall_clock_ms` gives milliseconds since 1970.
+    pub(in crate::pool) fn new(context: &Context, wall_clock_ms: Option<fn() -> u64>) -> Self {
+        Self {
+            context: context.clone(),
+            wall_clock_ms,
+            notices: RefCell::default(),
+            happened: RefCell::default(),
+            full: RefCell::default(),
+            is_short: Cell::new(false),
+        }
+    }
+
+    /// The time of events, milliseconds since 1970.
+    pub(in crate::pool) fn unix_ms(&self) -> u64 {
+        match self.wall_clock_ms {
+            Some(unix_ms) => unix_ms(),
+            None => REPEATABLE_START_UNIX_MS + self.context.now_ns() / 1_000_000,
+        }
+    }
+
+    /// Something happened. The oldest events are forgotten where no commit records any.
+    pub(in crate::pool) fn event(&self, kind: EventKind, text: &str) {
+        let mut happened = self.happened.borrow_mut();
+        if happened.len() >= MAX_EVENTS {
+            happened.remove(0);
+        }
+        happened.push(Event { time_unix_ms: self.unix_ms(), kind, text: shortened(text) });
+    }
+
+    /// Events that no commit has recorded yet, oldest first.
+    pub(in crate::pool) fn unrecorded(&self) -> Vec<Event> {
+        self.happened.borrow().clone()
+    }
+
+    /// A commit has recorded the first `count` events.
+    pub(in crate::pool) fn forget_recorded(&self, count: usize) {
+        self.happened.borrow_mut().drain(..count);
+    }
+
+    /// What was to happen did not.
+    pub(in crate::pool) fn take_back(&self, text: &str) {
+        self.happened.borrow_mut().retain(|event| event.text != text);
+    }
+
+    /// A person should know this.
+    pub(in crate::pool) fn notice(&self, text: String) {
+        let mut notices = self.notices.borrow_mut();
+        if !notices.contains(&text) {
+            notices.push(text);
+        }
+    }
+
+    /// All notices so far.
+    pub(in crate::pool) fn notices(&self) -> Vec<String> {
+        self.notices.borrow().clone()
+    }
+
+    /// The file system under a drive is full, and something stopped being written: an event when it
+    /// is found first.
+    pub(in crate::pool) fn note_full(&self, drive: &str) {
+        if self.full.borrow_mut().replace(drive.to_owned()).is_none() {
+            self.event(
+                EventKind::Space,
+                &format!("writing stopped: the file system under {drive} is full (ENOSPC)"),
+            );
+        }
+    }
+
+    /// The drive under which the file system was found full.
+    pub(in crate::pool) fn full_drive(&self) -> Option<String> {
+        self.full.borrow().clone()
+    }
+
+    /// So many of all slabs are in use: an event when that becomes `warn_percent` or more.
+    pub(in crate::pool) fn note_space(&self, used: u64, all: u64, warn_percent: u64) {
+        let is_short = all > 0 && used * 100 >= all * warn_percent;
+        if is_short != self.is_short.replace(is_short) && is_short {
+            self.event(EventKind::Space, &format!("space is short: {used} of {all} slabs are in use"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stripewise_runtime::VirtualExecutor;
+
+    use super::*;
+
+    fn news() -> News {
+        News::new(&VirtualExecutor::new().context(), Some(|| 7))
+    }
+
+    fn texts(news: &News) -> Vec<String> {
+        news.unrecorded().into_iter().map(|event| event.text).collect()
+    }
+
+    #[test]
+    fn events_stay_until_they_are_recorded_or_taken_back() {
+        let news = news();
+        ["a", "b", "c"].iter().for_each(|text| news.event(EventKind::Volume, text));
+        news.take_back("b");
+        assert_eq!(texts(&news), ["a", "c"]);
+        news.event(EventKind::Volume, "came while the commit was written");
+        news.forget_recorded(2);
+        assert_eq!(texts(&news), ["came while the commit was written"]);
+        assert_eq!(news.unrecorded()[0].time_unix_ms, 7);
+    }
+
+    #[test]
+    fn as_many_events_wait_as_a_pool_keeps() {
+        let news = news();
+        (0..MAX_EVENTS + 3).for_each(|number| news.event(EventKind::Pool, &number.to_string()));
+        let texts = texts(&news);
+        assert_eq!((texts.len(), &*texts[0]), (MAX_EVENTS, "3"));
+    }
+
+    #[test]
+    fn a_notice_is_kept_once() {
+        let news = news();
+        ["x", "y", "x"].iter().for_each(|text| news.notice((*text).to_owned()));
+        assert_eq!(news.notices(), ["x", "y"]);
+    }
+
+    #[test]
+    fn shortage_is_an_event_when_it_begins_and_a_full_file_system_once() {
+        let news = news();
+        [(79, 100), (80, 100), (90, 100), (10, 100), (0, 0), (80, 100)]
+            .iter()
+            .for_each(|(used, all)| news.note_space(*used, *all, 80));
+        assert_eq!(news.unrecorded().len(), 2, "it ended in between");
+        ["disk0", "disk1"].iter().for_each(|drive| news.note_full(drive));
+        assert_eq!((news.unrecorded().len(), news.full_drive().as_deref()), (3, Some("disk1")));
+    }
+}
