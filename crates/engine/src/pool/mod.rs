@@ -76,6 +76,7 @@ use lifecycle::Lifecycle;
 use manifest::commits::Commits;
 use manifest::format::Manifest;
 use manifest::ids::IdSource;
+use membership::spare_planner::SparePlanner;
 use news::News;
 use open_drives::OpenDrives;
 use open_volumes::OpenVolumes;
@@ -360,6 +361,12 @@ impl Inner {
     /// not.
     fn rebuildable(&self) -> BTreeSet<Id> {
         self.volumes.rebuildable(self.lifecycle.is_read_only())
+    }
+
+    /// What spare allocation would do as things are.
+    fn spare_planner(&self) -> SparePlanner {
+        let working = self.drives.all_working(&self.manifest.borrow());
+        SparePlanner { working, rebuildable: self.rebuildable() }
     }
 
     fn set_background_share(&self) {

@@ -250,6 +250,12 @@ impl OpenDrives {
         self.working(manifest, number).is_some()
     }
 
+    /// The drives that take part and work.
+    pub(in crate::pool) fn all_working(&self, manifest: &Manifest) -> BTreeSet<u32> {
+        let numbers = manifest.drives.iter().map(|drive| drive.number);
+        numbers.filter(|number| self.works(manifest, *number)).collect()
+    }
+
     /// Whether a drive is at hand and what it holds counts, as far as a map says so.
     pub(in crate::pool) fn is_at_hand(&self, manifest: &Manifest, number: u32) -> bool {
         // One that was away counts for volumes that were not written without it.
@@ -424,7 +430,7 @@ mod tests {
         assert_eq!(kinds(&drives), [(3, ExclusionKind::Missing)]);
         drives.get(1).unwrap().member.fail("a test");
         assert_eq!(kinds(&drives), [(1, ExclusionKind::Failed), (3, ExclusionKind::Missing)]);
-        assert!(drives.works(&manifest, 2) && !drives.works(&manifest, 1));
+        assert_eq!(drives.all_working(&manifest), [0, 2].into());
         let members: Vec<u32> = drives.array_members(&manifest).iter().map(|member| member.number).collect();
         assert_eq!(members, [0, 2]);
     }

@@ -82,9 +82,10 @@ impl Inner {
             steps = self.plan_making_room(number);
         }
         if steps.is_empty() {
-            let manifest = self.manifest.borrow().clone();
-            self.check_evacuation(&manifest, number).map_err(|error| error.to_string())?;
-            let path = self.manifest.borrow().path_of(number);
+            let (manifest, planner) = (self.manifest.borrow(), self.spare_planner());
+            let room = planner.check_evacuation(&manifest, &self.space.borrow(), number);
+            room.map_err(|error| error.to_string())?;
+            let path = manifest.path_of(number);
             return Err(format!(
                 "{path} cannot be emptied now: what is on it is not current, or its volume takes no writes"
             ));

@@ -38,6 +38,7 @@ use crate::pool::error::PoolError;
 use crate::pool::jobs::kind::JobKind;
 use crate::pool::jobs::tier::TierState;
 use crate::pool::manifest::ids::{Id, VolumeId};
+use crate::pool::membership::replacement::replacement_in;
 use crate::pool::status::activity::Activity;
 use crate::pool::{Inner, Pool};
 
@@ -432,7 +433,7 @@ impl Inner {
             let name = manifest.volume_of(part.id).1;
             let rebuilding = self.jobs.rebuilding.current.borrow().get(&part.id).cloned();
             let due = self.due_in(&manifest, &array);
-            let replacing = self.replacement_in(&manifest, part, &array);
+            let replacing = replacement_in(&manifest, part, &array);
             if let Some(progress) = &rebuilding {
                 let drive = due.drive.or(replacing.map(|(successor, ..)| successor));
                 all.push(progress.activity(JobKind::Rebuild, name.clone(), drive));

@@ -108,7 +108,7 @@ impl Inner {
         noted.iter().for_each(|event| next.events.push(event.time_unix_ms, event.kind, &event.text));
         self.note_comings_and_goings(&before, &mut next);
         next.forget_replaced();
-        self.end_replacements(&mut next);
+        next.end_replacements_aloud(&before, &self.news);
         self.stamp_host(&mut next, false);
         let mut why = String::from("none is at hand");
         let mut excluded: BTreeSet<u32> = BTreeSet::new();
@@ -134,7 +134,7 @@ impl Inner {
                     take_back(&before, &mut next, &all_out);
                 }
                 next.exclude(&out);
-                self.end_replacements(&mut next);
+                next.end_replacements_aloud(&before, &self.news);
             }
             note_what_they_had(&base, &mut next, proven);
             self.drives.assert_distinct(&next);

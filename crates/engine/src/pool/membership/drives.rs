@@ -80,7 +80,7 @@ impl Pool {
         let _alone = inner.administer().await?;
         let old = inner.manifest.borrow().number_of(old)?;
         if inner.working_member(old).is_some() {
-            inner.check_replaceable(old)?;
+            inner.manifest.borrow().check_replaceable(old)?;
             match self.replace_working(old, new.clone(), force).await {
                 // It failed meanwhile: then it is replaced as any drive that failed.
                 Err(PoolError::DriveStanding { .. }) if inner.working_member(old).is_none() => {}
@@ -109,7 +109,7 @@ impl Pool {
             return Err(PoolError::DriveInPool { drive: record.path, id: spare });
         }
         if inner.working_member(old).is_some() {
-            inner.check_replaceable(old)?;
+            inner.manifest.borrow().check_replaceable(old)?;
             inner.begin_replacement(old, number).await?;
             return inner.after_replacement_began(old).await;
         }
@@ -210,7 +210,7 @@ impl Inner {
                 }
                 manifest.events.push(time_unix_ms, EventKind::Drive, &joined);
                 if let Place::After(old) = place {
-                    pool.enter_successor(manifest, old, number)?;
+                    manifest.enter_successor(&pool.space.borrow(), (old, number), pool.news.unix_ms())?;
                 }
                 if matches!(place, Place::New) && role == Role::Data {
                     pool.rebalance_onto_new(manifest);

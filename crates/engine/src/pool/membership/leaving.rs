@@ -8,7 +8,7 @@
 
 use std::rc::Rc;
 
-use crate::pool::error::{NeedsDrives, PoolError};
+use crate::pool::error::PoolError;
 use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::drive_record::{Exclusion, ExclusionKind};
 use crate::pool::manifest::events::EventKind;
@@ -17,8 +17,7 @@ use crate::pool::manifest::ids::DriveId;
 use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
 use crate::pool::manifest::writer;
 use crate::pool::open_drives::OpenDrive;
-use crate::pool::space::evacuation::{self, Shortage, slabs_on};
-use crate::pool::space::slabs::FreeSlabs;
+use crate::pool::space::evacuation::slabs_on;
 use crate::pool::{Inner, Pool};
 
 impl Pool {
@@ -105,14 +104,19 @@ impl Pool {
         let inner = &self.0;
         let _alone = inner.administer().await?;
         let number = inner.manifest.borrow().number_of(id)?;
-        inner.check_removable(number)?;
-        inner.check_not_needed_as_room(number)?;
+        inner.drives.check_not_the_last(&inner.manifest.borrow(), number)?;
+        inner.manifest.borrow().check_holds_nothing(number)?;
+        inner.spare_planner().check_not_needed_as_room(
+            &inner.manifest.borrow(),
+            &inner.space.borrow(),
+            number,
+        )?;
         let released = inner.release_drive(number).await?;
         inner.kick_jobs();
         match released {
             true => Ok(()),
             // Something was put on it, just now.
-            false => inner.check_removable(number),
+            false => inner.manifest.borrow().check_holds_nothing(number),
         }
     }
 
@@ -131,7 +135,7 @@ impl Pool {
         }
         inner.drives.check_not_the_last(&inner.manifest.borrow(), number)?;
         if record.successor.is_some() {
-            inner.check_replaceable(number)?;
+            inner.manifest.borrow().check_replaceable(number)?;
         }
         let text = format!("{} is to be emptied", record.path);
         let time_unix_ms = inner.news.unix_ms();
@@ -139,7 +143,7 @@ impl Pool {
         inner
             .try_commit(None, move |manifest| {
                 // Here, since rows of thin volumes may be put on it until this counts.
-                pool.check_evacuation(manifest, number)?;
+                pool.spare_planner().check_evacuation(manifest, &pool.space.borrow(), number)?;
                 let Some(drive) = manifest.drive_mut(number).filter(|drive| !drive.retiring) else {
                     return Ok(Change::Nothing(()));
                 };
@@ -154,98 +158,24 @@ impl Pool {
     }
 }
 
-impl Inner {
-    fn check_removable(&self, number: u32) -> Result<(), PoolError> {
-        self.drives.check_not_the_last(&self.manifest.borrow(), number)?;
-        let manifest = self.manifest.borrow();
-        let Some(record) = manifest.drive(number) else { return Ok(()) };
+impl Manifest {
+    /// Refuses to let go of a drive that holds something.
+    fn check_holds_nothing(&self, number: u32) -> Result<(), PoolError> {
+        let Some(record) = self.drive(number) else { return Ok(()) };
         let holds = |part: &PartRecord| {
             if record.is_online() { part.drives().any(|drive| drive == number) } else { part.needs(number) }
         };
-        let volumes = manifest.volumes.iter().filter(|volume| volume.parts.iter().any(holds));
+        let volumes = self.volumes.iter().filter(|volume| volume.parts.iter().any(holds));
         let volumes: Vec<String> = volumes.map(|volume| volume.name.clone()).collect();
         if volumes.is_empty() {
             return Ok(());
         }
-        let slabs = manifest.parts().map(|part| slabs_on(part, number)).sum();
+        let slabs = self.parts().map(|part| slabs_on(part, number)).sum();
         Err(PoolError::DriveInUse { drive: record.path.clone(), slabs, volumes })
     }
+}
 
-    /// Whether all that a drive holds fits onto others, with what is on other drives that are to be
-    /// emptied and what has yet to be rebuilt; says how much does not, where it does not.
-    pub(in crate::pool) fn check_evacuation(
-        &self,
-        manifest: &Manifest,
-        number: u32,
-    ) -> Result<(), PoolError> {
-        let mut planned = manifest.clone();
-        if let Some(drive) = planned.drive_mut(number) {
-            drive.retiring = true;
-        }
-        planned.end_replacements();
-        match self.shortage_in(planned) {
-            None => Ok(()),
-            Some(Shortage { held_slabs, homeless_slabs, useless_slabs }) => {
-                let drive = self.manifest.borrow().path_of(number);
-                let needs = self.needs_drives(manifest, number);
-                Err(PoolError::NoRoomElsewhere { drive, held_slabs, homeless_slabs, useless_slabs, needs })
-            }
-        }
-    }
-
-    /// A volume on a drive whose rows lie on more drives than there are without it.
-    fn needs_drives(&self, manifest: &Manifest, number: u32) -> Option<NeedsDrives> {
-        let role = manifest.drive(number)?.role;
-        let others = manifest.drives.iter().filter(|drive| drive.number != number && drive.role == role);
-        let remain = others
-            .filter(|drive| {
-                drive.is_online() && !drive.retiring && self.working_member(drive.number).is_some()
-            })
-            .count();
-        manifest.volumes.iter().find_map(|volume| {
-            let too_wide =
-                |part: &&PartRecord| part.shape.width > remain && part.drives().any(|on| on == number);
-            let shape = volume.parts.iter().find(too_wide)?.shape;
-            Some(NeedsDrives { volume: volume.name.clone(), level: shape.level, width: shape.width, remain })
-        })
-    }
-
-    /// Whether drives that are being emptied can be, without this one's room.
-    fn check_not_needed_as_room(&self, number: u32) -> Result<(), PoolError> {
-        let mut planned = self.manifest.borrow().clone();
-        let retiring = planned.drives.iter().filter(|drive| drive.retiring && drive.number != number);
-        let retiring: Vec<String> = retiring.map(|drive| drive.path.clone()).collect();
-        if retiring.is_empty() || self.shortage_in(planned.clone()).is_some() {
-            return Ok(());
-        }
-        let Some(drive) = planned.drive_mut(number) else { return Ok(()) };
-        drive.retiring = true;
-        if self.shortage_in(planned).is_none() {
-            return Ok(());
-        }
-        let what =
-            format!("is needed: what is on {}, to be emptied, has no room without it", retiring.join(", "));
-        Err(PoolError::DriveStanding { drive: self.manifest.borrow().path_of(number), what })
-    }
-
-    /// What has no place of all that is on drives to be emptied, once what is missing has been
-    /// taken over.
-    fn shortage_in(&self, planned: Manifest) -> Option<Shortage> {
-        let books = self.space.borrow().clone();
-        self.shortage_with(planned, books)
-    }
-
-    /// As [`Self::shortage_in`], with these slabs free.
-    pub(in crate::pool) fn shortage_with(
-        &self,
-        mut planned: Manifest,
-        mut books: FreeSlabs,
-    ) -> Option<Shortage> {
-        books.refresh(&planned);
-        self.plan_spares(&mut planned, &mut books);
-        evacuation::shortage(planned, books)
-    }
-
+impl Inner {
     /// Takes a drive's record out of the pool where nothing is on it, and wipes it where it is at
     /// hand; whether it did.
     pub(in crate::pool) async fn release_drive(&self, number: u32) -> Result<bool, PoolError> {

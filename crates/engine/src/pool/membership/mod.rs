@@ -8,5 +8,6 @@ pub(crate) mod leaving;
 pub(crate) mod replacement;
 pub(crate) mod returning;
 pub(crate) mod spare_allocation;
+pub(crate) mod spare_planner;
 pub(crate) mod sparing;
 pub(crate) mod sparing_journal;

@@ -25,7 +25,10 @@ use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::{DriveId, Id};
 use crate::pool::manifest::volume_record::PartRecord;
+use crate::pool::news::News;
+use crate::pool::open_volumes::OpenVolumes;
 use crate::pool::space::addresses::slab_count;
+use crate::pool::space::slabs::FreeSlabs;
 use crate::pool::{Inner, Pool};
 
 impl Manifest {
@@ -55,6 +58,87 @@ impl Manifest {
         }
         called_off
     }
+
+    /// As [`Self::end_replacements`], said. `known`: where drives are found that this record has
+    /// let go of.
+    pub(in crate::pool) fn end_replacements_aloud(&mut self, known: &Manifest, news: &News) {
+        for (old, new) in self.end_replacements() {
+            let path = |number: u32| {
+                let path = self.drive(number).map(|drive| drive.path.clone());
+                path.unwrap_or_else(|| known.path_of(number))
+            };
+            let why = match self.drive(new) {
+                Some(drive) if drive.is_online() => "is to be emptied",
+                Some(_) => "is out of service",
+                None => "was let go of",
+            };
+            let (old, new) = (path(old), path(new));
+            let text = format!(
+                "the replacement of {old} with {new} was called off: {new} {why}; {old} stays in use"
+            );
+            self.events.push(news.unix_ms(), EventKind::Drive, &text);
+            news.notice(text);
+        }
+    }
+
+    /// Refuses to replace a drive that another replacement concerns already.
+    pub(in crate::pool) fn check_replaceable(&self, number: u32) -> Result<(), PoolError> {
+        let Some(record) = self.drive(number) else { return Ok(()) };
+        let pool = self.name.clone();
+        if let Some(successor) = record.successor {
+            return Err(PoolError::BeingReplaced {
+                pool,
+                drive: record.path.clone(),
+                by: self.path_of(successor),
+            });
+        }
+        match self.predecessor_of(number) {
+            Some(old) => {
+                Err(PoolError::BeingReplaced { pool, drive: self.path_of(old), by: record.path.clone() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Enters a successor in the record: from then on it takes what is on the old drive, and
+    /// nothing else.
+    pub(in crate::pool) fn enter_successor(
+        &mut self,
+        books: &FreeSlabs,
+        (old, new): (u32, u32),
+        now_unix_ms: u64,
+    ) -> Result<(), PoolError> {
+        let slab_bytes = self.slab_bytes;
+        let (Some(from), Some(to)) = (self.drive(old).cloned(), self.drive(new).cloned()) else {
+            return Err(PoolError::Job("a drive of the replacement was let go of".to_owned()));
+        };
+        for drive in [&from, &to] {
+            if !drive.is_online() {
+                let what = "went out of service when the replacement was to begin".to_owned();
+                return Err(PoolError::DriveStanding { drive: drive.path.clone(), what });
+            }
+        }
+        let needed = books.used_slabs(old) + books.used_slabs(new);
+        if u64::from(to.slab_count(slab_bytes)) < needed {
+            let (drive, capacity_bytes) = (to.path.clone(), to.capacity_bytes);
+            let needed_bytes = capacity_for(needed, slab_bytes);
+            return Err(PoolError::DriveTooSmall { drive, capacity_bytes, needed_bytes });
+        }
+        if from.role == Role::Spare {
+            // There is nothing on it that could move.
+            return Ok(());
+        }
+        if let Some(drive) = self.drive_mut(new) {
+            drive.role = from.role;
+        }
+        if let Some(drive) = self.drive_mut(old) {
+            drive.successor = Some(new);
+            drive.retiring = false;
+        }
+        let text = format!("{} is being replaced with {}, and stays in use until then", from.path, to.path);
+        self.events.push(now_unix_ms, EventKind::Drive, &text);
+        Ok(())
+    }
 }
 
 impl Pool {
@@ -82,72 +166,16 @@ impl Pool {
 }
 
 impl Inner {
-    /// Refuses to replace a drive that another replacement concerns already.
-    pub(in crate::pool) fn check_replaceable(&self, number: u32) -> Result<(), PoolError> {
-        let manifest = self.manifest.borrow();
-        let Some(record) = manifest.drive(number) else { return Ok(()) };
-        let path = |number: u32| manifest.drive(number).map_or_else(String::new, |drive| drive.path.clone());
-        let pool = manifest.name.clone();
-        if let Some(successor) = record.successor {
-            return Err(PoolError::BeingReplaced { pool, drive: record.path.clone(), by: path(successor) });
-        }
-        match manifest.predecessor_of(number) {
-            Some(old) => Err(PoolError::BeingReplaced { pool, drive: path(old), by: record.path.clone() }),
-            None => Ok(()),
-        }
-    }
-
     /// Makes one drive of the pool the successor of another.
     pub(in crate::pool) async fn begin_replacement(&self, old: u32, new: u32) -> Result<(), PoolError> {
         // What is on its way off the old drive needs no room.
         self.freed.until_reclaimed().await;
         let pool = self.rc();
         self.try_commit(None, move |manifest| {
-            pool.enter_successor(manifest, old, new)?;
+            manifest.enter_successor(&pool.space.borrow(), (old, new), pool.news.unix_ms())?;
             Ok(Change::Commit(()))
         })
         .await
-    }
-
-    /// Enters a successor in the record: from then on it takes what is on the old drive, and
-    /// nothing else.
-    pub(in crate::pool) fn enter_successor(
-        &self,
-        manifest: &mut Manifest,
-        old: u32,
-        new: u32,
-    ) -> Result<(), PoolError> {
-        let slab_bytes = manifest.slab_bytes;
-        let taken = |number: u32| self.space.borrow().used_slabs(number);
-        let (Some(from), Some(to)) = (manifest.drive(old).cloned(), manifest.drive(new).cloned()) else {
-            return Err(PoolError::Job("a drive of the replacement was let go of".to_owned()));
-        };
-        for drive in [&from, &to] {
-            if !drive.is_online() {
-                let what = "went out of service when the replacement was to begin".to_owned();
-                return Err(PoolError::DriveStanding { drive: drive.path.clone(), what });
-            }
-        }
-        let needed = taken(old) + taken(new);
-        if u64::from(to.slab_count(slab_bytes)) < needed {
-            let (drive, capacity_bytes) = (to.path.clone(), to.capacity_bytes);
-            let needed_bytes = capacity_for(needed, slab_bytes);
-            return Err(PoolError::DriveTooSmall { drive, capacity_bytes, needed_bytes });
-        }
-        if from.role == Role::Spare {
-            // There is nothing on it that could move.
-            return Ok(());
-        }
-        if let Some(drive) = manifest.drive_mut(new) {
-            drive.role = from.role;
-        }
-        if let Some(drive) = manifest.drive_mut(old) {
-            drive.successor = Some(new);
-            drive.retiring = false;
-        }
-        let text = format!("{} is being replaced with {}, and stays in use until then", from.path, to.path);
-        manifest.events.push(self.news.unix_ms(), EventKind::Drive, &text);
-        Ok(())
     }
 
     /// A spare is replaced at once: there is nothing to move. For all others jobs do what is to be
@@ -161,56 +189,35 @@ impl Inner {
         self.kick_jobs();
         Ok(())
     }
+}
 
-    /// As [`Manifest::end_replacements`], said.
-    pub(in crate::pool) fn end_replacements(&self, manifest: &mut Manifest) {
-        if manifest.replacements().next().is_none() {
-            return;
-        }
-        for (old, new) in manifest.end_replacements() {
-            let path = |number: u32| {
-                let path = manifest.drive(number).map(|drive| drive.path.clone());
-                path.unwrap_or_else(|| self.manifest.borrow().path_of(number))
-            };
-            let why = match manifest.drive(new) {
-                Some(drive) if drive.is_online() => "is to be emptied",
-                Some(_) => "is out of service",
-                None => "was let go of",
-            };
-            let (old, new) = (path(old), path(new));
-            let text = format!(
-                "the replacement of {old} with {new} was called off: {new} {why}; {old} stays in use"
-            );
-            manifest.events.push(self.news.unix_ms(), EventKind::Drive, &text);
-            self.news.notice(text);
-        }
-    }
+/// How far a drive's replacement is: bytes of volumes on its successor, and of those on both.
+pub(in crate::pool) fn replacement_bytes(
+    volumes: &OpenVolumes,
+    manifest: &Manifest,
+    (old, new): (u32, u32),
+) -> (f64, f64) {
+    let of_part = |part: &PartRecord| {
+        let array = volumes.array(part.id)?;
+        Some((written_on(&array, part, new), written_on(&array, part, old)))
+    };
+    let parts = manifest.parts().filter_map(of_part);
+    let (done, left) = parts.fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+    (done as f64, (done + left) as f64)
+}
 
-    /// How far a drive's replacement is: bytes of volumes on its successor, and of those on both.
-    pub(in crate::pool) fn replacement_bytes(&self, manifest: &Manifest, old: u32, new: u32) -> (f64, f64) {
-        let of_part = |part: &PartRecord| {
-            let array = self.volumes.array(part.id)?;
-            Some((written_on(&array, part, new), written_on(&array, part, old)))
-        };
-        let parts = manifest.parts().filter_map(of_part);
-        let (done, left) = parts.fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
-        (done as f64, (done + left) as f64)
-    }
-
-    /// The replacement that moves something of a part: the successor, and bytes that it has and
-    /// that are to move.
-    pub(in crate::pool) fn replacement_in(
-        &self,
-        manifest: &Manifest,
-        part: &PartRecord,
-        array: &Array,
-    ) -> Option<(Id, u64, u64)> {
-        let mut replacements = manifest.replacements();
-        let (old, new) =
-            replacements.find(|(old, _)| manifest.is_online(*old) && part.drives().any(|on| on == *old))?;
-        let id = manifest.drive(new)?.id;
-        Some((id, written_on(array, part, new), written_on(array, part, old)))
-    }
+/// The replacement that moves something of a part: the successor, and bytes that it has and
+/// that are to move.
+pub(in crate::pool) fn replacement_in(
+    manifest: &Manifest,
+    part: &PartRecord,
+    array: &Array,
+) -> Option<(Id, u64, u64)> {
+    let mut replacements = manifest.replacements();
+    let (old, new) =
+        replacements.find(|(old, _)| manifest.is_online(*old) && part.drives().any(|on| on == *old))?;
+    let id = manifest.drive(new)?.id;
+    Some((id, written_on(array, part, new), written_on(array, part, old)))
 }
 
 /// Bytes that were ever written of a part's rows on a drive.
@@ -240,7 +247,6 @@ mod tests {
     use crate::pool::MIB;
     use crate::pool::manifest::drive_record::{Exclusion, ExclusionKind};
     use crate::pool::membership::spare_allocation::candidates;
-    use crate::pool::space::slabs::FreeSlabs;
     use crate::pool::testing;
 
     /// A volume on the first four of five drives, of which drive 1 is being replaced by drive 4.

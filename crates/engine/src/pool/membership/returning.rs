@@ -16,7 +16,7 @@ use crate::pool::error::PoolError;
 use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::drive_record::{DriveRecord, ExclusionKind, Standing, shortened};
 use crate::pool::manifest::format::Manifest;
-use crate::pool::manifest::ids::DriveId;
+use crate::pool::manifest::ids::{DriveId, PoolId};
 use crate::pool::manifest::slots::{self, Content, Superblock};
 use crate::pool::membership::spare_allocation::put;
 use crate::pool::open_drives::OpenDrive;
@@ -57,6 +57,46 @@ impl Pool {
     }
 }
 
+impl Manifest {
+    /// What a drive says, where it is the one that a record speaks of.
+    fn own_words(
+        &self,
+        ours: PoolId,
+        record: &DriveRecord,
+        label: &str,
+        superblock: Superblock,
+    ) -> Result<Manifest, PoolError> {
+        let Superblock { pool_id, drive_id, manifest, also } = superblock;
+        if pool_id != ours {
+            let (drive, pool_name) = (label.to_owned(), manifest.name);
+            return Err(PoolError::DriveOfOtherPool { drive, pool_name, pool_id });
+        }
+        if drive_id != record.id {
+            let what = format!("is another drive of this pool ({drive_id})");
+            return Err(PoolError::DriveStanding { drive: label.to_owned(), what });
+        }
+        if self.is_shared(&also) {
+            return Err(PoolError::DriveStanding { drive: label.to_owned(), what: SHARED.to_owned() });
+        }
+        Ok(manifest)
+    }
+
+    /// What of a drive's own words counts. What lived on without this pool, or is not of its past,
+    /// says nothing about it; nor does an older copy, which cannot stand in for the only drive that
+    /// has something either.
+    fn believed(&self, record: &DriveRecord, theirs: Manifest) -> Result<Manifest, PoolError> {
+        let is_rolled_back = self.is_rolled_back(record, &theirs);
+        if is_rolled_back && self.is_needed(record.number) {
+            let drives = vec![format!("{} (at generation {})", record.path, theirs.generation)];
+            return Err(PoolError::RolledBack { drives, generation: self.generation });
+        }
+        Ok(match self.descends_from(&theirs) && !is_rolled_back {
+            true => theirs,
+            false => Manifest { volumes: Vec::new(), ..theirs },
+        })
+    }
+}
+
 impl Inner {
     /// Puts a queue in front of a drive that was out, after a look at what it says.
     async fn take_back(
@@ -77,14 +117,14 @@ impl Inner {
                     return Err(PoolError::DriveStanding { drive: label, what });
                 }
             };
-        let manifest = self.own_words(record, &label, *superblock)?;
+        let manifest = self.manifest.borrow().own_words(self.pool_id, record, &label, *superblock)?;
         if info.capacity_bytes < record.capacity_bytes {
             let (capacity_bytes, needed_bytes) = (info.capacity_bytes, record.capacity_bytes);
             return Err(PoolError::DriveTooSmall { drive: label, capacity_bytes, needed_bytes });
         }
         // The next commit is to be newer than what the drive has, wherever it got that.
         self.commits.note_attempted(manifest.generation);
-        let behind = self.believed(record, manifest)?;
+        let behind = self.manifest.borrow().believed(record, manifest)?;
         let member = Member::new(&self.context, drive, self.options.member());
         let (errors_before, behind) = (record.errors, Some(Rc::new(behind)));
         let open = OpenDrive { member, errors_before, behind };
@@ -98,44 +138,6 @@ impl Inner {
         Ok(())
     }
 
-    /// What a drive says, where it is the one that a record speaks of.
-    fn own_words(
-        &self,
-        record: &DriveRecord,
-        label: &str,
-        superblock: Superblock,
-    ) -> Result<Manifest, PoolError> {
-        let Superblock { pool_id, drive_id, manifest, also } = superblock;
-        if pool_id != self.pool_id {
-            let (drive, pool_name) = (label.to_owned(), manifest.name);
-            return Err(PoolError::DriveOfOtherPool { drive, pool_name, pool_id });
-        }
-        if drive_id != record.id {
-            let what = format!("is another drive of this pool ({drive_id})");
-            return Err(PoolError::DriveStanding { drive: label.to_owned(), what });
-        }
-        if self.manifest.borrow().is_shared(&also) {
-            return Err(PoolError::DriveStanding { drive: label.to_owned(), what: SHARED.to_owned() });
-        }
-        Ok(manifest)
-    }
-
-    /// What of a drive's own words counts. What lived on without this pool, or is not of its past,
-    /// says nothing about it; nor does an older copy, which cannot stand in for the only drive that
-    /// has something either.
-    fn believed(&self, record: &DriveRecord, theirs: Manifest) -> Result<Manifest, PoolError> {
-        let manifest = self.manifest.borrow();
-        let is_rolled_back = manifest.is_rolled_back(record, &theirs);
-        if is_rolled_back && manifest.is_needed(record.number) {
-            let drives = vec![format!("{} (at generation {})", record.path, theirs.generation)];
-            return Err(PoolError::RolledBack { drives, generation: manifest.generation });
-        }
-        Ok(match manifest.descends_from(&theirs) && !is_rolled_back {
-            true => theirs,
-            false => Manifest { volumes: Vec::new(), ..theirs },
-        })
-    }
-
     /// What a drive that is at hand and out has to say now: since it was opened it may have been
     /// overwritten, or have become another drive of the pool.
     async fn read_again(&self, record: &DriveRecord, member: &Member) -> Result<Manifest, PoolError> {
@@ -145,9 +147,10 @@ impl Inner {
         };
         match slots::read_in_time(&self.context, &self.options.member, &*drive).await? {
             Content::Valid { superblock, slot, .. } => {
-                let theirs = self.own_words(record, &label, *superblock)?;
+                let manifest = self.manifest.borrow();
+                let theirs = manifest.own_words(self.pool_id, record, &label, *superblock)?;
                 self.commits.writer.found(record.number, slot);
-                self.believed(record, theirs)
+                manifest.believed(record, theirs)
             }
             _ => {
                 let what = "holds nothing of this pool any more".to_owned();

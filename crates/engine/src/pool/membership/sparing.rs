@@ -14,7 +14,6 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::array::AreaPlace;
-use crate::mutation::{self, Mutation};
 use crate::pool::error::PoolError;
 use crate::pool::manifest::care::Takeover;
 use crate::pool::manifest::commit::{Change, map_place};
@@ -24,11 +23,8 @@ use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
 use crate::pool::membership::enough_copies::is_enough_without;
-use crate::pool::membership::spare_allocation::{Onto, Taken, allocate, candidates, stretches};
-use crate::pool::space::evacuation;
-use crate::pool::space::slabs::FreeSlabs;
+use crate::pool::membership::spare_allocation::{Onto, Taken, allocate};
 use crate::pool::{Inner, Pool};
-use crate::rows::{SlotPlace, SlotState};
 
 /// A place of a map that is to be written elsewhere, or where it is.
 struct Stale {
@@ -60,7 +56,8 @@ impl Inner {
                 let _ = self.rejoin(number).await;
                 continue;
             }
-            if let Some((old, new)) = self.next_for_spare() {
+            let next = self.spare_planner().next_for_spare(&self.manifest.borrow());
+            if let Some((old, new)) = next {
                 let takeover = self.notice_of_spare(old, new);
                 // It was not asked for, so it is shown until it is acknowledged.
                 let outcome = self.allocate_on(old, new, takeover).await;
@@ -70,7 +67,8 @@ impl Inner {
                 }
                 continue;
             }
-            if !self.distribute().await? && self.next_for_spare().is_none() {
+            let is_done = !self.distribute().await?;
+            if is_done && self.spare_planner().next_for_spare(&self.manifest.borrow()).is_none() {
                 self.reallocate_maps().await?;
                 return self.reallocate_journals().await;
             }
@@ -81,67 +79,15 @@ impl Inner {
     /// A drive that is at hand, but out, or in with columns that nobody fills.
     fn next_to_rejoin(&self) -> Option<u32> {
         let manifest = self.manifest.borrow();
-        let rebuildable = self.rebuildable();
+        let planner = self.spare_planner();
         let is_due = |drive: &&DriveRecord| match drive.exclusion() {
             None => {
-                let wanted =
-                    |place: SlotPlace| place.drive == drive.number && place.state == SlotState::Missing;
-                self.working_member(drive.number).is_some()
-                    && !stretches(&manifest, wanted, |part| rebuildable.contains(&part)).is_empty()
+                planner.working.contains(&drive.number) && planner.has_missing_rows(&manifest, drive.number)
             }
             Some(ExclusionKind::Missing) if !drive.replaced => self.drives.is_back(drive.number),
             Some(_) => false,
         };
         manifest.drives.iter().find(is_due).map(|drive| drive.number)
-    }
-
-    /// Whether nobody expects a drive that is out to come back with what it had.
-    pub(in crate::pool) fn is_given_up(drive: &DriveRecord) -> bool {
-        match drive.exclusion() {
-            None => false,
-            Some(ExclusionKind::Offline) => drive.replaced,
-            Some(ExclusionKind::Missing | ExclusionKind::Failed) => true,
-        }
-    }
-
-    /// A drive whose place another could take, and which: the one that was to have it in any case,
-    /// or a dedicated spare.
-    fn next_for_spare(&self) -> Option<(u32, u32)> {
-        self.next_for_spare_in(&self.manifest.borrow())
-    }
-
-    /// As [`Self::next_for_spare`], by another record.
-    pub(in crate::pool) fn next_for_spare_in(&self, manifest: &Manifest) -> Option<(u32, u32)> {
-        let is_spare = |drive: &&DriveRecord| {
-            drive.role == Role::Spare && drive.takes_new() && self.working_member(drive.number).is_some()
-        };
-        let spares: Vec<&DriveRecord> = manifest.drives.iter().filter(is_spare).collect();
-        let has_successor = |drive: &DriveRecord| drive.successor.is_some();
-        if spares.is_empty() && !manifest.drives.iter().any(has_successor) {
-            return None;
-        }
-        let rebuildable = self.rebuildable();
-        for drive in manifest.drives.iter().filter(|drive| Self::is_given_up(drive) && !drive.replaced) {
-            let wanted = |place: SlotPlace| place.drive == drive.number && place.state == SlotState::Missing;
-            let has_rows = !stretches(manifest, wanted, |part| rebuildable.contains(&part)).is_empty();
-            let has_copies = manifest
-                .parts()
-                .any(|part| rebuildable.contains(&part.id) && part.lacks_copy_on(drive.number));
-            let successor = drive.successor.filter(|successor| self.working_member(*successor).is_some());
-            if let Some(successor) = successor.filter(|_| has_rows || has_copies) {
-                return Some((drive.number, successor));
-            }
-            // What is on a journal drive is not worth a drive for data; others have room for it.
-            if spares.is_empty() || !(has_rows || has_copies && drive.role != Role::Journal) {
-                continue;
-            }
-            let slabs = drive.slab_count(manifest.slab_bytes);
-            let size = |spare: &&DriveRecord| spare.slab_count(manifest.slab_bytes);
-            let enough = spares.iter().copied().filter(|spare| size(spare) >= slabs).min_by_key(size);
-            let chosen = enough.or_else(|| spares.iter().copied().max_by_key(size));
-            return chosen.map(|spare| (drive.number, spare.number));
-        }
-        None
     }
 
     /// Has one drive take the place of another that is out, as far as it is large enough; records
@@ -180,33 +126,10 @@ impl Inner {
         self.reallocate_maps().await
     }
 
-    /// What spare allocation would do, on a copy of the record and the books: so that no other plan
-    /// counts on the room it takes.
-    pub(in crate::pool) fn plan_spares(&self, planned: &mut Manifest, books: &mut FreeSlabs) {
-        let rebuildable = self.rebuildable();
-        let may = |part| rebuildable.contains(&part);
-        while let Some((old, new)) = self.next_for_spare_in(planned) {
-            allocate(planned, books, |drive| drive == old, may, Onto::Drive(new));
-            let role = planned.drive(old).map_or(Role::Data, |drive| drive.role);
-            if let Some(drive) = planned.drive_mut(new) {
-                drive.role = role;
-            }
-            planned.set_replaced(old);
-            books.refresh(planned);
-        }
-        let given_up = planned.drives.iter().filter(|drive| Self::is_given_up(drive));
-        let given_up: BTreeSet<u32> = given_up.map(|drive| drive.number).collect();
-        allocate(planned, books, |drive| given_up.contains(&drive), may, Onto::All);
-        let is_lost = |place: PlaceState, drive| place == PlaceState::Missing && given_up.contains(&drive);
-        if !mutation::is_chosen(Mutation::PlaceAreasCarelessly) {
-            evacuation::place_lost(planned, books, may, is_lost);
-        }
-    }
-
     /// Allocates free slabs of all drives for what is on drives that are out for good; whether
     /// anything was done.
     async fn distribute(&self) -> Result<bool, PoolError> {
-        let taken = self.commit_allocation(Onto::All, Self::is_given_up, |_| ()).await?;
+        let taken = self.commit_allocation(Onto::All, DriveRecord::is_given_up, |_| ()).await?;
         self.jobs.without_room.set(taken.without_room);
         let rows: u64 = taken.new.iter().map(|slabs| u64::from(slabs.count)).sum();
         if rows > 0 {
@@ -232,7 +155,9 @@ impl Inner {
         let committed = self
             .try_commit(None, move |manifest| {
                 // A drive may have gone while this waited: a spare comes before free slabs.
-                if matches!(onto, Onto::All) && pool.next_for_spare().is_some() {
+                if matches!(onto, Onto::All)
+                    && pool.spare_planner().next_for_spare(&pool.manifest.borrow()).is_some()
+                {
                     return Ok(Change::Nothing(()));
                 }
                 let numbers: BTreeSet<u32> =
@@ -265,7 +190,7 @@ impl Inner {
     pub(in crate::pool) async fn reallocate_maps(&self) -> Result<(), PoolError> {
         let is_stale = |manifest: &Manifest, place: &MetaPlaceRecord| {
             let is_here = self.working_member(place.drive).is_some();
-            let given_up = manifest.drive(place.drive).is_none_or(Self::is_given_up);
+            let given_up = manifest.drive(place.drive).is_none_or(DriveRecord::is_given_up);
             (place.state == PlaceState::Missing && (is_here || given_up)).then_some(is_here)
         };
         self.renew_maps(is_stale).await
@@ -387,43 +312,7 @@ impl Inner {
             part.meta.places.retain(|place| *place != stale.old);
             part.meta.places.push(new(place));
         };
-        self.place_off(&manifest, stale.old.drive, &taken, stale.slabs, enter).map(new)
-    }
-
-    /// Takes consecutive slabs for what was on the drive `old`, on a drive that is none of `taken`:
-    /// the emptiest, as long as all that is on drives to be emptied keeps a place. Such areas are
-    /// not moved out of the way later, as rows are. `enter` has a record say that they are in use.
-    pub(in crate::pool) fn place_off(
-        &self,
-        manifest: &Manifest,
-        old: u32,
-        taken: &[u32],
-        slabs: u32,
-        enter: impl Fn(&mut Manifest, (u32, u32)),
-    ) -> Option<(u32, u32)> {
-        let mut possible = Vec::new();
-        {
-            let space = self.space.borrow();
-            let mut drives = space.emptiest(&candidates(manifest, &space, old, taken));
-            drives.retain(|drive| self.working_member(*drive).is_some());
-            for drive in drives {
-                let mut books = space.clone();
-                if let Ok(places) = books.allocate_places(&[drive], slabs) {
-                    possible.push((places[0], books));
-                }
-            }
-        }
-        let has_retiring = manifest.drives.iter().any(DriveRecord::is_leaving)
-            && !mutation::is_chosen(Mutation::PlaceAreasCarelessly);
-        let leaves_room = |(place, books): &((u32, u32), FreeSlabs)| {
-            let mut planned = manifest.clone();
-            enter(&mut planned, *place);
-            self.shortage_with(planned, books.clone()).is_none()
-        };
-        let kept = possible.iter().position(|possible| !has_retiring || leaves_room(possible));
-        // Where there was not enough in any case, redundancy comes first.
-        let (place, books) = possible.into_iter().nth(kept.unwrap_or(0))?;
-        *self.space.borrow_mut() = books;
-        Some(place)
+        let (planner, off) = (self.spare_planner(), (stale.old.drive, &taken[..]));
+        planner.place_off(&manifest, &mut self.space.borrow_mut(), off, stale.slabs, enter).map(new)
     }
 }

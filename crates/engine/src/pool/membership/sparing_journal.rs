@@ -14,6 +14,7 @@ use crate::member::Class;
 use crate::pool::Inner;
 use crate::pool::error::PoolError;
 use crate::pool::manifest::commit::Change;
+use crate::pool::manifest::drive_record::DriveRecord;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
@@ -40,7 +41,7 @@ impl Inner {
     pub(in crate::pool) async fn reallocate_journals(&self) -> Result<(), PoolError> {
         let is_lost = |manifest: &Manifest, place: &JournalPlaceRecord| {
             let is_here = self.working_member(place.drive).is_some();
-            let given_up = manifest.drive(place.drive).is_none_or(Self::is_given_up);
+            let given_up = manifest.drive(place.drive).is_none_or(DriveRecord::is_given_up);
             place.state == PlaceState::Missing && (is_here || given_up)
         };
         self.renew_journals(is_lost).await?;
@@ -328,7 +329,8 @@ impl Inner {
             part.journal.retain(|place| place != old);
             part.journal.push(new(place));
         };
-        self.place_off(&manifest, old.drive, &taken, old.slabs, enter).map(new)
+        let (planner, off) = (self.spare_planner(), (old.drive, &taken[..]));
+        planner.place_off(&manifest, &mut self.space.borrow_mut(), off, old.slabs, enter).map(new)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::pool::manifest::care::{LastScrub, Takeover};
 use crate::pool::manifest::drive_record::{DriveRecord, Exclusion, ExclusionKind, Role};
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::volume_record::{PartRecord, Pin, VolumeRecord};
+use crate::pool::membership::replacement::replacement_bytes;
 use crate::pool::status::{DriveState, DriveStatus, VolumeInfo, VolumeState};
 use crate::pool::volume::conversion::in_words;
 use crate::rows::{Run, SlotState};
@@ -186,11 +187,12 @@ impl Inner {
             .collect();
         planned.exclude(&gone);
         planned.end_replacements();
-        let spare = self.next_for_spare_in(&planned).and_then(|(_, spare)| planned.drive(spare));
+        let planner = self.spare_planner();
+        let spare = planner.next_for_spare(&planned).and_then(|(_, spare)| planned.drive(spare));
         let spare = spare.map(|spare| spare.path.clone());
         let mut books = self.space.borrow().clone();
         books.refresh(&planned);
-        self.plan_spares(&mut planned, &mut books);
+        planner.plan(&mut planned, &mut books);
         let lacks = |run: &Run| run.places.iter().any(|place| place.state == SlotState::Missing);
         if planned.parts().any(|part| part.rows.runs().any(lacks)) {
             return None;
@@ -205,7 +207,7 @@ impl Inner {
     fn replacements_in_words(&self, manifest: &Manifest) -> Option<String> {
         let in_words = |(old, new): (u32, u32)| {
             let (from, to) = (manifest.drive(old)?, manifest.drive(new)?);
-            let (done, all) = self.replacement_bytes(manifest, old, new);
+            let (done, all) = replacement_bytes(&self.volumes, manifest, (old, new));
             let percent = if all > 0.0 { done * 100.0 / all } else { 0.0 };
             let line = format!("replacing {} with {}, {percent:.1} % done", from.path, to.path);
             from.is_online().then_some(line)
@@ -220,7 +222,8 @@ impl Inner {
     /// have gone since, or something new may have taken it.
     fn retiring_without_room(&self, manifest: &Manifest) -> Option<String> {
         let first = manifest.drives.iter().find(|drive| drive.retiring && drive.is_online())?;
-        self.check_evacuation(manifest, first.number).err().map(|error| error.to_string())
+        let room = self.spare_planner().check_evacuation(manifest, &self.space.borrow(), first.number);
+        room.err().map(|error| error.to_string())
     }
 
     /// Where so much is taken that a person should know.

@@ -1,0 +1,273 @@
+//! What spare allocation would do, and whether there is room for it: on copies of the record and of
+//! the books, so that nothing is changed. Pure.
+//!
+//! Other plans ask it, so that none counts on room that a rebuild is to take: emptying a drive,
+//! letting go of one, a place for an area. It knows which drives work and which parts can be
+//! rebuilt as they were when it was made.
+
+use std::collections::BTreeSet;
+
+use crate::mutation::{self, Mutation};
+use crate::pool::error::{NeedsDrives, PoolError};
+use crate::pool::manifest::drive_record::{DriveRecord, Role};
+use crate::pool::manifest::format::Manifest;
+use crate::pool::manifest::ids::Id;
+use crate::pool::manifest::volume_record::{PartRecord, PlaceState};
+use crate::pool::membership::spare_allocation::{Onto, allocate, candidates, stretches};
+use crate::pool::space::evacuation::{self, Shortage};
+use crate::pool::space::slabs::FreeSlabs;
+use crate::rows::{SlotPlace, SlotState};
+
+/// A moment's view of what can be rebuilt, and onto what.
+pub(in crate::pool) struct SparePlanner {
+    /// Drives that take part and work.
+    pub working: BTreeSet<u32>,
+    /// Parts whose rows can be rebuilt.
+    pub rebuildable: BTreeSet<Id>,
+}
+
+impl SparePlanner {
+    fn works(&self, drive: u32) -> bool {
+        self.working.contains(&drive)
+    }
+
+    fn may_rebuild(&self, part: Id) -> bool {
+        self.rebuildable.contains(&part)
+    }
+
+    /// A drive whose place another could take, and which: the one that was to have it in any case,
+    /// or a dedicated spare.
+    pub(in crate::pool) fn next_for_spare(&self, manifest: &Manifest) -> Option<(u32, u32)> {
+        let is_spare =
+            |drive: &&DriveRecord| drive.role == Role::Spare && drive.takes_new() && self.works(drive.number);
+        let spares: Vec<&DriveRecord> = manifest.drives.iter().filter(is_spare).collect();
+        for drive in manifest.drives.iter().filter(|drive| drive.is_given_up() && !drive.replaced) {
+            let has_rows = self.has_missing_rows(manifest, drive.number);
+            let has_copies =
+                manifest.parts().any(|part| self.may_rebuild(part.id) && part.lacks_copy_on(drive.number));
+            let successor = drive.successor.filter(|successor| self.works(*successor));
+            if let Some(successor) = successor.filter(|_| has_rows || has_copies) {
+                return Some((drive.number, successor));
+            }
+            // What is on a journal drive is not worth a drive for data; others have room for it.
+            if spares.is_empty() || !(has_rows || has_copies && drive.role != Role::Journal) {
+                continue;
+            }
+            let slabs = drive.slab_count(manifest.slab_bytes);
+            let size = |spare: &&DriveRecord| spare.slab_count(manifest.slab_bytes);
+            let enough = spares.iter().copied().filter(|spare| size(spare) >= slabs).min_by_key(size);
+            let chosen = enough.or_else(|| spares.iter().copied().max_by_key(size));
+            return chosen.map(|spare| (drive.number, spare.number));
+        }
+        None
+    }
+
+    /// Whether rows that can be rebuilt lack what they had on a drive.
+    pub(in crate::pool) fn has_missing_rows(&self, manifest: &Manifest, drive: u32) -> bool {
+        let wanted = |place: SlotPlace| place.drive == drive && place.state == SlotState::Missing;
+        !stretches(manifest, wanted, |part| self.may_rebuild(part)).is_empty()
+    }
+
+    /// Does to this record and these books what spare allocation would do.
+    pub(in crate::pool) fn plan(&self, planned: &mut Manifest, books: &mut FreeSlabs) {
+        let may = |part| self.may_rebuild(part);
+        while let Some((old, new)) = self.next_for_spare(planned) {
+            allocate(planned, books, |drive| drive == old, may, Onto::Drive(new));
+            let role = planned.drive(old).map_or(Role::Data, |drive| drive.role);
+            if let Some(drive) = planned.drive_mut(new) {
+                drive.role = role;
+            }
+            planned.set_replaced(old);
+            books.refresh(planned);
+        }
+        let given_up = planned.drives.iter().filter(|drive| drive.is_given_up());
+        let given_up: BTreeSet<u32> = given_up.map(|drive| drive.number).collect();
+        allocate(planned, books, |drive| given_up.contains(&drive), may, Onto::All);
+        let is_lost = |place: PlaceState, drive| place == PlaceState::Missing && given_up.contains(&drive);
+        if !mutation::is_chosen(Mutation::PlaceAreasCarelessly) {
+            evacuation::place_lost(planned, books, may, is_lost);
+        }
+    }
+
+    /// What has no place of all that is on drives to be emptied, once what is missing has been
+    /// taken over.
+    pub(in crate::pool) fn shortage(&self, mut planned: Manifest, mut books: FreeSlabs) -> Option<Shortage> {
+        books.refresh(&planned);
+        self.plan(&mut planned, &mut books);
+        evacuation::shortage(planned, books)
+    }
+
+    /// Whether all that a drive holds fits onto others, with what is on other drives that are to be
+    /// emptied and what has yet to be rebuilt; says how much does not, where it does not.
+    pub(in crate::pool) fn check_evacuation(
+        &self,
+        manifest: &Manifest,
+        books: &FreeSlabs,
+        number: u32,
+    ) -> Result<(), PoolError> {
+        let mut planned = manifest.clone();
+        if let Some(drive) = planned.drive_mut(number) {
+            drive.retiring = true;
+        }
+        planned.end_replacements();
+        match self.shortage(planned, books.clone()) {
+            None => Ok(()),
+            Some(Shortage { held_slabs, homeless_slabs, useless_slabs }) => {
+                let (drive, needs) = (manifest.path_of(number), self.needs_drives(manifest, number));
+                Err(PoolError::NoRoomElsewhere { drive, held_slabs, homeless_slabs, useless_slabs, needs })
+            }
+        }
+    }
+
+    /// A volume on a drive whose rows lie on more drives than there are without it.
+    fn needs_drives(&self, manifest: &Manifest, number: u32) -> Option<NeedsDrives> {
+        let role = manifest.drive(number)?.role;
+        let others = manifest.drives.iter().filter(|drive| drive.number != number && drive.role == role);
+        let remain =
+            others.filter(|drive| drive.is_online() && !drive.retiring && self.works(drive.number)).count();
+        manifest.volumes.iter().find_map(|volume| {
+            let too_wide =
+                |part: &&PartRecord| part.shape.width > remain && part.drives().any(|on| on == number);
+            let shape = volume.parts.iter().find(too_wide)?.shape;
+            Some(NeedsDrives { volume: volume.name.clone(), level: shape.level, width: shape.width, remain })
+        })
+    }
+
+    /// Whether drives that are being emptied can be, without this one's room.
+    pub(in crate::pool) fn check_not_needed_as_room(
+        &self,
+        manifest: &Manifest,
+        books: &FreeSlabs,
+        number: u32,
+    ) -> Result<(), PoolError> {
+        let retiring = manifest.drives.iter().filter(|drive| drive.retiring && drive.number != number);
+        let retiring: Vec<String> = retiring.map(|drive| drive.path.clone()).collect();
+        if retiring.is_empty() || self.shortage(manifest.clone(), books.clone()).is_some() {
+            return Ok(());
+        }
+        let mut planned = manifest.clone();
+        let Some(drive) = planned.drive_mut(number) else { return Ok(()) };
+        drive.retiring = true;
+        if self.shortage(planned, books.clone()).is_none() {
+            return Ok(());
+        }
+        let what =
+            format!("is needed: what is on {}, to be emptied, has no room without it", retiring.join(", "));
+        Err(PoolError::DriveStanding { drive: manifest.path_of(number), what })
+    }
+
+    /// Takes consecutive slabs for what was on the drive `old`, on a drive that is none of `taken`:
+    /// the emptiest, as long as all that is on drives to be emptied keeps a place. Such areas are
+    /// not moved out of the way later, as rows are. `enter` has a record say that they are in use.
+    pub(in crate::pool) fn place_off(
+        &self,
+        manifest: &Manifest,
+        books: &mut FreeSlabs,
+        (old, taken): (u32, &[u32]),
+        slabs: u32,
+        enter: impl Fn(&mut Manifest, (u32, u32)),
+    ) -> Option<(u32, u32)> {
+        let mut possible = Vec::new();
+        let mut drives = books.emptiest(&candidates(manifest, books, old, taken));
+        drives.retain(|drive| self.works(*drive));
+        for drive in drives {
+            let mut after = books.clone();
+            if let Ok(places) = after.allocate_places(&[drive], slabs) {
+                possible.push((places[0], after));
+            }
+        }
+        let has_retiring = manifest.drives.iter().any(DriveRecord::is_leaving)
+            && !mutation::is_chosen(Mutation::PlaceAreasCarelessly);
+        let leaves_room = |(place, after): &((u32, u32), FreeSlabs)| {
+            let mut planned = manifest.clone();
+            enter(&mut planned, *place);
+            self.shortage(planned, after.clone()).is_none()
+        };
+        let kept = possible.iter().position(|possible| !has_retiring || leaves_room(possible));
+        // Where there was not enough in any case, redundancy comes first.
+        let (place, after) = possible.into_iter().nth(kept.unwrap_or(0))?;
+        *books = after;
+        Some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stripewise_layout::Level;
+
+    use super::*;
+    use crate::pool::manifest::drive_record::{Exclusion, ExclusionKind};
+    use crate::pool::{MIB, testing};
+
+    /// A volume over the first four drives of these sizes, and everything works.
+    fn pool(sizes_mib: &[u64], rows: u64) -> (Manifest, SparePlanner) {
+        let mut manifest = testing::pool(sizes_mib, MIB);
+        let later = manifest.drives.split_off(4);
+        testing::add_volume(&mut manifest, 55, Level::Raid5, 4, rows);
+        manifest.drives.extend(later);
+        assert_eq!(manifest.check(), Ok(()));
+        let working = manifest.drives.iter().map(|drive| drive.number).collect();
+        let rebuildable = manifest.parts().map(|part| part.id).collect();
+        (manifest, SparePlanner { working, rebuildable })
+    }
+
+    fn fail(manifest: &mut Manifest, planner: &mut SparePlanner, drive: u32) {
+        let (reason, kind) = ("a test".to_owned(), ExclusionKind::Failed);
+        manifest.exclude(&[Exclusion { drive, reason, kind }]);
+        planner.working.remove(&drive);
+    }
+
+    #[test]
+    fn the_smallest_spare_that_is_large_enough_takes_over_and_else_the_largest() {
+        let (mut manifest, mut planner) = pool(&[64, 64, 64, 64, 48, 96, 80], 9);
+        manifest.drives[4..].iter_mut().for_each(|drive| drive.role = Role::Spare);
+        assert_eq!(planner.next_for_spare(&manifest), None, "nothing is missing");
+        fail(&mut manifest, &mut planner, 1);
+        assert_eq!(planner.next_for_spare(&manifest), Some((1, 6)));
+        planner.working.remove(&6);
+        assert_eq!(planner.next_for_spare(&manifest), Some((1, 5)));
+        planner.working.remove(&5);
+        assert_eq!(planner.next_for_spare(&manifest), Some((1, 4)));
+        planner.rebuildable.clear();
+        assert_eq!(planner.next_for_spare(&manifest), None, "its volume cannot be rebuilt");
+    }
+
+    #[test]
+    fn a_plan_leaves_nothing_missing_where_there_is_room() {
+        let (mut manifest, mut planner) = pool(&[64; 5], 9);
+        fail(&mut manifest, &mut planner, 1);
+        assert!(planner.has_missing_rows(&manifest, 1));
+        let mut books = FreeSlabs::new(&manifest);
+        planner.plan(&mut manifest, &mut books);
+        let states: Vec<SlotState> = manifest
+            .parts()
+            .flat_map(|part| part.rows.runs().flat_map(|run| run.places.iter().map(|place| place.state)))
+            .collect();
+        assert!(states.contains(&SlotState::Rebuilding) && !states.contains(&SlotState::Missing));
+    }
+
+    #[test]
+    fn a_drive_is_not_emptied_where_rows_need_as_many_drives_as_there_are() {
+        let (manifest, planner) = pool(&[64; 4], 9);
+        let books = FreeSlabs::new(&manifest);
+        match planner.check_evacuation(&manifest, &books, 1) {
+            Err(PoolError::NoRoomElsewhere { needs: Some(needs), .. }) => {
+                assert_eq!((needs.width, needs.remain), (4, 3));
+            }
+            other => panic!("{other:?}"),
+        }
+        let (manifest, planner) = pool(&[64; 5], 9);
+        let books = FreeSlabs::new(&manifest);
+        assert!(planner.check_evacuation(&manifest, &books, 1).is_ok());
+    }
+
+    #[test]
+    fn what_is_to_be_emptied_keeps_the_room_that_it_needs() {
+        let (mut manifest, planner) = pool(&[64; 5], 9);
+        let books = FreeSlabs::new(&manifest);
+        assert!(planner.check_not_needed_as_room(&manifest, &books, 4).is_ok());
+        manifest.drives[1].retiring = true;
+        let refused = planner.check_not_needed_as_room(&manifest, &books, 4);
+        assert!(matches!(refused, Err(PoolError::DriveStanding { .. })), "{refused:?}");
+    }
+}
