@@ -21,9 +21,10 @@ use crate::pool::manifest::ids::{DriveId, IdSource};
 use crate::pool::manifest::slots::{Content, identities_in_time, is_large_enough, read_in_time};
 use crate::pool::manifest::writer::begin;
 use crate::pool::open::{assembled, open_drive};
+use crate::pool::settings::check_priority;
 use crate::pool::space::addresses::{MIN_DRIVE_BYTES, choose_slab_bytes, is_slab_size, slab_count};
 use crate::pool::status::DriveState;
-use crate::pool::{OpenMode, Pool, PoolSpec, REBUILD_PRIORITY_MEDIUM_PERCENT, check_priority};
+use crate::pool::{OpenMode, Pool, PoolSpec, REBUILD_PRIORITY_MEDIUM_PERCENT};
 
 impl Pool {
     /// Makes a pool of drives. What they held is lost; drives of another pool are refused unless

@@ -27,10 +27,11 @@ use crate::pool::membership::host::check_host;
 use crate::pool::news::News;
 use crate::pool::open_drives::{OpenDrive, OpenDrives};
 use crate::pool::rolled_back::{ROLLED_BACK, RolledBack, SHARED, judge_rolled_back};
+use crate::pool::settings::check_priority;
 use crate::pool::space::slabs::FreeSlabs;
 use crate::pool::volume::shadow::Shadow;
 use crate::pool::volume::thin_growth::ThinGrowth;
-use crate::pool::{Inner, OpenMode, Pool, PoolOptions, check_priority};
+use crate::pool::{Inner, OpenMode, Pool, PoolOptions};
 
 impl From<Diverged> for PoolError {
     fn from(Diverged { first, second }: Diverged) -> Self {

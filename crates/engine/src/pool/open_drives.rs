@@ -18,6 +18,7 @@ use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
 use crate::pool::manifest::writer::{self, Target};
 use crate::pool::space::addresses;
+use crate::pool::space::slabs::FreeSlabs;
 
 /// A drive that is at hand and takes part.
 #[derive(Clone)]
@@ -254,6 +255,30 @@ impl OpenDrives {
     pub(in crate::pool) fn all_working(&self, manifest: &Manifest) -> BTreeSet<u32> {
         let numbers = manifest.drives.iter().map(|drive| drive.number);
         numbers.filter(|number| self.works(manifest, *number)).collect()
+    }
+
+    /// The drives of a role that new rows may go to.
+    pub(in crate::pool) fn usable(&self, manifest: &Manifest, books: &FreeSlabs, role: Role) -> Vec<u32> {
+        books.usable(role).into_iter().filter(|drive| self.works(manifest, *drive)).collect()
+    }
+
+    /// How many drives of these roles have free slabs: in service, and out of it.
+    pub(in crate::pool) fn count_with_room(
+        &self,
+        manifest: &Manifest,
+        books: &FreeSlabs,
+        roles: &[Role],
+    ) -> (usize, usize) {
+        let may_have = |drive: &&DriveRecord| {
+            roles.contains(&drive.role)
+                && !drive.replaced
+                && !drive.retiring
+                && books.free_slabs(drive.number) > 0
+        };
+        let is_in_service = |drive: &&&DriveRecord| drive.takes_new() && self.works(manifest, drive.number);
+        let all: Vec<&DriveRecord> = manifest.drives.iter().filter(may_have).collect();
+        let working = all.iter().filter(is_in_service).count();
+        (working, all.len() - working)
     }
 
     /// Whether a drive is at hand and what it holds counts, as far as a map says so.

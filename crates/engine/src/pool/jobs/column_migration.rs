@@ -22,7 +22,9 @@ use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::PartRecord;
 use crate::pool::membership::spare_allocation::put;
+use crate::pool::open_volumes::OpenVolumes;
 use crate::pool::space::freed::until_row_is_quiet;
+use crate::pool::space::slabs::FreeSlabs;
 use crate::rows::SlotPlace;
 
 /// A column of a row that migrates.
@@ -46,7 +48,18 @@ pub(in crate::pool) struct Batch {
     pub failure: Option<(Id, String)>,
 }
 
-impl Inner {
+/// Takes steps, which copies columns; recording where they are now is the pool's.
+pub(in crate::pool) struct Migrator<'a> {
+    volumes: &'a OpenVolumes,
+    space: &'a RefCell<FreeSlabs>,
+}
+
+impl<'a> Migrator<'a> {
+    /// Over all open volumes of a pool.
+    pub(in crate::pool) fn of(pool: &'a Inner) -> Self {
+        Self { volumes: &pool.volumes, space: &pool.space }
+    }
+
     /// Takes steps, so many at once, until all are taken or it `rests`. Those that were not begun
     /// give their slabs back.
     pub(in crate::pool) async fn take_batch(
@@ -61,7 +74,7 @@ impl Inner {
         let work = async || {
             while !rests() {
                 let Some(step) = queue.borrow_mut().pop_front() else { return };
-                let taken = self.take_step(&step, pace).await;
+                let taken = self.take(&step, pace).await;
                 let mut batch = batch.borrow_mut();
                 match taken {
                     Ok(bytes) => {
@@ -86,7 +99,7 @@ impl Inner {
 
     /// Copies a column to its new place; bytes that it took. Where it fails the step's slabs are
     /// given back.
-    pub(in crate::pool) async fn take_step(&self, step: &Step, pace: Pace<'_>) -> Result<u64, ArrayError> {
+    async fn take(&self, step: &Step, pace: Pace<'_>) -> Result<u64, ArrayError> {
         let Some(array) = self.volumes.array(step.part) else {
             self.give_back(step);
             return Err(ArrayError::Closed);
@@ -95,7 +108,7 @@ impl Inner {
         match array.migrate_column_at(step.row, step.column, step.to, pace).await {
             Ok(_) => Ok(bytes),
             Err(error) => {
-                self.undo_step(step).await;
+                self.undo(step).await;
                 Err(error)
             }
         }
@@ -103,7 +116,7 @@ impl Inner {
 
     /// Ends a migration without its new place, whose slabs are free when nothing is on its way
     /// there any more.
-    async fn undo_step(&self, step: &Step) {
+    async fn undo(&self, step: &Step) {
         if let Some(array) = self.volumes.array(step.part) {
             array.cancel_migration(step.row, step.column);
             until_row_is_quiet(&array, step.row).await;
@@ -113,10 +126,12 @@ impl Inner {
     }
 
     /// Gives the slabs back of a step that was not begun.
-    pub(in crate::pool) fn give_back(&self, step: &Step) {
+    fn give_back(&self, step: &Step) {
         self.space.borrow_mut().give(step.to.drive, step.to.slab, 1);
     }
+}
 
+impl Inner {
     /// Records where columns are now; ends the migrations of those that cannot be.
     pub(in crate::pool) async fn record_steps(&self, steps: Vec<Step>) -> Result<(), super::PoolError> {
         self.record_steps_with(steps, |_, _| ()).await
@@ -176,20 +191,20 @@ impl Inner {
             })
             .await;
         // Where the new drive fell out while the commit was written, the column is where it was.
-        let is_where_it_was = |step: &Step| self.place_of(step) == Some((step.from.drive, step.from.slab));
+        let is_where_it_was =
+            |step: &Step| place_of(&self.manifest.borrow(), step) == Some((step.from.drive, step.from.slab));
         let refused = refused.take();
         for step in &steps {
             if committed.is_err() || refused.contains(step) || is_where_it_was(step) {
-                self.undo_step(step).await;
+                Migrator::of(self).undo(step).await;
             }
         }
         committed
     }
+}
 
-    /// The drive and the slab where the manifest has a step's column.
-    fn place_of(&self, step: &Step) -> Option<(u32, u32)> {
-        let manifest = self.manifest.borrow();
-        let part = manifest.parts().find(|part| part.id == step.part)?;
-        part.rows.place(step.row, step.column).map(|place| (place.drive, place.slab))
-    }
+/// The drive and the slab where the manifest has a step's column.
+fn place_of(manifest: &Manifest, step: &Step) -> Option<(u32, u32)> {
+    let part = manifest.parts().find(|part| part.id == step.part)?;
+    part.rows.place(step.row, step.column).map(|place| (place.drive, place.slab))
 }

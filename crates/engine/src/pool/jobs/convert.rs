@@ -26,7 +26,7 @@ use crate::map::regions::RegionState;
 use crate::member::Class;
 use crate::mutation::{self, Mutation};
 use crate::pool::error::PoolError;
-use crate::pool::jobs::{Parts, Progress, SECOND_NS};
+use crate::pool::jobs::{Parts, Progress, SECOND_NS, watched};
 use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::ids::{Id, VolumeId};
@@ -142,280 +142,10 @@ impl Inner {
             self.jobs.begin(&self.jobs.converting, parts.clone());
             io.until_ranges_are_held().await;
             let nothing = || std::future::ready(Ok(()));
-            let work = self.copy_all(converting, &zones, &progress, &parts);
-            self.watched(&parts, work, SECOND_NS, nothing).await?;
+            let copying = Copying { pool: self, converting, zones, progress, parts };
+            watched(&self.context, &copying.parts, copying.run(), SECOND_NS, nothing).await?;
         }
         self.end_conversion(converting).await
-    }
-
-    async fn copy_all(
-        &self,
-        converting: &Converting,
-        zones: &Zones,
-        progress: &Progress,
-        parts: &Parts,
-    ) -> Result<(), Stop> {
-        let row_bytes = zones.old.spec().row_data_bytes()?.max(zones.new.spec().row_data_bytes()?);
-        let most_unrecorded = row_bytes.min(self.tuning().convert_unrecorded_bytes);
-        let mut recorded_ns = self.context.now_ns();
-        // What an interruption left.
-        self.release_left_behind(converting, zones).await?;
-        while zones.committed.get() < zones.end_bytes() {
-            self.until_whole(converting).await;
-            if self.lifecycle.is_closed() || zones.is_cancelled.get() {
-                return Err(Stop::Ended);
-            }
-            if zones.old.is_protected() || zones.new.is_protected() {
-                return Err(ArrayError::Protected.into());
-            }
-            let copied = self.copy_window(converting, zones).await;
-            progress.done_bytes.set(zones.cursor.get() as f64);
-            let unrecorded = zones.cursor.get().saturating_sub(zones.committed.get());
-            let is_full = match copied {
-                Ok(()) => false,
-                // Slabs that were given up may be in use for longer than writes of clients wait for
-                // them.
-                Err(Stop::Full(_)) if self.freed.is_reclaiming() => {
-                    // Those of a deleted volume come back when no job is at it: it may be this
-                    // volume.
-                    self.jobs.pause(&self.jobs.converting);
-                    self.freed.until_reclaimed().await;
-                    if self.lifecycle.is_closed() || !self.may_go_on(converting) {
-                        return Err(Stop::Ended);
-                    }
-                    self.jobs.begin(&self.jobs.converting, parts.clone());
-                    continue;
-                }
-                // Old rows that come back may be all that it takes.
-                Err(Stop::Full(_)) if unrecorded > 0 => true,
-                Err(stop) => return Err(stop),
-            };
-            let is_late = self.context.now_ns() - recorded_ns >= self.tuning().convert_record_ns;
-            let is_all = zones.cursor.get() == zones.end_bytes();
-            if unrecorded > 0 && (is_full || is_late || is_all || unrecorded >= most_unrecorded) {
-                self.move_frontier(converting, zones).await?;
-                self.release_left_behind(converting, zones).await?;
-                recorded_ns = self.context.now_ns();
-            }
-        }
-        // Reads that began when the old array had the end of the volume.
-        zones.old.drain_reads().await;
-        Ok(())
-    }
-
-    /// Ends when no rebuild of the volume is under way.
-    async fn until_whole(&self, converting: &Converting) {
-        let rebuilding = &self.jobs.rebuilding;
-        while !self.lifecycle.is_closed()
-            && (rebuilding.is_at(converting.old) || rebuilding.is_at(converting.new))
-        {
-            self.jobs.changed.wait().await;
-        }
-    }
-
-    /// Copies what is next, and moves the cursor behind it.
-    async fn copy_window(&self, converting: &Converting, zones: &Zones) -> Result<(), Stop> {
-        let start = zones.cursor.get();
-        let end = window_end(&zones.new, start, self.tuning().convert_window_bytes).min(zones.end_bytes());
-        if start == end {
-            return Ok(());
-        }
-        let _alone = zones.gate.enter(start, end).await;
-        if zones.cursor.get() != start {
-            // A write refused meanwhile, and took it back.
-            return Ok(());
-        }
-        for (from, to, is_written) in stretches(&zones.old, start, end) {
-            if !converting.thin {
-                self.give_rows(converting.new, &zones.new, from, to).await?;
-            }
-            if is_written {
-                self.copy(converting, zones, from, to).await?;
-            } else if !mutation::is_chosen(Mutation::StaleBeyondFrontier) {
-                // Nothing is there as a rule; or what was copied before the conversion was
-                // interrupted.
-                zones.new.write_zeroes(from, to - from).await?;
-                zones.new.0.forget_dead(from, to);
-            }
-        }
-        if zones.cursor.get() == start {
-            zones.cursor.set(end);
-        }
-        Ok(())
-    }
-
-    /// Has slabs for a range of the new array. A volume that is not thin has them whatever becomes
-    /// of the room meanwhile.
-    async fn give_rows(&self, part: Id, new: &Array, from: u64, to: u64) -> Result<(), Stop> {
-        let row_bytes = new.spec().row_data_bytes()?;
-        for row in from / row_bytes..to.div_ceil(row_bytes) {
-            if new.rows().is_hole(row) {
-                self.allocate_rows(part, row, 1).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn copy(&self, converting: &Converting, zones: &Zones, start: u64, end: u64) -> Result<(), Stop> {
-        let mut pieces = Vec::new();
-        let mut at = start;
-        while at < end {
-            let to = window_end(&zones.new, at, self.tuning().convert_piece_bytes).min(end);
-            pieces.push(self.copy_piece(converting, zones, at, to));
-            at = to;
-        }
-        join_all(pieces).await.into_iter().collect()
-    }
-
-    async fn copy_piece(
-        &self,
-        converting: &Converting,
-        zones: &Zones,
-        start: u64,
-        end: u64,
-    ) -> Result<(), Stop> {
-        match zones.old.read_as(Class::Background, start, (end - start) as usize).await {
-            Ok(data) if converting.thin && is_zeros(&data) => {
-                // What is known as written is larger than what was; a thin volume takes no space
-                // for the rest.
-                zones.new.write_zeroes(start, end - start).await?;
-                zones.new.0.forget_dead(start, end);
-                Ok(())
-            }
-            Ok(data) => Ok(zones.new.write_as(Class::Background, start, data, false).await?),
-            Err(error) if is_loss(&error) => self.copy_blocks(zones, start, end).await,
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Copies block by block; those that no drive has any more are lost in the new array too.
-    async fn copy_blocks(&self, zones: &Zones, start: u64, end: u64) -> Result<(), Stop> {
-        let known: BTreeSet<u64> = zones.old.dead_blocks().into_iter().collect();
-        let mut lost = Vec::new();
-        let mut at = start;
-        while at < end {
-            let length = BLOCK_BYTES.min(end - at);
-            match zones.old.read_as(Class::Background, at, length as usize).await {
-                Ok(data) => zones.new.write_as(Class::Background, at, data, false).await?,
-                Err(error) if is_loss(&error) => {
-                    let is_known = known.contains(&(at / BLOCK_BYTES));
-                    if !is_known && (zones.old.is_protected() || !zones.old.lacking_rows().is_empty()) {
-                        // A drive that is out may have it, and may come back.
-                        return Err(Stop::Waits(format!(
-                            "the block at byte {at} cannot be read while drives of the volume are missing or not rebuilt \
-                             ({error}); bring them back, or replace them"
-                        )));
-                    }
-                    lost.push(at / BLOCK_BYTES);
-                }
-                Err(error) => return Err(error.into()),
-            }
-            at += length;
-        }
-        zones.new.note_dead_blocks(lost);
-        Ok(())
-    }
-
-    /// Makes what was copied durable, and records that from now on it is the new array that has it.
-    async fn move_frontier(&self, converting: &Converting, zones: &Zones) -> Result<(), Stop> {
-        let is_flushed = !mutation::is_chosen(Mutation::FrontierBeforeFlush);
-        if is_flushed {
-            zones.new.flush_internally().await?;
-        }
-        let from = zones.committed.get();
-        // Nobody writes in both arrays while it changes which of them counts.
-        let _alone = zones.gate.enter(from, zones.cursor.get()).await;
-        let to = zones.cursor.get();
-        if to <= from {
-            return Ok(());
-        }
-        if is_flushed {
-            zones.new.flush_internally().await?;
-        }
-        let losses = &zones.new.0.losses;
-        if losses.check_since(zones.losses.get()).is_err() {
-            // A drive that the new array cannot do without refused a flush, whichever request met
-            // it: what was copied is copied again.
-            zones.losses.set(losses.count());
-            zones.cursor.set(from);
-            return Ok(());
-        }
-        let (volume, part, array) = (converting.volume, converting.new, zones.new.clone());
-        let recorded = self.try_commit(None, move |manifest| {
-            let Some(volume) = manifest.volume_by_id_mut(volume) else {
-                return Err(PoolError::Job("the volume was deleted".to_owned()));
-            };
-            let Some(record) = volume.part_mut(part) else {
-                return Err(PoolError::Job("the conversion has ended".to_owned()));
-            };
-            let mut known = record.clone();
-            known.set_dead(&array.dead_blocks_to_record());
-            if known.dead != record.dead {
-                return Err(PoolError::Job(
-                    "more blocks cannot be read than can be recorded as lost".to_owned(),
-                ));
-            }
-            if let Some(conversion) = &mut volume.conversion {
-                conversion.next_offset_bytes = to;
-            }
-            Ok(Change::Commit(()))
-        });
-        recorded.await?;
-        zones.committed.set(to);
-        Ok(())
-    }
-
-    /// Gives back the slabs of old rows that lie wholly below the frontier. Not those of the last:
-    /// they go with the array.
-    async fn release_left_behind(&self, converting: &Converting, zones: &Zones) -> Result<(), Stop> {
-        let (old, below) = (&zones.old, zones.committed.get());
-        if below == zones.end_bytes() {
-            return Ok(());
-        }
-        let end = below / old.spec().row_data_bytes()?;
-        let blocks_per_slab = old.spec().slab_bytes / BLOCK_BYTES;
-        let mut row = zones.released_rows.get();
-        while row < end {
-            let to = (row + self.tuning().released_rows).min(end);
-            if (row..to).any(|row| !old.rows().is_hole(row)) {
-                // Whoever began to read when these rows counted has them still.
-                old.drain_reads().await;
-                lock_order::scope(self.release_old_rows(converting.old, old, row, to)).await?;
-            }
-            old.0.bad.retain_lost(|(_, block)| *block >= to * blocks_per_slab);
-            row = to;
-            zones.released_rows.set(row);
-        }
-        old.0.bad.retain_dead(|block| *block >= below / BLOCK_BYTES);
-        Ok(())
-    }
-
-    async fn release_old_rows(&self, part: Id, old: &Array, first: u64, end: u64) -> Result<(), Stop> {
-        let inner = &old.0;
-        // Regions written in part are completed here, which cannot be done under the locks.
-        inner.flush().await?;
-        let stripes = first * inner.columns.stripes_per_row..end * inner.columns.stripes_per_row;
-        let _guards = inner.table.lock_all(stripes.clone().collect()).await;
-        inner.forget_logged(stripes).await?;
-        let regions = || (first..end).flat_map(|row| inner.columns.regions_of_row(row));
-        for region in regions().filter(|&region| inner.regions.state(region) != RegionState::Unwritten) {
-            inner.regions.mark_unwritten(region);
-        }
-        // That nothing is there must be durable before the slabs can hold something else.
-        inner.persist_map().await?;
-        regions().for_each(|region| inner.forget_sums(region));
-        // Pages of checksums that were on their way to these slabs' places have arrived when this
-        // ends.
-        inner.release_records().await?;
-        let released = self.try_commit(None, move |manifest| {
-            let Some(record) = manifest.part_mut(part) else { return Ok(Change::Nothing(())) };
-            let end = end.min(record.rows.rows());
-            if first < end {
-                record.rows.clear(first, end - first);
-            }
-            Ok(Change::Commit(()))
-        });
-        Ok(released.await?)
     }
 
     /// Everything is in the new array: the old one goes.
@@ -459,6 +189,286 @@ impl Inner {
         // A thin volume keeps no rows in which nothing was written.
         self.release_unused(converting.volume, &new, 0, new.capacity_bytes()).await;
         Ok(())
+    }
+}
+
+/// A conversion that is under way.
+struct Copying<'a> {
+    pool: &'a Inner,
+    converting: &'a Converting,
+    zones: Rc<Zones>,
+    progress: Rc<Progress>,
+    parts: Parts,
+}
+
+impl Copying<'_> {
+    /// Copies all that is left.
+    async fn run(&self) -> Result<(), Stop> {
+        let (pool, zones) = (self.pool, &*self.zones);
+        let row_bytes = zones.old.spec().row_data_bytes()?.max(zones.new.spec().row_data_bytes()?);
+        let most_unrecorded = row_bytes.min(pool.tuning().convert_unrecorded_bytes);
+        let mut recorded_ns = pool.context.now_ns();
+        // What an interruption left.
+        self.release_left_behind().await?;
+        while zones.committed.get() < zones.end_bytes() {
+            self.until_whole().await;
+            if pool.lifecycle.is_closed() || zones.is_cancelled.get() {
+                return Err(Stop::Ended);
+            }
+            if zones.old.is_protected() || zones.new.is_protected() {
+                return Err(ArrayError::Protected.into());
+            }
+            let copied = self.copy_window().await;
+            self.progress.done_bytes.set(zones.cursor.get() as f64);
+            let unrecorded = zones.cursor.get().saturating_sub(zones.committed.get());
+            let is_full = match copied {
+                Ok(()) => false,
+                // Slabs that were given up may be in use for longer than writes of clients wait for
+                // them.
+                Err(Stop::Full(_)) if pool.freed.is_reclaiming() => {
+                    // Those of a deleted volume come back when no job is at it: it may be this
+                    // volume.
+                    pool.jobs.pause(&pool.jobs.converting);
+                    pool.freed.until_reclaimed().await;
+                    if pool.lifecycle.is_closed() || !pool.may_go_on(self.converting) {
+                        return Err(Stop::Ended);
+                    }
+                    pool.jobs.begin(&pool.jobs.converting, self.parts.clone());
+                    continue;
+                }
+                // Old rows that come back may be all that it takes.
+                Err(Stop::Full(_)) if unrecorded > 0 => true,
+                Err(stop) => return Err(stop),
+            };
+            let is_late = pool.context.now_ns() - recorded_ns >= pool.tuning().convert_record_ns;
+            let is_all = zones.cursor.get() == zones.end_bytes();
+            if unrecorded > 0 && (is_full || is_late || is_all || unrecorded >= most_unrecorded) {
+                self.move_frontier().await?;
+                self.release_left_behind().await?;
+                recorded_ns = pool.context.now_ns();
+            }
+        }
+        // Reads that began when the old array had the end of the volume.
+        zones.old.drain_reads().await;
+        Ok(())
+    }
+
+    /// Ends when no rebuild of the volume is under way.
+    async fn until_whole(&self) {
+        let (pool, converting) = (self.pool, self.converting);
+        let rebuilding = &pool.jobs.rebuilding;
+        while !pool.lifecycle.is_closed()
+            && (rebuilding.is_at(converting.old) || rebuilding.is_at(converting.new))
+        {
+            pool.jobs.changed.wait().await;
+        }
+    }
+
+    /// Copies what is next, and moves the cursor behind it.
+    async fn copy_window(&self) -> Result<(), Stop> {
+        let (converting, zones) = (self.converting, &*self.zones);
+        let start = zones.cursor.get();
+        let end =
+            window_end(&zones.new, start, self.pool.tuning().convert_window_bytes).min(zones.end_bytes());
+        if start == end {
+            return Ok(());
+        }
+        let _alone = zones.gate.enter(start, end).await;
+        if zones.cursor.get() != start {
+            // A write refused meanwhile, and took it back.
+            return Ok(());
+        }
+        for (from, to, is_written) in stretches(&zones.old, start, end) {
+            if !converting.thin {
+                self.give_rows(from, to).await?;
+            }
+            if is_written {
+                self.copy(from, to).await?;
+            } else if !mutation::is_chosen(Mutation::StaleBeyondFrontier) {
+                // Nothing is there as a rule; or what was copied before the conversion was
+                // interrupted.
+                zones.new.write_zeroes(from, to - from).await?;
+                zones.new.0.forget_dead(from, to);
+            }
+        }
+        if zones.cursor.get() == start {
+            zones.cursor.set(end);
+        }
+        Ok(())
+    }
+
+    /// Has slabs for a range of the new array. A volume that is not thin has them whatever becomes
+    /// of the room meanwhile.
+    async fn give_rows(&self, from: u64, to: u64) -> Result<(), Stop> {
+        let (part, new) = (self.converting.new, &self.zones.new);
+        let row_bytes = new.spec().row_data_bytes()?;
+        for row in from / row_bytes..to.div_ceil(row_bytes) {
+            if new.rows().is_hole(row) {
+                self.pool.allocate_rows(part, row, 1).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn copy(&self, start: u64, end: u64) -> Result<(), Stop> {
+        let mut pieces = Vec::new();
+        let mut at = start;
+        while at < end {
+            let to = window_end(&self.zones.new, at, self.pool.tuning().convert_piece_bytes).min(end);
+            pieces.push(self.copy_piece(at, to));
+            at = to;
+        }
+        join_all(pieces).await.into_iter().collect()
+    }
+
+    async fn copy_piece(&self, start: u64, end: u64) -> Result<(), Stop> {
+        let zones = &self.zones;
+        match zones.old.read_as(Class::Background, start, (end - start) as usize).await {
+            Ok(data) if self.converting.thin && is_zeros(&data) => {
+                // What is known as written is larger than what was; a thin volume takes no space
+                // for the rest.
+                zones.new.write_zeroes(start, end - start).await?;
+                zones.new.0.forget_dead(start, end);
+                Ok(())
+            }
+            Ok(data) => Ok(zones.new.write_as(Class::Background, start, data, false).await?),
+            Err(error) if is_loss(&error) => self.copy_blocks(start, end).await,
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Copies block by block; those that no drive has any more are lost in the new array too.
+    async fn copy_blocks(&self, start: u64, end: u64) -> Result<(), Stop> {
+        let zones = &self.zones;
+        let known: BTreeSet<u64> = zones.old.dead_blocks().into_iter().collect();
+        let mut lost = Vec::new();
+        let mut at = start;
+        while at < end {
+            let length = BLOCK_BYTES.min(end - at);
+            match zones.old.read_as(Class::Background, at, length as usize).await {
+                Ok(data) => zones.new.write_as(Class::Background, at, data, false).await?,
+                Err(error) if is_loss(&error) => {
+                    let is_known = known.contains(&(at / BLOCK_BYTES));
+                    if !is_known && (zones.old.is_protected() || !zones.old.lacking_rows().is_empty()) {
+                        // A drive that is out may have it, and may come back.
+                        return Err(Stop::Waits(format!(
+                            "the block at byte {at} cannot be read while drives of the volume are missing or not rebuilt \
+                             ({error}); bring them back, or replace them"
+                        )));
+                    }
+                    lost.push(at / BLOCK_BYTES);
+                }
+                Err(error) => return Err(error.into()),
+            }
+            at += length;
+        }
+        zones.new.note_dead_blocks(lost);
+        Ok(())
+    }
+
+    /// Makes what was copied durable, and records that from now on it is the new array that has it.
+    async fn move_frontier(&self) -> Result<(), Stop> {
+        let (converting, zones) = (self.converting, &self.zones);
+        let is_flushed = !mutation::is_chosen(Mutation::FrontierBeforeFlush);
+        if is_flushed {
+            zones.new.flush_internally().await?;
+        }
+        let from = zones.committed.get();
+        // Nobody writes in both arrays while it changes which of them counts.
+        let _alone = zones.gate.enter(from, zones.cursor.get()).await;
+        let to = zones.cursor.get();
+        if to <= from {
+            return Ok(());
+        }
+        if is_flushed {
+            zones.new.flush_internally().await?;
+        }
+        let losses = &zones.new.0.losses;
+        if losses.check_since(zones.losses.get()).is_err() {
+            // A drive that the new array cannot do without refused a flush, whichever request met
+            // it: what was copied is copied again.
+            zones.losses.set(losses.count());
+            zones.cursor.set(from);
+            return Ok(());
+        }
+        let (volume, part, array) = (converting.volume, converting.new, zones.new.clone());
+        let recorded = self.pool.try_commit(None, move |manifest| {
+            let Some(volume) = manifest.volume_by_id_mut(volume) else {
+                return Err(PoolError::Job("the volume was deleted".to_owned()));
+            };
+            let Some(record) = volume.part_mut(part) else {
+                return Err(PoolError::Job("the conversion has ended".to_owned()));
+            };
+            let mut known = record.clone();
+            known.set_dead(&array.dead_blocks_to_record());
+            if known.dead != record.dead {
+                return Err(PoolError::Job(
+                    "more blocks cannot be read than can be recorded as lost".to_owned(),
+                ));
+            }
+            if let Some(conversion) = &mut volume.conversion {
+                conversion.next_offset_bytes = to;
+            }
+            Ok(Change::Commit(()))
+        });
+        recorded.await?;
+        zones.committed.set(to);
+        Ok(())
+    }
+
+    /// Gives back the slabs of old rows that lie wholly below the frontier. Not those of the last:
+    /// they go with the array.
+    async fn release_left_behind(&self) -> Result<(), Stop> {
+        let zones = &self.zones;
+        let (old, below) = (&zones.old, zones.committed.get());
+        if below == zones.end_bytes() {
+            return Ok(());
+        }
+        let end = below / old.spec().row_data_bytes()?;
+        let blocks_per_slab = old.spec().slab_bytes / BLOCK_BYTES;
+        let mut row = zones.released_rows.get();
+        while row < end {
+            let to = (row + self.pool.tuning().released_rows).min(end);
+            if (row..to).any(|row| !old.rows().is_hole(row)) {
+                // Whoever began to read when these rows counted has them still.
+                old.drain_reads().await;
+                lock_order::scope(self.release_old_rows(row, to)).await?;
+            }
+            old.0.bad.retain_lost(|(_, block)| *block >= to * blocks_per_slab);
+            row = to;
+            zones.released_rows.set(row);
+        }
+        old.0.bad.retain_dead(|block| *block >= below / BLOCK_BYTES);
+        Ok(())
+    }
+
+    async fn release_old_rows(&self, first: u64, end: u64) -> Result<(), Stop> {
+        let (part, old) = (self.converting.old, &self.zones.old);
+        let inner = &old.0;
+        // Regions written in part are completed here, which cannot be done under the locks.
+        inner.flush().await?;
+        let stripes = first * inner.columns.stripes_per_row..end * inner.columns.stripes_per_row;
+        let _guards = inner.table.lock_all(stripes.clone().collect()).await;
+        inner.forget_logged(stripes).await?;
+        let regions = || (first..end).flat_map(|row| inner.columns.regions_of_row(row));
+        for region in regions().filter(|&region| inner.regions.state(region) != RegionState::Unwritten) {
+            inner.regions.mark_unwritten(region);
+        }
+        // That nothing is there must be durable before the slabs can hold something else.
+        inner.persist_map().await?;
+        regions().for_each(|region| inner.forget_sums(region));
+        // Pages of checksums that were on their way to these slabs' places have arrived when this
+        // ends.
+        inner.release_records().await?;
+        let released = self.pool.try_commit(None, move |manifest| {
+            let Some(record) = manifest.part_mut(part) else { return Ok(Change::Nothing(())) };
+            let end = end.min(record.rows.rows());
+            if first < end {
+                record.rows.clear(first, end - first);
+            }
+            Ok(Change::Commit(()))
+        });
+        Ok(released.await?)
     }
 }
 

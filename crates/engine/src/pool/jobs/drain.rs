@@ -15,8 +15,8 @@ use std::rc::Rc;
 use crate::array::LocalFuture;
 use crate::pool::Inner;
 use crate::pool::error::PoolError;
-use crate::pool::jobs::column_migration::Step;
-use crate::pool::jobs::{Parts, Progress, SECOND_NS};
+use crate::pool::jobs::column_migration::{Migrator, Step};
+use crate::pool::jobs::{Parts, Progress, SECOND_NS, watched};
 use crate::pool::manifest::drive_record::DriveRecord;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
@@ -24,15 +24,10 @@ use crate::pool::manifest::volume_record::MetaPlaceRecord;
 use crate::pool::membership::replacement::written_on;
 use crate::pool::membership::spare_allocation::{candidates, stretches};
 use crate::pool::space::evacuation::{Link, first_to_move};
-use crate::pool::space::slabs::Replacement;
+use crate::pool::space::slabs::{FreeSlabs, Replacement};
 use crate::rows::{SlotPlace, SlotState};
 
 impl Inner {
-    /// Steps before it is recorded, at most.
-    fn most_steps(&self, manifest: &Manifest) -> u64 {
-        (self.tuning().drain_batch_bytes / manifest.slab_bytes).clamp(1, 512)
-    }
-
     /// Works on emptying the first drive that is to be emptied; whether anything was done.
     pub(in crate::pool) async fn drain(&self) -> bool {
         for number in self.retiring() {
@@ -77,10 +72,16 @@ impl Inner {
         if !self.manifest.borrow().named_drives().contains(&number) {
             return self.release_drive(number).await.map_err(failed);
         }
-        let mut steps = self.plan_steps(number);
-        if steps.is_empty() {
-            steps = self.plan_making_room(number);
-        }
+        let steps = {
+            let (manifest, rebuildable) = (self.manifest.borrow(), self.rebuildable());
+            // Before it is recorded, at most.
+            let most = (self.tuning().drain_batch_bytes / manifest.slab_bytes).clamp(1, 512);
+            let space = &mut self.space.borrow_mut();
+            match plan_steps(&manifest, space, &rebuildable, (number, most)) {
+                none if none.is_empty() => plan_making_room(&manifest, space, &rebuildable, (number, most)),
+                steps => steps,
+            }
+        };
         if steps.is_empty() {
             let (manifest, planner) = (self.manifest.borrow(), self.spare_planner());
             let room = planner.check_evacuation(&manifest, &self.space.borrow(), number);
@@ -94,51 +95,6 @@ impl Inner {
         taken
             .map(|()| true)
             .map_err(|why| format!("{} cannot be emptied: {why}", self.manifest.borrow().path_of(number)))
-    }
-
-    /// Columns on other drives that move on so that there is room for what is on this one.
-    fn plan_making_room(&self, number: u32) -> Vec<Step> {
-        let manifest = self.manifest.borrow();
-        let rebuildable = self.rebuildable();
-        let mut space = self.space.borrow_mut();
-        let Some(link) = first_to_move(&manifest, &space, number, |part| rebuildable.contains(&part)) else {
-            return Vec::new();
-        };
-        let most = link.rows.min(self.most_steps(&manifest));
-        let found = space.replace(&[link.onto], &[], most, Some(link.from.slab));
-        found.map_or_else(Vec::new, |found| steps_of(&link, &found))
-    }
-
-    /// The next columns to move, and where; what is free there is taken from the books.
-    fn plan_steps(&self, number: u32) -> Vec<Step> {
-        let manifest = self.manifest.borrow();
-        let rebuildable = self.rebuildable();
-        let wanted = |place: SlotPlace| place.drive == number && place.state == SlotState::Active;
-        let all = stretches(&manifest, wanted, |part| rebuildable.contains(&part));
-        let most = self.most_steps(&manifest);
-        let total: u64 = all.iter().map(|stretch| stretch.rows).sum();
-        let mut space = self.space.borrow_mut();
-        let mut steps = Vec::new();
-        for stretch in all {
-            let Some(part) = manifest.parts().find(|part| part.id == stretch.part) else { continue };
-            let end = stretch.first_row + stretch.rows;
-            let mut row = stretch.first_row;
-            while row < end && (steps.len() as u64) < most {
-                let Some(run) = part.rows.run(row) else { break };
-                let places = run.places_of(row);
-                let from = places[stretch.column];
-                let in_rows: Vec<u32> = places.iter().map(|place| place.drive).collect();
-                let possible = candidates(&manifest, &space, number, &in_rows);
-                let share = total.div_ceil(32 * possible.len().max(1) as u64).max(1);
-                let rows = share.min(end - row).min(most - steps.len() as u64);
-                let Some(found) = space.replace(&possible, &in_rows, rows, Some(from.slab)) else { break };
-                let (part, column, onto) = (part.id, stretch.column, found.drive);
-                let link = Link { part, first_row: row, rows: found.rows, column, from, onto };
-                steps.extend(steps_of(&link, &found));
-                row += found.rows;
-            }
-        }
-        steps
     }
 
     async fn take_steps(&self, number: u32, steps: Vec<Step>) -> Result<(), String> {
@@ -155,9 +111,10 @@ impl Inner {
         let rests =
             || self.lifecycle.is_closed() || self.jobs.look_again.get() || self.lifecycle.is_turn_wanted();
         let pace = |_| -> LocalFuture<'_, bool> { Box::pin(std::future::ready(true)) };
-        let taking = self.take_batch(steps, workers, &parts, &rests, &pace);
+        let migrator = Migrator::of(self);
+        let taking = migrator.take_batch(steps, workers, &parts, &rests, &pace);
         let nothing = || std::future::ready(Ok(()));
-        let batch = self.watched(&parts, taking, SECOND_NS, nothing).await;
+        let batch = watched(&self.context, &parts, taking, SECOND_NS, nothing).await;
         self.jobs.pause(lane);
         let (count, recorded) = (batch.done.len(), self.record_steps(batch.done).await);
         if let Some(successor) = successor {
@@ -195,6 +152,54 @@ impl Inner {
         }
         current.clone()
     }
+}
+
+/// Columns on other drives that move on so that there is room for what is on this one.
+fn plan_making_room(
+    manifest: &Manifest,
+    space: &mut FreeSlabs,
+    rebuildable: &BTreeSet<Id>,
+    (number, most): (u32, u64),
+) -> Vec<Step> {
+    let Some(link) = first_to_move(manifest, space, number, |part| rebuildable.contains(&part)) else {
+        return Vec::new();
+    };
+    let most = link.rows.min(most);
+    let found = space.replace(&[link.onto], &[], most, Some(link.from.slab));
+    found.map_or_else(Vec::new, |found| steps_of(&link, &found))
+}
+
+/// The next columns to move, and where; what is free there is taken from the books.
+fn plan_steps(
+    manifest: &Manifest,
+    space: &mut FreeSlabs,
+    rebuildable: &BTreeSet<Id>,
+    (number, most): (u32, u64),
+) -> Vec<Step> {
+    let wanted = |place: SlotPlace| place.drive == number && place.state == SlotState::Active;
+    let all = stretches(manifest, wanted, |part| rebuildable.contains(&part));
+    let total: u64 = all.iter().map(|stretch| stretch.rows).sum();
+    let mut steps = Vec::new();
+    for stretch in all {
+        let Some(part) = manifest.parts().find(|part| part.id == stretch.part) else { continue };
+        let end = stretch.first_row + stretch.rows;
+        let mut row = stretch.first_row;
+        while row < end && (steps.len() as u64) < most {
+            let Some(run) = part.rows.run(row) else { break };
+            let places = run.places_of(row);
+            let from = places[stretch.column];
+            let in_rows: Vec<u32> = places.iter().map(|place| place.drive).collect();
+            let possible = candidates(manifest, space, number, &in_rows);
+            let share = total.div_ceil(32 * possible.len().max(1) as u64).max(1);
+            let rows = share.min(end - row).min(most - steps.len() as u64);
+            let Some(found) = space.replace(&possible, &in_rows, rows, Some(from.slab)) else { break };
+            let (part, column, onto) = (part.id, stretch.column, found.drive);
+            let link = Link { part, first_row: row, rows: found.rows, column, from, onto };
+            steps.extend(steps_of(&link, &found));
+            row += found.rows;
+        }
+    }
+    steps
 }
 
 /// One step for each row that was given a slab.

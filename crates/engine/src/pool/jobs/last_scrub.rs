@@ -6,6 +6,7 @@
 //! bounded: of each volume the drives with the most wrong blocks, and the last few takeovers.
 
 use crate::jobs::scrub::ScrubReport;
+use crate::pool::Pool;
 use crate::pool::error::PoolError;
 use crate::pool::jobs::ScrubSummary;
 use crate::pool::manifest::care::{LastScrub, MAX_BLAMED, ScrubRecord, Takeover};
@@ -13,7 +14,6 @@ use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::drive_record::{Errors, shortened};
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::DriveId;
-use crate::pool::{Inner, Pool};
 
 impl ScrubRecord {
     pub(crate) fn of(summary: &ScrubSummary, manifest: &Manifest) -> Self {
@@ -138,13 +138,12 @@ impl Pool {
     }
 }
 
-impl Inner {
-    /// Notes in a manifest that a spare takes over.
-    pub(in crate::pool) fn notice_of_spare(&self, old: u32, spare: u32) -> Option<Takeover> {
-        let manifest = self.manifest.borrow();
+impl Takeover {
+    /// A spare takes the place of a drive.
+    pub(in crate::pool) fn by_spare(manifest: &Manifest, old: u32, spare: u32, unix_s: u64) -> Option<Self> {
         let (old, spare) = (manifest.drive(old)?, manifest.drive(spare)?);
-        Some(Takeover {
-            unix_s: self.news.unix_ms() / 1000,
+        Some(Self {
+            unix_s,
             drive: old.id,
             path: old.path.clone(),
             spare: spare.id,

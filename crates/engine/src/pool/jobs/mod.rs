@@ -30,12 +30,13 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use futures_util::future::join;
-use stripewise_drive::Event;
+use stripewise_drive::{Context, Event};
 
 use crate::array::Array;
 use crate::jobs::scrub::ScrubReport;
 use crate::pool::error::PoolError;
 use crate::pool::jobs::kind::JobKind;
+use crate::pool::jobs::rebuild::due_in;
 use crate::pool::jobs::tier::TierState;
 use crate::pool::manifest::ids::{Id, VolumeId};
 use crate::pool::membership::replacement::replacement_in;
@@ -228,6 +229,11 @@ impl Jobs {
         !std::mem::take(&mut *stalled).is_empty()
     }
 
+    /// Whether rows are restored or change tiers: everything else that moves rows waits for that.
+    pub(in crate::pool) fn is_rebuilding_or_tiering(&self) -> bool {
+        self.rebuilding.running.get() || self.tiering.running.get()
+    }
+
     fn lanes(&self) -> [&Lane; 5] {
         [&self.rebuilding, &self.checking, &self.converting, &self.tiering, &self.balancing]
     }
@@ -307,12 +313,6 @@ impl Pool {
 }
 
 impl Inner {
-    /// A drive was excluded, or a spare came: spare allocation may have work.
-    pub(in crate::pool) fn after_exclusion(&self) {
-        self.jobs.forget_stalls();
-        self.kick_jobs();
-    }
-
     /// Starts the lanes that rest, if jobs run in this pool.
     pub(in crate::pool) fn kick_jobs(&self) {
         let jobs = &self.jobs;
@@ -387,43 +387,6 @@ impl Inner {
         self.jobs.changed.notify_all();
     }
 
-    /// Runs `work` to its end; meanwhile measures how fast the parts get on and every `interval_ns`
-    /// does `checkpoint`.
-    pub(in crate::pool) async fn watched<T, C: Future<Output = Result<(), PoolError>>>(
-        &self,
-        parts: &Parts,
-        work: impl Future<Output = T>,
-        interval_ns: u64,
-        checkpoint: impl Fn() -> C,
-    ) -> T {
-        let (done, ended) = (Cell::new(false), Event::new());
-        parts.values().for_each(|progress| progress.sample(self.context.now_ns()));
-        let working = async {
-            let result = work.await;
-            done.set(true);
-            ended.notify_all();
-            result
-        };
-        let watching = async {
-            let mut next_ns = self.context.now_ns() + interval_ns;
-            while !done.get() {
-                let end = pin!(ended.wait());
-                let _ = self.context.time_limit_ns(TICK_NS.min(interval_ns), end).await;
-                let now_ns = self.context.now_ns();
-                if done.get() {
-                    break;
-                }
-                parts.values().for_each(|progress| progress.sample(now_ns));
-                if now_ns >= next_ns {
-                    // Not recorded now means recorded next time, or done again.
-                    let _ = checkpoint().await;
-                    next_ns = self.context.now_ns() + interval_ns;
-                }
-            }
-        };
-        join(working, watching).await.0
-    }
-
     /// Jobs under way or due.
     pub(in crate::pool) fn activity(&self) -> Vec<Activity> {
         let manifest = self.manifest.borrow();
@@ -432,7 +395,7 @@ impl Inner {
             let Some(array) = self.volumes.array(part.id) else { continue };
             let name = manifest.volume_of(part.id).1;
             let rebuilding = self.jobs.rebuilding.current.borrow().get(&part.id).cloned();
-            let due = self.due_in(&manifest, &array);
+            let due = due_in(&manifest, &array);
             let replacing = replacement_in(&manifest, part, &array);
             if let Some(progress) = &rebuilding {
                 let drive = due.drive.or(replacing.map(|(successor, ..)| successor));
@@ -484,6 +447,43 @@ impl Inner {
         all.extend(self.rebalance_activity(&manifest));
         all
     }
+}
+
+/// Runs `work` to its end; meanwhile measures how fast the parts get on and every `interval_ns`
+/// does `checkpoint`.
+pub(in crate::pool) async fn watched<T, C: Future<Output = Result<(), PoolError>>>(
+    context: &Context,
+    parts: &Parts,
+    work: impl Future<Output = T>,
+    interval_ns: u64,
+    checkpoint: impl Fn() -> C,
+) -> T {
+    let (done, ended) = (Cell::new(false), Event::new());
+    parts.values().for_each(|progress| progress.sample(context.now_ns()));
+    let working = async {
+        let result = work.await;
+        done.set(true);
+        ended.notify_all();
+        result
+    };
+    let watching = async {
+        let mut next_ns = context.now_ns() + interval_ns;
+        while !done.get() {
+            let end = pin!(ended.wait());
+            let _ = context.time_limit_ns(TICK_NS.min(interval_ns), end).await;
+            let now_ns = context.now_ns();
+            if done.get() {
+                break;
+            }
+            parts.values().for_each(|progress| progress.sample(now_ns));
+            if now_ns >= next_ns {
+                // Not recorded now means recorded next time, or done again.
+                let _ = checkpoint().await;
+                next_ns = context.now_ns() + interval_ns;
+            }
+        }
+    };
+    join(working, watching).await.0
 }
 
 /// Whether a crash left something to compare, and all of it is there.

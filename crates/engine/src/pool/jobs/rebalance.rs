@@ -14,15 +14,17 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::pool::error::PoolError;
-use crate::pool::jobs::column_migration::{Batch, Step};
+use crate::pool::jobs::column_migration::{Batch, Migrator, Step};
 use crate::pool::jobs::drain::steps_of;
 use crate::pool::jobs::rebalance_plan::plan;
-use crate::pool::jobs::{JobKind, Parts, Progress, SECOND_NS};
+use crate::pool::jobs::{JobKind, Parts, Progress, SECOND_NS, watched};
 use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::{Manifest, RebalanceIntent};
 use crate::pool::manifest::ids::Id;
+use crate::pool::open_volumes::OpenVolumes;
 use crate::pool::space::evacuation::Link;
+use crate::pool::space::slabs::FreeSlabs;
 use crate::pool::status::activity::Activity;
 use crate::pool::{Inner, Pool, REBUILD_PRIORITY_LOW_PERCENT};
 
@@ -115,7 +117,7 @@ impl Inner {
 
     async fn run_balancing(&self) {
         let lane = &self.jobs.balancing;
-        while !self.lifecycle.is_closed() && !self.is_busy_otherwise() {
+        while !self.lifecycle.is_closed() && !self.jobs.is_rebuilding_or_tiering() {
             match self.balance_some().await {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -130,14 +132,10 @@ impl Inner {
         self.jobs.changed.notify_all();
     }
 
-    fn is_busy_otherwise(&self) -> bool {
-        self.jobs.rebuilding.running.get() || self.jobs.tiering.running.get()
-    }
-
     /// Whether migrations are to be given up for now.
     fn should_rest(&self) -> bool {
         let is_over = self.lifecycle.is_closed() || self.manifest.borrow().rebalance.is_none();
-        is_over || self.lifecycle.is_turn_wanted() || self.is_busy_otherwise()
+        is_over || self.lifecycle.is_turn_wanted() || self.jobs.is_rebuilding_or_tiering()
     }
 
     /// Moves a batch of columns and records where they are; whether there is more to do.
@@ -149,7 +147,7 @@ impl Inner {
             return Ok(false);
         }
         let links = self.due_to_rebalance(&self.manifest.borrow());
-        let steps = self.take_room(&links);
+        let steps = take_room(&self.manifest.borrow(), &mut self.space.borrow_mut(), &links);
         if steps.is_empty() {
             return self.end_rebalance().await.map(|()| false).map_err(|error| error.to_string());
         }
@@ -162,9 +160,10 @@ impl Inner {
             || self.should_rest(),
             |_| -> crate::array::LocalFuture<'_, bool> { Box::pin(std::future::ready(!self.should_rest())) },
         );
-        let taking = self.take_batch(steps, at_once, &parts, &rests, &pace);
+        let migrator = Migrator::of(self);
+        let taking = migrator.take_batch(steps, at_once, &parts, &rests, &pace);
         let nothing = || std::future::ready(Ok(()));
-        let Batch { done, bytes, failure } = self.watched(&parts, taking, SECOND_NS, nothing).await;
+        let Batch { done, bytes, failure } = watched(&self.context, &parts, taking, SECOND_NS, nothing).await;
         self.jobs.pause(lane);
         self.set_background_share();
         let count = done.len();
@@ -184,32 +183,10 @@ impl Inner {
         }
     }
 
-    /// Takes slabs for the first of these moves, as many as make a batch.
-    fn take_room(&self, links: &[Link]) -> Vec<Step> {
-        let manifest = self.manifest.borrow();
-        let mut space = self.space.borrow_mut();
-        let (mut steps, mut seen): (Vec<Step>, BTreeSet<(Id, u64)>) = (Vec::new(), BTreeSet::new());
-        for link in links {
-            let rows = link.rows.min(MOST_STEPS.saturating_sub(steps.len() as u64));
-            let part = manifest.parts().find(|part| part.id == link.part);
-            let is_there =
-                part.is_some_and(|part| part.rows.place(link.first_row, link.column) == Some(link.from));
-            // What follows from moves of this batch has to wait for them.
-            let follows = (link.first_row..link.first_row + rows).any(|row| seen.contains(&(link.part, row)));
-            if rows == 0 || !is_there || follows {
-                break;
-            }
-            let Some(found) = space.replace(&[link.onto], &[], rows, Some(link.from.slab)) else { break };
-            seen.extend((link.first_row..link.first_row + found.rows).map(|row| (link.part, row)));
-            steps.extend(steps_of(link, &found));
-        }
-        steps
-    }
-
     /// What there is to do in all, for people: one progress, whatever parts it is of.
     fn note_rebalance(&self, links: &[Link], steps: &[Step]) -> Parts {
         let known = self.jobs.balancing.current.borrow().values().next().cloned();
-        let (done, left) = self.rebalance_bytes(&self.manifest.borrow(), links);
+        let (done, left) = rebalance_bytes(&self.volumes, &self.manifest.borrow(), links);
         let progress = known.unwrap_or_else(|| {
             let progress = Progress::default();
             progress.done_bytes.set(done);
@@ -218,17 +195,6 @@ impl Inner {
         progress.total_bytes.set(progress.done_bytes.get() + left);
         let parts: BTreeSet<Id> = steps.iter().map(|step| step.part).collect();
         parts.into_iter().map(|part| (part, progress.clone())).collect()
-    }
-
-    /// Bytes that have moved, and that are left.
-    fn rebalance_bytes(&self, manifest: &Manifest, links: &[Link]) -> (f64, f64) {
-        let done = manifest.rebalance.as_ref().map_or(0, |intent| intent.moved_bytes);
-        let of_link = |link: &Link| {
-            let array = self.volumes.array(link.part);
-            let rows = link.first_row..link.first_row + link.rows;
-            array.map_or(0, |array| rows.map(|row| array.row_written_bytes(row)).sum::<u64>())
-        };
-        (done as f64, links.iter().map(of_link).sum::<u64>() as f64)
     }
 
     async fn end_rebalance(&self) -> Result<(), PoolError> {
@@ -247,7 +213,7 @@ impl Inner {
         manifest.rebalance.as_ref()?;
         let running = self.jobs.balancing.current.borrow().values().next().cloned();
         let progress = running.unwrap_or_else(|| {
-            let (done, left) = self.rebalance_bytes(manifest, &self.due_to_rebalance(manifest));
+            let (done, left) = rebalance_bytes(&self.volumes, manifest, &self.due_to_rebalance(manifest));
             let progress = Progress::default();
             progress.done_bytes.set(done);
             progress.total_bytes.set(done + left);
@@ -255,4 +221,35 @@ impl Inner {
         });
         Some(progress.activity(JobKind::Rebalance, String::new(), None))
     }
+}
+
+/// Takes slabs for the first of these moves, as many as make a batch.
+fn take_room(manifest: &Manifest, space: &mut FreeSlabs, links: &[Link]) -> Vec<Step> {
+    let (mut steps, mut seen): (Vec<Step>, BTreeSet<(Id, u64)>) = (Vec::new(), BTreeSet::new());
+    for link in links {
+        let rows = link.rows.min(MOST_STEPS.saturating_sub(steps.len() as u64));
+        let part = manifest.parts().find(|part| part.id == link.part);
+        let is_there =
+            part.is_some_and(|part| part.rows.place(link.first_row, link.column) == Some(link.from));
+        // What follows from moves of this batch has to wait for them.
+        let follows = (link.first_row..link.first_row + rows).any(|row| seen.contains(&(link.part, row)));
+        if rows == 0 || !is_there || follows {
+            break;
+        }
+        let Some(found) = space.replace(&[link.onto], &[], rows, Some(link.from.slab)) else { break };
+        seen.extend((link.first_row..link.first_row + found.rows).map(|row| (link.part, row)));
+        steps.extend(steps_of(link, &found));
+    }
+    steps
+}
+
+/// Bytes that have moved, and that are left.
+fn rebalance_bytes(volumes: &OpenVolumes, manifest: &Manifest, links: &[Link]) -> (f64, f64) {
+    let done = manifest.rebalance.as_ref().map_or(0, |intent| intent.moved_bytes);
+    let of_link = |link: &Link| {
+        let array = volumes.array(link.part);
+        let rows = link.first_row..link.first_row + link.rows;
+        array.map_or(0, |array| rows.map(|row| array.row_written_bytes(row)).sum::<u64>())
+    };
+    (done as f64, links.iter().map(of_link).sum::<u64>() as f64)
 }

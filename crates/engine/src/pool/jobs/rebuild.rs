@@ -25,10 +25,11 @@ use crate::array::Array;
 use crate::error::ArrayError;
 use crate::pool::Inner;
 use crate::pool::jobs::row_queue::{Due, RowQueue};
-use crate::pool::jobs::{Parts, Progress};
+use crate::pool::jobs::{Lane, Parts, Progress, watched};
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::{DriveId, Id};
+use crate::pool::open_volumes::OpenVolumes;
 use crate::rows::{Run, SlotPlace, SlotState};
 
 /// What is to be filled in one part.
@@ -121,78 +122,77 @@ fn columns_to_fill(run: &Run) -> u64 {
     run.places.iter().filter(|place| is_to_fill(place.state)).count() as u64
 }
 
-impl Inner {
-    /// What is to be filled in a part.
-    pub(in crate::pool) fn due_in(&self, manifest: &Manifest, array: &Array) -> DueInPart {
-        let mut due = DueInPart::default();
-        let mut drives: BTreeSet<u32> = BTreeSet::new();
-        for run in array.rows().runs() {
-            let columns = columns_to_fill(run);
-            if columns == 0 {
-                continue;
-            }
-            due.rows += run.rows;
-            drives.extend(run.places.iter().filter(|p| is_to_fill(p.state)).map(|p| p.drive));
-            let written: u64 = (run.first_row..run.end_row()).map(|row| array.row_written_bytes(row)).sum();
-            due.bytes += (written * columns) as f64;
+/// What is to be filled in a part.
+pub(in crate::pool) fn due_in(manifest: &Manifest, array: &Array) -> DueInPart {
+    let mut due = DueInPart::default();
+    let mut drives: BTreeSet<u32> = BTreeSet::new();
+    for run in array.rows().runs() {
+        let columns = columns_to_fill(run);
+        if columns == 0 {
+            continue;
         }
-        if let (Some(&drive), 1) = (drives.first(), drives.len()) {
-            due.drive = manifest.drive(drive).map(|drive| drive.id);
-            let rows = array.rows();
-            let has = |run: &&Run| {
-                let is_done = |place: &SlotPlace| place.drive == drive && place.state == SlotState::Active;
-                run.places.iter().any(is_done)
-            };
-            let done = rows.runs().filter(has).flat_map(|run| run.first_row..run.end_row());
-            due.done_bytes = done.map(|row| array.row_written_bytes(row)).sum::<u64>() as f64;
-        }
-        due
+        due.rows += run.rows;
+        drives.extend(run.places.iter().filter(|p| is_to_fill(p.state)).map(|p| p.drive));
+        let written: u64 = (run.first_row..run.end_row()).map(|row| array.row_written_bytes(row)).sum();
+        due.bytes += (written * columns) as f64;
     }
+    if let (Some(&drive), 1) = (drives.first(), drives.len()) {
+        due.drive = manifest.drive(drive).map(|drive| drive.id);
+        let rows = array.rows();
+        let has = |run: &&Run| {
+            let is_done = |place: &SlotPlace| place.drive == drive && place.state == SlotState::Active;
+            run.places.iter().any(is_done)
+        };
+        let done = rows.runs().filter(has).flat_map(|run| run.first_row..run.end_row());
+        due.done_bytes = done.map(|row| array.row_written_bytes(row)).sum::<u64>() as f64;
+    }
+    due
+}
 
-    /// All rows that are to be filled and nothing stands in the way of.
-    fn due_rows(&self) -> (Vec<Due>, Vec<(Id, f64)>) {
-        let lane = &self.jobs.rebuilding;
-        let (mut due, mut bytes) = (Vec::new(), Vec::new());
-        for (part, array) in self.volumes.parts() {
-            if array.is_protected() || lane.is_stalled(Some((part, None))) {
-                continue;
-            }
-            let tolerance = array.geometry().fault_tolerance() as isize;
-            let filled: BTreeSet<(u64, usize)> = array.rebuilt().into_iter().collect();
-            let mut part_bytes = 0.0;
-            for run in array.rows().runs().filter(|run| columns_to_fill(run) > 0) {
-                let is_lacking = |place: &&crate::rows::SlotPlace| {
-                    place.state != SlotState::Active || array.member(place.drive).is_none()
-                };
-                let left = tolerance - run.places.iter().filter(is_lacking).count() as isize;
-                let is_there = |drive: &u32| array.member(*drive).is_some();
-                let drives = run.places.iter().filter(|place| place.state != SlotState::Missing);
-                let drives: smallvec::SmallVec<[u32; 8]> = drives.map(|p| p.drive).filter(is_there).collect();
-                let is_due = |row: u64| {
-                    let to_fill = |column: &usize| is_to_fill(run.places[*column].state);
-                    let mut columns = (0..run.places.len()).filter(to_fill);
-                    columns.any(|column| !filled.contains(&(row, column)))
-                        && !lane.is_stalled(Some((part, Some(row))))
-                };
-                for row in (run.first_row..run.end_row()).filter(|row| is_due(*row)) {
-                    part_bytes += (array.row_written_bytes(row) * columns_to_fill(run)) as f64;
-                    match due.last_mut() {
-                        Some(Due { part: last, first_row, rows, drives: last_drives, .. })
-                            if *last == part && *first_row + *rows == row && *last_drives == drives =>
-                        {
-                            *rows += 1;
-                        }
-                        _ => due.push(Due { part, first_row: row, rows: 1, left, drives: drives.clone() }),
+/// All rows that are to be filled and nothing stands in the way of.
+fn due_rows(volumes: &OpenVolumes, lane: &Lane) -> (Vec<Due>, Vec<(Id, f64)>) {
+    let (mut due, mut bytes) = (Vec::new(), Vec::new());
+    for (part, array) in volumes.parts() {
+        if array.is_protected() || lane.is_stalled(Some((part, None))) {
+            continue;
+        }
+        let tolerance = array.geometry().fault_tolerance() as isize;
+        let filled: BTreeSet<(u64, usize)> = array.rebuilt().into_iter().collect();
+        let mut part_bytes = 0.0;
+        for run in array.rows().runs().filter(|run| columns_to_fill(run) > 0) {
+            let is_lacking = |place: &&crate::rows::SlotPlace| {
+                place.state != SlotState::Active || array.member(place.drive).is_none()
+            };
+            let left = tolerance - run.places.iter().filter(is_lacking).count() as isize;
+            let is_there = |drive: &u32| array.member(*drive).is_some();
+            let drives = run.places.iter().filter(|place| place.state != SlotState::Missing);
+            let drives: smallvec::SmallVec<[u32; 8]> = drives.map(|p| p.drive).filter(is_there).collect();
+            let is_due = |row: u64| {
+                let to_fill = |column: &usize| is_to_fill(run.places[*column].state);
+                let mut columns = (0..run.places.len()).filter(to_fill);
+                columns.any(|column| !filled.contains(&(row, column)))
+                    && !lane.is_stalled(Some((part, Some(row))))
+            };
+            for row in (run.first_row..run.end_row()).filter(|row| is_due(*row)) {
+                part_bytes += (array.row_written_bytes(row) * columns_to_fill(run)) as f64;
+                match due.last_mut() {
+                    Some(Due { part: last, first_row, rows, drives: last_drives, .. })
+                        if *last == part && *first_row + *rows == row && *last_drives == drives =>
+                    {
+                        *rows += 1;
                     }
+                    _ => due.push(Due { part, first_row: row, rows: 1, left, drives: drives.clone() }),
                 }
             }
-            if part_bytes > 0.0 || due.last().is_some_and(|due| due.part == part) {
-                bytes.push((part, part_bytes));
-            }
         }
-        (due, bytes)
+        if part_bytes > 0.0 || due.last().is_some_and(|due| due.part == part) {
+            bytes.push((part, part_bytes));
+        }
     }
+    (due, bytes)
+}
 
+impl Inner {
     /// Rows whose regions fit into memory at once.
     pub(in crate::pool) fn rows_at_once(&self, parts: impl Iterator<Item = Id>) -> u64 {
         let row_bytes = |part: Id| {
@@ -214,8 +214,8 @@ impl Inner {
     /// Fills what is to be filled, until it is done or something changed; whether there was
     /// anything.
     pub(in crate::pool) async fn rebuild(&self) -> bool {
-        let (due, bytes) = self.due_rows();
         let lane = &self.jobs.rebuilding;
+        let (due, bytes) = due_rows(&self.volumes, lane);
         if due.is_empty() {
             // What was looked at again turned out to be done.
             if !lane.current.borrow().is_empty() {
@@ -227,110 +227,89 @@ impl Inner {
         let parts: Parts = bytes
             .into_iter()
             .map(|(part, bytes)| {
-                let progress = old.get(&part).cloned().unwrap_or_else(|| self.progress_so_far(part));
+                let progress = old.get(&part).cloned().unwrap_or_else(|| progress_so_far(self, part));
                 progress.total_bytes.set(progress.done_bytes.get() + bytes);
                 if progress.begun.get().is_none() && bytes > 0.0 {
-                    self.note_rebuild_begins(part, &progress, bytes);
+                    note_begins(self, part, &progress, bytes);
                 }
                 (part, progress)
             })
             .collect();
         self.jobs.begin(lane, parts.clone());
         let workers = self.rows_at_once(parts.keys().copied());
-        let queue = RefCell::new(RowQueue::new(due, self.tuning().rebuild_look_ahead));
-        let (lost, filled) = (Cell::new(0), FilledRows::new(self.tuning().rebuild_batch_bytes));
-        let filling = async {
-            join_all((0..workers).map(|_| self.rebuild_worker(&queue, &parts, &lost, &filled))).await;
-            filled.end();
+        let filling = Filling {
+            pool: self,
+            parts: parts.clone(),
+            queue: RefCell::new(RowQueue::new(due, self.tuning().rebuild_look_ahead)),
+            filled: FilledRows::new(self.tuning().rebuild_batch_bytes),
+            lost_blocks: Cell::new(0),
         };
-        let working = join(filling, self.finish_rows(&filled, &lost));
+        let working = filling.run(workers);
         let checkpoint = || async move { self.commit(None, |_| ()).await };
-        self.watched(&parts, working, self.tuning().rebuild_checkpoint_ns, checkpoint).await;
+        watched(&self.context, &parts, working, self.tuning().rebuild_checkpoint_ns, checkpoint).await;
         self.jobs.pause(lane);
-        self.end_rebuild(&parts, lost.get()).await;
+        filling.record().await;
         // What is due next may be of the same parts; their progress goes on.
-        let finished = queue.borrow().is_empty() && !self.jobs.look_again.get();
+        let finished = filling.queue.borrow().is_empty() && !self.jobs.look_again.get();
         if finished || self.lifecycle.is_closed() {
             self.jobs.end(lane);
         }
         self.jobs.changed.notify_all();
         true
     }
+}
 
-    fn note_rebuild_begins(&self, part: Id, progress: &Progress, bytes: f64) {
-        let done_bytes = progress.done_bytes.get();
-        progress.begun.set(Some((self.context.now_ns(), done_bytes)));
-        let (name, left) = (self.manifest.borrow().volume_of(part).1, in_mib(bytes));
-        let text = match done_bytes > 0.0 {
-            false => format!("the rebuild of volume {name} began: {left} to copy"),
-            true => format!("the rebuild of volume {name} goes on: {left} left to copy"),
+/// Rows that are being filled, until all are or something changed.
+struct Filling<'a> {
+    pool: &'a Inner,
+    parts: Parts,
+    queue: RefCell<RowQueue>,
+    filled: FilledRows,
+    /// Blocks that no drive has any more.
+    lost_blocks: Cell<u64>,
+}
+
+impl Filling<'_> {
+    /// Fills so many rows at once, and makes them durable.
+    async fn run(&self, workers: u64) {
+        let filling = async {
+            join_all((0..workers).map(|_| self.work())).await;
+            self.filled.end();
         };
-        self.news.event(EventKind::Rebuild, &text);
+        join(filling, self.finish_rows()).await;
     }
 
-    fn note_rebuild_ended(&self, part: Id, progress: &Progress) {
-        let name = self.manifest.borrow().volume_of(part).1;
-        let text = match progress.begun.take() {
-            None => format!("volume {name} has all its redundancy again"),
-            Some((begun_ns, done_before)) => {
-                let seconds = (self.context.now_ns() - begun_ns) as f64 / 1e9;
-                let copied = in_mib(progress.done_bytes.get() - done_before);
-                format!(
-                    "the rebuild of volume {name} ended: {copied} in {seconds:.1} s; it has all its \
-                     redundancy again"
-                )
-            }
-        };
-        self.news.event(EventKind::Rebuild, &text);
+    fn count_lost(&self, blocks: u64) {
+        self.lost_blocks.set(self.lost_blocks.get() + blocks);
     }
 
-    /// What is done of a part, where that can be told.
-    fn progress_so_far(&self, part: Id) -> Rc<Progress> {
-        let progress = Progress::default();
-        if let Some(array) = self.volumes.array(part) {
-            progress.done_bytes.set(self.due_in(&self.manifest.borrow(), &array).done_bytes);
-        }
-        Rc::new(progress)
-    }
-
-    async fn rebuild_worker(
-        &self,
-        queue: &RefCell<RowQueue>,
-        parts: &Parts,
-        lost: &Cell<u64>,
-        filled: &FilledRows,
-    ) {
-        while !self.lifecycle.is_closed() && !self.jobs.look_again.get() {
-            let Some(next) = queue.borrow_mut().next() else { return };
-            if let Some(array) = self.volumes.array(next.part) {
-                let due_bytes = self.fill_row(&array, next.part, next.row, lost, filled).await;
-                if let Some(progress) = parts.get(&next.part) {
+    /// Fills one row after the other.
+    async fn work(&self) {
+        let pool = self.pool;
+        while !pool.lifecycle.is_closed() && !pool.jobs.look_again.get() {
+            let Some(next) = self.queue.borrow_mut().next() else { return };
+            if let Some(array) = pool.volumes.array(next.part) {
+                let due_bytes = self.fill_row(&array, next.part, next.row).await;
+                if let Some(progress) = self.parts.get(&next.part) {
                     progress.add(due_bytes as f64);
                 }
             }
-            queue.borrow_mut().done(&next);
-            filled.until_room().await;
+            self.queue.borrow_mut().done(&next);
+            self.filled.until_room().await;
         }
     }
 
     /// Bytes that were filled, or needed no copying.
-    async fn fill_row(
-        &self,
-        array: &Array,
-        part: Id,
-        row: u64,
-        lost: &Cell<u64>,
-        filled: &FilledRows,
-    ) -> u64 {
+    async fn fill_row(&self, array: &Array, part: Id, row: u64) -> u64 {
         let columns = array.rows().run(row).map_or(0, columns_to_fill);
         let due_bytes = array.row_written_bytes(row) * columns;
-        let generation = self.manifest.borrow().generation;
+        let generation = self.pool.manifest.borrow().generation;
         match array.fill_row(row).await {
             Ok(done) => {
-                lost.set(lost.get() + done.lost_blocks);
+                self.count_lost(done.lost_blocks);
                 // What needed no copying is done as well.
                 let bytes = due_bytes.max(done.bytes);
-                filled.add(FilledRow { part, row, bytes, generation });
+                self.filled.add(FilledRow { part, row, bytes, generation });
                 bytes
             }
             Err(error) => {
@@ -341,19 +320,19 @@ impl Inner {
     }
 
     /// Makes durable what was filled, many rows at a time, beside the filling of the next.
-    async fn finish_rows(&self, filled: &FilledRows, lost: &Cell<u64>) {
+    async fn finish_rows(&self) {
         // What is recorded every so often is to be durable by then.
-        let interval_ns = self.tuning().rebuild_checkpoint_ns / 4;
-        while let Some(rows) = filled.next(&self.context, interval_ns).await {
+        let interval_ns = self.pool.tuning().rebuild_checkpoint_ns / 4;
+        while let Some(rows) = self.filled.next(&self.pool.context, interval_ns).await {
             let of_part = |part: Id| rows.iter().filter(move |row| row.part == part);
             let all: BTreeSet<Id> = rows.iter().map(|row| row.part).collect();
             for part in all {
-                let Some(array) = self.volumes.array(part) else { continue };
+                let Some(array) = self.pool.volumes.array(part) else { continue };
                 let numbers: Vec<u64> = of_part(part).map(|row| row.row).collect();
                 let are_done = array.finish_rows(&numbers).await.is_ok();
                 for row in of_part(part) {
                     // What went wrong may concern one of them only.
-                    if !are_done && let Err(error) = self.rebuild_row_again(&array, row, lost).await {
+                    if !are_done && let Err(error) = self.rebuild_row_again(&array, row).await {
                         self.row_failed(part, row.row, row.generation, &error);
                     }
                 }
@@ -361,18 +340,13 @@ impl Inner {
         }
     }
 
-    async fn rebuild_row_again(
-        &self,
-        array: &Array,
-        row: &FilledRow,
-        lost: &Cell<u64>,
-    ) -> Result<(), ArrayError> {
-        if self.manifest.borrow().generation != row.generation {
-            self.jobs.look_again.set(true);
+    async fn rebuild_row_again(&self, array: &Array, row: &FilledRow) -> Result<(), ArrayError> {
+        if self.pool.manifest.borrow().generation != row.generation {
+            self.pool.jobs.look_again.set(true);
             return Err(ArrayError::Closed);
         }
         let done = array.rebuild_row(row.row).await?;
-        lost.set(lost.get() + done.lost_blocks);
+        self.count_lost(done.lost_blocks);
         Ok(())
     }
 
@@ -381,42 +355,79 @@ impl Inner {
             return;
         }
         // Its place, or who is there, changed: it is looked at again.
-        if self.manifest.borrow().generation != generation {
-            self.jobs.look_again.set(true);
+        if self.pool.manifest.borrow().generation != generation {
+            self.pool.jobs.look_again.set(true);
             return;
         }
-        let name = self.manifest.borrow().volume_of(part).1;
+        let name = self.pool.manifest.borrow().volume_of(part).1;
         let why = format!("the rebuild of volume {name} stopped: {error}");
-        self.jobs.rebuilding.stall(Some((part, Some(row))), why);
+        self.pool.jobs.rebuilding.stall(Some((part, Some(row))), why);
     }
 
     /// Records what was filled.
-    async fn end_rebuild(&self, parts: &Parts, lost: u64) {
+    async fn record(&self) {
+        let (pool, lost) = (self.pool, self.lost_blocks.get());
         if lost > 0 {
             let text = format!(
                 "{lost} blocks of 4 KiB could not be rebuilt, since no drive had them any more; reading them is an error until \
                  they are written"
             );
-            self.news.notice(text.clone());
-            self.news.event(EventKind::Loss, &text);
+            pool.news.notice(text.clone());
+            pool.news.event(EventKind::Loss, &text);
         }
         // The commit finds what is current now.
-        let committed = self.commit(None, |_| ()).await;
-        for (&part, progress) in parts {
-            let name = self.manifest.borrow().volume_of(part).1;
-            let Some(array) = self.volumes.array(part) else { continue };
+        let committed = pool.commit(None, |_| ()).await;
+        for (&part, progress) in &self.parts {
+            let name = pool.manifest.borrow().volume_of(part).1;
+            let Some(array) = pool.volumes.array(part) else { continue };
             if let Err(error) = &committed {
                 let why = format!("the rebuild of volume {name} could not be recorded: {error}");
-                self.jobs.rebuilding.stall(Some((part, None)), why);
-            } else if !array.rebuilt().is_empty() && !self.jobs.look_again.get() {
+                pool.jobs.rebuilding.stall(Some((part, None)), why);
+            } else if !array.rebuilt().is_empty() && !pool.jobs.look_again.get() {
                 let why = format!(
                     "the rebuild of volume {name} stopped: more blocks are lost than can be recorded, so its new drives do \
                      not count as rebuilt"
                 );
-                self.jobs.rebuilding.stall(Some((part, None)), why);
+                pool.jobs.rebuilding.stall(Some((part, None)), why);
             } else if array.lacking_rows().is_empty() {
-                self.note_rebuild_ended(part, progress);
+                note_ended(pool, part, progress);
             }
         }
     }
+}
+
+fn note_begins(pool: &Inner, part: Id, progress: &Progress, bytes: f64) {
+    let done_bytes = progress.done_bytes.get();
+    progress.begun.set(Some((pool.context.now_ns(), done_bytes)));
+    let (name, left) = (pool.manifest.borrow().volume_of(part).1, in_mib(bytes));
+    let text = match done_bytes > 0.0 {
+        false => format!("the rebuild of volume {name} began: {left} to copy"),
+        true => format!("the rebuild of volume {name} goes on: {left} left to copy"),
+    };
+    pool.news.event(EventKind::Rebuild, &text);
+}
+
+fn note_ended(pool: &Inner, part: Id, progress: &Progress) {
+    let name = pool.manifest.borrow().volume_of(part).1;
+    let text = match progress.begun.take() {
+        None => format!("volume {name} has all its redundancy again"),
+        Some((begun_ns, done_before)) => {
+            let seconds = (pool.context.now_ns() - begun_ns) as f64 / 1e9;
+            let copied = in_mib(progress.done_bytes.get() - done_before);
+            format!(
+                "the rebuild of volume {name} ended: {copied} in {seconds:.1} s; it has all its \
+                 redundancy again"
+            )
+        }
+    };
+    pool.news.event(EventKind::Rebuild, &text);
+}
+
+/// What is done of a part, where that can be told.
+fn progress_so_far(pool: &Inner, part: Id) -> Rc<Progress> {
+    let progress = Progress::default();
+    if let Some(array) = pool.volumes.array(part) {
+        progress.done_bytes.set(due_in(&pool.manifest.borrow(), &array).done_bytes);
+    }
+    Rc::new(progress)
 }

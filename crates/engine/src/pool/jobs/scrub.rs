@@ -13,7 +13,7 @@ use crate::array::Array;
 use crate::error::ArrayError;
 use crate::jobs::scrub::ScrubReport;
 use crate::pool::error::PoolError;
-use crate::pool::jobs::{Parts, Progress, SECOND_NS, ScrubSummary, is_resync_due};
+use crate::pool::jobs::{Parts, Progress, SECOND_NS, ScrubSummary, is_resync_due, watched};
 use crate::pool::manifest::care::ScrubRecord;
 use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::events::EventKind;
@@ -152,7 +152,8 @@ impl Inner {
             move |done: u64, total: u64| seen.done_bytes.set(all * done as f64 / total.max(1) as f64);
         let nothing = || std::future::ready(Ok(()));
         let work = array.resync(&progress);
-        if let Err(error) = self.watched(&parts, work, self.tuning().scrub_checkpoint_ns, nothing).await
+        if let Err(error) =
+            watched(&self.context, &parts, work, self.tuning().scrub_checkpoint_ns, nothing).await
             && !matches!(error, ArrayError::Closed)
         {
             let name = self.manifest.borrow().volume_of(part).1;
@@ -170,14 +171,18 @@ impl Inner {
                 .volume_by_id(volume)
                 .map_or_else(Vec::new, |volume| volume.parts.iter().map(|p| p.id).collect())
         };
-        let report = RefCell::new(self.take_up_scrub(volume));
-        let recorded_ns = Cell::new(self.context.now_ns());
-        let news = Cell::new(false);
+        let scrub = ScrubOfVolume {
+            pool: self,
+            volume,
+            found: RefCell::new(self.take_up_scrub(volume)),
+            has_news: Cell::new(false),
+            recorded_ns: Cell::new(self.context.now_ns()),
+        };
         let mut error = None;
         // Regions are counted through all parts.
         let mut passed = 0;
         for part in parts {
-            if self.has_ended(part) {
+            if !self.manifest.borrow().has_part(part) {
                 // The layout that the volume had before: all of it is in the other part now.
                 continue;
             }
@@ -191,30 +196,20 @@ impl Inner {
             let first = next_region.saturating_sub(passed).min(regions);
             let at = Cell::new(first);
             let interval_ns = self.tuning().scrub_checkpoint_ns;
-            let work = self.scrub_array(&array, &at, &progress, &report, &news);
-            let checkpoint = async || {
-                let now_ns = self.context.now_ns();
-                if !news.replace(false) && now_ns < recorded_ns.get() + interval_ns {
-                    return Ok(());
-                }
-                recorded_ns.set(now_ns);
-                // One beside the other: what is counted is below the place that is recorded.
-                let so_far = (passed + at.get(), report.borrow().clone());
-                self.checkpoint_scrub(volume, &array, so_far).await
-            };
-            match self.watched(&parts, work, NEWS_NS.min(interval_ns), checkpoint).await {
+            let work = scrub.check(&array, &at, &progress);
+            let checkpoint = async || scrub.checkpoint(&array, passed + at.get(), interval_ns).await;
+            match watched(&self.context, &parts, work, NEWS_NS.min(interval_ns), checkpoint).await {
                 Ok(()) => {}
                 Err(ArrayError::Closed) => {
                     if self.volumes.array(part).is_some() {
                         // The pool is being closed; its last commit is still to come.
-                        let so_far = (passed + at.get(), report.borrow().clone());
-                        let _ = self.checkpoint_scrub(volume, &array, so_far).await;
+                        let _ = scrub.record(&array, passed + at.get()).await;
                     }
                     return self.jobs.end(lane);
                 }
                 // While it was being checked; what is left of it is in the other part, which is
                 // checked from its beginning.
-                Err(_) if self.has_ended(part) => continue,
+                Err(_) if !self.manifest.borrow().has_part(part) => continue,
                 Err(failure) => {
                     error = Some(failure.to_string());
                     break;
@@ -222,7 +217,7 @@ impl Inner {
             }
             passed += regions;
         }
-        let report = report.into_inner();
+        let report = scrub.found.into_inner();
         self.end_scrub(volume, ScrubSummary { volume: name, report, error }).await;
         self.jobs.end(lane);
     }
@@ -240,53 +235,6 @@ impl Inner {
             true => scrub.found.summary(&manifest).report,
             false => ScrubReport::default(),
         }
-    }
-
-    /// Whether a part is of no volume any more: it was converted, or deleted.
-    fn has_ended(&self, part: Id) -> bool {
-        self.manifest.borrow().parts().all(|other| other.id != part)
-    }
-
-    /// Checks an array from region `at` on, no faster than the patrol rate.
-    async fn scrub_array(
-        &self,
-        array: &Array,
-        at: &Cell<u64>,
-        progress: &Progress,
-        report: &RefCell<ScrubReport>,
-        news: &Cell<bool>,
-    ) -> Result<(), ArrayError> {
-        let regions = array.regions();
-        let per_region = progress.total_bytes.get() / regions.max(1) as f64;
-        progress.done_bytes.set(at.get() as f64 * per_region);
-        // Not earlier than this may more be read.
-        let mut next_ns = self.context.now_ns();
-        while at.get() < regions {
-            let rate = self.manifest.borrow().patrol.rate_bytes_per_s;
-            if rate.is_some() && self.context.now_ns() < next_ns {
-                // In short naps, since the pool may be closed meanwhile.
-                let nap_ns = (next_ns - self.context.now_ns()).min(SECOND_NS);
-                self.context.sleep_ns(nap_ns).await;
-                if self.lifecycle.is_closed() {
-                    return Err(ArrayError::Closed);
-                }
-                continue;
-            }
-            let mut found = ScrubReport::default();
-            let scrubbed = array.scrub_range(at.get()..at.get() + 1, &mut found).await;
-            report.borrow_mut().add(&found);
-            if found.found_something() {
-                news.set(true);
-            }
-            scrubbed?;
-            at.set(at.get() + 1);
-            progress.add(per_region);
-            if let Some(rate) = rate {
-                let cost_ns = (found.checked_bytes as f64 * 1e9 / rate as f64) as u64;
-                next_ns = next_ns.max(self.context.now_ns().saturating_sub(SECOND_NS)) + cost_ns;
-            }
-        }
-        array.0.release_records().await
     }
 
     async fn end_scrub(&self, volume: VolumeId, summary: ScrubSummary) {
@@ -309,30 +257,85 @@ impl Inner {
             self.jobs.checking.stall(None, format!("the end of a scrub could not be recorded: {error}"));
         }
     }
+}
+
+/// A volume that is being scrubbed.
+struct ScrubOfVolume<'a> {
+    pool: &'a Inner,
+    volume: VolumeId,
+    found: RefCell<ScrubReport>,
+    /// Something was found that is not recorded yet.
+    has_news: Cell<bool>,
+    recorded_ns: Cell<u64>,
+}
+
+impl ScrubOfVolume<'_> {
+    /// Checks an array from region `at` on, no faster than the patrol rate.
+    async fn check(&self, array: &Array, at: &Cell<u64>, progress: &Progress) -> Result<(), ArrayError> {
+        let (pool, regions) = (self.pool, array.regions());
+        let per_region = progress.total_bytes.get() / regions.max(1) as f64;
+        progress.done_bytes.set(at.get() as f64 * per_region);
+        // Not earlier than this may more be read.
+        let mut next_ns = pool.context.now_ns();
+        while at.get() < regions {
+            let rate = pool.manifest.borrow().patrol.rate_bytes_per_s;
+            if rate.is_some() && pool.context.now_ns() < next_ns {
+                // In short naps, since the pool may be closed meanwhile.
+                let nap_ns = (next_ns - pool.context.now_ns()).min(SECOND_NS);
+                pool.context.sleep_ns(nap_ns).await;
+                if pool.lifecycle.is_closed() {
+                    return Err(ArrayError::Closed);
+                }
+                continue;
+            }
+            let mut found = ScrubReport::default();
+            let scrubbed = array.scrub_range(at.get()..at.get() + 1, &mut found).await;
+            self.found.borrow_mut().add(&found);
+            if found.found_something() {
+                self.has_news.set(true);
+            }
+            scrubbed?;
+            at.set(at.get() + 1);
+            progress.add(per_region);
+            if let Some(rate) = rate {
+                let cost_ns = (found.checked_bytes as f64 * 1e9 / rate as f64) as u64;
+                next_ns = next_ns.max(pool.context.now_ns().saturating_sub(SECOND_NS)) + cost_ns;
+            }
+        }
+        array.0.release_records().await
+    }
+
+    /// Records how far it has come, where there is news or the last time is long ago.
+    async fn checkpoint(&self, array: &Array, next_region: u64, interval_ns: u64) -> Result<(), PoolError> {
+        let now_ns = self.pool.context.now_ns();
+        if !self.has_news.replace(false) && now_ns < self.recorded_ns.get() + interval_ns {
+            return Ok(());
+        }
+        self.recorded_ns.set(now_ns);
+        self.record(array, next_region).await
+    }
 
     /// Records how far a scrub has come, after what it has recorded of the blocks that it passed is
     /// durable: these are not looked at again.
-    async fn checkpoint_scrub(
-        &self,
-        volume: VolumeId,
-        array: &Array,
-        (next_region, report): (u64, ScrubReport),
-    ) -> Result<(), PoolError> {
+    async fn record(&self, array: &Array, next_region: u64) -> Result<(), PoolError> {
+        // One beside the other: what is counted is below the place that is recorded.
+        let (volume, report) = (self.volume, self.found.borrow().clone());
         array.0.release_records().await?;
         let summary = ScrubSummary { volume: String::new(), report, error: None };
-        let found = ScrubRecord::of(&summary, &self.manifest.borrow());
-        self.try_commit(None, move |manifest| match &mut manifest.scrub {
-            Some(scrub)
-                if scrub.volumes.first() == Some(&volume)
-                    && next_region >= scrub.next_region
-                    && (next_region, &found) != (scrub.next_region, &scrub.found) =>
-            {
-                (scrub.next_region, scrub.found) = (next_region, found);
-                Ok(Change::Commit(()))
-            }
-            _ => Ok(Change::Nothing(())),
-        })
-        .await
+        let found = ScrubRecord::of(&summary, &self.pool.manifest.borrow());
+        self.pool
+            .try_commit(None, move |manifest| match &mut manifest.scrub {
+                Some(scrub)
+                    if scrub.volumes.first() == Some(&volume)
+                        && next_region >= scrub.next_region
+                        && (next_region, &found) != (scrub.next_region, &scrub.found) =>
+                {
+                    (scrub.next_region, scrub.found) = (next_region, found);
+                    Ok(Change::Commit(()))
+                }
+                _ => Ok(Change::Nothing(())),
+            })
+            .await
     }
 }
 

@@ -18,14 +18,17 @@ use std::rc::Weak;
 
 use crate::array::LocalFuture;
 use crate::pool::error::PoolError;
-use crate::pool::jobs::column_migration::Step;
+use crate::pool::jobs::column_migration::{Migrator, Step};
 use crate::pool::jobs::tier_plan::{Field, Plan, Tier, TierInfo, TierPart, plan};
-use crate::pool::jobs::{Parts, SECOND_NS};
+use crate::pool::jobs::{Parts, SECOND_NS, watched};
 use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::drive_record::Role;
 use crate::pool::manifest::events::EventKind;
+use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{Pin, VolumeRecord};
+use crate::pool::open_drives::OpenDrives;
+use crate::pool::space::slabs::FreeSlabs;
 use crate::pool::{Inner, Pool};
 
 /// The most that is moved between tiers per second unless set otherwise, bytes: about what one disk
@@ -116,6 +119,13 @@ impl Pool {
     }
 }
 
+impl Manifest {
+    /// Whether there are fast drives, in service or not.
+    pub(in crate::pool) fn has_fast_drives(&self) -> bool {
+        self.drives.iter().any(|drive| drive.role == Role::Fast && !drive.replaced)
+    }
+}
+
 impl Inner {
     /// Whether what belongs elsewhere finds room there; says how much is wanted, and what there is,
     /// where not.
@@ -127,9 +137,9 @@ impl Inner {
         };
         let manifest = self.manifest.borrow();
         let Some(record) = manifest.volume(name) else { return Ok(()) };
-        let drives = self.working_drives(role);
+        let drives = self.drives.usable(&manifest, &self.space.borrow(), role);
         let mut space = self.space.borrow().clone();
-        let field = self.field(&mut space);
+        let field = field(&manifest, &self.drives, &mut space);
         for part in &record.parts {
             let away = part.rows.runs().filter(|run| field.tier_of(&run.places) != home);
             let needed_rows: u64 = away.map(|run| run.rows).sum();
@@ -151,31 +161,9 @@ impl Inner {
         Ok(())
     }
 
-    fn working_drives(&self, role: Role) -> Vec<u32> {
-        let usable = self.space.borrow().usable(role).into_iter();
-        usable.filter(|drive| self.working_member(*drive).is_some()).collect()
-    }
-
-    fn field<'a>(&self, books: &'a mut crate::pool::space::slabs::FreeSlabs) -> Field<'a> {
-        let manifest = self.manifest.borrow();
-        let roles: BTreeMap<u32, Role> =
-            manifest.drives.iter().map(|drive| (drive.number, drive.role)).collect();
-        let of = |role: Role| -> Vec<u32> {
-            let usable = books.usable(role).into_iter();
-            usable.filter(|drive| self.working_member(*drive).is_some()).collect()
-        };
-        let (fast, data) = (of(Role::Fast), of(Role::Data));
-        Field { books, roles, fast, data }
-    }
-
-    fn has_fast_drives(&self) -> bool {
-        let manifest = self.manifest.borrow();
-        manifest.drives.iter().any(|drive| drive.role == Role::Fast && !drive.replaced)
-    }
-
     /// Has arrays count what clients ask where that is of use.
     pub(in crate::pool) fn note_fast_drives(&self) {
-        let counts = !self.lifecycle.is_read_only() && self.has_fast_drives();
+        let counts = !self.lifecycle.is_read_only() && self.manifest.borrow().has_fast_drives();
         let half_life_ns = if counts { self.options.tiers.half_life_ns.max(1) } else { 0 };
         self.volumes.arrays().iter().for_each(|array| array.0.heat.set_half_life(half_life_ns));
         let since_ns = self.jobs.tiers.since_ns.get().unwrap_or_else(|| self.context.now_ns());
@@ -190,7 +178,7 @@ impl Inner {
             return;
         }
         let has_pins = self.manifest.borrow().volumes.iter().any(|volume| volume.pin != Pin::None);
-        if !self.has_fast_drives() && !has_pins {
+        if !self.manifest.borrow().has_fast_drives() && !has_pins {
             return;
         }
         if !self.jobs.tiers.deciding.replace(true) {
@@ -244,7 +232,7 @@ impl Inner {
         let now_ns = self.context.now_ns();
         let manifest = self.manifest.borrow();
         // Rows that lie alone take room in the record; some is kept for when it is needed.
-        let may_move_up = Self::check_room(&manifest).is_ok();
+        let may_move_up = manifest.check_room_to_grow().is_ok();
         let since_ns = self.jobs.tiers.since_ns.get().unwrap_or(now_ns);
         let may_move_down = now_ns.saturating_sub(since_ns) >= self.options.tiers.half_life_ns;
         let mut parts = Vec::new();
@@ -264,7 +252,7 @@ impl Inner {
         let rate = manifest.settings.tier_bytes_per_s.unwrap_or(u64::MAX);
         let most_bytes = rate.saturating_mul(BATCH_S).min(MOST_BATCH_BYTES);
         let mut space = self.space.borrow_mut();
-        let mut field = self.field(&mut space);
+        let mut field = field(&manifest, &self.drives, &mut space);
         plan(&mut field, &parts, &column_bytes, (most_bytes, MOST_STEPS), (may_move_up, may_move_down))
     }
 
@@ -278,9 +266,10 @@ impl Inner {
         self.jobs.begin(lane, parts.clone());
         let at_once = self.rows_at_once(parts.keys().copied()).min(MOST_AT_ONCE);
         let (rests, pace) = (|| self.is_wanted_elsewhere(), |bytes| self.tier_pace(bytes));
-        let taking = self.take_batch(steps, at_once, &parts, &rests, &pace);
+        let migrator = Migrator::of(self);
+        let taking = migrator.take_batch(steps, at_once, &parts, &rests, &pace);
         let nothing = || std::future::ready(Ok(()));
-        let batch = self.watched(&parts, taking, SECOND_NS, nothing).await;
+        let batch = watched(&self.context, &parts, taking, SECOND_NS, nothing).await;
         self.jobs.pause(lane);
         let count = batch.done.len();
         self.record_steps(batch.done).await.map_err(|error| error.to_string())?;
@@ -317,58 +306,73 @@ impl Inner {
             !self.is_wanted_elsewhere()
         })
     }
+}
 
-    /// Where a volume's rows lie, and how warm they are.
-    pub(in crate::pool) fn tier_info(&self, volume: &VolumeRecord) -> TierInfo {
-        let now_ns = self.context.now_ns();
-        let mut space = self.space.borrow().clone();
-        let field = self.field(&mut space);
-        let slab_bytes = self.manifest.borrow().slab_bytes;
-        let mut info = TierInfo::default();
-        for part in &volume.parts {
-            for run in part.rows.runs() {
-                match field.tier_of(&run.places) {
-                    Tier::Fast => info.fast_rows += run.rows,
-                    Tier::Data => info.data_rows += run.rows,
-                    Tier::Mixed => info.mixed_rows += run.rows,
-                }
-                let is_fast = |drive: u32| field.roles.get(&drive) == Some(&Role::Fast);
-                let fast = run.places.iter().filter(|place| is_fast(place.drive)).count() as u64;
-                info.fast_bytes += fast * run.rows * slab_bytes;
-                info.data_bytes += (run.places.len() as u64 - fast) * run.rows * slab_bytes;
+/// The drives that tiers are decided over.
+fn field<'a>(manifest: &Manifest, drives: &OpenDrives, books: &'a mut FreeSlabs) -> Field<'a> {
+    let roles: BTreeMap<u32, Role> = manifest.drives.iter().map(|drive| (drive.number, drive.role)).collect();
+    let of = |role: Role| drives.usable(manifest, books, role);
+    let (fast, data) = (of(Role::Fast), of(Role::Data));
+    Field { books, roles, fast, data }
+}
+
+/// Where a volume's rows lie, and how warm they are.
+pub(in crate::pool) fn tier_info(pool: &Inner, volume: &VolumeRecord) -> TierInfo {
+    let manifest = pool.manifest.borrow();
+    let now_ns = pool.context.now_ns();
+    let mut books = pool.space.borrow().clone();
+    let field = field(&manifest, &pool.drives, &mut books);
+    let slab_bytes = manifest.slab_bytes;
+    let mut info = TierInfo::default();
+    for part in &volume.parts {
+        for run in part.rows.runs() {
+            match field.tier_of(&run.places) {
+                Tier::Fast => info.fast_rows += run.rows,
+                Tier::Data => info.data_rows += run.rows,
+                Tier::Mixed => info.mixed_rows += run.rows,
             }
-            let Some(array) = self.volumes.array(part.id) else { continue };
-            info.moving_rows += array.migrating_rows();
-            for (row, heat) in array.0.heat.all(now_ns) {
-                let Some(run) = part.rows.run(row) else { continue };
-                let heat = f64::from(heat);
-                match field.tier_of(&run.places) {
-                    Tier::Fast => info.fast_heat += heat,
-                    Tier::Data | Tier::Mixed => info.data_heat += heat,
-                }
-                info.hottest_row_heat = info.hottest_row_heat.max(heat);
-            }
+            let is_fast = |drive: u32| field.roles.get(&drive) == Some(&Role::Fast);
+            let fast = run.places.iter().filter(|place| is_fast(place.drive)).count() as u64;
+            info.fast_bytes += fast * run.rows * slab_bytes;
+            info.data_bytes += (run.places.len() as u64 - fast) * run.rows * slab_bytes;
         }
-        info.note = self.tier_note(volume, &field);
-        info
+        let Some(array) = pool.volumes.array(part.id) else { continue };
+        info.moving_rows += array.migrating_rows();
+        for (row, heat) in array.0.heat.all(now_ns) {
+            let Some(run) = part.rows.run(row) else { continue };
+            let heat = f64::from(heat);
+            match field.tier_of(&run.places) {
+                Tier::Fast => info.fast_heat += heat,
+                Tier::Data | Tier::Mixed => info.data_heat += heat,
+            }
+            info.hottest_row_heat = info.hottest_row_heat.max(heat);
+        }
     }
+    let without_room = pool.jobs.tiers.without_room.borrow();
+    info.note = tier_note(volume, &field, &without_room, manifest.has_fast_drives());
+    info
+}
 
-    fn tier_note(&self, volume: &VolumeRecord, field: &Field<'_>) -> Option<String> {
-        let width = volume.parts.last().map_or(0, |part| part.rows.width());
-        let fast = field.fast.len();
-        let without_room = self.jobs.tiers.without_room.borrow();
-        let lacks_room = volume.parts.iter().any(|part| without_room.contains(&part.id));
-        match volume.pin {
-            Pin::Fast | Pin::Slow if lacks_room => Some(format!(
-                "there is no room for all of it where it is pinned to; the rest of it stays where it is, with its \
-                 redundancy, until there is (pin {})",
-                volume.pin
-            )),
-            Pin::None if self.has_fast_drives() && fast < width => Some(format!(
-                "its rows need {width} fast drives, one for each column, and there are {fast} in service: none moves up"
-            )),
-            _ => None,
-        }
+/// What a person should know of where a volume's rows lie.
+fn tier_note(
+    volume: &VolumeRecord,
+    field: &Field<'_>,
+    without_room: &[Id],
+    has_fast_drives: bool,
+) -> Option<String> {
+    let width = volume.parts.last().map_or(0, |part| part.rows.width());
+    let fast = field.fast.len();
+    let lacks_room = volume.parts.iter().any(|part| without_room.contains(&part.id));
+    match volume.pin {
+        Pin::Fast | Pin::Slow if lacks_room => Some(format!(
+            "there is no room for all of it where it is pinned to; the rest of it stays where it is, with its \
+             redundancy, until there is (pin {})",
+            volume.pin
+        )),
+        Pin::None if has_fast_drives && fast < width => Some(format!(
+            "its rows need {width} fast drives, one for each column, and there are {fast} in service: none moves up"
+        )),
+        _ => None,
     }
 }
 

@@ -46,6 +46,20 @@ impl From<TooLarge> for PoolError {
     }
 }
 
+impl Manifest {
+    /// For changes that add to the manifest: refuses them before there is no room left for
+    /// emergencies.
+    pub(in crate::pool) fn check_room_to_grow(&self) -> Result<(), PoolError> {
+        let needed_bytes = Writer::checkpoint_bytes(self) + RESERVE_BYTES;
+        let room_bytes = Writer::room_bytes(self);
+        if needed_bytes <= room_bytes {
+            Ok(())
+        } else {
+            Err(PoolError::MetadataFull { needed_bytes, room_bytes })
+        }
+    }
+}
+
 impl Inner {
     /// Changes the manifest. `first`: a drive that is written before all others. Once begun a
     /// commit runs to its end, even if the caller is dropped.
@@ -90,23 +104,11 @@ impl Inner {
             .await
     }
 
-    /// For changes that add to the manifest: refuses them before there is no room left for
-    /// emergencies.
-    pub(in crate::pool) fn check_room(manifest: &Manifest) -> Result<(), PoolError> {
-        let needed_bytes = Writer::checkpoint_bytes(manifest) + RESERVE_BYTES;
-        let room_bytes = Writer::room_bytes(manifest);
-        if needed_bytes <= room_bytes {
-            Ok(())
-        } else {
-            Err(PoolError::MetadataFull { needed_bytes, room_bytes })
-        }
-    }
-
     async fn write(&self, mut next: Manifest, first: Option<u32>) -> Result<(), PoolError> {
         let before = self.manifest.borrow().clone();
         let noted = self.news.unrecorded();
         noted.iter().for_each(|event| next.events.push(event.time_unix_ms, event.kind, &event.text));
-        self.note_comings_and_goings(&before, &mut next);
+        note_comings_and_goings(&before, &mut next, self.news.unix_ms());
         next.forget_replaced();
         next.end_replacements_aloud(&before, &self.news);
         self.stamp_host(&mut next, false);
@@ -204,22 +206,6 @@ impl Inner {
         Ok(())
     }
 
-    /// Drives whose standing the change itself alters.
-    fn note_comings_and_goings(&self, before: &Manifest, next: &mut Manifest) {
-        let mut texts = Vec::new();
-        for drive in &next.drives {
-            let Some(old) = before.drive(drive.number) else { continue };
-            match (old.is_online(), drive.is_online()) {
-                (true, false) => texts.push(format!("{} was taken out of service", drive.path)),
-                (false, true) => texts.push(format!("{} is back", drive.path)),
-                _ => {}
-            }
-        }
-        for text in texts {
-            next.events.push(self.news.unix_ms(), EventKind::Drive, &text);
-        }
-    }
-
     /// A commit counts: everything in memory follows it.
     fn after_commit(&self, before: &Manifest, next: &Manifest, excluded: &BTreeSet<u32>) {
         self.space.borrow_mut().refresh(next);
@@ -249,18 +235,9 @@ impl Inner {
         self.note_space();
         self.note_fast_drives();
         if !excluded.is_empty() {
-            self.after_exclusion();
-        }
-    }
-
-    /// For an array that was made while drives may have been excluded: takes those out of it.
-    pub(in crate::pool) fn leave_out_excluded(&self, array: &Array) {
-        let manifest = self.manifest.borrow();
-        let Some(part) = manifest.parts().find(|part| part.id.0 == array.spec().id) else { return };
-        for drive in manifest.drives.iter().filter(|drive| !drive.is_online()) {
-            if array.member(drive.number).is_some() {
-                leave_out(array, part, drive.number);
-            }
+            // Spare allocation may have work.
+            self.jobs.forget_stalls();
+            self.kick_jobs();
         }
     }
 
@@ -327,6 +304,32 @@ impl Inner {
             return Ok(());
         }
         recorded.await
+    }
+}
+
+/// Drives whose standing the change itself alters.
+fn note_comings_and_goings(before: &Manifest, next: &mut Manifest, now_unix_ms: u64) {
+    let mut texts = Vec::new();
+    for drive in &next.drives {
+        let Some(old) = before.drive(drive.number) else { continue };
+        match (old.is_online(), drive.is_online()) {
+            (true, false) => texts.push(format!("{} was taken out of service", drive.path)),
+            (false, true) => texts.push(format!("{} is back", drive.path)),
+            _ => {}
+        }
+    }
+    for text in texts {
+        next.events.push(now_unix_ms, EventKind::Drive, &text);
+    }
+}
+
+/// For an array that was made while drives may have been excluded: takes those out of it.
+pub(in crate::pool) fn leave_out_excluded(manifest: &Manifest, array: &Array) {
+    let Some(part) = manifest.parts().find(|part| part.id.0 == array.spec().id) else { return };
+    for drive in manifest.drives.iter().filter(|drive| !drive.is_online()) {
+        if array.member(drive.number).is_some() {
+            leave_out(array, part, drive.number);
+        }
     }
 }
 

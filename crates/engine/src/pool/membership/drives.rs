@@ -183,7 +183,7 @@ impl Inner {
         let (number, room) = {
             let mut planned = self.manifest.borrow().clone();
             let number = planned.add_drive(id, &path, role, capacity_bytes);
-            (number, Self::check_room(&planned))
+            (number, planned.check_room_to_grow())
         };
         room?;
         if let Some(before) = before {

@@ -58,7 +58,8 @@ impl Inner {
             }
             let next = self.spare_planner().next_for_spare(&self.manifest.borrow());
             if let Some((old, new)) = next {
-                let takeover = self.notice_of_spare(old, new);
+                let now_s = self.news.unix_ms() / 1000;
+                let takeover = Takeover::by_spare(&self.manifest.borrow(), old, new, now_s);
                 // It was not asked for, so it is shown until it is acknowledged.
                 let outcome = self.allocate_on(old, new, takeover).await;
                 // A spare that fails at this gives way to the next.

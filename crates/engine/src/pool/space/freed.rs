@@ -133,20 +133,6 @@ impl Inner {
         let me = self.me.clone();
         self.context.spawn(async move { wait_and_give(me, loot).await });
     }
-
-    /// Tells drives that space is free: advice, so refusals do not matter.
-    async fn discard(&self, stretches: &Stretches) {
-        let slab_bytes = self.manifest.borrow().slab_bytes;
-        let mut discards = Vec::new();
-        for &(drive, first, end) in stretches {
-            let Some(member) = self.working_member(drive) else { continue };
-            let capacity_bytes = self.manifest.borrow().drive(drive).map_or(0, |drive| drive.capacity_bytes);
-            let start = addresses::slabs_base_bytes(capacity_bytes, slab_bytes) + first * slab_bytes;
-            let request = IoRequest::range(Operation::Discard, start, (end - first) * slab_bytes);
-            discards.push(member.submit(Class::Foreground, request.because(Cause::Discard)));
-        }
-        join_all(discards).await;
-    }
 }
 
 async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
@@ -178,7 +164,7 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
     }
     let Some(pool) = pool.upgrade() else { return };
     if !pool.lifecycle.is_closed() {
-        pool.discard(&loot.stretches).await;
+        discard(&pool, &loot.stretches).await;
     }
     let mut space = pool.space.borrow_mut();
     for (drive, first, end) in loot.stretches {
@@ -189,6 +175,20 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
     if pool.jobs.forget_conversion_stalls() || pool.is_journal_wanted() {
         pool.kick_jobs();
     }
+}
+
+/// Tells drives that space is free: advice, so refusals do not matter.
+async fn discard(pool: &Inner, stretches: &Stretches) {
+    let slab_bytes = pool.manifest.borrow().slab_bytes;
+    let mut discards = Vec::new();
+    for &(drive, first, end) in stretches {
+        let Some(member) = pool.working_member(drive) else { continue };
+        let capacity_bytes = pool.manifest.borrow().drive(drive).map_or(0, |drive| drive.capacity_bytes);
+        let start = addresses::slabs_base_bytes(capacity_bytes, slab_bytes) + first * slab_bytes;
+        let request = IoRequest::range(Operation::Discard, start, (end - first) * slab_bytes);
+        discards.push(member.submit(Class::Foreground, request.because(Cause::Discard)));
+    }
+    join_all(discards).await;
 }
 
 /// Ends when nothing is asked of an array any more that takes no new requests, by clients or by

@@ -20,8 +20,10 @@ use crate::pool::manifest::drive_record::{DriveRecord, ExclusionKind, Role, Stan
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::{DriveId, PoolId, VolumeId};
 use crate::pool::manifest::volume_record::{PartRecord, Pin};
+use crate::pool::open_drives::OpenDrives;
 use crate::pool::space::addresses;
 use crate::pool::status::activity::Activity;
+use crate::pool::volume::thin::slabs_in_use;
 use crate::pool::{Inner, Pool};
 use crate::rows::SlotState;
 
@@ -341,7 +343,7 @@ impl Inner {
         let journal_bytes: u64 = manifest.parts().map(|part| journal_slabs(part) * slab_bytes).sum();
         let all_bytes: u64 = own(&manifest).map(|drive| drive.capacity_bytes).sum();
         let overhead = (metadata_bytes + map_bytes + journal_bytes) as f64;
-        let (used, slabs) = self.slabs_in_use();
+        let (used, slabs) = slabs_in_use(&manifest, &self.space.borrow());
         let (condition, action) = self.in_words(&manifest, &volumes, &drives);
         PoolStatus {
             name: manifest.name.clone(),
@@ -383,7 +385,7 @@ impl Inner {
         let errors = open.as_ref().map_or(drive.errors, |open| open.errors());
         let space = self.space.borrow();
         let (slabs, used) = (space.slabs(drive.number), space.used_slabs(drive.number));
-        let (state, reason) = self.drive_state(manifest, drive);
+        let (state, reason) = drive_state(&self.drives, manifest, drive);
         DriveStatus {
             id: drive.id,
             path: drive.path.clone(),
@@ -399,59 +401,62 @@ impl Inner {
             successor: drive.successor.and_then(|number| Some(manifest.drive(number)?.id)),
         }
     }
+}
 
-    fn drive_state(&self, manifest: &Manifest, drive: &DriveRecord) -> (DriveState, Option<String>) {
-        let open = self.drives.get(drive.number);
-        let failed = open.as_ref().and_then(|open| open.member.failed());
-        let is_behind = open.as_ref().is_some_and(|open| open.behind.is_some());
-        match &drive.standing {
-            Standing::Excluded { reason, kind: ExclusionKind::Offline } => {
-                (DriveState::Offline, Some(reason.clone()))
-            }
-            Standing::Excluded { .. } if is_behind && failed.is_none() => (
-                DriveState::Behind,
-                Some(
-                    "it was away while the pool was used; what changed meanwhile is to be copied to it"
-                        .to_owned(),
-                ),
+fn drive_state(
+    drives: &OpenDrives,
+    manifest: &Manifest,
+    drive: &DriveRecord,
+) -> (DriveState, Option<String>) {
+    let open = drives.get(drive.number);
+    let failed = open.as_ref().and_then(|open| open.member.failed());
+    let is_behind = open.as_ref().is_some_and(|open| open.behind.is_some());
+    match &drive.standing {
+        Standing::Excluded { reason, kind: ExclusionKind::Offline } => {
+            (DriveState::Offline, Some(reason.clone()))
+        }
+        Standing::Excluded { .. } if is_behind && failed.is_none() => (
+            DriveState::Behind,
+            Some(
+                "it was away while the pool was used; what changed meanwhile is to be copied to it"
+                    .to_owned(),
             ),
-            Standing::Excluded { .. } if self.drives.is_stale(drive.number) => (
-                DriveState::Stale,
-                Some("it was left out while the pool was used: what it holds is out of date".to_owned()),
-            ),
-            Standing::Excluded { reason, kind: ExclusionKind::Missing } => {
-                (DriveState::Missing, Some(reason.clone()))
-            }
-            Standing::Excluded { reason, kind: ExclusionKind::Failed } => {
-                (DriveState::Failed, Some(reason.clone()))
-            }
-            Standing::Online if failed.is_some() => (DriveState::Failed, failed.map(|why| why.to_string())),
-            Standing::Online if open.is_none() && self.drives.is_stale(drive.number) => (
-                DriveState::Stale,
-                Some("it lived on without the others: what it holds is out of date".to_owned()),
-            ),
-            Standing::Online if open.is_none() => (DriveState::Missing, Some("it was not found".to_owned())),
-            Standing::Online => {
-                let has = |state: SlotState| {
-                    let in_part = |part: &PartRecord| {
-                        let is_it = |place: &crate::rows::SlotPlace| {
-                            place.drive == drive.number && place.state == state
-                        };
-                        part.rows.runs().any(|run| run.places.iter().any(is_it))
-                    };
-                    manifest.parts().any(in_part)
+        ),
+        Standing::Excluded { .. } if drives.is_stale(drive.number) => (
+            DriveState::Stale,
+            Some("it was left out while the pool was used: what it holds is out of date".to_owned()),
+        ),
+        Standing::Excluded { reason, kind: ExclusionKind::Missing } => {
+            (DriveState::Missing, Some(reason.clone()))
+        }
+        Standing::Excluded { reason, kind: ExclusionKind::Failed } => {
+            (DriveState::Failed, Some(reason.clone()))
+        }
+        Standing::Online if failed.is_some() => (DriveState::Failed, failed.map(|why| why.to_string())),
+        Standing::Online if open.is_none() && drives.is_stale(drive.number) => (
+            DriveState::Stale,
+            Some("it lived on without the others: what it holds is out of date".to_owned()),
+        ),
+        Standing::Online if open.is_none() => (DriveState::Missing, Some("it was not found".to_owned())),
+        Standing::Online => {
+            let has = |state: SlotState| {
+                let in_part = |part: &PartRecord| {
+                    let is_it =
+                        |place: &crate::rows::SlotPlace| place.drive == drive.number && place.state == state;
+                    part.rows.runs().any(|run| run.places.iter().any(is_it))
                 };
-                if has(SlotState::Rebuilding) {
-                    (DriveState::Rebuilding, None)
-                } else if has(SlotState::CatchingUp) {
-                    (DriveState::CatchingUp, None)
-                } else if drive.successor.is_some() {
-                    (DriveState::Replacing, None)
-                } else if drive.retiring {
-                    (DriveState::Retiring, None)
-                } else {
-                    (DriveState::Online, None)
-                }
+                manifest.parts().any(in_part)
+            };
+            if has(SlotState::Rebuilding) {
+                (DriveState::Rebuilding, None)
+            } else if has(SlotState::CatchingUp) {
+                (DriveState::CatchingUp, None)
+            } else if drive.successor.is_some() {
+                (DriveState::Replacing, None)
+            } else if drive.retiring {
+                (DriveState::Retiring, None)
+            } else {
+                (DriveState::Online, None)
             }
         }
     }

@@ -5,11 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stripewise_layout::{Geometry, Level, MemberSet, Shape};
 
+use crate::array::Array;
 use crate::pool::Inner;
+use crate::pool::jobs::Lane;
+use crate::pool::jobs::tier::tier_info;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::DriveId;
 use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
-use crate::pool::status::copies::copies;
+use crate::pool::status::copies::{copies, copies_left};
 use crate::pool::status::{
     ConversionStatus, ShareState, SlotStatus, VolumeInfo, VolumeState, journal_slabs, map_slabs,
 };
@@ -39,6 +42,59 @@ struct Tally {
     lacking_copies: BTreeSet<u32>,
 }
 
+impl Tally {
+    /// Counts a part in. `works`: of a drive, as the record has it.
+    fn add(&mut self, part: &PartRecord, array: Option<&Array>, works: impl Fn(u32) -> bool) {
+        let tally = self;
+        // What the array knows is newer than what is recorded.
+        let is_there = |number: u32| match array {
+            Some(array) => array.member(number).is_some_and(|member| !member.is_failed()),
+            None => works(number),
+        };
+        let mut there: BTreeMap<u32, bool> = BTreeMap::new();
+        let tolerance = part.shape.fault_tolerance() as isize;
+        let geometry = Geometry::new(part.shape, part.shape.interleave_bytes.saturating_mul(512)).ok();
+        let mut seen: Option<MemberSet> = None;
+        for run in part.rows.runs() {
+            let mut lacking = MemberSet::EMPTY;
+            for (column, place) in run.places.iter().enumerate() {
+                let is_there = *there.entry(place.drive).or_insert_with(|| is_there(place.drive));
+                let state = match place.state {
+                    SlotState::Active if is_there => ShareState::Active,
+                    SlotState::Active => ShareState::Away,
+                    SlotState::Rebuilding if is_there => ShareState::Rebuilding,
+                    SlotState::CatchingUp if is_there => ShareState::CatchingUp,
+                    _ => ShareState::Missing,
+                };
+                let share = tally.shares.entry(place.drive).or_insert_with(|| {
+                    tally.order.push(place.drive);
+                    Share::default()
+                });
+                share.slabs += run.rows;
+                share.state = share.state.max(state);
+                if state != ShareState::Active {
+                    share.lacking += run.rows;
+                    lacking.insert(column);
+                    tally.lacking = true;
+                    tally.filling |= matches!(state, ShareState::Rebuilding | ShareState::CatchingUp);
+                }
+            }
+            if seen.is_none_or(|seen| seen != lacking) {
+                tally.readable &= geometry.as_ref().is_some_and(|geometry| geometry.survives(&lacking));
+                seen = Some(lacking);
+            }
+            let left = tolerance - lacking.len() as isize;
+            tally.left = Some(tally.left.map_or(left, |least| least.min(left)));
+        }
+        let (left, lacking) = copies_left(part, array, is_there);
+        tally.lacking |= left < tolerance;
+        tally.copies.extend(copies(part).map(|(drive, _)| drive));
+        tally.lacking_copies.extend(lacking);
+        let least = tally.left.get_or_insert(tolerance);
+        *least = (*least).min(tolerance).min(left);
+    }
+}
+
 impl Inner {
     /// How the volume is now.
     pub(in crate::pool) fn volume_info(&self, manifest: &Manifest, volume: &VolumeRecord) -> VolumeInfo {
@@ -46,7 +102,8 @@ impl Inner {
         let shape = volume.parts.last().map_or_else(unknown_shape, |part| part.shape);
         let mut tally = Tally { readable: true, ..Tally::default() };
         for part in &volume.parts {
-            self.tally(part, &mut tally);
+            let works = |number: u32| self.working_member(number).is_some();
+            tally.add(part, self.volumes.array(part.id).as_ref(), works);
         }
         let arrays: Vec<_> = volume.parts.iter().filter_map(|part| self.volumes.array(part.id)).collect();
         let is_open = arrays.len() == volume.parts.len();
@@ -104,12 +161,12 @@ impl Inner {
             write_back: volume.write_back,
             checksums: volume.checksums,
             pin: volume.pin,
-            tiers: self.tier_info(volume),
+            tiers: tier_info(self, volume),
             rows: (allocated_rows, rows),
             slots: tally.order.iter().map(slot).collect(),
             copies: ids(&tally.copies),
             lacking_copies: ids(&tally.lacking_copies),
-            conversion: self.conversion_status(volume),
+            conversion: conversion_status(volume, &self.jobs.converting),
             needed: if readable {
                 Vec::new()
             } else {
@@ -118,69 +175,19 @@ impl Inner {
             failure,
         }
     }
+}
 
-    fn conversion_status(&self, volume: &VolumeRecord) -> Option<ConversionStatus> {
-        let (conversion, old) = (volume.conversion?, volume.parts.first()?);
-        let end_bytes = conversion.end_bytes(volume.size_bytes);
-        let next_offset_bytes = conversion.next_offset_bytes.min(end_bytes);
-        Some(ConversionStatus {
-            from: old.shape,
-            next_offset_bytes,
-            percent: next_offset_bytes as f64 * 100.0 / end_bytes.max(1) as f64,
-            is_cancelled: conversion.until_offset_bytes.is_some(),
-            waits: volume.parts.last().and_then(|new| self.jobs.converting.stalled_because(new.id)),
-        })
-    }
-
-    fn tally(&self, part: &PartRecord, tally: &mut Tally) {
-        let array = self.volumes.array(part.id);
-        // What the array knows is newer than what is recorded.
-        let is_there = |number: u32| match &array {
-            Some(array) => array.member(number).is_some_and(|member| !member.is_failed()),
-            None => self.working_member(number).is_some(),
-        };
-        let mut there: BTreeMap<u32, bool> = BTreeMap::new();
-        let tolerance = part.shape.fault_tolerance() as isize;
-        let geometry = Geometry::new(part.shape, part.shape.interleave_bytes.saturating_mul(512)).ok();
-        let mut seen: Option<MemberSet> = None;
-        for run in part.rows.runs() {
-            let mut lacking = MemberSet::EMPTY;
-            for (column, place) in run.places.iter().enumerate() {
-                let is_there = *there.entry(place.drive).or_insert_with(|| is_there(place.drive));
-                let state = match place.state {
-                    SlotState::Active if is_there => ShareState::Active,
-                    SlotState::Active => ShareState::Away,
-                    SlotState::Rebuilding if is_there => ShareState::Rebuilding,
-                    SlotState::CatchingUp if is_there => ShareState::CatchingUp,
-                    _ => ShareState::Missing,
-                };
-                let share = tally.shares.entry(place.drive).or_insert_with(|| {
-                    tally.order.push(place.drive);
-                    Share::default()
-                });
-                share.slabs += run.rows;
-                share.state = share.state.max(state);
-                if state != ShareState::Active {
-                    share.lacking += run.rows;
-                    lacking.insert(column);
-                    tally.lacking = true;
-                    tally.filling |= matches!(state, ShareState::Rebuilding | ShareState::CatchingUp);
-                }
-            }
-            if seen.is_none_or(|seen| seen != lacking) {
-                tally.readable &= geometry.as_ref().is_some_and(|geometry| geometry.survives(&lacking));
-                seen = Some(lacking);
-            }
-            let left = tolerance - lacking.len() as isize;
-            tally.left = Some(tally.left.map_or(left, |least| least.min(left)));
-        }
-        let (left, lacking) = self.copies_left(part, is_there);
-        tally.lacking |= left < tolerance;
-        tally.copies.extend(copies(part).map(|(drive, _)| drive));
-        tally.lacking_copies.extend(lacking);
-        let least = tally.left.get_or_insert(tolerance);
-        *least = (*least).min(tolerance).min(left);
-    }
+fn conversion_status(volume: &VolumeRecord, converting: &Lane) -> Option<ConversionStatus> {
+    let (conversion, old) = (volume.conversion?, volume.parts.first()?);
+    let end_bytes = conversion.end_bytes(volume.size_bytes);
+    let next_offset_bytes = conversion.next_offset_bytes.min(end_bytes);
+    Some(ConversionStatus {
+        from: old.shape,
+        next_offset_bytes,
+        percent: next_offset_bytes as f64 * 100.0 / end_bytes.max(1) as f64,
+        is_cancelled: conversion.until_offset_bytes.is_some(),
+        waits: volume.parts.last().and_then(|new| converting.stalled_because(new.id)),
+    })
 }
 
 fn unknown_shape() -> Shape {

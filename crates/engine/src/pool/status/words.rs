@@ -9,8 +9,12 @@ use crate::pool::manifest::drive_record::{DriveRecord, Exclusion, ExclusionKind,
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::volume_record::{PartRecord, Pin, VolumeRecord};
 use crate::pool::membership::replacement::replacement_bytes;
+use crate::pool::membership::spare_planner::SparePlanner;
+use crate::pool::open_volumes::OpenVolumes;
+use crate::pool::space::slabs::FreeSlabs;
 use crate::pool::status::{DriveState, DriveStatus, VolumeInfo, VolumeState};
 use crate::pool::volume::conversion::in_words;
+use crate::pool::volume::thin::slabs_in_use;
 use crate::rows::{Run, SlotState};
 
 impl Inner {
@@ -86,7 +90,9 @@ impl Inner {
             // Before a person brings a drive, the pool helps itself; not with others where it is
             // back.
             let is_back = out.iter().any(|drive| drive.state == DriveState::Behind);
-            if let Some(prospect) = self.prospect(manifest).filter(|_| !is_back) {
+            if let Some(prospect) =
+                prospect(&self.spare_planner(), manifest, self.space.borrow().clone()).filter(|_| !is_back)
+            {
                 condition += &format!("; {prospect}");
                 return (condition, format!("stripewise pool wait {pool} rebuild"));
             }
@@ -117,7 +123,7 @@ impl Inner {
             .filter(|drive| drive.state == DriveState::Retiring)
             .map(|drive| drive.path.as_str())
             .collect();
-        if let Some(condition) = self.replacements_in_words(manifest) {
+        if let Some(condition) = replacements_in_words(&self.volumes, manifest) {
             return (condition, format!("stripewise pool wait {pool} rebuild"));
         }
         if let Some(why) = self.retiring_without_room(manifest) {
@@ -164,58 +170,10 @@ impl Inner {
             );
             return (condition, format!("stripewise pool rebalance {pool}"));
         }
-        if let Some(short) = self.space_in_words(manifest) {
+        if let Some(short) = space_in_words(manifest, slabs_in_use(manifest, &self.space.borrow())) {
             return (short, format!("stripewise pool add {pool} NEW-DRIVE"));
         }
         ("all drives are there and all volumes have all their redundancy".to_owned(), String::new())
-    }
-
-    /// What jobs will do by themselves about what is lacking, where they can do all of it: a spare
-    /// is there, or room.
-    fn prospect(&self, manifest: &Manifest) -> Option<String> {
-        let mut planned = manifest.clone();
-        let is_gone = |drive: &&DriveRecord| drive.is_online() && self.working_member(drive.number).is_none();
-        let gone: Vec<Exclusion> = manifest
-            .drives
-            .iter()
-            .filter(is_gone)
-            .map(|drive| Exclusion {
-                drive: drive.number,
-                reason: String::new(),
-                kind: ExclusionKind::Missing,
-            })
-            .collect();
-        planned.exclude(&gone);
-        planned.end_replacements();
-        let planner = self.spare_planner();
-        let spare = planner.next_for_spare(&planned).and_then(|(_, spare)| planned.drive(spare));
-        let spare = spare.map(|spare| spare.path.clone());
-        let mut books = self.space.borrow().clone();
-        books.refresh(&planned);
-        planner.plan(&mut planned, &mut books);
-        let lacks = |run: &Run| run.places.iter().any(|place| place.state == SlotState::Missing);
-        if planned.parts().any(|part| part.rows.runs().any(lacks)) {
-            return None;
-        }
-        Some(match spare {
-            Some(path) => format!("the spare {path} takes over"),
-            None => "the other drives have room for what is lacking".to_owned(),
-        })
-    }
-
-    /// Drives that are being replaced while they work, and how far that is.
-    fn replacements_in_words(&self, manifest: &Manifest) -> Option<String> {
-        let in_words = |(old, new): (u32, u32)| {
-            let (from, to) = (manifest.drive(old)?, manifest.drive(new)?);
-            let (done, all) = replacement_bytes(&self.volumes, manifest, (old, new));
-            let percent = if all > 0.0 { done * 100.0 / all } else { 0.0 };
-            let line = format!("replacing {} with {}, {percent:.1} % done", from.path, to.path);
-            from.is_online().then_some(line)
-        };
-        let lines: Vec<String> = manifest.replacements().filter_map(in_words).collect();
-        (!lines.is_empty()).then(|| {
-            format!("all there; {}: until then both are used, and no redundancy is missing", lines.join("; "))
-        })
     }
 
     /// Why a drive that is to be emptied cannot be. It had room when that was asked for; others may
@@ -226,22 +184,6 @@ impl Inner {
         room.err().map(|error| error.to_string())
     }
 
-    /// Where so much is taken that a person should know.
-    fn space_in_words(&self, manifest: &Manifest) -> Option<String> {
-        let (used, all) = self.slabs_in_use();
-        let warn = u64::from(manifest.settings.space_warning_percent);
-        // Space that was given to volumes for good is no reason to worry; thin ones that may want
-        // more are.
-        let has_holes = thin_parts(manifest).any(|part| part.rows.allocated_rows() < part.rows.rows());
-        (has_holes && all > 0 && used * 100 >= all * warn).then(|| {
-            format!(
-                "space is short: {} % of it is taken ({used} of {all} slabs), and thin volumes may want more. When it is full, \
-                 writes to places of theirs that were never written fail; all else goes on",
-                used * 100 / all
-            )
-        })
-    }
-
     /// What a person should know beside the state.
     pub(in crate::pool) fn all_notices(&self) -> Vec<String> {
         let mut notices = self.news.notices();
@@ -249,7 +191,7 @@ impl Inner {
         let wanted: u64 = thin_parts(&manifest)
             .map(|part| (part.rows.rows() - part.rows.allocated_rows()) * part.rows.width() as u64)
             .sum();
-        let (used, all) = self.slabs_in_use();
+        let (used, all) = slabs_in_use(&manifest, &self.space.borrow());
         let free = all.saturating_sub(used);
         if wanted > free {
             notices.push(format!(
@@ -257,8 +199,11 @@ impl Inner {
                 manifest.slab_bytes >> 20
             ));
         }
-        notices.extend(self.space_in_words(&manifest));
-        notices.extend(self.thin_without_drives(&manifest));
+        notices.extend(space_in_words(&manifest, (used, all)));
+        notices.extend(thin_without_drives(
+            &manifest,
+            self.drives.count_with_room(&manifest, &self.space.borrow(), &[Role::Data]),
+        ));
         notices.extend(manifest.care.takeovers.iter().map(takeover_in_words));
         notices.extend(self.retiring_without_room(&manifest));
         let is_away = |number: u32| self.working_member(number).is_none();
@@ -276,27 +221,80 @@ impl Inner {
     }
 }
 
-impl Inner {
-    /// Thin volumes that get no new space while drives are out of service.
-    fn thin_without_drives(&self, manifest: &Manifest) -> Option<String> {
-        let (working, away) = self.drives_with_room(manifest, &[Role::Data]);
-        let wants = |volume: &&VolumeRecord| {
-            let part = volume.parts.last().filter(|_| volume.thin && volume.pin != Pin::Fast);
-            part.is_some_and(|part| {
-                let width = part.rows.width();
-                part.rows.allocated_rows() < part.rows.rows() && working < width && working + away >= width
-            })
-        };
-        let names: Vec<&str> =
-            manifest.volumes.iter().filter(wants).map(|volume| volume.name.as_str()).collect();
-        (!names.is_empty()).then(|| {
-            format!(
-                "thin volumes get no new space until all drives are back: each row takes more drives than the {working} in \
-                 service ({}). What was written before can be read and written",
-                names.join(", ")
-            )
-        })
+/// What jobs will do by themselves about what is lacking, where they can do all of it: a spare
+/// is there, or room.
+fn prospect(planner: &SparePlanner, manifest: &Manifest, mut books: FreeSlabs) -> Option<String> {
+    let mut planned = manifest.clone();
+    let is_gone = |drive: &&DriveRecord| drive.is_online() && !planner.working.contains(&drive.number);
+    let gone: Vec<Exclusion> = manifest
+        .drives
+        .iter()
+        .filter(is_gone)
+        .map(|drive| Exclusion { drive: drive.number, reason: String::new(), kind: ExclusionKind::Missing })
+        .collect();
+    planned.exclude(&gone);
+    planned.end_replacements();
+    let spare = planner.next_for_spare(&planned).and_then(|(_, spare)| planned.drive(spare));
+    let spare = spare.map(|spare| spare.path.clone());
+    books.refresh(&planned);
+    planner.plan(&mut planned, &mut books);
+    let lacks = |run: &Run| run.places.iter().any(|place| place.state == SlotState::Missing);
+    if planned.parts().any(|part| part.rows.runs().any(lacks)) {
+        return None;
     }
+    Some(match spare {
+        Some(path) => format!("the spare {path} takes over"),
+        None => "the other drives have room for what is lacking".to_owned(),
+    })
+}
+
+/// Drives that are being replaced while they work, and how far that is.
+fn replacements_in_words(volumes: &OpenVolumes, manifest: &Manifest) -> Option<String> {
+    let in_words = |(old, new): (u32, u32)| {
+        let (from, to) = (manifest.drive(old)?, manifest.drive(new)?);
+        let (done, all) = replacement_bytes(volumes, manifest, (old, new));
+        let percent = if all > 0.0 { done * 100.0 / all } else { 0.0 };
+        let line = format!("replacing {} with {}, {percent:.1} % done", from.path, to.path);
+        from.is_online().then_some(line)
+    };
+    let lines: Vec<String> = manifest.replacements().filter_map(in_words).collect();
+    (!lines.is_empty()).then(|| {
+        format!("all there; {}: until then both are used, and no redundancy is missing", lines.join("; "))
+    })
+}
+
+/// Where so much is taken that a person should know.
+fn space_in_words(manifest: &Manifest, (used, all): (u64, u64)) -> Option<String> {
+    let warn = u64::from(manifest.settings.space_warning_percent);
+    // Space that was given to volumes for good is no reason to worry; thin ones that may want
+    // more are.
+    let has_holes = thin_parts(manifest).any(|part| part.rows.allocated_rows() < part.rows.rows());
+    (has_holes && all > 0 && used * 100 >= all * warn).then(|| {
+        format!(
+            "space is short: {} % of it is taken ({used} of {all} slabs), and thin volumes may want more. When it is full, \
+             writes to places of theirs that were never written fail; all else goes on",
+            used * 100 / all
+        )
+    })
+}
+
+/// Thin volumes that get no new space while drives are out of service.
+fn thin_without_drives(manifest: &Manifest, (working, away): (usize, usize)) -> Option<String> {
+    let wants = |volume: &&VolumeRecord| {
+        let part = volume.parts.last().filter(|_| volume.thin && volume.pin != Pin::Fast);
+        part.is_some_and(|part| {
+            let width = part.rows.width();
+            part.rows.allocated_rows() < part.rows.rows() && working < width && working + away >= width
+        })
+    };
+    let names: Vec<&str> = manifest.volumes.iter().filter(wants).map(|volume| volume.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "thin volumes get no new space until all drives are back: each row takes more drives than the {working} in \
+             service ({}). What was written before can be read and written",
+            names.join(", ")
+        )
+    })
 }
 
 /// What thin volumes may want more rows for.

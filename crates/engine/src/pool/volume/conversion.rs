@@ -11,13 +11,14 @@ use stripewise_layout::{LayoutSpec, Shape};
 use crate::array::{Array, ArraySpec};
 use crate::error::ArrayError;
 use crate::pool::error::PoolError;
-use crate::pool::manifest::commit::Change;
+use crate::pool::manifest::commit::{Change, leave_out_excluded};
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{Conversion, PartRecord, VolumeRecord};
 use crate::pool::space::new_volume::{LaidOut, NotLaidOut, Wish, lay_out};
 use crate::pool::volume::conversion_room::Rehearsal;
 use crate::pool::volume::io::VolumeIo;
+use crate::pool::volume::make::note_where_journal_is;
 use crate::pool::volume::thin::PoolHost;
 use crate::pool::volume::zones::Zones;
 use crate::pool::{Inner, MIB, Pool};
@@ -189,7 +190,7 @@ impl Inner {
             NotLaidOut::NoRoom { .. } => PoolError::Job("there was room a moment ago".to_owned()),
         })?;
         let part = laid_out.part(Id(spec.id), shape);
-        self.note_where_journal_is(&manifest, &record.name, &part);
+        note_where_journal_is(&self.news, &manifest, &record.name, &part);
         Ok((part, laid_out))
     }
 
@@ -200,7 +201,7 @@ impl Inner {
             volume.parts.push(part.clone());
             volume.conversion = Some(Conversion::begun());
         }
-        Self::check_room(&planned)?;
+        planned.check_room_to_grow()?;
         planned.check().map_err(PoolError::Job)?;
         let init = self.array_init(record, &part);
         let host = PoolHost::of(self);
@@ -216,7 +217,7 @@ impl Inner {
         }
         self.volumes.insert(part.id, array.clone());
         // A drive may have been excluded since the commit.
-        self.leave_out_excluded(&array);
+        leave_out_excluded(&self.manifest.borrow(), &array);
         Ok(array)
     }
 

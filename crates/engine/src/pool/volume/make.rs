@@ -7,12 +7,13 @@ use stripewise_layout::{LayoutSpec, Level};
 
 use crate::array::{Array, ArraySpec};
 use crate::pool::error::PoolError;
-use crate::pool::manifest::commit::Change;
+use crate::pool::manifest::commit::{Change, leave_out_excluded};
 use crate::pool::manifest::drive_record::Role;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::{MAX_VOLUMES, Manifest, check_name};
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{JournalPlaceRecord, PartRecord, Pin, VolumeRecord};
+use crate::pool::news::News;
 use crate::pool::space::new_volume::{LaidOut, NotLaidOut, Wish, lay_out};
 use crate::pool::volume::Volume;
 use crate::pool::volume::thin::PoolHost;
@@ -89,7 +90,7 @@ impl Inner {
             Ok(array) => {
                 self.volumes.insert(Id(array.spec().id), array.clone());
                 // A drive may have been excluded since the commit.
-                self.leave_out_excluded(&array);
+                leave_out_excluded(&self.manifest.borrow(), &array);
                 self.note_space();
                 self.note_fast_drives();
             }
@@ -105,7 +106,7 @@ impl Inner {
     async fn make_volume(&self, record: VolumeRecord) -> Result<Array, PoolError> {
         let mut planned = self.manifest.borrow().clone();
         planned.volumes.push(record.clone());
-        Self::check_room(&planned)?;
+        planned.check_room_to_grow()?;
         let part = &record.parts[0];
         let init = self.array_init(&record, part);
         let host = PoolHost::of(self);
@@ -139,9 +140,8 @@ impl Inner {
 
     /// Drives that rows of a volume go to.
     pub(in crate::pool) fn drives_for(&self, pin: Pin) -> Vec<u32> {
-        let space = self.space.borrow();
         let role = if pin == Pin::Fast { Role::Fast } else { Role::Data };
-        space.usable(role).into_iter().filter(|drive| self.working_member(*drive).is_some()).collect()
+        self.drives.usable(&self.manifest.borrow(), &self.space.borrow(), role)
     }
 
     fn plan_volume(&self, spec: &VolumeSpec) -> Result<(VolumeRecord, LaidOut), PoolError> {
@@ -209,26 +209,26 @@ impl Inner {
             parts: vec![laid_out.part(part, shape)],
             conversion: None,
         };
-        self.note_where_journal_is(&manifest, &record.name, &record.parts[0]);
+        note_where_journal_is(&self.news, &manifest, &record.name, &record.parts[0]);
         Ok((record, laid_out))
     }
+}
 
-    /// Says so where a pool has journal drives, yet too few for a volume.
-    pub(in crate::pool) fn note_where_journal_is(
-        &self,
-        manifest: &Manifest,
-        volume: &str,
-        part: &PartRecord,
-    ) {
-        let is_elsewhere = |place: &JournalPlaceRecord| {
-            manifest.drive(place.drive).is_some_and(|drive| drive.role != Role::Journal)
-        };
-        if has_journal_drives(manifest) && part.journal.iter().any(is_elsewhere) {
-            self.news.notice(format!(
-                "the journal of volume {volume} is on data drives: {} journal drives with room are needed for its redundancy",
-                part.shape.fault_tolerance() + 1
-            ));
-        }
+/// Says so where a pool has journal drives, yet too few for a volume.
+pub(in crate::pool) fn note_where_journal_is(
+    news: &News,
+    manifest: &Manifest,
+    volume: &str,
+    part: &PartRecord,
+) {
+    let is_elsewhere = |place: &JournalPlaceRecord| {
+        manifest.drive(place.drive).is_some_and(|drive| drive.role != Role::Journal)
+    };
+    if has_journal_drives(manifest) && part.journal.iter().any(is_elsewhere) {
+        news.notice(format!(
+            "the journal of volume {volume} is on data drives: {} journal drives with room are needed for its redundancy",
+            part.shape.fault_tolerance() + 1
+        ));
     }
 }
 

@@ -9,7 +9,7 @@ use stripewise_layout::Level;
 use crate::array::{AreaPlace, Array, ArrayInit, ArraySpec};
 use crate::error::ArrayError;
 use crate::member::Member;
-use crate::pool::manifest::commit::map_place;
+use crate::pool::manifest::commit::{leave_out_excluded, map_place};
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{JournalPlaceRecord, PartRecord, PlaceState, VolumeRecord};
@@ -130,7 +130,7 @@ impl Inner {
             );
         }
         // A drive may have been excluded since.
-        opened.iter().for_each(|array| self.leave_out_excluded(array));
+        opened.iter().for_each(|array| leave_out_excluded(&self.manifest.borrow(), array));
         // What the journal's replay found lost is recorded before the journal may forget why.
         if !self.lifecycle.is_read_only() && opened.iter().any(|array| !array.dead_blocks().is_empty()) {
             self.commit(None, |_| ()).await.map_err(|error| error.to_string())?;

@@ -18,7 +18,7 @@ use crate::pool::manifest::drive_record::{DriveRecord, Role};
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::{Id, VolumeId};
 use crate::pool::manifest::volume_record::Pin;
-use crate::pool::space::slabs::{NewRows, put_rows};
+use crate::pool::space::slabs::{FreeSlabs, NewRows, put_rows};
 use crate::rows::SlotState;
 use crate::stripes::lock_order;
 
@@ -88,7 +88,9 @@ impl Inner {
         self.check_changeable()?;
         for row in first_row..first_row + rows {
             let _alone = self.growth.turn().await;
-            while let Some(wanted) = self.wanted(part, row)? {
+            loop {
+                let step = self.growth.next_rows(part);
+                let Some(wanted) = wanted(&self.manifest.borrow(), part, row, step)? else { break };
                 let new = self.take_rows_in_time(part, &wanted).await?;
                 if self.record_rows(part, row, new).await? {
                     break;
@@ -106,43 +108,11 @@ impl Inner {
         taken
     }
 
-    /// How many rows to allocate from one on; none where it has slabs already.
-    fn wanted(&self, part: Id, first_row: u64) -> Result<Option<Wanted>, PoolError> {
-        let manifest = self.manifest.borrow();
-        let found = manifest.volumes.iter().find_map(|volume| Some((volume, volume.part(part)?)));
-        let Some((volume, record)) = found.filter(|(_, record)| first_row < record.rows.rows()) else {
-            return Err(PoolError::Job("the volume was deleted or made smaller".to_owned()));
-        };
-        if !record.rows.is_hole(first_row) {
-            return Ok(None);
-        }
-        let step = self.growth.next_rows(part);
-        let end = record.rows.rows().min(first_row + step);
-        let holes = (first_row..end).take_while(|row| record.rows.is_hole(*row)).count() as u64;
-        let is_converted = volume.conversion.is_some();
-        let roles: &[Role] = match volume.pin {
-            // A conversion that was begun comes to its end; then the rows move to where they
-            // belong.
-            Pin::Fast if is_converted => &[Role::Fast, Role::Data],
-            Pin::Slow if is_converted => &[Role::Data, Role::Fast],
-            Pin::Fast => &[Role::Fast],
-            Pin::Slow => &[Role::Data],
-            Pin::None => &[Role::Data, Role::Fast],
-        };
-        Ok(Some(Wanted { first_row, rows: holes, width: record.rows.width(), roles }))
-    }
-
     /// Takes slabs for as many of the rows as there is room for, at least for one.
     fn take_rows(&self, part: Id, wanted: &Wanted) -> Result<Vec<NewRows>, PoolError> {
-        let of_role = |role: Role| -> Vec<u32> {
-            let usable = self.space.borrow().usable(role).into_iter();
-            usable.filter(|drive| self.working_member(*drive).is_some()).collect()
-        };
         let mut space = self.space.borrow_mut();
         for &role in wanted.roles {
-            drop(space);
-            let drives = of_role(role);
-            space = self.space.borrow_mut();
+            let drives = self.drives.usable(&self.manifest.borrow(), &space, role);
             let rows = space.max_rows(&drives, wanted.width).min(wanted.rows);
             if rows == 0 {
                 continue;
@@ -162,28 +132,12 @@ impl Inner {
         let volume = manifest.volumes.iter().find(|volume| volume.part(part).is_some());
         let (pool, volume) =
             (manifest.name.clone(), volume.map_or_else(String::new, |volume| volume.name.clone()));
-        let (working, away) = self.drives_with_room(&manifest, wanted.roles);
+        let (working, away) = self.drives.count_with_room(&manifest, &self.space.borrow(), wanted.roles);
         if working < wanted.width && working + away >= wanted.width {
             return PoolError::RowNeedsDrives { pool, volume, needed: wanted.width, working };
         }
-        let (used_slabs, slabs) = self.slabs_in_use();
+        let (used_slabs, slabs) = slabs_in_use(&manifest, &self.space.borrow());
         PoolError::Full { pool, volume, used_slabs, slabs }
-    }
-
-    /// Drives of these roles with free slabs: in service, and out of it.
-    pub(in crate::pool) fn drives_with_room(&self, manifest: &Manifest, roles: &[Role]) -> (usize, usize) {
-        let space = self.space.borrow();
-        let may_have = |drive: &&DriveRecord| {
-            roles.contains(&drive.role)
-                && !drive.replaced
-                && !drive.retiring
-                && space.free_slabs(drive.number) > 0
-        };
-        let is_in_service =
-            |drive: &DriveRecord| drive.takes_new() && self.working_member(drive.number).is_some();
-        let all: Vec<&DriveRecord> = manifest.drives.iter().filter(may_have).collect();
-        let working = all.iter().filter(|drive| is_in_service(drive)).count();
-        (working, all.len() - working)
     }
 
     /// Whether the rows have these slabs now; not where one of the drives has gone meanwhile, falls
@@ -209,23 +163,9 @@ impl Inner {
             self.space.borrow_mut().give_rows(&new);
             return recorded;
         }
-        let taken_back = self.rows_without_slabs(part, first_row, &new);
+        let taken_back = rows_without_slabs(&self.manifest.borrow(), part, first_row, &new);
         self.space.borrow_mut().give_rows(&taken_back);
         Ok(taken_back.is_empty())
-    }
-
-    /// Those of some new rows, from one on, that have no slabs all the same.
-    fn rows_without_slabs(&self, part: Id, first_row: u64, new: &[NewRows]) -> Vec<NewRows> {
-        let manifest = self.manifest.borrow();
-        let Some(record) = manifest.parts().find(|record| record.id == part) else { return Vec::new() };
-        let one = |new: &NewRows, offset: u64| NewRows {
-            rows: 1,
-            places: new.places.iter().map(|&(drive, slab)| (drive, slab + offset as u32)).collect(),
-        };
-        let each = new.iter().flat_map(|new| (0..new.rows).map(move |offset| one(new, offset)));
-        let lacks_slabs = |row: u64| row < record.rows.rows() && record.rows.is_hole(row);
-        let numbered = (first_row..).zip(each);
-        numbered.filter(|(row, _)| lacks_slabs(*row)).map(|(_, new)| new).collect()
     }
 
     /// Gives back rows of a thin volume of which nothing is left after a discard. What cannot be
@@ -277,21 +217,57 @@ impl Inner {
         released.await.map_err(|error| ArrayError::CannotRecord(error.to_string()))
     }
 
-    /// Slabs in use on drives that hold volumes, and with those that the layouts there are can use.
-    pub(in crate::pool) fn slabs_in_use(&self) -> (u64, u64) {
-        let manifest = self.manifest.borrow();
-        let space = self.space.borrow();
-        let data = manifest.drives.iter().filter(|drive| drive.role == Role::Data && !drive.replaced);
-        let used: u64 = data.map(|drive| space.used_slabs(drive.number)).sum();
-        (used, used + room(&manifest, &space).usable_slabs)
-    }
-
     /// Notes when space becomes short, and when it no longer is.
     pub(in crate::pool) fn note_space(&self) {
-        let (used, all) = self.slabs_in_use();
-        let percent = u64::from(self.manifest.borrow().settings.space_warning_percent);
+        let manifest = self.manifest.borrow();
+        let (used, all) = slabs_in_use(&manifest, &self.space.borrow());
+        let percent = u64::from(manifest.settings.space_warning_percent);
         self.news.note_space(used, all, percent);
     }
+}
+
+/// How many rows to allocate from one on, `step` at most; none where it has slabs already.
+fn wanted(manifest: &Manifest, part: Id, first_row: u64, step: u64) -> Result<Option<Wanted>, PoolError> {
+    let found = manifest.volumes.iter().find_map(|volume| Some((volume, volume.part(part)?)));
+    let Some((volume, record)) = found.filter(|(_, record)| first_row < record.rows.rows()) else {
+        return Err(PoolError::Job("the volume was deleted or made smaller".to_owned()));
+    };
+    if !record.rows.is_hole(first_row) {
+        return Ok(None);
+    }
+    let end = record.rows.rows().min(first_row + step);
+    let holes = (first_row..end).take_while(|row| record.rows.is_hole(*row)).count() as u64;
+    let is_converted = volume.conversion.is_some();
+    let roles: &[Role] = match volume.pin {
+        // A conversion that was begun comes to its end; then the rows move to where they
+        // belong.
+        Pin::Fast if is_converted => &[Role::Fast, Role::Data],
+        Pin::Slow if is_converted => &[Role::Data, Role::Fast],
+        Pin::Fast => &[Role::Fast],
+        Pin::Slow => &[Role::Data],
+        Pin::None => &[Role::Data, Role::Fast],
+    };
+    Ok(Some(Wanted { first_row, rows: holes, width: record.rows.width(), roles }))
+}
+
+/// Those of some new rows, from one on, that have no slabs all the same.
+fn rows_without_slabs(manifest: &Manifest, part: Id, first_row: u64, new: &[NewRows]) -> Vec<NewRows> {
+    let Some(record) = manifest.parts().find(|record| record.id == part) else { return Vec::new() };
+    let one = |new: &NewRows, offset: u64| NewRows {
+        rows: 1,
+        places: new.places.iter().map(|&(drive, slab)| (drive, slab + offset as u32)).collect(),
+    };
+    let each = new.iter().flat_map(|new| (0..new.rows).map(move |offset| one(new, offset)));
+    let lacks_slabs = |row: u64| row < record.rows.rows() && record.rows.is_hole(row);
+    let numbered = (first_row..).zip(each);
+    numbered.filter(|(row, _)| lacks_slabs(*row)).map(|(_, new)| new).collect()
+}
+
+/// Slabs in use on drives that hold volumes, and with those that the layouts there are can use.
+pub(in crate::pool) fn slabs_in_use(manifest: &Manifest, books: &FreeSlabs) -> (u64, u64) {
+    let data = manifest.drives.iter().filter(|drive| drive.role == Role::Data && !drive.replaced);
+    let used: u64 = data.map(|drive| books.used_slabs(drive.number)).sum();
+    (used, used + room(manifest, books).usable_slabs)
 }
 
 /// Whether nothing in a row was ever written, or all of it was discarded.
