@@ -12,7 +12,7 @@ use crate::pool;
 /// Reads bytes as the sections of a checkpoint, and, where they make a pool, writes and reads them
 /// again: nothing may change. Gives whether they made one.
 pub fn sections(bytes: &[u8]) -> bool {
-    pool::manifest::changes::survives_rewriting(bytes)
+    pool::superblock::changes::survives_rewriting(bytes)
 }
 
 /// Reads bytes as the head of a batch of a journal, with what says how long it is and whose made
@@ -24,13 +24,13 @@ pub fn journal_head(bytes: &[u8]) -> bool {
 /// Makes the checksums of what begins at these places of a drive right again: headers of slots, and
 /// the entries behind them as far as their lengths are possible. `image` is a whole drive.
 pub fn reseal_slots(image: &mut [u8]) {
-    pool::manifest::entries::reseal_slots(image);
+    pool::superblock::entries::reseal_slots(image);
 }
 
 /// Gives the pool's record on a drive other numbers: `number` is called with each one that it has,
 /// in the same order for the same record. `image` is a whole drive.
 pub fn change_numbers(image: &mut [u8], mut number: impl FnMut(u64) -> u64) {
-    pool::manifest::entries::change_numbers(image, &mut number);
+    pool::superblock::entries::change_numbers(image, &mut number);
 }
 
 /// Reads bytes as a page of checksums and as a page of a region map, whose and where it is and its

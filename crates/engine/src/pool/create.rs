@@ -14,16 +14,16 @@ use crate::member::MemberOptions;
 use crate::pool::error::PoolError;
 use crate::pool::jobs::tier::TIER_BYTES_PER_S;
 use crate::pool::manifest::drive_record::{Errors, Role};
-use crate::pool::manifest::entries::FORMAT_VERSION;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::{MAX_DRIVES, Manifest, check_name};
 use crate::pool::manifest::ids::{DriveId, IdSource};
-use crate::pool::manifest::slots::{Content, identities_in_time, is_large_enough, read_in_time};
-use crate::pool::manifest::writer::begin;
 use crate::pool::open::{assembled, open_drive};
 use crate::pool::settings::check_priority;
 use crate::pool::space::addresses::{MIN_DRIVE_BYTES, choose_slab_bytes, is_slab_size, slab_count};
 use crate::pool::status::DriveState;
+use crate::pool::superblock::entries::FORMAT_VERSION;
+use crate::pool::superblock::slots::{Content, identities_in_time, is_large_enough, read_in_time};
+use crate::pool::superblock::writer::begin;
 use crate::pool::{OpenMode, Pool, PoolSpec, REBUILD_PRIORITY_MEDIUM_PERCENT};
 
 impl Pool {

@@ -2,12 +2,30 @@
 //!
 //! | folder | what is there |
 //! |---|---|
-//! | `manifest/` | the record, its bytes (`docs/internals/format.md`), and its changes by commits |
+//! | `manifest/` | the record: what it says of drives, volumes and jobs |
+//! | `superblock/` | how it comes onto drives and back: bytes, commits, which drives are believed |
 //! | `space/` | slabs: what lies where, what is free, where new rows go |
 //! | `membership/` | drives that join, leave, fail, come back or are replaced |
+//! | `sparing/` | spares and free slabs that stand in for drives that are out |
 //! | `volume/` | volumes: creation, opening, I/O, resizing, thin allocation, conversion |
 //! | `jobs/` | background work: rebuild, scrub, evacuation, rebalancing, conversion, tiering |
 //! | `status/` | what a pool says of itself |
+//!
+//! What an open pool has in memory is in types of their own, which `Inner` holds together:
+//!
+//! | type | what it has |
+//! |---|---|
+//! | `Manifest` | the record, as last committed |
+//! | `OpenDrives` | the drives at hand, and whether they work |
+//! | `OpenVolumes` | the array of each part, and the way to it |
+//! | `FreeSlabs`, `Freed` | free slabs, and those that will be when nothing uses them any more |
+//! | `Commits` | the writer of the record, and the numbers of commits |
+//! | `ThinGrowth` | how many rows a thin volume gets next |
+//! | `News` | events to be recorded, notices to be shown |
+//! | `Jobs` | what each lane of background work is at |
+//! | `Lifecycle` | whether the pool may be changed, and whose turn it is |
+//!
+//! `SparePlanner`, `Filling`, `Copying` and their like are made of these for one task.
 //!
 //! Expected faults: drives that fail, come back, belong to another pool or are old; power cuts at
 //! any instant.
@@ -33,7 +51,9 @@ mod open_volumes;
 mod rolled_back;
 mod settings;
 pub(crate) mod space;
+pub(crate) mod sparing;
 pub(crate) mod status;
+pub(crate) mod superblock;
 #[cfg(test)]
 mod testing;
 pub(crate) mod volume;
@@ -73,15 +93,15 @@ use crate::member::{Member, MemberOptions};
 use crate::tuning::Tuning;
 use jobs::Jobs;
 use lifecycle::Lifecycle;
-use manifest::commits::Commits;
 use manifest::format::Manifest;
 use manifest::ids::IdSource;
-use membership::spare_planner::SparePlanner;
 use news::News;
 use open_drives::OpenDrives;
 use open_volumes::OpenVolumes;
 use space::freed::Freed;
 use space::slabs::FreeSlabs;
+use sparing::planner::SparePlanner;
+use superblock::commits::Commits;
 use volume::thin_growth::ThinGrowth;
 
 /// The unit that checksum pages, superblocks and slabs are counted in.

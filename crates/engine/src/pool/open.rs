@@ -1,6 +1,6 @@
 //! Opening a pool.
 //!
-//! That is to choose what counts (`manifest/assemble.rs`), to record, before anything is
+//! That is to choose what counts (`superblock/assemble.rs`), to record, before anything is
 //! written, that volumes go on without the drives that are not there, and to open the volumes that
 //! can be read. Opened for reading only, nothing is recorded: drives that are not there are passed
 //! over in memory. Drives that were away while the pool was used are kept at hand and take no part
@@ -16,19 +16,19 @@ use stripewise_drive::{BufferPool, Context, Drive};
 use crate::member::Member;
 use crate::pool::error::PoolError;
 use crate::pool::lifecycle::Lifecycle;
-use crate::pool::manifest::assemble::{Choice, Diverged, Found, Worth, choose, last_lived};
-use crate::pool::manifest::commits::Commits;
 use crate::pool::manifest::drive_record::{Errors, Standing, shortened};
-use crate::pool::manifest::entries::FORMAT_VERSION;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::{IdSource, PoolId};
-use crate::pool::manifest::slots::{Content, Superblock, read_in_time};
 use crate::pool::membership::host::check_host;
 use crate::pool::news::News;
 use crate::pool::open_drives::{OpenDrive, OpenDrives};
 use crate::pool::rolled_back::{ROLLED_BACK, RolledBack, SHARED, judge_rolled_back};
 use crate::pool::settings::check_priority;
 use crate::pool::space::slabs::FreeSlabs;
+use crate::pool::superblock::assemble::{Choice, Diverged, Found, Worth, choose, last_lived};
+use crate::pool::superblock::commits::Commits;
+use crate::pool::superblock::entries::FORMAT_VERSION;
+use crate::pool::superblock::slots::{Content, Superblock, read_in_time};
 use crate::pool::volume::shadow::Shadow;
 use crate::pool::volume::thin_growth::ThinGrowth;
 use crate::pool::{Inner, OpenMode, Pool, PoolOptions};

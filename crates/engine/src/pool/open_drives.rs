@@ -16,9 +16,9 @@ use crate::pool::error::PoolError;
 use crate::pool::manifest::drive_record::{DriveRecord, Errors, Exclusion, ExclusionKind, Role};
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
-use crate::pool::manifest::writer::{self, Target};
 use crate::pool::space::addresses;
 use crate::pool::space::slabs::FreeSlabs;
+use crate::pool::superblock::writer::{self, Target};
 
 /// A drive that is at hand and takes part.
 #[derive(Clone)]

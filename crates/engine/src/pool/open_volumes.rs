@@ -134,3 +134,27 @@ impl OpenVolumes {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use stripewise_layout::Level;
+
+    use super::*;
+    use crate::pool::{MIB, testing};
+
+    #[test]
+    fn a_volume_that_could_not_be_opened_has_a_reason_until_it_is_open_or_gone() {
+        let mut manifest = testing::pool(&[64; 4], MIB);
+        testing::add_volume(&mut manifest, 55, Level::Raid5, 4, 9);
+        let (volumes, record) = (OpenVolumes::default(), &manifest.volumes[0]);
+        volumes.note_opened(record.id, Err("a drive is missing".to_owned()));
+        assert_eq!(volumes.failure(record.id).as_deref(), Some("a drive is missing"));
+        assert!(!volumes.is_open(record) && volumes.io(record).is_none());
+        volumes.note_opened(record.id, Ok(()));
+        assert_eq!(volumes.failure(record.id), None);
+        volumes.note_opened(record.id, Err("again".to_owned()));
+        volumes.forget(record.id);
+        assert_eq!(volumes.failure(record.id), None);
+        assert!(volumes.rebuildable(true).is_empty() && volumes.end_all_but(&manifest).is_empty());
+    }
+}

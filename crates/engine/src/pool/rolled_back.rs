@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::pool::PoolOptions;
 use crate::pool::error::PoolError;
-use crate::pool::manifest::assemble::{Choice, Found, Worth};
 use crate::pool::manifest::drive_record::{Exclusion, ExclusionKind};
+use crate::pool::superblock::assemble::{Choice, Found, Worth};
 
 /// A drive that was put back from an older copy, by number, and whether it is taken as it is.
 pub(in crate::pool) struct RolledBack {

@@ -16,15 +16,15 @@ use crate::error::ArrayError;
 use crate::jobs::migration::Pace;
 use crate::pool::Inner;
 use crate::pool::jobs::Parts;
-use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::drive_record::DriveRecord;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::PartRecord;
-use crate::pool::membership::spare_allocation::put;
 use crate::pool::open_volumes::OpenVolumes;
 use crate::pool::space::freed::until_row_is_quiet;
 use crate::pool::space::slabs::FreeSlabs;
+use crate::pool::sparing::allocation::put;
+use crate::pool::superblock::commit::Change;
 use crate::rows::SlotPlace;
 
 /// A column of a row that migrates.

@@ -22,9 +22,9 @@ use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::MetaPlaceRecord;
 use crate::pool::membership::replacement::written_on;
-use crate::pool::membership::spare_allocation::{candidates, stretches};
 use crate::pool::space::evacuation::{Link, first_to_move};
 use crate::pool::space::slabs::{FreeSlabs, Replacement};
+use crate::pool::sparing::allocation::{candidates, stretches};
 use crate::rows::{SlotPlace, SlotState};
 
 impl Inner {
@@ -216,4 +216,30 @@ pub(in crate::pool) fn steps_of(link: &Link, found: &Replacement) -> Vec<Step> {
 /// What stalls stand under: drives have no part of their own.
 fn drain_task(number: u32) -> Id {
     Id(u128::from(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use stripewise_layout::Level;
+
+    use super::*;
+    use crate::pool::{MIB, testing};
+
+    #[test]
+    fn what_is_on_the_drive_moves_in_batches_to_drives_that_are_not_in_its_rows() {
+        let mut manifest = testing::pool(&[64; 5], MIB);
+        let last = manifest.drives.split_off(4);
+        testing::add_volume(&mut manifest, 55, Level::Raid5, 4, 9);
+        manifest.drives.extend(last);
+        manifest.drives[1].retiring = true;
+        let part = manifest.volumes[0].parts[0].id;
+        let mut books = FreeSlabs::new(&manifest);
+        let free = books.free_slabs(4);
+        let steps = plan_steps(&manifest, &mut books, &[part].into(), (1, 4));
+        assert_eq!(steps.len(), 4);
+        assert!(steps.iter().all(|step| (step.from.drive, step.to.drive) == (1, 4)), "{steps:?}");
+        assert_eq!(books.free_slabs(4), free - 4, "their slabs are taken");
+        let none = plan_steps(&manifest, &mut books, &BTreeSet::new(), (1, 4));
+        assert!(none.is_empty(), "its volume cannot be moved now");
+    }
 }

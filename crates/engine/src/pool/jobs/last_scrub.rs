@@ -10,10 +10,10 @@ use crate::pool::Pool;
 use crate::pool::error::PoolError;
 use crate::pool::jobs::ScrubSummary;
 use crate::pool::manifest::care::{LastScrub, MAX_BLAMED, ScrubRecord, Takeover};
-use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::drive_record::{Errors, shortened};
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::DriveId;
+use crate::pool::superblock::commit::Change;
 
 impl ScrubRecord {
     pub(crate) fn of(summary: &ScrubSummary, manifest: &Manifest) -> Self {

@@ -3,7 +3,7 @@
 //! its jobs goes on with them where the last one stopped.
 //!
 //! Lanes work side by side. One restores redundancy: allocates space for lacking columns
-//! (`membership/sparing.rs`), fills them (`jobs/rebuild.rs`), and when all is whole empties drives
+//! (`sparing/mod.rs`), fills them (`jobs/rebuild.rs`), and when all is whole empties drives
 //! (`jobs/drain.rs`, shown as a rebuild: to an observer it is one). The other checks
 //! (`jobs/scrub.rs`). A third one converts volumes to other layouts (`jobs/convert.rs`). Others
 //! move rows between tiers (`jobs/tier.rs`) and spread them (`jobs/rebalance.rs`). A resync waits

@@ -18,7 +18,6 @@ use crate::pool::jobs::column_migration::{Batch, Migrator, Step};
 use crate::pool::jobs::drain::steps_of;
 use crate::pool::jobs::rebalance_plan::plan;
 use crate::pool::jobs::{JobKind, Parts, Progress, SECOND_NS, watched};
-use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::{Manifest, RebalanceIntent};
 use crate::pool::manifest::ids::Id;
@@ -26,6 +25,7 @@ use crate::pool::open_volumes::OpenVolumes;
 use crate::pool::space::evacuation::Link;
 use crate::pool::space::slabs::FreeSlabs;
 use crate::pool::status::activity::Activity;
+use crate::pool::superblock::commit::Change;
 use crate::pool::{Inner, Pool, REBUILD_PRIORITY_LOW_PERCENT};
 
 /// Columns in a batch.

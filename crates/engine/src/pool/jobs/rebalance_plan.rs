@@ -14,10 +14,10 @@ use crate::pool::manifest::drive_record::{DriveRecord, Role};
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{PartRecord, Pin};
-use crate::pool::membership::spare_allocation::put;
 use crate::pool::space::evacuation::Link;
 use crate::pool::space::placement::max_rows;
 use crate::pool::space::slabs::FreeSlabs;
+use crate::pool::sparing::allocation::put;
 use crate::rows::{Run, SlotPlace, SlotState};
 
 /// Less than one in so many of the free slabs is not worth moving anything for: no drives are ever
@@ -165,7 +165,7 @@ fn is_current(run: &Run) -> bool {
 mod tests {
     use super::*;
     use crate::pool::MIB;
-    use crate::pool::membership::spare_allocation::tests::pool;
+    use crate::pool::sparing::allocation::tests::pool;
 
     /// A full pool of four drives with a volume over all of them, and so many drives more.
     fn grown(slabs: u64, more: usize) -> (Manifest, FreeSlabs) {

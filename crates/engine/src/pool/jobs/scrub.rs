@@ -15,10 +15,10 @@ use crate::jobs::scrub::ScrubReport;
 use crate::pool::error::PoolError;
 use crate::pool::jobs::{Parts, Progress, SECOND_NS, ScrubSummary, is_resync_due, watched};
 use crate::pool::manifest::care::ScrubRecord;
-use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::{Patrol, ScrubIntent};
 use crate::pool::manifest::ids::{Id, VolumeId};
+use crate::pool::superblock::commit::Change;
 use crate::pool::{Inner, Pool};
 
 /// What a scrub has found is recorded within this time: a block that was repaired is not found

@@ -21,7 +21,6 @@ use crate::pool::error::PoolError;
 use crate::pool::jobs::column_migration::{Migrator, Step};
 use crate::pool::jobs::tier_plan::{Field, Plan, Tier, TierInfo, TierPart, plan};
 use crate::pool::jobs::{Parts, SECOND_NS, watched};
-use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::drive_record::Role;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::Manifest;
@@ -29,6 +28,7 @@ use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{Pin, VolumeRecord};
 use crate::pool::open_drives::OpenDrives;
 use crate::pool::space::slabs::FreeSlabs;
+use crate::pool::superblock::commit::Change;
 use crate::pool::{Inner, Pool};
 
 /// The most that is moved between tiers per second unless set otherwise, bytes: about what one disk

@@ -1,21 +1,12 @@
-//! The record of a pool that every drive carries: what it says, its bytes, and how it is changed so
-//! that a cut at any instant leaves the state before or after (bytes: `docs/internals/format.md`).
+//! The record of a pool that every drive carries: what it says of drives, volumes and jobs. Plain
+//! data, and what can be told from it alone; how it comes onto drives is in `superblock/`.
 
-pub(crate) mod assemble;
 pub(crate) mod care;
-pub(crate) mod changes;
 pub(crate) mod check;
-pub(crate) mod commit;
-pub(crate) mod commits;
 pub(crate) mod drive_record;
-pub(crate) mod entries;
 pub(crate) mod events;
 pub(crate) mod format;
 pub(crate) mod host_use;
 pub(crate) mod ids;
-pub(crate) mod row_runs;
-pub(crate) mod sections;
-pub(crate) mod slots;
 pub(in crate::pool) mod taken_back;
 pub(crate) mod volume_record;
-pub(crate) mod writer;

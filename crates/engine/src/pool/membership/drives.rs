@@ -18,16 +18,16 @@ use crate::member::Member;
 use crate::mutation::{self, Mutation};
 use crate::pool::create::{least_capacity_bytes, refuse_taken};
 use crate::pool::error::PoolError;
-use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::drive_record::{DriveRecord, Errors, ExclusionKind, Role};
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::{MAX_DRIVE_RECORDS, MAX_DRIVES, Manifest};
 use crate::pool::manifest::ids::DriveId;
-use crate::pool::manifest::slots::{self, Content};
 use crate::pool::manifest::volume_record::VolumeRecord;
-use crate::pool::manifest::writer;
 use crate::pool::open_drives::OpenDrive;
 use crate::pool::space::addresses;
+use crate::pool::superblock::commit::Change;
+use crate::pool::superblock::slots::{self, Content};
+use crate::pool::superblock::writer;
 use crate::pool::{Inner, Pool};
 
 /// The place that a drive comes into.

@@ -6,10 +6,10 @@
 //! that are wrong (the time only informs), names that cannot be names.
 
 use crate::pool::error::PoolError;
-use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::{Manifest, check_name};
 use crate::pool::manifest::host_use::HostUse;
+use crate::pool::superblock::commit::Change;
 use crate::pool::{Inner, OpenMode, Pool, PoolOptions};
 
 /// The time of the last use is rewritten at most so often: it is in the same section as much else.

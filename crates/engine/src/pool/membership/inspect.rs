@@ -4,11 +4,11 @@ use stripewise_drive::Drive;
 
 use crate::pool::error::PoolError;
 use crate::pool::manifest::drive_record::{DriveRecord, ExclusionKind, Role, Standing};
-use crate::pool::manifest::entries::FORMAT_VERSION;
 use crate::pool::manifest::host_use::HostUse;
 use crate::pool::manifest::ids::{DriveId, PoolId};
-use crate::pool::manifest::slots::{Content, Superblock, read_identities, read_superblock};
 use crate::pool::manifest::volume_record::PartRecord;
+use crate::pool::superblock::entries::FORMAT_VERSION;
+use crate::pool::superblock::slots::{Content, Superblock, read_identities, read_superblock};
 
 /// What a drive says of the pool it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

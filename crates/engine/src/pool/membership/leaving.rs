@@ -9,15 +9,15 @@
 use std::rc::Rc;
 
 use crate::pool::error::PoolError;
-use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::drive_record::{Exclusion, ExclusionKind};
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::{MAX_FORMER, Manifest};
 use crate::pool::manifest::ids::DriveId;
 use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
-use crate::pool::manifest::writer;
 use crate::pool::open_drives::OpenDrive;
 use crate::pool::space::evacuation::slabs_on;
+use crate::pool::superblock::commit::Change;
+use crate::pool::superblock::writer;
 use crate::pool::{Inner, Pool};
 
 impl Pool {

@@ -1,13 +1,8 @@
 //! Drives that join a pool, leave it, fail, come back, or are replaced.
 
 pub(crate) mod drives;
-pub(crate) mod enough_copies;
 pub(crate) mod host;
 pub(crate) mod inspect;
 pub(crate) mod leaving;
 pub(crate) mod replacement;
 pub(crate) mod returning;
-pub(crate) mod spare_allocation;
-pub(crate) mod spare_planner;
-pub(crate) mod sparing;
-pub(crate) mod sparing_journal;

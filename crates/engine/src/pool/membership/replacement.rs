@@ -9,7 +9,7 @@
 //! one, as many as the successor has room for.
 //!
 //! Faults expected. The old drive fails: what has moved stays, the rest is rebuilt onto the
-//! successor (`membership/sparing.rs`). The successor fails, or is taken out: the replacement is
+//! successor (`sparing/mod.rs`). The successor fails, or is taken out: the replacement is
 //! called off, the old drive stays a member like any other, and what had moved is rebuilt. A cut:
 //! the next opening goes on, since the successor is part of the old drive's record.
 
@@ -19,7 +19,6 @@ use stripewise_drive::Drive;
 
 use crate::array::Array;
 use crate::pool::error::PoolError;
-use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::drive_record::{DriveRecord, Role};
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::Manifest;
@@ -29,6 +28,7 @@ use crate::pool::news::News;
 use crate::pool::open_volumes::OpenVolumes;
 use crate::pool::space::addresses::slab_count;
 use crate::pool::space::slabs::FreeSlabs;
+use crate::pool::superblock::commit::Change;
 use crate::pool::{Inner, Pool};
 
 impl Manifest {
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
     use crate::pool::MIB;
     use crate::pool::manifest::drive_record::{Exclusion, ExclusionKind};
-    use crate::pool::membership::spare_allocation::candidates;
+    use crate::pool::sparing::allocation::candidates;
     use crate::pool::testing;
 
     /// A volume on the first four of five drives, of which drive 1 is being replaced by drive 4.

@@ -13,14 +13,14 @@ use stripewise_drive::Drive;
 use crate::member::Member;
 use crate::pool::create::refuse_taken;
 use crate::pool::error::PoolError;
-use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::drive_record::{DriveRecord, ExclusionKind, Standing, shortened};
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::{DriveId, PoolId};
-use crate::pool::manifest::slots::{self, Content, Superblock};
-use crate::pool::membership::spare_allocation::put;
 use crate::pool::open_drives::OpenDrive;
 use crate::pool::rolled_back::SHARED;
+use crate::pool::sparing::allocation::put;
+use crate::pool::superblock::commit::Change;
+use crate::pool::superblock::slots::{self, Content, Superblock};
 use crate::pool::{Inner, Pool};
 use crate::rows::{SlotPlace, SlotState};
 
@@ -262,7 +262,7 @@ fn bring_back(manifest: &mut Manifest, number: u32, known: Option<&Manifest>) {
 mod tests {
     use super::*;
     use crate::pool::manifest::drive_record::Exclusion;
-    use crate::pool::membership::spare_allocation::tests::pool;
+    use crate::pool::sparing::allocation::tests::pool;
 
     #[test]
     fn what_a_drive_had_catches_up_and_what_it_had_not_is_filled() {

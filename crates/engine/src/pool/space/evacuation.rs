@@ -16,9 +16,9 @@ use crate::pool::manifest::drive_record::{DriveRecord, Role};
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{JournalPlaceRecord, MetaPlaceRecord, PartRecord, PlaceState};
-use crate::pool::membership::enough_copies::{is_at_successor, lasting};
-use crate::pool::membership::spare_allocation::{candidates, put};
 use crate::pool::space::slabs::FreeSlabs;
+use crate::pool::sparing::allocation::{candidates, put};
+use crate::pool::sparing::enough_copies::{is_at_successor, lasting};
 use crate::rows::{Places, SlotPlace, SlotState};
 
 /// A column of consecutive rows that goes to another drive.

@@ -275,8 +275,29 @@ fn without(mut these: Stretches, mut those: Stretches) -> Stretches {
 #[cfg(test)]
 mod tests {
     use stripewise_drive::SplitMix64;
+    use stripewise_runtime::VirtualExecutor;
 
     use super::*;
+
+    #[test]
+    fn a_request_that_waited_in_vain_waits_again_only_after_something_was_given_back() {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        executor.block_on(async {
+            let freed = Freed::default();
+            assert!(!freed.slabs_may_come(&context, 10).await, "nothing is being waited for");
+            freed.begin();
+            freed.begin();
+            assert!(freed.slabs_may_come(&context, 10).await, "it waits as long as it may");
+            assert_eq!(context.now_ns(), 10);
+            assert!(!freed.slabs_may_come(&context, 10).await);
+            freed.end();
+            assert!(freed.slabs_may_come(&context, 10).await && freed.is_reclaiming());
+            freed.end();
+            freed.until_reclaimed().await;
+            assert_eq!(context.now_ns(), 20);
+        });
+    }
 
     #[test]
     fn what_is_freed_is_what_only_the_old_had() {

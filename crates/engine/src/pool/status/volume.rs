@@ -45,7 +45,6 @@ struct Tally {
 impl Tally {
     /// Counts a part in. `works`: of a drive, as the record has it.
     fn add(&mut self, part: &PartRecord, array: Option<&Array>, works: impl Fn(u32) -> bool) {
-        let tally = self;
         // What the array knows is newer than what is recorded.
         let is_there = |number: u32| match array {
             Some(array) => array.member(number).is_some_and(|member| !member.is_failed()),
@@ -66,8 +65,8 @@ impl Tally {
                     SlotState::CatchingUp if is_there => ShareState::CatchingUp,
                     _ => ShareState::Missing,
                 };
-                let share = tally.shares.entry(place.drive).or_insert_with(|| {
-                    tally.order.push(place.drive);
+                let share = self.shares.entry(place.drive).or_insert_with(|| {
+                    self.order.push(place.drive);
                     Share::default()
                 });
                 share.slabs += run.rows;
@@ -75,22 +74,22 @@ impl Tally {
                 if state != ShareState::Active {
                     share.lacking += run.rows;
                     lacking.insert(column);
-                    tally.lacking = true;
-                    tally.filling |= matches!(state, ShareState::Rebuilding | ShareState::CatchingUp);
+                    self.lacking = true;
+                    self.filling |= matches!(state, ShareState::Rebuilding | ShareState::CatchingUp);
                 }
             }
             if seen.is_none_or(|seen| seen != lacking) {
-                tally.readable &= geometry.as_ref().is_some_and(|geometry| geometry.survives(&lacking));
+                self.readable &= geometry.as_ref().is_some_and(|geometry| geometry.survives(&lacking));
                 seen = Some(lacking);
             }
             let left = tolerance - lacking.len() as isize;
-            tally.left = Some(tally.left.map_or(left, |least| least.min(left)));
+            self.left = Some(self.left.map_or(left, |least| least.min(left)));
         }
         let (left, lacking) = copies_left(part, array, is_there);
-        tally.lacking |= left < tolerance;
-        tally.copies.extend(copies(part).map(|(drive, _)| drive));
-        tally.lacking_copies.extend(lacking);
-        let least = tally.left.get_or_insert(tolerance);
+        self.lacking |= left < tolerance;
+        self.copies.extend(copies(part).map(|(drive, _)| drive));
+        self.lacking_copies.extend(lacking);
+        let least = self.left.get_or_insert(tolerance);
         *least = (*least).min(tolerance).min(left);
     }
 }

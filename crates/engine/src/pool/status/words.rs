@@ -9,9 +9,9 @@ use crate::pool::manifest::drive_record::{DriveRecord, Exclusion, ExclusionKind,
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::volume_record::{PartRecord, Pin, VolumeRecord};
 use crate::pool::membership::replacement::replacement_bytes;
-use crate::pool::membership::spare_planner::SparePlanner;
 use crate::pool::open_volumes::OpenVolumes;
 use crate::pool::space::slabs::FreeSlabs;
+use crate::pool::sparing::planner::SparePlanner;
 use crate::pool::status::{DriveState, DriveStatus, VolumeInfo, VolumeState};
 use crate::pool::volume::conversion::in_words;
 use crate::pool::volume::thin::slabs_in_use;

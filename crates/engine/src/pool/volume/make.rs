@@ -7,7 +7,6 @@ use stripewise_layout::{LayoutSpec, Level};
 
 use crate::array::{Array, ArraySpec};
 use crate::pool::error::PoolError;
-use crate::pool::manifest::commit::{Change, leave_out_excluded};
 use crate::pool::manifest::drive_record::Role;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::{MAX_VOLUMES, Manifest, check_name};
@@ -15,6 +14,7 @@ use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{JournalPlaceRecord, PartRecord, Pin, VolumeRecord};
 use crate::pool::news::News;
 use crate::pool::space::new_volume::{LaidOut, NotLaidOut, Wish, lay_out};
+use crate::pool::superblock::commit::{Change, leave_out_excluded};
 use crate::pool::volume::Volume;
 use crate::pool::volume::thin::PoolHost;
 use crate::pool::{BLOCK_BYTES, Inner, Pool};

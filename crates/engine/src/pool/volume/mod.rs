@@ -23,9 +23,9 @@ use stripewise_layout::Geometry;
 use crate::array::Array;
 use crate::pool::error::PoolError;
 use crate::pool::manifest::care::ScrubRecord;
-use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::ids::VolumeId;
+use crate::pool::superblock::commit::Change;
 use crate::pool::volume::io::VolumeIo;
 use crate::pool::{Pool, VolumeInfo};
 

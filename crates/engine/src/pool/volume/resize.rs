@@ -12,13 +12,13 @@ use crate::error::ArrayError;
 use crate::map::regions::RegionState;
 use crate::mutation::{self, Mutation};
 use crate::pool::error::PoolError;
-use crate::pool::manifest::commit::{Change, map_place};
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::volume_record::{
     MetaPlaceRecord, MetaRecord, PartRecord, PlaceState, VolumeRecord,
 };
 use crate::pool::space::new_volume::{Taken, map_size};
 use crate::pool::space::slabs::put_rows;
+use crate::pool::superblock::commit::{Change, map_place};
 use crate::pool::{BLOCK_BYTES, Inner, Pool, Volume};
 use crate::rows::SlotState;
 

@@ -13,12 +13,12 @@ use crate::member::Member;
 use crate::pool::Inner;
 use crate::pool::error::PoolError;
 use crate::pool::jobs::rebalance_plan::room;
-use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::drive_record::{DriveRecord, Role};
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::{Id, VolumeId};
 use crate::pool::manifest::volume_record::Pin;
 use crate::pool::space::slabs::{FreeSlabs, NewRows, put_rows};
+use crate::pool::superblock::commit::Change;
 use crate::rows::SlotState;
 use crate::stripes::lock_order;
 

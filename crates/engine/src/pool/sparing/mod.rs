@@ -1,13 +1,17 @@
-//! Sparing: drives that came back catch up, spares and free slabs stand in for drives
-//! that are out.
+//! Sparing: drives that came back catch up, spares and free slabs stand in for drives that are out.
 //!
 //! A dedicated spare takes over all that was on a drive that failed or is missing, with the same
 //! slab numbers; where there is none, or not all fits, free slabs of all drives that are not in the
-//! row do (`membership/spare_allocation.rs`). No drive takes over from one that was taken offline:
+//! row do (`sparing/allocation.rs`). No drive takes over from one that was taken offline:
 //! the administrator who did that means to bring it back. Copies of region maps go with it: one
 //! that is lost is written again on another drive before it counts. Where there is no room, what is
 //! lacking stays lacking and is said ([`super::Pool::status`]). Faults expected: the drive that
 //! takes over fails, too; then the next one does.
+
+pub(crate) mod allocation;
+pub(crate) mod enough_copies;
+pub(crate) mod journal_areas;
+pub(crate) mod planner;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -16,14 +20,14 @@ use std::rc::Rc;
 use crate::array::AreaPlace;
 use crate::pool::error::PoolError;
 use crate::pool::manifest::care::Takeover;
-use crate::pool::manifest::commit::{Change, map_place};
 use crate::pool::manifest::drive_record::{DriveRecord, ExclusionKind, Role};
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
-use crate::pool::membership::enough_copies::is_enough_without;
-use crate::pool::membership::spare_allocation::{Onto, Taken, allocate};
+use crate::pool::sparing::allocation::{Onto, Taken, allocate};
+use crate::pool::sparing::enough_copies::is_enough_without;
+use crate::pool::superblock::commit::{Change, map_place};
 use crate::pool::{Inner, Pool};
 
 /// A place of a map that is to be written elsewhere, or where it is.

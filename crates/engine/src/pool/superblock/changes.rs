@@ -12,9 +12,9 @@ use crate::pool::manifest::drive_record::DriveRecord;
 use crate::pool::manifest::events::Events;
 use crate::pool::manifest::format::{MAX_ROWS, Manifest};
 use crate::pool::manifest::ids::{Id, VolumeId};
-use crate::pool::manifest::row_runs::Patch;
-use crate::pool::manifest::sections::{Head, Section};
 use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
+use crate::pool::superblock::row_runs::Patch;
+use crate::pool::superblock::sections::{Head, Section};
 use crate::rows::{Block, ROWS_PER_BLOCK, RowTable};
 
 /// The bytes of what changed since `before`; of everything where there is no before.

@@ -21,16 +21,16 @@ use smallvec::SmallVec;
 use stripewise_drive::{Buffer, DriveError, DriveKind, IoRequest, Operation, Segments};
 
 use crate::member::{Class, Member};
-use crate::pool::manifest::changes::changes;
-use crate::pool::manifest::entries::{
+use crate::pool::manifest::format::{Manifest, ScrubIntent};
+use crate::pool::manifest::ids::{DriveId, PoolId};
+use crate::pool::manifest::volume_record::VolumeRecord;
+use crate::pool::space::addresses::{MIN_SLOT_BYTES, end_of_slabs, slot_places};
+use crate::pool::superblock::changes::changes;
+use crate::pool::superblock::entries::{
     Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_HOST, FEATURE_LATENCY, FEATURE_MOVES,
     FEATURE_TURNED_BACK, Header, entry_bytes, entry_room_bytes,
 };
-use crate::pool::manifest::format::{Manifest, ScrubIntent};
-use crate::pool::manifest::ids::{DriveId, PoolId};
-use crate::pool::manifest::slots::version_1_places;
-use crate::pool::manifest::volume_record::VolumeRecord;
-use crate::pool::space::addresses::{MIN_SLOT_BYTES, end_of_slabs, slot_places};
+use crate::pool::superblock::slots::version_1_places;
 use crate::pool::{BLOCK_BYTES, MIB};
 
 /// A drive that is to get a commit.

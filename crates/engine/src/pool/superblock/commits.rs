@@ -8,7 +8,7 @@ use std::cell::Cell;
 use stripewise_drive::{Semaphore, SemaphorePermit};
 
 use crate::pool::manifest::ids::PoolId;
-use crate::pool::manifest::writer::Writer;
+use crate::pool::superblock::writer::Writer;
 
 /// The commits of an open pool.
 pub(in crate::pool) struct Commits {

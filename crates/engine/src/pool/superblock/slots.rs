@@ -10,11 +10,11 @@ use futures_util::future::{join, join_all};
 use stripewise_drive::{Buffer, Cause, Context, Drive, DriveError, DriveErrorKind, IoRequest, TimedOut};
 
 use crate::member::MemberOptions;
-use crate::pool::manifest::changes::replay;
-use crate::pool::manifest::entries::{Before, EntryHeader, Header, HeaderContent, entry_room_bytes};
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::{DriveId, PoolId};
 use crate::pool::space::addresses::{MIN_DRIVE_BYTES, slot_places};
+use crate::pool::superblock::changes::replay;
+use crate::pool::superblock::entries::{Before, EntryHeader, Header, HeaderContent, entry_room_bytes};
 use crate::pool::{BLOCK_BYTES, MIB};
 
 /// Read at once where entries follow one another.
@@ -42,7 +42,7 @@ pub(crate) enum Content {
     Newer(u32),
     /// With features unknown here.
     Unknown(u64),
-    /// `slot`: the one that holds it, 0 or 1, for [`crate::pool::manifest::writer::Writer::found`].
+    /// `slot`: the one that holds it, 0 or 1, for `Writer::found`.
     /// `intact` when it is the same, and whole, at both ends.
     Valid { superblock: Box<Superblock>, slot: usize, intact: bool },
 }

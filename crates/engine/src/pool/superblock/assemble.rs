@@ -17,7 +17,7 @@
 
 use crate::pool::manifest::drive_record::ExclusionKind;
 use crate::pool::manifest::format::{Manifest, Moment};
-use crate::pool::manifest::slots::Superblock;
+use crate::pool::superblock::slots::Superblock;
 
 /// A superblock and what people call the drive it is on.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@
 
 use crate::pool::BLOCK_BYTES;
 use crate::pool::manifest::ids::{DriveId, Id, PoolId};
-use crate::pool::manifest::sections;
 use crate::pool::space::addresses::{MAX_DRIVE_BYTES, MIN_DRIVE_BYTES, slot_bytes, slot_places};
+use crate::pool::superblock::sections;
 
 /// The format written, and the newest understood.
 pub(crate) const FORMAT_VERSION: u32 = 2;

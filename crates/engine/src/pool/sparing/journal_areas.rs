@@ -13,13 +13,13 @@ use crate::journal::Area;
 use crate::member::Class;
 use crate::pool::Inner;
 use crate::pool::error::PoolError;
-use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::drive_record::DriveRecord;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{JournalPlaceRecord, PartRecord, PlaceState};
-use crate::pool::membership::enough_copies::{is_at_successor, is_enough_without};
+use crate::pool::sparing::enough_copies::{is_at_successor, is_enough_without};
+use crate::pool::superblock::commit::Change;
 use crate::pool::volume::open::journal_place;
 
 /// What is cleared of a new area: its header, in both of its places.

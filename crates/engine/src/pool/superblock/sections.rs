@@ -13,8 +13,8 @@ use crate::pool::manifest::events::Event;
 use crate::pool::manifest::format::{Branch, Manifest, Patrol, RebalanceIntent, ScrubIntent, Settings};
 use crate::pool::manifest::host_use::HostUse;
 use crate::pool::manifest::ids::{Id, VolumeId};
-use crate::pool::manifest::row_runs::{Patch, Reader, put_patch, take_patch};
 use crate::pool::manifest::volume_record::VolumeRecord;
+use crate::pool::superblock::row_runs::{Patch, Reader, put_patch, take_patch};
 
 const POOL: u8 = 1;
 const DRIVE: u8 = 2;

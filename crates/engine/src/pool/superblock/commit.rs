@@ -24,7 +24,7 @@ use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::taken_back::take_back;
 use crate::pool::manifest::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
-use crate::pool::manifest::writer::{TooLarge, Writer};
+use crate::pool::superblock::writer::{TooLarge, Writer};
 use crate::rows::{SlotPlace, SlotState};
 
 /// Room kept for what is recorded when drives fail, so that a full manifest never stands in the way

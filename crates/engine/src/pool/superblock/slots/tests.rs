@@ -12,8 +12,8 @@ use super::*;
 use crate::member::Member;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::ids::Id;
-use crate::pool::manifest::writer::{Target, Writer, wipe};
 use crate::pool::space::addresses::{end_of_slabs, slot_bytes};
+use crate::pool::superblock::writer::{Target, Writer, wipe};
 use crate::pool::testing::{add_volume, change, pool, sample};
 
 const POOL: Id = Id(1);
@@ -183,7 +183,7 @@ fn every_byte_of_a_log_counts() {
     }
     // All but the zeros behind each.
     let sections = |index: usize| {
-        crate::pool::manifest::changes::changes(
+        crate::pool::superblock::changes::changes(
             index.checked_sub(1).map(|before| &states[before]),
             &states[index],
         )
@@ -269,7 +269,7 @@ fn other_versions_are_told() {
     let header = Header { pool_id: POOL, drive_id: Id(2), capacity_bytes: 8 * MIB };
     let mut block = header.encode(0, 0);
     let seal = |block: &mut Vec<u8>| {
-        let checksum = crate::pool::manifest::entries::crc(&block[..508]).to_le_bytes();
+        let checksum = crate::pool::superblock::entries::crc(&block[..508]).to_le_bytes();
         block[508..512].copy_from_slice(&checksum);
     };
     // The bytes of docs/internals/format.md: a change of them changes the version.
@@ -312,15 +312,15 @@ fn an_entry_is_as_described() {
     expected[16..18].copy_from_slice(&[3, 2]);
     expected[24..28].copy_from_slice(&[7, 6, 5, 4]);
     expected[28] = 3;
-    expected[32..36].copy_from_slice(&crate::pool::manifest::entries::crc(b"abc").to_le_bytes());
+    expected[32..36].copy_from_slice(&crate::pool::superblock::entries::crc(b"abc").to_le_bytes());
     expected[41] = 0x30;
     expected[48..50].copy_from_slice(&[8, 7]);
     let mut sealed = expected[..60].to_vec();
     sealed.extend(1u128.to_be_bytes());
     sealed.extend(2u128.to_be_bytes());
-    expected[60..].copy_from_slice(&crate::pool::manifest::entries::crc(&sealed).to_le_bytes());
+    expected[60..].copy_from_slice(&crate::pool::superblock::entries::crc(&sealed).to_le_bytes());
     assert_eq!(bytes, expected);
-    assert_eq!(crate::pool::manifest::entries::crc(b"123456789"), 0xe306_9283, "CRC-32C");
+    assert_eq!(crate::pool::superblock::entries::crc(b"123456789"), 0xe306_9283, "CRC-32C");
 }
 
 #[test]
@@ -435,7 +435,7 @@ proptest! {
         let mut sealed = bytes[..60].to_vec();
         sealed.extend(POOL.0.to_be_bytes());
         sealed.extend(100u128.to_be_bytes());
-        bytes[60..64].copy_from_slice(&crate::pool::manifest::entries::crc(&sealed).to_le_bytes());
+        bytes[60..64].copy_from_slice(&crate::pool::superblock::entries::crc(&sealed).to_le_bytes());
         if let Some(header) = EntryHeader::decode(&bytes, &of, place, room) {
             prop_assert!(header.entry_bytes() <= room);
             prop_assert_eq!(header.sections(&bytes).is_some(), header.sections_bytes == 0 && header.sections_crc == 0);

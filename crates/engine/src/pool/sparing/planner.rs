@@ -13,9 +13,9 @@ use crate::pool::manifest::drive_record::{DriveRecord, Role};
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{PartRecord, PlaceState};
-use crate::pool::membership::spare_allocation::{Onto, allocate, candidates, stretches};
 use crate::pool::space::evacuation::{self, Shortage};
 use crate::pool::space::slabs::FreeSlabs;
+use crate::pool::sparing::allocation::{Onto, allocate, candidates, stretches};
 use crate::rows::{SlotPlace, SlotState};
 
 /// A moment's view of what can be rebuilt, and onto what.

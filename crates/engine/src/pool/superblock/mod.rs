@@ -1,0 +1,20 @@
+//! How the record comes onto drives, and back: its bytes (`docs/internals/format.md`), the commits
+//! that change it so that a cut at any instant leaves the state before or after, and which drives
+//! are believed when a pool is opened.
+//!
+//! | files | what is there |
+//! |---|---|
+//! | `sections.rs`, `changes.rs`, `row_runs.rs` | the record as bytes, whole or what changed |
+//! | `entries.rs`, `slots.rs` | where these lie on a drive, and reading them |
+//! | `writer.rs`, `commits.rs`, `commit.rs` | writing them to all drives, so that they count |
+//! | `assemble.rs` | what counts of what is on the drives |
+
+pub(crate) mod assemble;
+pub(crate) mod changes;
+pub(crate) mod commit;
+pub(crate) mod commits;
+pub(crate) mod entries;
+pub(crate) mod row_runs;
+pub(crate) mod sections;
+pub(crate) mod slots;
+pub(crate) mod writer;
