@@ -72,16 +72,7 @@ impl Inner {
         if !self.manifest.borrow().named_drives().contains(&number) {
             return self.release_drive(number).await.map_err(failed);
         }
-        let steps = {
-            let (manifest, rebuildable) = (self.manifest.borrow(), self.rebuildable());
-            // Before it is recorded, at most.
-            let most = (self.tuning().drain_batch_bytes / manifest.slab_bytes).clamp(1, 512);
-            let space = &mut self.space.borrow_mut();
-            match plan_steps(&manifest, space, &rebuildable, (number, most)) {
-                none if none.is_empty() => plan_making_room(&manifest, space, &rebuildable, (number, most)),
-                steps => steps,
-            }
-        };
+        let steps = self.next_steps(number);
         if steps.is_empty() {
             let (manifest, planner) = (self.manifest.borrow(), self.spare_planner());
             let room = planner.check_evacuation(&manifest, &self.space.borrow(), number);
@@ -95,6 +86,19 @@ impl Inner {
         taken
             .map(|()| true)
             .map_err(|why| format!("{} cannot be emptied: {why}", self.manifest.borrow().path_of(number)))
+    }
+
+    /// A batch of steps that empties a drive, or makes room for what is on it. Takes their slabs
+    /// from the books.
+    fn next_steps(&self, number: u32) -> Vec<Step> {
+        let (manifest, rebuildable) = (self.manifest.borrow(), self.rebuildable());
+        let most = (self.tuning().drain_batch_bytes / manifest.slab_bytes).clamp(1, 512);
+        let space = &mut self.space.borrow_mut();
+        let steps = plan_steps(&manifest, space, &rebuildable, (number, most));
+        if steps.is_empty() {
+            return plan_making_room(&manifest, space, &rebuildable, (number, most));
+        }
+        steps
     }
 
     async fn take_steps(&self, number: u32, steps: Vec<Step>) -> Result<(), String> {

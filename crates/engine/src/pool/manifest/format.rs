@@ -1,7 +1,7 @@
 //! The manifest: all that a pool knows of itself, the same on every drive.
 //!
 //! In memory it is one value that is cheap to clone: maps are shared between clones block by block,
-//! events one by one. On the drives it is sections (`manifest/sections.rs`) of which a commit
+//! events one by one. On the drives it is sections (`superblock/sections.rs`) of which a commit
 //! writes those that changed. What is read is checked as a whole (`manifest/check.rs`) before any
 //! of it is believed.
 
