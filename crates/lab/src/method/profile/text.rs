@@ -479,23 +479,7 @@ pub(crate) fn explain(error: &toml::de::Error) -> String {
 
 /// The name that takes the fewest changes to become another.
 pub(super) fn nearest(name: &str, known: &[String]) -> Option<String> {
-    known.iter().min_by_key(|other| distance(name, other)).cloned()
-}
-
-/// Levenshtein's distance.
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (at, from) in from.chars().enumerate() {
-        let mut before = row[0];
-        row[0] = at + 1;
-        for (column, other) in to.iter().enumerate() {
-            let change = before + usize::from(from != *other);
-            before = row[column + 1];
-            row[column + 1] = change.min(row[column] + 1).min(before + 1);
-        }
-    }
-    row[to.len()]
+    known.iter().min_by_key(|other| strsim::levenshtein(name, other)).cloned()
 }
 
 #[cfg(test)]
