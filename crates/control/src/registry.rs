@@ -363,7 +363,7 @@ impl Registry {
 }
 
 /// While this lives, no other process uses the pool.
-pub struct PoolLock {
+pub(crate) struct PoolLock {
     _file: File,
 }
 

@@ -269,7 +269,7 @@ impl Buffer {
     }
 
     /// Whether [`Self::freeze`] was called on the allocation.
-    pub fn is_frozen(&self) -> bool {
+    pub(crate) fn is_frozen(&self) -> bool {
         self.allocation.as_ref().is_some_and(|allocation| allocation.frozen.get())
     }
 

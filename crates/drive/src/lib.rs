@@ -42,7 +42,7 @@ pub use drives::model::{ModelDrive, ModelSpec};
 pub use drives::null::NullDrive;
 pub use drives::pace::{Pace, PaceError};
 pub use drives::paced::{BURST_NS as PACE_BURST_NS, PacedDrive};
-pub use drives::packed::MAX_UNPACKED_BYTES;
+
 pub use error::{DriveError, DriveErrorKind, IoResult};
 pub use operation::Operation;
 pub use random::{Delay, SplitMix64};

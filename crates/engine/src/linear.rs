@@ -201,7 +201,7 @@ pub async fn rebuild(array: &Array) -> Result<RowRebuild, ArrayError> {
 }
 
 /// Takes what was filled for current.
-pub fn take_over_rebuilt(array: &Array) {
+pub(crate) fn take_over_rebuilt(array: &Array) {
     let mut rows = array.rows();
     for (row, column) in array.rebuilt() {
         let Some(run) = rows.run(row) else { continue };

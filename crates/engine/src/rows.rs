@@ -13,7 +13,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 /// Rows of one block: what is written whole when any of it changes.
-pub const ROWS_PER_BLOCK: u64 = 4096;
+pub(crate) const ROWS_PER_BLOCK: u64 = 4096;
 
 /// What a column of a row holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -58,7 +58,7 @@ pub struct Run {
 
 impl Run {
     /// One past the last row.
-    pub fn end_row(&self) -> u64 {
+    pub(crate) fn end_row(&self) -> u64 {
         self.first_row + self.rows
     }
 
@@ -145,16 +145,16 @@ impl RowTable {
         &self.blocks
     }
 
-    /// Takes a block over that was recorded. The caller has checked that it lies within the block,
-    /// in order, with the right width (see [`check_block`]).
-    pub fn set_block(&mut self, index: usize, runs: Vec<Run>) {
+    /// Puts a block in place of another, right or wrong.
+    #[cfg(test)]
+    pub(crate) fn set_block(&mut self, index: usize, runs: Vec<Run>) {
         self.blocks[index] = Rc::new(runs);
     }
 
     /// Puts `runs` in place of whatever rows `from` to `to` have; all of them lie in one block. The
     /// caller has checked the runs (see [`check_runs`]). Runs at the seams are not joined: the map
     /// becomes exactly what was recorded.
-    pub fn replace_runs(&mut self, from: u64, to: u64, runs: Vec<Run>) {
+    pub(crate) fn replace_runs(&mut self, from: u64, to: u64, runs: Vec<Run>) {
         assert!(from < to && to <= self.rows && from / ROWS_PER_BLOCK == (to - 1) / ROWS_PER_BLOCK);
         let block = &mut self.blocks[(from / ROWS_PER_BLOCK) as usize];
         let mut all: Vec<Run> = Vec::with_capacity(runs.len() + block.len() + 2);
@@ -256,14 +256,14 @@ fn push(runs: &mut Vec<Run>, run: Run) {
 
 /// Whether runs read from a record can be block `index` of a map of `width` columns and `rows`
 /// rows; what is wrong otherwise.
-pub fn check_block(runs: &[Run], index: u64, width: usize, rows: u64) -> Result<(), String> {
+pub(crate) fn check_block(runs: &[Run], index: u64, width: usize, rows: u64) -> Result<(), String> {
     let first = index.checked_mul(ROWS_PER_BLOCK).ok_or("a block beyond the end")?;
     check_runs(runs, first, rows.min(first.saturating_add(ROWS_PER_BLOCK)), width)
 }
 
 /// Whether runs read from a record can be rows `from` to `to` of a map of `width` columns; what is
 /// wrong otherwise.
-pub fn check_runs(runs: &[Run], from: u64, to: u64, width: usize) -> Result<(), String> {
+pub(crate) fn check_runs(runs: &[Run], from: u64, to: u64, width: usize) -> Result<(), String> {
     let mut next = from;
     for run in runs {
         let run_end = run.first_row.checked_add(run.rows);

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stripewise_drive::{Context, Semaphore, SemaphorePermit};
 
 /// Memory for all connections unless something else is asked for.
-pub const CONNECTION_BYTES: u64 = 256 << 20;
+pub(crate) const CONNECTION_BYTES: u64 = 256 << 20;
 /// For the request that is to be finished: as much as the longest needs.
 const RESERVE_BYTES: u64 = 32 << 20;
 /// How often a request that waits looks whether there is memory.

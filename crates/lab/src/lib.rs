@@ -27,7 +27,7 @@ pub use loads::sweep::{FillError, SweepOptions, fill, verify};
 pub use loads::target::{DriveTarget, Target};
 pub use loads::workload::{
     Access, Arrival, BlockShare, Choice, JobCursor, Pattern, Region, ResolvedWorkload, Workload,
-    WorkloadError, random_stream,
+    WorkloadError,
 };
 pub use loads::{driver, files};
 pub use records::{import, record, results, store};

@@ -12,11 +12,9 @@
 mod compare;
 mod series;
 
-pub use compare::{
-    Comparison, Direction, ERROR_RATE, LEAST_EFFECT, Pair, Verdict, compare, holm, rank_sum_p,
-    ratio_interval, runs_needed,
-};
-pub use series::{STEADY_ROUNDS, drifts, is_steady, outliers};
+pub(crate) use compare::ratio_interval;
+pub use compare::{Comparison, Direction, Pair, Verdict, compare, rank_sum_p, runs_needed};
+pub(crate) use series::{STEADY_ROUNDS, drifts, is_steady, outliers};
 
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +56,7 @@ pub fn mean(values: &[f64]) -> Option<f64> {
 }
 
 /// The sample standard deviation (n - 1 in the denominator); `None` with fewer than two values.
-pub fn standard_deviation(values: &[f64]) -> Option<f64> {
+pub(crate) fn standard_deviation(values: &[f64]) -> Option<f64> {
     let mean = mean(values).filter(|_| values.len() > 1)?;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     Some((squares / (values.len() - 1) as f64).sqrt())
@@ -66,7 +64,7 @@ pub fn standard_deviation(values: &[f64]) -> Option<f64> {
 
 /// The 95 % interval of non-negative values as the head of this file describes it; `None` with
 /// fewer than three.
-pub fn interval95(values: &[f64]) -> Option<Interval> {
+pub(crate) fn interval95(values: &[f64]) -> Option<Interval> {
     // Two-sided 95 % points of Student's t for 2, 3 and 4 degrees of freedom, from any table of it.
     let factor = match values.len() {
         0..=2 => return None,

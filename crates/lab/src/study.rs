@@ -165,11 +165,3 @@ pub trait StudyProgress {
     /// The whole will take about so long; said before anything is measured.
     fn planned(&self, seconds: f64);
 }
-
-/// Shows nothing.
-pub struct NoStudyProgress;
-
-impl StudyProgress for NoStudyProgress {
-    fn update(&self, _: &str, _: f64) {}
-    fn planned(&self, _: f64) {}
-}

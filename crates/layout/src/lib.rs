@@ -61,9 +61,7 @@ pub use error::LayoutError;
 pub use geometry::{Geometry, Location, Place, Segment, Stripe, UnitAt};
 pub use interleave::{InterleaveReason, default_interleave};
 pub use level::Level;
-pub use limits::{
-    DEFAULT_INTERLEAVE_BYTES, MAXIMUM_INTERLEAVE_BYTES, MAXIMUM_WIDTH, MINIMUM_INTERLEAVE_BYTES,
-};
+pub use limits::MAXIMUM_WIDTH;
 pub use members::{MemberSet, Members};
 pub use plan::{Decode, LostRange, ReadPlan, Unreadable, Unwritable};
 pub use read::{plan_read, plan_reconstruct};

@@ -1,10 +1,10 @@
 //! How wide a volume can be, and how long its strips.
 
 /// The interleave where none is asked for.
-pub const DEFAULT_INTERLEAVE_BYTES: u64 = 64 << 10;
+pub(crate) const DEFAULT_INTERLEAVE_BYTES: u64 = 64 << 10;
 /// The smallest interleave: the block that checksums and most drives work in.
-pub const MINIMUM_INTERLEAVE_BYTES: u64 = 4 << 10;
+pub(crate) const MINIMUM_INTERLEAVE_BYTES: u64 = 4 << 10;
 /// The largest interleave: half of a slab of the smallest size.
-pub const MAXIMUM_INTERLEAVE_BYTES: u64 = 1 << 20;
+pub(crate) const MAXIMUM_INTERLEAVE_BYTES: u64 = 1 << 20;
 /// The most members a volume can have: as many units as P, Q and R over GF(2^8) can tell apart.
 pub const MAXIMUM_WIDTH: usize = 255;

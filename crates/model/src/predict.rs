@@ -209,7 +209,7 @@ pub fn predict(system: &System, state: State, workload: &Workload) -> Prediction
 }
 
 /// The same with random choices of one's own.
-pub fn predict_seeded(system: &System, state: State, workload: &Workload, seed: u64) -> Prediction {
+pub(crate) fn predict_seeded(system: &System, state: State, workload: &Workload, seed: u64) -> Prediction {
     predict_roughly(system, state, workload, seed, 1.0)
 }
 

@@ -18,9 +18,7 @@ mod structure;
 mod tally;
 mod wishes;
 
-pub use defaults::{
-    Assumed, FAILURE, HOURS_PER_YEAR, LATENT_HOURS, REBUILD_BYTES_PER_SECOND, REPLACEMENT_HOURS, SCRUB_HOURS,
-};
+pub use defaults::{Assumed, FAILURE, HOURS_PER_YEAR};
 pub use estimate::{Estimate, Figure, Stop, estimate};
 pub use law::{Law, LawError};
 pub use rebuild::{PredictedRebuild, predicted_rebuild};

@@ -17,7 +17,8 @@ mod trace;
 
 pub use demerit::{Replay, demerit_ms};
 pub use description::Description;
-pub use drive::{Completion, ReplayDrive};
+pub use drive::Completion;
+use drive::ReplayDrive;
 pub use trace::{Row, Trace};
 
 use thiserror::Error;

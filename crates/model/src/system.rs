@@ -11,4 +11,4 @@ pub use catalogue::{
     Catalogue, CatalogueError, Component, ComponentKind, Configuration, Over, System, SystemEntry,
 };
 pub(crate) use catalogue::{hard_disk, solid_state};
-pub use parameter::{How, KNOWN, Known, Parameter};
+pub use parameter::{How, Known, Parameter};

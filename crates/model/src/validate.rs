@@ -68,7 +68,7 @@ impl Answer {
 }
 
 /// The distance of a row without an answer: a factor of a thousand.
-pub const UNANSWERED: f64 = 6.907_755_278_982_137;
+pub(crate) const UNANSWERED: f64 = 6.907_755_278_982_137;
 
 /// Predictions that several rows need, each made once: by everything that it depends on.
 #[derive(Default)]

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::messages::report::{DriveReport, PoolReport};
 
 /// Fewer characters of an identity say too little.
-pub const LEAST_BEGINNING: usize = 4;
+pub(crate) const LEAST_BEGINNING: usize = 4;
 
 /// The drive of the pool that is meant; of several with one path the one that is out of service.
 pub fn find<'a>(report: &'a PoolReport, environment: &Environment, name: &str) -> Result<&'a DriveReport> {

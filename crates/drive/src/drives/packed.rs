@@ -31,7 +31,7 @@ use crate::drives::memory::MemoryDrive;
 use crate::request::Drive;
 
 /// The largest drive that is unpacked, bytes.
-pub const MAX_UNPACKED_BYTES: u64 = 1 << 40;
+pub(crate) const MAX_UNPACKED_BYTES: u64 = 1 << 40;
 
 const MAGIC: [u8; 8] = *b"SWPACKED";
 const BLOCK_BYTES: usize = 4096;

@@ -9,7 +9,7 @@ use crate::error::ArrayError;
 
 /// What an audit of a row found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AuditReport {
+pub(crate) struct AuditReport {
     /// Pages looked at.
     pub pages: u64,
     /// Pages of which one place was invalid or old; they are written again by the next checkpoint.
@@ -39,7 +39,7 @@ impl Checksums {
     /// As [`Self::rewrite`], where the other places of these pages are as they should be, and the
     /// new one does not count before a checkpoint has ended: that writes the new place only, in one
     /// run of pages where it can, and the drives that are not new are not written.
-    pub async fn fill_places(
+    pub(crate) async fn fill_places(
         &self,
         row: u64,
         column: u16,
@@ -68,7 +68,7 @@ impl Checksums {
     /// Compares both places of the pages of a column of a row, and what is in memory: finds the
     /// pages, and so the blocks, whose writes a drive lost together. To be called before the blocks
     /// themselves are verified.
-    pub async fn audit(
+    pub(crate) async fn audit(
         &self,
         row: u64,
         column: u16,

@@ -145,7 +145,7 @@ impl Checksums {
 
     /// Ends when the writes of pages that are under way now were answered: slabs that no page goes
     /// to any more may be used for something else then.
-    pub async fn until_written(&self) {
+    pub(crate) async fn until_written(&self) {
         if self.checkpoints.running.get() {
             self.checkpoints.ended.wait().await;
         }

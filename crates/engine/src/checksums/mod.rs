@@ -40,13 +40,13 @@ mod tests;
 
 use stripewise_drive::{Buffer, Completion, DriveError};
 
-pub use audit::AuditReport;
 pub use cache::Pin;
 pub use checkpoint::CheckpointReport;
 pub use entries::Recorded;
 pub use page::PAGE_BYTES;
 pub(crate) use page::page_is_taken;
-pub use store::{Checksums, recorded_sequence};
+pub use store::Checksums;
+pub(crate) use store::recorded_sequence;
 pub use verify::{Sums, Verdict};
 
 use crate::array::host::LocalFuture;
@@ -55,9 +55,9 @@ use crate::error::ArrayError;
 /// What a sum is of.
 pub const BLOCK_BYTES: u64 = 4096;
 /// How much of a column one page speaks of.
-pub const PAGE_COVERS_BYTES: u64 = 1 << 20;
+pub(crate) const PAGE_COVERS_BYTES: u64 = 1 << 20;
 /// Blocks that one page speaks of.
-pub const BLOCKS_PER_PAGE: usize = (PAGE_COVERS_BYTES / BLOCK_BYTES) as usize;
+pub(crate) const BLOCKS_PER_PAGE: usize = (PAGE_COVERS_BYTES / BLOCK_BYTES) as usize;
 
 /// Names a page of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

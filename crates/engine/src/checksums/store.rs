@@ -2,9 +2,8 @@
 //! go.
 //!
 //! A page is loaded once, however many wait for it. Changed pages stay in memory until a checkpoint
-//! has written them. From a quarter of the cache on a checkpoint is asked for
-//! ([`Checksums::until_checkpoint_wanted`]); at half of it the task that needs another page carries
-//! one out first, so that changed pages never fill the cache, even where the request is not heeded.
+//! has written them. Where they take half of the cache, the task that needs another page carries
+//! one out first, so that changed pages never fill the cache.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -47,9 +46,8 @@ pub struct Checksums {
     /// Pages that the next checkpoint writes to one place, which is new ([`Self::fill_places`]).
     pub(super) to_fill: RefCell<Vec<(Pinned, Side)>>,
     pub(super) next_stamp: Cell<u64>,
-    pub(super) prefer_newest: Cell<bool>,
+    pub(super) prefer_newest: bool,
     pub(super) checkpoints: CheckpointState,
-    pub(super) wanted: Event,
     pub(super) counters: Cell<ChecksumCounters>,
 }
 
@@ -196,16 +194,10 @@ impl Checksums {
             dirty_pages: Cell::new(0),
             to_fill: RefCell::default(),
             next_stamp: Cell::new(options.first_stamp.max(1)),
-            prefer_newest: Cell::new(options.prefer_newest),
+            prefer_newest: options.prefer_newest,
             checkpoints: CheckpointState::default(),
-            wanted: Event::new(),
             counters: Cell::default(),
         })
-    }
-
-    /// See [`ChecksumOptions::prefer_newest`].
-    pub fn set_prefer_newest(&self, prefer: bool) {
-        self.prefer_newest.set(prefer);
     }
 
     /// What happened since opening.
@@ -225,7 +217,8 @@ impl Checksums {
     }
 
     /// Bytes of pages that a checkpoint would write to each of the two places.
-    pub fn dirty_bytes(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn dirty_bytes(&self) -> u64 {
         (self.dirty_pages.get() * PAGE_BYTES) as u64
     }
 
@@ -253,18 +246,6 @@ impl Checksums {
         self.dirty_pages.get() * (size_of::<Page>() + 4 * BLOCKS_PER_PAGE)
     }
 
-    /// Whether a checkpoint should be made soon.
-    pub fn is_checkpoint_wanted(&self) -> bool {
-        self.dirty_memory_bytes() > self.cache.limit_bytes() / 4
-    }
-
-    /// Ends when so much has changed that a checkpoint should be made.
-    pub async fn until_checkpoint_wanted(&self) {
-        while !self.is_checkpoint_wanted() {
-            self.wanted.wait().await;
-        }
-    }
-
     /// Before another page comes into memory.
     async fn make_room(&self) -> Result<(), ArrayError> {
         if self.dirty_memory_bytes() > self.cache.limit_bytes() / 2 {
@@ -279,9 +260,6 @@ impl Checksums {
         }
         self.dirty.borrow_mut().push(page.clone());
         self.dirty_pages.set(self.dirty_pages.get() + 1);
-        if self.is_checkpoint_wanted() {
-            self.wanted.notify_all();
-        }
     }
 
     pub(super) async fn read_side(&self, id: PageId, side: Side) -> Result<Found, ArrayError> {
@@ -344,7 +322,7 @@ impl Checksums {
 
     /// The page, loaded if need be.
     pub(super) async fn page(&self, column: u16, number: u64) -> Result<Pinned, ArrayError> {
-        Ok(self.load(column, number, self.prefer_newest.get()).await?.0)
+        Ok(self.load(column, number, self.prefer_newest).await?.0)
     }
 
     /// The page, loaded if need be (with `both`, from both places); and what was found wrong if it
@@ -394,7 +372,7 @@ impl Checksums {
     }
 
     /// The pages of a part of a column, if all of them are in memory.
-    pub fn try_pin(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> Option<Pin> {
+    pub(crate) fn try_pin(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> Option<Pin> {
         let numbers = pages_of(offset_bytes, length_bytes);
         let first = numbers.start;
         let pages: Option<SmallVec<_>> =
@@ -494,22 +472,9 @@ impl Checksums {
         }
     }
 
-    /// Lets go of the clean pages of a row, so that they are read again: places of them have become
-    /// current, or gone.
-    pub fn reload(&self, row: u64) {
-        self.reloads.set(self.reloads.get() + 1);
-        let numbers = self.number(row, 0)..self.number(row + 1, 0);
-        let keys =
-            numbers.flat_map(|number| (0..self.spec.width).map(move |column| Self::key(column, number)));
-        for page in keys.filter_map(|key| self.cache.get(key)) {
-            if page.pins.get() == 0 && !page.dirty.get() {
-                self.drop_page(&page);
-            }
-        }
-    }
-
-    /// As [`Self::reload`], of all rows: a drive has come in that may have places.
-    pub fn reload_all(&self) {
+    /// Lets go of the clean pages, so that they are read again: a drive has come in that may have
+    /// places of them.
+    pub(crate) fn reload_all(&self) {
         self.reloads.set(self.reloads.get() + 1);
         for page in self.cache.select(|_| true) {
             if page.pins.get() == 0 && !page.dirty.get() {
@@ -537,6 +502,6 @@ async fn join_in_order<F: Future<Output = Result<Pinned, ArrayError>>>(
 
 /// The low bits of a journal's sequence as pages record them: never 0, which means that nothing is
 /// recorded.
-pub fn recorded_sequence(journal_sequence: u64) -> u32 {
+pub(crate) fn recorded_sequence(journal_sequence: u64) -> u32 {
     (journal_sequence as u32).max(1)
 }

@@ -44,11 +44,6 @@ impl Verdict {
     pub fn is_good(&self) -> bool {
         self.bad_blocks.is_empty()
     }
-
-    /// Every byte was in a whole block.
-    pub fn is_complete(&self) -> bool {
-        self.unverified_bytes == 0
-    }
 }
 
 /// The blocks that lie within bytes as a whole, and how many bytes do not belong to one.
@@ -86,7 +81,7 @@ impl Checksums {
     }
 
     /// The sums that the same bytes have elsewhere: what a second copy needs.
-    pub fn translate(&self, sums: &[u32], from: (u16, u64), to: (u16, u64)) -> Sums {
+    pub(crate) fn translate(&self, sums: &[u32], from: (u16, u64), to: (u16, u64)) -> Sums {
         let words = |(column, offset_bytes): (u16, u64)| {
             (offset_bytes / BLOCK_BYTES..).take(sums.len()).map(move |block| {
                 let number = block / BLOCKS_PER_PAGE as u64;
@@ -100,7 +95,7 @@ impl Checksums {
     }
 
     /// Whether the pages of a part of a column are in memory.
-    pub fn has_pages(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> bool {
+    pub(crate) fn has_pages(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> bool {
         pages_of(offset_bytes, length_bytes).all(|number| self.is_loaded(column, number))
     }
 

@@ -56,7 +56,7 @@ impl Array {
     }
 
     /// Rows of which a column is being migrated now.
-    pub fn migrating_rows(&self) -> u64 {
+    pub(crate) fn migrating_rows(&self) -> u64 {
         let migrations = self.0.columns.migrations.borrow();
         let mut rows: Vec<u64> = migrations.keys().map(|(row, _)| *row).collect();
         rows.sort_unstable();
@@ -65,7 +65,7 @@ impl Array {
     }
 
     /// Ends a migration without its new place.
-    pub fn cancel_migration(&self, row: u64, column: usize) {
+    pub(crate) fn cancel_migration(&self, row: u64, column: usize) {
         self.0.columns.migrations.borrow_mut().remove(&(row, column));
     }
 }

@@ -55,7 +55,7 @@ impl Array {
     /// [`ArrayError::Closed`] when the array is closed; to be stopped so, not by dropping this
     /// future. The row does not count as filled after a restart before the pool has recorded it
     /// ([`Self::rebuilt`]).
-    pub async fn rebuild_row(&self, row: u64) -> Result<RowRebuild, ArrayError> {
+    pub(crate) async fn rebuild_row(&self, row: u64) -> Result<RowRebuild, ArrayError> {
         for _ in 1..FILL_TRIES {
             let filled = self.fill_row(row).await?;
             match self.finish_rows(&[row]).await {
@@ -70,7 +70,7 @@ impl Array {
     /// As [`Self::rebuild_row`], but what was filled is not durable yet, and does not count before
     /// [`Self::finish_rows`] has ended well. Many rows are best finished together: their flushes
     /// are one, and their checksum pages lie together on the drive.
-    pub async fn fill_row(&self, row: u64) -> Result<RowRebuild, ArrayError> {
+    pub(crate) async fn fill_row(&self, row: u64) -> Result<RowRebuild, ArrayError> {
         let inner = &self.0;
         inner.check_writable()?;
         let lost_before = inner.bad.lost_count();
@@ -85,7 +85,7 @@ impl Array {
     /// Makes durable what was filled of rows, checksums included. Where it ends with an error, rows
     /// of these may have to be filled from the beginning; [`ArrayError::NotDurable`]: a drive that
     /// the array cannot do without has refused a flush, and it may succeed the next time.
-    pub async fn finish_rows(&self, rows: &[u64]) -> Result<(), ArrayError> {
+    pub(crate) async fn finish_rows(&self, rows: &[u64]) -> Result<(), ArrayError> {
         let inner = &self.0;
         let keys: Vec<(u64, usize)> = rows
             .iter()
@@ -104,7 +104,7 @@ impl Array {
     }
 
     /// Bytes of each column that a rebuild of the row has to look at: what of it was ever written.
-    pub fn row_written_bytes(&self, row: u64) -> u64 {
+    pub(crate) fn row_written_bytes(&self, row: u64) -> u64 {
         let inner = &self.0;
         let written = |region: &u64| inner.regions.state(*region) != RegionState::Unwritten;
         let regions = inner.columns.regions_of_row(row).filter(written).count() as u64;

@@ -37,19 +37,19 @@ fn reserve<T>(of: &RefCell<Vec<T>>, count: u64) -> Result<(), TryReserveError> {
 
 impl Array {
     /// Where the region map lies.
-    pub fn map_places(&self) -> Vec<AreaPlace> {
+    pub(crate) fn map_places(&self) -> Vec<AreaPlace> {
         self.0.map.places.borrow().clone()
     }
 
     /// Puts the map at further places, up to date and durable when this ends; they are kept up to
     /// date from now on.
-    pub async fn add_map_places(&self, places: &[AreaPlace]) -> Result<(), ArrayError> {
+    pub(crate) async fn add_map_places(&self, places: &[AreaPlace]) -> Result<(), ArrayError> {
         self.0.map.places.borrow_mut().extend_from_slice(places);
         self.0.rewrite_map().await
     }
 
     /// Leaves places of the map.
-    pub fn remove_map_places(&self, places: &[AreaPlace]) {
+    pub(crate) fn remove_map_places(&self, places: &[AreaPlace]) {
         self.0.map.places.borrow_mut().retain(|place| !places.contains(place));
     }
 

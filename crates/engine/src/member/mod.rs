@@ -264,14 +264,14 @@ impl Member {
     }
 
     /// Counts errors from none again; requests and bytes go on.
-    pub fn forget_errors(&self) {
+    pub(crate) fn forget_errors(&self) {
         self.count(|counters| {
             (counters.read_errors, counters.write_errors, counters.checksum_errors) = (0, 0, 0);
         });
     }
 
     /// Counts blocks found wrong on this drive.
-    pub fn count_checksum_errors(&self, blocks: u64) {
+    pub(crate) fn count_checksum_errors(&self, blocks: u64) {
         self.count(|counters| counters.checksum_errors += blocks);
     }
 
@@ -301,7 +301,7 @@ impl Member {
 
     /// Whether it failed because the drive is not there any more, rather than because of what it
     /// answered.
-    pub fn was_pulled(&self) -> bool {
+    pub(crate) fn was_pulled(&self) -> bool {
         self.was_pulled.get()
     }
 
@@ -314,7 +314,7 @@ impl Member {
     }
 
     /// As [`Self::fail`], for a drive that is not there any more.
-    pub fn fail_as_pulled(&self, reason: &str) {
+    pub(crate) fn fail_as_pulled(&self, reason: &str) {
         if !self.is_failed() {
             self.was_pulled.set(true);
         }
@@ -361,7 +361,7 @@ impl Member {
 
     /// Counts a failed read. Fails the drive when it is gone or, where the array can `spare` it,
     /// after too many errors of late.
-    pub fn note_read_error(&self, error: &DriveError, spare: bool) {
+    pub(crate) fn note_read_error(&self, error: &DriveError, spare: bool) {
         self.count(|counters| counters.read_errors += 1);
         let now = self.context.now_ns();
         let (count, since) = self.recent_read_errors.get();
@@ -382,7 +382,7 @@ impl Member {
 
     /// Counts a failed write. Where the array can `spare` the drive, one is enough to fail it: what
     /// it holds there is no longer known.
-    pub fn note_write_error(&self, error: &DriveError, spare: bool) {
+    pub(crate) fn note_write_error(&self, error: &DriveError, spare: bool) {
         self.count(|counters| counters.write_errors += 1);
         if spare || is_final(error.kind) {
             self.fail_with(error);

@@ -37,7 +37,7 @@ impl Array {
     }
 
     /// As [`Self::read`], in the share of the drives that this class has.
-    pub async fn read_as(
+    pub(crate) async fn read_as(
         &self,
         class: Class,
         offset_bytes: u64,

@@ -39,7 +39,7 @@ pub(crate) struct ReplayReport {
 impl Array {
     /// Takes further areas into the journal's use, after the drives were added; entries that have
     /// too few copies get more. Nothing happens where the array has no journal.
-    pub async fn add_journal_places(&self, places: &[AreaPlace]) -> Result<(), ArrayError> {
+    pub(crate) async fn add_journal_places(&self, places: &[AreaPlace]) -> Result<(), ArrayError> {
         let Some(log) = self.0.write_log() else { return Ok(()) };
         for area in self.0.journal_areas(places) {
             log.journal.add_area(area).await?;
@@ -71,7 +71,7 @@ impl Array {
     }
 
     /// Whether the journal was found empty where it should have held something.
-    pub fn was_journal_empty(&self) -> bool {
+    pub(crate) fn was_journal_empty(&self) -> bool {
         self.0.write_log().is_some_and(|log| log.was_empty.get())
     }
 

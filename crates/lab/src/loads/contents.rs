@@ -135,12 +135,12 @@ impl Contents {
     }
 
     /// The same with other bytes.
-    pub fn with_data(self, data: Data) -> Self {
+    pub(crate) fn with_data(self, data: Data) -> Self {
         Self { random_words: data.random_words(), ..self }
     }
 
     /// Bytes of the target that are remembered: its capacity in whole blocks.
-    pub fn covered_bytes(&self) -> u64 {
+    pub(crate) fn covered_bytes(&self) -> u64 {
         (self.written_in.borrow().len() * BLOCK_BYTES) as u64
     }
 

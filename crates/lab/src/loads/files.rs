@@ -17,7 +17,8 @@ use futures_util::future::try_join_all;
 pub use bonnie::{Bonnie, run_bonnie};
 pub use extents::Extents;
 pub use folder::Folder;
-pub use postmark::{POSTMARK_FIGURES, PostMark, run_postmark};
+pub(crate) use postmark::POSTMARK_FIGURES;
+pub use postmark::{PostMark, run_postmark};
 
 /// Where files are.
 pub trait FileStore {

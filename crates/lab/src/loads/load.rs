@@ -132,7 +132,7 @@ impl<T: Target> Load<T> {
     }
 
     /// Counts every request that completes from now on in `pulse`, too.
-    pub fn count_in(&self, pulse: &Rc<Pulse>) {
+    pub(crate) fn count_in(&self, pulse: &Rc<Pulse>) {
         self.shared.pulses.borrow_mut().push(pulse.clone());
     }
 

@@ -118,7 +118,7 @@ impl MeteredDrive {
     }
 
     /// Everything asked so far.
-    pub fn traffic(&self) -> Traffic {
+    pub(crate) fn traffic(&self) -> Traffic {
         Traffic { causes: self.causes.table(), ..self.traffic.get() }
     }
 

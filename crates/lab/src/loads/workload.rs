@@ -282,14 +282,14 @@ impl Workload {
     }
 
     /// Mean length of a request in bytes.
-    pub fn mean_block_bytes(&self) -> f64 {
+    pub(crate) fn mean_block_bytes(&self) -> f64 {
         let split = self.split();
         let shares: f64 = split.iter().map(|block| f64::from(block.share)).sum();
         split.iter().map(|block| block.bytes as f64 * f64::from(block.share)).sum::<f64>() / shares
     }
 
     /// The longest request in bytes; 0 for an empty split.
-    pub fn largest_block_bytes(&self) -> u64 {
+    pub(crate) fn largest_block_bytes(&self) -> u64 {
         self.split().iter().map(|block| block.bytes).max().unwrap_or(0)
     }
 
@@ -415,7 +415,7 @@ impl Pattern {
 
 /// The random numbers number `stream` of `seed`: streams of one seed, and seeds, have nothing to do
 /// with each other.
-pub fn random_stream(seed: u64, stream: u64) -> SplitMix64 {
+pub(crate) fn random_stream(seed: u64, stream: u64) -> SplitMix64 {
     SplitMix64::new(mix(seed ^ mix(stream)))
 }
 

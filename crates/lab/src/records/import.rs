@@ -39,7 +39,7 @@ pub enum ImportError {
 }
 
 /// The formats, in words.
-pub const FORMATS: [&str; 8] = [
+pub(crate) const FORMATS: [&str; 8] = [
     "fio JSON",
     "CrystalDiskMark text",
     "diskspd XML",

@@ -19,7 +19,7 @@ const REBUILD_SHARE: f64 = 0.9;
 
 /// Works out what follows from the measurements: each cell's share of a single drive, and the
 /// remarks.
-pub fn conclude(evaluation: &mut Evaluation) {
+pub(crate) fn conclude(evaluation: &mut Evaluation) {
     let workloads = evaluation.settings.workloads.iter().map(|workload| workload.name.clone());
     let single: Vec<(String, Option<f64>)> = workloads
         .map(|name| {
@@ -254,7 +254,7 @@ fn single<'a>(evaluation: &'a Evaluation, workload: &str) -> Option<&'a Measurem
 
 /// How much of what the drives' host gave without an array the drives were asked for: 1 is all of
 /// it. `None` where the host was not measured.
-pub fn host_utilisation(evaluation: &Evaluation, cell: &Measurement) -> Option<f64> {
+pub(crate) fn host_utilisation(evaluation: &Evaluation, cell: &Measurement) -> Option<f64> {
     let host = evaluation.host.as_ref()?;
     let (traffic, seconds) = (&cell.drive_traffic, cell.total_seconds());
     let share = |amount: f64, speed: f64| if speed > 0.0 { amount / seconds / speed } else { 0.0 };
@@ -268,7 +268,11 @@ pub fn host_utilisation(evaluation: &Evaluation, cell: &Measurement) -> Option<f
 /// What the layout's cost model (study 002, Table 2, large requests) gives of one drive's speed:
 /// sequential reads from all drives at once, sequential writes to as many drives' worth as hold
 /// data; but no more than the host gives to all of them together.
-pub fn cost_model_mb_per_s(evaluation: &Evaluation, array: &ArrayResult, workload: &str) -> Option<f64> {
+pub(crate) fn cost_model_mb_per_s(
+    evaluation: &Evaluation,
+    array: &ArrayResult,
+    workload: &str,
+) -> Option<f64> {
     let drive = single(evaluation, workload)?.mb_per_s;
     let host = evaluation.host.as_ref();
     let data_drives = array.capacity_bytes as f64 / array.drive_bytes.max(1) as f64;

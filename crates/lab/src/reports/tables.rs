@@ -35,7 +35,7 @@ pub struct Table {
 const NOTHING: &str = "–";
 
 /// What people call a workload in a table's head.
-pub fn short_name(workload: &str) -> &str {
+pub(crate) fn short_name(workload: &str) -> &str {
     match workload {
         "seq_write" => "SW",
         "seq_read" => "SR",
@@ -46,7 +46,7 @@ pub fn short_name(workload: &str) -> &str {
 
 impl Table {
     /// Whether any cell behind the first group holds one.
-    pub fn has_figures(&self) -> bool {
+    pub(crate) fn has_figures(&self) -> bool {
         let first = self.groups.first().map_or(0, |group| group.columns.len());
         self.rows.iter().any(|row| row.iter().skip(first).any(|cell| cell != NOTHING))
     }
@@ -100,7 +100,7 @@ impl Table {
 }
 
 /// Throughput in MB/s: rows are layouts, columns states and workloads, then the idle rebuild.
-pub fn throughput_table(evaluation: &Evaluation) -> Table {
+pub(crate) fn throughput_table(evaluation: &Evaluation) -> Table {
     let mut table =
         by_state(evaluation, "Throughput in MB/s, median of the runs", |cell| Some(number(cell.mb_per_s)));
     table
@@ -114,21 +114,21 @@ pub fn throughput_table(evaluation: &Evaluation) -> Table {
 }
 
 /// Every figure as a share of the same load on a single drive.
-pub fn percent_table(evaluation: &Evaluation) -> Table {
+pub(crate) fn percent_table(evaluation: &Evaluation) -> Table {
     by_state(evaluation, "% of a single drive", |cell| {
         cell.percent_of_single.map(|percent| format!("{percent:.0}"))
     })
 }
 
 /// Processor time per amount of data moved.
-pub fn cpu_table(evaluation: &Evaluation) -> Table {
+pub(crate) fn cpu_table(evaluation: &Evaluation) -> Table {
     by_state(evaluation, "Processor seconds per GB moved (load generator included)", |cell| {
         cell.cpu_seconds_per_gb.map(|seconds| format!("{seconds:.2}"))
     })
 }
 
 /// Bytes that passed to and from the drives for each byte moved, rebuild included.
-pub fn traffic_table(evaluation: &Evaluation) -> Table {
+pub(crate) fn traffic_table(evaluation: &Evaluation) -> Table {
     by_state(evaluation, "Bytes to and from the drives per byte moved", |cell| {
         let bytes = cell.total_bytes();
         (bytes > 0.0).then(|| format!("{:.2}", cell.drive_traffic.bytes() as f64 / bytes))
@@ -188,7 +188,7 @@ pub fn cause_table(evaluation: &Evaluation) -> Option<Table> {
 }
 
 /// The 99th percentile of latency.
-pub fn latency_table(evaluation: &Evaluation) -> Table {
+pub(crate) fn latency_table(evaluation: &Evaluation) -> Table {
     by_state(evaluation, "Latency in ms, 99th percentile", |cell| Some(milliseconds(cell.latency_us.p99)))
 }
 
@@ -229,7 +229,7 @@ fn is_remarked(evaluation: &Evaluation, array: &ArrayResult, state: State, workl
 
 /// The published share of a single drive: study 004, Table 9 over Table 4, for the layouts
 /// evaluated here.
-pub fn published_table(evaluation: &Evaluation) -> Option<Table> {
+pub(crate) fn published_table(evaluation: &Evaluation) -> Option<Table> {
     let singles = published(include_str!("../../../../studies/004-table-4-single-drive.csv"));
     let arrays = published(include_str!("../../../../studies/004-table-9-usb-das.csv"));
     let workloads: Vec<&str> =
@@ -318,7 +318,7 @@ pub fn bytes(value: u64) -> String {
 }
 
 /// Seconds in the units people use.
-pub fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     if seconds < 60.0 {
         return format!("{seconds:.1} s");
     }

@@ -14,9 +14,9 @@ use stripewise_drive::SplitMix64;
 use super::{median, standard_deviation};
 
 /// Ratios closer to 1 than this share are never called a difference.
-pub const LEAST_EFFECT: f64 = 0.03;
+pub(crate) const LEAST_EFFECT: f64 = 0.03;
 /// How often a difference may be claimed where there is none, over all comparisons made together.
-pub const ERROR_RATE: f64 = 0.05;
+pub(crate) const ERROR_RATE: f64 = 0.05;
 const RESAMPLES: usize = 4000;
 /// Up to so many runs on both sides together rank sums are counted; beyond, their distribution is
 /// close to normal.
@@ -108,7 +108,7 @@ fn ratio_of_medians(first: &[f64], second: &[f64]) -> f64 {
 
 /// The 95 % bootstrap interval of the second's median over the first's; `None` with fewer than
 /// three runs on either side.
-pub fn ratio_interval(first: &[f64], second: &[f64]) -> Option<[f64; 2]> {
+pub(crate) fn ratio_interval(first: &[f64], second: &[f64]) -> Option<[f64; 2]> {
     if first.len().min(second.len()) < 3 {
         return None;
     }
@@ -187,7 +187,7 @@ fn doubled_ranks(values: &[f64]) -> Vec<usize> {
 
 /// Holm's step-down correction: the k-th smallest of n is multiplied by n - k, and none falls below
 /// one before it.
-pub fn holm(raw: &[f64]) -> Vec<f64> {
+pub(crate) fn holm(raw: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..raw.len()).collect();
     order.sort_by(|a, b| raw[*a].total_cmp(&raw[*b]));
     let mut corrected = vec![0.0; raw.len()];

@@ -9,10 +9,10 @@
 use super::{mean, median};
 
 /// Rounds that must agree.
-pub const STEADY_ROUNDS: usize = 5;
+pub(crate) const STEADY_ROUNDS: usize = 5;
 
 /// Whether later runs are higher or lower than earlier ones at 5 %; needs five runs.
-pub fn drifts(values: &[f64]) -> bool {
+pub(crate) fn drifts(values: &[f64]) -> bool {
     let count = values.len();
     if count < 5 {
         return false;
@@ -29,7 +29,7 @@ pub fn drifts(values: &[f64]) -> bool {
 
 /// Which values lie far from the others: a modified z-score above 3.5. None where half of all
 /// values are equal.
-pub fn outliers(values: &[f64]) -> Vec<usize> {
+pub(crate) fn outliers(values: &[f64]) -> Vec<usize> {
     let Some(middle) = median(values) else { return Vec::new() };
     let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
     match median(&distances) {
@@ -44,7 +44,7 @@ pub fn outliers(values: &[f64]) -> Vec<usize> {
 }
 
 /// Whether the last [`STEADY_ROUNDS`] rounds are steady.
-pub fn is_steady(rounds: &[f64]) -> bool {
+pub(crate) fn is_steady(rounds: &[f64]) -> bool {
     let Some(last) = rounds.len().checked_sub(STEADY_ROUNDS).map(|from| &rounds[from..]) else {
         return false;
     };

@@ -506,8 +506,15 @@ impl Observer for Unobserved {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::NoStudyProgress;
     use stripewise_drive::ModelSpec;
+
+    /// Shows nothing.
+    struct Unshown;
+
+    impl StudyProgress for Unshown {
+        fn update(&self, _: &str, _: f64) {}
+        fn planned(&self, _: f64) {}
+    }
 
     /// 100 MB/s, 1 ms, one at a time: about 1000 requests a second.
     const DISK: ModelSpec =
@@ -523,7 +530,7 @@ mod tests {
             seed: 1,
             date: "2026-01-01T00:00:00Z".into(),
         };
-        run_study(&options, &NoStudyProgress).expect("it runs")
+        run_study(&options, &Unshown).expect("it runs")
     }
 
     #[test]

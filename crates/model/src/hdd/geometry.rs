@@ -85,12 +85,12 @@ impl Geometry {
 
     /// Duration of one.
     #[inline]
-    pub fn revolution_ns(&self) -> u32 {
+    pub(crate) fn revolution_ns(&self) -> u32 {
         self.revolution_ns
     }
 
     /// Places of a track of this zone.
-    pub fn sectors_per_track(&self, zone: u16) -> u32 {
+    pub(crate) fn sectors_per_track(&self, zone: u16) -> u32 {
         self.zones[usize::from(zone)].sectors_per_track
     }
 

@@ -144,7 +144,7 @@ impl Hdd {
     }
 
     /// The same with the target at hand.
-    pub fn plan_from(&self, now_ns: u64, lba: u64, target: Target, sectors: u32, write: bool) -> Plan {
+    pub(crate) fn plan_from(&self, now_ns: u64, lba: u64, target: Target, sectors: u32, write: bool) -> Plan {
         let mut pieces = Pieces { hdd: self, lba, left: sectors, write, at_ns: now_ns, target: Some(target) };
         let (mut cylinder, mut head) = (self.cylinder, self.head);
         let first = pieces.next_piece(cylinder, head).expect("an access has sectors");
@@ -195,7 +195,7 @@ impl Hdd {
     /// When each sector of a transfer has passed, in the order of their numbers. Of a write,
     /// `ready_ns` says when its data are there: a sector whose data are late is written a
     /// revolution later.
-    pub fn sector_times(
+    pub(crate) fn sector_times(
         &self,
         start_ns: u64,
         lba: u64,
@@ -270,7 +270,7 @@ impl Hdd {
     }
 
     /// The arm is as far as a transfer had come.
-    pub fn commit_progress(&mut self, progress: &Progress) {
+    pub(crate) fn commit_progress(&mut self, progress: &Progress) {
         (self.cylinder, self.head) = (progress.cylinder, progress.head);
     }
 

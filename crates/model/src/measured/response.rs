@@ -69,12 +69,12 @@ impl ResponseTable {
     }
 
     /// The smallest block size, whose time is that of a command.
-    pub fn smallest_block(&self) -> u64 {
+    pub(crate) fn smallest_block(&self) -> u64 {
         self.blocks[0]
     }
 
     /// The largest one, whose time is mostly transfer.
-    pub fn largest_block(&self) -> u64 {
+    pub(crate) fn largest_block(&self) -> u64 {
         self.blocks[self.blocks.len() - 1]
     }
 

@@ -23,22 +23,22 @@ pub const FAILURE: Assumed<Law> = Assumed {
 
 /// Mean hours until a drive has a latent sector error: 3.15 % of nearline drives in their first
 /// year.
-pub const LATENT_HOURS: Assumed<f64> = Assumed {
+pub(crate) const LATENT_HOURS: Assumed<f64> = Assumed {
     value: 273_700.0,
     source: "Bairavasundaram et al., An Analysis of Latent Sector Errors in Disk Drives, SIGMETRICS 2007 (3.15 % of \
              nearline drives within 12 months)",
 };
 
 /// How often everything is scrubbed; an error waits for half of it on average.
-pub const SCRUB_HOURS: Assumed<f64> =
+pub(crate) const SCRUB_HOURS: Assumed<f64> =
     Assumed { value: 720.0, source: "monthly, as Debian's packages of mdadm and ZFS do" };
 
 /// From a failure until a new drive is there.
-pub const REPLACEMENT_HOURS: Assumed<f64> =
+pub(crate) const REPLACEMENT_HOURS: Assumed<f64> =
     Assumed { value: 24.0, source: "a choice: a drive on the shelf and a visit within a day" };
 
 /// Rebuild under load.
-pub const REBUILD_BYTES_PER_SECOND: Assumed<f64> = Assumed {
+pub(crate) const REBUILD_BYTES_PER_SECOND: Assumed<f64> = Assumed {
     value: 100e6,
     source: "a choice: half of the 160 to 210 MB/s that idle arrays of 4 and 8 TB drives reach (Toshiba, What is the \
              best RAID configuration for 4 Drives?, 2023)",

@@ -43,7 +43,7 @@ pub struct Stacked {
 
 impl Stacked {
     /// Drives of one array.
-    pub fn array_drives(&self) -> usize {
+    pub(crate) fn array_drives(&self) -> usize {
         self.parts * self.drives
     }
 }

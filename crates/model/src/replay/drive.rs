@@ -33,7 +33,7 @@ struct Ahead {
 
 /// A drive of a description.
 #[derive(Clone, Debug)]
-pub struct ReplayDrive {
+pub(crate) struct ReplayDrive {
     hdd: Hdd,
     overheads: Overheads,
     bus: Bus,
@@ -51,7 +51,7 @@ pub struct ReplayDrive {
 
 impl ReplayDrive {
     /// Idle, with an empty buffer; the seed sets the rotational phase.
-    pub fn new(description: &Description, seed: u64) -> Result<Self, ParameterError> {
+    pub(crate) fn new(description: &Description, seed: u64) -> Result<Self, ParameterError> {
         Ok(Self {
             hdd: Hdd::new(&description.hdd, seed)?,
             overheads: description.overheads,
@@ -68,12 +68,12 @@ impl ReplayDrive {
     }
 
     /// Of the description.
-    pub fn capacity_sectors(&self) -> u64 {
+    pub(crate) fn capacity_sectors(&self) -> u64 {
         self.hdd.geometry().capacity_sectors()
     }
 
     /// Serves a request; the one before must be over. Panics beyond the capacity.
-    pub fn serve(&mut self, now_ns: u64, write: bool, lba: u64, sectors: u32) -> Completion {
+    pub(crate) fn serve(&mut self, now_ns: u64, write: bool, lba: u64, sectors: u32) -> Completion {
         let free_ns = self.catch_up(now_ns);
         let completion = match write {
             true => self.write(now_ns, free_ns, lba, sectors),

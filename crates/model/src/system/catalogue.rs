@@ -158,7 +158,7 @@ pub struct System {
 
 impl System {
     /// Whether the host's processor does the RAID.
-    pub fn is_software(&self) -> bool {
+    pub(crate) fn is_software(&self) -> bool {
         self.controller.is("software") || self.over != Over::Drives
     }
 }
@@ -476,7 +476,7 @@ impl Catalogue {
     }
 
     /// A number in place, for fitting.
-    pub fn value_mut(&mut self, component: &str, name: &str) -> Option<&mut f64> {
+    pub(crate) fn value_mut(&mut self, component: &str, name: &str) -> Option<&mut f64> {
         let parameters = &mut self.component.get_mut(component)?.parameters;
         parameters.get_mut(name).map(|parameter| &mut parameter.value)
     }

@@ -54,7 +54,7 @@ const fn known(name: &'static str, unit: &'static str, least: f64, most: f64) ->
 }
 
 /// All names.
-pub const KNOWN: &[Known] = &[
+pub(crate) const KNOWN: &[Known] = &[
     // Any drive.
     known("capacity", "B", 1e6, 1e15),
     known("write_cache", "requests", 0.0, 65_536.0),

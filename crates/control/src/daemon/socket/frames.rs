@@ -100,7 +100,7 @@ pub struct Step {
 
 /// A frame that cannot be one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
+pub(crate) enum FrameError {
     /// Not one of ours.
     #[error("a frame of kind {0} is unknown")]
     UnknownKind(u8),

@@ -40,7 +40,7 @@ impl Array {
     }
 
     /// As [`Self::scrub`], from a region on: to go on with one that was interrupted.
-    pub async fn scrub_from(
+    pub(crate) async fn scrub_from(
         &self,
         first_region: u64,
         progress: ScrubProgress<'_>,
@@ -56,7 +56,7 @@ impl Array {
     }
 
     /// Checks and repairs some regions; what is found is added to the report.
-    pub async fn scrub_range(
+    pub(crate) async fn scrub_range(
         &self,
         regions: std::ops::Range<u64>,
         report: &mut ScrubReport,

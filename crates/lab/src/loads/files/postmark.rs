@@ -57,7 +57,7 @@ impl Default for PostMark {
 }
 
 /// The names of the figures, in order.
-pub const POSTMARK_FIGURES: [&str; 12] = [
+pub(crate) const POSTMARK_FIGURES: [&str; 12] = [
     "total_time",
     "transactions",
     "created",

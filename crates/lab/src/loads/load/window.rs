@@ -49,7 +49,7 @@ impl Tally {
     }
 
     /// Mean latency; `None` without requests.
-    pub fn mean_latency_ns(&self) -> Option<f64> {
+    pub(crate) fn mean_latency_ns(&self) -> Option<f64> {
         (self.requests > 0).then(|| self.total_latency_ns as f64 / self.requests as f64)
     }
 }
@@ -123,7 +123,7 @@ impl Window {
     }
 
     /// Mean latency of reads and writes together; `None` without requests.
-    pub fn mean_latency_ns(&self) -> Option<f64> {
+    pub(crate) fn mean_latency_ns(&self) -> Option<f64> {
         let total = self.reads.total_latency_ns + self.writes.total_latency_ns;
         (self.requests() > 0).then(|| total as f64 / self.requests() as f64)
     }
