@@ -20,13 +20,14 @@ fn is_empty(sandbox: &Sandbox, name: &str) -> bool {
 fn a_measured_drive_is_a_model_wherever_one_is_taken() {
     let sandbox = Sandbox::new();
     paced(&sandbox);
-    let measured = sandbox.json("drive measure @d/drive0.img -o @mine.toml --seconds 3");
+    // Each load is given 0.14 s of these: after a stall a paced drive may make up for 10 ms, which
+    // in a shorter window would be more than the bounds below leave room for.
+    let measured = sandbox.json("drive measure @d/drive0.img -o @mine.toml --seconds 12");
     let rate = |key: &str| measured[key].as_f64().unwrap_or_else(|| panic!("{key}: {measured}"));
     let (sequential, random) = (rate("seq_read_mb_per_s"), rate("random_read_iops"));
-    // The pace is the most that there can be; a busy host gives less, or counts late what was under
-    // way.
-    assert!(sequential > 0.0 && sequential < 160.0, "{measured}");
-    assert!(random > 0.0 && random < 4000.0, "{measured}");
+    // The pace is the most that there can be; a busy host gives less.
+    assert!(sequential > 0.0 && sequential < 90.0, "{measured}");
+    assert!(random > 0.0 && random < 2400.0, "{measured}");
     assert_eq!(measured["wrote"], true);
     assert!(is_empty(&sandbox, "d/drive0.img"), "an empty drive is empty afterwards");
 
@@ -40,12 +41,8 @@ fn a_measured_drive_is_a_model_wherever_one_is_taken() {
     assert!(drives > 0.0 && drives < 4.5, "four drives of {sequential} MB/s: {raid0}");
     let named = sandbox.text("mine.toml");
     let run = sandbox.json(&format!("lab run model:{named} --profile crystaldiskmark --seconds 5 --runs 1"));
-    let fastest = sequential.max(rate("seq_write_mb_per_s"));
     let rates = run["measurements"].as_array().unwrap().iter().map(|one| one["mb_per_s"].as_f64().unwrap());
-    assert!(
-        rates.clone().count() >= 4 && rates.clone().all(|rate| rate > 0.0 && rate < 1.3 * fastest),
-        "{run}"
-    );
+    assert!(rates.clone().count() >= 4 && rates.clone().all(|rate| rate > 0.0 && rate < 95.0), "{run}");
 
     // Measuring again replaces an entry, and takes another drive's place only when told to.
     sandbox.ok("drive measure @d/drive0.img -o @mine.toml --seconds 0.5");
