@@ -137,6 +137,17 @@ pub struct DriveInfo {
     pub gap_bytes: u64,
 }
 
+/// From this [`DriveInfo::gap_bytes`] on a drive has an arm, or costs as if it had one.
+const DEAR_GAP_BYTES: u64 = 64 << 10;
+
+impl DriveInfo {
+    /// Whether a request that does not begin where the last one ended costs as much as many bytes:
+    /// then the order of requests matters, and what lies between two may be moved along.
+    pub fn has_dear_positions(&self) -> bool {
+        self.gap_bytes >= DEAR_GAP_BYTES
+    }
+}
+
 /// Something that stores blocks. Requests may complete in any order, and overlapping requests in
 /// flight have no order: the engine never has two overlapping writes in flight, and a read that
 /// overlaps a write may see either.

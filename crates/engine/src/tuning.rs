@@ -74,6 +74,9 @@ pub struct Tuning {
     /// Copies of a mirror take turns in zones of this size, so that a sequential reader keeps all
     /// copies busy with long runs.
     pub mirror_zone_bytes: u64,
+    /// On drives whose positions are dear a sequential reader of a mirror reads so much of a drive
+    /// before it goes on with another copy.
+    pub mirror_run_bytes: u64,
     /// Scattered segments of memory in one merged request to a drive (the kernel takes 1024).
     pub merged_segments: usize,
     /// Memory for the checksums of each volume: 256 MiB are enough for 200 GB of drives in use at a
@@ -133,9 +136,10 @@ impl Default for Tuning {
             journal_batch_notes: 320,
             zero_write_bytes: 1 << 20,
             mirror_zone_bytes: 1 << 20,
+            mirror_run_bytes: 8 << 20,
             merged_segments: 512,
             checksum_cache_bytes: 256 << 20,
-            checksum_window_pages: 256,
+            checksum_window_pages: 1024,
             known_bad_blocks: 65_536,
             begun_regions: 4096,
             commit_piece_bytes: 1 << 20,

@@ -15,9 +15,6 @@ const INTERLEAVE_ON_DISKS_BYTES: u64 = 256 << 10;
 pub enum InterleaveReason {
     /// Drives on which a position costs more time than a strip of the usual length.
     Disks,
-    /// Such drives, too, and a layout of copies: with longer strips a modelled disk reads a stream
-    /// slower from these, so it is the usual one.
-    MirrorsOnDisks,
     /// Nothing: it is the usual one.
     Usual,
 }
@@ -26,10 +23,9 @@ pub enum InterleaveReason {
 /// transfers `position_bytes` in the time of one.
 pub fn default_interleave(level: Level, position_bytes: u64) -> (u64, InterleaveReason) {
     match level {
-        // Strips of one drive make no difference.
-        Level::Single => (DEFAULT_INTERLEAVE_BYTES, InterleaveReason::Usual),
+        // Strips of one drive, or of copies of it, make no difference.
+        Level::Single | Level::Raid1 => (DEFAULT_INTERLEAVE_BYTES, InterleaveReason::Usual),
         _ if position_bytes < DEAR_POSITION_BYTES => (DEFAULT_INTERLEAVE_BYTES, InterleaveReason::Usual),
-        Level::Raid1 | Level::Raid10 => (DEFAULT_INTERLEAVE_BYTES, InterleaveReason::MirrorsOnDisks),
         _ => (INTERLEAVE_ON_DISKS_BYTES, InterleaveReason::Disks),
     }
 }

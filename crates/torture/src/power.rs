@@ -187,22 +187,30 @@ struct Shared {
     told_at_ns: Cell<u64>,
 }
 
+/// What all drives of a run are like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traits {
+    pub latency: Latency,
+    /// They say that they are no memory, so that the engine puts a queue in front of them.
+    pub queued: bool,
+    /// What they say they transfer in the time of one position.
+    pub gap_bytes: u64,
+}
+
 /// A drive on the life's power.
 pub(crate) struct Wire(Rc<Shared>);
 
 impl Wire {
-    /// To `inner`. `queued`: says that it is no memory, so that the engine puts a queue in front of
-    /// it.
+    /// To `inner`.
     pub(crate) fn new(
         context: &Context,
         inner: Rc<CrashDrive>,
         power: Rc<Power>,
-        latency: Latency,
-        queued: bool,
+        Traits { latency, queued, gap_bytes }: Traits,
         seed: u64,
     ) -> Rc<Self> {
         let kind = if queued { DriveKind::Model } else { DriveKind::Memory };
-        let info = DriveInfo { kind, ..inner.info().clone() };
+        let info = DriveInfo { kind, gap_bytes, ..inner.info().clone() };
         let random = RefCell::new(SplitMix64::new(seed));
         let (context, flush_fault, told_at_ns) = (context.clone(), RefCell::default(), Cell::new(0));
         let shared = Shared { info, context, inner, power, latency, random, flush_fault, told_at_ns };

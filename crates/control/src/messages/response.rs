@@ -259,8 +259,6 @@ pub enum InterleaveChoice {
     Asked,
     /// Drives on which a position costs more time than a strip of the usual length.
     Disks,
-    /// Such drives, too, and a layout of copies: it is the usual one.
-    MirrorsOnDisks,
     /// Nothing: it is the usual one.
     Usual,
 }
@@ -269,7 +267,6 @@ impl From<InterleaveReason> for InterleaveChoice {
     fn from(reason: InterleaveReason) -> Self {
         match reason {
             InterleaveReason::Disks => Self::Disks,
-            InterleaveReason::MirrorsOnDisks => Self::MirrorsOnDisks,
             InterleaveReason::Usual => Self::Usual,
         }
     }

@@ -27,6 +27,7 @@ use crate::heat::Heat;
 use crate::log::log_slot::LogSlot;
 use crate::map::map_upkeep::MapUpkeep;
 use crate::map::regions::{RegionShape, Regions};
+use crate::read::streams::ReadStreams;
 use crate::stripes::stripe_table::StripeTable;
 use crate::sums::state::BlockSums;
 use crate::sync::one_at_a_time::OneAtATime;
@@ -97,6 +98,7 @@ pub(crate) struct Inner {
     pub zeroes: Buffer,
     pub sequences: SequentialDetector,
     pub reads: ReadEpochs,
+    pub read_streams: ReadStreams,
     pub activity: WriteActivity,
     /// One drive is excluded at a time.
     pub exclusion: OneAtATime,
@@ -188,6 +190,7 @@ impl Array {
             admission: Semaphore::new(options.in_flight_bytes),
             sequences: SequentialDetector::default(),
             reads: ReadEpochs::default(),
+            read_streams: ReadStreams::default(),
             activity: WriteActivity::default(),
             exclusion: OneAtATime::default(),
             bad: BadBlocks::default(),

@@ -23,6 +23,10 @@
 //! whose other place is as it should be go to such a place alone, with the copies, and their own
 //! and copied pages in one run (`Checksums::fill_places`).
 //!
+//! On drives whose positions are dear, unchanged pages that lie between changed ones are written
+//! again, so that a turn is a few long requests. Only pages that are at both places: what a cut
+//! tears of them is at the other place, as for any page.
+//!
 //! Memory: at most [`super::ChecksumOptions::window_pages`] are under way at a time.
 
 use std::cell::Cell;
@@ -70,6 +74,19 @@ struct Batch<'a> {
     succeeded: bool,
 }
 
+/// A page to be written to one of its places.
+struct Due {
+    page: Rc<Page>,
+    side: Side,
+    /// See [`Checksums::place_on_holder`].
+    at: u64,
+    /// Which of the batch's pages it is; `None`: one that did not change.
+    changed: Option<usize>,
+    /// Keeps a page that did not change in memory until it is written: who loaded it meanwhile
+    /// might read half of it.
+    _pin: Option<Pinned>,
+}
+
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         let checksums = self.checksums;
@@ -110,10 +127,7 @@ impl Checksums {
         state.running.set(true);
         state.begun.set(state.begun.get() + 1);
         let number = state.begun.get();
-        let mut pages: Vec<_> = self.dirty.take().into_iter().map(|page| (page, None)).collect();
-        // Row by row, all columns of a row together: in the order in which they lie on the drives,
-        // and on all of them at once.
-        pages.sort_unstable_by_key(|(page, _)| page.key);
+        let pages: Vec<_> = self.dirty.take().into_iter().map(|page| (page, None)).collect();
         // A page that is changed goes to both of its places anyway.
         let mut to_fill = self.to_fill.take();
         to_fill.retain(|(page, _)| !page.dirty.get());
@@ -127,15 +141,16 @@ impl Checksums {
         for turn in 0..TURNS {
             // What is to be filled does not count yet, whatever else is written meanwhile.
             let filled = to_fill.iter().filter(|_| turn == 0).map(|(page, side)| ((*page).clone(), *side));
-            let is_due = |page: &Page, side: &Side| self.turn(page.id, *side) == turn;
-            let changed = pages.iter_mut().flat_map(|(page, version)| {
-                let side = [Side::Own, Side::Copy].into_iter().find(|side| is_due(page, side));
-                side.map(|side| {
-                    version.get_or_insert(page.version.get());
-                    (page.clone(), side)
-                })
+            let mut due = self.due(pages, turn);
+            due.extend(self.between(&due));
+            due.sort_unstable_by_key(|due| due.at);
+            let pages_due = due.iter().map(|due| {
+                if let Some(index) = due.changed {
+                    pages[index].1.get_or_insert(due.page.version.get());
+                }
+                (due.page.clone(), due.side)
             });
-            self.write_durably(filled.chain(changed)).await?;
+            self.write_durably(filled.chain(pages_due)).await?;
         }
         batch.succeeded = true;
         state.done.set(number);
@@ -151,16 +166,80 @@ impl Checksums {
         }
     }
 
+    /// The places of changed pages that are written in a turn.
+    fn due(&self, pages: &[(Rc<Page>, Option<u64>)], turn: usize) -> Vec<Due> {
+        let pages = pages.iter().enumerate();
+        let due = pages.filter_map(|(index, (page, _))| {
+            let side = [Side::Own, Side::Copy].into_iter().find(|side| self.turn(page.id, *side) == turn)?;
+            let at = self.place_on_holder(page.id, side);
+            Some(Due { page: page.clone(), side, at, changed: Some(index), _pin: None })
+        });
+        due.collect()
+    }
+
+    /// Unchanged pages that lie between these on their drives, where they are few and all of them
+    /// in memory: writing them along saves positions.
+    fn between(&self, due: &[Due]) -> Vec<Due> {
+        let most = self.io.most_between();
+        let mut places: Vec<(u16, u64)> = Vec::new();
+        if most > 0 {
+            places.extend(due.iter().map(|due| (self.holder(due.page.id, due.side), due.at)));
+            places.sort_unstable();
+        }
+        let mut found = Vec::new();
+        for pair in places.windows(2) {
+            let [(holder, from), (next_holder, to)] = *pair else { unreachable!("windows of two") };
+            if holder == next_holder && (2..=most + 1).contains(&(to - from)) {
+                let unchanged: Option<Vec<Due>> =
+                    (from + 1..to).map(|at| self.unchanged_at(holder, at)).collect();
+                found.extend(unchanged.into_iter().flatten());
+            }
+        }
+        found
+    }
+
+    /// The page at a place of a column's drive, if it is in memory, unchanged, and at both places.
+    fn unchanged_at(&self, holder: u16, at: u64) -> Option<Due> {
+        let per_slab = u64::from(self.pages_per_slab());
+        let (row, within) = (at / (2 * per_slab), at % (2 * per_slab));
+        let (side, column) = match within < per_slab {
+            true => (Side::Own, holder),
+            false => (Side::Copy, (holder + self.spec.width - 1) % self.spec.width),
+        };
+        let page = self.cache.get(Self::key(column, self.number(row, (within % per_slab) as u16)))?;
+        let is_on_drives = page.confirmed.get() && page.stamp.get() > 0 && !page.dirty.get();
+        (is_on_drives && self.io.is_at_both_places(page.id)).then(|| Due {
+            page: page.clone(),
+            side,
+            at,
+            changed: None,
+            _pin: Some(Pinned::new(page)),
+        })
+    }
+
+    /// The column on whose drive a place of a page is.
+    fn holder(&self, page: PageId, side: Side) -> u16 {
+        match side {
+            Side::Own => page.column,
+            Side::Copy => (page.column + 1) % self.spec.width,
+        }
+    }
+
+    /// Where a place of a page lies on its drive, in pages, as if the slabs of all rows lay side by
+    /// side.
+    fn place_on_holder(&self, page: PageId, side: Side) -> u64 {
+        let per_slab = u64::from(self.pages_per_slab());
+        let copies_from = if side == Side::Copy { per_slab } else { 0 };
+        page.row * 2 * per_slab + copies_from + u64::from(page.page)
+    }
+
     /// In which turn a place of a page is written.
     fn turn(&self, page: PageId, side: Side) -> usize {
         let width = self.spec.width;
         if width == 1 {
             return usize::from(side == Side::Own);
         }
-        let holder = match side {
-            Side::Own => page.column,
-            Side::Copy => (page.column + 1) % width,
-        };
+        let holder = self.holder(page, side);
         if width % 2 == 1 && holder == width - 1 { 2 } else { usize::from(holder % 2) }
     }
 

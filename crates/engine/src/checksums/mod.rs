@@ -103,6 +103,18 @@ pub trait PageIo {
     /// Makes durable what was written to all drives.
     fn flush(&self) -> LocalFuture<'_, Result<(), ArrayError>>;
 
+    /// So many unchanged pages between two changed ones are written along, because another position
+    /// costs the drives more than writing them again; 0 where that is not so.
+    fn most_between(&self) -> u64 {
+        0
+    }
+
+    /// Whether both places of a page are there and current.
+    fn is_at_both_places(&self, page: PageId) -> bool {
+        let _ = page;
+        true
+    }
+
     /// How often writes that a flush was to make durable were lost so far. Where this changes
     /// between a write and the end of the flush after it, the write is not durable, even if that
     /// flush succeeds: another one has met the error.

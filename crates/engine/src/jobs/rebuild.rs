@@ -37,6 +37,7 @@ use crate::rows::{SlotPlace, SlotState};
 use crate::stripes::lock_order;
 use crate::stripes::stripe_table::StripeGuard;
 use crate::sums::Recording;
+use crate::sums::pages::AHEAD_PAGES;
 
 /// How often a column is filled from the beginning where its drive refuses a flush each time.
 const FILL_TRIES: u32 = 3;
@@ -286,7 +287,7 @@ impl Inner {
             if self.lifecycle.is_closed() {
                 return Err(ArrayError::Closed);
             }
-            self.load_sums_ahead(region).await;
+            self.load_sums_ahead(region, AHEAD_PAGES).await;
             let is_unwritten = || self.regions.state(region) == RegionState::Unwritten;
             if self.is_current_from_before(key, region) && !is_unwritten() {
                 self.keep_pages(key, region).await?;

@@ -192,7 +192,8 @@ impl Member {
 
     fn dispatch(self: &Rc<Self>) {
         let DriveInfo { max_request_bytes: max_bytes, gap_bytes, .. } = self.info;
-        let limits = MergeLimits { max_bytes, gap_bytes, max_segments: self.options.merged_segments };
+        let (max_segments, sweeps) = (self.options.merged_segments, self.info.has_dear_positions());
+        let limits = MergeLimits { max_bytes, gap_bytes, max_segments, sweeps };
         loop {
             let (class, parts) = {
                 let mut queue = self.queue.borrow_mut();

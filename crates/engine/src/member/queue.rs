@@ -1,12 +1,17 @@
 //! What waits for a drive and what the drive has, by class: requests are merged with their
 //! neighbours on the drive, whichever task issued them. Plain data; `dispatch.rs` says what goes
 //! when.
+//!
+//! Where a position costs the drive as much as many bytes, requests go in the order of a sweep over
+//! it: from the place of the last one onwards, and at the end again from the beginning. A request
+//! that was overtaken too often goes next, so that a long stream ahead of the arm keeps nobody
+//! waiting for good. On other drives the oldest goes first.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use slab::Slab;
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, CompletionSender, IoRequest, IoResult, Operation};
+use stripewise_drive::{Buffer, Cause, CompletionSender, IoRequest, IoResult, Operation};
 
 use crate::member::Class;
 use crate::member::slices::{Clients, Slices};
@@ -56,7 +61,15 @@ pub(super) struct MergeLimits {
     pub gap_bytes: u64,
     /// Scattered segments of memory.
     pub max_segments: usize,
+    /// Requests go in sweeps over the drive.
+    pub sweeps: bool,
 }
+
+/// A request goes next that was overtaken by so many, and by so many more for each that waits.
+const MOST_OVERTAKES: u64 = 64;
+const MOST_OVERTAKES_PER_WAITING: u64 = 4;
+/// Kinds of [`merge_kind`].
+const KINDS: std::ops::Range<u8> = 0..4;
 
 #[derive(Default)]
 pub(super) struct ClassQueue {
@@ -69,6 +82,8 @@ pub(super) struct ClassQueue {
     pub length: usize,
     /// The number of the next request.
     pub next_number: u64,
+    /// Where the last request ended that was sent.
+    pub swept_to_bytes: u64,
     pub in_flight: usize,
     /// Service time received divided by weight: the class that is behind goes first.
     pub virtual_ns: f64,
@@ -118,27 +133,55 @@ impl ClassQueue {
         pending
     }
 
-    pub(super) fn pop_oldest(&mut self) -> Option<Pending> {
-        while let Some(key) = self.order.pop_front() {
-            let taken = self.waiting[key].is_some().then(|| self.take(key));
-            self.waiting.remove(key);
-            if taken.is_some() {
-                return taken;
+    /// The entry that has waited longest; forgets the keys of those before it that were merged away
+    /// or sent ahead.
+    fn oldest(&mut self) -> Option<usize> {
+        while let Some(&key) = self.order.front() {
+            if self.waiting[key].is_some() {
+                return Some(key);
             }
+            self.order.pop_front();
+            self.waiting.remove(key);
         }
         None
     }
 
-    /// The oldest request with all waiting neighbours on the drive that fit into one request, in
-    /// drive order. Reads count as neighbours across a hole of up to `gap_bytes`.
+    /// The entry at which the sweep goes on, or the oldest where that cannot wait any longer: it is
+    /// in no sweep, or of a journal, which writes wait for, or was overtaken too often.
+    fn next_in_sweep(&self, oldest: usize) -> usize {
+        let pending = self.waiting[oldest].as_ref().expect("the oldest waits");
+        let request = &pending.request;
+        let is_swept =
+            !pending.alone && request.cause != Cause::Journal && merge_kind(request.operation).is_some();
+        let waiting = self.length as u64;
+        let overtakes = self.next_number - pending.number - waiting;
+        if !is_swept || overtakes > MOST_OVERTAKES + MOST_OVERTAKES_PER_WAITING * waiting {
+            return oldest;
+        }
+        let first_from = |from: u64| {
+            let of_kind = |kind: u8| self.by_start.range((kind, from)..(kind + 1, 0)).next();
+            KINDS.filter_map(of_kind).min_by_key(|((_, start), _)| *start).map(|(_, key)| *key)
+        };
+        first_from(self.swept_to_bytes).or_else(|| first_from(0)).unwrap_or(oldest)
+    }
+
+    fn pop_oldest(&mut self) -> Option<Pending> {
+        let key = self.oldest()?;
+        Some(self.take(key))
+    }
+
+    /// The request whose turn it is with all waiting neighbours on the drive that fit into one
+    /// request, in drive order. Reads count as neighbours across a hole of up to `gap_bytes`.
     pub(super) fn pop_merged(&mut self, limits: MergeLimits) -> Option<SmallVec<[Pending; 4]>> {
-        let MergeLimits { max_bytes, gap_bytes, max_segments } = limits;
-        let oldest = self.pop_oldest()?;
-        let kind = merge_kind(oldest.request.operation).filter(|_| !oldest.alone);
-        let gap_bytes = if oldest.request.operation == Operation::Read { gap_bytes } else { 0 };
-        let mut segments = oldest.request.segments.len();
-        let (mut start, mut end) = (oldest.request.offset_bytes, oldest.request.end_bytes());
-        let mut parts: SmallVec<[Pending; 4]> = SmallVec::from_iter([oldest]);
+        let MergeLimits { max_bytes, gap_bytes, max_segments, sweeps } = limits;
+        let oldest = self.oldest()?;
+        let first = if sweeps { self.next_in_sweep(oldest) } else { oldest };
+        let first = self.take(first);
+        let kind = merge_kind(first.request.operation).filter(|_| !first.alone);
+        let gap_bytes = if first.request.operation == Operation::Read { gap_bytes } else { 0 };
+        let mut segments = first.request.segments.len();
+        let (mut start, mut end) = (first.request.offset_bytes, first.request.end_bytes());
+        let mut parts: SmallVec<[Pending; 4]> = SmallVec::from_iter([first]);
         let Some(kind) = kind else { return Some(parts) };
         let mut before: SmallVec<[Pending; 4]> = SmallVec::new();
         loop {
@@ -170,6 +213,7 @@ impl ClassQueue {
             before.extend(parts);
             parts = before;
         }
+        self.swept_to_bytes = end;
         Some(parts)
     }
 
@@ -313,7 +357,8 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: MergeLimits = MergeLimits { max_bytes: 16384, gap_bytes: 4096, max_segments: 16 };
+    const LIMITS: MergeLimits =
+        MergeLimits { max_bytes: 16384, gap_bytes: 4096, max_segments: 16, sweeps: false };
 
     /// Reads or writes of 4 KiB at these places, oldest first.
     fn queue(is_read: bool, places: &[u64]) -> ClassQueue {
@@ -362,6 +407,53 @@ mod tests {
         writes.push(Pending::new(neighbour, completion().0, false));
         assert_eq!(taken(&mut writes), [4096]);
         assert_eq!(taken(&mut writes), [0]);
+    }
+
+    /// As [`LIMITS`], of a drive with an arm.
+    const ARM: MergeLimits = MergeLimits { max_bytes: 4096, sweeps: true, ..LIMITS };
+
+    fn next_of_arm(queue: &mut ClassQueue) -> u64 {
+        queue.pop_merged(ARM).expect("something waits")[0].request.offset_bytes
+    }
+
+    #[test]
+    fn an_arm_sweeps_over_the_drive_and_begins_again() {
+        let mut writes = queue(false, &[1 << 20, 9 << 20, 3 << 20]);
+        assert_eq!((next_of_arm(&mut writes), next_of_arm(&mut writes)), (1 << 20, 3 << 20));
+        let behind = IoRequest::read(2 << 20, Buffer::from_bytes(&[0; 4096]));
+        writes.push(Pending::new(behind, completion().0, false));
+        assert_eq!((next_of_arm(&mut writes), next_of_arm(&mut writes)), (9 << 20, 2 << 20));
+        assert!(writes.pop_merged(ARM).is_none() && writes.length == 0 && writes.order.is_empty());
+    }
+
+    #[test]
+    fn no_stream_ahead_of_the_arm_keeps_others_waiting_for_good() {
+        let mut writes = queue(false, &[512 << 20]);
+        assert_eq!(next_of_arm(&mut writes), 512 << 20);
+        let put = |queue: &mut ClassQueue, place: u64| {
+            let request = IoRequest::write(place, Buffer::from_bytes(&[0; 4096]), false);
+            queue.push(Pending::new(request, completion().0, false));
+        };
+        put(&mut writes, 0);
+        let stream = (513..2000).map(|mib| mib << 20);
+        let until = stream.take_while(|place| {
+            put(&mut writes, *place);
+            next_of_arm(&mut writes) != 0
+        });
+        let overtakes = until.count() as u64;
+        assert!(overtakes <= MOST_OVERTAKES + 2 * MOST_OVERTAKES_PER_WAITING + 1, "{overtakes}");
+    }
+
+    #[test]
+    fn what_is_in_no_sweep_goes_when_it_is_the_oldest() {
+        let mut writes = queue(false, &[4 << 20]);
+        writes.push(Pending::new(IoRequest::flush(), completion().0, false));
+        let again = IoRequest::write(1 << 20, Buffer::from_bytes(&[0; 4096]), false);
+        writes.push(Pending::new(again, completion().0, true));
+        assert_eq!(next_of_arm(&mut writes), 4 << 20);
+        let next = writes.pop_merged(ARM).expect("the flush");
+        assert_eq!(next[0].request.operation, Operation::Flush);
+        assert_eq!(next_of_arm(&mut writes), 1 << 20);
     }
 
     #[test]

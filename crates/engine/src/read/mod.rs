@@ -5,6 +5,7 @@
 //! parity belong together. Whatever a drive refuses goes to `read/recover.rs`.
 
 pub(crate) mod recover;
+pub(crate) mod streams;
 
 use futures_util::future::{join, join_all};
 use smallvec::SmallVec;
@@ -71,10 +72,11 @@ impl Array {
 impl Inner {
     async fn read_blocks(&self, class: Class, start: u64, end: u64) -> Result<Buffer, ArrayError> {
         let buffer = self.buffers.allocate((end - start) as usize);
+        let copy = self.copy_for_all(start, end);
         if !self.is_whole() {
-            return Box::pin(self.read_degraded(class, start, end, buffer)).await;
+            return Box::pin(self.read_degraded(class, start, end, copy, buffer)).await;
         }
-        let (place, left) = self.read_place(start);
+        let (place, left) = self.read_place(start, copy);
         if end - start <= left && self.regions.all_written() {
             // The common small read: one strip, nothing to gather.
             let answer =
@@ -92,7 +94,7 @@ impl Inner {
         let mut direct: SmallVec<[Direct; 4]> = SmallVec::new();
         let mut at = start;
         while at < end {
-            let (place, left) = self.read_place(at);
+            let (place, left) = self.read_place(at, copy);
             let length = left.min(end - at);
             let from = (at - start) as usize;
             let target = buffer.slice(from..from + length as usize);
@@ -182,9 +184,30 @@ impl Inner {
         UnitRange { unit: (from / interleave) as usize, start, end: start + length }
     }
 
+    /// The copy from which a read of a mirror is best read as a whole; `None` where each strip has
+    /// its own: there is one copy, or a position costs the drives little.
+    fn copy_for_all(&self, start: u64, end: u64) -> Option<usize> {
+        let copies = self.geometry.copies();
+        if copies == 1 {
+            return None;
+        }
+        let places = (0..copies).map(|copy| self.geometry.copy_place(start, copy).0);
+        let has_arm = |place| Some(self.columns.member_at(place)?.info().has_dear_positions());
+        if places.clone().find_map(has_arm) != Some(true) {
+            return None;
+        }
+        let least_busy = || {
+            let loads = places.map(|place| self.columns.load_at(place)).enumerate();
+            loads.min_by_key(|(_, load)| *load).map_or(0, |(copy, _)| copy)
+        };
+        let run_bytes = self.options.tuning.mirror_run_bytes * (self.geometry.width() / copies) as u64;
+        Some(self.read_streams.copy_for(start..end, run_bytes, copies, least_busy))
+    }
+
     /// Where to read the byte at `offset` of the volume, and how many follow it there; of several
-    /// copies the one whose turn it is, unless it is much busier.
-    fn read_place(&self, offset: u64) -> (Place, u64) {
+    /// copies this one or, where none was chosen for the whole read, the one whose turn it is,
+    /// unless it is much busier.
+    fn read_place(&self, offset: u64, copy: Option<usize>) -> (Place, u64) {
         let copies = self.geometry.copies();
         if copies == 1 {
             return self.geometry.data_unit_place(offset);
@@ -195,6 +218,9 @@ impl Inner {
         {
             // The copies may disagree: always the same one, so that two reads do not.
             return (first, left);
+        }
+        if let Some(copy) = copy {
+            return self.geometry.copy_place(offset, copy);
         }
         let zone_bytes = self.options.tuning.mirror_zone_bytes;
         let turn = ((first.offset_bytes / zone_bytes) % copies as u64) as usize;
@@ -216,6 +242,7 @@ impl Inner {
         class: Class,
         start: u64,
         end: u64,
+        copy: Option<usize>,
         buffer: Buffer,
     ) -> Result<Buffer, ArrayError> {
         let mut direct: SmallVec<[Direct; 4]> = SmallVec::new();
@@ -227,7 +254,7 @@ impl Inner {
             at += length;
             if self.regions.is_unwritten(segment.stripe) {
                 target.fill(0);
-            } else if !self.read_directly(class, &segment, &target, at - length, &mut direct) {
+            } else if !self.read_directly(class, &segment, copy, (&target, at - length), &mut direct) {
                 decoding.push((segment, target));
             }
         }
@@ -244,8 +271,8 @@ impl Inner {
         &self,
         class: Class,
         segment: &Segment,
-        target: &Buffer,
-        target_at: usize,
+        chosen: Option<usize>,
+        (target, target_at): (&Buffer, usize),
         direct: &mut SmallVec<[Direct; 4]>,
     ) -> bool {
         let missing = self.columns.missing_in(segment.stripe);
@@ -258,17 +285,18 @@ impl Inner {
             let length = range.length() as usize;
             let part = at;
             at += length;
-            let copies = 0..self.geometry.copies();
-            let usable = copies
-                .map(|copy| {
-                    self.geometry.place_of_unit(
-                        segment.stripe,
-                        if self.geometry.copies() > 1 { copy } else { range.unit },
-                    )
-                })
-                .filter(|place| !missing.contains(place.member) && !self.is_lost_at(*place, range))
-                .min_by_key(|place| if may_disagree { 0 } else { self.columns.load_at(*place) });
-            let Some(place) = usable else { return false };
+            let of_copies = (0..self.geometry.copies()).map(|copy| {
+                let unit = if self.geometry.copies() > 1 { copy } else { range.unit };
+                (copy, self.geometry.place_of_unit(segment.stripe, unit))
+            });
+            let usable = of_copies
+                .filter(|(_, place)| !missing.contains(place.member) && !self.is_lost_at(*place, range))
+                .min_by_key(|(copy, place)| match chosen {
+                    _ if may_disagree => 0,
+                    Some(chosen) => usize::from(*copy != chosen),
+                    None => self.columns.load_at(*place),
+                });
+            let Some((_, place)) = usable else { return false };
             places.push((range, place, part));
         }
         for (range, place, part) in places {

@@ -91,7 +91,7 @@ impl Inner {
             return answer.await;
         }
         // What keeps pages from being loaded shows when they are needed.
-        join(answer, Box::pin(sums.table.pin(column, offset_bytes, length_bytes))).await.0
+        join(answer, Box::pin(self.load_sums_of(column, offset_bytes, length_bytes))).await.0
     }
 
     /// Whether what was read at a place of a column is what should be there. Not where that is not

@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use stripewise_drive::{Buffer, Cause, Completion, DriveError, IoRequest, Operation, completion};
 use stripewise_layout::Place;
 
+use crate::array::spec::ArrayMember;
 use crate::array::{Array, Inner, LocalFuture};
 use crate::checksums::{PAGE_BYTES, PAGE_COVERS_BYTES, PageId, PageIo, Pin, Side};
 use crate::columns::members::gone;
@@ -16,7 +17,9 @@ use crate::member::Class;
 use crate::rows::{SlotPlace, SlotState};
 
 /// Pages of all columns that a rebuild has loaded at once: about 2 MiB of memory.
-const AHEAD_PAGES: u64 = 1024;
+pub(crate) const AHEAD_PAGES: u64 = 1024;
+/// The same for a client that reads or writes one page's stretch after the other.
+const AHEAD_OF_CLIENT_PAGES: u64 = 256;
 
 /// Bytes of the pages that lie on a drive for each slab: its own, and behind them the copies it
 /// keeps of another's.
@@ -79,6 +82,26 @@ impl PageIo for SlabPages {
                 Some(inner) => inner.flush_drives().await,
                 None => Err(ArrayError::Closed),
             }
+        })
+    }
+
+    fn most_between(&self) -> u64 {
+        let Some(inner) = self.0.upgrade() else { return 0 };
+        let members = inner.columns.members.borrow();
+        let gap_bytes = |member: &ArrayMember| {
+            let info = member.member.info();
+            if info.has_dear_positions() { info.gap_bytes } else { 0 }
+        };
+        members.iter().map(gap_bytes).min().unwrap_or(0) / PAGE_BYTES as u64
+    }
+
+    fn is_at_both_places(&self, page: PageId) -> bool {
+        let Some(inner) = self.0.upgrade() else { return false };
+        [Side::Own, Side::Copy].into_iter().all(|side| {
+            Self::place(&inner, page, side).is_some_and(|(column, slot, _)| {
+                inner.columns.members.borrow().get(slot.drive).is_some()
+                    && inner.holds_current_page(page, column, slot)
+            })
         })
     }
 
@@ -181,7 +204,7 @@ impl Inner {
     /// at a time, unless they are in memory: on the drives they lie together, and asking for those
     /// of each region by themselves would cost a position for each. What keeps one from being
     /// loaded shows when it is needed.
-    pub(crate) async fn load_sums_ahead(&self, region: u64) {
+    pub(crate) async fn load_sums_ahead(&self, region: u64, most_pages: u64) {
         let Some(sums) = self.sums.get() else { return };
         let (length, width) = (self.regions.shape.member_region_bytes, self.geometry.width() as u16);
         let has_pages = |column: u16, region: u64| sums.table.has_pages(column, region * length, length);
@@ -190,7 +213,7 @@ impl Inner {
         }
         let in_cache = self.options.tuning.checksum_cache_bytes as u64 / (4 * PAGE_BYTES as u64);
         let of_region = length / PAGE_COVERS_BYTES * u64::from(width);
-        let regions = (AHEAD_PAGES.min(in_cache) / of_region).max(1);
+        let regions = (most_pages.min(in_cache) / of_region).max(1);
         let first = region / regions * regions;
         let written = (first..(first + regions).min(self.regions.count()))
             .filter(|region| self.regions.state(*region) != RegionState::Unwritten);
@@ -199,10 +222,45 @@ impl Inner {
         join_all(lacking.map(|(column, region)| sums.table.pin(column, region * length, length))).await;
     }
 
+    /// Whether the pages of a part of a column are not in memory though those of the MiB before it
+    /// are, on drives whose positions are dear: there a client comes along that will want the next
+    /// ones too.
+    fn is_scanned_into(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> bool {
+        let Some(sums) = self.sums.get() else { return false };
+        let Some(before) = offset_bytes.checked_sub(PAGE_COVERS_BYTES) else { return false };
+        let is_dear = |member: &ArrayMember| member.member.info().has_dear_positions();
+        !sums.table.has_pages(column, offset_bytes, length_bytes)
+            && sums.table.has_pages(column, before, 1)
+            && self.columns.members.borrow().iter().any(is_dear)
+    }
+
+    /// Loads the pages of a part of a column and, where a client scans the volume, those that it
+    /// comes to next.
+    pub(crate) async fn load_sums_of(
+        &self,
+        column: u16,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<(), ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(()) };
+        if self.is_scanned_into(column, offset_bytes, length_bytes) {
+            let region = offset_bytes / self.regions.shape.member_region_bytes;
+            self.load_sums_ahead(region, AHEAD_OF_CLIENT_PAGES).await;
+        }
+        sums.table.pin(column, offset_bytes, length_bytes).await.map(drop)
+    }
+
     /// Loads what a write will change, all of it at once; as long as the result lives it stays in
     /// memory.
     pub(crate) async fn load_sums(&self, ranges: &[(Place, u64)]) -> Result<Vec<Pin>, ArrayError> {
         let Some(sums) = self.sums.get() else { return Ok(Vec::new()) };
+        let is_scanned_into = |(place, length): &&(Place, u64)| {
+            self.is_scanned_into(place.member as u16, place.offset_bytes, *length)
+        };
+        if let Some((place, _)) = ranges.iter().find(is_scanned_into) {
+            let region = place.offset_bytes / self.regions.shape.member_region_bytes;
+            self.load_sums_ahead(region, AHEAD_OF_CLIENT_PAGES).await;
+        }
         let lacks = |(place, length): &&(Place, u64)| {
             !sums.table.has_pages(place.member as u16, place.offset_bytes, *length)
         };

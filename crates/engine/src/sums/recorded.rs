@@ -177,11 +177,16 @@ impl Inner {
             }
             let is_unknown = |block: &usize| self.recorded_sum(of_unit, *block).is_none();
             let unknown: SmallVec<[usize; 8]> = (0..blocks).filter(is_unknown).collect();
-            for block in unknown {
+            let read_block = |block: usize| {
                 let start = of_unit.start + block as u64 * BLOCK_BYTES;
                 let range = UnitRange { unit: of_unit.unit, start, end: start + BLOCK_BYTES };
                 let content = self.buffers.allocate(BLOCK_BYTES as usize);
                 let read = self.submit_unit_read(stripe, range, class, Cause::PreRead, content.clone());
+                (block, content, read)
+            };
+            // All of them are sent before the first is awaited.
+            let reads: SmallVec<[_; 8]> = unknown.into_iter().map(read_block).collect();
+            for (block, content, read) in reads {
                 if read.await.is_ok() {
                     let offset_bytes = of_unit.offset_bytes + block as u64 * BLOCK_BYTES;
                     let sum = sums.table.compute(of_unit.column, offset_bytes, &content)[0];
@@ -271,6 +276,10 @@ impl Inner {
         recording: Recording,
     ) -> Result<u64, ArrayError> {
         let Some(sums) = self.sums.get() else { return Ok(0) };
+        if recording == Recording::Unknown && data.is_phantom() {
+            // A model's pages come back without their entries; all of them count as recorded.
+            return Ok(0);
+        }
         let mut of_unit = self.unit_sums(stripe, range).await?;
         let is_meant =
             |block: &usize| recording == Recording::All || self.recorded_sum(&of_unit, *block).is_none();

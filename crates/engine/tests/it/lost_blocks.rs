@@ -175,3 +175,29 @@ fn a_lost_block_of_a_region_that_is_discarded_reads_as_zeros() {
         pool.close().await.expect("closed");
     });
 }
+
+#[test]
+fn a_block_that_is_recorded_as_zeros_is_never_lost() {
+    let images = memory_drives(2, 64);
+    let life = Life::new();
+    life.run(async {
+        let pool = life.create(&as_drives(&images), &[]).await.expect("a pool");
+        let volume = pool.create_volume(volume_spec("v", "raid0", Some(8 * MIB))).await.expect("a volume");
+        // The rest of the region is zeros, and recorded as such.
+        fill(&volume, 1, 0, BLOCK).await;
+        volume.flush().await.expect("flushed");
+        let held = contents(1, 0, BLOCK as usize);
+        let place = (0..64 * MIB).step_by(BLOCK as usize).find(|&at| {
+            let mut found = vec![0; BLOCK as usize];
+            images[0].peek(at, &mut found);
+            found == held
+        });
+        let first = place.expect("the first strip is on the first drive");
+        images[0].poke(first + LOST * BLOCK, &[1; BLOCK as usize]);
+        let read = volume.read(LOST * BLOCK, BLOCK as usize).await.expect("known without the drive");
+        assert!(read.with(|bytes| bytes.iter().all(|byte| *byte == 0)).expect("bytes"));
+        images[0].poke(first, &[1; BLOCK as usize]);
+        volume.read(0, BLOCK as usize).await.expect_err("nothing else is known of this one");
+        pool.close().await.expect("closed");
+    });
+}

@@ -4,9 +4,12 @@
 
 use std::rc::Rc;
 
-use crate::kit::pool::{Life, MIB, as_drives, full_volume, memory_drives, replace_failed, volume_spec};
-use stripewise_drive::{Cause, CauseTable, Drive, ModelDrive, ModelSpec, Pace, PacedDrive};
-use stripewise_engine::{JobKind, Pool};
+use crate::kit::pool::{Life, MIB, as_drives, full_volume, memory_drives, replace_failed, spec, volume_spec};
+use futures_util::future::join_all;
+use stripewise_drive::{
+    Buffer, BufferPool, Cause, CauseTable, Drive, ModelDrive, ModelSpec, NullDrive, Pace, PacedDrive,
+};
+use stripewise_engine::{JobKind, Pool, Volume};
 
 fn disks(life: &Life, count: usize, mib: u64) -> Vec<Rc<dyn Drive>> {
     let pace: Pace = "200MB/s,200iops".parse().expect("a pace");
@@ -84,6 +87,152 @@ fn an_idle_rebuild_takes_little_more_than_its_data() {
         assert!(per_mib(Cause::Journal) + per_mib(Cause::RegionMap) + per_mib(Cause::Record) < 0.2, "{text}");
         assert!(asked.of(Cause::Flush).requests < 100, "{text}");
         assert!(rate > 170.0, "{text}");
+        pool.close().await.expect("closed");
+    });
+}
+
+/// A mixed load for so many seconds: 32 jobs that read and write 4 KiB to 2 MiB anywhere.
+async fn mixed_load(life: &Life, volume: &Volume, seconds: u64) {
+    let until_ns = life.context.now_ns() + seconds * 1_000_000_000;
+    let blocks = volume.capacity_bytes() / 4096;
+    let job = |seed| {
+        let context = life.context.clone();
+        async move {
+            let mut random = stripewise_drive::SplitMix64::new(seed);
+            while context.now_ns() < until_ns {
+                let length = 1 + random.below(512);
+                let at = random.below(blocks - length) * 4096;
+                match random.below(2) {
+                    0 => drop(volume.read(at, (length * 4096) as usize).await.expect("read")),
+                    _ => {
+                        let data = Buffer::from_bytes(&vec![seed as u8; (length * 4096) as usize]);
+                        volume.write(at, data, false).await.expect("written");
+                    }
+                }
+            }
+        }
+    };
+    join_all((0..32).map(job)).await;
+}
+
+/// Rebuilds drive1 on another drive, without load: MB/s, positions of checksum pages for each MiB,
+/// and all that was asked.
+async fn idle_rebuild(life: &Life, pool: &Pool, new: &Rc<dyn Drive>) -> (f64, f64, String) {
+    replace_failed(pool, "drive1", new).await;
+    let (before, began_ns) = (asked(pool), life.context.now_ns());
+    pool.wait(JobKind::Rebuild).await.expect("rebuilt");
+    let seconds = (life.context.now_ns() - began_ns) as f64 / 1e9;
+    let asked = asked(pool).since(&before);
+    let label = &new.info().label;
+    let status = pool.status();
+    let filled = status.drives.iter().find(|drive| drive.path == **label).expect("the new drive");
+    let written = pool.member(filled.id).expect("it is there").causes().of(Cause::Rebuild).bytes;
+    let positions = asked.of(Cause::Checksums).positions as f64 / (written as f64 / MIB as f64);
+    let text = format!("{written} bytes: {:?}", asked.used().collect::<Vec<_>>());
+    (written as f64 / 1e6 / seconds, positions, text)
+}
+
+#[test]
+fn an_idle_rebuild_after_a_mixed_load_takes_little_more_than_its_data() {
+    for layout in ["raid5", "raid10"] {
+        let life = Life::new();
+        life.run(async {
+            let drives = disks(&life, 5, 256);
+            let pool = life.create(&drives[..4], &[]).await.expect("a pool");
+            let volume = full_volume(&pool, volume_spec("data", layout, None), 1).await;
+            pool.start_jobs();
+            mixed_load(&life, &volume, 2).await;
+            let (rate, positions, text) = idle_rebuild(&life, &pool, &drives[4]).await;
+            println!("{layout}: {rate:.0} MB/s, {positions:.2} {text}");
+            assert!(rate > 180.0 && positions < 0.1, "{layout}: {rate:.0} MB/s, {positions:.2}, {text}");
+            pool.close().await.expect("closed");
+        });
+    }
+}
+
+#[test]
+fn a_model_without_bytes_pays_for_a_rebuild_what_drives_with_bytes_do() {
+    let life = Life::new();
+    life.run(async {
+        let pace: Pace = "200MB/s,200iops".parse().expect("a pace");
+        let paced = |index: usize| {
+            let below = NullDrive::new(&format!("drive{index}"), 256 * MIB);
+            PacedDrive::new(&life.context, below, pace) as Rc<dyn Drive>
+        };
+        let drives: Vec<Rc<dyn Drive>> = (0..5).map(paced).collect();
+        let buffers = BufferPool::phantom();
+        let pool =
+            Pool::create(&life.context, &buffers, spec("tank", &drives[..4], &[])).await.expect("a pool");
+        let volume = pool.create_volume(volume_spec("data", "raid5", None)).await.expect("a volume");
+        for at in (0..volume.capacity_bytes()).step_by(3 << 20) {
+            let length = (3 << 20).min(volume.capacity_bytes() - at);
+            volume.write(at, buffers.allocate(length as usize), false).await.expect("written");
+        }
+        volume.flush().await.expect("flushed");
+        pool.start_jobs();
+        let (rate, positions, text) = idle_rebuild(&life, &pool, &drives[4]).await;
+        println!("{rate:.0} MB/s, {positions:.2} {text}");
+        assert!(rate > 180.0 && positions < 0.1, "{rate:.0} MB/s, {positions:.2}, {text}");
+        pool.close().await.expect("closed");
+    });
+}
+
+/// Positions of checksum pages for each MiB that a client reads or writes in sequence, in a pool
+/// that was just opened.
+async fn positions_of_pages(pool: &Pool, length: u64, writes: bool) -> f64 {
+    let volume = pool.volume("data").expect("open");
+    let before = asked(pool);
+    for at in (0..length).step_by(MIB as usize) {
+        match writes {
+            true => volume.write(at, Buffer::from_bytes(&[7; 1 << 20]), false).await.expect("written"),
+            false => drop(volume.read(at, 1 << 20).await.expect("read")),
+        }
+    }
+    let positions = asked(pool).since(&before).of(Cause::Checksums).positions;
+    positions as f64 / (length / MIB) as f64
+}
+
+#[test]
+fn who_reads_or_writes_a_volume_in_sequence_finds_its_checksum_pages_loaded() {
+    for layout in ["raid5", "raid10"] {
+        for writes in [false, true] {
+            let life = Life::new();
+            life.run(async {
+                let drives = disks(&life, 4, 256);
+                let pool = life.create(&drives, &[]).await.expect("a pool");
+                drop(full_volume(&pool, volume_spec("data", layout, None), 1).await);
+                pool.close().await.expect("closed");
+                let pool = life.open(&drives).await.expect("opened");
+                let positions = positions_of_pages(&pool, 256 * MIB, writes).await;
+                println!("{layout}, writes {writes}: {positions:.2}");
+                assert!(positions < 0.3, "{layout}, writes {writes}: {positions:.2} for each MiB");
+                pool.close().await.expect("closed");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_stream_from_a_mirror_on_disks_keeps_both_arms_on_long_runs() {
+    let life = Life::new();
+    life.run(async {
+        let drives = disks(&life, 4, 256);
+        let pool = life.create(&drives, &[]).await.expect("a pool");
+        let volume = full_volume(&pool, volume_spec("data", "raid10", None), 1).await;
+        let (before, began_ns) = (asked(&pool), life.context.now_ns());
+        let next = std::cell::Cell::new(0);
+        let reader = |_| async {
+            while next.get() < 400 * MIB {
+                let at = next.replace(next.get() + MIB);
+                volume.read(at, 1 << 20).await.expect("read");
+            }
+        };
+        join_all((0..64).map(reader)).await;
+        let seconds = (life.context.now_ns() - began_ns) as f64 / 1e9;
+        let data = asked(&pool).since(&before).of(Cause::Data);
+        let (rate, positions) = (400.0 * MIB as f64 / 1e6 / seconds, data.positions as f64 / 400.0);
+        println!("{rate:.0} MB/s, {positions:.2}");
+        assert!(rate > 500.0 && positions < 0.2, "{rate:.0} MB/s, {positions:.2} for each MiB");
         pool.close().await.expect("closed");
     });
 }

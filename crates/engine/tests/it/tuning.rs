@@ -20,6 +20,7 @@ const SMALL: Tuning = Tuning {
     journal_batch_notes: 1,
     zero_write_bytes: 4096,
     mirror_zone_bytes: 4096,
+    mirror_run_bytes: 8192,
     merged_segments: 1,
     checksum_cache_bytes: 1,
     checksum_window_pages: 1,

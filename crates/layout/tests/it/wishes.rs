@@ -364,14 +364,13 @@ fn levels_have_the_redundancy_they_are_known_for() {
 }
 
 #[test]
-fn an_interleave_left_open_is_longer_on_disks_but_for_mirrors() {
+fn an_interleave_left_open_is_longer_on_disks_where_there_are_strips() {
     const DISK: u64 = 1 << 20;
     const SSD: u64 = 7 << 10;
     for level in Level::ALL {
         let (bytes, reason) = default_interleave(level, DISK);
         let expected = match level {
-            Level::Single => (64 << 10, InterleaveReason::Usual),
-            Level::Raid1 | Level::Raid10 => (64 << 10, InterleaveReason::MirrorsOnDisks),
+            Level::Single | Level::Raid1 => (64 << 10, InterleaveReason::Usual),
             _ => (256 << 10, InterleaveReason::Disks),
         };
         assert_eq!((bytes, reason), expected, "{level:?}");

@@ -131,8 +131,8 @@ fn a_new_volume_tells_why_its_interleave_is_what_it_is() {
     assert_eq!(json["volumes"][0]["interleave_bytes"], 262_144);
     assert_eq!(json["interleave_choice"], "disks");
     let json = sandbox.json("volume create disks/m --layout raid10 --size 1MB");
-    assert_eq!(json["volumes"][0]["interleave_bytes"], 65_536);
-    assert_eq!(json["interleave_choice"], "mirrors_on_disks");
+    assert_eq!(json["volumes"][0]["interleave_bytes"], 262_144);
+    assert_eq!(json["interleave_choice"], "disks");
     let told = sandbox.ok("volume create disks/b --layout raid5 --size 1MB");
     assert!(told.text().contains("interleave 256 KiB"), "{}", told.text());
     assert!(

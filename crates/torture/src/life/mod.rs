@@ -17,7 +17,7 @@ use stripewise_drive::{Buffer, CheckedDrive, Context, Delay, Drive, FaultyDrive,
 use stripewise_runtime::VirtualExecutor;
 
 use crate::Sabotage;
-use crate::power::{LastAnswer, Power, Wire};
+use crate::power::{LastAnswer, Power, Traits, Wire};
 use crate::subject::Subject;
 use crate::world::World;
 use crate::world::content::BLOCK_BYTES;
@@ -107,7 +107,8 @@ impl Life {
         let crash = self.world.disks.borrow()[disk].crash.clone();
         let (wire_seed, fault_seed) = (self.world.next_seed(), self.world.next_seed());
         let power = self.power.clone();
-        let wire = Wire::new(&self.context, crash, power, plan.latency, plan.queued, wire_seed);
+        let traits = Traits { latency: plan.latency, queued: plan.queued, gap_bytes: plan.gap_bytes };
+        let wire = Wire::new(&self.context, crash, power, traits, wire_seed);
         let faulty = FaultyDrive::new(&self.context, wire.clone(), fault_seed);
         for range in &self.world.disks.borrow()[disk].unreadable {
             faulty.make_unreadable(range.clone());

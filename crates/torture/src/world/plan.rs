@@ -44,6 +44,8 @@ pub(crate) struct Plan {
     pub latency: Latency,
     /// Drives are queued in front of, as opposed to asked directly.
     pub queued: bool,
+    /// What drives say that they transfer in the time of one position; 0: they have no arms.
+    pub gap_bytes: u64,
     /// How the pool is set.
     pub settings: Settings,
     /// Its volumes, as far as there is room for them.
@@ -62,6 +64,12 @@ pub(crate) struct Plan {
 /// when they are divided by it, so that all other seeds draw what they drew before.
 const PAIRED_ONE_OF: u64 = 20;
 const PAIRED_LEAVE: u64 = 10;
+/// The drives of one of ten seeds ask to be treated as if they had arms, in the same manner.
+const ARMS_ONE_OF: u64 = 40;
+const ARMS_LEAVE: [u64; 4] = [15, 17, 27, 29];
+/// What such drives say they transfer in the time of one position
+/// ([`DriveInfo::gap_bytes`](stripewise_drive::DriveInfo)).
+const GAP_OF_ARMS_BYTES: u64 = 128 << 10;
 
 impl Plan {
     /// Drawn from `random`.
@@ -108,6 +116,7 @@ impl Plan {
             tears,
             latency: Latency { least_ns, most_ns: least_ns * (2 + random.below(20)) },
             queued: random.chance(0.6),
+            gap_bytes: 0,
             settings: Settings {
                 seed,
                 timeout_ns: (1 + random.below(4)) * 1_000_000_000,
@@ -141,6 +150,9 @@ impl Plan {
         self.lives += 1 + random.below(2) as usize;
         if self.manner.is_often {
             self.lives = 8 + random.below(8) as usize;
+        }
+        if ARMS_LEAVE.contains(&(seed % ARMS_ONE_OF)) {
+            self.gap_bytes = GAP_OF_ARMS_BYTES;
         }
         if seed % PAIRED_ONE_OF == PAIRED_LEAVE {
             self.manner = Manner::PAIRED;
@@ -198,6 +210,7 @@ fn draw_tuning(seed: u64, options: &Options) -> Tuning {
         journal_batch_notes: count(320, 1, 8) as usize,
         zero_write_bytes: count(256, 1, 16) * 4096,
         mirror_zone_bytes: count(256, 1, 32) * 4096,
+        mirror_run_bytes: 64 << 10,
         merged_segments: count(512, 2, 8) as usize,
         checksum_cache_bytes: count(256 << 20, 32 << 10, 32 << 10) as usize,
         checksum_window_pages: count(256, 1, 4) as usize,

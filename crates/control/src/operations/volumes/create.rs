@@ -70,9 +70,6 @@ fn in_words(choice: InterleaveChoice) -> Option<&'static str> {
     match choice {
         InterleaveChoice::Asked | InterleaveChoice::Usual => None,
         InterleaveChoice::Disks => Some("on these drives a position costs more time than 64 KiB of data"),
-        InterleaveChoice::MirrorsOnDisks => {
-            Some("mirrors on disks read one stream slower with longer strips")
-        }
     }
 }
 

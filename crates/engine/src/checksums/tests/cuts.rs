@@ -119,6 +119,7 @@ fn at_any_cut_each_page_says_the_old_or_the_new() {
             })
             .collect();
         let places = Places::new(drives.iter().map(|drive| drive.clone() as Rc<dyn Drive>).collect());
+        places.between.set(if seed % 2 == 0 { 0 } else { PAGES_PER_SLAB });
         let sums = open(&places, OPTIONS);
         let history = Rc::new(History::default());
         executor.block_on(async {

@@ -43,6 +43,8 @@ pub(super) struct Places {
     /// A drive is excluded at its first error.
     pub strict: Cell<bool>,
     pub wrong: RefCell<Vec<(PageId, Side)>>,
+    /// See [`PageIo::most_between`].
+    pub between: Cell<u64>,
 }
 
 impl Places {
@@ -56,6 +58,7 @@ impl Places {
             reports: Cell::new(0),
             strict: Cell::new(false),
             wrong: RefCell::default(),
+            between: Cell::new(0),
         })
     }
 
@@ -114,6 +117,15 @@ impl PageIo for Places {
             self.missing.borrow_mut()[place(self.width, page, side).0] = true;
         }
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn most_between(&self) -> u64 {
+        self.between.get()
+    }
+
+    fn is_at_both_places(&self, page: PageId) -> bool {
+        let missing = self.missing.borrow();
+        [Side::Own, Side::Copy].into_iter().all(|side| !missing[place(self.width, page, side).0])
     }
 
     fn found_wrong(&self, page: PageId, side: Side) {

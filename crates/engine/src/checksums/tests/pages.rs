@@ -458,11 +458,11 @@ fn the_place_written_first_is_durable_before_the_other_is_touched() {
             .filter(|entry| entry.2 != Operation::Read)
             .map(|entry| (entry.0, entry.1))
             .collect();
-        // Drive by drive: the last of three is a neighbour of the first.
+        // Drive by drive, on each as its places lie: the last of three is a neighbour of the first.
         let (first, second) = (id(0, 0), id(1, 0));
         assert_eq!(
             order,
-            [(first, Side::Own), (first, Side::Copy), (second, Side::Own), (second, Side::Copy)]
+            [(first, Side::Own), (second, Side::Own), (first, Side::Copy), (second, Side::Copy)]
         );
         assert_eq!(bed.sums.checkpoint().await.expect("a checkpoint").pages, 0);
         assert_eq!(bed.places.flushes.get() - before, 3, "nothing to do costs nothing");
@@ -528,5 +528,40 @@ fn memory_is_counted_as_pages_grow_and_go() {
         assert!((2048..2400).contains(&large), "{large}");
         bed.sums.forget(0, 0, MIB);
         assert_eq!(bed.sums.memory_bytes(), 0);
+    });
+}
+
+/// Which own places of column 1 a checkpoint writes when the first and the last of four pages have
+/// changed, with so many written along between them.
+async fn own_places_written(context: &Context, between: u64, change: impl Fn(&Bed)) -> Vec<u16> {
+    let (bed, block) = filled(context).await;
+    bed.places.between.set(between);
+    change(&bed);
+    bed.places.log.borrow_mut().clear();
+    for page in [0, 3] {
+        record(&bed.sums, 1, page * MIB, &block, 2).await;
+    }
+    bed.sums.checkpoint().await.expect("a checkpoint");
+    let log = bed.places.log.borrow();
+    let is_own_write = |(id, side, operation): &&(PageId, Side, Operation)| {
+        id.column == 1 && *side == Side::Own && matches!(operation, Operation::Write { .. })
+    };
+    log.iter().filter(is_own_write).map(|(id, _, _)| id.page).collect()
+}
+
+#[test]
+fn unchanged_pages_between_changed_ones_are_written_along_where_that_saves_positions() {
+    run(|context| async move {
+        assert_eq!(own_places_written(&context, 0, |_| ()).await, [0, 3]);
+        assert_eq!(own_places_written(&context, 1, |_| ()).await, [0, 3], "two are too many");
+        assert_eq!(own_places_written(&context, 2, |_| ()).await, [0, 1, 2, 3]);
+    });
+}
+
+#[test]
+fn a_page_whose_other_place_is_not_there_is_not_written_without_need() {
+    run(|context| async move {
+        let lose_copies = |bed: &Bed| bed.places.missing.borrow_mut()[2] = true;
+        assert_eq!(own_places_written(&context, 2, lose_copies).await, [0, 3]);
     });
 }

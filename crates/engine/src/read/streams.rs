@@ -1,0 +1,89 @@
+//! Which copy of a mirror a read goes to on drives whose positions are dear.
+//!
+//! Two arms that take every other MiB of a stream are no faster than one: what the one reads passes
+//! under the other all the same. So a stream reads a long run from one copy and the next from
+//! another. With enough requests in flight all arms work, each on a run of its own. A read that
+//! continues no stream goes to the copy that has the least to do.
+//!
+//! Memory: the ends of the [`STREAMS`] streams that were read last.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+
+/// Streams that are told apart; reads that continue none count as streams that begin.
+const STREAMS: usize = 64;
+
+#[derive(Clone, Copy, Default)]
+struct Stream {
+    /// Where its last read ended; 0: there is none.
+    end_bytes: u64,
+    run: u64,
+    copy: usize,
+}
+
+/// Sequential readers of an array of mirrors.
+pub(crate) struct ReadStreams {
+    streams: RefCell<[Stream; STREAMS]>,
+    next: Cell<usize>,
+}
+
+impl Default for ReadStreams {
+    fn default() -> Self {
+        Self { streams: RefCell::new([Stream::default(); STREAMS]), next: Cell::new(0) }
+    }
+}
+
+impl ReadStreams {
+    /// The copy, of so many, that a read of these bytes of the volume goes to, where runs have
+    /// `run_bytes`.
+    pub(crate) fn copy_for(
+        &self,
+        read: Range<u64>,
+        run_bytes: u64,
+        copies: usize,
+        least_busy: impl FnOnce() -> usize,
+    ) -> usize {
+        let run = read.start / run_bytes;
+        let mut streams = self.streams.borrow_mut();
+        let known = streams.iter().position(|stream| stream.end_bytes == read.start && read.start > 0);
+        let copy = match known.map(|index| streams[index]) {
+            Some(stream) if stream.run == run => stream.copy,
+            Some(stream) => (stream.copy + 1) % copies,
+            None => least_busy(),
+        };
+        let index = known.unwrap_or_else(|| self.next.replace((self.next.get() + 1) % STREAMS));
+        streams[index] = Stream { end_bytes: read.end, run, copy };
+        copy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_stream_reads_runs_from_each_copy_in_turn() {
+        let streams = ReadStreams::default();
+        let read = |at: u64| streams.copy_for(at * MIB..(at + 1) * MIB, 4 * MIB, 2, || 1);
+        let copies: Vec<usize> = (0..12).map(read).collect();
+        assert_eq!(copies, [1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn streams_beside_each_other_keep_their_runs_and_other_reads_go_where_least_is_to_do() {
+        let streams = ReadStreams::default();
+        let read = |at: u64, least_busy: usize| {
+            streams.copy_for(at * MIB..(at + 1) * MIB, 4 * MIB, 3, || least_busy)
+        };
+        let first: Vec<usize> = (0..8)
+            .map(|at| {
+                assert_eq!(read(1000 + at, 2), if at < 4 { 2 } else { 0 });
+                assert_eq!(read(5000 + 2 * at, 1), 1, "no stream: there is a hole");
+                read(at, 0)
+            })
+            .collect();
+        assert_eq!(first, [0, 0, 0, 0, 1, 1, 1, 1]);
+    }
+}
