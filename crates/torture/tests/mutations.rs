@@ -32,9 +32,9 @@ const FOUND_AT: [(Mutation, Drawn, u64); 26] = [
     (Mutation::JournalOnOneDrive, Drawn::Now, 1),
     (Mutation::FreedAtOnce, Drawn::Now, 31),
     (Mutation::ResyncComparesNothing, Drawn::Now, 46),
-    (Mutation::LostBlocksNotRecorded, Drawn::Now, 113),
+    (Mutation::LostBlocksNotRecorded, Drawn::Now, 6),
     (Mutation::ForceForgotten, Drawn::Now, 5),
-    (Mutation::LockOneByOne, Drawn::Now, 158),
+    (Mutation::LockOneByOne, Drawn::Now, 76),
 ];
 
 /// Seeds that could show it, up to a last one.
