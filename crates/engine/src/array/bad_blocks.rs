@@ -15,6 +15,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Range, RangeInclusive};
 
+use stripewise_layout::{Geometry, Place, Stripe, UnitRange};
+
+use super::BLOCK_BYTES;
+use crate::error::ArrayError;
 use crate::mutation::{self, Mutation};
 
 /// A block of a column: the column, and the block's number in the column's linear space.
@@ -77,6 +81,13 @@ struct Repairs {
     recorded: u64,
 }
 
+/// The blocks that a range of a unit touches.
+fn blocks_of(place: Place, range: UnitRange) -> RangeInclusive<ColumnBlock> {
+    let first = (place.offset_bytes + range.start) / BLOCK_BYTES;
+    let last = (place.offset_bytes + range.end - 1) / BLOCK_BYTES;
+    (place.member, first)..=(place.member, last)
+}
+
 impl BadBlocks {
     /// Blocks of columns that are lost.
     pub(crate) fn lost(&self) -> Vec<ColumnBlock> {
@@ -117,14 +128,33 @@ impl BadBlocks {
         self.dead.borrow().bad.is_empty()
     }
 
-    /// Whether one of these blocks is lost.
-    pub(crate) fn is_lost(&self, blocks: RangeInclusive<ColumnBlock>) -> bool {
+    /// Whether a range of a unit touches a block that holds nothing valid.
+    pub(crate) fn is_unit_lost(&self, stripe: &Stripe, range: UnitRange) -> bool {
+        self.is_lost_at(stripe.units[range.unit], range)
+    }
+
+    /// As [`Self::is_unit_lost`], where the unit's place is known.
+    pub(crate) fn is_lost_at(&self, place: Place, range: UnitRange) -> bool {
         let lost = &self.lost.borrow().bad;
-        !lost.is_empty() && lost.range(blocks).next().is_some()
+        !lost.is_empty() && lost.range(blocks_of(place, range)).next().is_some()
+    }
+
+    /// Refuses to read what is dead: bytes of the volume.
+    pub(crate) fn check_alive(&self, geometry: &Geometry, start: u64, end: u64) -> Result<(), ArrayError> {
+        match self.first_dead(start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)) {
+            None => Ok(()),
+            Some(block) => Err(ArrayError::Lost {
+                stripe: geometry.locate(block * BLOCK_BYTES).stripe,
+                what: format!(
+                    "the block at byte {} was being written when power was cut, and its drive was lost with it",
+                    block * BLOCK_BYTES
+                ),
+            }),
+        }
     }
 
     /// The first of these blocks that is dead.
-    pub(crate) fn first_dead(&self, blocks: Range<u64>) -> Option<u64> {
+    fn first_dead(&self, blocks: Range<u64>) -> Option<u64> {
         let dead = &self.dead.borrow().bad;
         if dead.is_empty() { None } else { dead.range(blocks).next().copied() }
     }
@@ -134,9 +164,20 @@ impl BadBlocks {
         self.lost.borrow_mut().bad.extend(blocks);
     }
 
+    /// Blocks that a range of a unit touches are lost.
+    pub(crate) fn note_unit_lost(&self, stripe: &Stripe, range: UnitRange) {
+        let ((column, first), (_, last)) = blocks_of(stripe.units[range.unit], range).into_inner();
+        self.note_lost((first..=last).map(|block| (column, block)));
+    }
+
     /// Blocks of the volume are dead.
     pub(crate) fn note_dead(&self, blocks: impl IntoIterator<Item = u64>) {
         self.dead.borrow_mut().bad.extend(blocks);
+    }
+
+    /// A range of a unit was written: it holds something valid again.
+    pub(crate) fn repair_unit(&self, stripe: &Stripe, range: UnitRange) {
+        self.repair_lost(blocks_of(stripe.units[range.unit], range));
     }
 
     /// These blocks of a column were written.
@@ -147,8 +188,15 @@ impl BadBlocks {
         }
     }
 
+    /// Bytes of the volume were written. Where they cover part of a block, the rest of it is as
+    /// lost as before.
+    pub(crate) fn repair_dead_bytes(&self, start: u64, end: u64) {
+        let first = start.div_ceil(BLOCK_BYTES);
+        self.repair_dead(first..first.max(end / BLOCK_BYTES));
+    }
+
     /// These blocks of the volume were written.
-    pub(crate) fn repair_dead(&self, blocks: Range<u64>) {
+    fn repair_dead(&self, blocks: Range<u64>) {
         let mut dead = self.dead.borrow_mut();
         if !dead.bad.is_empty() && !blocks.is_empty() {
             dead.repair(blocks, &self.repairs);
@@ -240,5 +288,28 @@ mod tests {
         blocks.retain_dead(|block| *block < 8);
         assert_eq!(blocks.dead_to_record(100), [3]);
         assert_eq!(blocks.first_dead(0..100), Some(3));
+    }
+    #[test]
+    fn a_unit_is_lost_where_a_block_is_that_its_range_touches() {
+        let blocks = BadBlocks::default();
+        let place = Place { member: 1, offset_bytes: 4 * BLOCK_BYTES };
+        let stripe = Stripe { index: 0, units: [place].into_iter().collect() };
+        let of_strip = |start: u64, end: u64| UnitRange { unit: 0, start, end };
+        blocks.note_unit_lost(&stripe, of_strip(BLOCK_BYTES, BLOCK_BYTES + 512));
+        assert_eq!(blocks.lost(), [(1, 5)]);
+        assert!(!blocks.is_unit_lost(&stripe, of_strip(0, BLOCK_BYTES)));
+        assert!(blocks.is_unit_lost(&stripe, of_strip(0, BLOCK_BYTES + 1)));
+        blocks.repair_unit(&stripe, of_strip(0, 2 * BLOCK_BYTES));
+        assert!(blocks.has_no_lost());
+    }
+
+    #[test]
+    fn a_block_that_was_written_in_part_stays_dead() {
+        let blocks = BadBlocks::default();
+        blocks.note_dead([3]);
+        blocks.repair_dead_bytes(3 * BLOCK_BYTES, 4 * BLOCK_BYTES - 512);
+        assert_eq!(blocks.dead(), [3]);
+        blocks.repair_dead_bytes(2 * BLOCK_BYTES + 512, 4 * BLOCK_BYTES);
+        assert!(blocks.has_no_dead());
     }
 }

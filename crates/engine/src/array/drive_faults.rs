@@ -23,7 +23,7 @@ impl Array {
         inner.losses.deal_with(member.number, member.member.flush_failures());
         member.member.tell_of_refusals(inner.me.clone());
         inner.columns.add_member(member);
-        inner.reload_sums();
+        inner.sums.reload();
     }
 
     /// A drive is out: to be called by the pool after it recorded that.

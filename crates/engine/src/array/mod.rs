@@ -14,7 +14,7 @@
 //! pre-reads and padding add at most `(units + parity) / data` times that for small writes and are
 //! bounded with it.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
 use stripewise_drive::{Buffer, BufferPool, Context, Semaphore};
@@ -87,8 +87,7 @@ pub(crate) struct Inner {
     pub columns: Rc<Columns>,
     pub map: MapUpkeep,
     pub log: LogSlot,
-    /// Set for good when the array is put together, if it has checksums.
-    pub sums: OnceCell<BlockSums>,
+    pub sums: BlockSums,
     pub deferred: Deferred,
     pub table: Rc<StripeTable>,
     pub regions: Rc<Regions>,
@@ -169,11 +168,13 @@ impl Array {
             .map_err(|_| ArrayError::NoMemory { regions: count })?;
         let regions = Rc::new(regions);
         let columns = Columns::new(context, &geometry, spec.slab_bytes, &regions, rows);
+        let zeroes = buffers.allocate_zeroed(geometry.interleave_bytes() as usize);
+        let sums = BlockSums::new(&columns, &regions, &geometry, buffers, &zeroes, options.tuning);
         let array = Self(Rc::new_cyclic(|me| Inner {
             me: me.clone(),
             context: context.clone(),
             buffers: buffers.clone(),
-            zeroes: buffers.allocate_zeroed(geometry.interleave_bytes() as usize),
+            zeroes,
             geometry,
             options,
             capacity: Capacity::new(size_bytes),
@@ -182,7 +183,7 @@ impl Array {
             columns,
             map: MapUpkeep::new(map),
             log: LogSlot::default(),
-            sums: OnceCell::new(),
+            sums,
             deferred: Deferred::new(write_back, options.tuning.pending_bytes),
             table: Rc::default(),
             regions,
@@ -255,7 +256,7 @@ impl Array {
             inner.forget_logged(stripes).await?;
         }
         for region in regions..inner.regions.count() {
-            inner.forget_sums(region);
+            inner.sums.forget_region(region);
         }
         inner.capacity.set(size_bytes);
         inner.regions.resize(regions);
@@ -314,7 +315,9 @@ impl Array {
 
     /// Blocks of the volume that no drive has any more.
     pub fn note_dead_blocks(&self, blocks: impl IntoIterator<Item = u64>) {
-        self.0.bad.note_dead(blocks.into_iter().filter(|&block| !self.0.is_block_pending(block)));
+        self.0.bad.note_dead(
+            blocks.into_iter().filter(|&block| !self.0.deferred.pending.holds_block(&self.0.geometry, block)),
+        );
     }
 
     /// From now on nothing is written to any member, neither for clients nor as a repair; reads go
@@ -389,7 +392,7 @@ impl Array {
             let _ = self.0.flush_what_is_whole().await;
             return Ok(());
         }
-        if self.0.has_replayed() {
+        if self.0.log.has_replayed() {
             self.0.record_and_forget_replayed().await?;
         }
         self.0.destage_all().await?;

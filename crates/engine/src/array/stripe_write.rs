@@ -168,7 +168,7 @@ impl Inner {
             });
         }
         let is_logged = self.geometry.parity_units() > 0 || self.sums.get().is_some();
-        let log = self.write_log().filter(|_| is_logged);
+        let log = self.log.open().filter(|_| is_logged);
         let pages = self.load_pages(&mut prepared).await;
         let Some(log) = log else {
             let mut stripes: Group<Sent> = Group::new();
@@ -186,10 +186,10 @@ impl Inner {
             if let Ok(stripe) = &mut stripe
                 && stripe.record_kind() == Kind::Intent
                 && !stripe.prepared.is_new
-                && self.lacks_any_sum(&stripe.sums)
+                && self.sums.lacks_any_of(&stripe.sums)
             {
                 let Computed { prepared, sums, .. } = &mut **stripe;
-                Box::pin(self.find_unrecorded(&prepared.stripe, sums, prepared.class)).await;
+                Box::pin(self.sums.find_unrecorded(&prepared.stripe, sums, prepared.class)).await;
             }
             computed.push(stripe);
         }
@@ -202,7 +202,7 @@ impl Inner {
     async fn make_ready(&self, writes: &[StripeWrite]) -> Result<Group<WriteIntent>, ArrayError> {
         self.fill_holes(writes.iter().map(|write| write.index)).await?;
         for write in writes {
-            self.begin_region_sums(self.regions.region_of(write.index)).await?;
+            self.sums.begin_region(self.regions.region_of(write.index)).await?;
         }
         let mut intents: Group<WriteIntent> = Group::new();
         let mut pages: SmallVec<[usize; 2]> = SmallVec::new();
@@ -287,10 +287,10 @@ impl Inner {
         });
         let read = |&range: &UnitRange| {
             let buffer = self.buffers.allocate(range.length() as usize);
-            let answer = if self.is_lost(stripe, range) {
+            let answer = if self.bad.is_unit_lost(stripe, range) {
                 self.lost_answer(stripe, range)
             } else {
-                self.submit_unit_read(stripe, range, class, Cause::PreRead, buffer.clone())
+                self.columns.submit_unit_read(stripe, range, class, Cause::PreRead, buffer.clone())
             };
             (range, buffer, answer)
         };
@@ -311,7 +311,7 @@ impl Inner {
                 (Place { offset_bytes: place.offset_bytes + range.start, ..place }, range.length())
             }));
         }
-        match self.load_sums(&ranges).await {
+        match self.sums.load(&ranges).await {
             Ok(pages) => pages,
             Err(error) => {
                 group
@@ -335,10 +335,10 @@ impl Inner {
             let mut planned_for = self.columns.missing_in(stripe.index);
             for (range, mut buffer, answer) in std::mem::take(reads) {
                 let answer = answer.await;
-                let is_right = answer.is_ok() && self.is_unit_right(stripe, range, &buffer).await?;
+                let is_right = answer.is_ok() && self.sums.is_unit_right(stripe, range, &buffer).await?;
                 if !is_right {
                     if let Err(error) = &answer
-                        && !self.is_lost(stripe, range)
+                        && !self.bad.is_unit_lost(stripe, range)
                     {
                         self.note_read_error(error).await?;
                     }
@@ -366,7 +366,7 @@ impl Inner {
         let Prepared { stripe, parts, plan, .. } = &*prepared;
         let parity = new_parity(&self.geometry, &self.buffers, parts, plan, &old);
         drop(old);
-        let sums = self.new_sums(stripe, parts, plan, &parity).await?;
+        let sums = self.sums.new_sums(stripe, parts, plan, &parity).await?;
         Ok(Box::new(Computed { prepared, parity, sums }))
     }
 
@@ -496,7 +496,7 @@ impl Inner {
             stripe,
             covers: prepared.covers.unwrap_or(if is_first { ALL_BEFORE } else { 0 }),
             parts: SmallVec::new(),
-            sums: self.sum_runs(&computed.sums, kind == Kind::Intent),
+            sums: self.sums.runs(&computed.sums, kind == Kind::Intent),
         };
         if kind != Kind::Intent {
             let first = if kind == Kind::Parity { self.geometry.data_units() } else { 0 };
@@ -584,15 +584,15 @@ impl Inner {
                 failed.push(error);
                 continue;
             }
-            self.forget_lost(&under_way.computed.prepared.stripe, range);
+            self.bad.repair_unit(&under_way.computed.prepared.stripe, range);
         }
         let Computed { prepared, sums, .. } = &*under_way.computed;
         let sequence = under_way.logged.map_or(1, |logged| logged.sequence);
         let result = self.note_failed_writes(prepared.stripe.index, failed).await;
         if result.is_ok() {
-            sums.iter().for_each(|of_unit| self.set_sums(of_unit, sequence));
+            sums.iter().for_each(|of_unit| self.sums.set(of_unit, sequence));
         } else {
-            self.record_failed_write(&prepared.stripe, sums, sequence).await;
+            self.sums.record_failed_write(&prepared.stripe, sums, sequence).await;
         }
         result
     }

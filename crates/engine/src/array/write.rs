@@ -126,7 +126,7 @@ impl Inner {
     ) -> Result<(), ArrayError> {
         lock_order::assert_holds_none(&*self.table, "stripes to write to");
         let end_bytes = offset_bytes + data.len() as u64;
-        if self.has_replayed() {
+        if self.log.has_replayed() {
             Box::pin(self.record_and_forget_replayed()).await?;
         }
         if !self.regions.all_written() {
@@ -162,7 +162,7 @@ impl Inner {
         };
         drop(counted);
         result?;
-        self.forget_dead(offset_bytes, end_bytes);
+        self.bad.repair_dead_bytes(offset_bytes, end_bytes);
         // The data are durable, but a region that the map does not know as written would read as
         // zeros after a crash, and a block that was lost is recorded as lost.
         let is_known = || {
@@ -180,7 +180,7 @@ impl Inner {
     /// Room for each of the request's pieces to be deferred with; none where it goes in place at
     /// once.
     fn rooms_for(&self, offset_bytes: u64, data: &Buffer) -> Result<Vec<Room>, ArrayError> {
-        let Some(log) = self.write_log().filter(|_| self.admits_write_back(data.len() as u64)) else {
+        let Some(log) = self.log.open().filter(|_| self.admits_write_back(data.len() as u64)) else {
             return Ok(Vec::new());
         };
         let segments = self.geometry.segments(offset_bytes, data.len() as u64);
@@ -252,7 +252,7 @@ impl Inner {
     /// result is of all of them.
     async fn lead(&self, stripes: &[u64]) -> Result<(), ArrayError> {
         let led: Group<Led> = stripes.iter().map(|&stripe| self.take_pieces(stripe)).collect();
-        let Some(log) = self.write_log() else {
+        let Some(log) = self.log.open() else {
             return self.lead_in_place(led).await;
         };
         let (later, now): (Group<Led>, Group<Led>) =
@@ -355,7 +355,7 @@ impl Inner {
     async fn clear_way(&self, led: &[Led]) -> Result<(), ArrayError> {
         // What waited for its stripe may have waited for one of which a write failed half-way.
         self.check_writable()?;
-        let Some(log) = self.write_log().filter(|_| !self.deferred.pending.is_empty()) else { return Ok(()) };
+        let Some(log) = self.log.open().filter(|_| !self.deferred.pending.is_empty()) else { return Ok(()) };
         for led in led {
             Box::pin(self.destage_held(&log, led.stripe)).await?;
         }

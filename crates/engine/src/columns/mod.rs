@@ -13,13 +13,14 @@ use std::ops::Range;
 use std::rc::{Rc, Weak};
 
 use rustc_hash::FxHashMap;
-use stripewise_drive::{Cause, Completion, Context, DriveError, IoRequest, Operation, completion};
-use stripewise_layout::{Geometry, MemberSet, Place};
+use stripewise_drive::{Buffer, Cause, Completion, Context, DriveError, IoRequest, Operation, completion};
+use stripewise_layout::{Geometry, MemberSet, Place, Stripe, UnitRange};
 
 use crate::array::spec::ArrayMember;
+use crate::checksums::Pin;
 use crate::columns::column_work::{Fill, Migration};
 use crate::columns::members::{Members, gone};
-use crate::map::regions::Regions;
+use crate::map::regions::{RegionState, Regions};
 use crate::member::{Class, Member};
 use crate::mutation::{self, Mutation};
 use crate::rows::{RowTable, Run, SlotPlace, SlotState};
@@ -136,6 +137,17 @@ impl Columns {
             || self.fills.borrow().contains_key(&(block * block_bytes / self.slab_bytes, column))
     }
 
+    /// Keeps a column's checksum pages in memory where it is being filled: of a region that was
+    /// passed over since it was unwritten, and now begins to be written.
+    pub(crate) fn keep_fresh_pages(&self, column: usize, region: u64, pages: Pin) {
+        let row = region / self.regions_per_row;
+        if let Some(fill) = self.fills.borrow_mut().get_mut(&(row, column))
+            && !fill.complete
+        {
+            fill.pages.insert(region, pages);
+        }
+    }
+
     /// Whether the place holds current data in all its regions.
     pub(crate) fn is_current(&self, place: SlotPlace) -> bool {
         place.state == SlotState::Active && self.members.borrow().get(place.drive).is_some()
@@ -149,6 +161,11 @@ impl Columns {
     pub(crate) fn regions_of_row(&self, row: u64) -> Range<u64> {
         let first = row * self.regions_per_row;
         first..(first + self.regions_per_row).min(self.regions.count())
+    }
+
+    /// Whether anything of the row was ever written.
+    pub(crate) fn holds_data(&self, row: u64) -> bool {
+        self.regions_of_row(row).any(|region| self.regions.state(region) != RegionState::Unwritten)
     }
 
     fn regions_of_run(&self, run: &Run) -> Range<u64> {
@@ -277,6 +294,20 @@ impl Columns {
         }
         request.offset_bytes = within;
         self.submit_to_slab(place, class, request)
+    }
+
+    /// Reads a range of a unit from its member.
+    pub(crate) fn submit_unit_read(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        class: Class,
+        cause: Cause,
+        buffer: Buffer,
+    ) -> Completion {
+        let place = stripe.units[range.unit];
+        let request = IoRequest::read(place.offset_bytes + range.start, buffer);
+        self.submit(place.member, class, request.because(cause))
     }
 
     /// Sends a request, addressed within a slab, to the drive that has it.

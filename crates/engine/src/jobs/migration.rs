@@ -154,7 +154,7 @@ impl Inner {
             match self.fetch_unit(stripe, block, Class::Background).await {
                 Ok(data) => self.write_copy(to, at + start, data).await?,
                 Err(ArrayError::Lost { .. }) if self.columns.missing_in(stripe.index).is_empty() => {
-                    self.remember_lost(stripe, block);
+                    self.bad.note_unit_lost(stripe, block);
                 }
                 Err(error) => return Err(error),
             }

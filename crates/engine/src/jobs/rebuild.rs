@@ -27,7 +27,6 @@ use stripewise_layout::{Stripe, UnitRange};
 
 use crate::array::parity::{recover_units, slice_of};
 use crate::array::{Array, BLOCK_BYTES, Inner};
-use crate::checksums::Pin;
 use crate::columns::column_work::Fill;
 use crate::error::ArrayError;
 use crate::map::regions::RegionState;
@@ -235,8 +234,10 @@ impl Inner {
         let Some(sums) = self.sums.get() else { return Ok(()) };
         let mut any = false;
         for &Filled { key: (row, column), .. } in filled {
-            if self.holds_data(row) {
-                sums.table.fill_places(row, column as u16, &|page| self.page_holds_data(row, page)).await?;
+            if self.columns.holds_data(row) {
+                sums.table
+                    .fill_places(row, column as u16, &|page| self.sums.page_holds_data(row, page))
+                    .await?;
                 any = true;
             }
         }
@@ -247,17 +248,12 @@ impl Inner {
         self.release_records().await
     }
 
-    /// Whether anything of the row was ever written.
-    fn holds_data(&self, row: u64) -> bool {
-        self.columns.regions_of_row(row).any(|region| self.regions.state(region) != RegionState::Unwritten)
-    }
-
     /// To be called when a column that was missing in a row was filled, before it counts as
     /// current: what the journal has of the row from before is released, durably. Writes that found
     /// the column missing left it out of their records; older records have it, and carried out
     /// after a cut they would put what they say over what was filled, and nothing newer after it.
     async fn release_older_records(&self, rows: &BTreeSet<u64>) -> Result<(), ArrayError> {
-        let Some(log) = self.write_log() else { return Ok(()) };
+        let Some(log) = self.log.open() else { return Ok(()) };
         let stripes =
             |row: &u64| row * self.columns.stripes_per_row..(row + 1) * self.columns.stripes_per_row;
         if rows.iter().any(|row| log.has_any(stripes(row))) {
@@ -287,7 +283,7 @@ impl Inner {
             if self.lifecycle.is_closed() {
                 return Err(ArrayError::Closed);
             }
-            self.load_sums_ahead(region, AHEAD_PAGES).await;
+            self.sums.load_ahead(region, AHEAD_PAGES).await;
             let is_unwritten = || self.regions.state(region) == RegionState::Unwritten;
             if self.is_current_from_before(key, region) && !is_unwritten() {
                 self.keep_pages(key, region).await?;
@@ -330,17 +326,6 @@ impl Inner {
         Ok(())
     }
 
-    /// As [`Self::keep_pages`], of a region that was passed over since it was unwritten, and now
-    /// begins to be written.
-    pub(crate) fn keep_fresh_pages(&self, column: usize, region: u64, pages: Pin) {
-        let row = region / self.columns.regions_per_row;
-        if let Some(fill) = self.columns.fills.borrow_mut().get_mut(&(row, column))
-            && !fill.complete
-        {
-            fill.pages.insert(region, pages);
-        }
-    }
-
     /// Copies what a column should hold of a region; the caller gets the locks of its stripes with
     /// it.
     async fn fill_region(&self, column: usize, region: u64) -> Result<(u64, Vec<StripeGuard>), ArrayError> {
@@ -358,7 +343,7 @@ impl Inner {
         // Before the reads and beside them: afterwards, one by one, each would take as long as
         // they.
         let inner = self.me.upgrade().expect("whoever rebuilds holds the array");
-        let mut pages = Box::pin(async move { inner.load_region_sums(region).await });
+        let mut pages = Box::pin(async move { inner.sums.load_region(region).await });
         let are_there = poll_fn(|context| Poll::Ready(pages.as_mut().poll(context).is_ready())).await;
         for source in &mut sources {
             self.read_sources(source, region);
@@ -389,7 +374,7 @@ impl Inner {
             pages.await;
         }
         for (stripe, range, data) in &written {
-            self.record_content(stripe, *range, data, Recording::Unknown).await?;
+            self.sums.record_content(stripe, *range, data, Recording::Unknown).await?;
         }
         Ok((bytes, guards))
     }
@@ -410,7 +395,7 @@ impl Inner {
         let whole = UnitRange { unit: 0, start: 0, end: self.geometry.interleave_bytes() };
         let mut usable: SmallVec<[usize; 12]> = (0..source.stripe.units.len())
             .filter(|&unit| unit != source.unit && !missing.contains(source.stripe.units[unit].member))
-            .filter(|&unit| !self.is_lost(&source.stripe, UnitRange { unit, ..whole }))
+            .filter(|&unit| !self.bad.is_unit_lost(&source.stripe, UnitRange { unit, ..whole }))
             .collect();
         if self.geometry.copies() > 1 && !usable.is_empty() {
             // Of several copies each serves some regions.
@@ -421,7 +406,7 @@ impl Inner {
         for unit in usable {
             let buffer = self.buffers.allocate(whole.end as usize);
             let range = UnitRange { unit, ..whole };
-            source.answers.push(self.submit_unit_read(
+            source.answers.push(self.columns.submit_unit_read(
                 &source.stripe,
                 range,
                 Class::Background,
@@ -446,7 +431,7 @@ impl Inner {
         let whole = UnitRange { unit, start: 0, end: self.geometry.interleave_bytes() };
         for (source, buffer) in units.iter().zip(&buffers) {
             let range = UnitRange { unit: *source, ..whole };
-            complete = complete && self.is_possible(&stripe, range, buffer).await?;
+            complete = complete && self.sums.is_possible(&stripe, range, buffer).await?;
         }
         if complete {
             let target = if self.geometry.copies() > 1 {
@@ -462,7 +447,7 @@ impl Inner {
                 );
                 target
             };
-            if self.is_possible(&stripe, whole, &target).await? {
+            if self.sums.is_possible(&stripe, whole, &target).await? {
                 return Ok(vec![(whole, target)]);
             }
         }
@@ -478,7 +463,7 @@ impl Inner {
                     if !self.geometry.stripe_survives(stripe.index, &self.columns.missing_in(stripe.index)) {
                         return Err(lost);
                     }
-                    self.remember_lost(&stripe, block);
+                    self.bad.note_unit_lost(&stripe, block);
                 }
                 Err(error) => return Err(error),
             }
@@ -490,10 +475,10 @@ impl Inner {
     pub(crate) async fn rewrite_sums(&self, row: u64, column: usize) -> Result<(), ArrayError> {
         let Some(sums) = self.sums.get() else { return Ok(()) };
         // A row that holds nothing costs nothing.
-        if !self.holds_data(row) {
+        if !self.columns.holds_data(row) {
             return Ok(());
         }
-        sums.table.rewrite(row, column as u16, &|page| self.page_holds_data(row, page)).await?;
+        sums.table.rewrite(row, column as u16, &|page| self.sums.page_holds_data(row, page)).await?;
         self.flush_members().await?;
         self.release_records().await
     }

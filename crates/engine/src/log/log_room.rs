@@ -52,7 +52,7 @@ impl Inner {
     fn start_making_room(&self, log: &Rc<WriteLog>) {
         let Some(inner) = self.me.upgrade().filter(|_| !log.making_room.replace(true)) else { return };
         self.context.spawn(async move {
-            let Some(log) = inner.write_log() else { return };
+            let Some(log) = inner.log.open() else { return };
             let mut next_release_ns = 0;
             while log.waiting.get() > 0 && inner.lifecycle.stopped().is_none() {
                 inner.start_destaging();
@@ -89,7 +89,7 @@ impl Inner {
         let Some(inner) = self.me.upgrade() else { return };
         self.context.spawn(async move {
             let _ = inner.flush().await;
-            if let Some(log) = inner.write_log() {
+            if let Some(log) = inner.log.open() {
                 log.marking_regions.set(false);
             }
         });
@@ -139,7 +139,7 @@ impl Inner {
 
     /// Makes what the drives acknowledged durable; what was logged for it may be forgotten then.
     pub(crate) async fn flush_members(&self) -> Result<(), ArrayError> {
-        let Some(log) = self.write_log() else { return self.flush_drives().await };
+        let Some(log) = self.log.open() else { return self.flush_drives().await };
         // One at a time, since records of one stripe must be released in order.
         let Some(round) = log.flushes.begin().await else { return Ok(()) };
         let applied = log.take_applied();
@@ -171,7 +171,7 @@ impl Inner {
 
     /// The map on the drives was brought up to date: releases data whose regions it knows now.
     pub(crate) fn release_early(&self) {
-        let Some(log) = self.write_log() else { return };
+        let Some(log) = self.log.open() else { return };
         let (known, early) =
             log.take_early().into_iter().partition(|logged| self.is_known_as_written(logged.stripe));
         log.note_early(early);

@@ -149,9 +149,9 @@ impl Inner {
             self.regions.mark_written_still(region, before);
             return Err(error);
         }
-        self.forget_sums(region);
+        self.sums.forget_region(region);
         let region_bytes = self.regions.shape.region_data_bytes;
-        self.forget_dead(region * region_bytes, (region + 1) * region_bytes);
+        self.bad.repair_dead_bytes(region * region_bytes, (region + 1) * region_bytes);
         let length = self.regions.shape.member_region_bytes;
         let at = region * length;
         let (first, last) = (at / BLOCK_BYTES, (at + length) / BLOCK_BYTES - 1);

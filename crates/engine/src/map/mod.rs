@@ -104,7 +104,7 @@ impl Inner {
         self.bad.repairs_are_durable(repairs);
         self.persist_map().await?;
         self.release_early();
-        if let Some(log) = self.write_log() {
+        if let Some(log) = self.log.open() {
             log.mark().await?;
         }
         self.record_lost().await?;
@@ -297,7 +297,7 @@ impl Inner {
         self.flush_members().await?;
         // A chunk that is clean has nothing in the journal.
         self.release_records().await?;
-        if let Some(log) = self.write_log() {
+        if let Some(log) = self.log.open() {
             // Else the next burst would find the journal full: what is released is free when that
             // is said durably.
             log.journal.mark_releases().await?;

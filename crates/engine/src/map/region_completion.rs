@@ -75,7 +75,7 @@ impl Inner {
                 let stripe = self.geometry.stripe(*index);
                 for unit in 0..stripe.units.len() {
                     let range = UnitRange { unit, start: 0, end: self.geometry.interleave_bytes() };
-                    self.record_content(&stripe, range, &self.zeroes, Recording::All).await?;
+                    self.sums.record_content(&stripe, range, &self.zeroes, Recording::All).await?;
                 }
             }
         }

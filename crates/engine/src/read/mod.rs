@@ -55,7 +55,7 @@ impl Array {
         let block = inner.block_bytes.get();
         let start = offset_bytes / block * block;
         let end = (offset_bytes + length as u64).next_multiple_of(block);
-        inner.check_alive(start, end)?;
+        inner.bad.check_alive(&inner.geometry, start, end)?;
         inner.note_heat(offset_bytes, length as u64);
         let _counted = inner.reads.begin();
         let _permit = inner.admission.acquire(end - start).await;
@@ -81,8 +81,9 @@ impl Inner {
             // The common small read: one strip, nothing to gather.
             let answer =
                 self.columns.submit(place.member, class, IoRequest::read(place.offset_bytes, buffer.clone()));
-            let answer = self.read_with_pages(place.member, place.offset_bytes, end - start, answer).await;
-            if answer.is_ok() && self.is_right(place.member, place.offset_bytes, &buffer).await? {
+            let answer =
+                self.sums.read_with_pages(place.member, place.offset_bytes, end - start, answer).await;
+            if answer.is_ok() && self.sums.is_right(place.member, place.offset_bytes, &buffer).await? {
                 return Ok(buffer);
             }
             let location = self.geometry.locate(start);
@@ -133,14 +134,14 @@ impl Inner {
             sums.is_some_and(|sums| !sums.table.has_pages(place.member as u16, place.offset_bytes, *length))
         };
         let lacking: SmallVec<[(Place, u64); 4]> = pages.filter(lacks_pages).collect();
-        let _pages = if lacking.is_empty() { Vec::new() } else { self.load_sums(&lacking).await? };
+        let _pages = if lacking.is_empty() { Vec::new() } else { self.sums.load(&lacking).await? };
         let mut refused: SmallVec<[(Refused, Option<DriveError>); 1]> = SmallVec::new();
         let mut result = Ok(());
         for Direct { stripe, range, at, slot, offset_bytes, answer } in direct {
             let error = match answer.await {
                 Ok(()) => {
                     let part = buffer.slice(at..at + range.length() as usize);
-                    match self.is_right(slot, offset_bytes, &part).await {
+                    match self.sums.is_right(slot, offset_bytes, &part).await {
                         Ok(true) => continue,
                         Ok(false) => None,
                         Err(error) => {
@@ -290,7 +291,7 @@ impl Inner {
                 (copy, self.geometry.place_of_unit(segment.stripe, unit))
             });
             let usable = of_copies
-                .filter(|(_, place)| !missing.contains(place.member) && !self.is_lost_at(*place, range))
+                .filter(|(_, place)| !missing.contains(place.member) && !self.bad.is_lost_at(*place, range))
                 .min_by_key(|(copy, place)| match chosen {
                     _ if may_disagree => 0,
                     Some(chosen) => usize::from(*copy != chosen),
@@ -344,10 +345,10 @@ impl Inner {
             .iter()
             .map(|&range| {
                 let buffer = self.buffers.allocate(range.length() as usize);
-                let answer = if self.is_lost(&stripe, range) {
+                let answer = if self.bad.is_unit_lost(&stripe, range) {
                     self.lost_answer(&stripe, range)
                 } else {
-                    self.submit_unit_read(&stripe, range, class, Cause::Reconstruct, buffer.clone())
+                    self.columns.submit_unit_read(&stripe, range, class, Cause::Reconstruct, buffer.clone())
                 };
                 (range, buffer, answer)
             })
@@ -372,7 +373,7 @@ impl Inner {
         for (range, buffer, answer) in reads {
             match answer.await {
                 Ok(()) => {
-                    all_right = all_right && self.is_unit_right(&stripe, range, &buffer).await?;
+                    all_right = all_right && self.sums.is_unit_right(&stripe, range, &buffer).await?;
                     parts.push((range, buffer));
                 }
                 Err(error) => {
@@ -386,13 +387,13 @@ impl Inner {
         if let Some(((wanted, buffers), start, end)) = &decoded {
             for (&unit, buffer) in wanted.iter().zip(buffers) {
                 let range = UnitRange { unit, start: *start, end: *end };
-                all_right = all_right && self.is_unit_right(&stripe, range, buffer).await?;
+                all_right = all_right && self.sums.is_unit_right(&stripe, range, buffer).await?;
             }
         }
         if !all_right || refused.is_some() {
             drop(guard);
             if let Some((range, error)) = refused
-                && !self.is_lost(&stripe, range)
+                && !self.bad.is_unit_lost(&stripe, range)
             {
                 self.note_read_error(&error).await?;
             }
@@ -424,20 +425,6 @@ impl Inner {
             part.copy_from(&slice_of(&buffers[index], *start, range.start, range.end));
         }
         Ok(())
-    }
-
-    /// Reads a range of a unit from its member.
-    pub(crate) fn submit_unit_read(
-        &self,
-        stripe: &Stripe,
-        range: UnitRange,
-        class: Class,
-        cause: Cause,
-        buffer: Buffer,
-    ) -> Completion {
-        let place = stripe.units[range.unit];
-        let request = IoRequest::read(place.offset_bytes + range.start, buffer);
-        self.columns.submit(place.member, class, request.because(cause))
     }
 }
 

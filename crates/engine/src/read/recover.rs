@@ -9,7 +9,7 @@
 
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Cause, Completion, DriveError, DriveErrorKind, IoRequest, access};
-use stripewise_layout::{MemberSet, Place, Stripe, UnitRange};
+use stripewise_layout::{MemberSet, Stripe, UnitRange};
 
 use crate::array::parity::{recover_units, slice_of};
 use crate::array::{BLOCK_BYTES, Inner};
@@ -101,7 +101,7 @@ impl Inner {
             // What is left of a block that is lost cannot be told, so it would stay lost, and with
             // it what is written now.
             let at = stripe.index * self.geometry.stripe_data_bytes() + block;
-            self.check_alive(at, at + BLOCK_BYTES)?;
+            self.bad.check_alive(&self.geometry, at, at + BLOCK_BYTES)?;
             if is_new {
                 target.fill(0);
             } else {
@@ -128,13 +128,13 @@ impl Inner {
         let slot = stripe.units[range.unit].member;
         let mut repair = false;
         while !self.columns.missing_in(stripe.index).contains(slot) {
-            if self.is_lost(stripe, range) {
+            if self.bad.is_unit_lost(stripe, range) {
                 repair = true;
                 break;
             }
             let read = self.buffers.allocate(range.length() as usize);
             let from = self.columns.slot_of(stripe.units[range.unit]);
-            match self.submit_unit_read(stripe, range, class, Cause::PreRead, read.clone()).await {
+            match self.columns.submit_unit_read(stripe, range, class, Cause::PreRead, read.clone()).await {
                 Ok(()) => return self.put_right(stripe, range, read, class).await,
                 // A drive is let go of with the commit that records the column's new place.
                 Err(_) if self.columns.slot_of(stripe.units[range.unit]) != from => {}
@@ -163,8 +163,8 @@ impl Inner {
         class: Class,
     ) -> Result<Buffer, ArrayError> {
         let place = stripe.units[range.unit];
-        for start in self.bad_blocks(stripe, range, &read).await? {
-            self.note_bad_block(place, start);
+        for start in self.sums.bad_blocks(stripe, range, &read).await? {
+            self.sums.note_bad_block(place, start);
             let block = UnitRange { start, end: start + BLOCK_BYTES, ..range };
             let fresh = self.buffers.allocate(BLOCK_BYTES as usize);
             match self.reconstruct(stripe, block, &fresh, class).await {
@@ -184,7 +184,7 @@ impl Inner {
             }
             slice_of(&read, range.start, block.start, block.end).copy_from(&fresh);
         }
-        for start in self.doubted_blocks(stripe, range, &read).await? {
+        for start in self.sums.doubted_blocks(stripe, range, &read).await? {
             let block = UnitRange { start, end: start + BLOCK_BYTES, ..range };
             let part = slice_of(&read, range.start, block.start, block.end);
             self.resolve_doubt(stripe, block, &part, class).await?;
@@ -204,7 +204,7 @@ impl Inner {
         let missing = self.columns.missing_in(stripe.index);
         for unit in (0..stripe.units.len()).filter(|unit| *unit != block.unit) {
             let is_there = !missing.contains(stripe.units[unit].member);
-            if is_there && self.lacks_sums(stripe, UnitRange { unit, ..block }).await? {
+            if is_there && self.sums.lacks_any(stripe, UnitRange { unit, ..block }).await? {
                 return Ok(());
             }
         }
@@ -217,7 +217,7 @@ impl Inner {
         access(&[&fresh, read], &[], |both, _| agrees = both[0] == both[1]);
         let place = stripe.units[block.unit];
         if !agrees {
-            self.note_bad_block(place, block.start);
+            self.sums.note_bad_block(place, block.start);
             read.copy_from(&fresh);
         }
         if self.lifecycle.is_protected() || missing.contains(place.member) {
@@ -226,7 +226,7 @@ impl Inner {
         if !agrees {
             self.write_back(stripe, block, fresh.clone(), class).await?;
         }
-        self.record_content(stripe, block, &fresh, Recording::Unknown).await?;
+        self.sums.record_content(stripe, block, &fresh, Recording::Unknown).await?;
         Ok(())
     }
 
@@ -242,8 +242,8 @@ impl Inner {
         let request = IoRequest::write(place.offset_bytes + range.start, data, false);
         match self.columns.submit(place.member, class, request.because(Cause::Repair)).await {
             Ok(()) => {
-                self.forget_lost(stripe, range);
-                self.forget_bad(place.member, place.offset_bytes + range.start, range.length());
+                self.bad.repair_unit(stripe, range);
+                self.sums.forget_bad(place.member, place.offset_bytes + range.start, range.length());
                 self.count(|counters| counters.repaired_reads += 1);
                 Ok(())
             }
@@ -293,7 +293,7 @@ impl Inner {
         class: Class,
     ) -> Result<(), ArrayError> {
         match self.reconstruct_once(stripe, block, target, class).await {
-            Err(ArrayError::Lost { .. }) if self.is_recorded_as_zeros(stripe, block).await? => {
+            Err(ArrayError::Lost { .. }) if self.sums.is_recorded_as_zeros(stripe, block).await? => {
                 target.fill(0);
                 Ok(())
             }
@@ -320,7 +320,7 @@ impl Inner {
                 .filter(|unit| {
                     have.iter().all(|(have, _)| have != unit) && refused.iter().all(|(no, _)| no != unit)
                 })
-                .filter(|&unit| !self.is_lost(stripe, UnitRange { unit, ..range }))
+                .filter(|&unit| !self.bad.is_unit_lost(stripe, UnitRange { unit, ..range }))
                 .take(needed - have.len())
                 .collect();
             if have.len() + candidates.len() < needed {
@@ -330,7 +330,7 @@ impl Inner {
                 .into_iter()
                 .map(|unit| {
                     let buffer = self.buffers.allocate(range.length() as usize);
-                    let answer = self.submit_unit_read(
+                    let answer = self.columns.submit_unit_read(
                         stripe,
                         UnitRange { unit, ..range },
                         class,
@@ -343,12 +343,12 @@ impl Inner {
             for (unit, buffer, answer) in reads {
                 match answer.await {
                     Ok(()) => {
-                        let bad = self.bad_blocks(stripe, UnitRange { unit, ..range }, &buffer).await?;
+                        let bad = self.sums.bad_blocks(stripe, UnitRange { unit, ..range }, &buffer).await?;
                         if bad.is_empty() {
                             have.push((unit, buffer));
                             continue;
                         }
-                        bad.iter().for_each(|&start| self.note_bad_block(stripe.units[unit], start));
+                        bad.iter().for_each(|&start| self.sums.note_bad_block(stripe.units[unit], start));
                         refused
                             .push((unit, format!("{} blocks do not agree with their checksums", bad.len())));
                     }
@@ -376,7 +376,7 @@ impl Inner {
                 std::slice::from_ref(target),
             );
         }
-        if self.is_possible(stripe, range, target).await? {
+        if self.sums.is_possible(stripe, range, target).await? {
             return Ok(());
         }
         let is_parity = self.geometry.copies() == 1 && range.unit >= needed;
@@ -384,13 +384,13 @@ impl Inner {
             // Of data that are all right parity follows, whatever was recorded of it: a write that
             // failed half-way, with the drive of the parity gone, leaves a sum that nothing has.
             if !self.lifecycle.is_protected() {
-                self.record_content(stripe, range, target, Recording::All).await?;
+                self.sums.record_content(stripe, range, target, Recording::All).await?;
             }
             return Ok(());
         }
         if self.is_borne_out(stripe, range, target, &units, class).await? {
             if !self.lifecycle.is_protected() {
-                self.record_content(stripe, range, target, Recording::All).await?;
+                self.sums.record_content(stripe, range, target, Recording::All).await?;
             }
             return Ok(());
         }
@@ -415,18 +415,19 @@ impl Inner {
         let mut others: SmallVec<[(usize, Buffer); 12]> = SmallVec::new();
         for unit in (0..stripe.units.len()).filter(|unit| *unit != range.unit) {
             let of_unit = UnitRange { unit, ..range };
-            if missing.contains(stripe.units[unit].member) || self.is_lost(stripe, of_unit) {
+            if missing.contains(stripe.units[unit].member) || self.bad.is_unit_lost(stripe, of_unit) {
                 continue;
             }
             let buffer = self.buffers.allocate(range.length() as usize);
             let is_read = self
+                .columns
                 .submit_unit_read(stripe, of_unit, class, Cause::Reconstruct, buffer.clone())
                 .await
                 .is_ok();
             // Of what nothing is recorded nothing is known: it bears out nothing.
             let is_known = is_read
-                && !self.lacks_sums(stripe, of_unit).await?
-                && self.bad_blocks(stripe, of_unit, &buffer).await?.is_empty();
+                && !self.sums.lacks_any(stripe, of_unit).await?
+                && self.sums.bad_blocks(stripe, of_unit, &buffer).await?.is_empty();
             match is_known {
                 true => others.push((unit, buffer)),
                 false if used.contains(&unit) => return Ok(false),
@@ -460,11 +461,12 @@ impl Inner {
     /// Whether a range of a unit, as its member gives it, is `expected`.
     async fn holds(&self, stripe: &Stripe, range: UnitRange, expected: &Buffer, class: Class) -> bool {
         let missing = self.columns.missing_in(stripe.index);
-        if missing.contains(stripe.units[range.unit].member) || self.is_lost(stripe, range) {
+        if missing.contains(stripe.units[range.unit].member) || self.bad.is_unit_lost(stripe, range) {
             return false;
         }
         let read = self.buffers.allocate(range.length() as usize);
-        let answer = self.submit_unit_read(stripe, range, class, Cause::Reconstruct, read.clone()).await;
+        let answer =
+            self.columns.submit_unit_read(stripe, range, class, Cause::Reconstruct, read.clone()).await;
         let mut agrees = false;
         access(&[expected, &read], &[], |both, _| agrees = both[0] == both[1]);
         agrees && answer.is_ok()
@@ -490,21 +492,6 @@ impl Inner {
         ArrayError::Lost { stripe: stripe.index, what }
     }
 
-    fn blocks_of(&self, place: Place, range: UnitRange) -> std::ops::RangeInclusive<(usize, u64)> {
-        let first = (place.offset_bytes + range.start) / BLOCK_BYTES;
-        let last = (place.offset_bytes + range.end - 1) / BLOCK_BYTES;
-        (place.member, first)..=(place.member, last)
-    }
-
-    /// Whether a range of a unit touches a block that holds nothing valid.
-    pub(crate) fn is_lost(&self, stripe: &Stripe, range: UnitRange) -> bool {
-        self.is_lost_at(stripe.units[range.unit], range)
-    }
-
-    pub(crate) fn is_lost_at(&self, place: Place, range: UnitRange) -> bool {
-        self.bad.is_lost(self.blocks_of(place, range))
-    }
-
     /// The answer that a read of a lost block gets.
     pub(crate) fn lost_answer(&self, stripe: &Stripe, range: UnitRange) -> Completion {
         let place = stripe.units[range.unit];
@@ -512,16 +499,5 @@ impl Inner {
         let member = self.columns.member_at(place);
         let label = member.map_or_else(|| "missing drive".into(), |member| member.label().clone());
         Completion::ready(Err(request.error(&label, DriveErrorKind::Medium, None)))
-    }
-
-    /// The range was written: it holds something valid again.
-    pub(crate) fn forget_lost(&self, stripe: &Stripe, range: UnitRange) {
-        self.bad.repair_lost(self.blocks_of(stripe.units[range.unit], range));
-    }
-
-    /// Notes that a block of a member holds nothing valid.
-    pub(crate) fn remember_lost(&self, stripe: &Stripe, range: UnitRange) {
-        let (first, last) = self.blocks_of(stripe.units[range.unit], range).into_inner();
-        self.bad.note_lost((first.1..=last.1).map(|block| (first.0, block)));
     }
 }

@@ -40,7 +40,7 @@ impl Array {
     /// Takes further areas into the journal's use, after the drives were added; entries that have
     /// too few copies get more. Nothing happens where the array has no journal.
     pub(crate) async fn add_journal_places(&self, places: &[AreaPlace]) -> Result<(), ArrayError> {
-        let Some(log) = self.0.write_log() else { return Ok(()) };
+        let Some(log) = self.0.log.open() else { return Ok(()) };
         for area in self.0.journal_areas(places) {
             log.journal.add_area(area).await?;
         }
@@ -55,29 +55,29 @@ impl Array {
         let inner = &self.0;
         let _nobody_else = inner.admission.acquire(inner.options.in_flight_bytes).await;
         let is_unclear = !inner.regions.intents.unsynced_chunks().is_empty();
-        if inner.write_log().is_some() || is_unclear {
+        if inner.log.open().is_some() || is_unclear {
             return Ok(false);
         }
         inner.check_writable()?;
         inner.flush().await?;
         inner.create_journal(places, epoch).await?;
-        Ok(inner.write_log().is_some())
+        Ok(inner.log.open().is_some())
     }
 
     /// How many more areas may be lost before something that the journal holds, or the journal
     /// itself, is on none. 0 where it takes nothing more; `None` without a journal.
     pub fn journal_redundancy(&self) -> Option<usize> {
-        Some(self.0.write_log()?.journal.least_copies().saturating_sub(1))
+        Some(self.0.log.open()?.journal.least_copies().saturating_sub(1))
     }
 
     /// Whether the journal was found empty where it should have held something.
     pub(crate) fn was_journal_empty(&self) -> bool {
-        self.0.write_log().is_some_and(|log| log.was_empty.get())
+        self.0.log.open().is_some_and(|log| log.was_empty.get())
     }
 
     /// Bytes in use in the journal and bytes that it has for clients, summed over its areas.
     pub fn journal_fill(&self) -> Option<(u64, u64)> {
-        let fill = self.0.write_log()?.journal.fill();
+        let fill = self.0.log.open()?.journal.fill();
         Some((fill.used_bytes, fill.capacity_bytes))
     }
 }
@@ -99,10 +99,6 @@ impl JournalHost for AreaHost {
 impl Inner {
     fn new_log(&self, journal: Journal) -> WriteLog {
         WriteLog::new(journal, self.sums.get().is_some())
-    }
-
-    pub(crate) fn write_log(&self) -> Option<Rc<WriteLog>> {
-        self.log.open()
     }
 
     /// The areas whose drives are there.
@@ -186,7 +182,7 @@ impl Inner {
             replay.records.retain(|found| !matches!(found.record.kind, Kind::Redo | Kind::Parity));
         }
         if !(replay.records.is_empty() && self.regions.intents.unsynced_chunks().is_empty()) {
-            self.forgive_pages();
+            self.sums.forgive_pages();
         }
         if self.sums.get().is_some() {
             self.replay_with_sums(&journal, &replay.records).await?;
@@ -234,7 +230,7 @@ impl Inner {
     /// record they would be wrong.
     pub(crate) async fn forget_replayed(&self) -> Result<(), ArrayError> {
         let _alone = self.log.read_alone().await;
-        let Some(log) = self.write_log().filter(|log| log.has_replayed()) else { return Ok(()) };
+        let Some(log) = self.log.open().filter(|log| log.has_replayed()) else { return Ok(()) };
         log.forget_replayed().await?;
         self.start_destaging();
         Ok(())
@@ -244,10 +240,6 @@ impl Inner {
     pub(crate) async fn record_and_forget_replayed(&self) -> Result<(), ArrayError> {
         self.host.record_lost(self.spec.id).await.map_err(ArrayError::CannotRecord)?;
         self.forget_replayed().await
-    }
-
-    pub(crate) fn has_replayed(&self) -> bool {
-        self.log.has_replayed()
     }
 
     /// Destaging logs the parity of what it puts in place, each stripe by itself: room for that is
@@ -261,7 +253,7 @@ impl Inner {
     }
 
     pub(crate) async fn close_journal(&self) -> Result<(), ArrayError> {
-        match self.write_log() {
+        match self.log.open() {
             Some(log) => log.journal.close().await,
             None => Ok(()),
         }
@@ -325,7 +317,7 @@ impl Inner {
             for data in &part.segments {
                 let piece = PendingPiece { from, data: data.clone(), sequence: record.sequence, room: None };
                 let start = record.stripe * self.geometry.stripe_data_bytes() + from;
-                self.forget_dead(start, start + data.len() as u64);
+                self.bad.repair_dead_bytes(start, start + data.len() as u64);
                 from = piece.to();
                 self.deferred.pending.insert(record.stripe, piece, self.context.now_ns());
             }
@@ -354,7 +346,7 @@ impl Inner {
                 {
                     self.note_write_error(&error).await?;
                 }
-                self.forget_lost(stripe, range);
+                self.bad.repair_unit(stripe, range);
             }
         }
         Ok(())
@@ -387,7 +379,7 @@ impl Inner {
         for part in record.parts.iter().filter(|part| usize::from(part.unit) < self.geometry.data_units()) {
             let start = u64::from(part.start);
             let range = UnitRange { unit: usize::from(part.unit), start, end: start + part.len() };
-            self.forget_lost(stripe, range);
+            self.bad.repair_unit(stripe, range);
         }
         Ok(())
     }
@@ -455,7 +447,7 @@ impl Inner {
     pub(crate) fn declare_block_dead(&self, stripe: u64, unit: usize, start: u64) -> bool {
         let in_stripe = unit as u64 * self.geometry.interleave_bytes() + start;
         let block = (stripe * self.geometry.stripe_data_bytes() + in_stripe) / BLOCK_BYTES;
-        let is_needed = !self.is_block_pending(block);
+        let is_needed = !self.deferred.pending.holds_block(&self.geometry, block);
         if is_needed {
             self.bad.note_dead([block]);
         }
@@ -466,37 +458,5 @@ impl Inner {
     fn declare_dead(&self, stripe: u64, unit: usize) -> u64 {
         let blocks = (0..self.geometry.interleave_bytes()).step_by(BLOCK_BYTES as usize);
         blocks.filter(|&start| self.declare_block_dead(stripe, unit, start)).count() as u64
-    }
-
-    /// Whether the journal has newer data of a block of the volume. Pending pieces are whole
-    /// blocks.
-    pub(crate) fn is_block_pending(&self, block: u64) -> bool {
-        let location = self.geometry.locate(block * BLOCK_BYTES);
-        !self
-            .deferred
-            .pending
-            .overlapping(location.stripe, location.from, location.from + BLOCK_BYTES)
-            .is_empty()
-    }
-
-    /// Refuses to read what is dead.
-    pub(crate) fn check_alive(&self, start: u64, end: u64) -> Result<(), ArrayError> {
-        match self.bad.first_dead(start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)) {
-            None => Ok(()),
-            Some(block) => Err(ArrayError::Lost {
-                stripe: self.geometry.locate(block * BLOCK_BYTES).stripe,
-                what: format!(
-                    "the block at byte {} was being written when power was cut, and its drive was lost with it",
-                    block * BLOCK_BYTES
-                ),
-            }),
-        }
-    }
-
-    /// A client has written a range.
-    pub(crate) fn forget_dead(&self, start: u64, end: u64) {
-        // Whole blocks only: where a write covers part of a block, the rest is as lost as before.
-        let first = start.div_ceil(BLOCK_BYTES);
-        self.bad.repair_dead(first..first.max(end / BLOCK_BYTES));
     }
 }

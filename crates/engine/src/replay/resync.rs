@@ -126,7 +126,7 @@ impl StripeResync<'_> {
             Some(touch) => touch.new,
             None => match touches.first() {
                 Some(first) => first.old,
-                None => self.inner.recorded_sum(&self.sums[unit], block),
+                None => self.inner.sums.recorded(&self.sums[unit], block),
             },
         }
     }
@@ -296,7 +296,7 @@ impl StripeResync<'_> {
         let range = self.range(unit, block);
         if unit < inner.geometry.data_units() || inner.geometry.copies() > 1 {
             // What is written is no longer lost, also where it enters parity only.
-            inner.forget_lost(self.stripe, range);
+            inner.bad.repair_unit(self.stripe, range);
         }
         if self.missing.contains(place.member) {
             return;
@@ -312,7 +312,7 @@ impl StripeResync<'_> {
     fn record(&self, unit: usize, block: usize, sum: Option<u32>) {
         let inner = self.inner;
         let sequence = self.records.last().map_or(1, |record| record.sequence);
-        inner.set_block_sum(&self.sums[unit], block, sum, sequence);
+        inner.sums.set_block(&self.sums[unit], block, sum, sequence);
     }
 
     /// All blocks of all units that are there.
@@ -325,7 +325,13 @@ impl StripeResync<'_> {
             let buffer = inner.buffers.allocate(length as usize);
             let whole = UnitRange { unit, start: 0, end: length };
             let answer = is_there.then(|| {
-                inner.submit_unit_read(self.stripe, whole, Class::Foreground, Cause::Journal, buffer.clone())
+                inner.columns.submit_unit_read(
+                    self.stripe,
+                    whole,
+                    Class::Foreground,
+                    Cause::Journal,
+                    buffer.clone(),
+                )
             });
             reads.push((buffer, answer));
         }
@@ -346,7 +352,7 @@ impl StripeResync<'_> {
                         for (block, content) in strip.iter_mut().enumerate() {
                             let one = inner.buffers.allocate(BLOCK_BYTES as usize);
                             let range = self.range(unit, block);
-                            let read = inner.submit_unit_read(
+                            let read = inner.columns.submit_unit_read(
                                 self.stripe,
                                 range,
                                 Class::Foreground,
@@ -450,7 +456,7 @@ impl Inner {
         let mut sums = Vec::with_capacity(stripe.units.len());
         for unit in 0..stripe.units.len() {
             let whole = UnitRange { unit, start: 0, end: self.geometry.interleave_bytes() };
-            sums.push(self.unit_sums(&stripe, whole).await?);
+            sums.push(self.sums.of_unit(&stripe, whole).await?);
         }
         let mut resync = StripeResync {
             inner: self,

@@ -18,12 +18,11 @@ pub(crate) mod pages;
 pub(crate) mod recorded;
 pub(crate) mod state;
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use futures_util::future::join;
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, Completion, Event, IoResult};
+use stripewise_drive::{Buffer, Completion, IoResult};
 use stripewise_layout::{Place, Stripe, UnitRange};
 
 use crate::array::{BLOCK_BYTES, Inner};
@@ -51,28 +50,37 @@ impl Inner {
             first_stamp: init.first_stamp,
         };
         let io = Rc::new(SlabPages(self.me.clone()));
-        let sums = BlockSums {
-            table: Checksums::new(&self.buffers, spec, options, io),
-            begun: RefCell::default(),
-            beginning: Cell::new(false),
-            began: Event::new(),
-            known_bad: RefCell::default(),
-            lenient: Cell::new(false),
-        };
+        self.sums.begin(Checksums::new(&self.buffers, spec, options, io));
         self.block_bytes.set(self.block_bytes.get().max(BLOCK_BYTES));
-        assert!(self.sums.set(sums).is_ok(), "set once");
     }
 
+    /// Makes all sums recorded so far durable, and lets the journal forget what was kept for them.
+    pub(crate) async fn release_records(&self) -> Result<(), ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(()) };
+        let Some(log) = self.log.open() else { return sums.table.checkpoint().await.map(drop) };
+        // One at a time: of records of one stripe a later one must not go before an earlier one.
+        let Some(round) = log.releases.begin().await else { return Ok(()) };
+        let covered = log.take_before_checkpoint();
+        let result = sums.table.checkpoint().await;
+        log.release_checkpointed(covered, result.is_ok());
+        if result.is_ok() {
+            round.ends_well();
+        }
+        result.map(drop)
+    }
+}
+
+impl BlockSums {
     /// Pages that are torn or old are put down to the stop before this opening.
     pub(crate) fn forgive_pages(&self) {
-        if let Some(sums) = self.sums.get() {
+        if let Some(sums) = self.get() {
             sums.lenient.set(true);
         }
     }
 
     /// A drive has come in: pages of which no place was there may have one now.
-    pub(crate) fn reload_sums(&self) {
-        if let Some(sums) = self.sums.get() {
+    pub(crate) fn reload(&self) {
+        if let Some(sums) = self.get() {
             sums.table.reload_all();
         }
     }
@@ -85,24 +93,24 @@ impl Inner {
         length_bytes: u64,
         answer: Completion,
     ) -> IoResult {
-        let Some(sums) = self.sums.get() else { return answer.await };
+        let Some(sums) = self.get() else { return answer.await };
         let column = column as u16;
         if sums.table.has_pages(column, offset_bytes, length_bytes) {
             return answer.await;
         }
         // What keeps pages from being loaded shows when they are needed.
-        join(answer, Box::pin(self.load_sums_of(column, offset_bytes, length_bytes))).await.0
+        join(answer, Box::pin(self.load_of(column, offset_bytes, length_bytes))).await.0
     }
 
     /// Whether what was read at a place of a column is what should be there. Not where that is not
-    /// known any more: then it is to be compared with its redundancy ([`Self::fetch_unit`]).
+    /// known any more: then it is to be compared with its redundancy (`read/recover.rs`).
     pub(crate) async fn is_right(
         &self,
         column: usize,
         offset_bytes: u64,
         data: &Buffer,
     ) -> Result<bool, ArrayError> {
-        let Some(sums) = self.sums.get() else { return Ok(true) };
+        let Some(sums) = self.get() else { return Ok(true) };
         if mutation::is_chosen(Mutation::ChecksumsAlwaysAgree) {
             return Ok(true);
         }
@@ -144,7 +152,7 @@ impl Inner {
         range: UnitRange,
         data: &Buffer,
     ) -> Result<SmallVec<[u64; 4]>, ArrayError> {
-        let Some(sums) = self.sums.get() else { return Ok(SmallVec::new()) };
+        let Some(sums) = self.get() else { return Ok(SmallVec::new()) };
         let place = stripe.units[range.unit];
         let verdict = sums.table.verify(place.member as u16, place.offset_bytes + range.start, data).await?;
         Ok(verdict.doubted_blocks.iter().map(|block| block * BLOCK_BYTES - place.offset_bytes).collect())
@@ -157,7 +165,7 @@ impl Inner {
         range: UnitRange,
         data: &Buffer,
     ) -> Result<SmallVec<[u64; 4]>, ArrayError> {
-        let Some(sums) = self.sums.get() else { return Ok(SmallVec::new()) };
+        let Some(sums) = self.get() else { return Ok(SmallVec::new()) };
         if mutation::is_chosen(Mutation::ChecksumsAlwaysAgree) {
             return Ok(SmallVec::new());
         }
@@ -168,9 +176,9 @@ impl Inner {
 
     /// A block was found bad, by somebody who holds its stripe: counts it against its drive, once.
     pub(crate) fn note_bad_block(&self, place: Place, start: u64) {
-        let Some(sums) = self.sums.get() else { return };
+        let Some(sums) = self.get() else { return };
         let mut known = sums.known_bad.borrow_mut();
-        if known.len() >= self.options.tuning.known_bad_blocks {
+        if known.len() >= self.tuning.known_bad_blocks {
             known.clear();
         }
         if known.insert((place.member, (place.offset_bytes + start) / BLOCK_BYTES))
@@ -182,7 +190,7 @@ impl Inner {
 
     /// A range of a column was written: what was bad there is so no more.
     pub(crate) fn forget_bad(&self, column: usize, offset_bytes: u64, length_bytes: u64) {
-        let Some(sums) = self.sums.get() else { return };
+        let Some(sums) = self.get() else { return };
         let mut known = sums.known_bad.borrow_mut();
         if known.is_empty() {
             return;
@@ -193,8 +201,8 @@ impl Inner {
     }
 
     /// Before the first write of a region: its pages record nothing, whatever was there before.
-    pub(crate) async fn begin_region_sums(&self, region: u64) -> Result<(), ArrayError> {
-        let Some(sums) = self.sums.get() else { return Ok(()) };
+    pub(crate) async fn begin_region(&self, region: u64) -> Result<(), ArrayError> {
+        let Some(sums) = self.get() else { return Ok(()) };
         loop {
             let is_begun = sums.begun.borrow().contains(&region);
             if is_begun || self.regions.state(region) != RegionState::Unwritten {
@@ -211,7 +219,7 @@ impl Inner {
             match sums.table.fresh(column as u16, region * length, length).await {
                 // Not kept in memory but where a column is being filled: what is lost of them to
                 // others is written first.
-                Ok(pages) => self.keep_fresh_pages(column, region, pages),
+                Ok(pages) => self.columns.keep_fresh_pages(column, region, pages),
                 Err(error) => {
                     result = Err(error);
                     break;
@@ -220,7 +228,7 @@ impl Inner {
         }
         if result.is_ok() {
             let mut begun = sums.begun.borrow_mut();
-            if begun.len() >= self.options.tuning.begun_regions {
+            if begun.len() >= self.tuning.begun_regions {
                 begun.retain(|&region| self.regions.state(region) == RegionState::Unwritten);
             }
             begun.insert(region);
@@ -231,8 +239,8 @@ impl Inner {
     }
 
     /// The region is unwritten again.
-    pub(crate) fn forget_sums(&self, region: u64) {
-        let Some(sums) = self.sums.get() else { return };
+    pub(crate) fn forget_region(&self, region: u64) {
+        let Some(sums) = self.get() else { return };
         sums.begun.borrow_mut().remove(&region);
         let length = self.regions.shape.member_region_bytes;
         for column in 0..self.geometry.width() {
@@ -243,20 +251,5 @@ impl Inner {
             let blocks = region * length / BLOCK_BYTES..(region + 1) * length / BLOCK_BYTES;
             sums.known_bad.borrow_mut().retain(|(_, block)| !blocks.contains(block));
         }
-    }
-
-    /// Makes all sums recorded so far durable, and lets the journal forget what was kept for them.
-    pub(crate) async fn release_records(&self) -> Result<(), ArrayError> {
-        let Some(sums) = self.sums.get() else { return Ok(()) };
-        let Some(log) = self.write_log() else { return sums.table.checkpoint().await.map(drop) };
-        // One at a time: of records of one stripe a later one must not go before an earlier one.
-        let Some(round) = log.releases.begin().await else { return Ok(()) };
-        let covered = log.take_before_checkpoint();
-        let result = sums.table.checkpoint().await;
-        log.release_checkpointed(covered, result.is_ok());
-        if result.is_ok() {
-            round.ends_well();
-        }
-        result.map(drop)
     }
 }

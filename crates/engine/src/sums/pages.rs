@@ -1,7 +1,7 @@
 //! Where pages of checksums lie, and whether what lies there counts: from a page's name to slabs on
 //! drives.
 
-use std::rc::Weak;
+use std::rc::{Rc, Weak};
 
 use futures_util::future::join_all;
 use stripewise_drive::{Buffer, Cause, Completion, DriveError, IoRequest, Operation, completion};
@@ -15,6 +15,7 @@ use crate::error::ArrayError;
 use crate::map::regions::RegionState;
 use crate::member::Class;
 use crate::rows::{SlotPlace, SlotState};
+use crate::sums::state::BlockSums;
 
 /// Pages of all columns that a rebuild has loaded at once: about 2 MiB of memory.
 pub(crate) const AHEAD_PAGES: u64 = 1024;
@@ -42,6 +43,50 @@ impl SlabPages {
         let slot = inner.columns.rows.borrow().place(page.row, column)?;
         Some((column, slot, first + u64::from(page.page) * PAGE_BYTES as u64))
     }
+
+    /// Whether the place of a page on a column is believed: as its blocks are, but where the column
+    /// is being filled only when all of it is, since the pages come last.
+    fn holds_current(inner: &Inner, page: PageId, column: usize, slot: SlotPlace) -> bool {
+        let is_filled =
+            || inner.columns.fills.borrow().get(&(page.row, column)).is_some_and(|fill| fill.is_complete());
+        match slot.state {
+            SlotState::Active => true,
+            SlotState::Missing => false,
+            SlotState::Rebuilding => is_filled(),
+            SlotState::CatchingUp => {
+                !inner.regions.is_behind(inner.sums.region_of_page(page.row, page.page)) || is_filled()
+            }
+        }
+    }
+
+    fn submit(inner: &Inner, slot: SlotPlace, mut request: IoRequest) -> Completion {
+        let members = inner.columns.members.borrow();
+        let Some(member) = members.get(slot.drive) else { return gone(&request) };
+        request.offset_bytes +=
+            member.sums_base_bytes + u64::from(slot.slab) * page_bytes_per_slab(inner.spec.slab_bytes);
+        member.member.submit(Class::Upkeep, request)
+    }
+
+    fn submit_to_both(
+        inner: &Rc<Inner>,
+        request: IoRequest,
+        key: (u64, usize),
+        from: SlotPlace,
+        to: SlotPlace,
+    ) -> Completion {
+        let first = Self::submit(inner, from, request.clone());
+        let second = Self::submit(inner, to, request);
+        let (sender, answer) = completion();
+        let columns = inner.columns.clone();
+        inner.context.spawn(async move {
+            let result = first.await;
+            if second.await.is_err() {
+                columns.fail_move(key, to);
+            }
+            sender.complete(result);
+        });
+        answer
+    }
 }
 
 impl PageIo for SlabPages {
@@ -49,8 +94,8 @@ impl PageIo for SlabPages {
         let request = IoRequest::read(0, into).because(Cause::Checksums);
         let Some(inner) = self.0.upgrade() else { return gone(&request) };
         match Self::place(&inner, page, side) {
-            Some((column, slot, offset)) if inner.holds_current_page(page, column, slot) => {
-                inner.submit_to_pages(slot, IoRequest { offset_bytes: offset, ..request })
+            Some((column, slot, offset)) if Self::holds_current(&inner, page, column, slot) => {
+                Self::submit(&inner, slot, IoRequest { offset_bytes: offset, ..request })
             }
             _ => gone(&request),
         }
@@ -70,9 +115,9 @@ impl PageIo for SlabPages {
             .get(&(page.row, column))
             .and_then(|migration| migration.target());
         match target {
-            Some(to) => inner.submit_pages_to_both(request, (page.row, column), slot, to),
+            Some(to) => Self::submit_to_both(&inner, request, (page.row, column), slot, to),
             None if slot.state == SlotState::Missing => gone(&request),
-            None => inner.submit_to_pages(slot, request),
+            None => Self::submit(&inner, slot, request),
         }
     }
 
@@ -100,7 +145,7 @@ impl PageIo for SlabPages {
         [Side::Own, Side::Copy].into_iter().all(|side| {
             Self::place(&inner, page, side).is_some_and(|(column, slot, _)| {
                 inner.columns.members.borrow().get(slot.drive).is_some()
-                    && inner.holds_current_page(page, column, slot)
+                    && Self::holds_current(&inner, page, column, slot)
             })
         })
     }
@@ -145,55 +190,11 @@ impl Array {
     }
 }
 
-impl Inner {
-    /// Whether the place of a page on a column is believed: as its blocks are, but where the column
-    /// is being filled only when all of it is, since the pages come last.
-    fn holds_current_page(&self, page: PageId, column: usize, slot: SlotPlace) -> bool {
-        let is_filled =
-            || self.columns.fills.borrow().get(&(page.row, column)).is_some_and(|fill| fill.is_complete());
-        match slot.state {
-            SlotState::Active => true,
-            SlotState::Missing => false,
-            SlotState::Rebuilding => is_filled(),
-            SlotState::CatchingUp => {
-                !self.regions.is_behind(self.region_of_page(page.row, page.page)) || is_filled()
-            }
-        }
-    }
-
-    fn submit_to_pages(&self, slot: SlotPlace, mut request: IoRequest) -> Completion {
-        let members = self.columns.members.borrow();
-        let Some(member) = members.get(slot.drive) else { return gone(&request) };
-        request.offset_bytes +=
-            member.sums_base_bytes + u64::from(slot.slab) * page_bytes_per_slab(self.spec.slab_bytes);
-        member.member.submit(Class::Upkeep, request)
-    }
-
-    fn submit_pages_to_both(
-        &self,
-        request: IoRequest,
-        key: (u64, usize),
-        from: SlotPlace,
-        to: SlotPlace,
-    ) -> Completion {
-        let first = self.submit_to_pages(from, request.clone());
-        let second = self.submit_to_pages(to, request);
-        let (sender, answer) = completion();
-        let inner = self.me.upgrade().expect("whoever writes holds the array");
-        self.context.spawn(async move {
-            let result = first.await;
-            if second.await.is_err() {
-                inner.columns.fail_move(key, to);
-            }
-            sender.complete(result);
-        });
-        answer
-    }
-
+impl BlockSums {
     /// Loads the pages of all columns of a region at once, as far as that can be done; what keeps
     /// one from being loaded shows when it is needed.
-    pub(crate) async fn load_region_sums(&self, region: u64) -> Vec<Pin> {
-        let Some(sums) = self.sums.get() else { return Vec::new() };
+    pub(crate) async fn load_region(&self, region: u64) -> Vec<Pin> {
+        let Some(sums) = self.get() else { return Vec::new() };
         let length = self.regions.shape.member_region_bytes;
         let columns = 0..self.geometry.width() as u16;
         let pins = join_all(columns.map(|column| sums.table.pin(column, region * length, length))).await;
@@ -204,14 +205,14 @@ impl Inner {
     /// at a time, unless they are in memory: on the drives they lie together, and asking for those
     /// of each region by themselves would cost a position for each. What keeps one from being
     /// loaded shows when it is needed.
-    pub(crate) async fn load_sums_ahead(&self, region: u64, most_pages: u64) {
-        let Some(sums) = self.sums.get() else { return };
+    pub(crate) async fn load_ahead(&self, region: u64, most_pages: u64) {
+        let Some(sums) = self.get() else { return };
         let (length, width) = (self.regions.shape.member_region_bytes, self.geometry.width() as u16);
         let has_pages = |column: u16, region: u64| sums.table.has_pages(column, region * length, length);
         if (0..width).all(|column| has_pages(column, region)) {
             return;
         }
-        let in_cache = self.options.tuning.checksum_cache_bytes as u64 / (4 * PAGE_BYTES as u64);
+        let in_cache = self.tuning.checksum_cache_bytes as u64 / (4 * PAGE_BYTES as u64);
         let of_region = length / PAGE_COVERS_BYTES * u64::from(width);
         let regions = (most_pages.min(in_cache) / of_region).max(1);
         let first = region / regions * regions;
@@ -226,7 +227,7 @@ impl Inner {
     /// are, on drives whose positions are dear: there a client comes along that will want the next
     /// ones too.
     fn is_scanned_into(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> bool {
-        let Some(sums) = self.sums.get() else { return false };
+        let Some(sums) = self.get() else { return false };
         let Some(before) = offset_bytes.checked_sub(PAGE_COVERS_BYTES) else { return false };
         let is_dear = |member: &ArrayMember| member.member.info().has_dear_positions();
         !sums.table.has_pages(column, offset_bytes, length_bytes)
@@ -236,30 +237,30 @@ impl Inner {
 
     /// Loads the pages of a part of a column and, where a client scans the volume, those that it
     /// comes to next.
-    pub(crate) async fn load_sums_of(
+    pub(crate) async fn load_of(
         &self,
         column: u16,
         offset_bytes: u64,
         length_bytes: u64,
     ) -> Result<(), ArrayError> {
-        let Some(sums) = self.sums.get() else { return Ok(()) };
+        let Some(sums) = self.get() else { return Ok(()) };
         if self.is_scanned_into(column, offset_bytes, length_bytes) {
             let region = offset_bytes / self.regions.shape.member_region_bytes;
-            self.load_sums_ahead(region, AHEAD_OF_CLIENT_PAGES).await;
+            self.load_ahead(region, AHEAD_OF_CLIENT_PAGES).await;
         }
         sums.table.pin(column, offset_bytes, length_bytes).await.map(drop)
     }
 
     /// Loads what a write will change, all of it at once; as long as the result lives it stays in
     /// memory.
-    pub(crate) async fn load_sums(&self, ranges: &[(Place, u64)]) -> Result<Vec<Pin>, ArrayError> {
-        let Some(sums) = self.sums.get() else { return Ok(Vec::new()) };
+    pub(crate) async fn load(&self, ranges: &[(Place, u64)]) -> Result<Vec<Pin>, ArrayError> {
+        let Some(sums) = self.get() else { return Ok(Vec::new()) };
         let is_scanned_into = |(place, length): &&(Place, u64)| {
             self.is_scanned_into(place.member as u16, place.offset_bytes, *length)
         };
         if let Some((place, _)) = ranges.iter().find(is_scanned_into) {
             let region = place.offset_bytes / self.regions.shape.member_region_bytes;
-            self.load_sums_ahead(region, AHEAD_OF_CLIENT_PAGES).await;
+            self.load_ahead(region, AHEAD_OF_CLIENT_PAGES).await;
         }
         let lacks = |(place, length): &&(Place, u64)| {
             !sums.table.has_pages(place.member as u16, place.offset_bytes, *length)

@@ -5,12 +5,13 @@ use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Cause, IoRequest};
 use stripewise_layout::{Stripe, UnitRange, WritePlan};
 
+use crate::array::BLOCK_BYTES;
 use crate::array::parts::{UnitParts, written_ranges};
-use crate::array::{BLOCK_BYTES, Inner};
 use crate::checksums::{Pin, Sums, recorded_sequence};
 use crate::error::ArrayError;
 use crate::journal::SumRun;
 use crate::member::Class;
+use crate::sums::state::BlockSums;
 
 /// In a record's run of sums: not of what is written, but of what was there before.
 pub(crate) const OLD_SUMS: u16 = 1 << 15;
@@ -30,7 +31,7 @@ pub(crate) struct UnitSums {
     found: Vec<(usize, u32)>,
 }
 
-/// Of which blocks [`Inner::record_content`] records a sum.
+/// Of which blocks [`BlockSums::record_content`] records a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recording {
     /// Of all, whatever was recorded before.
@@ -42,7 +43,7 @@ pub(crate) enum Recording {
 /// The sums that a write changes.
 pub(crate) type NewSums = SmallVec<[UnitSums; 4]>;
 
-impl Inner {
+impl BlockSums {
     /// The sums of what is about to be written, of all columns, there or not.
     pub(crate) async fn new_sums(
         &self,
@@ -52,14 +53,14 @@ impl Inner {
         parity: &[Buffer],
     ) -> Result<NewSums, ArrayError> {
         let mut new = NewSums::new();
-        let Some(sums) = self.sums.get() else { return Ok(new) };
+        let Some(sums) = self.get() else { return Ok(new) };
         let written = written_ranges(parts);
         let data_units = self.geometry.data_units();
         if self.geometry.copies() > 1 {
             let range = written[0];
             let mut first: Option<(Sums, (u16, u64))> = None;
             for unit in 0..stripe.units.len() {
-                let mut of_copy = self.unit_sums(stripe, UnitRange { unit, ..range }).await?;
+                let mut of_copy = self.of_unit(stripe, UnitRange { unit, ..range }).await?;
                 let name = (of_copy.column, of_copy.offset_bytes);
                 let values = match &first {
                     Some((values, from)) => sums.table.translate(values, *from, name),
@@ -72,7 +73,7 @@ impl Inner {
             return Ok(new);
         }
         for range in &written {
-            let mut of_unit = self.unit_sums(stripe, *range).await?;
+            let mut of_unit = self.of_unit(stripe, *range).await?;
             let name = (of_unit.column, of_unit.offset_bytes);
             of_unit.sums = Ok(self.sums_of_parts(name, range.start, &parts[range.unit]));
             new.push(of_unit);
@@ -83,7 +84,7 @@ impl Inner {
         let (start, end) = plan.window.unwrap_or(hull);
         for number in 0..self.geometry.parity_units() {
             let range = UnitRange { unit: data_units + number, start, end };
-            let mut of_unit = self.unit_sums(stripe, range).await?;
+            let mut of_unit = self.of_unit(stripe, range).await?;
             if let Some(content) = parity.get(number).filter(|content| !content.is_empty()) {
                 of_unit.sums = Ok(sums.table.compute(of_unit.column, of_unit.offset_bytes, content));
             }
@@ -93,8 +94,8 @@ impl Inner {
     }
 
     /// A range of a unit with its pages, nothing known of its content yet.
-    pub(crate) async fn unit_sums(&self, stripe: &Stripe, range: UnitRange) -> Result<UnitSums, ArrayError> {
-        let sums = self.sums.get().expect("asked by who has checksums");
+    pub(crate) async fn of_unit(&self, stripe: &Stripe, range: UnitRange) -> Result<UnitSums, ArrayError> {
+        let sums = self.get().expect("asked by who has checksums");
         let place = stripe.units[range.unit];
         let (column, offset_bytes) = (place.member as u16, place.offset_bytes + range.start);
         let pin = match sums.table.try_pin(column, offset_bytes, range.length()) {
@@ -113,7 +114,7 @@ impl Inner {
     }
 
     fn sums_of_parts(&self, (column, offset_bytes): (u16, u64), start: u64, parts: &UnitParts) -> Sums {
-        let sums = self.sums.get().expect("asked by who has checksums");
+        let sums = self.get().expect("asked by who has checksums");
         let of_part =
             |(from, data): &(u64, Buffer)| sums.table.compute(column, offset_bytes + from - start, data);
         match &parts[..] {
@@ -123,8 +124,8 @@ impl Inner {
     }
 
     /// Records what a unit holds from now on.
-    pub(crate) fn set_sums(&self, new: &UnitSums, sequence: u64) {
-        let sums = self.sums.get().expect("whoever has sums has checksums");
+    pub(crate) fn set(&self, new: &UnitSums, sequence: u64) {
+        let sums = self.get().expect("whoever has sums has checksums");
         let length_bytes = match &new.sums {
             Ok(values) => {
                 sums.table.set(&new.pin, new.offset_bytes, values, recorded_sequence(sequence));
@@ -139,8 +140,8 @@ impl Inner {
     }
 
     /// Records what one block of the range holds from now on; `None`: nothing is known of it.
-    pub(crate) fn set_block_sum(&self, of: &UnitSums, block: usize, sum: Option<u32>, sequence: u64) {
-        let Some(sums) = self.sums.get() else { return };
+    pub(crate) fn set_block(&self, of: &UnitSums, block: usize, sum: Option<u32>, sequence: u64) {
+        let Some(sums) = self.get() else { return };
         let offset_bytes = of.offset_bytes + block as u64 * BLOCK_BYTES;
         match sum {
             Some(sum) => sums.table.set(&of.pin, offset_bytes, &[sum], recorded_sequence(sequence)),
@@ -149,18 +150,18 @@ impl Inner {
     }
 
     /// What is recorded of a block of the range.
-    pub(crate) fn recorded_sum(&self, of: &UnitSums, block: usize) -> Option<u32> {
-        let sums = self.sums.get()?;
+    pub(crate) fn recorded(&self, of: &UnitSums, block: usize) -> Option<u32> {
+        let sums = self.get()?;
         Some(sums.table.expected(&of.pin, of.offset_bytes + block as u64 * BLOCK_BYTES)?.sum)
     }
 
     /// Whether nothing is recorded of some block that a write replaces. A model's pages come back
     /// without their entries; all of them count as recorded.
-    pub(crate) fn lacks_any_sum(&self, new: &NewSums) -> bool {
+    pub(crate) fn lacks_any_of(&self, new: &NewSums) -> bool {
         !self.zeroes.is_phantom()
             && new.iter().any(|of_unit| {
                 let blocks = of_unit.sums.as_ref().map_or(0, |values| values.len());
-                (0..blocks).any(|block| self.recorded_sum(of_unit, block).is_none())
+                (0..blocks).any(|block| self.recorded(of_unit, block).is_none())
             })
     }
 
@@ -168,20 +169,21 @@ impl Inner {
     /// its sum tells a block that was not written from one that was written in part. The caller
     /// holds the stripe. What cannot be read stays unknown.
     pub(crate) async fn find_unrecorded(&self, stripe: &Stripe, new: &mut NewSums, class: Class) {
-        let Some(sums) = self.sums.get() else { return };
+        let Some(sums) = self.get() else { return };
         let missing = self.columns.missing_in(stripe.index);
         for of_unit in new {
             let blocks = of_unit.sums.as_ref().map_or(0, |values| values.len());
             if missing.contains(usize::from(of_unit.column)) {
                 continue;
             }
-            let is_unknown = |block: &usize| self.recorded_sum(of_unit, *block).is_none();
+            let is_unknown = |block: &usize| self.recorded(of_unit, *block).is_none();
             let unknown: SmallVec<[usize; 8]> = (0..blocks).filter(is_unknown).collect();
             let read_block = |block: usize| {
                 let start = of_unit.start + block as u64 * BLOCK_BYTES;
                 let range = UnitRange { unit: of_unit.unit, start, end: start + BLOCK_BYTES };
                 let content = self.buffers.allocate(BLOCK_BYTES as usize);
-                let read = self.submit_unit_read(stripe, range, class, Cause::PreRead, content.clone());
+                let read =
+                    self.columns.submit_unit_read(stripe, range, class, Cause::PreRead, content.clone());
                 (block, content, read)
             };
             // All of them are sent before the first is awaited.
@@ -202,19 +204,19 @@ impl Inner {
         stripe: &Stripe,
         block: UnitRange,
     ) -> Result<bool, ArrayError> {
-        let Some(sums) = self.sums.get() else { return Ok(false) };
+        let Some(sums) = self.get() else { return Ok(false) };
         if !block.start.is_multiple_of(BLOCK_BYTES) || block.length() != BLOCK_BYTES {
             return Ok(false);
         }
-        let of_unit = self.unit_sums(stripe, block).await?;
+        let of_unit = self.of_unit(stripe, block).await?;
         let zeros = self.zeroes.slice(0..BLOCK_BYTES as usize);
         let of_zeros = sums.table.compute(of_unit.column, of_unit.offset_bytes, &zeros)[0];
-        Ok(self.recorded_sum(&of_unit, 0) == Some(of_zeros))
+        Ok(self.recorded(&of_unit, 0) == Some(of_zeros))
     }
 
     /// The sums as a record of the journal carries them; `with_old`: and what they replace, for who
     /// has to tell one from the other after a crash.
-    pub(crate) fn sum_runs(&self, new: &NewSums, with_old: bool) -> Vec<SumRun> {
+    pub(crate) fn runs(&self, new: &NewSums, with_old: bool) -> Vec<SumRun> {
         let mut runs = Vec::new();
         for of_unit in new {
             let Ok(values) = &of_unit.sums else { continue };
@@ -226,7 +228,7 @@ impl Inner {
             let mut is_open = false;
             for block in 0..values.len() {
                 let found = || of_unit.found.iter().find(|(of, _)| *of == block).map(|(_, sum)| *sum);
-                let Some(old) = self.recorded_sum(of_unit, block).or_else(found) else {
+                let Some(old) = self.recorded(of_unit, block).or_else(found) else {
                     is_open = false;
                     continue;
                 };
@@ -246,7 +248,7 @@ impl Inner {
     /// A write failed, and what it has left of it is not known: records what of the new is there.
     /// The caller holds the stripe.
     pub(crate) async fn record_failed_write(&self, stripe: &Stripe, new: &NewSums, sequence: u64) {
-        let Some(sums) = self.sums.get() else { return };
+        let Some(sums) = self.get() else { return };
         let missing = self.columns.missing_in(stripe.index);
         for of_unit in new {
             let (Ok(values), false) = (&of_unit.sums, missing.contains(usize::from(of_unit.column))) else {
@@ -275,14 +277,14 @@ impl Inner {
         data: &Buffer,
         recording: Recording,
     ) -> Result<u64, ArrayError> {
-        let Some(sums) = self.sums.get() else { return Ok(0) };
+        let Some(sums) = self.get() else { return Ok(0) };
         if recording == Recording::Unknown && data.is_phantom() {
             // A model's pages come back without their entries; all of them count as recorded.
             return Ok(0);
         }
-        let mut of_unit = self.unit_sums(stripe, range).await?;
+        let mut of_unit = self.of_unit(stripe, range).await?;
         let is_meant =
-            |block: &usize| recording == Recording::All || self.recorded_sum(&of_unit, *block).is_none();
+            |block: &usize| recording == Recording::All || self.recorded(&of_unit, *block).is_none();
         let blocks = (range.length() / BLOCK_BYTES) as usize;
         let meant: SmallVec<[usize; 16]> = (0..blocks).filter(is_meant).collect();
         if meant.is_empty() {
@@ -292,21 +294,21 @@ impl Inner {
         let content = sums.table.compute(of_unit.column, of_unit.offset_bytes, data);
         if meant.len() == blocks {
             of_unit.sums = Ok(content);
-            self.set_sums(&of_unit, 1);
+            self.set(&of_unit, 1);
             return Ok(recorded);
         }
         // Of what nothing was recorded nothing was known as bad.
-        meant.into_iter().for_each(|block| self.set_block_sum(&of_unit, block, Some(content[block]), 1));
+        meant.into_iter().for_each(|block| self.set_block(&of_unit, block, Some(content[block]), 1));
         Ok(recorded)
     }
 
     /// Whether there are blocks in the range of which nothing is recorded.
-    pub(crate) async fn lacks_sums(&self, stripe: &Stripe, range: UnitRange) -> Result<bool, ArrayError> {
-        if self.sums.get().is_none() {
+    pub(crate) async fn lacks_any(&self, stripe: &Stripe, range: UnitRange) -> Result<bool, ArrayError> {
+        if self.get().is_none() {
             return Ok(false);
         }
-        let of_unit = self.unit_sums(stripe, range).await?;
+        let of_unit = self.of_unit(stripe, range).await?;
         let mut blocks = 0..(range.length() / BLOCK_BYTES) as usize;
-        Ok(blocks.any(|block| self.recorded_sum(&of_unit, block).is_none()))
+        Ok(blocks.any(|block| self.recorded(&of_unit, block).is_none()))
     }
 }

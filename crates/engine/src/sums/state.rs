@@ -1,12 +1,16 @@
 //! The checksums of an array, and what it knows about them.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 use rustc_hash::FxHashSet;
-use stripewise_drive::Event;
+use stripewise_drive::{Buffer, BufferPool, Event};
+use stripewise_layout::Geometry;
 
 use crate::checksums::Checksums;
+use crate::columns::Columns;
+use crate::map::regions::Regions;
+use crate::tuning::Tuning;
 
 /// How an array keeps checksums.
 #[derive(Clone, Copy, Debug)]
@@ -18,8 +22,22 @@ pub struct SumsInit {
     pub cache_bytes: usize,
 }
 
-/// The checksums of an array, and what it knows about them.
+/// The checksums of an array. Where it keeps none, nothing is loaded or recorded and everything
+/// that is read counts as right.
 pub(crate) struct BlockSums {
+    pub(super) columns: Rc<Columns>,
+    pub(super) regions: Rc<Regions>,
+    pub(super) geometry: Geometry,
+    pub(super) buffers: BufferPool,
+    pub(super) tuning: Tuning,
+    /// One strip of zeros.
+    pub(super) zeroes: Buffer,
+    /// Set for good when the array is put together, if it has checksums.
+    pub(super) kept: OnceCell<Kept>,
+}
+
+/// What an array with checksums keeps of them.
+pub(crate) struct Kept {
     pub table: Rc<Checksums>,
     /// Regions whose pages were begun afresh since they were last unwritten.
     pub(super) begun: RefCell<FxHashSet<u64>>,
@@ -28,4 +46,44 @@ pub(crate) struct BlockSums {
     pub(super) known_bad: RefCell<FxHashSet<(usize, u64)>>,
     /// Opened after a stop that was not clean: torn and old pages are no fault.
     pub(super) lenient: Cell<bool>,
+}
+
+impl BlockSums {
+    /// Of an array that keeps none so far.
+    pub(crate) fn new(
+        columns: &Rc<Columns>,
+        regions: &Rc<Regions>,
+        geometry: &Geometry,
+        buffers: &BufferPool,
+        zeroes: &Buffer,
+        tuning: Tuning,
+    ) -> Self {
+        Self {
+            columns: columns.clone(),
+            regions: regions.clone(),
+            geometry: geometry.clone(),
+            buffers: buffers.clone(),
+            tuning,
+            zeroes: zeroes.clone(),
+            kept: OnceCell::new(),
+        }
+    }
+
+    /// From now on the array keeps checksums.
+    pub(super) fn begin(&self, table: Rc<Checksums>) {
+        let kept = Kept {
+            table,
+            begun: RefCell::default(),
+            beginning: Cell::new(false),
+            began: Event::new(),
+            known_bad: RefCell::default(),
+            lenient: Cell::new(false),
+        };
+        assert!(self.kept.set(kept).is_ok(), "set once");
+    }
+
+    /// What is kept, where the array has checksums.
+    pub(crate) fn get(&self) -> Option<&Kept> {
+        self.kept.get()
+    }
 }

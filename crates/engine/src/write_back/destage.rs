@@ -158,7 +158,7 @@ impl Inner {
 
     /// As [`Self::destage_held`], of all stripes of a region, which the caller holds.
     pub(crate) async fn destage_held_region(&self, region: u64) -> Result<(), ArrayError> {
-        let Some(log) = self.write_log() else { return Ok(()) };
+        let Some(log) = self.log.open() else { return Ok(()) };
         for stripe in self.deferred.pending.stripes_in(self.regions.stripes_of(region)) {
             self.destage_held(&log, stripe).await?;
         }
@@ -167,7 +167,7 @@ impl Inner {
 
     /// Destages stripes that nobody writes to any more.
     pub(crate) async fn destage_stripes(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
-        let Some(log) = self.write_log() else { return Ok(()) };
+        let Some(log) = self.log.open() else { return Ok(()) };
         for stripe in self.deferred.pending.stripes_in(stripes) {
             let destaging = async {
                 let _alone = self.table.lock(stripe).await;
@@ -239,7 +239,7 @@ impl Inner {
     /// Has the journal forget what it holds of stripes that no request writes now and whose
     /// contents no longer matter: replayed later, it would come over what is written there next.
     pub(crate) async fn forget_logged(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
-        let Some(log) = self.write_log() else { return Ok(()) };
+        let Some(log) = self.log.open() else { return Ok(()) };
         if !log.has_any(stripes.clone()) {
             // What was released is still found after a crash until that is said durably, for which
             // it is not enough that a batch which says so is on its way.
@@ -260,7 +260,7 @@ impl Inner {
     /// Writes the oldest pending stripes in place and flushes the drives. It waits for no request
     /// that may wait for room in the journal, for that comes from here.
     async fn destage_batch(&self) -> Result<(), ArrayError> {
-        let Some(log) = self.write_log() else { return Ok(()) };
+        let Some(log) = self.log.open() else { return Ok(()) };
         let held = hold_oldest(&self.deferred.pending, &self.table, self.options.tuning.destage_stripes);
         if held.is_empty() {
             self.context.sleep_ns(BUSY_NS).await;
@@ -276,7 +276,7 @@ impl Inner {
         if self.deferred.is_destaging.get()
             || self.lifecycle.is_closed()
             || self.deferred.pending.is_empty()
-            || self.has_replayed()
+            || self.log.has_replayed()
         {
             return;
         }
@@ -287,7 +287,7 @@ impl Inner {
                 && !inner.lifecycle.is_closed()
                 && inner.lifecycle.stopped().is_none()
             {
-                if let Some(log) = inner.write_log()
+                if let Some(log) = inner.log.open()
                     && let Some(wait_ns) =
                         inner.deferred.pause_ns(&log, &inner.options.tuning, inner.context.now_ns())
                 {
@@ -300,7 +300,7 @@ impl Inner {
                     // It stays in the journal, and is tried again: drives may have been excluded
                     // meanwhile.
                     inner.context.sleep_ns(RETRY_NS).await;
-                } else if let Some(log) = inner.write_log() {
+                } else if let Some(log) = inner.log.open() {
                     // Regions written for the first time have to be known as written before the
                     // journal may forget.
                     inner.start_marking_regions(&log);

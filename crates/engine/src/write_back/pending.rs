@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Semaphore, SemaphorePermit};
 use stripewise_layout::Geometry;
 
+use crate::array::BLOCK_BYTES;
 use crate::journal::Reservation;
 use crate::write_back::destage_round::{Extent, Shape, next_round};
 
@@ -91,6 +92,12 @@ impl Pending {
             self.by_age.borrow_mut().insert(piece.sequence, stripe);
         }
         entry.pieces.push(piece);
+    }
+
+    /// Whether a block of the volume has newer data here. Pending pieces are whole blocks.
+    pub(crate) fn holds_block(&self, geometry: &Geometry, block: u64) -> bool {
+        let location = geometry.locate(block * BLOCK_BYTES);
+        !self.overlapping(location.stripe, location.from, location.from + BLOCK_BYTES).is_empty()
     }
 
     /// What is pending of a range of a stripe's data, oldest first: where it begins and the bytes.

@@ -34,7 +34,7 @@ impl RegionCheck<'_> {
         let mut ranges = Vec::new();
         for (range, data) in right {
             // A performance model has no bytes, and its pages say nothing.
-            if !data.is_phantom() && inner.lacks_sums(&stripe, range).await? {
+            if !data.is_phantom() && inner.sums.lacks_any(&stripe, range).await? {
                 ranges.push((range, data));
             }
         }
@@ -55,7 +55,7 @@ impl RegionCheck<'_> {
         let mut blocks = 0;
         for OfStripe { stripe, ranges, guard: _guard } in unrecorded.0 {
             for (range, data) in ranges {
-                blocks += inner.record_content(&stripe, range, &data, Recording::Unknown).await?;
+                blocks += inner.sums.record_content(&stripe, range, &data, Recording::Unknown).await?;
             }
         }
         Ok(blocks)
@@ -72,11 +72,12 @@ impl RegionCheck<'_> {
         for start in (range.start..range.end).step_by(BLOCK_BYTES as usize) {
             let block = UnitRange { start, end: start + BLOCK_BYTES, ..range };
             let buffer = inner.buffers.allocate(BLOCK_BYTES as usize);
-            if inner.is_lost(stripe, block) {
+            if inner.bad.is_unit_lost(stripe, block) {
                 continue;
             }
             // That it cannot be read was counted.
             if inner
+                .columns
                 .submit_unit_read(stripe, block, Class::Background, Cause::Scrub, buffer.clone())
                 .await
                 .is_ok()
@@ -103,7 +104,7 @@ impl RegionCheck<'_> {
         let mut known = Units::new();
         let mut unknown: Vec<usize> = Vec::new();
         for (index, (unit, block)) in row.iter().enumerate() {
-            if inner.lacks_sums(stripe, UnitRange { unit: *unit, start, end }).await? {
+            if inner.sums.lacks_any(stripe, UnitRange { unit: *unit, start, end }).await? {
                 unknown.push(index);
             } else {
                 known.push((*unit, block.clone()));

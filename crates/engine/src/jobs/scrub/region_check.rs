@@ -96,7 +96,7 @@ impl<'a> RegionCheck<'a> {
         let in_row = region % inner.columns.regions_per_row * inner.regions.shape.member_region_bytes;
         let pages = in_row / PAGE_COVERS_BYTES
             ..(in_row + inner.regions.shape.member_region_bytes) / PAGE_COVERS_BYTES;
-        let is_wanted = |page: u16| pages.contains(&u64::from(page)) && inner.page_holds_data(row, page);
+        let is_wanted = |page: u16| pages.contains(&u64::from(page)) && inner.sums.page_holds_data(row, page);
         let audits =
             (0..inner.geometry.width()).map(|column| sums.table.audit(row, column as u16, &is_wanted));
         for audit in join_all(audits).await {
@@ -118,7 +118,7 @@ impl<'a> RegionCheck<'a> {
         let inner = self.inner;
         let whole = UnitRange { unit, start: 0, end: buffer.len() as u64 };
         let mut all = true;
-        for start in inner.bad_blocks(stripe, whole, buffer).await? {
+        for start in inner.sums.bad_blocks(stripe, whole, buffer).await? {
             self.report.checksum_errors += 1;
             let block = UnitRange { start, end: start + BLOCK_BYTES, ..whole };
             match inner.fetch_unit(stripe, block, Class::Background).await {
@@ -146,7 +146,7 @@ impl<'a> RegionCheck<'a> {
             if let Err(error) = answer.await {
                 self.report.unreadable_strips += 1;
                 inner.note_read_error(&error).await?;
-                if inner.lacks_sums(&stripe, range).await? {
+                if inner.sums.lacks_any(&stripe, range).await? {
                     found.extend(self.readable_blocks(&stripe, range).await);
                 }
                 continue;
@@ -179,10 +179,16 @@ impl<'a> RegionCheck<'a> {
             for unit in (0..stripe.units.len()).filter(|&unit| !missing.contains(stripe.units[unit].member)) {
                 let buffer = inner.buffers.allocate(length as usize);
                 let range = UnitRange { unit, start: 0, end: length };
-                answers.push(if inner.is_lost(&stripe, range) {
+                answers.push(if inner.bad.is_unit_lost(&stripe, range) {
                     inner.lost_answer(&stripe, range)
                 } else {
-                    inner.submit_unit_read(&stripe, range, Class::Background, Cause::Scrub, buffer.clone())
+                    inner.columns.submit_unit_read(
+                        &stripe,
+                        range,
+                        Class::Background,
+                        Cause::Scrub,
+                        buffer.clone(),
+                    )
                 });
                 units.push((unit, buffer));
             }
@@ -201,7 +207,7 @@ impl<'a> RegionCheck<'a> {
             if let Err(error) = answer.await {
                 refused.push(*unit);
                 let range = UnitRange { unit: *unit, start: 0, end: buffer.len() as u64 };
-                if !inner.is_lost(&stripe, range) {
+                if !inner.bad.is_unit_lost(&stripe, range) {
                     inner.note_read_error(&error).await?;
                 }
             }
@@ -364,7 +370,7 @@ impl<'a> RegionCheck<'a> {
         if inner.sums.get().is_some() {
             // No journal says what is changed here: until it is done nothing must be recorded of
             // the block.
-            inner.set_sums(&inner.unit_sums(stripe, range).await?, 1);
+            inner.sums.set(&inner.sums.of_unit(stripe, range).await?, 1);
             inner.release_records().await?;
         }
         let request = IoRequest::write(place.offset_bytes + range.start, data, false);

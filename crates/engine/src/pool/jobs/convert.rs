@@ -288,7 +288,7 @@ impl Copying<'_> {
                 // Nothing is there as a rule; or what was copied before the conversion was
                 // interrupted.
                 zones.new.write_zeroes(from, to - from).await?;
-                zones.new.0.forget_dead(from, to);
+                zones.new.0.bad.repair_dead_bytes(from, to);
             }
         }
         if zones.cursor.get() == start {
@@ -328,7 +328,7 @@ impl Copying<'_> {
                 // What is known as written is larger than what was; a thin volume takes no space
                 // for the rest.
                 zones.new.write_zeroes(start, end - start).await?;
-                zones.new.0.forget_dead(start, end);
+                zones.new.0.bad.repair_dead_bytes(start, end);
                 Ok(())
             }
             Ok(data) => Ok(zones.new.write_as(Class::Background, start, data, false).await?),
@@ -456,7 +456,7 @@ impl Copying<'_> {
         }
         // That nothing is there must be durable before the slabs can hold something else.
         inner.persist_map().await?;
-        regions().for_each(|region| inner.forget_sums(region));
+        regions().for_each(|region| inner.sums.forget_region(region));
         // Pages of checksums that were on their way to these slabs' places have arrived when this
         // ends.
         inner.release_records().await?;

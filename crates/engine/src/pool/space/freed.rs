@@ -140,7 +140,7 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
         let _ = array.close().await;
         // An array that could not be closed well has not ended its journal, which would go on
         // writing where it was.
-        if let Some(log) = array.0.write_log() {
+        if let Some(log) = array.0.log.open() {
             log.journal.stop().await;
         }
         if let Some(pool) = pool.upgrade() {
@@ -158,7 +158,7 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
     for array in loot.arrays.iter().map(|(array, _)| array).chain(&loot.ended) {
         array.until_pages_written().await;
         array.until_map_written().await;
-        if let Some(log) = array.0.write_log() {
+        if let Some(log) = array.0.log.open() {
             log.journal.until_written().await;
         }
     }

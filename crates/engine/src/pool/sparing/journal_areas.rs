@@ -50,7 +50,7 @@ impl Inner {
         let rebuildable = self.rebuildable();
         let arrays = self.volumes.arrays();
         for array in arrays.iter().filter(|array| rebuildable.contains(&Id(array.spec().id))) {
-            if let Some(log) = array.0.write_log().filter(|log| log.journal.is_short()) {
+            if let Some(log) = array.0.log.open().filter(|log| log.journal.is_short()) {
                 log.journal.restore_copies().await?;
             }
         }
@@ -70,7 +70,7 @@ impl Inner {
             .parts()
             .filter(is_without)
             .filter_map(|part| Some((part.id, self.volumes.array(part.id)?)));
-        arrays.filter(|(_, array)| array.0.write_log().is_none()).collect()
+        arrays.filter(|(_, array)| array.0.log.open().is_none()).collect()
     }
 
     /// Volumes that go on without their journal begin one, as soon as it has an area.
@@ -166,7 +166,7 @@ impl Inner {
         let Some(array) = self.volumes.array(part) else { return Ok(()) };
         // One that takes nothing more has lost what is not known: that is for the next opening to
         // find.
-        if array.0.write_log().is_some_and(|log| log.journal.broken().is_some()) {
+        if array.0.log.open().is_some_and(|log| log.journal.broken().is_some()) {
             return Ok(());
         }
         // A drive that came back has its slabs still; every other may have an area already.
@@ -208,7 +208,7 @@ impl Inner {
                 return Err(error);
             }
         }
-        if let Some(log) = array.0.write_log()
+        if let Some(log) = array.0.log.open()
             && self.working_member(new.drive).is_some()
         {
             match log.journal.add_area(area).await {
@@ -249,7 +249,7 @@ impl Inner {
         // The drive's successor has one, and those of other drives may be lost; else as many as the
         // layout asks for.
         let least = if goes_to_successor { 1 } else { array.0.geometry.fault_tolerance() + 1 };
-        if let Some(log) = array.0.write_log() {
+        if let Some(log) = array.0.log.open() {
             let mut has_left = false;
             // Clients keep the other areas full, and writes may be under way that the area has
             // records of: then there is no room for copies of these, but they are over soon.
