@@ -32,6 +32,7 @@ use crate::log::{Logged, WriteLog};
 use crate::map::regions::WriteIntent;
 use crate::member::Class;
 use crate::mutation::{self, Mutation};
+use crate::read::recover::HeldStripe;
 use crate::stripes::lock_order;
 use crate::sums::NewSums;
 
@@ -244,7 +245,9 @@ impl Inner {
             let (stripe, is_new) =
                 (self.geometry.stripe(write.index), self.regions.is_unwritten(write.index));
             for (from, data) in pieces {
-                (*from, *data) = self.complete_blocks(&stripe, *from, data, is_new).await?;
+                (*from, *data) = HeldStripe::new(self, &stripe, Class::Foreground)
+                    .complete_blocks(*from, data, is_new)
+                    .await?;
             }
         }
         self.prepare(write, intent)
@@ -287,11 +290,7 @@ impl Inner {
         });
         let read = |&range: &UnitRange| {
             let buffer = self.buffers.allocate(range.length() as usize);
-            let answer = if self.bad.is_unit_lost(stripe, range) {
-                self.lost_answer(stripe, range)
-            } else {
-                self.columns.submit_unit_read(stripe, range, class, Cause::PreRead, buffer.clone())
-            };
+            let answer = self.submit_unless_lost(stripe, range, class, Cause::PreRead, buffer.clone());
             (range, buffer, answer)
         };
         let reads = plan.reads.iter().map(read).collect();
@@ -344,7 +343,7 @@ impl Inner {
                     }
                     planned_for = self.columns.missing_in(stripe.index);
                     if !planned_for.contains(stripe.units[range.unit].member) {
-                        buffer = Box::pin(self.fetch_unit(stripe, range, *class)).await?;
+                        buffer = Box::pin(HeldStripe::new(self, stripe, *class).fetch_unit(range)).await?;
                     }
                 }
                 old.push((range, buffer));

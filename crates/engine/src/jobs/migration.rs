@@ -18,6 +18,7 @@ use crate::columns::column_work::Migration;
 use crate::error::ArrayError;
 use crate::map::regions::RegionState;
 use crate::member::Class;
+use crate::read::recover::HeldStripe;
 use crate::rows::SlotPlace;
 use crate::stripes::lock_order;
 
@@ -128,7 +129,7 @@ impl Inner {
         let copying = copies.into_iter().map(|(stripe, unit)| async move {
             let at = stripe.units[unit].offset_bytes % self.spec.slab_bytes;
             let whole = UnitRange { unit, start: 0, end: length };
-            match self.fetch_unit(&stripe, whole, Class::Background).await {
+            match HeldStripe::new(self, &stripe, Class::Background).fetch_unit(whole).await {
                 Ok(data) => self.write_copy(to, at, data).await,
                 // A drive that is out may have it, and may come back.
                 Err(ArrayError::Lost { .. }) if self.columns.missing_in(stripe.index).is_empty() => {
@@ -151,7 +152,7 @@ impl Inner {
     ) -> Result<(), ArrayError> {
         for start in (0..self.geometry.interleave_bytes()).step_by(BLOCK_BYTES as usize) {
             let block = UnitRange { unit, start, end: start + BLOCK_BYTES };
-            match self.fetch_unit(stripe, block, Class::Background).await {
+            match HeldStripe::new(self, stripe, Class::Background).fetch_unit(block).await {
                 Ok(data) => self.write_copy(to, at + start, data).await?,
                 Err(ArrayError::Lost { .. }) if self.columns.missing_in(stripe.index).is_empty() => {
                     self.bad.note_unit_lost(stripe, block);

@@ -32,6 +32,7 @@ use crate::error::ArrayError;
 use crate::map::regions::RegionState;
 use crate::member::{Class, Member};
 use crate::mutation::{self, Mutation};
+use crate::read::recover::HeldStripe;
 use crate::rows::{SlotPlace, SlotState};
 use crate::stripes::lock_order;
 use crate::stripes::stripe_table::StripeGuard;
@@ -456,7 +457,7 @@ impl Inner {
         for start in (0..whole.end).step_by(BLOCK_BYTES as usize) {
             let block = UnitRange { unit, start, end: start + BLOCK_BYTES };
             let part = slice_of(&target, 0, block.start, block.end);
-            match self.reconstruct(&stripe, block, &part, Class::Background).await {
+            match HeldStripe::new(self, &stripe, Class::Background).reconstruct(block, &part).await {
                 Ok(()) => rebuilt.push((block, part)),
                 Err(lost @ ArrayError::Lost { .. }) => {
                     // A drive that went meanwhile may have it, and may come back.

@@ -9,13 +9,14 @@ pub(crate) mod streams;
 
 use futures_util::future::{join, join_all};
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, Cause, Completion, DriveError, IoRequest};
+use stripewise_drive::{Buffer, Cause, Completion, DriveError, DriveErrorKind, IoRequest};
 use stripewise_layout::{Decode, Place, Segment, Stripe, UnitRange, plan_read};
 
 use crate::array::parity::{decode_units, slice_of};
 use crate::array::{Array, Inner};
 use crate::error::ArrayError;
 use crate::member::Class;
+use crate::read::recover::{HeldStripe, recover_read};
 use crate::stripes::lock_order;
 use crate::stripes::stripe_table::StripeGuard;
 
@@ -89,7 +90,7 @@ impl Inner {
             let location = self.geometry.locate(start);
             let range = self.unit_range(location.from, end - start);
             let error = answer.err();
-            let recovered = self.recover_read(location.stripe, range, place.member, error.as_ref(), class);
+            let recovered = recover_read(self, location.stripe, range, place.member, error.as_ref(), class);
             return Box::pin(recovered).await;
         }
         let mut direct: SmallVec<[Direct; 4]> = SmallVec::new();
@@ -156,7 +157,7 @@ impl Inner {
         }
         let mut recovered = Recovered::new();
         for ((stripe, range, at, slot), error) in refused {
-            match Box::pin(self.recover_read(stripe, range, slot, error.as_ref(), class)).await {
+            match Box::pin(recover_read(self, stripe, range, slot, error.as_ref(), class)).await {
                 Ok(bytes) => recovered.push((at, bytes)),
                 Err(error) => result = result.and(Err(error)),
             }
@@ -345,11 +346,8 @@ impl Inner {
             .iter()
             .map(|&range| {
                 let buffer = self.buffers.allocate(range.length() as usize);
-                let answer = if self.bad.is_unit_lost(&stripe, range) {
-                    self.lost_answer(&stripe, range)
-                } else {
-                    self.columns.submit_unit_read(&stripe, range, class, Cause::Reconstruct, buffer.clone())
-                };
+                let answer =
+                    self.submit_unless_lost(&stripe, range, class, Cause::Reconstruct, buffer.clone());
                 (range, buffer, answer)
             })
             .collect();
@@ -402,7 +400,7 @@ impl Inner {
                 target.fill(0);
                 return Ok(());
             }
-            return Box::pin(self.fetch_data(&stripe, segment.from, &target, class)).await;
+            return Box::pin(HeldStripe::new(self, &stripe, class).fetch_data(segment.from, &target)).await;
         }
         let mut at = 0;
         for range in self.geometry.data_ranges(segment.from, segment.to) {
@@ -425,6 +423,26 @@ impl Inner {
             part.copy_from(&slice_of(&buffers[index], *start, range.start, range.end));
         }
         Ok(())
+    }
+
+    /// Reads a range of a unit from its member; where a block of it holds nothing valid, that is
+    /// refused as the drive would refuse it.
+    pub(crate) fn submit_unless_lost(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        class: Class,
+        cause: Cause,
+        buffer: Buffer,
+    ) -> Completion {
+        if !self.bad.is_unit_lost(stripe, range) {
+            return self.columns.submit_unit_read(stripe, range, class, cause, buffer);
+        }
+        let place = stripe.units[range.unit];
+        let request = IoRequest::read(place.offset_bytes + range.start, self.buffers.allocate(0));
+        let member = self.columns.member_at(place);
+        let label = member.map_or_else(|| "missing drive".into(), |member| member.label().clone());
+        Completion::ready(Err(request.error(&label, DriveErrorKind::Medium, None)))
     }
 }
 

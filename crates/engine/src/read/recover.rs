@@ -18,58 +18,65 @@ use crate::member::Class;
 use crate::stripes::lock_order;
 use crate::sums::Recording;
 
-impl Inner {
-    /// After a read without a lock was refused, or gave what it should not have (then there is no
-    /// error): counts the error, then reads under the stripe's lock by every means.
-    pub(crate) async fn recover_read(
-        &self,
-        stripe: u64,
-        range: UnitRange,
-        slot: usize,
-        error: Option<&DriveError>,
-        class: Class,
-    ) -> Result<Buffer, ArrayError> {
-        if let Some(error) = error {
-            self.note_read_error(error).await?;
-        }
-        lock_order::scope(self.recover_alone(stripe, range, slot, class)).await
+/// After a read without a lock was refused, or gave what it should not have (then there is no
+/// error): counts the error, then reads under the stripe's lock by every means.
+pub(crate) async fn recover_read(
+    array: &Inner,
+    stripe: u64,
+    range: UnitRange,
+    slot: usize,
+    error: Option<&DriveError>,
+    class: Class,
+) -> Result<Buffer, ArrayError> {
+    if let Some(error) = error {
+        array.note_read_error(error).await?;
     }
+    lock_order::scope(recover_alone(array, stripe, range, slot, class)).await
+}
 
-    async fn recover_alone(
-        &self,
-        stripe: u64,
-        range: UnitRange,
-        slot: usize,
-        class: Class,
-    ) -> Result<Buffer, ArrayError> {
-        let _alone = self.table.lock(stripe).await;
-        if self.regions.is_unwritten(stripe) {
-            // Discarded meanwhile.
-            return Ok(self.buffers.allocate_zeroed(range.length() as usize));
-        }
-        let stripe = self.geometry.stripe(stripe);
-        // For mirrors the refused copy is the unit to repair.
-        let unit = if self.geometry.copies() > 1 {
-            stripe.units.iter().position(|place| place.member == slot).unwrap_or(0)
-        } else {
-            range.unit
-        };
-        self.fetch_unit(&stripe, UnitRange { unit, ..range }, class).await
+async fn recover_alone(
+    array: &Inner,
+    stripe: u64,
+    range: UnitRange,
+    slot: usize,
+    class: Class,
+) -> Result<Buffer, ArrayError> {
+    let _alone = array.table.lock(stripe).await;
+    if array.regions.is_unwritten(stripe) {
+        // Discarded meanwhile.
+        return Ok(array.buffers.allocate_zeroed(range.length() as usize));
+    }
+    let stripe = array.geometry.stripe(stripe);
+    // For mirrors the refused copy is the unit to repair.
+    let unit = if array.geometry.copies() > 1 {
+        stripe.units.iter().position(|place| place.member == slot).unwrap_or(0)
+    } else {
+        range.unit
+    };
+    HeldStripe::new(array, &stripe, class).fetch_unit(UnitRange { unit, ..range }).await
+}
+
+/// A stripe that the caller holds alone, and the means to get what it holds whatever drives refuse.
+pub(crate) struct HeldStripe<'a> {
+    array: &'a Inner,
+    stripe: &'a Stripe,
+    class: Class,
+}
+
+impl<'a> HeldStripe<'a> {
+    /// Requests to drives are of this class.
+    pub(crate) fn new(array: &'a Inner, stripe: &'a Stripe, class: Class) -> Self {
+        Self { array, stripe, class }
     }
 
     /// Reads data of a stripe by every means, from byte `from` of its data, into memory that no
     /// drive was handed. The caller holds the stripe alone.
-    pub(crate) async fn fetch_data(
-        &self,
-        stripe: &Stripe,
-        from: u64,
-        target: &Buffer,
-        class: Class,
-    ) -> Result<(), ArrayError> {
+    pub(crate) async fn fetch_data(&self, from: u64, target: &Buffer) -> Result<(), ArrayError> {
+        let Self { array, .. } = *self;
         let mut at = 0;
-        for range in self.geometry.data_ranges(from, from + target.len() as u64) {
+        for range in array.geometry.data_ranges(from, from + target.len() as u64) {
             let length = range.length() as usize;
-            let bytes = self.fetch_unit(stripe, range, class).await?;
+            let bytes = self.fetch_unit(range).await?;
             target.slice(at..at + length).copy_from(&bytes);
             at += length;
         }
@@ -80,15 +87,15 @@ impl Inner {
     /// it begins, and the bytes.
     pub(crate) async fn complete_blocks(
         &self,
-        stripe: &Stripe,
         start: u64,
         data: &Buffer,
         is_new: bool,
     ) -> Result<(u64, Buffer), ArrayError> {
+        let Self { array, stripe, .. } = *self;
         let end = start + data.len() as u64;
         let from = start / BLOCK_BYTES * BLOCK_BYTES;
         let to = end.next_multiple_of(BLOCK_BYTES);
-        let whole = self.buffers.allocate((to - from) as usize);
+        let whole = array.buffers.allocate((to - from) as usize);
         let mut partial: SmallVec<[u64; 2]> = SmallVec::new();
         if start != from {
             partial.push(from);
@@ -100,12 +107,12 @@ impl Inner {
             let target = whole.slice((block - from) as usize..(block - from + BLOCK_BYTES) as usize);
             // What is left of a block that is lost cannot be told, so it would stay lost, and with
             // it what is written now.
-            let at = stripe.index * self.geometry.stripe_data_bytes() + block;
-            self.bad.check_alive(&self.geometry, at, at + BLOCK_BYTES)?;
+            let at = stripe.index * array.geometry.stripe_data_bytes() + block;
+            array.bad.check_alive(&array.geometry, at, at + BLOCK_BYTES)?;
             if is_new {
                 target.fill(0);
             } else {
-                self.fetch_data(stripe, block, &target, Class::Foreground).await?;
+                self.fetch_data(block, &target).await?;
             }
         }
         let at = (start - from) as usize;
@@ -119,57 +126,49 @@ impl Inner {
     ///
     /// The bytes come in memory of their own: a drive that was given up may still write into what
     /// it was handed, so what was handed to a drive that refused is never used again.
-    pub(crate) async fn fetch_unit(
-        &self,
-        stripe: &Stripe,
-        range: UnitRange,
-        class: Class,
-    ) -> Result<Buffer, ArrayError> {
+    pub(crate) async fn fetch_unit(&self, range: UnitRange) -> Result<Buffer, ArrayError> {
+        let Self { array, stripe, class } = *self;
         let slot = stripe.units[range.unit].member;
         let mut repair = false;
-        while !self.columns.missing_in(stripe.index).contains(slot) {
-            if self.bad.is_unit_lost(stripe, range) {
+        while !array.columns.missing_in(stripe.index).contains(slot) {
+            if array.bad.is_unit_lost(stripe, range) {
                 repair = true;
                 break;
             }
-            let read = self.buffers.allocate(range.length() as usize);
-            let from = self.columns.slot_of(stripe.units[range.unit]);
-            match self.columns.submit_unit_read(stripe, range, class, Cause::PreRead, read.clone()).await {
-                Ok(()) => return self.put_right(stripe, range, read, class).await,
+            let read = array.buffers.allocate(range.length() as usize);
+            let from = array.columns.slot_of(stripe.units[range.unit]);
+            match array.columns.submit_unit_read(stripe, range, class, Cause::PreRead, read.clone()).await {
+                Ok(()) => return self.put_right(range, read).await,
                 // A drive is let go of with the commit that records the column's new place.
-                Err(_) if self.columns.slot_of(stripe.units[range.unit]) != from => {}
+                Err(_) if array.columns.slot_of(stripe.units[range.unit]) != from => {}
                 Err(error) => {
-                    self.note_read_error(&error).await?;
+                    array.note_read_error(&error).await?;
                     repair = error.kind == DriveErrorKind::Medium;
                     break;
                 }
             }
         }
-        let fresh = self.buffers.allocate(range.length() as usize);
-        self.reconstruct(stripe, range, &fresh, class).await?;
-        if repair && !self.lifecycle.is_protected() && !self.columns.missing_in(stripe.index).contains(slot) {
-            self.write_back(stripe, range, fresh.clone(), class).await?;
+        let fresh = array.buffers.allocate(range.length() as usize);
+        self.reconstruct(range, &fresh).await?;
+        if repair && !array.lifecycle.is_protected() && !array.columns.missing_in(stripe.index).contains(slot)
+        {
+            self.write_back(range, fresh.clone()).await?;
         }
         Ok(fresh)
     }
 
     /// Replaces the blocks of what was read of a unit that are not what they should be, there and
     /// on the member.
-    async fn put_right(
-        &self,
-        stripe: &Stripe,
-        range: UnitRange,
-        read: Buffer,
-        class: Class,
-    ) -> Result<Buffer, ArrayError> {
+    async fn put_right(&self, range: UnitRange, read: Buffer) -> Result<Buffer, ArrayError> {
+        let Self { array, stripe, .. } = *self;
         let place = stripe.units[range.unit];
-        for start in self.sums.bad_blocks(stripe, range, &read).await? {
-            self.sums.note_bad_block(place, start);
+        for start in array.sums.bad_blocks(stripe, range, &read).await? {
+            array.sums.note_bad_block(place, start);
             let block = UnitRange { start, end: start + BLOCK_BYTES, ..range };
-            let fresh = self.buffers.allocate(BLOCK_BYTES as usize);
-            match self.reconstruct(stripe, block, &fresh, class).await {
+            let fresh = array.buffers.allocate(BLOCK_BYTES as usize);
+            match self.reconstruct(block, &fresh).await {
                 Err(ArrayError::Lost { stripe, what }) => {
-                    let member = self.columns.member_at(place);
+                    let member = array.columns.member_at(place);
                     let label = member.map_or_else(|| "a drive".into(), |member| member.label().clone());
                     let at = (place.offset_bytes + start) / BLOCK_BYTES;
                     let what =
@@ -178,38 +177,34 @@ impl Inner {
                 }
                 result => result?,
             }
-            if !self.lifecycle.is_protected() && !self.columns.missing_in(stripe.index).contains(place.member)
+            if !array.lifecycle.is_protected()
+                && !array.columns.missing_in(stripe.index).contains(place.member)
             {
-                self.write_back(stripe, block, fresh.clone(), class).await?;
+                self.write_back(block, fresh.clone()).await?;
             }
             slice_of(&read, range.start, block.start, block.end).copy_from(&fresh);
         }
-        for start in self.sums.doubted_blocks(stripe, range, &read).await? {
+        for start in array.sums.doubted_blocks(stripe, range, &read).await? {
             let block = UnitRange { start, end: start + BLOCK_BYTES, ..range };
             let part = slice_of(&read, range.start, block.start, block.end);
-            self.resolve_doubt(stripe, block, &part, class).await?;
+            self.resolve_doubt(block, &part).await?;
         }
         Ok(read)
     }
 
     /// What was recorded of a block is lost: where the others are what is recorded of them, and
     /// give the block, that counts, and is recorded. Otherwise it stays as it was read.
-    async fn resolve_doubt(
-        &self,
-        stripe: &Stripe,
-        block: UnitRange,
-        read: &Buffer,
-        class: Class,
-    ) -> Result<(), ArrayError> {
-        let missing = self.columns.missing_in(stripe.index);
+    async fn resolve_doubt(&self, block: UnitRange, read: &Buffer) -> Result<(), ArrayError> {
+        let Self { array, stripe, .. } = *self;
+        let missing = array.columns.missing_in(stripe.index);
         for unit in (0..stripe.units.len()).filter(|unit| *unit != block.unit) {
             let is_there = !missing.contains(stripe.units[unit].member);
-            if is_there && self.sums.lacks_any(stripe, UnitRange { unit, ..block }).await? {
+            if is_there && array.sums.lacks_any(stripe, UnitRange { unit, ..block }).await? {
                 return Ok(());
             }
         }
-        let fresh = self.buffers.allocate(BLOCK_BYTES as usize);
-        match self.reconstruct(stripe, block, &fresh, class).await {
+        let fresh = array.buffers.allocate(BLOCK_BYTES as usize);
+        match self.reconstruct(block, &fresh).await {
             Err(ArrayError::Lost { .. }) => return Ok(()),
             result => result?,
         }
@@ -217,38 +212,33 @@ impl Inner {
         access(&[&fresh, read], &[], |both, _| agrees = both[0] == both[1]);
         let place = stripe.units[block.unit];
         if !agrees {
-            self.sums.note_bad_block(place, block.start);
+            array.sums.note_bad_block(place, block.start);
             read.copy_from(&fresh);
         }
-        if self.lifecycle.is_protected() || missing.contains(place.member) {
+        if array.lifecycle.is_protected() || missing.contains(place.member) {
             return Ok(());
         }
         if !agrees {
-            self.write_back(stripe, block, fresh.clone(), class).await?;
+            self.write_back(block, fresh.clone()).await?;
         }
-        self.sums.record_content(stripe, block, &fresh, Recording::Unknown).await?;
+        array.sums.record_content(stripe, block, &fresh, Recording::Unknown).await?;
         Ok(())
     }
 
     /// Writes a reconstructed range to the member that could not read it.
-    async fn write_back(
-        &self,
-        stripe: &Stripe,
-        range: UnitRange,
-        data: Buffer,
-        class: Class,
-    ) -> Result<(), ArrayError> {
+    async fn write_back(&self, range: UnitRange, data: Buffer) -> Result<(), ArrayError> {
+        let Self { array, stripe, class } = *self;
         let place = stripe.units[range.unit];
         let request = IoRequest::write(place.offset_bytes + range.start, data, false);
-        match self.columns.submit(place.member, class, request.because(Cause::Repair)).await {
+        match array.columns.submit(place.member, class, request.because(Cause::Repair)).await {
             Ok(()) => {
-                self.bad.repair_unit(stripe, range);
-                self.sums.forget_bad(place.member, place.offset_bytes + range.start, range.length());
-                self.count(|counters| counters.repaired_reads += 1);
+                array.bad.repair_unit(stripe, range);
+                array.sums.forget_bad(place.member, place.offset_bytes + range.start, range.length());
+                array.count(|counters| counters.repaired_reads += 1);
                 Ok(())
             }
             // The client has its data; if the drive cannot be spared, so be it.
-            Err(error) => match self.note_write_error(&error).await {
+            Err(error) => match array.note_write_error(&error).await {
                 Err(error @ ArrayError::CannotExclude(_)) => Err(error),
                 _ => Ok(()),
             },
@@ -256,17 +246,11 @@ impl Inner {
     }
 
     /// A range of a unit from the other units of its stripe: as a whole, else block by block.
-    pub(crate) async fn reconstruct(
-        &self,
-        stripe: &Stripe,
-        range: UnitRange,
-        target: &Buffer,
-        class: Class,
-    ) -> Result<(), ArrayError> {
+    pub(crate) async fn reconstruct(&self, range: UnitRange, target: &Buffer) -> Result<(), ArrayError> {
         if range.length() <= BLOCK_BYTES {
-            return self.reconstruct_block(stripe, range, target, class).await;
+            return self.reconstruct_block(range, target).await;
         }
-        match self.reconstruct_once(stripe, range, target, class).await {
+        match self.reconstruct_once(range, target).await {
             Ok(()) => return Ok(()),
             Err(error @ ArrayError::CannotExclude(_)) => return Err(error),
             Err(_) => {}
@@ -276,7 +260,7 @@ impl Inner {
             let end = (start / BLOCK_BYTES * BLOCK_BYTES + BLOCK_BYTES).min(range.end);
             let block = UnitRange { start, end, ..range };
             let part = slice_of(target, range.start, start, end);
-            self.reconstruct_block(stripe, block, &part, class).await?;
+            self.reconstruct_block(block, &part).await?;
             start = end;
         }
         Ok(())
@@ -285,15 +269,10 @@ impl Inner {
     /// A block, or part of one, from the other units. Where they cannot give it, a block that is
     /// recorded as zeros is known all the same: a drive may have lost, with its cache, what a new
     /// region was filled with.
-    async fn reconstruct_block(
-        &self,
-        stripe: &Stripe,
-        block: UnitRange,
-        target: &Buffer,
-        class: Class,
-    ) -> Result<(), ArrayError> {
-        match self.reconstruct_once(stripe, block, target, class).await {
-            Err(ArrayError::Lost { .. }) if self.sums.is_recorded_as_zeros(stripe, block).await? => {
+    async fn reconstruct_block(&self, block: UnitRange, target: &Buffer) -> Result<(), ArrayError> {
+        let Self { array, stripe, .. } = *self;
+        match self.reconstruct_once(block, target).await {
+            Err(ArrayError::Lost { .. }) if array.sums.is_recorded_as_zeros(stripe, block).await? => {
                 target.fill(0);
                 Ok(())
             }
@@ -303,34 +282,29 @@ impl Inner {
 
     /// Tries sources until as many as needed were read; each that refuses is left out of the next
     /// try.
-    async fn reconstruct_once(
-        &self,
-        stripe: &Stripe,
-        range: UnitRange,
-        target: &Buffer,
-        class: Class,
-    ) -> Result<(), ArrayError> {
+    async fn reconstruct_once(&self, range: UnitRange, target: &Buffer) -> Result<(), ArrayError> {
+        let Self { array, stripe, class } = *self;
         let mut have: SmallVec<[(usize, Buffer); 12]> = SmallVec::new();
         let mut refused: SmallVec<[(usize, String); 2]> = SmallVec::new();
-        let needed = self.geometry.data_units();
+        let needed = array.geometry.data_units();
         loop {
-            let missing = self.columns.missing_in(stripe.index);
+            let missing = array.columns.missing_in(stripe.index);
             let candidates: SmallVec<[usize; 12]> = (0..stripe.units.len())
                 .filter(|&unit| unit != range.unit && !missing.contains(stripe.units[unit].member))
                 .filter(|unit| {
                     have.iter().all(|(have, _)| have != unit) && refused.iter().all(|(no, _)| no != unit)
                 })
-                .filter(|&unit| !self.bad.is_unit_lost(stripe, UnitRange { unit, ..range }))
+                .filter(|&unit| !array.bad.is_unit_lost(stripe, UnitRange { unit, ..range }))
                 .take(needed - have.len())
                 .collect();
             if have.len() + candidates.len() < needed {
-                return Err(self.lost(stripe, range, &missing, &refused));
+                return Err(self.lost(range, &missing, &refused));
             }
             let reads: SmallVec<[(usize, Buffer, Completion); 12]> = candidates
                 .into_iter()
                 .map(|unit| {
-                    let buffer = self.buffers.allocate(range.length() as usize);
-                    let answer = self.columns.submit_unit_read(
+                    let buffer = array.buffers.allocate(range.length() as usize);
+                    let answer = array.columns.submit_unit_read(
                         stripe,
                         UnitRange { unit, ..range },
                         class,
@@ -343,18 +317,18 @@ impl Inner {
             for (unit, buffer, answer) in reads {
                 match answer.await {
                     Ok(()) => {
-                        let bad = self.sums.bad_blocks(stripe, UnitRange { unit, ..range }, &buffer).await?;
+                        let bad = array.sums.bad_blocks(stripe, UnitRange { unit, ..range }, &buffer).await?;
                         if bad.is_empty() {
                             have.push((unit, buffer));
                             continue;
                         }
-                        bad.iter().for_each(|&start| self.sums.note_bad_block(stripe.units[unit], start));
+                        bad.iter().for_each(|&start| array.sums.note_bad_block(stripe.units[unit], start));
                         refused
                             .push((unit, format!("{} blocks do not agree with their checksums", bad.len())));
                     }
                     Err(error) => {
                         refused.push((unit, error.to_string()));
-                        self.note_read_error(&error).await?;
+                        array.note_read_error(&error).await?;
                     }
                 }
             }
@@ -364,38 +338,38 @@ impl Inner {
         }
         have.sort_by_key(|(unit, _)| *unit);
         let units: SmallVec<[usize; 12]> = have.iter().map(|(unit, _)| *unit).collect();
-        if self.geometry.copies() > 1 {
+        if array.geometry.copies() > 1 {
             target.copy_from(&have[0].1);
         } else {
             let sources: SmallVec<[Buffer; 12]> = have.into_iter().map(|(_, buffer)| buffer).collect();
             recover_units(
-                self.geometry.data_units(),
+                array.geometry.data_units(),
                 &units,
                 &sources,
                 &[range.unit],
                 std::slice::from_ref(target),
             );
         }
-        if self.sums.is_possible(stripe, range, target).await? {
+        if array.sums.is_possible(stripe, range, target).await? {
             return Ok(());
         }
-        let is_parity = self.geometry.copies() == 1 && range.unit >= needed;
+        let is_parity = array.geometry.copies() == 1 && range.unit >= needed;
         if is_parity && units.iter().all(|unit| *unit < needed) {
             // Of data that are all right parity follows, whatever was recorded of it: a write that
             // failed half-way, with the drive of the parity gone, leaves a sum that nothing has.
-            if !self.lifecycle.is_protected() {
-                self.sums.record_content(stripe, range, target, Recording::All).await?;
+            if !array.lifecycle.is_protected() {
+                array.sums.record_content(stripe, range, target, Recording::All).await?;
             }
             return Ok(());
         }
-        if self.is_borne_out(stripe, range, target, &units, class).await? {
-            if !self.lifecycle.is_protected() {
-                self.sums.record_content(stripe, range, target, Recording::All).await?;
+        if self.is_borne_out(range, target, &units).await? {
+            if !array.lifecycle.is_protected() {
+                array.sums.record_content(stripe, range, target, Recording::All).await?;
             }
             return Ok(());
         }
         refused.push((range.unit, "what the others give does not agree with its checksum".to_owned()));
-        Err(self.lost(stripe, range, &self.columns.missing_in(stripe.index), &refused))
+        Err(self.lost(range, &array.columns.missing_in(stripe.index), &refused))
     }
 
     /// Whether units that were not needed to reconstruct `found` agree with it, so that what is
@@ -405,29 +379,28 @@ impl Inner {
     /// has to hold just that.
     async fn is_borne_out(
         &self,
-        stripe: &Stripe,
         range: UnitRange,
         found: &Buffer,
         used: &[usize],
-        class: Class,
     ) -> Result<bool, ArrayError> {
-        let missing = self.columns.missing_in(stripe.index);
+        let Self { array, stripe, class } = *self;
+        let missing = array.columns.missing_in(stripe.index);
         let mut others: SmallVec<[(usize, Buffer); 12]> = SmallVec::new();
         for unit in (0..stripe.units.len()).filter(|unit| *unit != range.unit) {
             let of_unit = UnitRange { unit, ..range };
-            if missing.contains(stripe.units[unit].member) || self.bad.is_unit_lost(stripe, of_unit) {
+            if missing.contains(stripe.units[unit].member) || array.bad.is_unit_lost(stripe, of_unit) {
                 continue;
             }
-            let buffer = self.buffers.allocate(range.length() as usize);
-            let is_read = self
+            let buffer = array.buffers.allocate(range.length() as usize);
+            let is_read = array
                 .columns
                 .submit_unit_read(stripe, of_unit, class, Cause::Reconstruct, buffer.clone())
                 .await
                 .is_ok();
             // Of what nothing is recorded nothing is known: it bears out nothing.
             let is_known = is_read
-                && !self.sums.lacks_any(stripe, of_unit).await?
-                && self.sums.bad_blocks(stripe, of_unit, &buffer).await?.is_empty();
+                && !array.sums.lacks_any(stripe, of_unit).await?
+                && array.sums.bad_blocks(stripe, of_unit, &buffer).await?.is_empty();
             match is_known {
                 true => others.push((unit, buffer)),
                 false if used.contains(&unit) => return Ok(false),
@@ -438,11 +411,11 @@ impl Inner {
             others.into_iter().partition(|(unit, _)| used.contains(unit));
         let source_buffers: SmallVec<[Buffer; 12]> = sources.into_iter().map(|(_, buffer)| buffer).collect();
         for (unit, witness) in &witnesses {
-            let expected = self.buffers.allocate(range.length() as usize);
-            match self.geometry.copies() > 1 {
+            let expected = array.buffers.allocate(range.length() as usize);
+            match array.geometry.copies() > 1 {
                 true => expected.copy_from(found),
                 false => recover_units(
-                    self.geometry.data_units(),
+                    array.geometry.data_units(),
                     used,
                     &source_buffers,
                     &[*unit],
@@ -455,30 +428,26 @@ impl Inner {
                 return Ok(false);
             }
         }
-        Ok(!witnesses.is_empty() || self.holds(stripe, range, found, class).await)
+        Ok(!witnesses.is_empty() || self.holds(range, found).await)
     }
 
     /// Whether a range of a unit, as its member gives it, is `expected`.
-    async fn holds(&self, stripe: &Stripe, range: UnitRange, expected: &Buffer, class: Class) -> bool {
-        let missing = self.columns.missing_in(stripe.index);
-        if missing.contains(stripe.units[range.unit].member) || self.bad.is_unit_lost(stripe, range) {
+    async fn holds(&self, range: UnitRange, expected: &Buffer) -> bool {
+        let Self { array, stripe, class } = *self;
+        let missing = array.columns.missing_in(stripe.index);
+        if missing.contains(stripe.units[range.unit].member) || array.bad.is_unit_lost(stripe, range) {
             return false;
         }
-        let read = self.buffers.allocate(range.length() as usize);
+        let read = array.buffers.allocate(range.length() as usize);
         let answer =
-            self.columns.submit_unit_read(stripe, range, class, Cause::Reconstruct, read.clone()).await;
+            array.columns.submit_unit_read(stripe, range, class, Cause::Reconstruct, read.clone()).await;
         let mut agrees = false;
         access(&[expected, &read], &[], |both, _| agrees = both[0] == both[1]);
         agrees && answer.is_ok()
     }
 
-    fn lost(
-        &self,
-        stripe: &Stripe,
-        range: UnitRange,
-        missing: &MemberSet,
-        refused: &[(usize, String)],
-    ) -> ArrayError {
+    fn lost(&self, range: UnitRange, missing: &MemberSet, refused: &[(usize, String)]) -> ArrayError {
+        let Self { stripe, .. } = *self;
         let member = stripe.units[range.unit].member;
         let gone: Vec<String> = missing.iter().map(|member| member.to_string()).collect();
         let mut what =
@@ -490,14 +459,5 @@ impl Inner {
             what += &format!("; member {}: {error}", stripe.units[*unit].member);
         }
         ArrayError::Lost { stripe: stripe.index, what }
-    }
-
-    /// The answer that a read of a lost block gets.
-    pub(crate) fn lost_answer(&self, stripe: &Stripe, range: UnitRange) -> Completion {
-        let place = stripe.units[range.unit];
-        let request = IoRequest::read(place.offset_bytes + range.start, self.buffers.allocate(0));
-        let member = self.columns.member_at(place);
-        let label = member.map_or_else(|| "missing drive".into(), |member| member.label().clone());
-        Completion::ready(Err(request.error(&label, DriveErrorKind::Medium, None)))
     }
 }

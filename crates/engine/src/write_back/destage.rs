@@ -29,6 +29,7 @@ use crate::error::ArrayError;
 use crate::journal::{Kind, Part, Record};
 use crate::log::{Logged, WriteLog};
 use crate::member::Class;
+use crate::read::recover::HeldStripe;
 use crate::stripes::lock_order;
 use crate::stripes::stripe_table::{Piece, StripeGuard, StripeTable};
 use crate::write_back::destage_round::Shape;
@@ -105,7 +106,13 @@ impl Inner {
         let whole = if (from, to) == (piece.from, piece.to()) {
             self.buffers.allocate(piece.data.len())
         } else {
-            Box::pin(self.complete_blocks(stripe, piece.from, &piece.data, is_unwritten)).await?.1
+            Box::pin(HeldStripe::new(self, stripe, Class::Foreground).complete_blocks(
+                piece.from,
+                &piece.data,
+                is_unwritten,
+            ))
+            .await?
+            .1
         };
         let patches = before.iter().map(|(from, data, _)| (*from, data.clone()));
         let pending = self.deferred.pending.overlapping(stripe.index, from, to);
@@ -203,7 +210,12 @@ impl Inner {
                 if has_gap(&ranges) {
                     match is_unwritten {
                         true => whole.fill(0),
-                        false => Box::pin(self.fetch_data(stripe, start, &whole, Class::Foreground)).await?,
+                        false => {
+                            Box::pin(
+                                HeldStripe::new(self, stripe, Class::Foreground).fetch_data(start, &whole),
+                            )
+                            .await?
+                        }
                     }
                 }
                 for (from, data) in pieces {

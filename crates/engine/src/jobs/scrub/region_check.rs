@@ -15,6 +15,7 @@ use crate::checksums::PAGE_COVERS_BYTES;
 use crate::error::ArrayError;
 use crate::map::regions::RegionState;
 use crate::member::Class;
+use crate::read::recover::HeldStripe;
 use crate::stripes::stripe_table::StripeGuard;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -121,7 +122,7 @@ impl<'a> RegionCheck<'a> {
         for start in inner.sums.bad_blocks(stripe, whole, buffer).await? {
             self.report.checksum_errors += 1;
             let block = UnitRange { start, end: start + BLOCK_BYTES, ..whole };
-            match inner.fetch_unit(stripe, block, Class::Background).await {
+            match HeldStripe::new(inner, stripe, Class::Background).fetch_unit(block).await {
                 Ok(bytes) => {
                     if let Some(member) = inner.columns.member_at(stripe.units[unit]) {
                         self.report.blame(member.label());
@@ -179,17 +180,9 @@ impl<'a> RegionCheck<'a> {
             for unit in (0..stripe.units.len()).filter(|&unit| !missing.contains(stripe.units[unit].member)) {
                 let buffer = inner.buffers.allocate(length as usize);
                 let range = UnitRange { unit, start: 0, end: length };
-                answers.push(if inner.bad.is_unit_lost(&stripe, range) {
-                    inner.lost_answer(&stripe, range)
-                } else {
-                    inner.columns.submit_unit_read(
-                        &stripe,
-                        range,
-                        Class::Background,
-                        Cause::Scrub,
-                        buffer.clone(),
-                    )
-                });
+                let answer =
+                    inner.submit_unless_lost(&stripe, range, Class::Background, Cause::Scrub, buffer.clone());
+                answers.push(answer);
                 units.push((unit, buffer));
             }
             reads.push(StripeRead { stripe, units, answers, guard });
@@ -262,7 +255,7 @@ impl<'a> RegionCheck<'a> {
         let mut all = true;
         for start in (0..length).step_by(BLOCK_BYTES as usize) {
             let block = UnitRange { unit, start, end: start + BLOCK_BYTES };
-            match inner.fetch_unit(stripe, block, Class::Background).await {
+            match HeldStripe::new(inner, stripe, Class::Background).fetch_unit(block).await {
                 Ok(bytes) => slice_of(&whole, 0, block.start, block.end).copy_from(&bytes),
                 Err(ArrayError::Lost { .. } | ArrayError::Drive(_)) => all = false,
                 Err(error) => return Err(error),
@@ -302,7 +295,7 @@ impl<'a> RegionCheck<'a> {
             let right = inner.buffers.allocate(BLOCK_BYTES as usize);
             let range = UnitRange { unit, start, end };
             self.blame(stripe, unit);
-            inner.reconstruct(stripe, range, &right, Class::Background).await?;
+            HeldStripe::new(inner, stripe, Class::Background).reconstruct(range, &right).await?;
             self.write_unit(stripe, range, right.clone()).await?;
             row.iter_mut().filter(|(other, _)| *other == unit).for_each(|(_, block)| *block = right.clone());
             return Ok(row);
