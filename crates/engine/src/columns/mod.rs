@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::rc::{Rc, Weak};
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Cause, Completion, Context, DriveError, IoRequest, Operation, completion};
 use stripewise_layout::{Geometry, MemberSet, Place, Stripe, UnitRange};
 
@@ -166,6 +167,27 @@ impl Columns {
     /// Whether anything of the row was ever written.
     pub(crate) fn holds_data(&self, row: u64) -> bool {
         self.regions_of_row(row).any(|region| self.regions.state(region) != RegionState::Unwritten)
+    }
+
+    /// Columns of a row that are to be filled.
+    pub(crate) fn to_fill(&self, row: u64) -> SmallVec<[usize; 4]> {
+        let rows = self.rows.borrow();
+        let Some(run) = rows.run(row) else { return SmallVec::new() };
+        let to_fill = |column: &usize| {
+            matches!(run.places[*column].state, SlotState::Rebuilding | SlotState::CatchingUp)
+        };
+        (0..run.places.len()).filter(to_fill).collect()
+    }
+
+    /// The stripes of a region that have a unit on the column, and which that is; each has one at
+    /// most.
+    pub(crate) fn units_on(&self, column: usize, region: u64) -> Vec<(Stripe, usize)> {
+        let on_column = |index: u64| {
+            let stripe = self.geometry.stripe(index);
+            let unit = stripe.units.iter().position(|place| place.member == column)?;
+            Some((stripe, unit))
+        };
+        self.regions.stripes_of(region).filter_map(on_column).collect()
     }
 
     fn regions_of_run(&self, run: &Run) -> Range<u64> {

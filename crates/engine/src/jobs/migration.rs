@@ -49,7 +49,7 @@ impl Array {
         };
         inner.pass_over_refusals_elsewhere();
         inner.columns.migrations.borrow_mut().insert((row, column), Migration { from, to, failed: false });
-        let copied = inner.copy_column(row, column, to, pace).await;
+        let copied = ColumnCopy { array: inner, key: (row, column), to }.run(pace).await;
         if copied.is_err() {
             self.cancel_migration(row, column);
         }
@@ -71,69 +71,76 @@ impl Array {
     }
 }
 
-impl Inner {
-    async fn copy_column(
-        &self,
-        row: u64,
-        column: usize,
-        to: SlotPlace,
-        pace: Pace<'_>,
-    ) -> Result<u64, ArrayError> {
-        let Some(member) = self.columns.members.borrow().get(to.drive).map(|member| member.member.clone())
+/// The copying of a column of a row to another slab.
+struct ColumnCopy<'a> {
+    array: &'a Inner,
+    /// Row and column.
+    key: (u64, usize),
+    to: SlotPlace,
+}
+
+impl ColumnCopy<'_> {
+    /// Gives the bytes that were copied.
+    async fn run(&self, pace: Pace<'_>) -> Result<u64, ArrayError> {
+        let Self { array, key: (row, column), to } = *self;
+        let Some(member) = array.columns.members.borrow().get(to.drive).map(|member| member.member.clone())
         else {
             return Err(ArrayError::Moved { row, column });
         };
         let failures = member.flush_failures().count();
         let mut bytes = 0;
-        for region in self.columns.regions_of_row(row) {
-            if self.lifecycle.is_closed() {
+        for region in array.columns.regions_of_row(row) {
+            if array.lifecycle.is_closed() {
                 return Err(ArrayError::Closed);
             }
-            if self.regions.state(region) != RegionState::Unwritten {
-                if !pace(self.regions.shape.member_region_bytes).await {
+            if array.regions.state(region) != RegionState::Unwritten {
+                if !pace(array.regions.shape.member_region_bytes).await {
                     return Err(ArrayError::Moved { row, column });
                 }
-                bytes += lock_order::scope(self.copy_region(region, column, to)).await?;
+                bytes += lock_order::scope(self.copy_region(region)).await?;
             }
-            self.check_migration(row, column)?;
+            self.check()?;
         }
-        if let Some(sums) = self.sums.get() {
+        if let Some(sums) = array.sums.get() {
             // Pages whose writing began before the migration went to the old place only, and count
             // as written.
             sums.table.checkpoint().await?;
         }
-        self.rewrite_sums(row, column).await?;
+        self.rewrite_sums().await?;
         let flushed = member.flush_since(failures).await;
         if let Err(error) = flushed {
-            self.note_write_error(&error).await?;
+            array.note_write_error(&error).await?;
             return Err(ArrayError::Drive(error));
         }
-        self.check_migration(row, column)?;
+        self.check()?;
         Ok(bytes)
     }
 
-    fn check_migration(&self, row: u64, column: usize) -> Result<(), ArrayError> {
-        let migrations = self.columns.migrations.borrow();
+    /// An error where the migration was given up, or its new place has failed.
+    fn check(&self) -> Result<(), ArrayError> {
+        let Self { array, key: (row, column), .. } = *self;
+        let migrations = array.columns.migrations.borrow();
         match migrations.get(&(row, column)) {
             Some(migration) if !migration.failed => Ok(()),
             _ => Err(ArrayError::Moved { row, column }),
         }
     }
 
-    async fn copy_region(&self, region: u64, column: usize, to: SlotPlace) -> Result<u64, ArrayError> {
-        let length = self.geometry.interleave_bytes();
-        let mut copies = self.units_on(column, region);
-        let _guards = self.table.lock_all(copies.iter().map(|(stripe, _)| stripe.index).collect()).await;
-        copies.retain(|(stripe, _)| !self.regions.is_unwritten(stripe.index));
+    async fn copy_region(&self, region: u64) -> Result<u64, ArrayError> {
+        let array = self.array;
+        let length = array.geometry.interleave_bytes();
+        let mut copies = array.columns.units_on(self.key.1, region);
+        let _guards = array.table.lock_all(copies.iter().map(|(stripe, _)| stripe.index).collect()).await;
+        copies.retain(|(stripe, _)| !array.regions.is_unwritten(stripe.index));
         let bytes = copies.len() as u64 * length;
         let copying = copies.into_iter().map(|(stripe, unit)| async move {
-            let at = stripe.units[unit].offset_bytes % self.spec.slab_bytes;
+            let at = stripe.units[unit].offset_bytes % array.spec.slab_bytes;
             let whole = UnitRange { unit, start: 0, end: length };
-            match HeldStripe::new(self, &stripe, Class::Background).fetch_unit(whole).await {
-                Ok(data) => self.write_copy(to, at, data).await,
+            match HeldStripe::new(array, &stripe, Class::Background).fetch_unit(whole).await {
+                Ok(data) => self.write_copy(at, data).await,
                 // A drive that is out may have it, and may come back.
-                Err(ArrayError::Lost { .. }) if self.columns.missing_in(stripe.index).is_empty() => {
-                    self.copy_blocks(&stripe, unit, to, at).await
+                Err(ArrayError::Lost { .. }) if array.columns.missing_in(stripe.index).is_empty() => {
+                    self.copy_blocks(&stripe, unit, at).await
                 }
                 Err(error) => Err(error),
             }
@@ -143,19 +150,14 @@ impl Inner {
     }
 
     /// Copies block by block; those that no drive has any more are remembered as lost.
-    async fn copy_blocks(
-        &self,
-        stripe: &Stripe,
-        unit: usize,
-        to: SlotPlace,
-        at: u64,
-    ) -> Result<(), ArrayError> {
-        for start in (0..self.geometry.interleave_bytes()).step_by(BLOCK_BYTES as usize) {
+    async fn copy_blocks(&self, stripe: &Stripe, unit: usize, at: u64) -> Result<(), ArrayError> {
+        let array = self.array;
+        for start in (0..array.geometry.interleave_bytes()).step_by(BLOCK_BYTES as usize) {
             let block = UnitRange { unit, start, end: start + BLOCK_BYTES };
-            match HeldStripe::new(self, stripe, Class::Background).fetch_unit(block).await {
-                Ok(data) => self.write_copy(to, at + start, data).await?,
-                Err(ArrayError::Lost { .. }) if self.columns.missing_in(stripe.index).is_empty() => {
-                    self.bad.note_unit_lost(stripe, block);
+            match HeldStripe::new(array, stripe, Class::Background).fetch_unit(block).await {
+                Ok(data) => self.write_copy(at + start, data).await?,
+                Err(ArrayError::Lost { .. }) if array.columns.missing_in(stripe.index).is_empty() => {
+                    array.bad.note_unit_lost(stripe, block);
                 }
                 Err(error) => return Err(error),
             }
@@ -163,13 +165,27 @@ impl Inner {
         Ok(())
     }
 
-    async fn write_copy(&self, to: SlotPlace, at: u64, data: Buffer) -> Result<(), ArrayError> {
-        match self.columns.submit_to_slab(to, Class::Background, IoRequest::write(at, data, false)).await {
+    async fn write_copy(&self, at: u64, data: Buffer) -> Result<(), ArrayError> {
+        let Self { array, to, .. } = *self;
+        match array.columns.submit_to_slab(to, Class::Background, IoRequest::write(at, data, false)).await {
             Ok(()) => Ok(()),
             Err(error) => {
-                self.note_write_error(&error).await?;
+                array.note_write_error(&error).await?;
                 Err(ArrayError::Drive(error))
             }
         }
+    }
+
+    /// Brings the checksum pages of a column's slab onto its new place, and makes them durable.
+    async fn rewrite_sums(&self) -> Result<(), ArrayError> {
+        let Self { array, key: (row, column), .. } = *self;
+        let Some(sums) = array.sums.get() else { return Ok(()) };
+        // A row that holds nothing costs nothing.
+        if !array.columns.holds_data(row) {
+            return Ok(());
+        }
+        sums.table.rewrite(row, column as u16, &|page| array.sums.page_holds_data(row, page)).await?;
+        array.flush_members().await?;
+        array.release_records().await
     }
 }

@@ -27,6 +27,7 @@ use stripewise_layout::{Stripe, UnitRange};
 
 use crate::array::parity::{recover_units, slice_of};
 use crate::array::{Array, BLOCK_BYTES, Inner};
+use crate::columns::Columns;
 use crate::columns::column_work::Fill;
 use crate::error::ArrayError;
 use crate::map::regions::RegionState;
@@ -76,8 +77,8 @@ impl Array {
         inner.check_writable()?;
         let lost_before = inner.bad.lost_count();
         let mut bytes = 0;
-        for column in inner.columns_to_fill(row) {
-            bytes += inner.fill_column(row, column).await?;
+        for column in inner.columns.to_fill(row) {
+            bytes += ColumnFill { array: inner, key: (row, column) }.fill().await?;
         }
         let lost_blocks = inner.bad.lost_count().saturating_sub(lost_before) as u64;
         Ok(RowRebuild { bytes, lost_blocks })
@@ -90,9 +91,9 @@ impl Array {
         let inner = &self.0;
         let keys: Vec<(u64, usize)> = rows
             .iter()
-            .flat_map(|&row| inner.columns_to_fill(row).into_iter().map(move |column| (row, column)))
+            .flat_map(|&row| inner.columns.to_fill(row).into_iter().map(move |column| (row, column)))
             .collect();
-        inner.finish_columns(&keys).await
+        FilledColumns::of(inner, &keys)?.finish().await
     }
 
     /// Columns that were filled and are not yet recorded as current: row and column.
@@ -113,196 +114,76 @@ impl Array {
     }
 }
 
-impl Inner {
-    async fn fill_column(&self, row: u64, column: usize) -> Result<u64, ArrayError> {
-        let Some(place) = self.columns.rows.borrow().place(row, column) else { return Ok(0) };
-        let Some(member) = self.columns.members.borrow().get(place.drive).map(|member| member.member.clone())
+/// The filling of a column of a row.
+struct ColumnFill<'a> {
+    array: &'a Inner,
+    /// Row and column.
+    key: (u64, usize),
+}
+
+impl ColumnFill<'_> {
+    /// Gives the bytes that were written.
+    async fn fill(&self) -> Result<u64, ArrayError> {
+        let Self { array, key } = *self;
+        let Some(place) = array.columns.rows.borrow().place(key.0, key.1) else { return Ok(0) };
+        let Some(member) =
+            array.columns.members.borrow().get(place.drive).map(|member| member.member.clone())
         else {
-            return Err(self.fill_ended(place));
+            return Err(fill_ended(&array.columns, place));
         };
-        let key = (row, column);
-        if self.columns.fills.borrow().get(&key).is_some_and(|fill| fill.is_of(place) && fill.complete) {
+        if array.columns.fills.borrow().get(&key).is_some_and(|fill| fill.is_of(place) && fill.complete) {
             // Filled, and not recorded yet.
             return Ok(0);
         }
-        if self.columns.fills.borrow().get(&key).is_none_or(|fill| !fill.is_of(place)) {
-            let done = vec![false; self.columns.regions_per_row as usize];
+        if array.columns.fills.borrow().get(&key).is_none_or(|fill| !fill.is_of(place)) {
+            let done = vec![false; array.columns.regions_per_row as usize];
             let failures = member.flush_failures().count();
             let (is_fresh, complete, pages) = (false, false, BTreeMap::new());
-            self.columns
+            array
+                .columns
                 .fills
                 .borrow_mut()
                 .insert(key, Fill { place, done, is_fresh, failures, complete, pages });
         }
-        let regions = self.columns.regions_of_row(row);
-        let region_bytes = self.regions.shape.member_region_bytes * self.geometry.width() as u64;
-        let workers = (self.options.background_bytes / region_bytes).clamp(1, 16);
+        let regions = array.columns.regions_of_row(key.0);
+        let region_bytes = array.regions.shape.member_region_bytes * array.geometry.width() as u64;
+        let workers = (array.options.background_bytes / region_bytes).clamp(1, 16);
         let next = Cell::new(regions.start);
         let bytes = Cell::new(0);
-        let worker = |_| lock_order::scope(self.fill_worker(key, &next, regions.end, &bytes));
+        let worker = |_| lock_order::scope(self.work_on_regions(&next, regions.end, &bytes));
         let results = join_all((0..workers).map(worker)).await;
         results.into_iter().collect::<Result<Vec<()>, _>>()?;
         Ok(bytes.get())
     }
 
-    /// Columns of a row that are to be filled.
-    fn columns_to_fill(&self, row: u64) -> SmallVec<[usize; 4]> {
-        let rows = self.columns.rows.borrow();
-        let Some(run) = rows.run(row) else { return SmallVec::new() };
-        let to_fill = |column: &usize| {
-            matches!(run.places[*column].state, SlotState::Rebuilding | SlotState::CatchingUp)
-        };
-        (0..run.places.len()).filter(to_fill).collect()
-    }
-
-    /// Makes durable what columns of rows were filled with: first the blocks, with a flush of each
-    /// drive that was filled, then their checksum pages. From then on they are complete.
-    async fn finish_columns(&self, keys: &[(u64, usize)]) -> Result<(), ArrayError> {
-        let mut filled: Vec<Filled> = Vec::with_capacity(keys.len());
-        for &(row, column) in keys {
-            let key = (row, column);
-            let Some(place) = self.columns.rows.borrow().place(row, column) else { continue };
-            let state = self
-                .columns
-                .fills
-                .borrow()
-                .get(&key)
-                .map(|fill| (fill.is_fresh, fill.failures, fill.complete));
-            let member = self.columns.members.borrow().get(place.drive).map(|member| member.member.clone());
-            let (Some((is_fresh, failures, complete)), Some(member)) = (state, member) else {
-                return Err(self.fill_ended(place));
-            };
-            if !complete {
-                filled.push(Filled { key, place, member, is_fresh, failures });
-            }
-        }
-        let mut flushed: Vec<&Rc<Member>> = Vec::new();
-        // Rows that hold nothing cost nothing.
-        for fresh in filled.iter().filter(|filled| filled.is_fresh) {
-            if !flushed.iter().any(|member| Rc::ptr_eq(member, &fresh.member)) {
-                flushed.push(&fresh.member);
-            }
-        }
-        if !mutation::is_chosen(Mutation::RebuiltBeforeFlush) {
-            let flush = |member: &&Rc<Member>| member.submit(Class::Upkeep, IoRequest::flush());
-            let flushes: Vec<Completion> = flushed.iter().map(flush).collect();
-            let mut results = Vec::with_capacity(flushes.len());
-            for flush in flushes {
-                results.push(flush.await);
-            }
-            for (member, result) in flushed.iter().zip(&results) {
-                let Err(error) = result else { continue };
-                let of_drive = filled.iter().filter(|filled| Rc::ptr_eq(&filled.member, member));
-                return Err(self.fills_refused(of_drive, error).await);
-            }
-            self.check_flushes(&filled).await?;
-        }
-        self.fill_sums(&filled).await?;
-        // The pages were flushed with all drives; another flush may have met what became of them.
-        self.check_flushes(&filled).await?;
-        let fresh_rows: BTreeSet<u64> =
-            filled.iter().filter(|filled| filled.is_fresh).map(|filled| filled.key.0).collect();
-        if !fresh_rows.is_empty() && !mutation::is_chosen(Mutation::OlderRecordsStay) {
-            self.release_older_records(&fresh_rows).await?;
-        }
-        for Filled { key, place, .. } in filled {
-            match self.columns.fills.borrow_mut().get_mut(&key) {
-                Some(fill) if fill.is_of(place) => {
-                    fill.complete = true;
-                    fill.pages.clear();
-                }
-                _ => return Err(self.fill_ended(place)),
-            }
-        }
-        Ok(())
-    }
-
-    /// An error where a drive that was filled has refused a flush since its filling began.
-    async fn check_flushes(&self, filled: &[Filled]) -> Result<(), ArrayError> {
-        for one in filled {
-            if let Some(error) = one.member.flush_failures().since(one.failures) {
-                let of_drive = filled.iter().filter(|other| Rc::ptr_eq(&other.member, &one.member));
-                return Err(self.fills_refused(of_drive, &error).await);
-            }
-        }
-        Ok(())
-    }
-
-    /// Brings the checksum pages that a filled column keeps to its new place, its own and the
-    /// copies of its neighbour's, and makes them durable. The other places of these pages are as
-    /// they were, unless the pages were changed.
-    async fn fill_sums(&self, filled: &[Filled]) -> Result<(), ArrayError> {
-        let Some(sums) = self.sums.get() else { return Ok(()) };
-        let mut any = false;
-        for &Filled { key: (row, column), .. } in filled {
-            if self.columns.holds_data(row) {
-                sums.table
-                    .fill_places(row, column as u16, &|page| self.sums.page_holds_data(row, page))
-                    .await?;
-                any = true;
-            }
-        }
-        if !any {
-            return Ok(());
-        }
-        self.flush_members().await?;
-        self.release_records().await
-    }
-
-    /// To be called when a column that was missing in a row was filled, before it counts as
-    /// current: what the journal has of the row from before is released, durably. Writes that found
-    /// the column missing left it out of their records; older records have it, and carried out
-    /// after a cut they would put what they say over what was filled, and nothing newer after it.
-    async fn release_older_records(&self, rows: &BTreeSet<u64>) -> Result<(), ArrayError> {
-        let Some(log) = self.log.open() else { return Ok(()) };
-        let stripes =
-            |row: &u64| row * self.columns.stripes_per_row..(row + 1) * self.columns.stripes_per_row;
-        if rows.iter().any(|row| log.has_any(stripes(row))) {
-            self.flush_members().await?;
-            if rows.iter().any(|row| log.has_early_in(&stripes(row))) {
-                // They are kept as long as the map on the drives does not know their regions.
-                self.flush().await?;
-            }
-            self.release_records().await?;
-        }
-        // Also where all were released before: not necessarily durably. What areas on drives that
-        // are out hold is not found again.
-        log.journal.mark_releases().await
-    }
-
-    async fn fill_worker(
-        &self,
-        key: (u64, usize),
-        next: &Cell<u64>,
-        end: u64,
-        bytes: &Cell<u64>,
-    ) -> Result<(), ArrayError> {
-        let first = key.0 * self.columns.regions_per_row;
+    async fn work_on_regions(&self, next: &Cell<u64>, end: u64, bytes: &Cell<u64>) -> Result<(), ArrayError> {
+        let Self { array, key } = *self;
+        let first = key.0 * array.columns.regions_per_row;
         while next.get() < end {
             let region = next.get();
             next.set(region + 1);
-            if self.lifecycle.is_closed() {
+            if array.lifecycle.is_closed() {
                 return Err(ArrayError::Closed);
             }
-            self.sums.load_ahead(region, AHEAD_PAGES).await;
-            let is_unwritten = || self.regions.state(region) == RegionState::Unwritten;
-            if self.is_current_from_before(key, region) && !is_unwritten() {
-                self.keep_pages(key, region).await?;
+            array.sums.load_ahead(region, AHEAD_PAGES).await;
+            let is_unwritten = || array.regions.state(region) == RegionState::Unwritten;
+            if self.is_current_from_before(region) && !is_unwritten() {
+                self.keep_pages(region).await?;
             }
             // Looked at only now: what was written meanwhile missed the column. The locks are held
             // until the region is marked: a write in between would miss the new slab.
-            let _guards = if self.is_current_from_before(key, region) || is_unwritten() {
+            let _guards = if self.is_current_from_before(region) || is_unwritten() {
                 Vec::new()
             } else {
-                if let Some(fill) = self.columns.fills.borrow_mut().get_mut(&key) {
+                if let Some(fill) = array.columns.fills.borrow_mut().get_mut(&key) {
                     fill.is_fresh = true;
                 }
-                let (filled, guards) = self.fill_region(key.1, region).await?;
+                let (filled, guards) = self.fill_region(region).await?;
                 bytes.set(bytes.get() + filled);
-                self.keep_pages(key, region).await?;
+                self.keep_pages(region).await?;
                 guards
             };
-            match self.columns.fills.borrow_mut().get_mut(&key) {
+            match array.columns.fills.borrow_mut().get_mut(&key) {
                 Some(fill) => fill.done[(region - first) as usize] = true,
                 None => return Err(ArrayError::Moved { row: key.0, column: key.1 }),
             }
@@ -311,17 +192,19 @@ impl Inner {
     }
 
     /// Whether the column was only away, and the region was not written meanwhile.
-    fn is_current_from_before(&self, (row, column): (u64, usize), region: u64) -> bool {
-        let place = self.columns.rows.borrow().place(row, column);
-        place.is_some_and(|place| place.state == SlotState::CatchingUp) && !self.regions.is_behind(region)
+    fn is_current_from_before(&self, region: u64) -> bool {
+        let Self { array, key: (row, column) } = *self;
+        let place = array.columns.rows.borrow().place(row, column);
+        place.is_some_and(|place| place.state == SlotState::CatchingUp) && !array.regions.is_behind(region)
     }
 
     /// Keeps the column's checksum pages of a region in memory until the column is filled.
-    async fn keep_pages(&self, key: (u64, usize), region: u64) -> Result<(), ArrayError> {
-        let Some(sums) = self.sums.get() else { return Ok(()) };
-        let length = self.regions.shape.member_region_bytes;
+    async fn keep_pages(&self, region: u64) -> Result<(), ArrayError> {
+        let Self { array, key } = *self;
+        let Some(sums) = array.sums.get() else { return Ok(()) };
+        let length = array.regions.shape.member_region_bytes;
         let pages = sums.table.pin(key.1 as u16, region * length, length).await?;
-        if let Some(fill) = self.columns.fills.borrow_mut().get_mut(&key) {
+        if let Some(fill) = array.columns.fills.borrow_mut().get_mut(&key) {
             fill.pages.insert(region, pages);
         }
         Ok(())
@@ -329,10 +212,11 @@ impl Inner {
 
     /// Copies what a column should hold of a region; the caller gets the locks of its stripes with
     /// it.
-    async fn fill_region(&self, column: usize, region: u64) -> Result<(u64, Vec<StripeGuard>), ArrayError> {
-        let of_column = self.units_on(column, region);
-        let guards = self.table.lock_all(of_column.iter().map(|(stripe, _)| stripe.index).collect()).await;
-        let written = of_column.into_iter().filter(|(stripe, _)| !self.regions.is_unwritten(stripe.index));
+    async fn fill_region(&self, region: u64) -> Result<(u64, Vec<StripeGuard>), ArrayError> {
+        let Self { array, key } = *self;
+        let of_column = array.columns.units_on(key.1, region);
+        let guards = array.table.lock_all(of_column.iter().map(|(stripe, _)| stripe.index).collect()).await;
+        let written = of_column.into_iter().filter(|(stripe, _)| !array.regions.is_unwritten(stripe.index));
         let source = |(stripe, unit)| Source {
             stripe,
             unit,
@@ -343,30 +227,30 @@ impl Inner {
         let mut sources: Vec<Source> = written.map(source).collect();
         // Before the reads and beside them: afterwards, one by one, each would take as long as
         // they.
-        let inner = self.me.upgrade().expect("whoever rebuilds holds the array");
+        let inner = array.me.upgrade().expect("whoever rebuilds holds the array");
         let mut pages = Box::pin(async move { inner.sums.load_region(region).await });
         let are_there = poll_fn(|context| Poll::Ready(pages.as_mut().poll(context).is_ready())).await;
         for source in &mut sources {
-            self.read_sources(source, region);
+            source.send_reads(array, region);
         }
-        let pages = (!are_there).then(|| self.context.spawn(pages));
+        let pages = (!are_there).then(|| array.context.spawn(pages));
         let mut writes: Vec<(Completion, Stripe, UnitRange, Buffer)> = Vec::new();
         let mut bytes = 0;
         for source in sources {
             let (stripe, unit) = (source.stripe.clone(), source.unit);
-            for (range, data) in self.rebuilt_unit(source).await? {
+            for (range, data) in source.rebuilt(array).await? {
                 bytes += range.length();
                 let place = stripe.units[unit];
                 let request = IoRequest::write(place.offset_bytes + range.start, data.clone(), false);
                 let write =
-                    self.columns.submit(place.member, Class::Background, request.because(Cause::Rebuild));
+                    array.columns.submit(place.member, Class::Background, request.because(Cause::Rebuild));
                 writes.push((write, stripe.clone(), range, data));
             }
         }
         let mut written = Vec::with_capacity(writes.len());
         for (write, stripe, range, data) in writes {
             if let Err(error) = write.await {
-                self.note_write_error(&error).await?;
+                array.note_write_error(&error).await?;
                 return Err(ArrayError::Drive(error));
             }
             written.push((stripe, range, data));
@@ -375,72 +259,73 @@ impl Inner {
             pages.await;
         }
         for (stripe, range, data) in &written {
-            self.sums.record_content(stripe, *range, data, Recording::Unknown).await?;
+            array.sums.record_content(stripe, *range, data, Recording::Unknown).await?;
         }
         Ok((bytes, guards))
     }
+}
 
-    /// The stripes of a region that have a unit on the column, and which that is; each has one at
-    /// most.
-    pub(crate) fn units_on(&self, column: usize, region: u64) -> Vec<(Stripe, usize)> {
-        let on_column = |index: u64| {
-            let stripe = self.geometry.stripe(index);
-            let unit = stripe.units.iter().position(|place| place.member == column)?;
-            Some((stripe, unit))
-        };
-        self.regions.stripes_of(region).filter_map(on_column).collect()
-    }
+/// One stripe of a region being rebuilt: what is read, for which unit.
+struct Source {
+    stripe: Stripe,
+    unit: usize,
+    units: SmallVec<[usize; 12]>,
+    buffers: SmallVec<[Buffer; 12]>,
+    answers: SmallVec<[Completion; 12]>,
+}
 
-    fn read_sources(&self, source: &mut Source, region: u64) {
-        let missing = self.columns.missing_in(source.stripe.index);
-        let whole = UnitRange { unit: 0, start: 0, end: self.geometry.interleave_bytes() };
-        let mut usable: SmallVec<[usize; 12]> = (0..source.stripe.units.len())
-            .filter(|&unit| unit != source.unit && !missing.contains(source.stripe.units[unit].member))
-            .filter(|&unit| !self.bad.is_unit_lost(&source.stripe, UnitRange { unit, ..whole }))
+impl Source {
+    /// Sends the reads of as many units as are needed.
+    fn send_reads(&mut self, array: &Inner, region: u64) {
+        let missing = array.columns.missing_in(self.stripe.index);
+        let whole = UnitRange { unit: 0, start: 0, end: array.geometry.interleave_bytes() };
+        let mut usable: SmallVec<[usize; 12]> = (0..self.stripe.units.len())
+            .filter(|&unit| unit != self.unit && !missing.contains(self.stripe.units[unit].member))
+            .filter(|&unit| !array.bad.is_unit_lost(&self.stripe, UnitRange { unit, ..whole }))
             .collect();
-        if self.geometry.copies() > 1 && !usable.is_empty() {
+        if array.geometry.copies() > 1 && !usable.is_empty() {
             // Of several copies each serves some regions.
             let first = region as usize % usable.len();
             usable.rotate_left(first);
         }
-        usable.truncate(self.geometry.data_units());
+        usable.truncate(array.geometry.data_units());
         for unit in usable {
-            let buffer = self.buffers.allocate(whole.end as usize);
+            let buffer = array.buffers.allocate(whole.end as usize);
             let range = UnitRange { unit, ..whole };
-            source.answers.push(self.columns.submit_unit_read(
-                &source.stripe,
+            self.answers.push(array.columns.submit_unit_read(
+                &self.stripe,
                 range,
                 Class::Background,
                 Cause::Rebuild,
                 buffer.clone(),
             ));
-            source.buffers.push(buffer);
-            source.units.push(unit);
+            self.buffers.push(buffer);
+            self.units.push(unit);
         }
     }
 
     /// The unit's content: as a whole, or in blocks where some of it is lost.
-    async fn rebuilt_unit(&self, source: Source) -> Result<Vec<(UnitRange, Buffer)>, ArrayError> {
-        let Source { stripe, unit, units, buffers, answers } = source;
-        let mut complete = units.len() == self.geometry.data_units();
+    async fn rebuilt(self, array: &Inner) -> Result<Vec<(UnitRange, Buffer)>, ArrayError> {
+        let Self { stripe, unit, units, buffers, answers } = self;
+        let mut complete = units.len() == array.geometry.data_units();
         for answer in answers {
             if let Err(error) = answer.await {
                 complete = false;
-                self.note_read_error(&error).await?;
+                array.note_read_error(&error).await?;
             }
         }
-        let whole = UnitRange { unit, start: 0, end: self.geometry.interleave_bytes() };
+        let whole = UnitRange { unit, start: 0, end: array.geometry.interleave_bytes() };
         for (source, buffer) in units.iter().zip(&buffers) {
             let range = UnitRange { unit: *source, ..whole };
-            complete = complete && self.sums.is_possible(&stripe, range, buffer).await?;
+            complete = complete && array.sums.is_possible(&stripe, range, buffer).await?;
         }
         if complete {
-            let target = if self.geometry.copies() > 1 {
+            let target = if array.geometry.copies() > 1 {
                 buffers[0].clone()
             } else {
-                let target = self.buffers.allocate(whole.end as usize);
+                let target = array.buffers.allocate(whole.end as usize);
                 recover_units(
-                    self.geometry.data_units(),
+                    array.geometry.data_units(),
                     &units,
                     &buffers,
                     &[unit],
@@ -448,67 +333,29 @@ impl Inner {
                 );
                 target
             };
-            if self.sums.is_possible(&stripe, whole, &target).await? {
+            if array.sums.is_possible(&stripe, whole, &target).await? {
                 return Ok(vec![(whole, target)]);
             }
         }
         let mut rebuilt = Vec::new();
-        let target = self.buffers.allocate(whole.end as usize);
+        let target = array.buffers.allocate(whole.end as usize);
         for start in (0..whole.end).step_by(BLOCK_BYTES as usize) {
             let block = UnitRange { unit, start, end: start + BLOCK_BYTES };
             let part = slice_of(&target, 0, block.start, block.end);
-            match HeldStripe::new(self, &stripe, Class::Background).reconstruct(block, &part).await {
+            match HeldStripe::new(array, &stripe, Class::Background).reconstruct(block, &part).await {
                 Ok(()) => rebuilt.push((block, part)),
                 Err(lost @ ArrayError::Lost { .. }) => {
                     // A drive that went meanwhile may have it, and may come back.
-                    if !self.geometry.stripe_survives(stripe.index, &self.columns.missing_in(stripe.index)) {
+                    if !array.geometry.stripe_survives(stripe.index, &array.columns.missing_in(stripe.index))
+                    {
                         return Err(lost);
                     }
-                    self.bad.note_unit_lost(&stripe, block);
+                    array.bad.note_unit_lost(&stripe, block);
                 }
                 Err(error) => return Err(error),
             }
         }
         Ok(rebuilt)
-    }
-
-    /// Brings the checksum pages of a column's slab onto its new place, and makes them durable.
-    pub(crate) async fn rewrite_sums(&self, row: u64, column: usize) -> Result<(), ArrayError> {
-        let Some(sums) = self.sums.get() else { return Ok(()) };
-        // A row that holds nothing costs nothing.
-        if !self.columns.holds_data(row) {
-            return Ok(());
-        }
-        sums.table.rewrite(row, column as u16, &|page| self.sums.page_holds_data(row, page)).await?;
-        self.flush_members().await?;
-        self.release_records().await
-    }
-
-    /// A drive that is being filled has refused a flush, and may have lost any part of what was
-    /// filled: it is excluded, or, where the array cannot do without it, the columns are filled
-    /// from the beginning.
-    async fn fills_refused<'a>(
-        &self,
-        of_drive: impl Iterator<Item = &'a Filled>,
-        error: &DriveError,
-    ) -> ArrayError {
-        let mut place = None;
-        for filled in of_drive {
-            self.columns.fills.borrow_mut().remove(&filled.key);
-            place = Some(filled.place);
-        }
-        match (self.note_write_error(error).await, place) {
-            (Ok(()), Some(place)) => self.fill_ended(place),
-            (Ok(()), None) | (Err(ArrayError::Drive(_)), _) => ArrayError::NotDurable,
-            (Err(error), _) => error,
-        }
-    }
-
-    fn fill_ended(&self, place: SlotPlace) -> ArrayError {
-        let member = self.columns.members.borrow().get(place.drive).map(|member| member.member.clone());
-        let reason = member.and_then(|member| member.failed());
-        let why = reason.map_or_else(|| "it was taken out".to_owned(), |reason| reason.to_string());
-        ArrayError::Lost { stripe: 0, what: format!("the drive being filled is gone: {why}") }
     }
 }
 
@@ -522,11 +369,162 @@ struct Filled {
     failures: u64,
 }
 
-/// One stripe of a region being rebuilt: what is read, for which unit.
-struct Source {
-    stripe: Stripe,
-    unit: usize,
-    units: SmallVec<[usize; 12]>,
-    buffers: SmallVec<[Buffer; 12]>,
-    answers: SmallVec<[Completion; 12]>,
+/// Columns of rows that are made durable together.
+struct FilledColumns<'a> {
+    array: &'a Inner,
+    columns: Vec<Filled>,
+}
+
+impl<'a> FilledColumns<'a> {
+    /// The columns of these, by row and column, that are not durable yet.
+    fn of(array: &'a Inner, keys: &[(u64, usize)]) -> Result<Self, ArrayError> {
+        let mut columns: Vec<Filled> = Vec::with_capacity(keys.len());
+        for &(row, column) in keys {
+            let key = (row, column);
+            let Some(place) = array.columns.rows.borrow().place(row, column) else { continue };
+            let state = array
+                .columns
+                .fills
+                .borrow()
+                .get(&key)
+                .map(|fill| (fill.is_fresh, fill.failures, fill.complete));
+            let member = array.columns.members.borrow().get(place.drive).map(|member| member.member.clone());
+            let (Some((is_fresh, failures, complete)), Some(member)) = (state, member) else {
+                return Err(fill_ended(&array.columns, place));
+            };
+            if !complete {
+                columns.push(Filled { key, place, member, is_fresh, failures });
+            }
+        }
+        Ok(Self { array, columns })
+    }
+
+    /// Makes durable what they were filled with: first the blocks, with a flush of each drive that
+    /// was filled, then their checksum pages. From then on they are complete.
+    async fn finish(&self) -> Result<(), ArrayError> {
+        let Self { array, columns } = self;
+        let mut flushed: Vec<&Rc<Member>> = Vec::new();
+        // Rows that hold nothing cost nothing.
+        for fresh in columns.iter().filter(|filled| filled.is_fresh) {
+            if !flushed.iter().any(|member| Rc::ptr_eq(member, &fresh.member)) {
+                flushed.push(&fresh.member);
+            }
+        }
+        if !mutation::is_chosen(Mutation::RebuiltBeforeFlush) {
+            let flush = |member: &&Rc<Member>| member.submit(Class::Upkeep, IoRequest::flush());
+            let flushes: Vec<Completion> = flushed.iter().map(flush).collect();
+            let mut results = Vec::with_capacity(flushes.len());
+            for flush in flushes {
+                results.push(flush.await);
+            }
+            for (member, result) in flushed.iter().zip(&results) {
+                let Err(error) = result else { continue };
+                let of_drive = columns.iter().filter(|filled| Rc::ptr_eq(&filled.member, member));
+                return Err(self.refused(of_drive, error).await);
+            }
+            self.check_flushes().await?;
+        }
+        self.fill_sums().await?;
+        // The pages were flushed with all drives; another flush may have met what became of them.
+        self.check_flushes().await?;
+        let fresh_rows: BTreeSet<u64> =
+            columns.iter().filter(|filled| filled.is_fresh).map(|filled| filled.key.0).collect();
+        if !fresh_rows.is_empty() && !mutation::is_chosen(Mutation::OlderRecordsStay) {
+            self.release_older_records(&fresh_rows).await?;
+        }
+        for &Filled { key, place, .. } in columns {
+            match array.columns.fills.borrow_mut().get_mut(&key) {
+                Some(fill) if fill.is_of(place) => {
+                    fill.complete = true;
+                    fill.pages.clear();
+                }
+                _ => return Err(fill_ended(&array.columns, place)),
+            }
+        }
+        Ok(())
+    }
+
+    /// An error where a drive that was filled has refused a flush since its filling began.
+    async fn check_flushes(&self) -> Result<(), ArrayError> {
+        for one in &self.columns {
+            if let Some(error) = one.member.flush_failures().since(one.failures) {
+                let of_drive = self.columns.iter().filter(|other| Rc::ptr_eq(&other.member, &one.member));
+                return Err(self.refused(of_drive, &error).await);
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the checksum pages that a filled column keeps to its new place, its own and the
+    /// copies of its neighbour's, and makes them durable. The other places of these pages are as
+    /// they were, unless the pages were changed.
+    async fn fill_sums(&self) -> Result<(), ArrayError> {
+        let array = self.array;
+        let Some(sums) = array.sums.get() else { return Ok(()) };
+        let mut any = false;
+        for &Filled { key: (row, column), .. } in &self.columns {
+            if array.columns.holds_data(row) {
+                sums.table
+                    .fill_places(row, column as u16, &|page| array.sums.page_holds_data(row, page))
+                    .await?;
+                any = true;
+            }
+        }
+        if !any {
+            return Ok(());
+        }
+        array.flush_members().await?;
+        array.release_records().await
+    }
+
+    /// To be called when a column that was missing in a row was filled, before it counts as
+    /// current: what the journal has of the row from before is released, durably. Writes that found
+    /// the column missing left it out of their records; older records have it, and carried out
+    /// after a cut they would put what they say over what was filled, and nothing newer after it.
+    async fn release_older_records(&self, rows: &BTreeSet<u64>) -> Result<(), ArrayError> {
+        let array = self.array;
+        let Some(log) = array.log.open() else { return Ok(()) };
+        let stripes =
+            |row: &u64| row * array.columns.stripes_per_row..(row + 1) * array.columns.stripes_per_row;
+        if rows.iter().any(|row| log.has_any(stripes(row))) {
+            array.flush_members().await?;
+            if rows.iter().any(|row| log.has_early_in(&stripes(row))) {
+                // They are kept as long as the map on the drives does not know their regions.
+                array.flush().await?;
+            }
+            array.release_records().await?;
+        }
+        // Also where all were released before: not necessarily durably. What areas on drives that
+        // are out hold is not found again.
+        log.journal.mark_releases().await
+    }
+
+    /// A drive that is being filled has refused a flush, and may have lost any part of what was
+    /// filled: it is excluded, or, where the array cannot do without it, the columns are filled
+    /// from the beginning.
+    async fn refused<'b>(
+        &self,
+        of_drive: impl Iterator<Item = &'b Filled>,
+        error: &DriveError,
+    ) -> ArrayError {
+        let array = self.array;
+        let mut place = None;
+        for filled in of_drive {
+            array.columns.fills.borrow_mut().remove(&filled.key);
+            place = Some(filled.place);
+        }
+        match (array.note_write_error(error).await, place) {
+            (Ok(()), Some(place)) => fill_ended(&array.columns, place),
+            (Ok(()), None) | (Err(ArrayError::Drive(_)), _) => ArrayError::NotDurable,
+            (Err(error), _) => error,
+        }
+    }
+}
+
+/// Why a column cannot be filled any more.
+fn fill_ended(columns: &Columns, place: SlotPlace) -> ArrayError {
+    let member = columns.members.borrow().get(place.drive).map(|member| member.member.clone());
+    let reason = member.and_then(|member| member.failed());
+    let why = reason.map_or_else(|| "it was taken out".to_owned(), |reason| reason.to_string());
+    ArrayError::Lost { stripe: 0, what: format!("the drive being filled is gone: {why}") }
 }
