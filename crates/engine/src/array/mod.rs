@@ -399,7 +399,9 @@ impl Array {
         self.0.flush().await?;
         self.0.clear_intents(true).await?;
         self.0.release_records().await?;
-        self.0.close_journal().await?;
+        if let Some(log) = self.0.log.open() {
+            log.journal.close().await?;
+        }
         self.0.losses.tell_client(self.0.losses.count())?;
         self.0.lifecycle.note_closed_in_order();
         Ok(())

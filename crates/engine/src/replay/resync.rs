@@ -28,11 +28,11 @@ use stripewise_layout::{Geometry, MemberSet, Stripe, UnitRange};
 use crate::array::parity::recover_units;
 use crate::array::{BLOCK_BYTES, Inner};
 use crate::error::ArrayError;
-use crate::journal::{ALL_BEFORE, Found, Journal, Kind, Record};
+use crate::journal::{ALL_BEFORE, Found, Kind, Record};
 use crate::map::regions::RegionState;
 use crate::member::Class;
 use crate::mutation::{self, Mutation};
-use crate::replay::ReplayReport;
+use crate::replay::redo::{Replay, note_block_dead};
 use crate::sums::{OLD_SUMS, UnitSums};
 
 /// What one record says of a block.
@@ -67,7 +67,6 @@ struct StripeResync<'a> {
     /// What the units hold, once they were read: nothing where they cannot be.
     strips: Option<Vec<Vec<Option<Buffer>>>>,
     writes: Vec<Completion>,
-    dead_blocks: u64,
 }
 
 impl StripeResync<'_> {
@@ -270,10 +269,9 @@ impl StripeResync<'_> {
     /// What stands in for a block that is lost. Not zeros, nor anything else that may have been
     /// there before, nor what stood in for it at an earlier time: should this be interrupted, the
     /// block must not be taken for an old version of itself when it is done again.
-    fn bury(&mut self, unit: usize, block: usize) -> Buffer {
+    fn bury(&self, unit: usize, block: usize) -> Buffer {
         let inner = self.inner;
-        let is_dead = inner.declare_block_dead(self.stripe.index, unit, block as u64 * BLOCK_BYTES);
-        self.dead_blocks += u64::from(is_dead);
+        note_block_dead(inner, self.stripe.index, unit, block as u64 * BLOCK_BYTES);
         let stand_in = inner.buffers.allocate(BLOCK_BYTES as usize);
         let sequence = self.records.last().map_or(0, |record| record.sequence);
         let mark = (inner.spec.id ^ u128::from(sequence)).to_le_bytes();
@@ -372,18 +370,14 @@ impl StripeResync<'_> {
     }
 }
 
-impl Inner {
+impl Replay<'_> {
     /// Carries the records out and makes the result durable, sums and all.
-    pub(crate) async fn replay_with_sums(
-        &self,
-        journal: &Journal,
-        records: &[Found],
-    ) -> Result<ReplayReport, ArrayError> {
-        let mut report = ReplayReport::default();
+    pub(super) async fn carry_out_with_sums(&self, records: &[Found]) -> Result<(), ArrayError> {
+        let Self { array, journal } = *self;
         let mut stripes: BTreeMap<u64, Vec<&Found>> = BTreeMap::new();
         for found in records {
-            let region = self.regions.region_of(found.record.stripe);
-            if region < self.regions.count() && self.regions.state(region) != RegionState::Unwritten {
+            let region = array.regions.region_of(found.record.stripe);
+            if region < array.regions.count() && array.regions.state(region) != RegionState::Unwritten {
                 stripes.entry(found.record.stripe).or_default().push(found);
             } else if found.record.kind == Kind::Data {
                 // Never made durable as a whole, or forgotten since: it reads as zeros, with what
@@ -392,26 +386,16 @@ impl Inner {
             }
         }
         for (index, found) in stripes {
-            report.dead_blocks += self.resync_by_sums(journal, index, &found).await?;
-            let count = |is_counted: fn(Kind) -> bool| {
-                found.iter().filter(|found| is_counted(found.record.kind)).count() as u64
-            };
-            report.redone += count(|kind| matches!(kind, Kind::Redo | Kind::Parity));
-            report.resynced += count(|kind| kind == Kind::Intent);
+            self.resync_by_sums(index, &found).await?;
         }
-        self.flush_members().await?;
-        self.release_records().await?;
-        Ok(report)
+        array.flush_members().await?;
+        array.release_records().await
     }
 
-    async fn resync_by_sums(
-        &self,
-        journal: &Journal,
-        index: u64,
-        found: &[&Found],
-    ) -> Result<u64, ArrayError> {
-        let stripe = self.geometry.stripe(index);
-        let blocks = (self.geometry.interleave_bytes() / BLOCK_BYTES) as usize;
+    async fn resync_by_sums(&self, index: u64, found: &[&Found]) -> Result<(), ArrayError> {
+        let Self { array, journal } = *self;
+        let stripe = array.geometry.stripe(index);
+        let blocks = (array.geometry.interleave_bytes() / BLOCK_BYTES) as usize;
         let mut records = Vec::with_capacity(found.len());
         let mut pending: Vec<(usize, u64, Buffer)> = Vec::new();
         let mut data: Vec<Record> = Vec::new();
@@ -433,7 +417,7 @@ impl Inner {
             if record.kind == Kind::Parity {
                 for part in placed.into_iter().flat_map(|record| record.parts) {
                     let mut from =
-                        u64::from(part.unit) * self.geometry.interleave_bytes() + u64::from(part.start);
+                        u64::from(part.unit) * array.geometry.interleave_bytes() + u64::from(part.start);
                     for segment in part.segments {
                         let length = segment.len() as u64;
                         pending.push((records.len(), from, segment));
@@ -447,41 +431,40 @@ impl Inner {
             self.keep_data(record);
         }
         if records.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
         let mut touches = vec![Touches::new(); stripe.units.len() * blocks];
         for (number, record) in records.iter().enumerate() {
-            note_touches(&self.geometry, number, record, blocks, &mut touches);
+            note_touches(&array.geometry, number, record, blocks, &mut touches);
         }
         let mut sums = Vec::with_capacity(stripe.units.len());
         for unit in 0..stripe.units.len() {
-            let whole = UnitRange { unit, start: 0, end: self.geometry.interleave_bytes() };
-            sums.push(self.sums.of_unit(&stripe, whole).await?);
+            let whole = UnitRange { unit, start: 0, end: array.geometry.interleave_bytes() };
+            sums.push(array.sums.of_unit(&stripe, whole).await?);
         }
         let mut resync = StripeResync {
-            inner: self,
+            inner: array,
             stripe: &stripe,
-            missing: self.columns.missing_in(index),
+            missing: array.columns.missing_in(index),
             records,
             pending,
-            interleave: self.geometry.interleave_bytes(),
-            data_units: self.geometry.data_units(),
+            interleave: array.geometry.interleave_bytes(),
+            data_units: array.geometry.data_units(),
             touches,
             blocks,
             sums,
             strips: None,
             writes: Vec::new(),
-            dead_blocks: 0,
         };
         for block in 0..blocks {
             resync.resync_row(block).await?;
         }
         for write in std::mem::take(&mut resync.writes) {
             if let Err(error) = write.await {
-                self.note_write_error(&error).await?;
+                array.note_write_error(&error).await?;
             }
         }
-        Ok(resync.dead_blocks)
+        Ok(())
     }
 }
 

@@ -1,0 +1,215 @@
+//! The journal's records of an array, carried out: those of one without checksums here, in order;
+//! with checksums see `resync.rs`.
+//!
+//! Faults expected: drives missing, and drives that refuse. Done again from the beginning if it is
+//! interrupted.
+
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, Cause, IoRequest, Operation, access};
+use stripewise_layout::{Stripe, UnitRange};
+
+use crate::array::{BLOCK_BYTES, Inner};
+use crate::error::ArrayError;
+use crate::journal::{Found, Journal, Kind, Record};
+use crate::map::regions::RegionState;
+use crate::member::Class;
+use crate::mutation::{self, Mutation};
+use crate::write_back::pending::PendingPiece;
+
+/// The carrying out of a journal's records, before the array serves anybody.
+pub(super) struct Replay<'a> {
+    pub array: &'a Inner,
+    pub journal: &'a Journal,
+}
+
+impl Replay<'_> {
+    /// Carries the records out, in order, and makes that durable.
+    pub(super) async fn carry_out(&self, records: &[Found]) -> Result<(), ArrayError> {
+        let Self { array, journal } = *self;
+        for found in records {
+            let record = &found.record;
+            if record.kind == Kind::Data {
+                self.keep_data(&journal.load(found).await?);
+                continue;
+            }
+            let region = array.regions.region_of(record.stripe);
+            if region >= array.regions.count() || array.regions.state(region) == RegionState::Unwritten {
+                // Never made durable as a whole, or forgotten since: it reads as zeros, with what
+                // is pending over it.
+                continue;
+            }
+            // A request that writes a stripe in place has first put in place what was pending of
+            // it, perhaps in several steps.
+            let covers_all = record.kind != Kind::Parity || mutation::is_chosen(Mutation::ParityCoversAll);
+            let placed = if covers_all { record.sequence } else { record.covers };
+            let pending = array.deferred.pending.up_to(record.stripe, placed);
+            array.deferred.pending.remove(record.stripe, placed);
+            let stripe = array.geometry.stripe(record.stripe);
+            match record.kind {
+                Kind::Redo => self.redo(&stripe, &journal.load(found).await?).await?,
+                Kind::Intent => self.resync_stripe(&stripe).await?,
+                Kind::Parity => {
+                    self.redo_pending(&stripe, &pending).await?;
+                    self.redo(&stripe, &journal.load(found).await?).await?;
+                }
+                Kind::Data => unreachable!("kept above"),
+            }
+        }
+        array.flush_members().await
+    }
+
+    /// Data that was acknowledged from the journal is pending again.
+    pub(super) fn keep_data(&self, record: &Record) {
+        let array = self.array;
+        let interleave = array.geometry.interleave_bytes();
+        for part in &record.parts {
+            let unit = u64::from(part.unit);
+            let start = u64::from(part.start);
+            let fits = start + part.len() <= interleave && unit < array.geometry.data_units() as u64;
+            let region = array.regions.region_of(record.stripe);
+            if !fits || region >= array.regions.count() {
+                continue;
+            }
+            let mut from = unit * interleave + start;
+            for data in &part.segments {
+                let piece = PendingPiece { from, data: data.clone(), sequence: record.sequence, room: None };
+                let start = record.stripe * array.geometry.stripe_data_bytes() + from;
+                array.bad.repair_dead_bytes(start, start + data.len() as u64);
+                from = piece.to();
+                array.deferred.pending.insert(record.stripe, piece, array.context.now_ns());
+            }
+        }
+    }
+
+    /// Writes in place what the journal has as data; the parity that belongs to it follows.
+    async fn redo_pending(&self, stripe: &Stripe, pending: &[(u64, Buffer)]) -> Result<(), ArrayError> {
+        let array = self.array;
+        let missing = array.columns.missing_in(stripe.index);
+        for (from, data) in pending {
+            let mut at = 0;
+            for range in array.geometry.data_ranges(*from, from + data.len() as u64) {
+                let length = range.length() as usize;
+                let bytes = data.slice(at..at + length);
+                at += length;
+                let place = stripe.units[range.unit];
+                if missing.contains(place.member) {
+                    continue;
+                }
+                // In order: where pieces overlap the last counts.
+                let request = IoRequest::write(place.offset_bytes + range.start, bytes, false);
+                if let Err(error) = array
+                    .columns
+                    .submit(place.member, Class::Foreground, request.because(Cause::Journal))
+                    .await
+                {
+                    array.note_write_error(&error).await?;
+                }
+                array.bad.repair_unit(stripe, range);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes in place what a record holds.
+    async fn redo(&self, stripe: &Stripe, record: &Record) -> Result<(), ArrayError> {
+        let array = self.array;
+        let missing = array.columns.missing_in(stripe.index);
+        let mut answers = Vec::new();
+        for part in &record.parts {
+            let Some(place) = stripe.units.get(usize::from(part.unit)) else { continue };
+            let end = u64::from(part.start) + part.len();
+            if missing.contains(place.member) || end > array.geometry.interleave_bytes() {
+                continue;
+            }
+            let at = place.offset_bytes + u64::from(part.start);
+            let request =
+                IoRequest::with_segments(Operation::Write { fua: false }, at, part.segments.clone());
+            answers.push(array.columns.submit(
+                place.member,
+                Class::Foreground,
+                request.because(Cause::Journal),
+            ));
+        }
+        for answer in answers {
+            if let Err(error) = answer.await {
+                array.note_write_error(&error).await?;
+            }
+        }
+        // What is written is no longer lost, also where it entered parity only.
+        for part in record.parts.iter().filter(|part| usize::from(part.unit) < array.geometry.data_units()) {
+            let start = u64::from(part.start);
+            let range = UnitRange { unit: usize::from(part.unit), start, end: start + part.len() };
+            array.bad.repair_unit(stripe, range);
+        }
+        Ok(())
+    }
+
+    /// Makes parity fit the data of a stripe that was being written as a whole.
+    async fn resync_stripe(&self, stripe: &Stripe) -> Result<(), ArrayError> {
+        let array = self.array;
+        let interleave = array.geometry.interleave_bytes();
+        let data_units = array.geometry.data_units();
+        let missing = array.columns.missing_in(stripe.index);
+        let mut data: SmallVec<[Buffer; 12]> = SmallVec::new();
+        for unit in 0..data_units {
+            let place = stripe.units[unit];
+            let buffer = array.buffers.allocate(interleave as usize);
+            let read = match missing.contains(place.member) {
+                true => None,
+                false => {
+                    let request = IoRequest::read(place.offset_bytes, buffer.clone());
+                    match array
+                        .columns
+                        .submit(place.member, Class::Foreground, request.because(Cause::Journal))
+                        .await
+                    {
+                        Ok(()) => Some(buffer),
+                        Err(error) => {
+                            array.note_read_error(&error).await?;
+                            None
+                        }
+                    }
+                }
+            };
+            data.push(match read {
+                Some(buffer) => buffer,
+                None => {
+                    for start in (0..interleave).step_by(BLOCK_BYTES as usize) {
+                        note_block_dead(array, stripe.index, unit, start);
+                    }
+                    array.buffers.allocate_zeroed(interleave as usize)
+                }
+            });
+        }
+        let parity: SmallVec<[Buffer; 3]> =
+            (0..array.geometry.parity_units()).map(|_| array.buffers.allocate(interleave as usize)).collect();
+        if !parity.is_empty() {
+            let sources: SmallVec<[&Buffer; 12]> = data.iter().collect();
+            let targets: SmallVec<[&Buffer; 3]> = parity.iter().collect();
+            access(&sources, &targets, stripewise_parity::encode);
+        }
+        for (number, buffer) in parity.into_iter().enumerate() {
+            let place = stripe.units[data_units + number];
+            if missing.contains(place.member) {
+                continue;
+            }
+            let request = IoRequest::write(place.offset_bytes, buffer, false);
+            if let Err(error) =
+                array.columns.submit(place.member, Class::Foreground, request.because(Cause::Journal)).await
+            {
+                array.note_write_error(&error).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One block of a data unit is lost; `start` is its place in the strip. Where what was acknowledged
+/// since is pending, the block is not needed.
+pub(super) fn note_block_dead(array: &Inner, stripe: u64, unit: usize, start: u64) {
+    let in_stripe = unit as u64 * array.geometry.interleave_bytes() + start;
+    let block = (stripe * array.geometry.stripe_data_bytes() + in_stripe) / BLOCK_BYTES;
+    if !array.deferred.pending.holds_block(&array.geometry, block) {
+        array.bad.note_dead([block]);
+    }
+}
