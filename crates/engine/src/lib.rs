@@ -42,7 +42,7 @@ mod write_back;
 
 pub use array::{
     AreaPlace, Array, ArrayCounters, ArrayHost, ArrayInit, ArrayMember, ArrayOptions, ArraySpec, LocalFuture,
-    NoHost,
+    NoHost, SumsInit,
 };
 pub use error::ArrayError;
 pub use jobs::rebuild::RowRebuild;
@@ -54,4 +54,3 @@ pub use pool::{
     PoolError, PoolId, PoolOptions, PoolSpec, PoolState, PoolStatus, Role, ScrubSummary, ShareState, Volume,
     VolumeInfo, VolumeSpec, VolumeState, inspect,
 };
-pub use sums::state::SumsInit;

@@ -7,13 +7,13 @@ use std::rc::Rc;
 
 use stripewise_layout::{MemberSet, Shape};
 
+use crate::array::spec::SumsInit;
 use crate::array::{AreaPlace, Array, ArrayInit, ArrayMember, ArraySpec};
 use crate::error::ArrayError;
 use crate::jobs::rebuild::RowRebuild;
 use crate::member::Member;
 use crate::rows::{Places, RowTable, SlotPlace, SlotState};
 use crate::sums::page_bytes_per_slab;
-use crate::sums::state::SumsInit;
 use crate::tuning::MapGrain;
 
 /// Memory for checksum pages, unless the caller changes it.

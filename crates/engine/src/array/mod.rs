@@ -53,7 +53,7 @@ pub use host::{ArrayHost, LocalFuture, NoHost};
 use lifecycle::Lifecycle;
 
 use sequential_detector::SequentialDetector;
-pub use spec::{AreaPlace, ArrayInit, ArrayMember, ArrayOptions, ArraySpec};
+pub use spec::{AreaPlace, ArrayInit, ArrayMember, ArrayOptions, ArraySpec, SumsInit};
 use write_activity::WriteActivity;
 
 /// The engine's own block: writes that do not fill blocks of this size are completed from what is
@@ -315,9 +315,10 @@ impl Array {
 
     /// Blocks of the volume that no drive has any more.
     pub fn note_dead_blocks(&self, blocks: impl IntoIterator<Item = u64>) {
-        self.0.bad.note_dead(
-            blocks.into_iter().filter(|&block| !self.0.deferred.pending.holds_block(&self.0.geometry, block)),
-        );
+        let Inner { deferred, geometry, bad, .. } = &*self.0;
+        let is_needed =
+            |block: &u64| !deferred.pending.holds_any_of(geometry, block * BLOCK_BYTES, BLOCK_BYTES);
+        bad.note_dead(blocks.into_iter().filter(is_needed));
     }
 
     /// From now on nothing is written to any member, neither for clients nor as a repair; reads go

@@ -8,7 +8,6 @@ use crate::error::ArrayError;
 use crate::map::regions::RegionShape;
 use crate::member::Member;
 use crate::rows::RowTable;
-use crate::sums::state::SumsInit;
 use crate::tuning::{MapGrain, Tuning};
 
 /// Limits and switches of one array.
@@ -135,4 +134,14 @@ pub struct ArrayInit {
     /// them in memory, so that what a crash left in the journal can be carried out for a
     /// reader.
     pub read_only: bool,
+}
+
+/// How an array keeps checksums.
+#[derive(Clone, Copy, Debug)]
+pub struct SumsInit {
+    /// Above all stamps of earlier openings of this array: for instance the pool's generation
+    /// shifted left by 32 bits.
+    pub first_stamp: u64,
+    /// Memory for pages.
+    pub cache_bytes: usize,
 }

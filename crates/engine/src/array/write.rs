@@ -27,6 +27,7 @@ use crate::member::Class;
 use crate::mutation::{self, Mutation};
 use crate::stripes::lock_order::{self, Holding};
 use crate::stripes::stripe_table::{Piece, StripeTable, Ticket, Turn, Waiting};
+use crate::write_back::destage::{Deferral, Destaging};
 use crate::write_back::pending::Room;
 
 /// A stripe that a request leads, and the pieces that it carries out there.
@@ -180,12 +181,13 @@ impl Inner {
     /// Room for each of the request's pieces to be deferred with; none where it goes in place at
     /// once.
     fn rooms_for(&self, offset_bytes: u64, data: &Buffer) -> Result<Vec<Room>, ArrayError> {
-        let Some(log) = self.log.open().filter(|_| self.admits_write_back(data.len() as u64)) else {
+        let Some(log) = self.log.open().filter(|_| self.deferred.admits(data.len() as u64, &self.geometry))
+        else {
             return Ok(Vec::new());
         };
         let segments = self.geometry.segments(offset_bytes, data.len() as u64);
         let ranges: SmallVec<[Range<u64>; 4]> = segments.map(|segment| segment.from..segment.to).collect();
-        let request_bytes = || self.destage_shape().request_bytes;
+        let request_bytes = || self.columns.least_gap_bytes();
         let rooms = self.deferred.reserve_rooms(&log, &ranges, request_bytes, self.context.now_ns());
         Ok(rooms?.unwrap_or_default())
     }
@@ -316,7 +318,8 @@ impl Inner {
         let pieces = pieces.collect();
         let mut result = self.fill_holes(std::iter::once(led.stripe)).await;
         if result.is_ok() {
-            result = self.defer(log, &self.geometry.stripe(led.stripe), pieces).await;
+            let stripe = &self.geometry.stripe(led.stripe);
+            result = Deferral { array: self, log, stripe }.run(pieces).await;
         }
         led.finish(&self.table, &result);
         result
@@ -355,9 +358,11 @@ impl Inner {
     async fn clear_way(&self, led: &[Led]) -> Result<(), ArrayError> {
         // What waited for its stripe may have waited for one of which a write failed half-way.
         self.check_writable()?;
-        let Some(log) = self.log.open().filter(|_| !self.deferred.pending.is_empty()) else { return Ok(()) };
+        let Some(destaging) = Destaging::of(self).filter(|_| !self.deferred.pending.is_empty()) else {
+            return Ok(());
+        };
         for led in led {
-            Box::pin(self.destage_held(&log, led.stripe)).await?;
+            Box::pin(destaging.stripe(led.stripe)).await?;
         }
         Ok(())
     }

@@ -297,6 +297,12 @@ impl Columns {
         self.members.borrow().get(slot.drive).map_or(usize::MAX, |member| member.member.load())
     }
 
+    /// The shortest gap between two requests that a drive closes: 0 where none does.
+    pub(crate) fn least_gap_bytes(&self) -> u64 {
+        let members = self.members.borrow();
+        members.iter().map(|member| member.member.info().gap_bytes).min().unwrap_or(0)
+    }
+
     /// Sends a request, addressed within the column's linear space and within one of its slabs, to
     /// the drive that has it. What changes a column that is being moved goes to both its places.
     pub(crate) fn submit(&self, column: usize, class: Class, mut request: IoRequest) -> Completion {

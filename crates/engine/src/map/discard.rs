@@ -15,6 +15,7 @@ use crate::map::regions::RegionState;
 use crate::member::Class;
 use crate::mutation::{self, Mutation};
 use crate::stripes::lock_order;
+use crate::write_back::destage::Destaging;
 
 impl Array {
     /// The range's contents are no longer needed; reading it gives zeros or what was there.
@@ -134,7 +135,9 @@ impl Inner {
         // region is unwritten: a crash, and who reads meanwhile, must not find what was there
         // before that. A flush that ends in between would not make durable what a region holds that
         // is no longer known as new, while old records of it could still be found.
-        self.destage_held_region(region).await?;
+        if let Some(destaging) = Destaging::of(self) {
+            destaging.held(self.regions.stripes_of(region)).await?;
+        }
         if !mutation::is_chosen(Mutation::DiscardKeepsRecords) {
             self.forget_logged(self.regions.stripes_of(region)).await?;
         }

@@ -209,7 +209,7 @@ impl Replay<'_> {
 pub(super) fn note_block_dead(array: &Inner, stripe: u64, unit: usize, start: u64) {
     let in_stripe = unit as u64 * array.geometry.interleave_bytes() + start;
     let block = (stripe * array.geometry.stripe_data_bytes() + in_stripe) / BLOCK_BYTES;
-    if !array.deferred.pending.holds_block(&array.geometry, block) {
+    if !array.deferred.pending.holds_any_of(&array.geometry, block * BLOCK_BYTES, BLOCK_BYTES) {
         array.bad.note_dead([block]);
     }
 }

@@ -25,6 +25,7 @@ use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Completion, IoResult};
 use stripewise_layout::{Place, Stripe, UnitRange};
 
+use crate::array::spec::SumsInit;
 use crate::array::{BLOCK_BYTES, Inner};
 use crate::checksums::{ChecksumOptions, ChecksumSpec, Checksums};
 use crate::error::ArrayError;
@@ -33,7 +34,7 @@ use crate::mutation::{self, Mutation};
 use pages::SlabPages;
 pub(crate) use pages::page_bytes_per_slab;
 pub(crate) use recorded::{NewSums, OLD_SUMS, Recording, UnitSums};
-use state::{BlockSums, SumsInit};
+use state::BlockSums;
 
 impl Inner {
     /// Gives a new array its checksums.

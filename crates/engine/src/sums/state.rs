@@ -12,16 +12,6 @@ use crate::columns::Columns;
 use crate::map::regions::Regions;
 use crate::tuning::Tuning;
 
-/// How an array keeps checksums.
-#[derive(Clone, Copy, Debug)]
-pub struct SumsInit {
-    /// Above all stamps of earlier openings of this array: for instance the pool's generation
-    /// shifted left by 32 bits.
-    pub first_stamp: u64,
-    /// Memory for pages.
-    pub cache_bytes: usize,
-}
-
 /// The checksums of an array. Where it keeps none, nothing is loaded or recorded and everything
 /// that is read counts as right.
 pub(crate) struct BlockSums {

@@ -33,7 +33,7 @@ use crate::read::recover::HeldStripe;
 use crate::stripes::lock_order;
 use crate::stripes::stripe_table::{Piece, StripeGuard, StripeTable};
 use crate::write_back::destage_round::Shape;
-use crate::write_back::pending::{LARGEST_DEFERRED_BYTES, Pending, PendingPiece, Room};
+use crate::write_back::pending::{Pending, PendingPiece, Room};
 
 /// After a failure destaging is tried again this much later.
 const RETRY_NS: u64 = 100_000_000;
@@ -52,28 +52,25 @@ impl Array {
     }
 }
 
-impl Inner {
-    /// Whether a request may be acknowledged from the journal.
-    pub(crate) fn admits_write_back(&self, bytes: u64) -> bool {
-        self.deferred.is_on && bytes <= LARGEST_DEFERRED_BYTES && self.geometry.parity_units() > 0
-    }
+/// Pieces of a stripe that the caller leads, on their way to be acknowledged from the journal.
+pub(crate) struct Deferral<'a> {
+    pub array: &'a Inner,
+    pub log: &'a WriteLog,
+    pub stripe: &'a Stripe,
+}
 
-    /// Logs pieces of a stripe that the caller leads and keeps them; they are acknowledged when
-    /// this ends.
-    pub(crate) async fn defer(
-        &self,
-        log: &WriteLog,
-        stripe: &Stripe,
-        pieces: Vec<(Piece, Room)>,
-    ) -> Result<(), ArrayError> {
-        self.check_writable()?;
-        let is_unwritten = self.regions.is_unwritten(stripe.index);
+impl Deferral<'_> {
+    /// Logs the pieces and keeps them; they are acknowledged when this ends.
+    pub(crate) async fn run(&self, pieces: Vec<(Piece, Room)>) -> Result<(), ArrayError> {
+        let Self { array, log, stripe } = *self;
+        array.check_writable()?;
+        let is_unwritten = array.regions.is_unwritten(stripe.index);
         let mut deferred = Vec::new();
         let mut appends = Vec::new();
         for (piece, room) in pieces {
-            let data = self.own_copy(stripe, &piece, is_unwritten, &deferred).await?;
+            let data = self.own_copy(&piece, is_unwritten, &deferred).await?;
             let from = piece.from / BLOCK_BYTES * BLOCK_BYTES;
-            let record = data_record(&self.geometry, stripe.index, from, &data);
+            let record = data_record(&array.geometry, stripe.index, from, &data);
             appends.push(log.journal.append(SmallVec::from_iter([record]), room.journal));
             deferred.push((from, data, room.memory));
         }
@@ -83,12 +80,12 @@ impl Inner {
                 Ok(sequences) => {
                     let piece = PendingPiece { from, data, sequence: sequences[0], room: Some(memory) };
                     log.note_data(stripe.index);
-                    self.deferred.pending.insert(stripe.index, piece, self.context.now_ns());
+                    array.deferred.pending.insert(stripe.index, piece, array.context.now_ns());
                 }
                 Err(error) => result = Err(error),
             }
         }
-        self.start_destaging();
+        array.start_destaging();
         result
     }
 
@@ -96,17 +93,17 @@ impl Inner {
     /// widened to whole blocks with what the stripe holds now.
     async fn own_copy(
         &self,
-        stripe: &Stripe,
         piece: &Piece,
         is_unwritten: bool,
         before: &[(u64, Buffer, SemaphorePermit)],
     ) -> Result<Buffer, ArrayError> {
+        let Self { array, stripe, .. } = *self;
         let from = piece.from / BLOCK_BYTES * BLOCK_BYTES;
         let to = piece.to().next_multiple_of(BLOCK_BYTES);
         let whole = if (from, to) == (piece.from, piece.to()) {
-            self.buffers.allocate(piece.data.len())
+            array.buffers.allocate(piece.data.len())
         } else {
-            Box::pin(HeldStripe::new(self, stripe, Class::Foreground).complete_blocks(
+            Box::pin(HeldStripe::new(array, stripe, Class::Foreground).complete_blocks(
                 piece.from,
                 &piece.data,
                 is_unwritten,
@@ -115,7 +112,7 @@ impl Inner {
             .1
         };
         let patches = before.iter().map(|(from, data, _)| (*from, data.clone()));
-        let pending = self.deferred.pending.overlapping(stripe.index, from, to);
+        let pending = array.deferred.pending.overlapping(stripe.index, from, to);
         for (start, bytes) in pending.into_iter().chain(patches) {
             patch(&whole, from, start, &bytes);
         }
@@ -123,15 +120,29 @@ impl Inner {
         whole.slice(at..at + piece.data.len()).copy_from(&piece.data);
         Ok(whole)
     }
+}
+
+/// The writing in place of what is pending.
+pub(crate) struct Destaging<'a> {
+    array: &'a Inner,
+    log: Rc<WriteLog>,
+}
+
+impl<'a> Destaging<'a> {
+    /// Nothing is pending of an array without a journal.
+    pub(crate) fn of(array: &'a Inner) -> Option<Self> {
+        Some(Self { array, log: array.log.open()? })
+    }
 
     /// Writes in place what is pending of a stripe that the caller holds alone.
-    pub(crate) async fn destage_held(&self, log: &Rc<WriteLog>, index: u64) -> Result<(), ArrayError> {
-        let stripe = self.geometry.stripe(index);
-        while let Some((pieces, covers)) = self.deferred.pending.next_round(index, self.destage_shape()) {
-            self.deferred.admission.note_round(pieces.len());
+    pub(crate) async fn stripe(&self, index: u64) -> Result<(), ArrayError> {
+        let Self { array, log } = self;
+        let stripe = array.geometry.stripe(index);
+        while let Some((pieces, covers)) = array.deferred.pending.next_round(index, self.shape()) {
+            array.deferred.admission.note_round(pieces.len());
             let parts = self.pending_parts(&stripe, &pieces).await?;
             self.write_parts(index, parts, covers).await?;
-            for sequence in self.deferred.pending.remove(index, covers) {
+            for sequence in array.deferred.pending.remove(index, covers) {
                 log.note_applied(Logged { sequence, stripe: index, kind: Kind::Data });
             }
         }
@@ -141,46 +152,32 @@ impl Inner {
     /// Writes to a stripe that the caller holds alone what was put together from pending pieces;
     /// the journal has the data up to the record `covers`.
     async fn write_parts(&self, index: u64, parts: StripeParts, covers: u64) -> Result<(), ArrayError> {
-        self.check_writable()?;
+        let array = self.array;
+        array.check_writable()?;
         let content = NewContent::Parts(Box::new(parts));
         let write =
             StripeWrite { index, content, fua: false, class: Class::Foreground, covers: Some(covers) };
-        let sent = self.send_stripes(SmallVec::from_iter([write])).await;
+        let sent = array.send_stripes(SmallVec::from_iter([write])).await;
         let mut result = Ok(());
         for stripe in sent.stripes {
-            result = self.until_in_place(sent.log.as_ref(), stripe).await;
+            result = array.until_in_place(sent.log.as_ref(), stripe).await;
         }
         result
     }
 
-    pub(crate) fn destage_shape(&self) -> Shape {
-        let members = self.columns.members.borrow();
-        let request_bytes = members.iter().map(|member| member.member.info().gap_bytes).min();
+    fn shape(&self) -> Shape {
+        let array = self.array;
         Shape {
-            interleave_bytes: self.geometry.interleave_bytes(),
-            parity_units: self.geometry.parity_units() as u64,
-            request_bytes: request_bytes.unwrap_or(0),
+            interleave_bytes: array.geometry.interleave_bytes(),
+            parity_units: array.geometry.parity_units() as u64,
+            request_bytes: array.columns.least_gap_bytes(),
         }
     }
 
-    /// As [`Self::destage_held`], of all stripes of a region, which the caller holds.
-    pub(crate) async fn destage_held_region(&self, region: u64) -> Result<(), ArrayError> {
-        let Some(log) = self.log.open() else { return Ok(()) };
-        for stripe in self.deferred.pending.stripes_in(self.regions.stripes_of(region)) {
-            self.destage_held(&log, stripe).await?;
-        }
-        Ok(())
-    }
-
-    /// Destages stripes that nobody writes to any more.
-    pub(crate) async fn destage_stripes(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
-        let Some(log) = self.log.open() else { return Ok(()) };
-        for stripe in self.deferred.pending.stripes_in(stripes) {
-            let destaging = async {
-                let _alone = self.table.lock(stripe).await;
-                self.destage_held(&log, stripe).await
-            };
-            lock_order::scope(destaging).await?;
+    /// As [`Self::stripe`], of those of a range, which the caller holds.
+    pub(crate) async fn held(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
+        for stripe in self.array.deferred.pending.stripes_in(stripes) {
+            self.stripe(stripe).await?;
         }
         Ok(())
     }
@@ -192,10 +189,11 @@ impl Inner {
         stripe: &Stripe,
         pieces: &[(u64, Buffer)],
     ) -> Result<StripeParts, ArrayError> {
-        let interleave = self.geometry.interleave_bytes();
-        let is_unwritten = self.regions.is_unwritten(stripe.index);
+        let array = self.array;
+        let interleave = array.geometry.interleave_bytes();
+        let is_unwritten = array.regions.is_unwritten(stripe.index);
         let mut parts = StripeParts::new();
-        for unit in 0..self.geometry.data_units() {
+        for unit in 0..array.geometry.data_units() {
             let base = unit as u64 * interleave;
             let mut ranges: Vec<(u64, u64)> = pieces
                 .iter()
@@ -206,13 +204,13 @@ impl Inner {
             let mut unit_parts = UnitParts::new();
             if let Some(&(start, _)) = ranges.first() {
                 let end = ranges.iter().map(|(_, end)| *end).max().expect("not empty");
-                let whole = self.buffers.allocate((end - start) as usize);
+                let whole = array.buffers.allocate((end - start) as usize);
                 if has_gap(&ranges) {
                     match is_unwritten {
                         true => whole.fill(0),
                         false => {
                             Box::pin(
-                                HeldStripe::new(self, stripe, Class::Foreground).fetch_data(start, &whole),
+                                HeldStripe::new(array, stripe, Class::Foreground).fetch_data(start, &whole),
                             )
                             .await?
                         }
@@ -228,10 +226,39 @@ impl Inner {
         Ok(parts)
     }
 
+    /// Writes the oldest pending stripes in place and flushes the drives. It waits for no request
+    /// that may wait for room in the journal, for that comes from here.
+    async fn batch(array: &Inner) -> Result<(), ArrayError> {
+        let Some(destaging) = Destaging::of(array) else { return Ok(()) };
+        let held = hold_oldest(&array.deferred.pending, &array.table, array.options.tuning.destage_stripes);
+        if held.is_empty() {
+            array.context.sleep_ns(BUSY_NS).await;
+        }
+        let stripes = held.iter().map(|(stripe, _)| destaging.stripe(*stripe));
+        join_all(stripes).await.into_iter().collect::<Result<Vec<()>, _>>()?;
+        drop(held);
+        array.flush_members().await
+    }
+}
+
+impl Inner {
+    /// Destages stripes to which nothing is written any more.
+    pub(crate) async fn destage_stripes(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
+        let Some(destaging) = Destaging::of(self) else { return Ok(()) };
+        for stripe in self.deferred.pending.stripes_in(stripes) {
+            let of_stripe = async {
+                let _alone = self.table.lock(stripe).await;
+                destaging.stripe(stripe).await
+            };
+            lock_order::scope(of_stripe).await?;
+        }
+        Ok(())
+    }
+
     pub(crate) async fn destage_all(&self) -> Result<(), ArrayError> {
         while !self.deferred.pending.is_empty() {
             self.check_writable()?;
-            lock_order::scope(self.destage_batch()).await?;
+            lock_order::scope(Destaging::batch(self)).await?;
         }
         self.flush().await
     }
@@ -242,7 +269,7 @@ impl Inner {
         let newest = self.deferred.pending.newest_sequence().unwrap_or(0);
         while self.deferred.pending.oldest_sequence().is_some_and(|oldest| oldest <= newest) {
             self.check_writable()?;
-            lock_order::scope(self.destage_batch()).await?;
+            lock_order::scope(Destaging::batch(self)).await?;
         }
         self.flush().await?;
         self.release_records().await
@@ -267,20 +294,6 @@ impl Inner {
         log.forget_early(stripes);
         self.release_records().await?;
         log.journal.mark().await
-    }
-
-    /// Writes the oldest pending stripes in place and flushes the drives. It waits for no request
-    /// that may wait for room in the journal, for that comes from here.
-    async fn destage_batch(&self) -> Result<(), ArrayError> {
-        let Some(log) = self.log.open() else { return Ok(()) };
-        let held = hold_oldest(&self.deferred.pending, &self.table, self.options.tuning.destage_stripes);
-        if held.is_empty() {
-            self.context.sleep_ns(BUSY_NS).await;
-        }
-        let destaging = held.iter().map(|(stripe, _)| self.destage_held(&log, *stripe));
-        join_all(destaging).await.into_iter().collect::<Result<Vec<()>, _>>()?;
-        drop(held);
-        self.flush_members().await
     }
 
     /// Starts the task that destages, unless it runs. It ends when nothing is pending.
@@ -308,7 +321,7 @@ impl Inner {
                         continue;
                     }
                 }
-                if lock_order::scope(inner.destage_batch()).await.is_err() {
+                if lock_order::scope(Destaging::batch(&inner)).await.is_err() {
                     // It stays in the journal, and is tried again: drives may have been excluded
                     // meanwhile.
                     inner.context.sleep_ns(RETRY_NS).await;

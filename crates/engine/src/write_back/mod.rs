@@ -8,6 +8,8 @@ mod room;
 
 use std::cell::Cell;
 
+use stripewise_layout::Geometry;
+
 use crate::write_back::admission::Admission;
 use crate::write_back::pending::{LARGEST_DEFERRED_BYTES, Pending};
 
@@ -30,5 +32,9 @@ impl Deferred {
             is_destaging: Cell::new(false),
             admission: Admission::new(),
         }
+    }
+    /// Whether a request may be acknowledged from the journal.
+    pub(crate) fn admits(&self, bytes: u64, geometry: &Geometry) -> bool {
+        self.is_on && bytes <= LARGEST_DEFERRED_BYTES && geometry.parity_units() > 0
     }
 }

@@ -15,7 +15,6 @@ use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Semaphore, SemaphorePermit};
 use stripewise_layout::Geometry;
 
-use crate::array::BLOCK_BYTES;
 use crate::journal::Reservation;
 use crate::write_back::destage_round::{Extent, Shape, next_round};
 
@@ -94,10 +93,10 @@ impl Pending {
         entry.pieces.push(piece);
     }
 
-    /// Whether a block of the volume has newer data here. Pending pieces are whole blocks.
-    pub(crate) fn holds_block(&self, geometry: &Geometry, block: u64) -> bool {
-        let location = geometry.locate(block * BLOCK_BYTES);
-        !self.overlapping(location.stripe, location.from, location.from + BLOCK_BYTES).is_empty()
+    /// Whether any of these bytes of the volume, all in one stripe, has newer data here.
+    pub(crate) fn holds_any_of(&self, geometry: &Geometry, start: u64, length: u64) -> bool {
+        let location = geometry.locate(start);
+        !self.overlapping(location.stripe, location.from, location.from + length).is_empty()
     }
 
     /// What is pending of a range of a stripe's data, oldest first: where it begins and the bytes.

@@ -6,6 +6,7 @@
 
 use stripewise_layout::Level;
 
+use crate::array::spec::SumsInit;
 use crate::array::{AreaPlace, Array, ArrayInit, ArraySpec};
 use crate::error::ArrayError;
 use crate::member::Member;
@@ -16,7 +17,6 @@ use crate::pool::superblock::commit::{leave_out_excluded, map_place};
 use crate::pool::volume::shadow::Shadow;
 use crate::pool::volume::thin::PoolHost;
 use crate::pool::{BLOCK_BYTES, Inner, PoolError};
-use crate::sums::state::SumsInit;
 
 impl PartRecord {
     /// What arrays are made from.
