@@ -209,3 +209,26 @@ impl Pending {
         self.stripes.borrow().get(&stripe).map(|entry| entry.since_ns)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use stripewise_layout::{Level, Shape};
+
+    use super::*;
+
+    #[test]
+    fn bytes_of_the_volume_are_pending_where_a_piece_of_their_stripe_covers_them() {
+        let interleave_bytes = 16 << 10;
+        let shape = Shape { level: Level::Raid5, width: 4, groups: 1, interleave_bytes };
+        let geometry = Geometry::new(shape, 1 << 20).expect("a possible shape");
+        let pending = Pending::new(1 << 20);
+        let data = Buffer::from_bytes(&[7; 4096]);
+        pending.insert(2, PendingPiece { from: 8192, data, sequence: 1, room: None }, 0);
+        let first = 2 * 3 * interleave_bytes + 8192;
+        assert!(pending.holds_any_of(&geometry, first, 4096));
+        assert!(!pending.holds_any_of(&geometry, first - 4096, 4096));
+        assert!(!pending.holds_any_of(&geometry, first + 4096, 4096));
+        pending.remove(2, 1);
+        assert!(!pending.holds_any_of(&geometry, first, 4096));
+    }
+}
