@@ -89,6 +89,10 @@ mutations! {
     LostBlocksForgottenEarly,
     /// Blocks that are lost no more are not recorded as such before a flush is acknowledged.
     LostBlocksNotRecorded,
+    /// What the journal was given counts before it is durable there.
+    JournalNotDurable,
+    /// A checkpoint writes both places of a page at once.
+    CheckpointInOneTurn,
 }
 
 impl Mutation {

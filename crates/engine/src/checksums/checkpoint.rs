@@ -24,8 +24,9 @@
 //! and copied pages in one run (`Checksums::fill_places`).
 //!
 //! On drives whose positions are dear, unchanged pages that lie between changed ones are written
-//! again, so that a turn is a few long requests. Only pages that are at both places: what a cut
-//! tears of them is at the other place, as for any page.
+//! again, so that a turn is a few long requests. Each byte of them is what is there already,
+//! whichever part of them a cut lets through; so they need no other place, and this holds for a
+//! degraded array too. A place that is being filled does not count yet, whatever goes there.
 //!
 //! Memory: at most [`super::ChecksumOptions::window_pages`] are under way at a time.
 
@@ -40,6 +41,7 @@ use super::entries::Page;
 use super::page::PAGE_BYTES;
 use super::{Checksums, PageId, Side};
 use crate::error::ArrayError;
+use crate::mutation::{self, Mutation};
 
 /// A page whose drive gives errors, yet is not excluded for them, is tried so often.
 const ATTEMPTS: usize = 4;
@@ -168,11 +170,11 @@ impl Checksums {
 
     /// The places of changed pages that are written in a turn.
     fn due(&self, pages: &[(Rc<Page>, Option<u64>)], turn: usize) -> Vec<Due> {
-        let pages = pages.iter().enumerate();
-        let due = pages.filter_map(|(index, (page, _))| {
-            let side = [Side::Own, Side::Copy].into_iter().find(|side| self.turn(page.id, *side) == turn)?;
+        let places = pages.iter().enumerate().flat_map(|page| [(page, Side::Own), (page, Side::Copy)]);
+        let due = places.filter(|((_, (page, _)), side)| self.turn(page.id, *side) == turn);
+        let due = due.map(|((index, (page, _)), side)| {
             let at = self.place_on_holder(page.id, side);
-            Some(Due { page: page.clone(), side, at, changed: Some(index), _pin: None })
+            Due { page: page.clone(), side, at, changed: Some(index), _pin: None }
         });
         due.collect()
     }
@@ -198,7 +200,7 @@ impl Checksums {
         found
     }
 
-    /// The page at a place of a column's drive, if it is in memory, unchanged, and at both places.
+    /// The page at a place of a column's drive, if it is in memory as it is on the drives.
     fn unchanged_at(&self, holder: u16, at: u64) -> Option<Due> {
         let per_slab = u64::from(self.pages_per_slab());
         let (row, within) = (at / (2 * per_slab), at % (2 * per_slab));
@@ -208,7 +210,7 @@ impl Checksums {
         };
         let page = self.cache.get(Self::key(column, self.number(row, (within % per_slab) as u16)))?;
         let is_on_drives = page.confirmed.get() && page.stamp.get() > 0 && !page.dirty.get();
-        (is_on_drives && self.io.is_at_both_places(page.id)).then(|| Due {
+        (is_on_drives && self.io.is_there(page.id, side)).then(|| Due {
             page: page.clone(),
             side,
             at,
@@ -235,6 +237,9 @@ impl Checksums {
 
     /// In which turn a place of a page is written.
     fn turn(&self, page: PageId, side: Side) -> usize {
+        if mutation::is_chosen(Mutation::CheckpointInOneTurn) {
+            return 0;
+        }
         let width = self.spec.width;
         if width == 1 {
             return usize::from(side == Side::Own);

@@ -109,9 +109,9 @@ pub trait PageIo {
         0
     }
 
-    /// Whether both places of a page are there and current.
-    fn is_at_both_places(&self, page: PageId) -> bool {
-        let _ = page;
+    /// Whether there is a drive at a place of a page.
+    fn is_there(&self, page: PageId, side: Side) -> bool {
+        let _ = (page, side);
         true
     }
 

@@ -22,6 +22,7 @@ use super::waiting::{Pending, RingIds, Ticket};
 use super::{Inner, Journal, Kind, Record, Reservation};
 use crate::error::ArrayError;
 use crate::member::{Class, Member};
+use crate::mutation::{self, Mutation};
 
 /// Batches on their way to one area.
 const MAX_IN_FLIGHT: u32 = 4;
@@ -588,6 +589,7 @@ pub(super) async fn write_fua(
     offset_bytes: u64,
     segments: &Segments,
 ) -> Result<(), DriveError> {
-    let request = IoRequest::with_segments(Operation::Write { fua: true }, offset_bytes, segments.clone());
+    let fua = !mutation::is_chosen(Mutation::JournalNotDurable);
+    let request = IoRequest::with_segments(Operation::Write { fua }, offset_bytes, segments.clone());
     member.submit(Class::Foreground, request.because(Cause::Journal)).await
 }

@@ -140,13 +140,10 @@ impl PageIo for SlabPages {
         members.iter().map(gap_bytes).min().unwrap_or(0) / PAGE_BYTES as u64
     }
 
-    fn is_at_both_places(&self, page: PageId) -> bool {
+    fn is_there(&self, page: PageId, side: Side) -> bool {
         let Some(inner) = self.0.upgrade() else { return false };
-        [Side::Own, Side::Copy].into_iter().all(|side| {
-            Self::place(&inner, page, side).is_some_and(|(column, slot, _)| {
-                inner.columns.members.borrow().get(slot.drive).is_some()
-                    && Self::holds_current(&inner, page, column, slot)
-            })
+        Self::place(&inner, page, side).is_some_and(|(_, slot, _)| {
+            slot.state != SlotState::Missing && inner.columns.members.borrow().get(slot.drive).is_some()
         })
     }
 

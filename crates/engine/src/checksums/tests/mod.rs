@@ -123,9 +123,8 @@ impl PageIo for Places {
         self.between.get()
     }
 
-    fn is_at_both_places(&self, page: PageId) -> bool {
-        let missing = self.missing.borrow();
-        [Side::Own, Side::Copy].into_iter().all(|side| !missing[place(self.width, page, side).0])
+    fn is_there(&self, page: PageId, side: Side) -> bool {
+        !self.missing.borrow()[place(self.width, page, side).0]
     }
 
     fn found_wrong(&self, page: PageId, side: Side) {

@@ -532,16 +532,19 @@ fn memory_is_counted_as_pages_grow_and_go() {
 }
 
 /// Which own places of column 1 a checkpoint writes when the first and the last of four pages have
-/// changed, with so many written along between them.
-async fn own_places_written(context: &Context, between: u64, change: impl Fn(&Bed)) -> Vec<u16> {
-    let (bed, block) = filled(context).await;
+/// changed, with so many written along between them; what is written along is as it was.
+async fn own_places_written(context: &Context, between: u64, change: impl AsyncFn(&mut Bed)) -> Vec<u16> {
+    let (mut bed, block) = filled(context).await;
     bed.places.between.set(between);
-    change(&bed);
+    change(&mut bed).await;
     bed.places.log.borrow_mut().clear();
+    let unchanged = |bed: &Bed| [1, 2].map(|page| bed.peek(id(1, page), Side::Own));
+    let before = unchanged(&bed);
     for page in [0, 3] {
         record(&bed.sums, 1, page * MIB, &block, 2).await;
     }
     bed.sums.checkpoint().await.expect("a checkpoint");
+    assert_eq!(unchanged(&bed), before, "byte for byte");
     let log = bed.places.log.borrow();
     let is_own_write = |(id, side, operation): &&(PageId, Side, Operation)| {
         id.column == 1 && *side == Side::Own && matches!(operation, Operation::Write { .. })
@@ -552,16 +555,31 @@ async fn own_places_written(context: &Context, between: u64, change: impl Fn(&Be
 #[test]
 fn unchanged_pages_between_changed_ones_are_written_along_where_that_saves_positions() {
     run(|context| async move {
-        assert_eq!(own_places_written(&context, 0, |_| ()).await, [0, 3]);
-        assert_eq!(own_places_written(&context, 1, |_| ()).await, [0, 3], "two are too many");
-        assert_eq!(own_places_written(&context, 2, |_| ()).await, [0, 1, 2, 3]);
+        assert_eq!(own_places_written(&context, 0, async |_| ()).await, [0, 3]);
+        assert_eq!(own_places_written(&context, 1, async |_| ()).await, [0, 3], "two are too many");
+        assert_eq!(own_places_written(&context, 2, async |_| ()).await, [0, 1, 2, 3]);
+        let lose_copies = async |bed: &mut Bed| bed.places.missing.borrow_mut()[2] = true;
+        assert_eq!(own_places_written(&context, 2, lose_copies).await, [0, 1, 2, 3], "also degraded");
     });
 }
 
 #[test]
-fn a_page_whose_other_place_is_not_there_is_not_written_without_need() {
+fn pages_that_were_loaded_are_written_along_as_they_were() {
     run(|context| async move {
-        let lose_copies = |bed: &Bed| bed.places.missing.borrow_mut()[2] = true;
-        assert_eq!(own_places_written(&context, 2, lose_copies).await, [0, 3]);
+        let reload = async |bed: &mut Bed| {
+            bed.reopen(BOTH);
+            for page in 0..4 {
+                verify(&bed.sums, 1, page * MIB, &data(1, 1)).await;
+            }
+        };
+        assert_eq!(own_places_written(&context, 2, reload).await, [0, 1, 2, 3]);
+    });
+}
+
+#[test]
+fn nothing_is_written_along_at_places_without_a_drive() {
+    run(|context| async move {
+        let lose_own = async |bed: &mut Bed| bed.places.missing.borrow_mut()[1] = true;
+        assert_eq!(own_places_written(&context, 2, lose_own).await, [0, 3], "asked, and not there");
     });
 }
