@@ -90,6 +90,12 @@ impl OpenDrives {
         self.open.borrow().get(&number).cloned()
     }
 
+    /// Whether a position costs any of these drives as much as many bytes.
+    pub(in crate::pool) fn have_dear_positions(&self, numbers: &[u32]) -> bool {
+        let mut open = numbers.iter().filter_map(|number| self.get(*number));
+        open.any(|drive| drive.member.info().has_dear_positions())
+    }
+
     /// Whether a drive is at hand.
     pub(in crate::pool) fn is_here(&self, number: u32) -> bool {
         self.open.borrow().contains_key(&number)

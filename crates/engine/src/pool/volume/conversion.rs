@@ -153,7 +153,15 @@ impl Inner {
         let size_bytes = Some(record.size_bytes);
         // Without rows for now.
         let grain = self.tuning().map_grain;
-        let wish = Wish { spec: &spec, size_bytes, thin: true, with_journal, grain, drives };
+        let wish = Wish {
+            spec: &spec,
+            size_bytes,
+            thin: true,
+            with_journal,
+            grain,
+            has_dear_positions: self.drives.have_dear_positions(&drives),
+            drives,
+        };
         let row_bytes = spec.row_data_bytes()?;
         let new_rows = record.size_bytes.div_ceil(row_bytes);
         let part = &record.parts[0];

@@ -183,7 +183,15 @@ impl Inner {
         // afterwards.
         let with_journal = write_back || checksums || shape.parity_units() > 0;
         let grain = self.tuning().map_grain;
-        let wish = Wish { spec: &array, size_bytes, thin: spec.thin, with_journal, grain, drives };
+        let wish = Wish {
+            spec: &array,
+            size_bytes,
+            thin: spec.thin,
+            with_journal,
+            grain,
+            has_dear_positions: self.drives.have_dear_positions(&drives),
+            drives,
+        };
         let laid_out = lay_out(&mut self.space.borrow_mut(), &wish);
         let laid_out = laid_out.map_err(|error| match error {
             NotLaidOut::Other(error) => error,
