@@ -289,6 +289,7 @@ mod tests {
         assert_eq!(blocks.dead_to_record(100), [3]);
         assert_eq!(blocks.first_dead(0..100), Some(3));
     }
+
     #[test]
     fn a_unit_is_lost_where_a_block_is_that_its_range_touches() {
         let blocks = BadBlocks::default();
