@@ -12,6 +12,7 @@
 #[allow(dead_code, unused_imports, reason = "the tests use more of it")]
 mod support;
 
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -126,7 +127,8 @@ fn start_nbdkit(socket: &Path) -> Child {
         .spawn()
         .expect("nbdkit runs");
     let begin = Instant::now();
-    while !socket.exists() {
+    // The socket is there before it listens.
+    while UnixStream::connect(socket).is_err() {
         assert!(begin.elapsed() < Duration::from_secs(10), "nbdkit does not listen");
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -179,7 +179,8 @@ impl Kit {
         command.args(["-f", "-U"]).arg(socket).args(words).stdin(Stdio::null()).stderr(Stdio::null());
         let kit = Self(command.spawn().expect("nbdkit starts"));
         for _ in 0..1000 {
-            if socket.exists() {
+            // The socket is there before it listens.
+            if UnixStream::connect(socket).is_ok() {
                 return kit;
             }
             std::thread::sleep(Duration::from_millis(10));

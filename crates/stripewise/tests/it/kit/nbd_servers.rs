@@ -1,5 +1,6 @@
 //! Pools on drives behind servers that tests kill, stop and bring back (nbdkit's).
 
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -51,7 +52,8 @@ impl Kit {
         command.args(words.split_whitespace().filter(|word| !word.starts_with("--")));
         let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("nbdkit starts");
         let kit = Self { child };
-        until("nbdkit listens", || socket.exists());
+        // The socket is there before it listens.
+        until("nbdkit listens", || UnixStream::connect(&socket).is_ok());
         kit
     }
 
