@@ -142,9 +142,10 @@ impl Checksums {
         let Batch { pages, to_fill, .. } = &mut batch;
         for turn in 0..TURNS {
             // What is to be filled does not count yet, whatever else is written meanwhile.
-            let filled = to_fill.iter().filter(|_| turn == 0).map(|(page, side)| ((*page).clone(), *side));
+            let to_fill: &[(Pinned, Side)] = if turn == 0 { to_fill } else { &[] };
+            let filled = to_fill.iter().map(|(page, side)| ((*page).clone(), *side));
             let mut due = self.due(pages, turn);
-            due.extend(self.between(&due));
+            due.extend(self.between(&due, to_fill));
             due.sort_unstable_by_key(|due| due.at);
             let pages_due = due.iter().map(|due| {
                 if let Some(index) = due.changed {
@@ -179,13 +180,16 @@ impl Checksums {
         due.collect()
     }
 
-    /// Unchanged pages that lie between these on their drives, where they are few and all of them
-    /// in memory: writing them along saves positions.
-    fn between(&self, due: &[Due]) -> Vec<Due> {
+    /// Unchanged pages that lie on their drives between those that a turn writes anyway, where they
+    /// are few and all of them in memory: writing them along saves positions. None of them is among
+    /// the others: two writes of one place would be under way at once.
+    fn between(&self, due: &[Due], to_fill: &[(Pinned, Side)]) -> Vec<Due> {
         let most = self.io.most_between();
         let mut places: Vec<(u16, u64)> = Vec::new();
         if most > 0 {
-            places.extend(due.iter().map(|due| (self.holder(due.page.id, due.side), due.at)));
+            let place = |page: PageId, side| (self.holder(page, side), self.place_on_holder(page, side));
+            places.extend(due.iter().map(|due| place(due.page.id, due.side)));
+            places.extend(to_fill.iter().map(|(page, side)| place(page.id, *side)));
             places.sort_unstable();
         }
         let mut found = Vec::new();

@@ -222,8 +222,11 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 /// 823556: torture waited for a drive to be emptied while it held another one offline, whose copy
 /// of a map had to come back first.
 ///
+/// 903537, 911377: a checkpoint of a degraded array wrote the place of a page twice at once, filling
+/// it and between others.
+///
 /// 2078000019: torture drew a layout for no drives at all.
-const REGRESSIONS_OF_TODAY: [u64; 36] = [
+const REGRESSIONS_OF_TODAY: [u64; 38] = [
     200_116,
     213,
     1172,
@@ -259,6 +262,8 @@ const REGRESSIONS_OF_TODAY: [u64; 36] = [
     808_056,
     808_346,
     823_556,
+    903_537,
+    911_377,
     2_078_000_019,
 ];
 

@@ -576,6 +576,30 @@ fn pages_that_were_loaded_are_written_along_as_they_were() {
     });
 }
 
+/// A place that is filled lies between changed ones, in the same turn: one of the two writes it.
+#[test]
+fn what_is_filled_is_not_written_along_as_well() {
+    run(|context| async move {
+        let (bed, block) = filled(&context).await;
+        bed.places.between.set(2);
+        for page in 0..4 {
+            record(&bed.sums, 0, page * MIB, &block, 2).await;
+        }
+        bed.sums.checkpoint().await.expect("a checkpoint");
+        bed.sums.fill_places(0, 0, &|page| page == 1).await.expect("a page");
+        bed.places.log.borrow_mut().clear();
+        for page in [0, 3] {
+            record(&bed.sums, 0, page * MIB, &block, 3).await;
+        }
+        bed.sums.checkpoint().await.expect("a checkpoint");
+        let log = bed.places.log.borrow();
+        let own_writes = log.iter().filter(|(id, side, _)| id.column == 0 && *side == Side::Own);
+        let mut pages: Vec<u16> = own_writes.map(|(id, _, _)| id.page).collect();
+        pages.sort_unstable();
+        assert_eq!(pages, [0, 1, 2, 3]);
+    });
+}
+
 #[test]
 fn nothing_is_written_along_at_places_without_a_drive() {
     run(|context| async move {
