@@ -132,6 +132,8 @@ pub(crate) struct Facts {
     pub is_readable: bool,
     /// It is on its way to another layout.
     pub is_converting: bool,
+    /// Some of its rows are on their way to other disks.
+    pub is_moving: bool,
 }
 
 impl Facts {
@@ -290,6 +292,7 @@ impl Subject {
             is_online: volume.state == stripewise_engine::VolumeState::Online,
             is_readable: volume.state != stripewise_engine::VolumeState::Failed,
             is_converting: volume.conversion.is_some(),
+            is_moving: volume.tiers.moving_rows > 0,
         };
         status.volumes.iter().map(facts).collect()
     }

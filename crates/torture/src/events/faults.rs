@@ -84,9 +84,11 @@ impl Life {
         let on_it = |guarded: &&Rc<Guarded>| {
             now.iter().any(|facts| facts.name == guarded.name && facts.all_disks().contains(&disk))
         };
-        // A volume that can spare the drive has it left out, and it is out for all of the pool
-        // then.
-        let is_left_out = sparing.iter().any(|guarded| on_it(&guarded));
+        // A volume that can spare the drive has it left out, also where rows are only on their way
+        // there, and it is out for all of the pool then.
+        let is_moving =
+            |guarded: &Rc<Guarded>| now.iter().any(|facts| facts.name == guarded.name && facts.is_moving);
+        let is_left_out = sparing.iter().any(|guarded| on_it(&guarded) || is_moving(guarded));
         let at_risk: Vec<&Rc<Guarded>> = others.iter().filter(on_it).collect();
         self.world.cover(|coverage| {
             coverage.drive_losses += 1;
