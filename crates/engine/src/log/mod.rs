@@ -52,6 +52,8 @@ pub(crate) struct WriteLog {
     pub keeps_sums: bool,
     /// Durably in place, though their sums perhaps are not.
     before_checkpoint: RefCell<Vec<Logged>>,
+    /// What was so when the checkpoint under way began.
+    in_checkpoint: RefCell<Vec<Logged>>,
     /// Records that were carried out when the array was opened, and are kept until the blocks that
     /// are dead because of them are recorded as such.
     replayed: RefCell<Vec<u64>>,
@@ -75,7 +77,7 @@ pub(crate) struct WriteLog {
 }
 
 impl WriteLog {
-    /// `keeps_sums`: records stay until [`Self::release_checkpointed`].
+    /// `keeps_sums`: records stay until [`Self::end_checkpoint`].
     pub(crate) fn new(journal: Journal, keeps_sums: bool) -> Self {
         Self {
             journal,
@@ -84,6 +86,7 @@ impl WriteLog {
             early: RefCell::default(),
             keeps_sums,
             before_checkpoint: RefCell::default(),
+            in_checkpoint: RefCell::default(),
             replayed: RefCell::default(),
             was_empty: Cell::new(false),
             releases: Rounds::default(),
@@ -100,7 +103,9 @@ impl WriteLog {
 
     /// Whether the journal may hold anything of these stripes.
     pub(crate) fn has_any(&self, stripes: std::ops::Range<u64>) -> bool {
-        self.before_checkpoint.borrow().iter().any(|logged| stripes.contains(&logged.stripe))
+        let is_one = |logged: &Logged| stripes.contains(&logged.stripe);
+        self.before_checkpoint.borrow().iter().any(is_one)
+            || self.in_checkpoint.borrow().iter().any(is_one)
             || stripes.into_iter().any(|stripe| self.live.borrow().contains_key(&stripe))
     }
 
@@ -248,13 +253,14 @@ impl WriteLog {
         }
     }
 
-    /// What the checkpoint that is about to begin makes superfluous.
-    pub(crate) fn take_before_checkpoint(&self) -> Vec<Logged> {
-        std::mem::take(&mut *self.before_checkpoint.borrow_mut())
+    /// A checkpoint is about to begin, which makes superfluous what was recorded until now.
+    pub(crate) fn begin_checkpoint(&self) {
+        self.in_checkpoint.borrow_mut().append(&mut self.before_checkpoint.borrow_mut());
     }
 
     /// The checkpoint has ended: well, or not.
-    pub(crate) fn release_checkpointed(&self, covered: Vec<Logged>, checkpointed: bool) {
+    pub(crate) fn end_checkpoint(&self, checkpointed: bool) {
+        let covered = self.in_checkpoint.take();
         if !checkpointed {
             self.before_checkpoint.borrow_mut().extend(covered);
             return;

@@ -61,9 +61,9 @@ impl Inner {
         let Some(log) = self.log.open() else { return sums.table.checkpoint().await.map(drop) };
         // One at a time: of records of one stripe a later one must not go before an earlier one.
         let Some(round) = log.releases.begin().await else { return Ok(()) };
-        let covered = log.take_before_checkpoint();
+        log.begin_checkpoint();
         let result = sums.table.checkpoint().await;
-        log.release_checkpointed(covered, result.is_ok());
+        log.end_checkpoint(result.is_ok());
         if result.is_ok() {
             round.ends_well();
         }
