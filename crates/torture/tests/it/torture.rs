@@ -222,8 +222,8 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 /// 823556: torture waited for a drive to be emptied while it held another one offline, whose copy
 /// of a map had to come back first.
 ///
-/// 903537, 911377: a checkpoint of a degraded array wrote the place of a page twice at once, filling
-/// it and between others.
+/// 903537, 911377: a checkpoint of a degraded array wrote the place of a page twice at once, as one
+/// to be filled and as one between others.
 ///
 /// 1000634: the judge did not know that a drive whose flush fails is left out by a volume that has
 /// rows on their way there.
