@@ -356,10 +356,15 @@ impl Subject {
         let taken = |drive: &stripewise_engine::DriveStatus| drive.allocated_bytes;
         let to_move: u64 =
             status.drives.iter().filter(|drive| drive.state == DriveState::Retiring).map(taken).sum();
-        let takers = status
-            .drives
-            .iter()
-            .filter(|drive| drive.role == Role::Data && drive.state == DriveState::Online);
+        // One whose place a spare took, and that came back, keeps what it has and gets nothing new.
+        let is_replaced = |drive: &stripewise_engine::DriveStatus| {
+            let words = format!("took the place of {}", drive.path);
+            status.notices.iter().any(|notice| notice.ends_with(&words))
+        };
+        let takes_new = |drive: &&stripewise_engine::DriveStatus| {
+            drive.role == Role::Data && drive.state == DriveState::Online && !is_replaced(drive)
+        };
+        let takers = status.drives.iter().filter(takes_new);
         let takers: Vec<u64> = takers.map(|drive| drive.usable_bytes.saturating_sub(taken(drive))).collect();
         let widest = status.volumes.iter().map(|volume| volume.shape.width).max().unwrap_or(0);
         takers.len() >= widest && takers.iter().all(|free| *free >= to_move)

@@ -228,8 +228,10 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 /// 1000634: the judge did not know that a drive whose flush fails is left out by a volume that has
 /// rows on their way there.
 ///
+/// 1110124: the judge saw room on a drive whose place a spare had taken before it came back.
+///
 /// 2078000019: torture drew a layout for no drives at all.
-const REGRESSIONS_OF_TODAY: [u64; 39] = [
+const REGRESSIONS_OF_TODAY: [u64; 40] = [
     200_116,
     213,
     1172,
@@ -268,6 +270,7 @@ const REGRESSIONS_OF_TODAY: [u64; 39] = [
     903_537,
     911_377,
     1_000_634,
+    1_110_124,
     2_078_000_019,
 ];
 

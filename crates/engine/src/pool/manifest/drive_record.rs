@@ -97,7 +97,6 @@ impl DriveRecord {
         }
     }
 
-    /// Whether new rows, journals and maps may be put on it.
     /// Whether nobody expects a drive that is out to come back with what it had.
     pub(in crate::pool) fn is_given_up(&self) -> bool {
         match self.exclusion() {
@@ -107,6 +106,7 @@ impl DriveRecord {
         }
     }
 
+    /// Whether new rows, journals and maps may be put on it.
     pub(crate) fn takes_new(&self) -> bool {
         self.is_online() && !self.retiring && !self.replaced
     }
