@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         ("back", back as fn() -> Made),
         ("moving", moving as fn() -> Made),
         ("bounded", bounded as fn() -> Made),
+        ("staying", staying as fn() -> Made),
     ] {
         let folder = Path::new(&folder).join(name);
         if folder.exists() {
@@ -385,6 +386,27 @@ fn bounded() -> Made {
         life.cut()
     });
     Made { what: "a bound on what jobs add to latencies", drives, book }
+}
+
+/// A volume whose parity stays on its columns for several rows, as on disks, with writes in the
+/// journal and a drive away.
+fn staying() -> Made {
+    let mut book = Book::default();
+    let life = Life::on(&empty_drives(&[20; 4]));
+    let drives = life.run(async {
+        let pool = Pool::create(&life.context, &life.buffers, pool_spec("staying", &life.drives))
+            .await
+            .expect("made");
+        let layout = LayoutSpec { rotation_rows: Some(4), ..layout("raid5", 4) };
+        let spec = VolumeSpec { write_back: Some(true), layout, ..volume_spec("five", "raid5", 4, 6 * MIB) };
+        let volume = pool.create_volume(spec).await.expect("made");
+        book.write_quarters(&volume, 0, volume.capacity_bytes(), 1).await;
+        volume.flush().await.expect("flushed");
+        pool.offline(id_of(&pool, "drive1")).await.expect("taken out");
+        book.write_small(&volume, 20).await;
+        life.cut()
+    });
+    Made { what: "parity that stays for four rows, a drive away", drives, book }
 }
 
 /// Changes a byte of the block that volume `hurt` begins with, of all blocks with these contents

@@ -136,7 +136,7 @@ impl Default for Tuning {
             journal_batch_notes: 320,
             zero_write_bytes: 1 << 20,
             mirror_zone_bytes: 1 << 20,
-            mirror_run_bytes: 8 << 20,
+            mirror_run_bytes: 16 << 20,
             merged_segments: 512,
             checksum_cache_bytes: 256 << 20,
             checksum_window_pages: 1024,

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use thiserror::Error;
 
 use crate::level::Level;
-use crate::limits::{MAXIMUM_INTERLEAVE_BYTES, MINIMUM_INTERLEAVE_BYTES};
+use crate::limits::{MAXIMUM_INTERLEAVE_BYTES, MAXIMUM_ROTATION_ROWS, MINIMUM_INTERLEAVE_BYTES};
 
 /// Why a layout is impossible.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -136,6 +136,14 @@ pub enum LayoutError {
         /// Interleave asked for.
         given_bytes: u64,
     },
+    /// Parity cannot stay on its members for so many rows.
+    #[error("parity of {level} cannot move on every {rows} rows")]
+    RotationImpossible {
+        /// The level.
+        level: Level,
+        /// As it was given.
+        rows: u32,
+    },
     /// The members have no room for a single stripe.
     #[error(
         "members of {} have no room for one strip of {}", size(*member_bytes), size(*interleave_bytes)
@@ -210,6 +218,9 @@ impl LayoutError {
                 "give --interleave a power of two from {} to {}",
                 size(MINIMUM_INTERLEAVE_BYTES),
                 size(MAXIMUM_INTERLEAVE_BYTES)
+            ),
+            LayoutError::RotationImpossible { .. } => format!(
+                "a power of two up to {MAXIMUM_ROTATION_ROWS} is possible where parity rotates, else 1"
             ),
             LayoutError::MembersTooSmall { .. } => "use larger drives or a smaller --interleave".to_owned(),
             LayoutError::TooLarge { .. } => "use fewer or smaller drives".to_owned(),

@@ -9,11 +9,13 @@
 //! | RAID 1 | every member, row `s` |
 //! | RAID 10 | strips counted across the members: copies at `2s` and `2s + 1`; odd `n` works |
 //! | RAID 4 | data `i` on member `i`, P on the last, row `s` |
-//! | RAID 5, 6, 7 | P on `n - 1 - (s mod n)`, then Q, R, the data, each on the next member |
+//! | RAID 5, 6, 7 | P on `n - 1 - (s / t mod n)`, then Q, R, the data, each on the next member |
 //! | RAID 50, 60 | group `s mod G`, consecutive members; in it RAID 5, 6 with row `s / G` |
 //!
-//! The rotation is the one Linux md calls left-symmetric: data go on where the last stripe's ended,
-//! so that reading in sequence takes the members in turn. The maps are bijections (see the tests);
+//! With `t` = 1 the rotation is the one Linux md calls left-symmetric: data go on where the last
+//! stripe's ended, so that reading in sequence takes the members in turn. On drives with arms parity
+//! stays for `t` rows ([`Shape::rotation_rows`]), so that a reader passes over it in one long step
+//! instead of many that cost as much as reading it. The maps are bijections (see the tests);
 //! the only strip without a unit is the very last of a RAID 10 with an odd number of strips.
 //!
 //! Everything here is called for every request, so divisions are multiplications ([`Divisor`]) and
@@ -96,6 +98,7 @@ pub struct Geometry {
     member_bytes: u64,
     stripes: u64,
     interleave_shift: u32,
+    rotation_shift: u32,
     data_units: usize,
     parity_units: usize,
     copies: usize,
@@ -112,7 +115,7 @@ impl Geometry {
     /// have no room for one strip, or all of them together pass 2^64 bytes.
     pub fn new(shape: Shape, member_bytes: u64) -> Result<Geometry, LayoutError> {
         shape.check()?;
-        let Shape { level, width, groups, interleave_bytes } = shape;
+        let Shape { level, width, groups, interleave_bytes, rotation_rows } = shape;
         let rows = member_bytes / interleave_bytes;
         if rows == 0 {
             return Err(LayoutError::MembersTooSmall { member_bytes, interleave_bytes });
@@ -136,6 +139,7 @@ impl Geometry {
             member_bytes: used_bytes,
             stripes,
             interleave_shift: interleave_bytes.trailing_zeros(),
+            rotation_shift: rotation_rows.trailing_zeros(),
             data_units: shape.data_units(),
             parity_units: shape.parity_units(),
             copies: shape.copies(),
@@ -426,7 +430,7 @@ impl Geometry {
     #[inline]
     fn rotation(&self, stripe: u64) -> (u64, usize, usize) {
         let (row, group) = if self.shape.groups == 1 { (stripe, 0) } else { self.by_groups.divide(stripe) };
-        let turn = self.by_group_width.remainder(row) as usize;
+        let turn = self.by_group_width.remainder(row >> self.rotation_shift) as usize;
         (row, group as usize * self.group_width, self.group_width - 1 - turn)
     }
 }

@@ -74,6 +74,11 @@ impl Level {
         }
     }
 
+    /// Whether parity lies on every member in turn.
+    pub fn rotates_parity(self) -> bool {
+        self.parity_units() > 0 && self != Level::Raid4
+    }
+
     /// Whether the level stripes over groups of members.
     pub fn is_grouped(self) -> bool {
         matches!(self, Level::Raid50 | Level::Raid60)

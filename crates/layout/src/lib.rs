@@ -43,10 +43,11 @@
 
 #![warn(unreachable_pub)]
 
+mod by_drives;
 mod divisor;
 mod error;
 mod geometry;
-mod interleave;
+
 mod level;
 mod limits;
 mod members;
@@ -57,9 +58,9 @@ mod spec;
 mod unit_range;
 mod write;
 
+pub use by_drives::InterleaveReason;
 pub use error::LayoutError;
 pub use geometry::{Geometry, Location, Place, Segment, Stripe, UnitAt};
-pub use interleave::{InterleaveReason, default_interleave};
 pub use level::Level;
 pub use limits::MAXIMUM_WIDTH;
 pub use members::{MemberSet, Members};

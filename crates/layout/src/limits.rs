@@ -6,5 +6,7 @@ pub(crate) const DEFAULT_INTERLEAVE_BYTES: u64 = 64 << 10;
 pub(crate) const MINIMUM_INTERLEAVE_BYTES: u64 = 4 << 10;
 /// The largest interleave: half of a slab of the smallest size.
 pub(crate) const MAXIMUM_INTERLEAVE_BYTES: u64 = 1 << 20;
+/// The most rows for which parity may stay on its members before it moves on.
+pub(crate) const MAXIMUM_ROTATION_ROWS: u32 = 1024;
 /// The most members a volume can have: as many units as P, Q and R over GF(2^8) can tell apart.
 pub const MAXIMUM_WIDTH: usize = 255;

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{LayoutError, group_counts};
 use crate::level::Level;
-use crate::limits::{DEFAULT_INTERLEAVE_BYTES, MAXIMUM_INTERLEAVE_BYTES, MINIMUM_INTERLEAVE_BYTES};
+use crate::limits::{
+    DEFAULT_INTERLEAVE_BYTES, MAXIMUM_INTERLEAVE_BYTES, MAXIMUM_ROTATION_ROWS, MINIMUM_INTERLEAVE_BYTES,
+};
 
 /// A wish for a layout: everything but the level may be left open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,12 +28,15 @@ pub struct LayoutSpec {
     /// Bytes per strip; left out: [`DEFAULT_INTERLEAVE_BYTES`].
     #[serde(default)]
     pub interleave_bytes: Option<u64>,
+    /// Rows for which parity stays on its members; left out: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotation_rows: Option<u32>,
 }
 
 impl LayoutSpec {
     /// The level with everything else left open.
     pub fn new(level: Level) -> LayoutSpec {
-        LayoutSpec { level, columns: None, groups: None, interleave_bytes: None }
+        LayoutSpec { level, columns: None, groups: None, interleave_bytes: None, rotation_rows: None }
     }
 
     /// Reads a layout by name or alias. Unlike [`Level::from_str`] it knows `mirror3`, RAID 1 with
@@ -62,7 +67,8 @@ impl LayoutSpec {
             },
         };
         let interleave_bytes = self.interleave_bytes.unwrap_or(DEFAULT_INTERLEAVE_BYTES);
-        let shape = Shape { level, width, groups, interleave_bytes };
+        let rotation_rows = self.rotation_rows.unwrap_or(1);
+        let shape = Shape { level, width, groups, interleave_bytes, rotation_rows };
         shape.check()?;
         Ok(shape)
     }
@@ -121,12 +127,24 @@ pub struct Shape {
     pub groups: usize,
     /// Bytes per strip.
     pub interleave_bytes: u64,
+    /// Rows for which parity stays on its members before it moves on, a power of two; 1 for the
+    /// levels whose parity does not rotate.
+    #[serde(default = "every_row", skip_serializing_if = "is_every_row")]
+    pub rotation_rows: u32,
+}
+
+fn every_row() -> u32 {
+    1
+}
+
+fn is_every_row(rows: &u32) -> bool {
+    *rows == 1
 }
 
 impl Shape {
     /// Whether such a layout can exist.
     pub fn check(&self) -> Result<(), LayoutError> {
-        let Shape { level, width, groups, interleave_bytes } = *self;
+        let Shape { level, width, groups, interleave_bytes, rotation_rows } = *self;
         check_columns(level, width)?;
         if !level.is_grouped() {
             if groups != 1 {
@@ -145,6 +163,10 @@ impl Shape {
         }
         if !(MINIMUM_INTERLEAVE_BYTES..=MAXIMUM_INTERLEAVE_BYTES).contains(&interleave_bytes) {
             return Err(LayoutError::InterleaveOutOfRange { given_bytes: interleave_bytes });
+        }
+        let is_possible = rotation_rows.is_power_of_two() && rotation_rows <= MAXIMUM_ROTATION_ROWS;
+        if rotation_rows != 1 && !(is_possible && level.rotates_parity()) {
+            return Err(LayoutError::RotationImpossible { level, rows: rotation_rows });
         }
         Ok(())
     }

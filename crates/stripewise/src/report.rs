@@ -227,8 +227,12 @@ impl Shown for VolumeReport {
             page.field("failure", failure, Style::Bad);
         }
         let groups = if self.groups > 1 { format!(" in {} groups", self.groups) } else { String::new() };
+        let rotation = match self.rotation_rows {
+            1 => String::new(),
+            rows => format!(", parity for {rows} rows"),
+        };
         let layout = format!(
-            "{} over {} drives{groups}, interleave {}",
+            "{} over {} drives{groups}, interleave {}{rotation}",
             self.layout,
             self.columns,
             ByteSize(self.interleave_bytes)

@@ -167,6 +167,10 @@ pub struct VolumeReport {
     pub groups: usize,
     /// Bytes on one drive before the next one follows.
     pub interleave_bytes: u64,
+    /// Rows for which parity stays on its drives before it moves on; 1 where there is none.
+    pub rotation_rows: u32,
+    /// Bytes of its journal's area on each drive that has one; 0 where it has no journal.
+    pub journal_area_bytes: u64,
     /// Usable bytes.
     pub capacity_bytes: u64,
     /// Bytes taken on all drives together, with its map and journal.
@@ -364,6 +368,8 @@ impl VolumeReport {
             columns: volume.shape.width,
             groups: volume.shape.groups,
             interleave_bytes: volume.shape.interleave_bytes,
+            rotation_rows: volume.shape.rotation_rows,
+            journal_area_bytes: volume.journal_area_bytes,
             capacity_bytes: volume.capacity_bytes,
             allocated_bytes: volume.allocated_bytes,
             written_bytes: volume.written_bytes,

@@ -22,8 +22,12 @@ impl Array {
         inner.block_bytes.set(inner.block_bytes.get().max(block_bytes));
         inner.losses.deal_with(member.number, member.member.flush_failures());
         member.member.tell_of_refusals(inner.me.clone());
+        // Where no row names it yet, no page that is in memory can have a place there.
+        let may_know_pages = inner.columns.has_rows_on(member.number);
         inner.columns.add_member(member);
-        inner.sums.reload();
+        if may_know_pages {
+            inner.sums.reload();
+        }
     }
 
     /// A drive is out: to be called by the pool after it recorded that.

@@ -67,7 +67,8 @@ mod tests {
     const STRIP: u64 = 16 << 10;
 
     fn geometry() -> Geometry {
-        let shape = Shape { level: Level::Raid5, width: 4, groups: 1, interleave_bytes: STRIP };
+        let shape =
+            Shape { level: Level::Raid5, width: 4, groups: 1, interleave_bytes: STRIP, rotation_rows: 1 };
         Geometry::new(shape, 1 << 20).expect("a possible shape")
     }
 

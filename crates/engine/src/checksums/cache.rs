@@ -5,6 +5,11 @@
 //! be written. Memory is bounded by the limit given, plus the pages that are pinned or changed
 //! beyond it; how many may be changed is the store's to bound, how many are pinned is bounded by
 //! the requests that the array admits.
+//!
+//! Pages that were loaded beside one that was asked for count as used when they are asked for
+//! themselves. What is loaded so has a budget: each such page costs one, each that is used later
+//! earns [`EARNED`], and each page that is not in memory earns one. So loading ahead goes on where
+//! one page in [`EARNED`] is used before it leaves, and is tried now and then where it is not.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,6 +19,12 @@ use smallvec::SmallVec;
 
 use super::entries::Page;
 use super::{BLOCK_BYTES, BLOCKS_PER_PAGE, PAGE_COVERS_BYTES};
+
+/// What a page loaded ahead is worth that is used: about as many are read in the time of one
+/// position.
+const EARNED: usize = 8;
+/// A page in memory, about.
+const USUAL_PAGE_BYTES: usize = 1300;
 
 #[derive(Default)]
 struct Ring {
@@ -38,15 +49,51 @@ pub(super) struct Cache {
     used_bytes: Cell<usize>,
     limit_bytes: usize,
     evictions: Cell<u64>,
+    /// So many more pages may be loaded ahead.
+    ahead_budget: Cell<usize>,
 }
 
 impl Cache {
     pub(super) fn new(limit_bytes: usize) -> Self {
-        Self { ring: RefCell::default(), used_bytes: Cell::new(0), limit_bytes, evictions: Cell::new(0) }
+        Self {
+            ring: RefCell::default(),
+            used_bytes: Cell::new(0),
+            limit_bytes,
+            evictions: Cell::new(0),
+            ahead_budget: Cell::new(limit_bytes / USUAL_PAGE_BYTES),
+        }
     }
 
     pub(super) fn get(&self, key: u64) -> Option<Rc<Page>> {
-        self.ring.borrow().index.get(&key).cloned()
+        let page = self.ring.borrow().index.get(&key).cloned()?;
+        self.note_use(&page);
+        Some(page)
+    }
+
+    fn note_use(&self, page: &Page) {
+        if !page.referenced.replace(true) && page.is_ahead.replace(false) {
+            self.earn(EARNED);
+        }
+    }
+
+    fn earn(&self, pages: usize) {
+        let most = self.limit_bytes / USUAL_PAGE_BYTES;
+        self.ahead_budget.set((self.ahead_budget.get() + pages).min(most));
+    }
+
+    /// Whether so many pages may be loaded beside one that is not in memory; from then on they are.
+    pub(super) fn take_ahead(&self, pages: usize) -> bool {
+        self.earn(1);
+        let budget = self.ahead_budget.get();
+        let is_granted = budget >= pages;
+        if is_granted {
+            self.ahead_budget.set(budget - pages);
+        }
+        is_granted
+    }
+
+    pub(super) fn has(&self, key: u64) -> bool {
+        self.ring.borrow().index.contains_key(&key)
     }
 
     /// Calls `f` with the page, if it is here; the way of every read, without counting references.
@@ -55,7 +102,7 @@ impl Cache {
         let ring = self.ring.borrow();
         let page = ring.index.get(&key)?;
         if !page.referenced.get() {
-            page.referenced.set(true);
+            self.note_use(page);
         }
         Some(f(page))
     }
@@ -91,6 +138,8 @@ impl Cache {
                 continue;
             }
             let page = ring.remove(ring.hand);
+            // The page that took its place came last: it has its turn when the others had theirs.
+            ring.hand += 1;
             self.used_bytes.set(self.used_bytes.get() - page.memory_bytes());
             self.evictions.set(self.evictions.get() + 1);
         }

@@ -320,6 +320,7 @@ impl Checksums {
             };
             // A place without a drive needs nothing: where both are missing, so are the blocks.
             if error.kind == DriveErrorKind::Gone {
+                page.at_both_places.set(false);
                 return Ok(());
             }
             self.io.report(id, side, &error).await?;

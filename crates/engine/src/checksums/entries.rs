@@ -112,6 +112,12 @@ pub(super) struct Page {
     pub referenced: Cell<bool>,
     /// No place on the drives is newer than what this came from.
     pub confirmed: Cell<bool>,
+    /// A drive that comes back has no place of the page that could know more: both were there when
+    /// it was loaded, or nothing that was there before counted, and both took it when it was last
+    /// written.
+    pub at_both_places: Cell<bool>,
+    /// Loaded because another page was asked for, and not asked for itself so far.
+    pub is_ahead: Cell<bool>,
     /// In need of being written; such pages stay in memory.
     pub dirty: Cell<bool>,
     /// No longer in the cache and of no concern any more.
@@ -153,6 +159,8 @@ impl Page {
             stamp: Cell::new(0),
             stamped_version: Cell::new(0),
             confirmed: Cell::new(false),
+            at_both_places: Cell::new(false),
+            is_ahead: Cell::new(false),
             forgotten: Cell::new(false),
             sums: [const { Cell::new(0) }; BLOCKS_PER_PAGE],
             recorded: Bits::default(),

@@ -108,6 +108,10 @@ pub(super) struct Newest {
     pub wrong: SmallVec<[Side; 2]>,
     /// Something was there, and none of it valid.
     pub lost: bool,
+    /// Both places answered.
+    pub at_both_places: bool,
+    /// There are no bytes.
+    is_phantom: bool,
 }
 
 impl Newest {
@@ -120,8 +124,13 @@ impl Newest {
             && !matches!(own, Found::Blank)
             && !(matches!(copy, Found::Blank) && matches!(own, Found::Wrong))
             && [&own, &copy].iter().any(|found| matches!(found, Found::Wrong | Found::Unreadable));
-        let mut result =
-            Self { image: None, both: true, behind: SmallVec::new(), wrong: SmallVec::new(), lost };
+        let both = [&own, &copy];
+        let mut result = Self {
+            at_both_places: !both.iter().any(|found| matches!(found, Found::Missing | Found::Unreadable)),
+            is_phantom: both.iter().any(|found| matches!(found, Found::Phantom)),
+            lost,
+            ..Self::own(None, true)
+        };
         for (found, side) in [(&own, Side::Own), (&copy, Side::Copy)] {
             let is_behind = found.is_there() && found.stamp() < newest;
             if is_behind {
@@ -140,7 +149,8 @@ impl Newest {
 
     /// What there is when only the own place was looked at.
     fn own(image: Option<Image>, both: bool) -> Self {
-        Self { image, both, behind: SmallVec::new(), wrong: SmallVec::new(), lost: false }
+        let (behind, wrong) = (SmallVec::new(), SmallVec::new());
+        Self { image, both, behind, wrong, lost: false, at_both_places: false, is_phantom: false }
     }
 }
 
@@ -359,6 +369,11 @@ impl Checksums {
             let noted = self.note(self.id(column, number), &newest);
             let page = self.new_page(column, number, newest.image.as_ref());
             page.confirmed.set(newest.both);
+            page.at_both_places.set(newest.at_both_places);
+            if newest.is_phantom {
+                // As a page that was written once would have it.
+                page.stamp.set(1);
+            }
             if newest.lost {
                 page.doubt_all();
             }
@@ -392,6 +407,24 @@ impl Checksums {
         Ok(Pin { column, first, pages })
     }
 
+    /// Loads pages that lie beside one that is not in memory, as far as that pays
+    /// (`cache.rs`): they leave first, unless they are used. What keeps one from being loaded shows
+    /// when it is needed.
+    pub(crate) async fn load_beside(&self, column: u16, numbers: impl Iterator<Item = u64>) {
+        let lacking: Vec<u64> =
+            numbers.filter(|number| !self.cache.has(Self::key(column, *number))).collect();
+        if !self.cache.take_ahead(lacking.len()) {
+            return;
+        }
+        let load = async |number: u64| {
+            if let Ok((page, Some(_))) = self.load(column, number, self.prefer_newest).await {
+                page.is_ahead.set(true);
+                page.referenced.set(false);
+            }
+        };
+        join_all(lacking.into_iter().map(load)).await;
+    }
+
     /// The pages of a part of a column that begins to be used: they record nothing, whatever lies
     /// on the drives, and are written by the next checkpoint. To be called before a region's first
     /// write, and before a slab that was just given to the row is used; pages that the part only
@@ -415,6 +448,7 @@ impl Checksums {
                 }
             };
             page.confirmed.set(true);
+            page.at_both_places.set(true);
             self.mark_dirty(&page);
             pin.pages.push(Pinned::new(page));
         }
@@ -472,12 +506,13 @@ impl Checksums {
         }
     }
 
-    /// Lets go of the clean pages, so that they are read again: a drive has come in that may have
-    /// places of them.
-    pub(crate) fn reload_all(&self) {
+    /// Lets go of the clean pages of which a place was missing, so that they are read again: a drive
+    /// has come in that may have it. The others would bring the same again, for a position or two
+    /// of the drives each.
+    pub(crate) fn reload_incomplete(&self) {
         self.reloads.set(self.reloads.get() + 1);
         for page in self.cache.select(|_| true) {
-            if page.pins.get() == 0 && !page.dirty.get() {
+            if page.pins.get() == 0 && !page.dirty.get() && !page.at_both_places.get() {
                 self.drop_page(&page);
             }
         }

@@ -187,6 +187,7 @@ impl Checksums {
             self.cache.change(page, |page| page.merge(image));
         }
         page.confirmed.set(true);
+        page.at_both_places.set(newest.at_both_places);
         if newer.is_none() && !undisturbed {
             return Ok(Noted::default());
         }

@@ -303,6 +303,11 @@ impl Columns {
         members.iter().map(|member| member.member.info().gap_bytes).min().unwrap_or(0)
     }
 
+    /// Whether a drive costs as much for a position as for many bytes.
+    pub(crate) fn have_dear_positions(&self) -> bool {
+        self.members.borrow().iter().any(|member| member.member.info().has_dear_positions())
+    }
+
     /// Sends a request, addressed within the column's linear space and within one of its slabs, to
     /// the drive that has it. What changes a column that is being moved goes to both its places.
     pub(crate) fn submit(&self, column: usize, class: Class, mut request: IoRequest) -> Completion {
@@ -458,7 +463,8 @@ mod tests {
 
     /// RAID 5 of three columns and two rows on four drives; drive 3 has nothing yet.
     fn columns(context: &Context) -> (Rc<Columns>, Vec<Rc<MemoryDrive>>) {
-        let shape = Shape { level: Level::Raid5, width: 3, groups: 1, interleave_bytes: 64 << 10 };
+        let shape =
+            Shape { level: Level::Raid5, width: 3, groups: 1, interleave_bytes: 64 << 10, rotation_rows: 1 };
         let geometry = Geometry::new(shape, 64 * SLAB).expect("a possible shape");
         let regions = Regions::new(RegionShape::of(&geometry), MapGrain::default(), 1, 2);
         let mut rows = RowTable::new(3, 2);

@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::Poll;
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select};
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Cause, DriveError, IoRequest, Operation, Segments};
 
@@ -17,6 +17,7 @@ use super::area::{AreaHeader, KEPT_PAGES};
 use super::batch::{
     self, BatchHeader, HEADER_BYTES, MAX_HEAD_BYTES, NOTE_BYTES, PAGE_BYTES, descriptor_bytes, payload_bytes,
 };
+use super::gathering::are_of_a_long_write;
 use super::state::{Batch, Copy, State, Waiting};
 use super::waiting::{Pending, RingIds, Ticket};
 use super::{Inner, Journal, Kind, Record, Reservation};
@@ -72,7 +73,11 @@ impl Journal {
         let ticket = Rc::new(Ticket::default());
         let pending =
             Pending { records, head_bytes, payload_bytes: payload, segments, grant, ticket: ticket.clone() };
-        self.0.state.borrow_mut().queue.push_back(pending);
+        {
+            let mut state = self.0.state.borrow_mut();
+            state.queue.push_back(pending);
+            state.gathering.begin(self.0.context.now_ns());
+        }
         self.0.wake.notify_all();
         poll_fn(|context| match ticket.result.borrow_mut().take() {
             Some(result) => Poll::Ready(result),
@@ -101,8 +106,14 @@ pub(super) async fn pump(journal: Weak<Inner>) {
             inner.fail_waiting();
             return;
         }
+        // The time may come before anything else does.
+        let until_ns = inner.state.borrow().gathers_until_ns(inner.context.now_ns());
+        let context = inner.context.clone();
         drop(inner);
-        woken.await;
+        match until_ns {
+            None => woken.await,
+            Some(until_ns) => drop(select(woken, context.sleep_until_ns(until_ns)).await),
+        }
     }
 }
 
@@ -115,6 +126,19 @@ enum Choice {
 }
 
 impl State {
+    /// Until when what waits waits for more of its kind; `None`: it goes as soon as it can.
+    fn gathers_until_ns(&self, now_ns: u64) -> Option<u64> {
+        let is_awaited = self.queue.iter().any(|pending| !are_of_a_long_write(&pending.records))
+            || !self.clients_waiting.is_empty()
+            || !self.in_place_waiting.is_empty()
+            || !self.destage_waiting.is_empty();
+        let are_dear = || self.rings.iter().any(|ring| ring.area.member.info().has_dear_positions());
+        if self.queue.is_empty() || is_awaited || !are_dear() {
+            return None;
+        }
+        self.gathering.until_ns(self.queue.len(), now_ns)
+    }
+
     /// Areas for the first `count` appends in the queue as one batch.
     fn choose(&self, count: usize, base_pages: u64, pages: u64) -> Choice {
         let (longest, note_pages) = (self.longest_batch(), self.note_pages());
@@ -261,6 +285,9 @@ impl Inner {
         if state.rings.is_empty() && !state.queue.is_empty() {
             state.fail_all(super::no_area());
         }
+        if state.gathers_until_ns(self.context.now_ns()).is_some() {
+            return None;
+        }
         let (count, rings) = state.next_batch()?;
         Some(self.compose(&mut state, count, rings))
     }
@@ -268,6 +295,10 @@ impl Inner {
     /// A batch of the first `count` appends in the queue, in all of `rings`.
     fn compose(&self, state: &mut State, count: usize, rings: RingIds) -> Work {
         let group: SmallVec<[Pending; 8]> = state.queue.drain(..count).collect();
+        if count > 0 {
+            let left = state.queue.len();
+            state.gathering.took(count, left, self.context.now_ns());
+        }
         let notes = state.take_notes(state.batch_notes);
         let records: u64 = group.iter().map(|pending| pending.records.len() as u64).sum();
         let fields: u64 = group.iter().map(|pending| pending.head_bytes - HEADER_BYTES as u64).sum();
@@ -558,9 +589,11 @@ async fn mark_in_headers(inner: Rc<Inner>) {
 
 /// Takes a batch to its areas and tells who waited for it.
 async fn carry(inner: Rc<Inner>, work: Work) {
+    let begun_ns = inner.context.now_ns();
     let result = copies_of(&inner, &work).await;
     let told: Vec<Waiting> = {
         let mut state = inner.state.borrow_mut();
+        state.gathering.landed(inner.context.now_ns() - begun_ns);
         match result {
             Ok(()) => {
                 state.batch(work.number).durable = true;

@@ -64,6 +64,7 @@ mod append;
 mod area;
 mod batch;
 mod copies;
+mod gathering;
 mod replay;
 mod scan;
 mod space;

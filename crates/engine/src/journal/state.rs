@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::area::Ring;
 use super::batch::{Note, PAGE_BYTES};
+use super::gathering::Gathering;
 use super::waiting::{Pending, Ticket, Waiter};
 use super::{Held, JournalFill, OPENING_SHIFT};
 use crate::error::ArrayError;
@@ -126,6 +127,8 @@ pub(super) struct State {
     pub unacknowledged: VecDeque<u64>,
     /// Appends that have no batch yet.
     pub queue: VecDeque<Pending>,
+    /// Whether they wait for more.
+    pub gathering: Gathering,
     /// Released since the last batch.
     pub notes: Vec<u64>,
     pub live_records: u64,
@@ -167,6 +170,7 @@ impl State {
             pages_ever: 0,
             unacknowledged: VecDeque::new(),
             queue: VecDeque::new(),
+            gathering: Gathering::default(),
             notes: Vec::new(),
             live_records: 0,
             released: 0,

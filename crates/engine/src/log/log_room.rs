@@ -134,7 +134,13 @@ impl Inner {
     fn can_make_room(&self, log: &WriteLog) -> bool {
         let oldest = log.journal.oldest();
         let pending = self.deferred.pending.oldest_sequence();
-        oldest.is_some() && oldest != pending && log.is_filling(pending)
+        oldest.is_some() && oldest != pending && log.is_filling(pending, self.full_quarters())
+    }
+
+    /// Quarters of the journal that are taken when it is time to make room. Where a page of checksums
+    /// costs a position, later: the more are written at once, the nearer they lie.
+    fn full_quarters(&self) -> u64 {
+        if self.sums.get().is_some() && self.columns.have_dear_positions() { 3 } else { 2 }
     }
 
     /// Makes what the drives acknowledged durable; what was logged for it may be forgotten then.

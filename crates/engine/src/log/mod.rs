@@ -284,11 +284,11 @@ impl WriteLog {
 
     /// Whether so much of the journal is taken, and so much of that could be released, that it is
     /// time to make room. `oldest_pending`: the oldest record that is still to be destaged, for
-    /// nothing behind it is freed by a release.
-    pub(crate) fn is_filling(&self, oldest_pending: Option<u64>) -> bool {
+    /// nothing behind it is freed by a release; `full_quarters`: how much of the journal is much.
+    pub(crate) fn is_filling(&self, oldest_pending: Option<u64>, full_quarters: u64) -> bool {
         let held = self.journal.held(oldest_pending);
         let over = (self.applied.borrow().len() + self.before_checkpoint.borrow().len()) as u64;
-        held.bytes * 2 > held.ring_bytes
+        held.bytes * 4 > held.ring_bytes * full_quarters
             && held.bytes_before * 4 >= held.ring_bytes
             && over > 0
             && over * 4 >= held.live_records

@@ -16,11 +16,12 @@
 //! the drive has lost a write.
 //!
 //! Faults expected: torn blocks, blocks that cannot be read, and drives missing. Done again from
-//! the beginning if it is interrupted; memory is bounded by the records of one stripe and the
-//! stripe itself.
+//! the beginning if it is interrupted; memory is bounded by [`STRIPES_AT_A_TIME`] stripes and their
+//! records.
 
 use std::collections::BTreeMap;
 
+use futures_util::stream::{self, StreamExt};
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Cause, Completion, IoRequest, access};
 use stripewise_layout::{Geometry, MemberSet, Stripe, UnitRange};
@@ -34,6 +35,9 @@ use crate::member::Class;
 use crate::mutation::{self, Mutation};
 use crate::replay::redo::{Replay, note_block_dead};
 use crate::sums::{OLD_SUMS, UnitSums};
+
+/// Stripes put right at a time.
+const STRIPES_AT_A_TIME: usize = 32;
 
 /// What one record says of a block.
 #[derive(Clone, Copy)]
@@ -385,9 +389,12 @@ impl Replay<'_> {
                 self.keep_data(&journal.load(found).await?);
             }
         }
-        for (index, found) in stripes {
-            self.resync_by_sums(index, &found).await?;
-        }
+        // Each stripe by itself, so many at a time that the drives' queues have something to order. All
+        // are awaited, whatever becomes of one: nothing is under way any more when this ends.
+        let resyncs = stripes.iter().map(|(&index, found)| self.resync_by_sums(index, found));
+        let ended: Vec<Result<(), ArrayError>> =
+            stream::iter(resyncs).buffer_unordered(STRIPES_AT_A_TIME).collect().await;
+        ended.into_iter().collect::<Result<(), ArrayError>>()?;
         array.flush_members().await?;
         array.release_records().await
     }

@@ -82,7 +82,7 @@ impl BlockSums {
     /// A drive has come in: pages of which no place was there may have one now.
     pub(crate) fn reload(&self) {
         if let Some(sums) = self.get() {
-            sums.table.reload_all();
+            sums.table.reload_incomplete();
         }
     }
 

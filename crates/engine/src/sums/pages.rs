@@ -4,6 +4,7 @@
 use std::rc::{Rc, Weak};
 
 use futures_util::future::join_all;
+use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Cause, Completion, DriveError, IoRequest, Operation, completion};
 use stripewise_layout::Place;
 
@@ -17,6 +18,10 @@ use crate::member::Class;
 use crate::rows::{SlotPlace, SlotState};
 use crate::sums::state::BlockSums;
 
+/// Pages of a column that are loaded together where one of them is asked for, in what a drive
+/// transfers in the time of one position: a volume whose pages fit into memory has them there after
+/// a few hundred positions.
+const STRETCH_POSITIONS: u64 = 4;
 /// Pages of all columns that a rebuild has loaded at once: about 2 MiB of memory.
 pub(crate) const AHEAD_PAGES: u64 = 1024;
 /// The same for a client that reads or writes one page's stretch after the other.
@@ -131,13 +136,7 @@ impl PageIo for SlabPages {
     }
 
     fn most_between(&self) -> u64 {
-        let Some(inner) = self.0.upgrade() else { return 0 };
-        let members = inner.columns.members.borrow();
-        let gap_bytes = |member: &ArrayMember| {
-            let info = member.member.info();
-            if info.has_dear_positions() { info.gap_bytes } else { 0 }
-        };
-        members.iter().map(gap_bytes).min().unwrap_or(0) / PAGE_BYTES as u64
+        self.0.upgrade().map_or(0, |inner| inner.sums.pages_in_a_position())
     }
 
     fn is_there(&self, page: PageId, side: Side) -> bool {
@@ -220,16 +219,42 @@ impl BlockSums {
         join_all(lacking.map(|(column, region)| sums.table.pin(column, region * length, length))).await;
     }
 
+    /// Loads the pages that lie in one stretch with those of a part of a column: where positions are
+    /// dear they cost little more than these alone.
+    async fn load_stretch(&self, column: u16, offset_bytes: u64) {
+        let Some(sums) = self.get() else { return };
+        let pages = STRETCH_POSITIONS * self.pages_in_a_position();
+        if pages < 2 {
+            return;
+        }
+        let number = offset_bytes / PAGE_COVERS_BYTES;
+        let first = number / pages * pages;
+        let holds_data = |number: &u64| {
+            let region = number * PAGE_COVERS_BYTES / self.regions.shape.member_region_bytes;
+            region < self.regions.count() && self.regions.state(region) != RegionState::Unwritten
+        };
+        sums.table.load_beside(column, (first..first + pages).filter(holds_data)).await;
+    }
+
+    /// How many pages a drive transfers in the time of one position; 0 where positions are not dear.
+    fn pages_in_a_position(&self) -> u64 {
+        let members = self.columns.members.borrow();
+        let gap_bytes = |member: &ArrayMember| {
+            let info = member.member.info();
+            if info.has_dear_positions() { info.gap_bytes } else { 0 }
+        };
+        members.iter().map(gap_bytes).min().unwrap_or(0) / PAGE_BYTES as u64
+    }
+
     /// Whether the pages of a part of a column are not in memory though those of the MiB before it
     /// are, on drives whose positions are dear: there a client comes along that will want the next
     /// ones too.
     fn is_scanned_into(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> bool {
         let Some(sums) = self.get() else { return false };
         let Some(before) = offset_bytes.checked_sub(PAGE_COVERS_BYTES) else { return false };
-        let is_dear = |member: &ArrayMember| member.member.info().has_dear_positions();
         !sums.table.has_pages(column, offset_bytes, length_bytes)
             && sums.table.has_pages(column, before, 1)
-            && self.columns.members.borrow().iter().any(is_dear)
+            && self.columns.have_dear_positions()
     }
 
     /// Loads the pages of a part of a column and, where a client scans the volume, those that it
@@ -244,6 +269,8 @@ impl BlockSums {
         if self.is_scanned_into(column, offset_bytes, length_bytes) {
             let region = offset_bytes / self.regions.shape.member_region_bytes;
             self.load_ahead(region, AHEAD_OF_CLIENT_PAGES).await;
+        } else if !sums.table.has_pages(column, offset_bytes, length_bytes) {
+            self.load_stretch(column, offset_bytes).await;
         }
         sums.table.pin(column, offset_bytes, length_bytes).await.map(drop)
     }
@@ -262,11 +289,16 @@ impl BlockSums {
         let lacks = |(place, length): &&(Place, u64)| {
             !sums.table.has_pages(place.member as u16, place.offset_bytes, *length)
         };
-        let loads = ranges
+        let lacking: SmallVec<[&(Place, u64); 8]> = ranges.iter().filter(lacks).collect();
+        if lacking.is_empty() {
+            return Ok(Vec::new());
+        }
+        join_all(lacking.iter().map(|(place, _)| self.load_stretch(place.member as u16, place.offset_bytes)))
+            .await;
+        let pins = lacking
             .iter()
-            .filter(lacks)
             .map(|(place, length)| sums.table.pin(place.member as u16, place.offset_bytes, *length));
-        join_all(loads).await.into_iter().collect()
+        join_all(pins).await.into_iter().collect()
     }
 
     /// Whether anything was ever written in the part of a row's slabs that a checksum page speaks

@@ -13,7 +13,7 @@ use stripewise_drive::{Context, Drive};
 use stripewise_engine::pool::{
     DriveId, DriveState, JobKind, Pool, PoolError, PoolOptions, PoolSpec, Volume, VolumeSpec,
 };
-use stripewise_layout::{LayoutSpec, Shape, default_interleave};
+use stripewise_layout::{LayoutSpec, Shape};
 
 use super::world::{LabDrive, World};
 use crate::loads::metered::Traffic;
@@ -55,13 +55,14 @@ impl Rig {
         seed: u64,
     ) -> Result<Self, String> {
         let dearest_bytes = drives.iter().map(|drive| drive.metered.info().gap_bytes).max().unwrap_or(0);
-        let by_drives = default_interleave(shape.level, dearest_bytes).0;
         let layout = LayoutSpec {
             level: shape.level,
             columns: Some(shape.width),
             groups: shape.level.is_grouped().then_some(shape.groups),
-            interleave_bytes: Some(interleave_bytes.unwrap_or(by_drives)),
+            interleave_bytes,
+            rotation_rows: None,
         };
+        let (layout, _) = layout.on_drives(dearest_bytes);
         Self::of(world, layout, drives, Ssds::default(), rebuild_priority_percent, seed).await
     }
 

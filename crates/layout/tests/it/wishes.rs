@@ -1,8 +1,6 @@
 //! What users ask for: what becomes of it, or what they are told.
 
-use stripewise_layout::{
-    Geometry, InterleaveReason, LayoutError, LayoutSpec, Level, Shape, default_interleave,
-};
+use stripewise_layout::{Geometry, InterleaveReason, LayoutError, LayoutSpec, Level, Shape};
 
 fn spec(name: &str) -> LayoutSpec {
     LayoutSpec::parse(name).unwrap()
@@ -53,7 +51,11 @@ fn what_is_left_open_is_filled_in() {
         (columns("raid6", 200), 300, Level::Raid6, 200, 1),
     ] {
         let shape = wish.resolve(drives).unwrap_or_else(|error| panic!("{wish:?} on {drives}: {error}"));
-        assert_eq!(shape, Shape { level, width, groups, interleave_bytes: 64 << 10 }, "{wish:?}");
+        assert_eq!(
+            shape,
+            Shape { level, width, groups, interleave_bytes: 64 << 10, rotation_rows: 1 },
+            "{wish:?}"
+        );
         assert_eq!(shape.check(), Ok(()));
     }
     for shift in 12..=20 {
@@ -307,6 +309,10 @@ fn shapes_from_elsewhere_are_checked() {
         Shape { interleave_bytes: 0, ..good },
         Shape { interleave_bytes: 12288, ..good },
         Shape { interleave_bytes: 1 << 21, ..good },
+        Shape { rotation_rows: 0, ..good },
+        Shape { rotation_rows: 3, ..good },
+        Shape { rotation_rows: 2048, ..good },
+        Shape { level: Level::Raid10, groups: 1, rotation_rows: 2, ..good },
         Shape { level: Level::Raid5, ..good },
         Shape { level: Level::Single, groups: 1, ..good },
     ] {
@@ -364,18 +370,41 @@ fn levels_have_the_redundancy_they_are_known_for() {
 }
 
 #[test]
-fn an_interleave_left_open_is_longer_on_disks_where_there_are_strips() {
+fn what_is_left_open_suits_the_drives() {
     const DISK: u64 = 1 << 20;
     const SSD: u64 = 7 << 10;
+    let chosen = |level, position_bytes| {
+        let (spec, reason) = LayoutSpec::new(level).on_drives(position_bytes);
+        let shape = spec.resolve(level.minimum_width()).expect("a shape");
+        (shape.interleave_bytes >> 10, shape.rotation_rows, reason)
+    };
     for level in Level::ALL {
-        let (bytes, reason) = default_interleave(level, DISK);
         let expected = match level {
-            Level::Single | Level::Raid1 => (64 << 10, InterleaveReason::Usual),
-            _ => (256 << 10, InterleaveReason::Disks),
+            Level::Single | Level::Raid1 => (64, 1, Some(InterleaveReason::Usual)),
+            Level::Raid0 | Level::Raid4 | Level::Raid10 => (256, 1, Some(InterleaveReason::Disks)),
+            _ => (256, 16, Some(InterleaveReason::Disks)),
         };
-        assert_eq!((bytes, reason), expected, "{level:?}");
+        assert_eq!(chosen(level, DISK), expected, "{level:?}");
         for cheap in [0, SSD] {
-            assert_eq!(default_interleave(level, cheap), (64 << 10, InterleaveReason::Usual), "{level:?}");
+            assert_eq!(chosen(level, cheap), (64, 1, Some(InterleaveReason::Usual)), "{level:?}");
         }
     }
+    let asked = LayoutSpec { interleave_bytes: Some(1 << 20), ..LayoutSpec::new(Level::Raid6) };
+    let (spec, reason) = asked.on_drives(DISK);
+    assert_eq!((spec.interleave_bytes, spec.rotation_rows, reason), (Some(1 << 20), Some(4), None));
+}
+
+/// Reading a stretch in sequence, each drive is asked for long runs, with a step over parity that
+/// is as long as [`Shape::rotation_rows`] says.
+#[test]
+fn parity_that_stays_is_passed_over_in_long_steps() {
+    let shape = Shape { rotation_rows: 4, ..spec("raid5").resolve(4).unwrap() };
+    let geometry = Geometry::new(shape, 16 << 20).unwrap();
+    let on_first = (0..32).map(|stripe| {
+        let stripe = geometry.stripe(stripe);
+        stripe.units.iter().position(|place| place.member == 0).expect("every member has a unit")
+    });
+    let is_parity: Vec<bool> = on_first.map(|unit| unit == geometry.data_units()).collect();
+    let runs: Vec<usize> = is_parity.chunk_by(|one, other| one == other).map(<[bool]>::len).collect();
+    assert_eq!(runs, [12, 4, 12, 4]);
 }

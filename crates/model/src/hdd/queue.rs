@@ -4,8 +4,9 @@
 //! acknowledged and are not on the medium yet. The arm goes to whichever of them is positioned
 //! first, but reads go before destage while the write cache has room, and one that was passed over
 //! often is next, so that none starves. A drive that has nothing to do reads on behind the last
-//! read. What caches answer goes over one cable, one after the other; data from the medium take it
-//! as they come.
+//! read, and a read that goes on there comes before what would need the arm, unless that was passed
+//! over often. What caches answer goes over one cable, one after the other; data from the medium
+//! take it as they come.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -419,6 +420,7 @@ impl HddQueue {
         }
         self.catch_up_read_ahead(now_ns);
         if let Some(ahead) = self.read_ahead.take()
+            && !self.is_any_overdue()
             && let Some(at) = self.follower(&ahead)
         {
             return self.follow(now_ns, ahead, at);
@@ -449,6 +451,11 @@ impl HddQueue {
         self.statistics.transferring_ns += plan.finished_ns - plan.positioned_ns;
     }
 
+    /// Whether something was passed over so often that no stream goes on before it.
+    fn is_any_overdue(&self) -> bool {
+        self.tagged.iter().chain(&self.dirty).any(|command| command.passed_over >= PASSED_OVER)
+    }
+
     /// A read that begins in what has been read ahead, or right behind.
     fn follower(&self, ahead: &ReadAhead) -> Option<usize> {
         let size = self.read_ahead_sectors;
@@ -467,6 +474,7 @@ impl HddQueue {
     /// The medium goes on passing; only what it has not read yet is waited for.
     fn follow(&mut self, now_ns: u64, ahead: ReadAhead, at: usize) {
         let command = self.tagged.swap_remove(at);
+        self.tagged.iter_mut().chain(&mut self.dirty).for_each(|other| other.passed_over += 1);
         let left = (command.end() - ahead.next_lba) as u32;
         let plan = self.hdd.plan(ahead.at_ns, ahead.next_lba, left, false);
         self.hdd.commit(&plan);

@@ -110,6 +110,18 @@ fn no_request_waits_for_ever_in_a_deep_queue() {
 }
 
 #[test]
+fn a_stream_of_reads_keeps_no_other_request_waiting_for_ever() {
+    let mut queue = HddQueue::new(&sheet().parameters().unwrap(), 5).unwrap();
+    let far = queue.capacity_bytes() / 2 / 4096 * 4096;
+    let delivered = closed_loop(&mut queue, 8, 20_000, |id| match id {
+        500 => (HddOperation::Read, far, 4096),
+        id => (HddOperation::Read, id * 65_536, 65_536),
+    });
+    let longest_ns = delivered.latencies_ns.iter().max().unwrap();
+    assert!(*longest_ns < 1_000_000_000, "{longest_ns}");
+}
+
+#[test]
 fn streams_run_at_the_rate_of_their_zone_at_any_depth() {
     // What the write cache still holds at the end counts as delivered.
     let sheet = DataSheet { write_cache_mib: 8, ..sheet() };

@@ -129,6 +129,10 @@ fn a_new_volume_tells_why_its_interleave_is_what_it_is() {
     sandbox.ok("pool create disks @e/drive0.img @e/drive1.img @e/drive2.img");
     let json = sandbox.json("volume create disks/a --layout raid5 --size 1MB");
     assert_eq!(json["volumes"][0]["interleave_bytes"], 262_144);
+    assert_eq!(
+        (&usual["volumes"][0]["rotation_rows"], &json["volumes"][0]["rotation_rows"]),
+        (&1.into(), &16.into())
+    );
     assert_eq!(json["interleave_choice"], "disks");
     let json = sandbox.json("volume create disks/m --layout raid10 --size 1MB");
     assert_eq!(json["volumes"][0]["interleave_bytes"], 262_144);
@@ -136,7 +140,9 @@ fn a_new_volume_tells_why_its_interleave_is_what_it_is() {
     let told = sandbox.ok("volume create disks/b --layout raid5 --size 1MB");
     assert!(told.text().contains("interleave 256 KiB"), "{}", told.text());
     assert!(
-        told.err.contains("position costs more time") && told.err.contains("--interleave"),
+        ["position costs more time", "--interleave", "for 16 strips", "a journal of"]
+            .iter()
+            .all(|words| told.err.contains(words)),
         "{}",
         told.err
     );
@@ -165,12 +171,14 @@ fn volumes_have_their_keys() {
         "groups",
         "id",
         "interleave_bytes",
+        "journal_area_bytes",
         "layout",
         "lost_blocks",
         "name",
         "pin",
         "pool",
         "redundancy_left",
+        "rotation_rows",
         "rows",
         "state",
         "thin",

@@ -95,7 +95,8 @@ impl Life {
         // Seldom to one without redundancy: nothing can be taken from the pool as long as there is
         // such a volume.
         let least = usize::from(random.borrow_mut().chance(0.9)).max(guarded.lost().len());
-        let layout = draw_volume(&mut random.borrow_mut(), drives, least, 0).layout;
+        let layout =
+            self.world.plan.on_its_drives(draw_volume(&mut random.borrow_mut(), drives, least, 0)).layout;
         let Ok(shape) = layout.resolve(drives) else { return };
         if guarded.is_uncertain.get() || shape.fault_tolerance() < least {
             return;
@@ -171,6 +172,7 @@ impl Life {
     async fn create_another(&self, subject: &Subject) {
         let drives = self.world.plan.data_bytes.len();
         let new = draw_volume(&mut self.world.random.borrow_mut(), drives, 1, 0);
+        let new = self.world.plan.on_its_drives(new);
         self.make_volume(subject, &new).await;
     }
 

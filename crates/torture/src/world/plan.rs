@@ -67,6 +67,12 @@ const PAIRED_LEAVE: u64 = 10;
 /// The drives of one of ten seeds ask to be treated as if they had arms, in the same manner.
 const ARMS_ONE_OF: u64 = 40;
 const ARMS_LEAVE: [u64; 4] = [15, 17, 27, 29];
+/// On such drives parity stays for some rows, as it does on disks.
+fn on_arms(layout: LayoutSpec) -> LayoutSpec {
+    let rotation_rows = layout.columns.filter(|_| layout.level.rotates_parity());
+    LayoutSpec { rotation_rows: rotation_rows.map(|columns| 1 << (columns % 4)), ..layout }
+}
+
 /// What such drives say they transfer in the time of one position
 /// ([`DriveInfo::gap_bytes`](stripewise_drive::DriveInfo)).
 const GAP_OF_ARMS_BYTES: u64 = 128 << 10;
@@ -76,6 +82,11 @@ impl Plan {
     pub(crate) fn draw(seed: u64, random: &mut SplitMix64, options: &Options) -> Self {
         let plan = Self::draw_first(seed, random, options);
         if options.drawn == Drawn::Now { plan.and_later(seed) } else { plan }
+    }
+
+    /// A volume as it is made on the drives of this plan.
+    pub(crate) fn on_its_drives(&self, new: NewVolume) -> NewVolume {
+        if self.gap_bytes == 0 { new } else { NewVolume { layout: on_arms(new.layout), ..new } }
     }
 
     /// What there always was.
@@ -153,6 +164,7 @@ impl Plan {
         }
         if ARMS_LEAVE.contains(&(seed % ARMS_ONE_OF)) {
             self.gap_bytes = GAP_OF_ARMS_BYTES;
+            self.volumes.iter_mut().for_each(|volume| volume.layout = on_arms(volume.layout));
         }
         if seed % PAIRED_ONE_OF == PAIRED_LEAVE {
             self.manner = Manner::PAIRED;

@@ -4,11 +4,12 @@
 
 use stripewise_engine::Pool;
 use stripewise_engine::pool::{Pin, PoolError, Role, VolumeSpec};
-use stripewise_layout::{LayoutSpec, default_interleave};
+use stripewise_layout::LayoutSpec;
 
 use crate::access::Access;
 use crate::control::Control;
 use crate::failure::{Failure, Result, pool_failure};
+use crate::messages::report::VolumeReport;
 use crate::messages::request::CreateVolume;
 use crate::messages::response::{InterleaveChoice, Response, VolumeChange, VolumeChanged};
 use crate::notation::size::ByteSize;
@@ -39,9 +40,8 @@ pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {
             Ok((session.volume_report(name)?, choice))
         })
         .await?;
-    if let Some(why) = in_words(choice) {
-        let interleave = ByteSize(volume.interleave_bytes);
-        control.note(format!("note: the interleave is {interleave}, since {why}; --interleave sets another"));
+    if choice == InterleaveChoice::Disks {
+        control.note(for_disks(&volume));
     }
     Ok(Response::VolumeChanged(VolumeChanged {
         volumes: vec![volume],
@@ -51,26 +51,31 @@ pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {
     }))
 }
 
-/// Sets an interleave that was left open, by the drives that the volume will lie on.
+/// Sets what was left open of the layout, by the drives that the volume will lie on.
 fn choose_interleave(layout: &mut LayoutSpec, pool: &Pool, pin: Pin) -> InterleaveChoice {
-    if layout.interleave_bytes.is_some() {
-        return InterleaveChoice::Asked;
-    }
     let role = if pin == Pin::Fast { Role::Fast } else { Role::Data };
     let drives = pool.status().drives.into_iter().filter(|drive| drive.role == role);
     let members = drives.filter_map(|drive| pool.member(drive.id));
     let dearest_bytes = members.map(|member| member.info().gap_bytes).max().unwrap_or(0);
-    let (bytes, reason) = default_interleave(layout.level, dearest_bytes);
-    layout.interleave_bytes = Some(bytes);
-    reason.into()
+    let (filled, reason) = layout.on_drives(dearest_bytes);
+    *layout = filled;
+    reason.map_or(InterleaveChoice::Asked, Into::into)
 }
 
-/// Why the interleave is worth a word; `None` where it is what was asked for, or the usual one.
-fn in_words(choice: InterleaveChoice) -> Option<&'static str> {
-    match choice {
-        InterleaveChoice::Asked | InterleaveChoice::Usual => None,
-        InterleaveChoice::Disks => Some("on these drives a position costs more time than 64 KiB of data"),
+/// What a volume got because its drives are disks, and why.
+fn for_disks(volume: &VolumeReport) -> String {
+    let mut chosen = vec![format!("an interleave of {}", ByteSize(volume.interleave_bytes))];
+    if volume.rotation_rows > 1 {
+        chosen.push(format!("parity that stays on a drive for {} strips", volume.rotation_rows));
     }
+    if volume.journal_area_bytes > 0 {
+        chosen.push(format!("a journal of {} on each drive", ByteSize(volume.journal_area_bytes)));
+    }
+    format!(
+        "note: it has {}, since on these drives a position costs more time than 64 KiB of data; --interleave sets \
+         another interleave",
+        chosen.join(", ")
+    )
 }
 
 /// The room asked for and the room there is, as people write sizes.

@@ -376,7 +376,7 @@ fn a_page_is_read_again_when_a_place_of_it_comes_in_meanwhile() {
         let reader = context.spawn(async move { verify(&sums, 1, 0, &wrong).await });
         context.sleep_ns(500_000).await;
         bed.places.missing.borrow_mut()[with_copy] = false;
-        bed.sums.reload_all();
+        bed.sums.reload_incomplete();
         let verdict = reader.await;
         assert_eq!((verdict.is_good(), verdict.unrecorded_blocks), (false, 0), "told from the copy");
         assert!(verify(&bed.sums, 1, 0, &block).await.is_good());
@@ -414,14 +414,46 @@ fn forgotten_pages_are_not_written_and_pinned_ones_emptied() {
 }
 
 #[test]
-fn reload_lets_go_of_clean_pages_only() {
+fn a_drive_that_comes_in_has_pages_read_again_that_lacked_a_place() {
     run(|context| async move {
-        let (bed, block) = filled(&context).await;
-        record(&bed.sums, 1, 0, &block, 2).await;
-        bed.sums.reload_all();
-        assert!(bed.sums.try_verify(1, 0, &block).is_some(), "it is changed");
-        assert!(bed.sums.try_verify(1, MIB, &block).is_none());
+        let (mut bed, block) = filled(&context).await;
+        bed.reopen(BOTH);
+        assert!(verify(&bed.sums, 1, 0, &block).await.is_good());
+        // The drive with the copies goes: what is loaded or written now may lack something.
+        let (with_copy, _) = place(3, id(1, 0), Side::Copy);
+        bed.places.missing.borrow_mut()[with_copy] = true;
         assert!(verify(&bed.sums, 1, MIB, &block).await.is_good());
+        record(&bed.sums, 1, 2 * MIB, &block, 3).await;
+        bed.sums.reload_incomplete();
+        let is_loaded = |at: u64| bed.sums.has_pages(1, at, BLOCK_BYTES);
+        assert!(is_loaded(0), "it was read from both places");
+        assert!(!is_loaded(MIB), "it was read from one");
+        assert!(is_loaded(2 * MIB), "it is changed");
+        bed.sums.checkpoint().await.expect("a checkpoint");
+        bed.sums.reload_incomplete();
+        assert!(!is_loaded(2 * MIB), "it was written to one place");
+        bed.places.missing.borrow_mut()[with_copy] = false;
+        assert!(verify(&bed.sums, 1, MIB, &block).await.is_good());
+        bed.sums.reload_incomplete();
+        assert!(is_loaded(MIB));
+    });
+}
+
+#[test]
+fn loading_beside_a_page_goes_on_where_pages_are_used_and_ends_where_they_are_not() {
+    run(|context| async move {
+        let loads_of = async |used: u64| {
+            let bed = Bed::new(&context, 3, ChecksumOptions { cache_bytes: 256 << 10, ..OPTIONS });
+            for stretch in 0..16 {
+                bed.sums.load_beside(1, stretch * 64..(stretch + 1) * 64).await;
+                bed.sums.has_pages(1, stretch * 64 * MIB, used * MIB);
+            }
+            bed.sums.counters().loads
+        };
+        assert_eq!(loads_of(16).await, 16 * 64);
+        // What fits into memory is tried once.
+        let unused = loads_of(0).await;
+        assert!((64..=256).contains(&unused), "{unused}");
     });
 }
 

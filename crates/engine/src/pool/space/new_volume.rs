@@ -31,9 +31,12 @@ const MOST_SHARED_AREA_BYTES: u64 = 64 << 20;
 /// No larger than this on such drives if their positions are dear. When a journal is full the pages
 /// of checksums are written, and in random writes each costs a position or two; the more of them
 /// are written in one sweep, the nearer they lie. A RAID 5 of four modelled 8 TB disks gives
-/// 61 MB/s of the mixed load of study 004 with 64 MiB, 73 with this, 82 with 512 MiB and 87 with
+/// 61 MB/s of the mixed load of study 004 with 64 MiB, 73 with 256 MiB, 82 with this and 87 with
 /// 1 GiB; but opening it after a crash takes longer in proportion.
-const MOST_SHARED_AREA_OF_ARMS_BYTES: u64 = 256 << 20;
+const MOST_SHARED_AREA_OF_ARMS_BYTES: u64 = 512 << 20;
+/// On such drives small volumes have this share of a journal, up to [`MOST_SHARED_AREA_BYTES`]: with
+/// a sixty-fourth of a few hundred MiB checkpoints would follow one another.
+const JOURNAL_SHARE_OF_SMALL: u64 = 16;
 /// No larger than this on journal drives.
 const MOST_OWN_AREA_BYTES: u64 = 4 << 30;
 /// Sets of drives looked at for the map.
@@ -133,7 +136,10 @@ pub(in crate::pool) fn map_size(
 fn needs(wish: &Wish<'_>, rows: u64, share_rows: u64, most_area_bytes: u64) -> Result<Needs, ArrayError> {
     let spec = wish.spec;
     let (map_slabs, map_rows) = map_size(spec, rows, wish.grain)?;
-    let share = share_rows.saturating_mul(spec.slab_bytes) / JOURNAL_SHARE;
+    let column_bytes = share_rows.saturating_mul(spec.slab_bytes);
+    let of_small = (column_bytes / JOURNAL_SHARE_OF_SMALL).min(MOST_SHARED_AREA_BYTES);
+    let share = column_bytes / JOURNAL_SHARE;
+    let share = if wish.has_dear_positions { share.max(of_small) } else { share };
     let area_bytes = share.min(most_area_bytes).max(spec.least_journal_bytes()?);
     Ok(Needs { map_slabs, map_rows, area_slabs: area_bytes.div_ceil(spec.slab_bytes) as u32 })
 }
@@ -364,9 +370,10 @@ mod tests {
     #[test]
     fn a_journal_on_disks_is_larger_than_on_other_drives_and_in_proportion_to_its_volume() {
         let rows_of = |drive_bytes: u64| drive_bytes / (64 << 20);
-        assert_eq!(area_bytes(rows_of(8 << 40), true), 256 << 20);
+        assert_eq!(area_bytes(rows_of(8 << 40), true), 512 << 20);
         assert_eq!(area_bytes(rows_of(8 << 40), false), 64 << 20);
         assert_eq!(area_bytes(rows_of(8 << 30), true), 128 << 20, "a sixty-fourth");
-        assert_eq!(area_bytes(rows_of(1 << 30), true), area_bytes(rows_of(1 << 30), false));
+        assert_eq!(area_bytes(rows_of(1 << 30), true), 64 << 20, "a sixteenth of a small one");
+        assert_eq!(area_bytes(rows_of(64 << 30), false), 64 << 20);
     }
 }

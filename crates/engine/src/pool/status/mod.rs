@@ -263,6 +263,8 @@ pub struct VolumeInfo {
     pub name: String,
     /// How it is.
     pub state: VolumeState,
+    /// Bytes of the journal's area on each drive that has one; 0 without a journal.
+    pub journal_area_bytes: u64,
     /// Level, members, groups, interleave; of the layout to be, where it is being converted.
     #[serde(flatten)]
     pub shape: Shape,

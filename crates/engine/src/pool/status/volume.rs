@@ -159,6 +159,9 @@ impl Inner {
             thin: volume.thin,
             write_back: volume.write_back,
             checksums: volume.checksums,
+            journal_area_bytes: volume.parts.last().map_or(0, |part| {
+                u64::from(part.journal.iter().map(|place| place.slabs).max().unwrap_or(0)) * slab_bytes
+            }),
             pin: volume.pin,
             tiers: tier_info(self, volume),
             rows: (allocated_rows, rows),
@@ -190,5 +193,5 @@ fn conversion_status(volume: &VolumeRecord, converting: &Lane) -> Option<Convers
 }
 
 fn unknown_shape() -> Shape {
-    Shape { level: Level::Single, width: 1, groups: 1, interleave_bytes: 65_536 }
+    Shape { level: Level::Single, width: 1, groups: 1, interleave_bytes: 65_536, rotation_rows: 1 }
 }

@@ -30,9 +30,16 @@ pub(in crate::pool) const FEATURE_CARE: u64 = 8;
 pub(in crate::pool) const FEATURE_MOVES: u64 = 16;
 /// Another: the settings bound what jobs add to the clients' latency.
 pub(in crate::pool) const FEATURE_LATENCY: u64 = 32;
+/// Another: parity of a volume stays on its columns for several rows.
+pub(in crate::pool) const FEATURE_ROTATION: u64 = 64;
 /// Flags of all such features.
-const KNOWN_FEATURES: u64 =
-    FEATURE_HAD | FEATURE_HOST | FEATURE_TURNED_BACK | FEATURE_CARE | FEATURE_MOVES | FEATURE_LATENCY;
+const KNOWN_FEATURES: u64 = FEATURE_HAD
+    | FEATURE_HOST
+    | FEATURE_TURNED_BACK
+    | FEATURE_CARE
+    | FEATURE_MOVES
+    | FEATURE_LATENCY
+    | FEATURE_ROTATION;
 
 const CHECKPOINT: [u8; 8] = *b"SWCHKPNT";
 const CHANGE: [u8; 8] = *b"SWCHANGE";

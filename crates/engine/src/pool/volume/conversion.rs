@@ -6,7 +6,7 @@
 //! them, and come back from the old one as it is left behind. Faults expected: layouts that do not
 //! fit the drives, too little room, drives that fail while it begins.
 
-use stripewise_layout::{LayoutSpec, Shape};
+use stripewise_layout::{LayoutError, LayoutSpec, Shape};
 
 use crate::array::{Array, ArraySpec};
 use crate::error::ArrayError;
@@ -43,9 +43,8 @@ impl Pool {
             return Err(ArrayError::Protected.into());
         }
         let old_shape = record.parts[0].shape;
-        let interleave_bytes = layout.interleave_bytes.or(Some(old_shape.interleave_bytes));
         let drives = inner.drives_for(record.pin);
-        let shape = LayoutSpec { interleave_bytes, ..layout }.resolve(drives.len())?;
+        let shape = inner.converted_shape(layout, &old_shape, &drives)?;
         if shape == old_shape {
             let layout = in_words(&shape);
             return Err(PoolError::SameLayout { pool: inner.name(), volume: name.to_owned(), layout });
@@ -87,9 +86,8 @@ impl Pool {
             return Err(PoolError::Job(format!("volume {name} is gone")));
         };
         let from = volume.array().spec().shape;
-        let interleave_bytes = layout.interleave_bytes.or(Some(from.interleave_bytes));
-        let drives = inner.drives_for(record.pin).len();
-        Ok(ConversionPlan { from, to: LayoutSpec { interleave_bytes, ..layout }.resolve(drives)? })
+        let to = inner.converted_shape(layout, &from, &inner.drives_for(record.pin))?;
+        Ok(ConversionPlan { from, to })
     }
 
     /// Cancels the conversion of a volume: it goes back to the layout that it had. What was
@@ -132,13 +130,24 @@ impl Pool {
 
 /// A layout as people say it.
 pub(in crate::pool) fn in_words(shape: &Shape) -> String {
-    let Shape { level, width, groups, interleave_bytes } = *shape;
+    let Shape { level, width, groups, interleave_bytes, rotation_rows } = *shape;
     let groups = if groups > 1 { format!(" in {groups} groups") } else { String::new() };
     let drives = if width == 1 { "1 drive".to_owned() } else { format!("{width} drives") };
-    format!("{level} over {drives}{groups}, interleave {} KiB", interleave_bytes >> 10)
+    let rotation =
+        if rotation_rows > 1 { format!(", parity for {rotation_rows} rows") } else { String::new() };
+    format!("{level} over {drives}{groups}, interleave {} KiB{rotation}", interleave_bytes >> 10)
 }
 
 impl Inner {
+    /// What a layout comes to on these drives: what it leaves open is as in a new volume, but for
+    /// the interleave, which stays.
+    fn converted_shape(&self, layout: LayoutSpec, old: &Shape, drives: &[u32]) -> Result<Shape, LayoutError> {
+        let interleave_bytes = layout.interleave_bytes.or(Some(old.interleave_bytes));
+        let members = drives.iter().filter_map(|&number| self.working_member(number));
+        let dearest_bytes = members.map(|member| member.info().gap_bytes).max().unwrap_or(0);
+        LayoutSpec { interleave_bytes, ..layout }.on_drives(dearest_bytes).0.resolve(drives.len())
+    }
+
     /// Proves that there is room, and takes what the new array needs beside its rows.
     fn plan_conversion(
         &self,

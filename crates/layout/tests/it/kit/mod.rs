@@ -4,7 +4,7 @@
 pub mod field;
 pub mod simulation;
 
-use stripewise_layout::{Geometry, LayoutSpec, Level, MemberSet};
+use stripewise_layout::{Geometry, LayoutSpec, Level, MemberSet, Shape};
 
 pub const INTERLEAVE_BYTES: u64 = 4096;
 
@@ -18,6 +18,12 @@ pub fn geometry(level: Level, width: usize, groups: Option<usize>, rows: u64) ->
     };
     let shape = spec.resolve(width).unwrap_or_else(|error| panic!("{level} on {width} members: {error}"));
     Geometry::new(shape, rows * INTERLEAVE_BYTES).unwrap()
+}
+
+/// The same with parity that stays for so many rows.
+pub fn staying(geometry: &Geometry, rotation_rows: u32) -> Geometry {
+    let shape = Shape { rotation_rows, ..*geometry.shape() };
+    Geometry::new(shape, geometry.member_bytes()).unwrap()
 }
 
 /// Every level on every width up to `widest`, and up to `widest_grouped` with every possible number
@@ -38,6 +44,13 @@ pub fn small_geometries(widest: usize, widest_grouped: usize, rows: u64) -> Vec<
             }
         }
     }
+    let rotating = |geometry: &Geometry| geometry.shape().level.rotates_parity();
+    let staying: Vec<Geometry> = geometries
+        .iter()
+        .filter(|geometry| rotating(geometry))
+        .map(|geometry| staying(geometry, 4))
+        .collect();
+    geometries.extend(staying);
     geometries
 }
 

@@ -119,9 +119,9 @@ fn of_004(app: &App, published: &[Row]) -> Result<Vec<Cell>> {
             Workload::study_004().map(|load| Workload { region, ..load }).to_vec()
         };
         let whole = drive("mg08ada800e").map_err(|error| Failure::new(error.to_string()))?;
-        let at_edge = evaluated(whole.clone(), EDGE_BYTES, (level, count), loads(EDGE_BYTES), 5.0)?;
+        let at_edge = evaluated(whole.clone(), EDGE_BYTES, (level, count), loads(EDGE_BYTES), 20.0)?;
         let all_over = shrunk("mg08ada800e")?;
-        let all_over = evaluated(all_over, DISK_BYTES, (level, count), loads(DISK_BYTES), 10.0)?;
+        let all_over = evaluated(all_over, DISK_BYTES, (level, count), loads(DISK_BYTES), 30.0)?;
         let array = &all_over.arrays[0];
         // Streams of the one, the rest of the other.
         let figures = array.states.iter().flat_map(|(state, measured)| {

@@ -1,0 +1,93 @@
+//! Whether the next batch of a journal on disks waits for more appends.
+//!
+//! A batch takes such a drive from where it writes data, and back: as long as it needs for a MiB or
+//! two of data, however little is in the batch. Where many long writes are under way at once, the
+//! next batch waits until four times as many have come as the last one had, for four times as long
+//! as that took at most. Short writes never wait, since their clients wait for each of them, nor do
+//! a few writers, for others that may not come.
+
+use super::Record;
+
+/// Batches of fewer appends say nothing of those to come.
+const LEAST_APPENDS: usize = 4;
+/// So many times as many, and as long.
+const TIMES: usize = 4;
+/// No append waits longer for others.
+const LONGEST_NS: u64 = 60_000_000;
+/// Blocks of 4 KiB that a long write changes.
+const LONG_BLOCKS: usize = 32;
+
+/// Whether records are of a long write, which keeps its drives busy for longer than it waits.
+pub(super) fn are_of_a_long_write(records: &[Record]) -> bool {
+    let blocks = |record: &Record| record.sums.iter().map(|run| run.sums.len()).sum::<usize>();
+    records.iter().map(blocks).sum::<usize>() >= LONG_BLOCKS
+}
+
+/// What the last batch was like.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Gathering {
+    /// Since when appends wait that have no batch.
+    waiting_since_ns: Option<u64>,
+    last_appends: usize,
+    last_took_ns: u64,
+}
+
+impl Gathering {
+    /// Appends wait now, where none did.
+    pub(super) fn begin(&mut self, now_ns: u64) {
+        self.waiting_since_ns.get_or_insert(now_ns);
+    }
+
+    /// A batch took all that waited but `left`, `appends` in number.
+    pub(super) fn took(&mut self, appends: usize, left: usize, now_ns: u64) {
+        self.last_appends = appends;
+        self.waiting_since_ns = (left > 0).then_some(now_ns);
+    }
+
+    /// A batch was durable after so long.
+    pub(super) fn landed(&mut self, took_ns: u64) {
+        self.last_took_ns = took_ns;
+    }
+
+    /// Until when a batch of the `waiting` appends waits for others; `None`: it does not.
+    pub(super) fn until_ns(&self, waiting: usize, now_ns: u64) -> Option<u64> {
+        if self.last_appends < LEAST_APPENDS || waiting >= TIMES * self.last_appends {
+            return None;
+        }
+        let hold_ns = (TIMES as u64 * self.last_took_ns).min(LONGEST_NS);
+        Some(self.waiting_since_ns? + hold_ns).filter(|until_ns| *until_ns > now_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_writers_gather_and_a_few_do_not() {
+        let mut gathering = Gathering::default();
+        gathering.begin(1_000);
+        assert_eq!(gathering.until_ns(1, 1_000), None, "nothing is known yet");
+        gathering.took(3, 0, 1_000);
+        gathering.landed(500);
+        gathering.begin(2_000);
+        assert_eq!(gathering.until_ns(1, 2_000), None, "a few");
+        gathering.took(8, 0, 2_000);
+        gathering.landed(500);
+        gathering.begin(3_000);
+        gathering.begin(3_500);
+        assert_eq!(gathering.until_ns(8, 3_500), Some(5_000), "four times as long as the last");
+        assert_eq!(gathering.until_ns(32, 3_500), None, "four times as many as the last");
+        assert_eq!(gathering.until_ns(8, 5_000), None, "it is over");
+        gathering.took(8, 2, 5_000);
+        assert_eq!(gathering.until_ns(2, 5_100), Some(7_000), "those that were left wait since then");
+    }
+
+    #[test]
+    fn no_append_waits_longer_than_a_few_positions_take() {
+        let mut gathering = Gathering::default();
+        gathering.took(100, 1, 0);
+        gathering.landed(u64::MAX / 8);
+        assert_eq!(gathering.until_ns(1, 1), Some(LONGEST_NS));
+    }
+}

@@ -1,0 +1,54 @@
+//! What a new volume that leaves it open gets by its level, and by what a position costs its
+//! drives: the interleave, and for how many rows parity stays on its members. Measured
+//! (`docs/performance.md`), not guessed.
+
+use crate::level::Level;
+use crate::limits::DEFAULT_INTERLEAVE_BYTES;
+use crate::spec::LayoutSpec;
+
+/// A position is dear where a drive transfers this much in the time of one, or more.
+const DEAR_POSITION_BYTES: u64 = 128 << 10;
+/// Strips on such drives. A request that touches two drives costs two positions, so longer strips
+/// pay, until one request no longer reaches several drives.
+const INTERLEAVE_ON_DISKS_BYTES: u64 = 256 << 10;
+/// Parity stays on a member for so many bytes on such drives. A reader in sequence passes over
+/// them: several tracks, which takes a disk less time than to wait until they have gone by.
+const ROTATION_ON_DISKS_BYTES: u64 = 4 << 20;
+
+/// What decides the interleave of a new volume that leaves it open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterleaveReason {
+    /// Drives on which a position costs more time than a strip of the usual length.
+    Disks,
+    /// Nothing: it is the usual one.
+    Usual,
+}
+
+/// The interleave of a volume of this level, and why, where the drive whose positions are dearest
+/// transfers `position_bytes` in the time of one.
+fn default_interleave(level: Level, position_bytes: u64) -> (u64, InterleaveReason) {
+    match level {
+        // Strips of one drive, or of copies of it, make no difference.
+        Level::Single | Level::Raid1 => (DEFAULT_INTERLEAVE_BYTES, InterleaveReason::Usual),
+        _ if position_bytes < DEAR_POSITION_BYTES => (DEFAULT_INTERLEAVE_BYTES, InterleaveReason::Usual),
+        _ => (INTERLEAVE_ON_DISKS_BYTES, InterleaveReason::Disks),
+    }
+}
+
+impl LayoutSpec {
+    /// The same with interleave and rotation filled in where they are left open, for drives of which
+    /// the one with the dearest positions transfers `position_bytes` in the time of one; and what
+    /// decided the interleave, `None` where it was given.
+    pub fn on_drives(self, position_bytes: u64) -> (Self, Option<InterleaveReason>) {
+        let (by_drives, reason) = default_interleave(self.level, position_bytes);
+        let interleave_bytes = self.interleave_bytes.unwrap_or(by_drives);
+        let stays = self.level.rotates_parity() && position_bytes >= DEAR_POSITION_BYTES;
+        let rows = if stays { (ROTATION_ON_DISKS_BYTES / interleave_bytes.max(1)).max(1) } else { 1 };
+        let filled = Self {
+            interleave_bytes: Some(interleave_bytes),
+            rotation_rows: Some(self.rotation_rows.unwrap_or(rows as u32)),
+            ..self
+        };
+        (filled, self.interleave_bytes.is_none().then_some(reason))
+    }
+}
