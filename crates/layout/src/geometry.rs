@@ -13,8 +13,8 @@
 //! | RAID 50, 60 | group `s mod G`, consecutive members; in it RAID 5, 6 with row `s / G` |
 //!
 //! With `t` = 1 the rotation is the one Linux md calls left-symmetric: data go on where the last
-//! stripe's ended, so that reading in sequence takes the members in turn. On drives with arms parity
-//! stays for `t` rows ([`Shape::rotation_rows`]), so that a reader passes over it in one long step
+//! stripe's ended, so that reading in sequence takes the members in turn. On drives with arms
+//! parity stays for `t` rows ([`Shape::rotation_rows`]), so that a reader passes over it in one long step
 //! instead of many that cost as much as reading it. The maps are bijections (see the tests);
 //! the only strip without a unit is the very last of a RAID 10 with an odd number of strips.
 //!

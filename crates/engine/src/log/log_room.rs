@@ -137,8 +137,8 @@ impl Inner {
         oldest.is_some() && oldest != pending && log.is_filling(pending, self.full_quarters())
     }
 
-    /// Quarters of the journal that are taken when it is time to make room. Where a page of checksums
-    /// costs a position, later: the more are written at once, the nearer they lie.
+    /// Quarters of the journal that are taken when it is time to make room. Where a page of
+    /// checksums costs a position, later: the more are written at once, the nearer they lie.
     fn full_quarters(&self) -> u64 {
         if self.sums.get().is_some() && self.columns.have_dear_positions() { 3 } else { 2 }
     }

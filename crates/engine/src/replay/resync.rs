@@ -389,8 +389,8 @@ impl Replay<'_> {
                 self.keep_data(&journal.load(found).await?);
             }
         }
-        // Each stripe by itself, so many at a time that the drives' queues have something to order. All
-        // are awaited, whatever becomes of one: nothing is under way any more when this ends.
+        // Each stripe by itself, so many at a time that the drives' queues have something to order.
+        // All are awaited, whatever becomes of one: nothing is under way any more when this ends.
         let resyncs = stripes.iter().map(|(&index, found)| self.resync_by_sums(index, found));
         let ended: Vec<Result<(), ArrayError>> =
             stream::iter(resyncs).buffer_unordered(STRIPES_AT_A_TIME).collect().await;

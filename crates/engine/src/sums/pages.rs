@@ -219,8 +219,8 @@ impl BlockSums {
         join_all(lacking.map(|(column, region)| sums.table.pin(column, region * length, length))).await;
     }
 
-    /// Loads the pages that lie in one stretch with those of a part of a column: where positions are
-    /// dear they cost little more than these alone.
+    /// Loads the pages that lie in one stretch with those of a part of a column: where positions
+    /// are dear they cost little more than these alone.
     async fn load_stretch(&self, column: u16, offset_bytes: u64) {
         let Some(sums) = self.get() else { return };
         let pages = STRETCH_POSITIONS * self.pages_in_a_position();
@@ -236,7 +236,8 @@ impl BlockSums {
         sums.table.load_beside(column, (first..first + pages).filter(holds_data)).await;
     }
 
-    /// How many pages a drive transfers in the time of one position; 0 where positions are not dear.
+    /// How many pages a drive transfers in the time of one position; 0 where positions are not
+    /// dear.
     fn pages_in_a_position(&self) -> u64 {
         let members = self.columns.members.borrow();
         let gap_bytes = |member: &ArrayMember| {

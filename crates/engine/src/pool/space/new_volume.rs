@@ -34,8 +34,8 @@ const MOST_SHARED_AREA_BYTES: u64 = 64 << 20;
 /// 61 MB/s of the mixed load of study 004 with 64 MiB, 73 with 256 MiB, 82 with this and 87 with
 /// 1 GiB; but opening it after a crash takes longer in proportion.
 const MOST_SHARED_AREA_OF_ARMS_BYTES: u64 = 512 << 20;
-/// On such drives small volumes have this share of a journal, up to [`MOST_SHARED_AREA_BYTES`]: with
-/// a sixty-fourth of a few hundred MiB checkpoints would follow one another.
+/// On such drives small volumes have this share of a journal, up to [`MOST_SHARED_AREA_BYTES`]:
+/// with a sixty-fourth of a few hundred MiB checkpoints would follow one another.
 const JOURNAL_SHARE_OF_SMALL: u64 = 16;
 /// No larger than this on journal drives.
 const MOST_OWN_AREA_BYTES: u64 = 4 << 30;

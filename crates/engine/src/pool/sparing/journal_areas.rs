@@ -211,8 +211,8 @@ impl Inner {
         if let Some(log) = array.0.log.open()
             && self.working_member(new.drive).is_some()
         {
-            // What is in place durably need not be copied to it. What keeps that from being so shows
-            // elsewhere.
+            // What is in place durably need not be copied to it. What keeps that from being so
+            // shows elsewhere.
             if array.0.flush_members().await.is_ok() {
                 let _ = array.0.release_records().await;
             }
