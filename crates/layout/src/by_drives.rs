@@ -37,8 +37,8 @@ fn default_interleave(level: Level, position_bytes: u64) -> (u64, InterleaveReas
 
 impl LayoutSpec {
     /// The same with interleave and rotation filled in where they are left open, for drives of
-    /// which the one with the dearest positions transfers `position_bytes` in the time of one; and what
-    /// decided the interleave, `None` where it was given.
+    /// which the one with the dearest positions transfers `position_bytes` in the time of one; and
+    /// what decided the interleave, `None` where it was given.
     pub fn on_drives(self, position_bytes: u64) -> (Self, Option<InterleaveReason>) {
         let (by_drives, reason) = default_interleave(self.level, position_bytes);
         let interleave_bytes = self.interleave_bytes.unwrap_or(by_drives);

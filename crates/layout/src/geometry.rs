@@ -14,9 +14,10 @@
 //!
 //! With `t` = 1 the rotation is the one Linux md calls left-symmetric: data go on where the last
 //! stripe's ended, so that reading in sequence takes the members in turn. On drives with arms
-//! parity stays for `t` rows ([`Shape::rotation_rows`]), so that a reader passes over it in one long step
-//! instead of many that cost as much as reading it. The maps are bijections (see the tests);
-//! the only strip without a unit is the very last of a RAID 10 with an odd number of strips.
+//! parity stays for `t` rows ([`Shape::rotation_rows`]), so that a reader passes over it in one
+//! long step instead of many that cost as much as reading it. The maps are bijections (see the
+//! tests); the only strip without a unit is the very last of a RAID 10 with an odd number of
+//! strips.
 //!
 //! Everything here is called for every request, so divisions are multiplications ([`Divisor`]) and
 //! nothing allocates for up to 12 units. Faults expected: a shape or size from metadata that cannot

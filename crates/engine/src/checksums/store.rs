@@ -507,8 +507,8 @@ impl Checksums {
     }
 
     /// Lets go of the clean pages of which a place was missing, so that they are read again: a
-    /// drive has come in that may have it. The others would bring the same again, for a position or two
-    /// of the drives each.
+    /// drive has come in that may have it. The others would bring the same again, for a position or
+    /// two of the drives each.
     pub(crate) fn reload_incomplete(&self) {
         self.reloads.set(self.reloads.get() + 1);
         for page in self.cache.select(|_| true) {
