@@ -32,10 +32,10 @@ const FOUND_AT: [(Mutation, Drawn, u64); 27] = [
     (Mutation::JournalOnOneDrive, Drawn::Now, 1),
     (Mutation::FreedAtOnce, Drawn::Now, 31),
     (Mutation::ResyncComparesNothing, Drawn::Now, 46),
-    (Mutation::LostBlocksNotRecorded, Drawn::Now, 6),
+    (Mutation::LostBlocksNotRecorded, Drawn::Now, 113),
     (Mutation::ForceForgotten, Drawn::Now, 5),
-    (Mutation::LockOneByOne, Drawn::Now, 76),
-    (Mutation::JournalNotDurable, Drawn::Now, 5),
+    (Mutation::LockOneByOne, Drawn::Now, 11),
+    (Mutation::JournalNotDurable, Drawn::Now, 6),
 ];
 
 /// Seeds that could show it, up to a last one.
