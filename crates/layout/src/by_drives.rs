@@ -11,9 +11,11 @@ const DEAR_POSITION_BYTES: u64 = 128 << 10;
 /// Strips on such drives. A request that touches two drives costs two positions, so longer strips
 /// pay, until one request no longer reaches several drives.
 const INTERLEAVE_ON_DISKS_BYTES: u64 = 256 << 10;
-/// Parity stays on a member for so many bytes on such drives. A reader in sequence passes over
-/// them: several tracks, which takes a disk less time than to wait until they have gone by.
-const ROTATION_ON_DISKS_BYTES: u64 = 4 << 20;
+/// Parity stays on a member for so many bytes on such drives. A reader in sequence with many
+/// requests passes over them in one step; one with a single request finds them within what the
+/// drive reads ahead. With 4 MiB the first reads 4 % more on modelled disks, the second a quarter
+/// less.
+const ROTATION_ON_DISKS_BYTES: u64 = 1 << 20;
 
 /// What decides the interleave of a new volume that leaves it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

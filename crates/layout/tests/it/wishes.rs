@@ -382,7 +382,7 @@ fn what_is_left_open_suits_the_drives() {
         let expected = match level {
             Level::Single | Level::Raid1 => (64, 1, Some(InterleaveReason::Usual)),
             Level::Raid0 | Level::Raid4 | Level::Raid10 => (256, 1, Some(InterleaveReason::Disks)),
-            _ => (256, 16, Some(InterleaveReason::Disks)),
+            _ => (256, 4, Some(InterleaveReason::Disks)),
         };
         assert_eq!(chosen(level, DISK), expected, "{level:?}");
         for cheap in [0, SSD] {
@@ -391,7 +391,7 @@ fn what_is_left_open_suits_the_drives() {
     }
     let asked = LayoutSpec { interleave_bytes: Some(1 << 20), ..LayoutSpec::new(Level::Raid6) };
     let (spec, reason) = asked.on_drives(DISK);
-    assert_eq!((spec.interleave_bytes, spec.rotation_rows, reason), (Some(1 << 20), Some(4), None));
+    assert_eq!((spec.interleave_bytes, spec.rotation_rows, reason), (Some(1 << 20), Some(1), None));
 }
 
 /// Reading a stretch in sequence, each drive is asked for long runs, with a step over parity that

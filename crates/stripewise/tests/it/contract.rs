@@ -131,7 +131,7 @@ fn a_new_volume_tells_why_its_interleave_is_what_it_is() {
     assert_eq!(json["volumes"][0]["interleave_bytes"], 262_144);
     assert_eq!(
         (&usual["volumes"][0]["rotation_rows"], &json["volumes"][0]["rotation_rows"]),
-        (&1.into(), &16.into())
+        (&1.into(), &4.into())
     );
     assert_eq!(json["interleave_choice"], "disks");
     let json = sandbox.json("volume create disks/m --layout raid10 --size 1MB");
@@ -140,7 +140,7 @@ fn a_new_volume_tells_why_its_interleave_is_what_it_is() {
     let told = sandbox.ok("volume create disks/b --layout raid5 --size 1MB");
     assert!(told.text().contains("interleave 256 KiB"), "{}", told.text());
     assert!(
-        ["position costs more time", "--interleave", "for 16 strips", "a journal of"]
+        ["position costs more time", "--interleave", "for 4 strips", "a journal of"]
             .iter()
             .all(|words| told.err.contains(words)),
         "{}",
