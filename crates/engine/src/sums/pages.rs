@@ -18,9 +18,9 @@ use crate::member::Class;
 use crate::rows::{SlotPlace, SlotState};
 use crate::sums::state::BlockSums;
 
-/// Pages of a column that are loaded together where one of them is asked for, in what a drive
-/// transfers in the time of one position: a volume whose pages fit into memory has them there after
-/// a few hundred positions.
+/// Where a page is asked for, those of its column around it are loaded too, as many as a drive
+/// transfers in the time of so many positions: a volume whose pages fit into memory has them there
+/// after a few hundred of them.
 const STRETCH_POSITIONS: u64 = 4;
 /// Pages of all columns that a rebuild has loaded at once: about 2 MiB of memory.
 pub(crate) const AHEAD_PAGES: u64 = 1024;
