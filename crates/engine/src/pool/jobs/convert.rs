@@ -362,7 +362,12 @@ impl Copying<'_> {
             }
             at += length;
         }
-        zones.new.note_dead_blocks(lost);
+        if !lost.is_empty() {
+            // What the journal of the new array has of them is from before the conversion was
+            // interrupted, and would count as written since.
+            zones.new.0.put_in_place_what_is_logged().await?;
+            zones.new.note_dead_blocks(lost);
+        }
         Ok(())
     }
 
