@@ -232,6 +232,12 @@ impl BadBlocks {
         !self.lost.borrow().written.is_empty() || !self.dead.borrow().written.is_empty()
     }
 
+    /// Whether the pool's record still has blocks as bad that are whole.
+    pub(crate) fn has_unrecorded_repairs(&self) -> bool {
+        let Repairs { made, recorded, .. } = self.repairs.get();
+        made != recorded && !mutation::is_chosen(Mutation::LostBlocksNotRecorded)
+    }
+
     /// Up to which repair the pool has to record them, where it has not.
     pub(crate) fn repairs_to_record(&self) -> Option<u64> {
         let Repairs { durable, recorded, .. } = self.repairs.get();

@@ -57,16 +57,16 @@ impl Inner {
             while log.waiting.get() > 0 && inner.lifecycle.stopped().is_none() {
                 inner.start_destaging();
                 inner.start_marking_regions(&log);
-                // What cannot be flushed shows when a client asks for a flush. What is under way is
-                // not in place yet.
-                let _ = inner.flush_members().await;
-                // A release takes as long however little it gives, so it waits while destaging
-                // comes on towards what gives more.
+                // A release takes as long however little it gives, and on a disk a flush costs a
+                // position, so both wait while destaging comes on towards what gives more.
                 let oldest_pending = inner.deferred.pending.oldest_sequence();
                 let held = log.journal.held(oldest_pending);
                 let gives_much = held.bytes_before * 8 >= held.ring_bytes;
                 let began_ns = inner.context.now_ns();
                 if gives_much || oldest_pending.is_none() || began_ns >= next_release_ns {
+                    // What cannot be flushed shows when a client asks for a flush. What is under
+                    // way is not in place yet.
+                    let _ = inner.flush_members().await;
                     let _ = inner.release_records().await;
                     let took_ns = inner.context.now_ns() - began_ns;
                     next_release_ns = began_ns.saturating_add(took_ns.saturating_mul(RELEASE_FACTOR));
@@ -83,7 +83,8 @@ impl Inner {
     /// What is in new regions can be released only when the map knows them. By itself, since it
     /// waits for stripes whose holders may wait for room that the drives' flush alone can give.
     pub(crate) fn start_marking_regions(&self, log: &WriteLog) {
-        if log.marking_regions.replace(true) {
+        let is_any_new = self.regions.has_fresh() || self.regions.partial_count() > 0 || log.has_any_early();
+        if !is_any_new || log.marking_regions.replace(true) {
             return;
         }
         let Some(inner) = self.me.upgrade() else { return };
@@ -156,9 +157,11 @@ impl Inner {
         match flushed {
             Ok(()) => {
                 // Data of a region that reads as zeros after a crash is still needed, and with it
-                // whatever was written over it since: it must not come back alone.
+                // whatever was written over it since: it must not come back alone. So is what made
+                // a block whole that the pool's record still has as lost.
+                let is_unrecorded = self.bad.has_unrecorded_repairs();
                 let is_early = |logged: &Logged| {
-                    !self.is_known_as_written(logged.stripe) || log.has_early(logged.stripe)
+                    is_unrecorded || !self.is_known_as_written(logged.stripe) || log.has_early(logged.stripe)
                 };
                 let (early, durable) = applied.into_iter().partition(is_early);
                 log.note_early(early);
@@ -175,9 +178,10 @@ impl Inner {
         region >= self.regions.count() || self.regions.state(region) == RegionState::Written
     }
 
-    /// The map on the drives was brought up to date: releases data whose regions it knows now.
+    /// The map on the drives was brought up to date, and the pool's record of what is lost:
+    /// releases data whose regions it knows now.
     pub(crate) fn release_early(&self) {
-        let Some(log) = self.log.open() else { return };
+        let Some(log) = self.log.open().filter(|_| !self.bad.has_unrecorded_repairs()) else { return };
         let (known, early) =
             log.take_early().into_iter().partition(|logged| self.is_known_as_written(logged.stripe));
         log.note_early(early);

@@ -120,6 +120,11 @@ impl WriteLog {
         self.early.borrow_mut().extend(logged);
     }
 
+    /// Whether something is early.
+    pub(crate) fn has_any_early(&self) -> bool {
+        !self.early.borrow().is_empty()
+    }
+
     /// Whether something of the stripe is early.
     pub(crate) fn has_early(&self, stripe: u64) -> bool {
         self.early.borrow().iter().any(|logged| logged.stripe == stripe)

@@ -103,11 +103,12 @@ impl Inner {
         }
         self.bad.repairs_are_durable(repairs);
         self.persist_map().await?;
+        // Before the journal forgets what made them whole.
+        self.record_lost().await?;
         self.release_early();
         if let Some(log) = self.log.open() {
             log.mark().await?;
         }
-        self.record_lost().await?;
         Ok(!self.regions.is_any_in_part())
     }
 
