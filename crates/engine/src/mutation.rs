@@ -91,6 +91,15 @@ mutations! {
     LostBlocksNotRecorded,
     /// What the journal was given counts before it is durable there.
     JournalNotDurable,
+    /// After a crash a block that the last record of its stripe passes over counts as durable in
+    /// place, whatever records before it hold of it.
+    PassedOverForgotten,
+    /// Of a write that passes over blocks between two that it changes, only the first stretch of
+    /// parity is in the journal.
+    FirstStretchOnly,
+    /// A page of checksums that was found at one of its places is not read again when a drive comes
+    /// in that may have the other.
+    IncompletePagesStay,
     /// A checkpoint writes both places of a page at once.
     CheckpointInOneTurn,
 }

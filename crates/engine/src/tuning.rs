@@ -62,7 +62,7 @@ pub struct Tuning {
     pub destage_hold_ns: u64,
     /// Stripes destaged at a time.
     pub destage_stripes: usize,
-    /// Bytes of deferred writes in memory, at least one of the largest (256 KiB); further writes go
+    /// Bytes of deferred writes in memory, at least one of the largest (1 MiB); further writes go
     /// in place at once.
     pub pending_bytes: u64,
     /// A batch of the journal that holds several appends ends here.

@@ -10,6 +10,9 @@ pub(crate) type UnitParts = SmallVec<[(u64, Buffer); 1]>;
 /// New data of all data units.
 pub(crate) type StripeParts = SmallVec<[UnitParts; 8]>;
 
+/// Ranges of the strip, ascending and apart from each other: where each begins and ends.
+pub(crate) type StripRanges = SmallVec<[(u64, u64); 2]>;
+
 /// Splits pieces of a stripe's data, in order and each with its first byte there, by unit.
 pub(crate) fn split_by_unit<'a>(
     geometry: &Geometry,
@@ -58,6 +61,21 @@ pub(crate) fn written_ranges(parts: &[UnitParts]) -> SmallVec<[UnitRange; 8]> {
         .collect()
 }
 
+/// The bytes of the strip that any of these ranges covers, whichever unit each is of: where parity
+/// changes.
+pub(crate) fn covered(ranges: impl Iterator<Item = (u64, u64)>) -> StripRanges {
+    let mut sorted: SmallVec<[(u64, u64); 8]> = ranges.collect();
+    sorted.sort_unstable();
+    let mut covered = StripRanges::new();
+    for (start, end) in sorted {
+        match covered.last_mut() {
+            Some((_, last)) if start <= *last => *last = end.max(*last),
+            _ => covered.push((start, end)),
+        }
+    }
+    covered
+}
+
 #[cfg(test)]
 mod tests {
     use stripewise_layout::{Level, Shape};
@@ -88,6 +106,13 @@ mod tests {
         assert!(parts[2].is_empty());
         let range = |unit, start, end| UnitRange { unit, start, end };
         assert_eq!(written_ranges(&parts)[..], [range(0, STRIP - 4096, STRIP), range(1, 0, 8192)]);
+    }
+
+    #[test]
+    fn parity_changes_where_any_unit_does() {
+        assert!(covered(std::iter::empty()).is_empty());
+        let ranges = [(12, 16), (0, 4), (14, 20), (4, 8), (30, 31)];
+        assert_eq!(covered(ranges.into_iter())[..], [(0, 8), (12, 20), (30, 31)]);
     }
 
     #[test]

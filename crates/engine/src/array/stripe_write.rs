@@ -22,8 +22,10 @@ use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Cause, Completion, DriveError, IoRequest, Operation, Segments};
 use stripewise_layout::{Place, Stripe, UnitRange, WriteMethod, WritePlan, plan_write};
 
-use crate::array::parity::new_parity;
-use crate::array::parts::{StripeParts, pad_with_zeroes, split_by_unit, written_ranges};
+use crate::array::parity::{new_parity, slice_of};
+use crate::array::parts::{
+    StripRanges, StripeParts, covered, pad_with_zeroes, split_by_unit, written_ranges,
+};
 use crate::array::{BLOCK_BYTES, Inner};
 use crate::checksums::Pin;
 use crate::error::ArrayError;
@@ -56,7 +58,7 @@ impl StripeWrite {
         };
         match &self.content {
             NewContent::Pieces(pieces) => pieces.iter().all(is_whole),
-            NewContent::Parts(_) => true,
+            NewContent::Parts(..) => true,
         }
     }
 }
@@ -67,13 +69,24 @@ pub(crate) enum NewContent {
     /// alone need not be whole blocks.
     Pieces(SmallVec<[(u64, Buffer); 1]>),
     /// Whole blocks by unit.
-    Parts(Box<StripeParts>),
+    Parts(Box<PutTogether>),
+}
+
+/// New content of a stripe that was put together from pieces and what lies between them.
+pub(crate) struct PutTogether {
+    pub parts: StripeParts,
+    /// What changes, of whichever unit; the rest is what the stripe holds.
+    pub changed: StripRanges,
+    /// What was read of the stripe for that, as it was.
+    pub old: OldData,
 }
 
 /// A stripe of which is known what it will hold and how it is written; old data are being read.
 struct Prepared {
     stripe: Stripe,
     parts: StripeParts,
+    /// Where the stripe changes, and its parity with it.
+    changed: StripRanges,
     fua: bool,
     class: Class,
     covers: Option<u64>,
@@ -88,7 +101,7 @@ struct Prepared {
 type Reads = SmallVec<[(UnitRange, Buffer, Completion); 4]>;
 
 /// What was read of a stripe for its write.
-type OldData = SmallVec<[(UnitRange, Buffer); 4]>;
+pub(crate) type OldData = SmallVec<[(UnitRange, Buffer); 4]>;
 
 /// A stripe of which everything that is to be written is known.
 struct Computed {
@@ -258,22 +271,44 @@ impl Inner {
         let StripeWrite { index, content, fua, class, covers } = write;
         let stripe = self.geometry.stripe(index);
         let is_new = self.regions.is_unwritten(index);
-        let mut parts = match content {
-            NewContent::Parts(parts) => *parts,
-            NewContent::Pieces(pieces) => split_by_unit(&self.geometry, &pieces),
+        let mut old = OldData::new();
+        let (mut parts, changed) = match content {
+            NewContent::Parts(content) => {
+                let PutTogether { parts, changed, old: before } = *content;
+                old = before;
+                (parts, changed)
+            }
+            NewContent::Pieces(pieces) => {
+                let parts = split_by_unit(&self.geometry, &pieces);
+                let changed = covered(written_ranges(&parts).iter().map(|range| (range.start, range.end)));
+                (parts, changed)
+            }
         };
         if is_new {
             parts.iter_mut().for_each(|parts| pad_with_zeroes(parts, &self.zeroes));
         }
-        let (plan, reads) = self.plan(&stripe, &parts, class)?;
-        Ok(Box::new(Prepared { stripe, parts, fua, class, covers, is_new, plan, reads, _intent: intent }))
+        let (plan, reads) = self.plan(&stripe, &parts, old, class)?;
+        Ok(Box::new(Prepared {
+            stripe,
+            parts,
+            changed,
+            fua,
+            class,
+            covers,
+            is_new,
+            plan,
+            reads,
+            _intent: intent,
+        }))
     }
 
-    /// Plans a stripe with the members that are there now, and sends what is to be read.
+    /// Plans a stripe with the members that are there now, and sends what is to be read and not
+    /// known yet.
     fn plan(
         &self,
         stripe: &Stripe,
         parts: &StripeParts,
+        mut old: OldData,
         class: Class,
     ) -> Result<(WritePlan, Reads), ArrayError> {
         // Before looking at what is missing: a protected array may have members missing that must
@@ -289,6 +324,9 @@ impl Inner {
             WriteMethod::ReconstructWrite | WriteMethod::DecodeWrite => counters.reconstruct_writes += 1,
         });
         let read = |&range: &UnitRange| {
+            if let Some(known) = old.iter().position(|(known, _)| *known == range) {
+                return (range, old.swap_remove(known).1, Completion::ready(Ok(())));
+            }
             let buffer = self.buffers.allocate(range.length() as usize);
             let answer = self.submit_unless_lost(stripe, range, class, Cause::PreRead, buffer.clone());
             (range, buffer, answer)
@@ -356,7 +394,8 @@ impl Inner {
             }
             // A member went while its old data were being read: what is to be read and written is
             // another matter now.
-            (prepared.plan, prepared.reads) = self.plan(&prepared.stripe, &prepared.parts, prepared.class)?;
+            (prepared.plan, prepared.reads) =
+                self.plan(&prepared.stripe, &prepared.parts, OldData::new(), prepared.class)?;
         }
     }
 
@@ -497,15 +536,27 @@ impl Inner {
             parts: SmallVec::new(),
             sums: self.sums.runs(&computed.sums, kind == Kind::Intent),
         };
-        if kind != Kind::Intent {
-            let first = if kind == Kind::Parity { self.geometry.data_units() } else { 0 };
-            let part = |range: &UnitRange| Part {
-                unit: range.unit as u16,
-                start: range.start as u32,
-                segments: computed.content(*range),
+        if kind == Kind::Intent {
+            return record;
+        }
+        let data_units = self.geometry.data_units();
+        for range in &prepared.plan.writes {
+            let mut part = |start: u64, segments: Segments| {
+                record.parts.push(Part { unit: range.unit as u16, start: start as u32, segments });
             };
-            record.parts =
-                prepared.plan.writes.iter().filter(|range| range.unit >= first).map(part).collect();
+            match range.unit.checked_sub(data_units) {
+                None if kind == Kind::Parity => {}
+                None => part(range.start, computed.content(*range)),
+                // Between ranges that change it is written as it was.
+                Some(number) => {
+                    let is_cut = mutation::is_chosen(Mutation::FirstStretchOnly);
+                    let stretches = if is_cut { 1 } else { usize::MAX };
+                    for (start, end) in prepared.changed.iter().take(stretches) {
+                        let parity = slice_of(&computed.parity[number], range.start, *start, *end);
+                        part(*start, SmallVec::from_iter([parity]));
+                    }
+                }
+            }
         }
         record
     }

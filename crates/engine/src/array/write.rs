@@ -30,6 +30,9 @@ use crate::stripes::stripe_table::{Piece, StripeTable, Ticket, Turn, Waiting};
 use crate::write_back::destage::{Deferral, Destaging};
 use crate::write_back::pending::Room;
 
+/// So many requests of clients for each drive are enough to put in order.
+const DEEP_PER_DRIVE: usize = 32;
+
 /// A stripe that a request leads, and the pieces that it carries out there.
 struct Led {
     stripe: u64,
@@ -56,9 +59,9 @@ impl Led {
         self.pieces.iter().map(|(_, piece)| piece.data.len() as u64).sum()
     }
 
-    /// Part of a stripe, all of it with room to be deferred.
-    fn is_deferrable(&self, geometry: &Geometry) -> bool {
-        self.data_bytes() < geometry.stripe_data_bytes()
+    /// All of it has room to be deferred, and it is part of a stripe, or its positions are dear.
+    fn is_deferrable(&self, geometry: &Geometry, has_dear_positions: bool) -> bool {
+        (has_dear_positions || self.data_bytes() < geometry.stripe_data_bytes())
             && self.pieces.iter().all(|(_, piece)| piece.room.is_some())
     }
 
@@ -134,7 +137,9 @@ impl Inner {
             self.admit_new_regions().await?;
         }
         let sequential = self.sequences.note(offset_bytes, end_bytes);
-        let mut rooms = self.rooms_for(offset_bytes, &data)?.into_iter();
+        let gains = self.gains_by_deferral(data.len() as u64, sequential);
+        let rooms = if gains { self.rooms_for(offset_bytes, &data)? } else { Vec::new() };
+        let mut rooms = rooms.into_iter();
         let counted = self.activity.begin_write();
 
         let mut led: SmallVec<[u64; 8]> = SmallVec::new();
@@ -178,10 +183,22 @@ impl Inner {
         if fua { Box::pin(self.record_lost()).await } else { Ok(()) }
     }
 
+    /// Where positions are dear, whether a write is better acknowledged from the journal and put in
+    /// place with others: with what is under way before it a deep stream fills stripes, and a deep
+    /// queue is put in order as well as what is destaged, without being written twice.
+    fn gains_by_deferral(&self, bytes: u64, sequential: bool) -> bool {
+        let writes = self.activity.writes();
+        let fills_stripes = sequential && writes as u64 * bytes >= self.geometry.stripe_data_bytes();
+        let is_deep = writes + self.reads.under_way() >= DEEP_PER_DRIVE * self.geometry.width();
+        !self.columns.have_dear_positions() || !(fills_stripes || is_deep)
+    }
+
     /// Room for each of the request's pieces to be deferred with; none where it goes in place at
     /// once.
     fn rooms_for(&self, offset_bytes: u64, data: &Buffer) -> Result<Vec<Room>, ArrayError> {
-        let Some(log) = self.log.open().filter(|_| self.deferred.admits(data.len() as u64, &self.geometry))
+        let bytes = data.len() as u64;
+        let is_dear = self.columns.have_dear_positions();
+        let Some(log) = self.log.open().filter(|_| self.deferred.admits(bytes, &self.geometry, is_dear))
         else {
             return Ok(Vec::new());
         };
@@ -257,8 +274,10 @@ impl Inner {
         let Some(log) = self.log.open() else {
             return self.lead_in_place(led).await;
         };
-        let (later, now): (Group<Led>, Group<Led>) =
-            led.into_iter().partition(|led| self.deferred.is_on && led.is_deferrable(&self.geometry));
+        let is_dear = self.columns.have_dear_positions();
+        let (later, now): (Group<Led>, Group<Led>) = led
+            .into_iter()
+            .partition(|led| self.deferred.is_on && led.is_deferrable(&self.geometry, is_dear));
         // Stripes never written need no room in the journal, and must not wait for those that do: a
         // flush that makes room may have to wait for them. Where something is pending of one, that
         // is written first, and then it needs room.

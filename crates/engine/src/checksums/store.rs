@@ -23,6 +23,7 @@ use super::{
     PageIo, Side,
 };
 use crate::error::ArrayError;
+use crate::mutation::{self, Mutation};
 
 /// A cache is never smaller than this.
 const MIN_CACHE_BYTES: usize = 32 << 10;
@@ -511,6 +512,9 @@ impl Checksums {
     /// two of the drives each.
     pub(crate) fn reload_incomplete(&self) {
         self.reloads.set(self.reloads.get() + 1);
+        if mutation::is_chosen(Mutation::IncompletePagesStay) {
+            return;
+        }
         for page in self.cache.select(|_| true) {
             if page.pins.get() == 0 && !page.dirty.get() && !page.at_both_places.get() {
                 self.drop_page(&page);

@@ -14,7 +14,7 @@ use std::rc::{Rc, Weak};
 
 use stripewise_drive::DriveError;
 
-use crate::array::{AreaPlace, Array, Inner, LocalFuture};
+use crate::array::{AreaPlace, Array, BLOCK_BYTES, Inner, LocalFuture};
 use crate::error::ArrayError;
 use crate::journal::{Area, Journal, JournalHost, Kind};
 use crate::log::WriteLog;
@@ -187,10 +187,14 @@ impl<'a> JournalOpening<'a> {
 }
 
 /// Destaging logs the parity of what it puts in place, each stripe by itself: room for that is kept
-/// free.
+/// free. Of a block that lies alone in its strip that is a block of each parity, and at worst the
+/// sums of the whole strip, where others of the stripe lie at its ends.
 fn set_limits(array: &Inner, journal: &Journal) {
     if array.deferred.is_on {
-        journal.set_destage_percent(120 + 100 * array.geometry.parity_units() as u64);
+        let parity = array.geometry.parity_units() as u64;
+        let sums_bytes = array.geometry.interleave_bytes() / BLOCK_BYTES * size_of::<u32>() as u64;
+        let of_sums = if array.sums.get().is_some() { 100 * sums_bytes / BLOCK_BYTES } else { 0 };
+        journal.set_destage_percent(120 + 100 * parity + of_sums * (1 + parity));
     }
     let tuning = &array.options.tuning;
     journal.set_batch_limits(tuning.journal_batch_bytes, tuning.journal_batch_notes);

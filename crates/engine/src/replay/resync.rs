@@ -83,19 +83,33 @@ impl StripeResync<'_> {
         UnitRange { unit, start, end: start + BLOCK_BYTES }
     }
 
-    /// The content that the last record has of a block, if it has one.
+    /// The content that the records have of a block as it was last, if they have it. A write that
+    /// passes over a block between two that it changes has only its sum in the record; what the
+    /// block holds is in a record before it with the same sum then, or durable in place, as it is
+    /// where an intent lies between (`log/mod.rs`).
     fn payload(&self, unit: usize, block: usize) -> Option<Buffer> {
-        let last = self.touches(unit, block).last()?;
+        let touches = self.touches(unit, block);
+        let last = touches.last()?;
+        let looks_further = last.new.is_some() && !mutation::is_chosen(Mutation::PassedOverForgotten);
+        let looked_at = if looks_further { touches.len() } else { 1 };
+        let is_it = |touch: &&Touch| self.records[touch.record].kind != Kind::Intent && touch.new == last.new;
+        let with_content = touches.iter().rev().take(looked_at).take_while(is_it);
+        with_content.map(|touch| touch.record).find_map(|number| self.payload_of(number, unit, block))
+    }
+
+    /// The content that a record has of a block, if it has it.
+    fn payload_of(&self, number: usize, unit: usize, block: usize) -> Option<Buffer> {
+        let record = &self.records[number];
         let start = block as u64 * BLOCK_BYTES;
-        if unit < self.data_units && self.records[last.record].kind == Kind::Parity {
+        if unit < self.data_units && record.kind == Kind::Parity {
             let at = unit as u64 * self.interleave + start;
-            let holds = |(record, from, data): &&(usize, u64, Buffer)| {
-                *record == last.record && *from <= at && at + BLOCK_BYTES <= from + data.len() as u64
+            let holds = |(of, from, data): &&(usize, u64, Buffer)| {
+                *of == number && *from <= at && at + BLOCK_BYTES <= from + data.len() as u64
             };
             let (_, from, data) = self.pending.iter().rev().find(holds)?;
             return Some(data.slice((at - from) as usize..(at - from + BLOCK_BYTES) as usize));
         }
-        let part = self.records[last.record].parts.iter().find(|part| {
+        let part = record.parts.iter().find(|part| {
             let from = u64::from(part.start);
             usize::from(part.unit) == unit && from <= start && start + BLOCK_BYTES <= from + part.len()
         })?;

@@ -24,6 +24,11 @@ impl ReadEpochs {
         ReadGuard { epochs: self, epoch }
     }
 
+    /// Reads under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.in_flight.get().iter().sum()
+    }
+
     /// Ends when every read that is under way now has ended.
     pub(crate) async fn drain(&self) {
         // Two flips: the other epoch may still have readers from the flip before.

@@ -8,6 +8,9 @@
 //! [`REST_FACTOR`] times as long as it took to fill, which leaves the long run at the rate of
 //! writing through.
 //!
+//! On disks it pays as long as clients have few requests under way; `array/write.rs` says when it
+//! does not.
+//!
 //! In any case they go in place until most of what was pending is destaged. If each bit of room
 //! were used again at once, a few pending records would always lie all over the ring with those of
 //! writes in place between them. A ring is freed from its oldest end, so little would be freed by

@@ -20,10 +20,10 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, SemaphorePermit};
-use stripewise_layout::{Geometry, Stripe};
+use stripewise_layout::{Geometry, Stripe, UnitRange};
 
-use crate::array::parts::{StripeParts, UnitParts};
-use crate::array::stripe_write::{NewContent, StripeWrite};
+use crate::array::parts::{StripeParts, UnitParts, covered};
+use crate::array::stripe_write::{NewContent, OldData, PutTogether, StripeWrite};
 use crate::array::{Array, BLOCK_BYTES, Inner};
 use crate::error::ArrayError;
 use crate::journal::{Kind, Part, Record};
@@ -37,6 +37,8 @@ use crate::write_back::pending::{Pending, PendingPiece, Room};
 
 /// After a failure destaging is tried again this much later.
 const RETRY_NS: u64 = 100_000_000;
+/// So many times as many stripes are destaged at a time where positions are dear.
+const SWEEP_FACTOR: usize = 8;
 /// Where all stripes are in use, it looks again this much later.
 const BUSY_NS: u64 = 100_000;
 
@@ -140,8 +142,8 @@ impl<'a> Destaging<'a> {
         let stripe = array.geometry.stripe(index);
         while let Some((pieces, covers)) = array.deferred.pending.next_round(index, self.shape()) {
             array.deferred.admission.note_round(pieces.len());
-            let parts = self.pending_parts(&stripe, &pieces).await?;
-            self.write_parts(index, parts, covers).await?;
+            let content = self.put_together(&stripe, &pieces).await?;
+            self.write_content(index, content, covers).await?;
             for sequence in array.deferred.pending.remove(index, covers) {
                 log.note_applied(Logged { sequence, stripe: index, kind: Kind::Data });
             }
@@ -151,10 +153,9 @@ impl<'a> Destaging<'a> {
 
     /// Writes to a stripe that the caller holds alone what was put together from pending pieces;
     /// the journal has the data up to the record `covers`.
-    async fn write_parts(&self, index: u64, parts: StripeParts, covers: u64) -> Result<(), ArrayError> {
+    async fn write_content(&self, index: u64, content: NewContent, covers: u64) -> Result<(), ArrayError> {
         let array = self.array;
         array.check_writable()?;
-        let content = NewContent::Parts(Box::new(parts));
         let write =
             StripeWrite { index, content, fua: false, class: Class::Foreground, covers: Some(covers) };
         let sent = array.send_stripes(SmallVec::from_iter([write])).await;
@@ -184,15 +185,17 @@ impl<'a> Destaging<'a> {
 
     /// For each data unit one contiguous range that covers what is pending; what lies between
     /// pieces is read.
-    async fn pending_parts(
+    async fn put_together(
         &self,
         stripe: &Stripe,
         pieces: &[(u64, Buffer)],
-    ) -> Result<StripeParts, ArrayError> {
+    ) -> Result<NewContent, ArrayError> {
         let array = self.array;
         let interleave = array.geometry.interleave_bytes();
         let is_unwritten = array.regions.is_unwritten(stripe.index);
         let mut parts = StripeParts::new();
+        let mut old = OldData::new();
+        let mut changed: SmallVec<[(u64, u64); 8]> = SmallVec::new();
         for unit in 0..array.geometry.data_units() {
             let base = unit as u64 * interleave;
             let mut ranges: Vec<(u64, u64)> = pieces
@@ -201,6 +204,7 @@ impl<'a> Destaging<'a> {
                 .filter(|(start, end)| start < end)
                 .collect();
             ranges.sort_unstable();
+            changed.extend(ranges.iter().map(|(start, end)| (start - base, end - base)));
             let mut unit_parts = UnitParts::new();
             if let Some(&(start, _)) = ranges.first() {
                 let end = ranges.iter().map(|(_, end)| *end).max().expect("not empty");
@@ -212,7 +216,10 @@ impl<'a> Destaging<'a> {
                             Box::pin(
                                 HeldStripe::new(array, stripe, Class::Foreground).fetch_data(start, &whole),
                             )
-                            .await?
+                            .await?;
+                            let before = array.buffers.allocate(whole.len());
+                            before.copy_from(&whole);
+                            old.push((UnitRange { unit, start: start - base, end: end - base }, before));
                         }
                     }
                 }
@@ -223,25 +230,38 @@ impl<'a> Destaging<'a> {
             }
             parts.push(unit_parts);
         }
-        Ok(parts)
+        let changed = covered(changed.into_iter());
+        Ok(NewContent::Parts(Box::new(PutTogether { parts, changed, old })))
     }
 
     /// Writes the oldest pending stripes in place and flushes the drives. It waits for no request
     /// that may wait for room in the journal, for that comes from here.
     async fn batch(array: &Inner) -> Result<(), ArrayError> {
         let Some(destaging) = Destaging::of(array) else { return Ok(()) };
-        let held = hold_oldest(&array.deferred.pending, &array.table, array.options.tuning.destage_stripes);
+        let held = hold_oldest(&array.deferred.pending, &array.table, array.destage_stripes_at_a_time());
         if held.is_empty() {
             array.context.sleep_ns(BUSY_NS).await;
         }
-        let stripes = held.iter().map(|(stripe, _)| destaging.stripe(*stripe));
+        let in_place = async |(stripe, guard): (u64, StripeGuard)| {
+            let result = destaging.stripe(stripe).await;
+            // Whoever waits for it need not wait for the others.
+            drop(guard);
+            result
+        };
+        let stripes = held.into_iter().map(in_place);
         join_all(stripes).await.into_iter().collect::<Result<Vec<()>, _>>()?;
-        drop(held);
         array.flush_members().await
     }
 }
 
 impl Inner {
+    /// Where positions are dear, many: the more there are, the shorter the way from one to the
+    /// next.
+    fn destage_stripes_at_a_time(&self) -> usize {
+        let factor = if self.columns.have_dear_positions() { SWEEP_FACTOR } else { 1 };
+        factor * self.options.tuning.destage_stripes
+    }
+
     /// Destages stripes to which nothing is written any more.
     pub(crate) async fn destage_stripes(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
         let Some(destaging) = Destaging::of(self) else { return Ok(()) };

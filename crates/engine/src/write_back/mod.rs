@@ -11,7 +11,7 @@ use std::cell::Cell;
 use stripewise_layout::Geometry;
 
 use crate::write_back::admission::Admission;
-use crate::write_back::pending::{LARGEST_DEFERRED_BYTES, Pending};
+use crate::write_back::pending::{LARGEST_DEFERRED_BYTES, LARGEST_ON_DISKS_BYTES, Pending};
 
 /// Writes that are acknowledged before they are in place.
 pub(crate) struct Deferred {
@@ -28,13 +28,14 @@ impl Deferred {
     pub(crate) fn new(is_on: bool, pending_bytes: u64) -> Self {
         Self {
             is_on,
-            pending: Pending::new(pending_bytes.max(LARGEST_DEFERRED_BYTES)),
+            pending: Pending::new(pending_bytes.max(LARGEST_ON_DISKS_BYTES)),
             is_destaging: Cell::new(false),
             admission: Admission::new(),
         }
     }
     /// Whether a request may be acknowledged from the journal.
-    pub(crate) fn admits(&self, bytes: u64, geometry: &Geometry) -> bool {
-        self.is_on && bytes <= LARGEST_DEFERRED_BYTES && geometry.parity_units() > 0
+    pub(crate) fn admits(&self, bytes: u64, geometry: &Geometry, has_dear_positions: bool) -> bool {
+        let longest = if has_dear_positions { LARGEST_ON_DISKS_BYTES } else { LARGEST_DEFERRED_BYTES };
+        self.is_on && bytes <= longest && geometry.parity_units() > 0
     }
 }

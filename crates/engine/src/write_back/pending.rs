@@ -21,6 +21,9 @@ use crate::write_back::destage_round::{Extent, Shape, next_round};
 /// Requests larger than this go to their place at once: they are full stripes for the most part.
 pub(crate) const LARGEST_DEFERRED_BYTES: u64 = 256 << 10;
 
+/// The same where positions are dear: one in the journal takes less time than those in place.
+pub(crate) const LARGEST_ON_DISKS_BYTES: u64 = 1 << 20;
+
 /// Room that a deferred piece has before it waits for its stripe.
 pub(crate) struct Room {
     pub journal: Reservation,

@@ -17,6 +17,7 @@ mod journal_losses;
 mod kit;
 mod lost_blocks;
 mod model_check;
+mod passed_over;
 mod pool_basics;
 mod pool_convert;
 mod pool_convert_random;

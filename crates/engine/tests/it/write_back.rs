@@ -116,6 +116,39 @@ fn on_slow_drives_everybody_gets_on() {
     more_than_the_journal_takes(slow, true);
 }
 
+#[test]
+fn blocks_at_both_ends_of_long_strips_are_destaged_with_the_room_that_is_kept_for_them() {
+    // On a disk two blocks go in place as one range, and the parity between them as it was. If all
+    // of that were logged, a stripe would take thirty times what its two blocks took.
+    const STRIP: u64 = 256 << 10;
+    const STRIPES: u64 = 300;
+    let slow = ModelSpec { latency_ns: 4_000_000, bytes_per_second: 200_000_000, queue_depth: 1 };
+    let drives = memory_drives(4, 128);
+    let life = Life::new();
+    life.run(async {
+        let drives = modelled(&life, &drives, slow);
+        let pool = PoolSpec { drives: drives.clone(), ..spec("tank", &drives, &[]) };
+        let pool = Pool::create(&life.context, &life.buffers, pool).await.expect("a pool");
+        let end = STRIPES * 3 * STRIP;
+        let mut wish = VolumeSpec { write_back: Some(true), ..volume_spec("data", "raid5", Some(end)) };
+        wish.layout.interleave_bytes = Some(STRIP);
+        let volume = pool.create_volume(wish).await.expect("a volume");
+        kit::pool::fill(&volume, 1, 0, end).await;
+        let written = RefCell::new(vec![1; (end / BLOCK) as usize]);
+        let client = async |number: u64| {
+            for stripe in (number..STRIPES).step_by(32) {
+                let first = stripe * 3 * STRIP / BLOCK;
+                put(&volume, &written, first, 1, 2 * stripe + 2).await;
+                put(&volume, &written, first + STRIP / BLOCK - 1, 1, 2 * stripe + 3).await;
+            }
+        };
+        let clients = std::pin::pin!(join_all((0..32).map(client)));
+        life.context.time_limit_ns(LIMIT_NS, clients).await.expect("no client waits for ever");
+        let closed = std::pin::pin!(pool.close());
+        life.context.time_limit_ns(LIMIT_NS, closed).await.expect("in time").expect("all is in place");
+    });
+}
+
 /// What a read of everything gives, block by block.
 async fn all_of(volume: &Volume) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -29,19 +29,19 @@ pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {
         pin: asked.pin,
     };
     let pin = spec.pin;
-    let (volume, choice) =
+    let (volume, choice, are_disks) =
         with_pool(control, &name.pool, Access::Change, &format!("volume create {name}"), async |session| {
-            let choice = choose_interleave(&mut spec.layout, &session.pool, pin);
+            let (choice, are_disks) = choose_interleave(&mut spec.layout, &session.pool, pin);
             let created = session.pool.create_volume(spec).await;
             created.map_err(|error| in_sizes(pool_failure(&what, &error), &error, pin))?;
             for notice in session.pool.notices() {
                 control.note(format!("note: {notice}"));
             }
-            Ok((session.volume_report(name)?, choice))
+            Ok((session.volume_report(name)?, choice, are_disks))
         })
         .await?;
-    if choice == InterleaveChoice::Disks {
-        control.note(for_disks(&volume));
+    if are_disks && let Some(note) = for_disks(&volume, choice, asked.write_back) {
+        control.note(note);
     }
     Ok(Response::VolumeChanged(VolumeChanged {
         volumes: vec![volume],
@@ -51,31 +51,47 @@ pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {
     }))
 }
 
-/// Sets what was left open of the layout, by the drives that the volume will lie on.
-fn choose_interleave(layout: &mut LayoutSpec, pool: &Pool, pin: Pin) -> InterleaveChoice {
+/// Sets what was left open of the layout, by the drives that the volume will lie on; what decided
+/// the interleave, and whether they are disks.
+fn choose_interleave(layout: &mut LayoutSpec, pool: &Pool, pin: Pin) -> (InterleaveChoice, bool) {
     let role = if pin == Pin::Fast { Role::Fast } else { Role::Data };
     let drives = pool.status().drives.into_iter().filter(|drive| drive.role == role);
-    let members = drives.filter_map(|drive| pool.member(drive.id));
-    let dearest_bytes = members.map(|member| member.info().gap_bytes).max().unwrap_or(0);
+    let members: Vec<_> = drives.filter_map(|drive| pool.member(drive.id)).collect();
+    let are_disks = members.iter().any(|member| member.info().has_dear_positions());
+    let dearest_bytes = members.iter().map(|member| member.info().gap_bytes).max().unwrap_or(0);
     let (filled, reason) = layout.on_drives(dearest_bytes);
     *layout = filled;
-    reason.map_or(InterleaveChoice::Asked, Into::into)
+    (reason.map_or(InterleaveChoice::Asked, Into::into), are_disks)
 }
 
-/// What a volume got because its drives are disks, and why.
-fn for_disks(volume: &VolumeReport) -> String {
-    let mut chosen = vec![format!("an interleave of {}", ByteSize(volume.interleave_bytes))];
+/// What a volume got because its drives are disks, and why; `None` where that is nothing.
+fn for_disks(volume: &VolumeReport, choice: InterleaveChoice, write_back: Option<bool>) -> Option<String> {
+    let mut chosen = Vec::new();
+    let mut others = Vec::new();
+    if choice == InterleaveChoice::Disks {
+        chosen.push(format!("an interleave of {}", ByteSize(volume.interleave_bytes)));
+        others.push("--interleave");
+    }
     if volume.rotation_rows > 1 {
         chosen.push(format!("parity that stays on a drive for {} strips", volume.rotation_rows));
     }
     if volume.journal_area_bytes > 0 {
         chosen.push(format!("a journal of {} on each drive", ByteSize(volume.journal_area_bytes)));
     }
-    format!(
-        "note: it has {}, since on these drives a position costs more time than 64 KiB of data; --interleave sets \
-         another interleave",
-        chosen.join(", ")
-    )
+    if volume.write_back && write_back.is_none() {
+        chosen.push("writes that are acknowledged once they are safe in it (write-back)".to_owned());
+        others.push("--write-through");
+    }
+    let what = chosen.join(", ");
+    let others = match others.is_empty() {
+        true => String::new(),
+        false => format!("; {} would choose otherwise", others.join(" and ")),
+    };
+    (!what.is_empty()).then(|| {
+        format!(
+            "note: it has {what}, since on these drives a position costs more time than 64 KiB of data{others}"
+        )
+    })
 }
 
 /// The room asked for and the room there is, as people write sizes.

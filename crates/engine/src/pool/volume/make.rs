@@ -175,9 +175,11 @@ impl Inner {
             (ids.next(), ids.next())
         };
         let array = ArraySpec { id: part.0, shape, slab_bytes: manifest.slab_bytes };
-        // Whoever gives a pool journal drives wants writes to be acknowledged by them.
-        let has_own = has_journal_drives(&manifest);
-        let write_back = spec.write_back.unwrap_or(has_own && shape.parity_units() > 0);
+        // Whoever gives a pool journal drives wants writes to be acknowledged by them. On disks
+        // what is put in place together takes less time.
+        let has_dear_positions = self.drives.have_dear_positions(&drives);
+        let pays = has_journal_drives(&manifest) || has_dear_positions;
+        let write_back = spec.write_back.unwrap_or(pays && shape.parity_units() > 0);
         let checksums = spec.checksums.unwrap_or(true);
         // Without one, what was being written when power was cut would not agree with its checksums
         // afterwards.
@@ -189,7 +191,7 @@ impl Inner {
             thin: spec.thin,
             with_journal,
             grain,
-            has_dear_positions: self.drives.have_dear_positions(&drives),
+            has_dear_positions,
             drives,
         };
         let laid_out = lay_out(&mut self.space.borrow_mut(), &wish);

@@ -35,10 +35,11 @@ pub(crate) struct Options {
     /// Takes room only as it is written; may be larger than the pool. Wants --size
     #[arg(long, requires = "size")]
     thin: bool,
-    /// Small writes are acknowledged once they are safe in the journal, and put in place later
+    /// Small writes are acknowledged once they are safe in the journal, and put in place later: on
+    /// with parity on disks or with journal drives, unless turned off
     #[arg(long, conflicts_with = "write_through")]
     write_back: bool,
-    /// Every write is in place before it is acknowledged
+    /// Every write is in place before it is acknowledged: on otherwise
     #[arg(long)]
     write_through: bool,
     /// Checksums of all blocks, so that a drive that answers wrongly is found out: on unless turned
