@@ -8,7 +8,7 @@
 use stripewise_torture::{Drawn, Failure, Mutation, Options, run};
 
 /// What is broken, and a seed that shows it, drawn as it was then.
-const FOUND_AT: [(Mutation, Drawn, u64); 27] = [
+const FOUND_AT: [(Mutation, Drawn, u64); 28] = [
     (Mutation::ReplayWithoutRedo, Drawn::BeforeTuning, 1),
     (Mutation::ParityCoversAll, Drawn::BeforeTuning, 234),
     (Mutation::ReleaseBeforeFlush, Drawn::BeforeTuning, 2),
@@ -30,12 +30,13 @@ const FOUND_AT: [(Mutation, Drawn, u64); 27] = [
     (Mutation::MoveToOldPlaceOnly, Drawn::Now, 39),
     (Mutation::DiscardKeepsRecords, Drawn::Now, 18),
     (Mutation::JournalOnOneDrive, Drawn::Now, 1),
-    (Mutation::FreedAtOnce, Drawn::Now, 31),
+    (Mutation::FreedAtOnce, Drawn::Now, 2),
     (Mutation::ResyncComparesNothing, Drawn::Now, 46),
     (Mutation::LostBlocksNotRecorded, Drawn::Now, 113),
     (Mutation::ForceForgotten, Drawn::Now, 5),
-    (Mutation::LockOneByOne, Drawn::Now, 11),
+    (Mutation::LockOneByOne, Drawn::Now, 604),
     (Mutation::JournalNotDurable, Drawn::Now, 6),
+    (Mutation::FirstStretchOnly, Drawn::Now, 88),
 ];
 
 /// Seeds that could show it, up to a last one.

@@ -285,8 +285,10 @@ fn hosts_measure_at_once_and_their_requests_are_added_up() {
     assert_eq!(names, [hosts[0].to_string(), hosts[1].to_string()]);
     let sum: f64 = by_host.iter().map(|(_, rate)| rate).sum();
     let all = figure.mb_per_s.expect("a rate");
+    // Each host's rate is over the time that it measured; both do not begin in the same instant.
+    let largest = by_host.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
     assert!(
-        by_host.iter().all(|(_, rate)| *rate > 0.0) && (all / sum - 1.0).abs() < 0.1,
+        by_host.iter().all(|(_, rate)| *rate > 0.0) && all > largest && all < sum * 1.1,
         "{all} {by_host:?}"
     );
     let merged: u64 =
