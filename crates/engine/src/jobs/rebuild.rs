@@ -12,7 +12,7 @@
 //!
 //! Which rows are done is recorded by the pool; a row that was interrupted is done again. Several
 //! regions are in work at once, as many as [`ArrayOptions::background_bytes`](crate::ArrayOptions)
-//! allows, and more on disks.
+//! allows.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,19 +50,6 @@ pub struct RowRebuild {
     pub bytes: u64,
     /// Blocks of 4 KiB that could not be reconstructed and are lost.
     pub lost_blocks: u64,
-}
-
-/// Of [`ArrayOptions::background_bytes`](crate::ArrayOptions), so many times as much is in work on
-/// drives whose positions are dear: regions wait long for their stripes while clients write to
-/// these, and the more are in work, the more lie together on the drives.
-pub(crate) const DISKS_FACTOR: u64 = 4;
-
-impl Inner {
-    /// Bytes of the regions of one row that may be in work at once.
-    pub(crate) fn rebuild_bytes(&self) -> u64 {
-        let factor = if self.columns.have_dear_positions() { DISKS_FACTOR } else { 1 };
-        self.options.background_bytes.saturating_mul(factor)
-    }
 }
 
 impl Array {
@@ -160,7 +147,7 @@ impl ColumnFill<'_> {
         }
         let regions = array.columns.regions_of_row(key.0);
         let region_bytes = array.regions.shape.member_region_bytes * array.geometry.width() as u64;
-        let workers = (array.rebuild_bytes() / region_bytes).clamp(1, 16);
+        let workers = (array.options.background_bytes / region_bytes).clamp(1, 16);
         let next = Cell::new(regions.start);
         let bytes = Cell::new(0);
         let worker = |_| lock_order::scope(self.work_on_regions(&next, regions.end, &bytes));

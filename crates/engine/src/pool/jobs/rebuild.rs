@@ -3,8 +3,7 @@
 //!
 //! So many rows are in work at once that every drive has something to do
 //! ([`crate::tuning::Tuning::rebuild_rows`]), bounded by the memory that their regions take: a
-//! quarter of `ArrayOptions::background_bytes` per drive of the pool, at least once that, and four
-//! times on disks. Rows are
+//! quarter of `ArrayOptions::background_bytes` per drive of the pool, at least once that. Rows are
 //! filled one after the other, and made durable many at a time beside that
 //! ([`crate::tuning::Tuning::rebuild_batch_bytes`]): a flush and the checksum pages of one row
 //! would cost a disk more than its data. What was filled is recorded every few seconds, by a commit
@@ -24,7 +23,6 @@ use stripewise_drive::{Context, Event};
 
 use crate::array::Array;
 use crate::error::ArrayError;
-use crate::jobs::rebuild::DISKS_FACTOR;
 use crate::pool::Inner;
 use crate::pool::jobs::row_queue::{Due, RowQueue};
 use crate::pool::jobs::{Lane, Parts, Progress, watched};
@@ -197,19 +195,19 @@ fn due_rows(volumes: &OpenVolumes, lane: &Lane) -> (Vec<Due>, Vec<(Id, f64)>) {
 impl Inner {
     /// Rows whose regions fit into memory at once.
     pub(in crate::pool) fn rows_at_once(&self, parts: impl Iterator<Item = Id>) -> u64 {
-        let (mut largest, mut factor) = (1, 1);
-        for array in parts.filter_map(|part| self.volumes.array(part)) {
+        let row_bytes = |part: Id| {
+            let Some(array) = self.volumes.array(part) else { return 1 };
             let inner = &array.0;
             let region_bytes = inner.regions.shape.member_region_bytes * inner.geometry.width() as u64;
             // As the array itself bounds it.
-            let regions = (inner.rebuild_bytes() / region_bytes).clamp(1, 16);
-            largest = region_bytes.saturating_mul(regions.min(inner.columns.regions_per_row)).max(largest);
-            if inner.columns.have_dear_positions() {
-                factor = DISKS_FACTOR;
-            }
-        }
+            let regions = (inner.options.background_bytes / region_bytes)
+                .clamp(1, 16)
+                .min(inner.columns.regions_per_row);
+            region_bytes * regions
+        };
+        let largest = parts.map(row_bytes).max().unwrap_or(1);
         let drives = self.manifest.borrow().drives.iter().filter(|drive| drive.is_online()).count() as u64;
-        let limit = self.options.array.background_bytes.saturating_mul((drives / 4).max(factor));
+        let limit = self.options.array.background_bytes.saturating_mul(drives.max(4)) / 4;
         (limit / largest).clamp(1, self.tuning().rebuild_rows)
     }
 
