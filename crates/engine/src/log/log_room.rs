@@ -84,7 +84,9 @@ impl Inner {
     /// waits for stripes whose holders may wait for room that the drives' flush alone can give.
     pub(crate) fn start_marking_regions(&self, log: &WriteLog) {
         let is_any_new = self.regions.has_fresh() || self.regions.partial_count() > 0 || log.has_any_early();
-        if !is_any_new || log.marking_regions.replace(true) {
+        // A block that became whole is recorded as such with them.
+        let is_any = is_any_new || self.bad.has_unrecorded_repairs();
+        if !is_any || log.marking_regions.replace(true) {
             return;
         }
         let Some(inner) = self.me.upgrade() else { return };
@@ -157,11 +159,9 @@ impl Inner {
         match flushed {
             Ok(()) => {
                 // Data of a region that reads as zeros after a crash is still needed, and with it
-                // whatever was written over it since: it must not come back alone. So is what made
-                // a block whole that the pool's record still has as lost.
-                let is_unrecorded = self.bad.has_unrecorded_repairs();
+                // whatever was written over it since: it must not come back alone.
                 let is_early = |logged: &Logged| {
-                    is_unrecorded || !self.is_known_as_written(logged.stripe) || log.has_early(logged.stripe)
+                    !self.is_known_as_written(logged.stripe) || log.has_early(logged.stripe)
                 };
                 let (early, durable) = applied.into_iter().partition(is_early);
                 log.note_early(early);
@@ -178,10 +178,9 @@ impl Inner {
         region >= self.regions.count() || self.regions.state(region) == RegionState::Written
     }
 
-    /// The map on the drives was brought up to date, and the pool's record of what is lost:
-    /// releases data whose regions it knows now.
+    /// The map on the drives was brought up to date: releases data whose regions it knows now.
     pub(crate) fn release_early(&self) {
-        let Some(log) = self.log.open().filter(|_| !self.bad.has_unrecorded_repairs()) else { return };
+        let Some(log) = self.log.open() else { return };
         let (known, early) =
             log.take_early().into_iter().partition(|logged| self.is_known_as_written(logged.stripe));
         log.note_early(early);

@@ -238,8 +238,11 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 /// 6001075: what the journal of a conversion's new array still had of a block that the old one had
 /// lost since counted as written after that.
 ///
-/// 7000910: the journal forgot what had made a dead block whole before it was recorded as such.
-const REGRESSIONS_OF_TODAY: [u64; 43] = [
+/// 7000910: nothing had it recorded, after destaging, that a dead block had become whole.
+///
+/// 8005760: where records were kept until that was recorded, some blocks and their parity did not
+/// agree after a rebuild.
+const REGRESSIONS_OF_TODAY: [u64; 44] = [
     200_116,
     213,
     1172,
@@ -283,6 +286,7 @@ const REGRESSIONS_OF_TODAY: [u64; 43] = [
     6_000_357,
     6_001_075,
     7_000_910,
+    8_005_760,
 ];
 
 #[test]
