@@ -89,6 +89,8 @@ mutations! {
     LostBlocksForgottenEarly,
     /// Blocks that are lost no more are not recorded as such before a flush is acknowledged.
     LostBlocksNotRecorded,
+    /// What was written over a lost block is released before the pool has recorded it as whole.
+    ReleaseBeforeRecord,
     /// What the journal was given counts before it is durable there.
     JournalNotDurable,
     /// After a crash a block that the last record of its stripe passes over counts as durable in

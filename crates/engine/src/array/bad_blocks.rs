@@ -38,11 +38,13 @@ struct Blocks<K> {
     bad: BTreeSet<K>,
     /// Written since, and not yet durably: each with the number of the repair.
     written: BTreeMap<K, u64>,
+    /// Written since, and still bad by the pool's record.
+    unrecorded: BTreeMap<K, u64>,
 }
 
 impl<K> Default for Blocks<K> {
     fn default() -> Self {
-        Self { bad: BTreeSet::new(), written: BTreeMap::new() }
+        Self { bad: BTreeSet::new(), written: BTreeMap::new(), unrecorded: BTreeMap::new() }
     }
 }
 
@@ -55,6 +57,7 @@ impl<K: Ord + Copy> Blocks<K> {
     fn retain(&mut self, keep: impl Fn(&K) -> bool) {
         self.bad.retain(&keep);
         self.written.retain(|block, _| keep(block));
+        self.unrecorded.retain(|block, _| keep(block));
     }
 
     fn repair(&mut self, blocks: impl std::ops::RangeBounds<K>, repairs: &Cell<Repairs>) {
@@ -64,6 +67,7 @@ impl<K: Ord + Copy> Blocks<K> {
             let before = repairs.get();
             let made = before.made + 1;
             repairs.set(Repairs { made, ..before });
+            self.unrecorded.insert(block, made);
             if !mutation::is_chosen(Mutation::LostBlocksForgottenEarly) {
                 self.written.insert(block, made);
             }
@@ -248,6 +252,25 @@ impl BadBlocks {
     pub(crate) fn repairs_are_recorded(&self, made: u64) {
         let before = self.repairs.get();
         self.repairs.set(Repairs { recorded: before.recorded.max(made), ..before });
+        self.lost.borrow_mut().unrecorded.retain(|_, repair| *repair > made);
+        self.dead.borrow_mut().unrecorded.retain(|_, repair| *repair > made);
+    }
+
+    /// Whether the pool's record still has a block of the stripe as lost that was written since.
+    /// What the journal has of it makes it whole after a crash, and is needed as long.
+    pub(crate) fn is_repair_unrecorded(&self, geometry: &Geometry, stripe: u64) -> bool {
+        let unrecorded = &self.lost.borrow().unrecorded;
+        if unrecorded.is_empty()
+            || mutation::is_chosen(Mutation::ReleaseBeforeRecord)
+            || mutation::is_chosen(Mutation::LostBlocksNotRecorded)
+        {
+            return false;
+        }
+        let unit_blocks = geometry.shape().interleave_bytes / BLOCK_BYTES;
+        geometry.stripe(stripe).units.iter().any(|place| {
+            let first = place.offset_bytes / BLOCK_BYTES;
+            unrecorded.range((place.member, first)..(place.member, first + unit_blocks)).next().is_some()
+        })
     }
 }
 

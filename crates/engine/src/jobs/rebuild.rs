@@ -488,8 +488,9 @@ impl<'a> FilledColumns<'a> {
             |row: &u64| row * array.columns.stripes_per_row..(row + 1) * array.columns.stripes_per_row;
         if rows.iter().any(|row| log.has_any(stripes(row))) {
             array.flush_members().await?;
-            if rows.iter().any(|row| log.has_early_in(&stripes(row))) {
-                // They are kept as long as the map on the drives does not know their regions.
+            // They are kept as long as the map on the drives does not know their regions, or the
+            // pool has a block of theirs as lost; more may have come in meanwhile.
+            while rows.iter().any(|row| log.has_early_in(&stripes(row))) {
                 array.flush().await?;
             }
             array.release_records().await?;

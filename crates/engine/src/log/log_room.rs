@@ -158,11 +158,10 @@ impl Inner {
         };
         match flushed {
             Ok(()) => {
-                // Data of a region that reads as zeros after a crash is still needed, and with it
+                // Data that a crash would leave as zeros or as lost is still needed, and with it
                 // whatever was written over it since: it must not come back alone.
-                let is_early = |logged: &Logged| {
-                    !self.is_known_as_written(logged.stripe) || log.has_early(logged.stripe)
-                };
+                let is_early =
+                    |logged: &Logged| !self.is_recorded(logged.stripe) || log.has_early(logged.stripe);
                 let (early, durable) = applied.into_iter().partition(is_early);
                 log.note_early(early);
                 log.note_durable(durable);
@@ -173,16 +172,19 @@ impl Inner {
         flushed
     }
 
-    fn is_known_as_written(&self, stripe: u64) -> bool {
+    /// Whether what a stripe holds in place is found there after a crash: the map knows its region
+    /// as written, and the pool none of its blocks as lost that was written since.
+    fn is_recorded(&self, stripe: u64) -> bool {
         let region = self.regions.region_of(stripe);
-        region >= self.regions.count() || self.regions.state(region) == RegionState::Written
+        let is_written = region >= self.regions.count() || self.regions.state(region) == RegionState::Written;
+        is_written && !self.bad.is_repair_unrecorded(&self.geometry, stripe)
     }
 
-    /// The map on the drives was brought up to date: releases data whose regions it knows now.
+    /// The map on the drives and the pool's record were brought up to date: releases what waited
+    /// for that.
     pub(crate) fn release_early(&self) {
         let Some(log) = self.log.open() else { return };
-        let (known, early) =
-            log.take_early().into_iter().partition(|logged| self.is_known_as_written(logged.stripe));
+        let (known, early) = log.take_early().into_iter().partition(|logged| self.is_recorded(logged.stripe));
         log.note_early(early);
         log.note_durable(known);
     }

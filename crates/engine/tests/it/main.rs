@@ -48,5 +48,6 @@ mod spare_cuts;
 mod stacked_pools;
 mod tiers;
 mod tuning;
+mod unrecorded_repairs;
 mod write_back;
 mod write_hole;

@@ -3,8 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use stripewise_drive::SplitMix64;
+
 use super::Life;
-use crate::subject::{Facts, NewVolume, Place, Subject};
+use crate::subject::{Facts, NewVolume, Place, Store, Subject};
 use crate::world::content::SECTOR_BYTES;
 use crate::world::guarded::{Guarded, draw_hot};
 use crate::world::oracle::Oracle;
@@ -36,20 +38,35 @@ impl Life {
 
     /// Makes a volume and gives it a judge.
     pub(crate) async fn make_volume(&self, subject: &Subject, new: &NewVolume) {
-        let plan = &self.world.plan;
         let number = self.world.next_volume.replace(self.world.next_volume.get() + 1) as u32;
         let new = NewVolume { name: format!("v{number}"), ..new.clone() };
-        let made = self.bounded("making a volume", subject.create_volume(plan.settings, &new)).await;
-        let store = match made {
-            Some(Ok(store)) => store,
-            Some(Err(why)) => return self.note(&format!("{} is not made: {why}", new.name)),
-            None => return,
+        *self.world.being_made.borrow_mut() = Some(new.clone());
+        let settings = self.world.plan.settings;
+        let Some(made) = self.bounded("making a volume", subject.create_volume(settings, &new)).await else {
+            return;
         };
+        *self.world.being_made.borrow_mut() = None;
+        match made {
+            Ok(store) => self.judge_from_now(subject, &store, number, &new, &self.world.random),
+            Err(why) => self.note(&format!("{} is not made: {why}", new.name)),
+        }
+    }
+
+    /// Gives a volume of zeros its judge.
+    fn judge_from_now(
+        &self,
+        subject: &Subject,
+        store: &Store,
+        number: u32,
+        new: &NewVolume,
+        random: &RefCell<SplitMix64>,
+    ) {
         let facts = subject.facts().into_iter().find(|facts| facts.name == new.name);
         let Some(facts) = facts else {
             let detail = format!("{} was made and is not there", new.name);
             return self.broken("nothing-refused", detail);
         };
+        let plan = &self.world.plan;
         let parity_stripe = store.has_parity().then(|| store.stripe_bytes());
         let size_bytes = store.capacity_bytes();
         let is_crowded = plan.manner.is_crowded;
@@ -66,7 +83,7 @@ impl Life {
             facts: RefCell::new(facts),
             is_thin: new.thin,
             is_leaving: Cell::new(false),
-            hot: draw_hot(&mut self.world.random.borrow_mut(), written_bytes, store.stripe_bytes()),
+            hot: draw_hot(&mut random.borrow_mut(), written_bytes, store.stripe_bytes()),
             stripe_sectors: (store.stripe_bytes() / SECTOR_BYTES) as u32,
         };
         // What may be missing of drives that it could lie on is known before it is first judged.
@@ -74,6 +91,24 @@ impl Life {
         self.note(&format!("{} is made: {:?}, {size_bytes} bytes", new.name, new.layout));
         self.world.volumes.borrow_mut().push(Rc::new(guarded));
         self.observe(subject);
+    }
+
+    /// A volume that was being made when power went: where it is there and whole it is as good as
+    /// any other. Where drives are missing nobody reckoned with it, and it is deleted.
+    async fn judge_being_made(&self, subject: &Subject) {
+        let (Some(random), Some(new)) = (self.world.later(), self.world.being_made.take()) else { return };
+        let all = subject.facts();
+        let Some(facts) = all.iter().find(|facts| facts.name == new.name) else { return };
+        let number = new.name.trim_start_matches('v').parse().expect("a number was put there");
+        match subject.volume(&new.name) {
+            Ok(store) if facts.is_whole() && facts.is_online => {
+                self.judge_from_now(subject, &store, number, &new, random);
+            }
+            _ => {
+                let deleted = self.bounded("deleting a volume", subject.delete_volume(&new.name)).await;
+                self.note(&format!("delete {}, which was being made: {deleted:?}", new.name));
+            }
+        }
     }
 
     /// Opens the pool and judges how it is found.
@@ -102,6 +137,7 @@ impl Life {
         if !self.world.is_broken() {
             self.world.volumes.borrow_mut().retain(is_there);
         }
+        self.judge_being_made(&subject).await;
         for (store, guarded) in self.targets(&subject) {
             guarded.is_leaving.set(false);
             guarded.oracle.borrow_mut().resize(store.capacity_bytes());

@@ -21,7 +21,7 @@ use copies::{KeptCopy, OnlyCopy};
 use guarded::Guarded;
 use plan::Plan;
 
-use crate::subject::{Settings, disk_label};
+use crate::subject::{NewVolume, Settings, disk_label};
 use crate::{Coverage, Drawn, Failure, Options, RunReport};
 
 /// A drive of the run, whether or not it is plugged in.
@@ -69,6 +69,8 @@ pub(crate) struct World {
     pub coverage: RefCell<Coverage>,
     /// Volumes ever made: their numbers.
     pub next_volume: Cell<u64>,
+    /// One that was being made when power went: it may be there or not.
+    pub being_made: RefCell<Option<NewVolume>>,
     /// How often the pool was opened.
     openings: Cell<u64>,
     failures: RefCell<Vec<Failure>>,
@@ -104,6 +106,7 @@ impl World {
             volumes: RefCell::default(),
             coverage: RefCell::default(),
             next_volume: Cell::new(0),
+            being_made: RefCell::default(),
             openings: Cell::new(0),
             failures: RefCell::default(),
             trace_hash: Cell::new(0xcbf2_9ce4_8422_2325),
