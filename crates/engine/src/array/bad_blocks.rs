@@ -256,21 +256,25 @@ impl BadBlocks {
         self.dead.borrow_mut().unrecorded.retain(|_, repair| *repair > made);
     }
 
-    /// Whether the pool's record still has a block of the stripe as lost that was written since.
+    /// Whether the pool's record still has a block of the stripe as bad that was written since.
     /// What the journal has of it makes it whole after a crash, and is needed as long.
     pub(crate) fn is_repair_unrecorded(&self, geometry: &Geometry, stripe: u64) -> bool {
-        let unrecorded = &self.lost.borrow().unrecorded;
-        if unrecorded.is_empty()
+        let (lost, dead) = (&self.lost.borrow().unrecorded, &self.dead.borrow().unrecorded);
+        if lost.is_empty() && dead.is_empty()
             || mutation::is_chosen(Mutation::ReleaseBeforeRecord)
             || mutation::is_chosen(Mutation::LostBlocksNotRecorded)
         {
             return false;
         }
+        let stripe_bytes = geometry.stripe_data_bytes();
+        let (start, end) = (stripe * stripe_bytes / BLOCK_BYTES, (stripe + 1) * stripe_bytes);
         let unit_blocks = geometry.shape().interleave_bytes / BLOCK_BYTES;
-        geometry.stripe(stripe).units.iter().any(|place| {
+        let is_unit = |place: &Place| {
             let first = place.offset_bytes / BLOCK_BYTES;
-            unrecorded.range((place.member, first)..(place.member, first + unit_blocks)).next().is_some()
-        })
+            lost.range((place.member, first)..(place.member, first + unit_blocks)).next().is_some()
+        };
+        dead.range(start..end.div_ceil(BLOCK_BYTES)).next().is_some()
+            || geometry.stripe(stripe).units.iter().any(is_unit)
     }
 }
 

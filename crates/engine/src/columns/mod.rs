@@ -308,6 +308,11 @@ impl Columns {
         self.members.borrow().iter().any(|member| member.member.info().has_dear_positions())
     }
 
+    /// Whether a drive does anything for clients at the moment.
+    pub(crate) fn serve_clients(&self) -> bool {
+        self.members.borrow().iter().any(|member| member.member.serves_clients())
+    }
+
     /// Sends a request, addressed within the column's linear space and within one of its slabs, to
     /// the drive that has it. What changes a column that is being moved goes to both its places.
     pub(crate) fn submit(&self, column: usize, class: Class, mut request: IoRequest) -> Completion {

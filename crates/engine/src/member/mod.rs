@@ -389,6 +389,13 @@ impl Member {
         }
     }
 
+    /// Whether something of clients waits for the drive or is under way.
+    pub(crate) fn serves_clients(&self) -> bool {
+        let state = self.queue.borrow();
+        let clients = &state.all()[Class::Foreground as usize];
+        clients.length + clients.in_flight > 0
+    }
+
     /// Requests waiting and in flight, for choosing the less busy copy.
     pub fn load(&self) -> usize {
         self.queue.borrow().all().iter().map(|queue| queue.length + queue.in_flight).sum()

@@ -3,8 +3,9 @@
 //!
 //! So many rows are in work at once that every drive has something to do
 //! ([`crate::tuning::Tuning::rebuild_rows`]), bounded by the memory that their regions take: a
-//! quarter of `ArrayOptions::background_bytes` per drive of the pool, at least once that. Rows are
-//! filled one after the other, and made durable many at a time beside that
+//! quarter of `ArrayOptions::background_bytes` per drive of the pool, at least once that, and twice
+//! as much on disks while clients do nothing: their streams would have to make room for many rows.
+//! Rows are filled one after the other, and made durable many at a time beside that
 //! ([`crate::tuning::Tuning::rebuild_batch_bytes`]): a flush and the checksum pages of one row
 //! would cost a disk more than its data. What was filled is recorded every few seconds, by a commit
 //! that takes it from the arrays. Rows that hold nothing written cost nothing. When drives come or
@@ -31,6 +32,13 @@ use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::{DriveId, Id};
 use crate::pool::open_volumes::OpenVolumes;
 use crate::rows::{Run, SlotPlace, SlotState};
+
+/// On disks so many times as many rows are in work while clients do nothing: between few rows the
+/// arms have to go back and forth.
+const IDLE_FACTOR: u64 = 2;
+
+/// How often it is looked at whether clients have gone.
+const IDLE_LOOK_NS: u64 = 100_000_000;
 
 /// What is to be filled in one part.
 #[derive(Default)]
@@ -270,10 +278,14 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Fills so many rows at once, and makes them durable.
+    /// Fills so many rows at once, on disks more while clients do nothing, and makes them
+    /// durable.
     async fn run(&self, workers: u64) {
+        let are_disks = self.arrays().all(|array| array.0.columns.have_dear_positions());
+        let more = if are_disks { workers * IDLE_FACTOR } else { workers };
+        let all = more.min(self.pool.tuning().rebuild_rows);
         let filling = async {
-            join_all((0..workers).map(|_| self.work())).await;
+            join_all((0..all).map(|number| self.work(number >= workers))).await;
             self.filled.end();
         };
         join(filling, self.finish_rows()).await;
@@ -283,10 +295,22 @@ impl Filling<'_> {
         self.lost_blocks.set(self.lost_blocks.get() + blocks);
     }
 
-    /// Fills one row after the other.
-    async fn work(&self) {
+    /// Of all parts.
+    fn arrays(&self) -> impl Iterator<Item = Array> {
+        self.parts.keys().filter_map(|part| self.pool.volumes.array(*part))
+    }
+
+    /// Fills one row after the other; with `while_idle`, only while clients do nothing.
+    async fn work(&self, while_idle: bool) {
         let pool = self.pool;
         while !pool.lifecycle.is_closed() && !pool.jobs.look_again.get() {
+            if while_idle && self.arrays().any(|array| array.0.columns.serve_clients()) {
+                if self.queue.borrow().is_empty() {
+                    return;
+                }
+                pool.context.sleep_ns(IDLE_LOOK_NS).await;
+                continue;
+            }
             let Some(next) = self.queue.borrow_mut().next() else { return };
             if let Some(array) = pool.volumes.array(next.part) {
                 let due_bytes = self.fill_row(&array, next.part, next.row).await;
