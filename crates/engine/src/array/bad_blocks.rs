@@ -60,6 +60,10 @@ impl<K: Ord + Copy> Blocks<K> {
         self.unrecorded.retain(|block, _| keep(block));
     }
 
+    fn undo_repairs(&mut self) {
+        self.bad.extend(std::mem::take(&mut self.written).into_keys());
+    }
+
     fn repair(&mut self, blocks: impl std::ops::RangeBounds<K>, repairs: &Cell<Repairs>) {
         let gone: Vec<K> = self.bad.range(blocks).copied().collect();
         for block in gone {
@@ -231,6 +235,13 @@ impl BadBlocks {
         self.repairs.set(Repairs { durable: before.durable.max(made), ..before });
     }
 
+    /// A drive that cannot be spared has refused a flush, and may have lost what was written since
+    /// the one before: blocks that became whole since are as bad as they were.
+    pub(crate) fn repairs_may_be_lost(&self) {
+        self.lost.borrow_mut().undo_repairs();
+        self.dead.borrow_mut().undo_repairs();
+    }
+
     /// Whether a repair may still be undone by a power cut.
     pub(crate) fn has_undurable_repairs(&self) -> bool {
         !self.lost.borrow().written.is_empty() || !self.dead.borrow().written.is_empty()
@@ -311,6 +322,21 @@ mod tests {
         blocks.repairs_are_recorded(durable);
         assert_eq!(blocks.repairs_to_record(), None);
         assert_eq!(blocks.lost_to_record(), [(2, 4)]);
+    }
+
+    #[test]
+    fn a_refused_flush_undoes_the_repairs_that_are_not_durable() {
+        let blocks = BadBlocks::default();
+        blocks.note_dead([7, 9]);
+        blocks.repair_dead(7..8);
+        blocks.repairs_are_durable(blocks.repairs());
+        blocks.repair_dead(9..10);
+        let refused = blocks.repairs();
+        blocks.repairs_may_be_lost();
+        // The next flush succeeds.
+        blocks.repairs_are_durable(refused);
+        assert_eq!(blocks.dead(), [9]);
+        assert_eq!(blocks.dead_to_record(100), [9]);
     }
 
     #[test]

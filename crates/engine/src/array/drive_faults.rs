@@ -194,6 +194,7 @@ impl Inner {
             }
             if let Err(error) = self.note_write_error(&refused).await {
                 self.losses.note_lost(member.number, failures, &refused);
+                self.bad.repairs_may_be_lost();
                 first_error.get_or_insert(error);
             }
         }

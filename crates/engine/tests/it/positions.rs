@@ -2,6 +2,7 @@
 //! on the drive ended, by cause. Counted, in virtual time, on drives where each costs as much as
 //! 1 MB of data.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::kit::pool::{Life, MIB, as_drives, full_volume, memory_drives, replace_failed, spec, volume_spec};
@@ -9,7 +10,7 @@ use futures_util::future::join_all;
 use stripewise_drive::{
     Buffer, BufferPool, Cause, CauseTable, Drive, ModelDrive, ModelSpec, NullDrive, Pace, PacedDrive,
 };
-use stripewise_engine::{JobKind, Pool, Volume};
+use stripewise_engine::{JobKind, Pool, Volume, VolumeSpec};
 
 fn disks(life: &Life, count: usize, mib: u64) -> Vec<Rc<dyn Drive>> {
     let pace: Pace = "200MB/s,200iops".parse().expect("a pace");
@@ -87,6 +88,47 @@ fn an_idle_rebuild_takes_little_more_than_its_data() {
         assert!(per_mib(Cause::Journal) + per_mib(Cause::RegionMap) + per_mib(Cause::Record) < 0.2, "{text}");
         assert!(asked.of(Cause::Flush).requests < 100, "{text}");
         assert!(rate > 170.0, "{text}");
+        pool.close().await.expect("closed");
+    });
+}
+
+/// So many writes under way at a time, until all were written; bytes that were destaged, once all
+/// are in place.
+async fn destaged(life: &Life, pool: &Pool, volume: &Volume, depth: usize, writes: &[(u64, u64)]) -> u64 {
+    let before = asked(pool);
+    let left = RefCell::new(writes.iter());
+    let job = |_| async {
+        loop {
+            let Some(&(at, bytes)) = left.borrow_mut().next() else { break };
+            let data = Buffer::from_bytes(&vec![5; bytes as usize]);
+            volume.write(at, data, false).await.expect("written");
+        }
+    };
+    join_all((0..depth).map(job)).await;
+    life.context.sleep_ns(60_000_000_000).await;
+    asked(pool).since(&before).of(Cause::Destage).bytes
+}
+
+#[test]
+fn small_writes_are_destaged_and_streams_and_deep_queues_go_in_place_at_once() {
+    let life = Life::new();
+    life.run(async {
+        let pool = life.create(&disks(&life, 4, 512), &[]).await.expect("a pool");
+        let spec = VolumeSpec { write_back: Some(true), ..volume_spec("data", "raid5", Some(512 * MIB)) };
+        let volume = full_volume(&pool, spec, 1).await;
+        volume.flush().await.expect("flushed");
+        let scattered: Vec<(u64, u64)> = (0..1024).map(|at| (at * 293 % 1024 * (MIB / 2), 4096)).collect();
+        let stream: Vec<(u64, u64)> = (0..256).map(|at| (at * MIB, MIB)).collect();
+        let (small, large) = (1024 * 4096, 256 * MIB);
+        let alone = destaged(&life, &pool, &volume, 8, &scattered).await;
+        assert!(alone >= small, "{alone} of {small} bytes and their parity");
+        let deep = destaged(&life, &pool, &volume, 1024, &scattered).await;
+        assert!(deep < alone / 2, "{deep} bytes, {alone} where few are under way");
+        let streamed = destaged(&life, &pool, &volume, 16, &stream).await;
+        assert!(streamed < large / 8, "{streamed} of {large} bytes");
+        let slowly = destaged(&life, &pool, &volume, 1, &stream).await;
+        // As much as the memory for what is pending takes.
+        assert!(slowly >= 48 * MIB, "{slowly} of {large} bytes");
         pool.close().await.expect("closed");
     });
 }
