@@ -4,6 +4,7 @@
 //! Faults expected: drives missing, and drives that refuse. Done again from the beginning if it is
 //! interrupted.
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Cause, IoRequest, Operation, access};
 use stripewise_layout::{Stripe, UnitRange};
@@ -16,6 +17,24 @@ use crate::member::Class;
 use crate::mutation::{self, Mutation};
 use crate::write_back::pending::PendingPiece;
 
+/// From which record on a stripe's are carried out: the first of those of one kind at the end. The
+/// stripe was made durable before it (`log/mod.rs`), and what an older record holds would come over
+/// what an intent after it put in place, which no record has.
+fn needed_from(records: &[Found]) -> FxHashMap<u64, u64> {
+    let mut needed: FxHashMap<u64, (bool, u64)> = FxHashMap::default();
+    for Record { stripe, kind, sequence, .. } in records.iter().map(|found| &found.record) {
+        if *kind == Kind::Data {
+            continue;
+        }
+        let is_intent = *kind == Kind::Intent;
+        let (of_intents, first) = needed.entry(*stripe).or_insert((is_intent, *sequence));
+        if *of_intents != is_intent {
+            (*of_intents, *first) = (is_intent, *sequence);
+        }
+    }
+    needed.into_iter().map(|(stripe, (_, first))| (stripe, first)).collect()
+}
+
 /// The carrying out of a journal's records, before the array serves anybody.
 pub(super) struct Replay<'a> {
     pub array: &'a Inner,
@@ -26,6 +45,7 @@ impl Replay<'_> {
     /// Carries the records out, in order, and makes that durable.
     pub(super) async fn carry_out(&self, records: &[Found]) -> Result<(), ArrayError> {
         let Self { array, journal } = *self;
+        let needed_from = needed_from(records);
         for found in records {
             let record = &found.record;
             if record.kind == Kind::Data {
@@ -44,6 +64,9 @@ impl Replay<'_> {
             let placed = if covers_all { record.sequence } else { record.covers };
             let pending = array.deferred.pending.up_to(record.stripe, placed);
             array.deferred.pending.remove(record.stripe, placed);
+            if needed_from.get(&record.stripe).is_some_and(|&first| record.sequence < first) {
+                continue;
+            }
             let stripe = array.geometry.stripe(record.stripe);
             match record.kind {
                 Kind::Redo => self.redo(&stripe, &journal.load(found).await?).await?,
