@@ -180,7 +180,10 @@ impl Life {
         if self.world.is_broken() {
             return;
         }
-        if !self.world.spoiled().is_empty() {
+        // A drive that could not be spared and refused a flush may have lost the zeros that a new
+        // region was filled with; they are known by their sums.
+        let lost_zeros = self.world.coverage.borrow().failed_flushes_without_redundancy > 0;
+        if !self.world.spoiled().is_empty() || lost_zeros {
             // Finds faults in blocks that were not read yet, and repairs them.
             let recorded = self.bounded("recording a scrub", subject.scrub()).await;
             let checked = self.bounded("a scrub", subject.wait_checked()).await;
