@@ -126,10 +126,19 @@ impl Inner {
                     break;
                 }
             }
+            self.kick_due_tiers();
         }
         self.jobs.end(lane);
         lane.running.set(false);
+        self.kick_due_tiers();
         self.jobs.changed.notify_all();
+    }
+
+    /// Has tiers decide, where their time came while columns moved.
+    fn kick_due_tiers(&self) {
+        if self.jobs.tiers.is_due.take() {
+            self.kick_tiers();
+        }
     }
 
     /// Whether migrations are to be given up for now.
@@ -157,7 +166,7 @@ impl Inner {
         self.set_share(REBUILD_PRIORITY_LOW_PERCENT.min(self.manifest.borrow().rebuild_priority_percent));
         let at_once = self.rows_at_once(parts.keys().copied()).min(MOST_AT_ONCE);
         let (rests, pace) = (
-            || self.should_rest(),
+            || self.should_rest() || self.jobs.tiers.is_due.get(),
             |_| -> crate::array::LocalFuture<'_, bool> { Box::pin(std::future::ready(!self.should_rest())) },
         );
         let migrator = Migrator::of(self);

@@ -65,6 +65,8 @@ impl Default for TierOptions {
 pub(in crate::pool) struct TierState {
     /// The task that decides once a period runs.
     deciding: Cell<bool>,
+    /// Its time came while a rebalance moved columns, which lets it decide before the next one.
+    pub is_due: Cell<bool>,
     /// Since when heat is counted.
     since_ns: Cell<Option<u64>>,
     /// When the next region may be copied.
@@ -387,6 +389,11 @@ async fn decide_for_ever(me: Weak<Inner>) {
         let Some(pool) = me.upgrade() else { return };
         // What stood in the way may not any more.
         pool.jobs.tiering.forget_stalls();
-        pool.kick_tiers();
+        if pool.jobs.balancing.running.get() {
+            // It would never be done with a column that takes longer than a period.
+            pool.jobs.tiers.is_due.set(true);
+        } else {
+            pool.kick_tiers();
+        }
     }
 }
