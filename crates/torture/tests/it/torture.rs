@@ -242,7 +242,19 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 ///
 /// 8005760: where records were kept until that was recorded, some blocks and their parity did not
 /// agree after a rebuild.
-const REGRESSIONS_OF_TODAY: [u64; 44] = [
+///
+/// 9003106: a volume that was being made when power went had no judge.
+///
+/// 20002252: where a file system was full a read was refused that needed a page of checksums.
+///
+/// 20002402: the judge did not reckon with zeros of a new region that went with a refused flush.
+///
+/// 20003336: after a cut an old redo record came over what an intent after it had put in place.
+///
+/// 20008054: a rebalance never got on beside tiers whose period was short.
+///
+/// 20012682: a dead block counted as whole though the flush was refused that its write needed.
+const REGRESSIONS_OF_TODAY: [u64; 50] = [
     200_116,
     213,
     1172,
@@ -287,6 +299,12 @@ const REGRESSIONS_OF_TODAY: [u64; 44] = [
     6_001_075,
     7_000_910,
     8_005_760,
+    9_003_106,
+    20_002_252,
+    20_002_402,
+    20_003_336,
+    20_008_054,
+    20_012_682,
 ];
 
 #[test]
