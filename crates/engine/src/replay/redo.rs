@@ -20,9 +20,9 @@ use crate::write_back::pending::PendingPiece;
 /// From which record on a stripe's are carried out: the first of those of one kind at the end. The
 /// stripe was made durable before it (`log/mod.rs`), and what an older record holds would come over
 /// what an intent after it put in place, which no record has.
-fn needed_from(records: &[Found]) -> FxHashMap<u64, u64> {
+fn needed_from<'a>(records: impl Iterator<Item = &'a Record>) -> FxHashMap<u64, u64> {
     let mut needed: FxHashMap<u64, (bool, u64)> = FxHashMap::default();
-    for Record { stripe, kind, sequence, .. } in records.iter().map(|found| &found.record) {
+    for Record { stripe, kind, sequence, .. } in records {
         if *kind == Kind::Data {
             continue;
         }
@@ -45,7 +45,7 @@ impl Replay<'_> {
     /// Carries the records out, in order, and makes that durable.
     pub(super) async fn carry_out(&self, records: &[Found]) -> Result<(), ArrayError> {
         let Self { array, journal } = *self;
-        let needed_from = needed_from(records);
+        let needed_from = needed_from(records.iter().map(|found| &found.record));
         for found in records {
             let record = &found.record;
             if record.kind == Kind::Data {
@@ -234,5 +234,32 @@ pub(super) fn note_block_dead(array: &Inner, stripe: u64, unit: usize, start: u6
     let block = (stripe * array.geometry.stripe_data_bytes() + in_stripe) / BLOCK_BYTES;
     if !array.deferred.pending.holds_any_of(&array.geometry, block * BLOCK_BYTES, BLOCK_BYTES) {
         array.bad.note_dead([block]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stripe_is_carried_out_from_the_last_change_between_redo_records_and_intents() {
+        let record = |(sequence, stripe, kind)| {
+            let (covers, parts, sums) = (0, SmallVec::new(), Vec::new());
+            Record { sequence, kind, stripe, covers, parts, sums }
+        };
+        let records = [
+            (1, 7, Kind::Redo),
+            (2, 8, Kind::Parity),
+            (3, 7, Kind::Intent),
+            (4, 9, Kind::Data),
+            (5, 7, Kind::Parity),
+            // What is pending is neither.
+            (6, 7, Kind::Data),
+            (7, 8, Kind::Intent),
+            (8, 7, Kind::Redo),
+            (9, 8, Kind::Intent),
+        ]
+        .map(record);
+        assert_eq!(needed_from(records.iter()), FxHashMap::from_iter([(7, 5), (8, 7)]));
     }
 }
