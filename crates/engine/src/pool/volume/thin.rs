@@ -85,7 +85,11 @@ impl Inner {
         first_row: u64,
         rows: u64,
     ) -> Result<(), PoolError> {
-        self.check_changeable()?;
+        // Also while the pool is being closed: what is acknowledged and only in the journal of a
+        // volume whose row was given back meanwhile is put in place then.
+        if self.lifecycle.is_read_only() {
+            return Err(PoolError::ReadOnly { pool: self.name() });
+        }
         for row in first_row..first_row + rows {
             let _alone = self.growth.turn().await;
             loop {
