@@ -156,10 +156,9 @@ impl Life {
         if self.is_over() || back.is_online || self.world.chance(0.4) {
             return;
         }
+        // It may be back, and get something new, before this is answered.
+        self.world.disks.borrow_mut()[disk].stale.clear();
         let online = self.bounded("taking a drive back", subject.online(back.id, top)).await;
-        if matches!(online, Some(Ok(()))) {
-            self.world.disks.borrow_mut()[disk].stale.clear();
-        }
         self.asked(&format!("online disk{disk} as what it was"), online);
     }
 

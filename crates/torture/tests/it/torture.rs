@@ -254,7 +254,11 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 /// 20008054: a rebalance never got on beside tiers whose period was short.
 ///
 /// 20012682: a dead block counted as whole though the flush was refused that its write needed.
-const REGRESSIONS_OF_TODAY: [u64; 50] = [
+///
+/// 40013099: the judge took a drive for away that was on its way back when power went.
+///
+/// 40015842: closing a pool refused a row to what the journal of a thin volume had.
+const REGRESSIONS_OF_TODAY: [u64; 52] = [
     200_116,
     213,
     1172,
@@ -305,6 +309,8 @@ const REGRESSIONS_OF_TODAY: [u64; 50] = [
     20_003_336,
     20_008_054,
     20_012_682,
+    40_013_099,
+    40_015_842,
 ];
 
 #[test]
