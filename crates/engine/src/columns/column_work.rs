@@ -40,12 +40,41 @@ impl Fill {
 
 /// A column migration under way.
 pub(crate) struct Migration {
-    pub from: SlotPlace,
-    pub to: SlotPlace,
-    pub failed: bool,
+    from: SlotPlace,
+    to: SlotPlace,
+    failed: bool,
+    /// The new place is being recorded: it counts as soon as that is done, so what it refuses from
+    /// now on is refused to who asked, and does not end the migration.
+    is_being_recorded: bool,
 }
 
 impl Migration {
+    pub(crate) fn new(from: SlotPlace, to: SlotPlace) -> Self {
+        Self { from, to, failed: false, is_being_recorded: false }
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// The new place is about to be recorded. `false`: it has failed, or is another one.
+    pub(crate) fn begin_recording(&mut self, to: SlotPlace) -> bool {
+        self.is_being_recorded = self.target() == Some(to);
+        self.is_being_recorded
+    }
+
+    /// The new place, if it is this one, has refused something.
+    pub(crate) fn fail(&mut self, to: SlotPlace) {
+        if self.to == to && !self.is_being_recorded {
+            self.failed = true;
+        }
+    }
+
+    /// The drive of the new place is gone.
+    pub(crate) fn give_up(&mut self) {
+        self.failed = true;
+    }
+
     /// Where writes go besides the old place; nowhere once the new place has failed.
     pub(crate) fn target(&self) -> Option<SlotPlace> {
         (!self.failed).then_some(self.to)
@@ -57,5 +86,28 @@ impl Migration {
 
     pub(crate) fn is_from(&self, place: SlotPlace) -> bool {
         self.from == place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::SlotState;
+
+    #[test]
+    fn what_a_place_that_is_being_recorded_refuses_does_not_end_the_migration() {
+        let place = |drive| SlotPlace { drive, slab: 0, state: SlotState::Active };
+        let mut migration = Migration::new(place(0), place(1));
+        assert!(migration.begin_recording(place(1)));
+        migration.fail(place(1));
+        assert_eq!(migration.target(), Some(place(1)), "it would miss what is written until it counts");
+        migration.give_up();
+        assert_eq!(migration.target(), None);
+
+        let mut migration = Migration::new(place(0), place(1));
+        migration.fail(place(2));
+        assert_eq!(migration.target(), Some(place(1)));
+        migration.fail(place(1));
+        assert!(!migration.begin_recording(place(1)), "it has missed something");
     }
 }

@@ -390,20 +390,15 @@ impl Columns {
 
     /// The new place of a column has refused something.
     pub(crate) fn fail_move(&self, key: (u64, usize), to: SlotPlace) {
-        if let Some(migration) = self.migrations.borrow_mut().get_mut(&key)
-            && migration.to == to
-        {
-            migration.failed = true;
+        if let Some(migration) = self.migrations.borrow_mut().get_mut(&key) {
+            migration.fail(to);
         }
     }
 
     /// Gives up migrations to a drive that is gone.
     pub(crate) fn cancel_migrations_to(&self, number: u32) {
-        for migration in
-            self.migrations.borrow_mut().values_mut().filter(|migration| migration.to.drive == number)
-        {
-            migration.failed = true;
-        }
+        let mut migrations = self.migrations.borrow_mut();
+        migrations.values_mut().filter(|migration| migration.goes_to(number)).for_each(Migration::give_up);
     }
 
     /// Writes zeros to a range of a column.
@@ -523,7 +518,7 @@ mod tests {
         let executor = VirtualExecutor::new();
         let (columns, drives) = columns(&executor.context());
         let (from, to) = (place(2, 0, SlotState::Active), place(3, 5, SlotState::Active));
-        columns.migrations.borrow_mut().insert((0, 2), Migration { from, to, failed: false });
+        columns.migrations.borrow_mut().insert((0, 2), Migration::new(from, to));
         let write = |byte: u8| {
             let data = Buffer::from_bytes(&[byte; 4096]);
             columns.submit(2, Class::Foreground, IoRequest::write(8192, data, false))

@@ -48,7 +48,7 @@ impl Array {
             return Err(ArrayError::Moved { row, column });
         };
         inner.pass_over_refusals_elsewhere();
-        inner.columns.migrations.borrow_mut().insert((row, column), Migration { from, to, failed: false });
+        inner.columns.migrations.borrow_mut().insert((row, column), Migration::new(from, to));
         let copied = ColumnCopy { array: inner, key: (row, column), to }.run(pace).await;
         if copied.is_err() {
             self.cancel_migration(row, column);
@@ -121,7 +121,7 @@ impl ColumnCopy<'_> {
         let Self { array, key: (row, column), .. } = *self;
         let migrations = array.columns.migrations.borrow();
         match migrations.get(&(row, column)) {
-            Some(migration) if !migration.failed => Ok(()),
+            Some(migration) if !migration.has_failed() => Ok(()),
             _ => Err(ArrayError::Moved { row, column }),
         }
     }

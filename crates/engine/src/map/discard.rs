@@ -86,8 +86,8 @@ impl Array {
 }
 
 impl Inner {
-    /// Writes zeros from `start` to `end`, but for regions that read as zeros as they are: a thin
-    /// volume takes no space for them.
+    /// Writes zeros from `start` to `end`, but where zeros are read as it is: a thin volume takes no
+    /// space for them.
     pub(crate) async fn zero(&self, start: u64, end: u64) -> Result<(), ArrayError> {
         let region_bytes = self.regions.shape.region_data_bytes;
         let mut at = start;
@@ -95,7 +95,7 @@ impl Inner {
             let region = at / region_bytes;
             let length =
                 (end - at).min(self.options.tuning.zero_write_bytes).min((region + 1) * region_bytes - at);
-            if !self.holds_nothing(region) {
+            if !self.is_zero(region, at, at + length) {
                 let zeroes = self.buffers.allocate_zeroed(length as usize);
                 let _permit = self.admission.acquire(length).await;
                 self.write_admitted(Class::Foreground, at, zeroes, false).await?;
@@ -115,7 +115,7 @@ impl Inner {
             return Ok((end, end));
         }
         for region in first..last {
-            if !self.holds_nothing(region) {
+            if !self.is_zero(region, region * region_bytes, (region + 1) * region_bytes) {
                 lock_order::scope(self.unwrite_region(region)).await?;
             }
         }
@@ -127,6 +127,12 @@ impl Inner {
         self.regions.state(region) == RegionState::Unwritten
             && (self.deferred.pending.is_empty()
                 || self.deferred.pending.stripes_in(self.regions.stripes_of(region)).is_empty())
+    }
+
+    /// Whether these bytes of a region read as zeros. Blocks can be dead where nothing was written:
+    /// as when a region was discarded and power went before it was recorded that they are whole.
+    fn is_zero(&self, region: u64, start: u64, end: u64) -> bool {
+        self.holds_nothing(region) && self.bad.check_alive(&self.geometry, start, end).is_ok()
     }
 
     async fn unwrite_region(&self, region: u64) -> Result<(), ArrayError> {

@@ -406,6 +406,12 @@ pub enum PoolError {
         /// The drive's label.
         drive: String,
     },
+    /// The engine was about to record what cannot be: a fault of its own.
+    #[error("the change was not recorded, since it makes no sense: {what}")]
+    Senseless {
+        /// What is wrong with it.
+        what: String,
+    },
     /// The metadata have outgrown their place.
     #[error("the pool's metadata would take {needed_bytes} bytes, there is room for {room_bytes}")]
     MetadataFull {
@@ -523,6 +529,9 @@ impl PoolError {
             }
             Self::FileSystemFull { drive } | Self::Array(ArrayError::FileSystemFull { drive }) => {
                 format!("free space in the file system that holds {drive}")
+            }
+            Self::Senseless { .. } => {
+                "this is a fault of the program: the pool is as it was; please report it with `pool status`".to_owned()
             }
             Self::NoSpace { possible_bytes: 0, .. } => "add drives, or delete a volume".to_owned(),
             Self::NoSpace { possible_bytes, .. } => {

@@ -176,6 +176,25 @@ fn a_lost_block_of_a_region_that_is_discarded_reads_as_zeros() {
     });
 }
 
+/// As after a discard, where power went before it was recorded that the region's blocks are whole.
+#[test]
+fn zeros_written_where_nothing_is_make_whole_what_is_dead_there() {
+    for (offset, length) in [(LOST * BLOCK, BLOCK), (0, 8 * MIB)] {
+        let images = memory_drives(2, 64);
+        let life = Life::new();
+        life.run(async {
+            let pool = life.create(&as_drives(&images), &[]).await.expect("a pool");
+            let volume = pool.create_volume(volume_spec("v", "raid0", Some(8 * MIB))).await.expect("made");
+            volume.array().note_dead_blocks([LOST]);
+            volume.read(LOST * BLOCK, BLOCK as usize).await.expect_err("it is dead");
+            volume.write_zeroes(offset, length).await.expect("written");
+            let read = volume.read(LOST * BLOCK, BLOCK as usize).await.expect("it is whole");
+            assert!(read.with(|bytes| bytes.iter().all(|byte| *byte == 0)).expect("bytes"));
+            pool.close().await.expect("closed");
+        });
+    }
+}
+
 #[test]
 fn a_block_that_is_recorded_as_zeros_is_never_lost() {
     let images = memory_drives(2, 64);

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::life::{Life, Plugged};
-use crate::subject::{Place, Subject};
+use crate::subject::{Facts, Place, Subject};
 use crate::world::guarded::Guarded;
 use crate::world::guarded::Target;
 
@@ -81,14 +81,16 @@ impl Life {
     fn a_flush_failed(&self, disk: usize, sparing: &[Rc<Guarded>], others: &[Rc<Guarded>]) {
         self.note(&format!("a flush of disk{disk} fails"));
         let now = self.subject.borrow().as_ref().map(|subject| subject.facts()).unwrap_or_default();
+        // Rows that are on their way to other drives may count there before this is answered.
+        let may_be_on_it = |facts: &Facts| facts.all_disks().contains(&disk) || facts.is_moving;
         let on_it = |guarded: &&Rc<Guarded>| {
-            now.iter().any(|facts| facts.name == guarded.name && facts.all_disks().contains(&disk))
+            now.iter().any(|facts| facts.name == guarded.name && may_be_on_it(facts))
         };
         // A volume that can spare the drive has it left out, also where rows are only on their way
         // there, and it is out for all of the pool then.
-        let is_moving =
+        let spares_it =
             |guarded: &Rc<Guarded>| now.iter().any(|facts| facts.name == guarded.name && facts.is_moving);
-        let is_left_out = sparing.iter().any(|guarded| on_it(&guarded) || is_moving(guarded));
+        let is_left_out = sparing.iter().any(|guarded| on_it(&guarded)) || others.iter().any(spares_it);
         let at_risk: Vec<&Rc<Guarded>> = others.iter().filter(on_it).collect();
         self.world.cover(|coverage| {
             coverage.drive_losses += 1;

@@ -258,7 +258,7 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 /// 40013099: the judge took a drive for away that was on its way back when power went.
 ///
 /// 40015842: closing a pool refused a row to what the journal of a thin volume had.
-const REGRESSIONS_OF_TODAY: [u64; 52] = [
+const REGRESSIONS_OF_TODAY: [u64; 57] = [
     200_116,
     213,
     1172,
@@ -311,6 +311,11 @@ const REGRESSIONS_OF_TODAY: [u64; 52] = [
     20_012_682,
     40_013_099,
     40_015_842,
+    40_021_510,
+    40_031_459,
+    50_000_347,
+    50_006_895,
+    50_006_917,
 ];
 
 #[test]

@@ -159,9 +159,9 @@ impl Inner {
                     // is none.
                     let array = pool.volumes.array(step.part);
                     let is_migrating = array.as_ref().is_some_and(|array| {
-                        let migrations = array.0.columns.migrations.borrow();
-                        let migration = migrations.get(&(step.row, step.column));
-                        migration.is_some_and(|migration| migration.target() == Some(step.to))
+                        let mut migrations = array.0.columns.migrations.borrow_mut();
+                        let migration = migrations.get_mut(&(step.row, step.column));
+                        migration.is_some_and(|migration| migration.begin_recording(step.to))
                     });
                     // Where more blocks are lost than can be recorded, the old place keeps what it
                     // has.
@@ -173,9 +173,12 @@ impl Inner {
                         })
                     };
                     let part = manifest.part_mut(step.part).filter(|_| takes_new && is_migrating);
-                    let is_there =
-                        |part: &&mut PartRecord| part.rows.place(step.row, step.column) == Some(step.from);
-                    match part.filter(is_there).filter(|part| says_what_is_lost(part)) {
+                    // The row may have been given back and taken anew since, on other drives.
+                    let is_as_planned = |part: &&mut PartRecord| {
+                        let is_there = part.rows.place(step.row, step.column) == Some(step.from);
+                        is_there && !has_another_on(part, &step)
+                    };
+                    match part.filter(is_as_planned).filter(|part| says_what_is_lost(part)) {
                         Some(part) => {
                             put(&mut part.rows, step.row, 1, step.column, step.to);
                             counter.set(counter.get() + 1);
@@ -203,8 +206,41 @@ impl Inner {
     }
 }
 
+/// Whether another column of the row than the one that moves lies on the drive that it moves to.
+fn has_another_on(part: &PartRecord, step: &Step) -> bool {
+    let places = part.rows.run(step.row).map(|run| run.places_of(step.row));
+    let is_another =
+        |(column, place): (usize, &SlotPlace)| column != step.column && place.drive == step.to.drive;
+    places.is_some_and(|places| places.iter().enumerate().any(is_another))
+}
+
 /// The drive and the slab where the manifest has a step's column.
 fn place_of(manifest: &Manifest, step: &Step) -> Option<(u32, u32)> {
     let part = manifest.parts().find(|part| part.id == step.part)?;
     part.rows.place(step.row, step.column).map(|place| (place.drive, place.slab))
+}
+
+#[cfg(test)]
+mod tests {
+    use stripewise_layout::Level;
+
+    use super::*;
+    use crate::pool::{MIB, testing};
+    use crate::rows::SlotState;
+
+    #[test]
+    fn a_column_does_not_go_to_a_drive_that_has_another_of_its_row_by_now() {
+        let mut manifest = testing::pool(&[64; 5], MIB);
+        testing::add_volume(&mut manifest, 55, Level::Raid5, 4, 2);
+        let part = &manifest.volumes[0].parts[0];
+        let places = part.rows.run(0).expect("a row").places_of(0);
+        let step = |to: u32| {
+            let to = SlotPlace { drive: to, slab: 60, state: SlotState::Active };
+            Step { part: part.id, row: 0, column: 1, from: places[1], to }
+        };
+        assert!(has_another_on(part, &step(places[0].drive)));
+        assert!(!has_another_on(part, &step(places[1].drive)), "to other slabs of its own drive");
+        let elsewhere = (0..5).find(|drive| places.iter().all(|place| place.drive != *drive));
+        assert!(!has_another_on(part, &step(elsewhere.expect("five drives, four columns"))));
+    }
 }

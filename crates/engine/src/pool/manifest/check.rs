@@ -4,6 +4,7 @@
 //! however many rows they have, and no sum overflows.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use crate::error::ArrayError;
 use crate::pool::manifest::care::MAX_TAKEOVERS;
@@ -62,6 +63,25 @@ impl Manifest {
         }
         self.check_drives()?;
         self.check_volumes()
+    }
+
+    /// Whether the slab maps make sense where they are not those of `before`: a map that does not
+    /// is not to be recorded, for no drive that has it could be read any more.
+    pub(in crate::pool) fn check_changed_rows(&self, before: &Self) -> Result<(), String> {
+        let known: BTreeMap<_, _> = before.parts().map(|part| (part.id, part)).collect();
+        for volume in &self.volumes {
+            for part in &volume.parts {
+                let old = known.get(&part.id).map_or(&[][..], |old| old.rows.blocks());
+                for (index, block) in part.rows.blocks().iter().enumerate() {
+                    if old.get(index).is_some_and(|old| Rc::ptr_eq(old, block)) {
+                        continue;
+                    }
+                    check_block(block, index as u64, part.shape.width, part.rows.rows())
+                        .map_err(|why| format!("volume {}: {why}", volume.name))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn check_drives(&self) -> Result<(), String> {

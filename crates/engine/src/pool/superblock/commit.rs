@@ -140,6 +140,7 @@ impl Inner {
             }
             note_what_they_had(&base, &mut next, proven);
             self.drives.assert_distinct(&next);
+            next.check_changed_rows(&before).map_err(|what| PoolError::Senseless { what })?;
             let mut targets = self.drives.targets(&next);
             if mutation::is_chosen(Mutation::CommitOnOneDrive) {
                 targets.truncate(1);

@@ -60,15 +60,32 @@ impl Volume {
     /// Makes everything acknowledged so far durable.
     pub async fn flush(&self) -> Result<(), ArrayError> {
         let under_way = self.begin_request();
-        let result = match self.io.zones() {
+        let mut asked = self.io.arrays();
+        let mut result = self.flush_arrays().await;
+        while matches!(result, Err(ArrayError::Protected | ArrayError::Closed)) && self.has_moved_from(&asked)
+        {
+            asked = self.io.arrays();
+            result = self.flush_arrays().await;
+        }
+        under_way.ended(RequestKind::Flush, 0, &result);
+        result
+    }
+
+    async fn flush_arrays(&self) -> Result<(), ArrayError> {
+        match self.io.zones() {
             None => {
                 let array = self.io.array();
                 array.flush().await
             }
             Some(zones) => zones.flush().await,
-        };
-        under_way.ended(RequestKind::Flush, 0, &result);
-        result
+        }
+    }
+
+    /// Whether a conversion has ended since these were the volume's arrays, and taken what they had
+    /// to another one.
+    fn has_moved_from(&self, asked: &[Array]) -> bool {
+        let was_ended = |array: &Array| array.0.lifecycle.is_abandoned();
+        asked.iter().all(was_ended) && !self.io.arrays().iter().all(was_ended)
     }
 
     /// The range's contents are no longer needed; reading it gives zeros or what was there. A thin

@@ -109,6 +109,19 @@ fn nonsense_is_refused() {
     }
 }
 
+#[test]
+fn rows_that_changed_are_checked_before_they_are_recorded() {
+    let before = sample();
+    assert_eq!(before.clone().check_changed_rows(&before), Ok(()));
+    let mut next = before.clone();
+    spoil_row(&mut next, |place| place.drive ^= 1);
+    let wrong = next.check_changed_rows(&before).expect_err("the first row has a drive twice");
+    assert!(wrong.contains("uses a drive twice"), "{wrong}");
+    let mut moved = before.clone();
+    spoil_row(&mut moved, |place| place.slab += 1);
+    assert_eq!(moved.check_changed_rows(&before), Ok(()));
+}
+
 fn spoil_row(manifest: &mut Manifest, spoil: fn(&mut SlotPlace)) {
     let rows = &mut manifest.volumes[0].parts[0].rows;
     let mut runs: Vec<Run> = rows.runs().cloned().collect();
