@@ -6,43 +6,25 @@
 
 use std::rc::Rc;
 
-use crate::kit::array::{Model, SECTOR, shape};
-use stripewise_drive::{BufferPool, CrashDrive, Drive};
-use stripewise_engine::linear::{LinearSpec, SlotInit};
-use stripewise_engine::{Array, ArrayOptions, Member, MemberOptions, NoHost};
+use crate::kit::array::{Model, SECTOR};
+use crate::kit::cut_drives::{BLOCK, CutDrives, STRIP, init_on, small_array};
+use stripewise_drive::BufferPool;
+use stripewise_engine::{Array, ArrayOptions, NoHost};
 use stripewise_runtime::VirtualExecutor;
 
 const MIB: u64 = 1 << 20;
-const WIDTH: usize = 3;
-const STRIP: u64 = 16384;
-const BLOCK: u64 = 4096;
 const SEEDS: u64 = 24;
-
-fn spec() -> LinearSpec {
-    LinearSpec {
-        id: 9,
-        shape: shape("raid5", WIDTH, STRIP),
-        base_bytes: MIB,
-        space_bytes: 12 * MIB,
-        journal_slabs: 2,
-        write_back: false,
-        checksums: true,
-    }
-}
 
 #[test]
 fn what_a_write_passes_over_is_restored_from_the_record_before_it() {
-    let capacity = spec().base_bytes + spec().space_bytes;
-    let drives: Vec<Rc<CrashDrive>> =
-        (0..WIDTH).map(|number| CrashDrive::new(&format!("crash{number}"), capacity)).collect();
+    let spec = small_array(false);
+    let drives = CutDrives::for_array(&spec);
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let expected = Model::new(4 * MIB);
     let array = executor.block_on(async {
         let buffers = BufferPool::new(8 << 20);
-        let member = |drive: &Rc<CrashDrive>| Member::new(&context, drive.clone(), MemberOptions::default());
-        let init = spec().init(drives.iter().map(|drive| SlotInit::Active(member(drive))).collect());
-        let (init, options) = (init.expect("possible"), ArrayOptions::default());
+        let (init, options) = (init_on(&context, &spec, &drives.as_drives()), ArrayOptions::default());
         let array = Array::create(&context, &buffers, init, Rc::new(NoHost), options).await.expect("made");
         let write = async |from: u64, bytes: u64, version: u32| {
             let (first, sectors) = (from / SECTOR, bytes / SECTOR);
@@ -57,18 +39,12 @@ fn what_a_write_passes_over_is_restored_from_the_record_before_it() {
         array.clone()
     });
     for seed in 0..SEEDS {
-        let image = |(number, drive): (u64, &Rc<CrashDrive>)| {
-            drive.image_after_cut(&format!("after{number}"), seed * WIDTH as u64 + number) as Rc<dyn Drive>
-        };
-        let images: Vec<Rc<dyn Drive>> = (0..).zip(&drives).map(image).collect();
         let executor = VirtualExecutor::new();
         let context = executor.context();
         executor.block_on(async {
             let buffers = BufferPool::new(8 << 20);
-            let member =
-                |drive: &Rc<dyn Drive>| Member::new(&context, drive.clone(), MemberOptions::default());
-            let init = spec().init(images.iter().map(|drive| SlotInit::Active(member(drive))).collect());
-            let (init, options) = (init.expect("possible"), ArrayOptions::default());
+            let (init, options) =
+                (init_on(&context, &spec, &drives.after_cut(seed)), ArrayOptions::default());
             let array =
                 Array::open(&context, &buffers, init, Rc::new(NoHost), options).await.expect("it opens");
             let found = array.read(0, 4 * MIB as usize).await.expect("a read");

@@ -5,16 +5,13 @@
 
 use std::rc::Rc;
 
-use crate::kit::array::{Model, SECTOR, shape};
-use stripewise_drive::{BufferPool, Context, CrashDrive, Drive};
-use stripewise_engine::linear::{LinearSpec, SlotInit};
-use stripewise_engine::{Array, ArrayHost, ArrayOptions, LocalFuture, Member, MemberOptions, NoHost};
+use crate::kit::array::{Model, SECTOR};
+use crate::kit::cut_drives::{BLOCK, CutDrives, STRIP, WIDTH, init_on, small_array};
+use stripewise_drive::{BufferPool, Context, Drive};
+use stripewise_engine::{Array, ArrayHost, ArrayOptions, LocalFuture, Member, NoHost};
 use stripewise_runtime::VirtualExecutor;
 
 const MIB: u64 = 1 << 20;
-const WIDTH: usize = 3;
-const STRIP: u64 = 16384;
-const BLOCK: u64 = 4096;
 /// The block that is lost in all columns of the first stripe.
 const LOST: u64 = 3;
 /// What is looked at after the cut; what is written beyond says in the journal what is released.
@@ -34,49 +31,31 @@ impl ArrayHost for RecordsNothing {
     }
 }
 
-fn spec() -> LinearSpec {
-    LinearSpec {
-        id: 9,
-        shape: shape("raid5", WIDTH, STRIP),
-        base_bytes: MIB,
-        space_bytes: 12 * MIB,
-        journal_slabs: 2,
-        write_back: true,
-        checksums: true,
-    }
-}
-
 async fn open(context: &Context, drives: &[Rc<dyn Drive>], host: Rc<dyn ArrayHost>) -> Array {
     let buffers = BufferPool::new(8 << 20);
-    let member = |drive: &Rc<dyn Drive>| Member::new(context, drive.clone(), MemberOptions::default());
-    let init = spec().init(drives.iter().map(|drive| SlotInit::Active(member(drive))).collect());
-    let mut init = init.expect("possible");
+    let mut init = init_on(context, &small_array(true), drives);
     init.lost_blocks = (0..WIDTH).map(|column| (column, LOST)).collect();
     Array::open(context, &buffers, init, host, ArrayOptions::default()).await.expect("it opens")
 }
 
 #[test]
 fn a_lost_block_written_in_place_is_in_the_journal_until_it_is_recorded() {
-    let capacity = spec().base_bytes + spec().space_bytes;
-    let drives: Vec<Rc<CrashDrive>> =
-        (0..WIDTH).map(|number| CrashDrive::new(&format!("crash{number}"), capacity)).collect();
-    let as_drives: Vec<Rc<dyn Drive>> = drives.iter().map(|drive| drive.clone() as _).collect();
+    let spec = small_array(true);
+    let drives = CutDrives::for_array(&spec);
     let expected = Model::new(4 * MIB);
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let block = |from: u64, version| Model::data(from / SECTOR, BLOCK / SECTOR, version);
     let array = executor.block_on(async {
         let buffers = BufferPool::new(8 << 20);
-        let member = |drive: &Rc<dyn Drive>| Member::new(&context, drive.clone(), MemberOptions::default());
-        let init = spec().init(as_drives.iter().map(|drive| SlotInit::Active(member(drive))).collect());
-        let (init, options) = (init.expect("possible"), ArrayOptions::default());
+        let (init, options) = (init_on(&context, &spec, &drives.as_drives()), ArrayOptions::default());
         let array = Array::create(&context, &buffers, init, Rc::new(NoHost), options).await.expect("made");
         let all = Model::data(0, 4 * MIB / SECTOR, 1);
         array.write(0, all, false).await.expect("a write");
         expected.set(0, 4 * MIB / SECTOR, 1);
         array.close().await.expect("closed");
 
-        let array = open(&context, &as_drives, Rc::new(RecordsNothing)).await;
+        let array = open(&context, &drives.as_drives(), Rc::new(RecordsNothing)).await;
         for unit in 0..WIDTH as u64 - 1 {
             let at = unit * STRIP + LOST * BLOCK;
             array.read(at, BLOCK as usize).await.expect_err("it is lost");
@@ -94,14 +73,10 @@ fn a_lost_block_written_in_place_is_in_the_journal_until_it_is_recorded() {
         array
     });
     for seed in 0..SEEDS {
-        let image = |(number, drive): (u64, &Rc<CrashDrive>)| {
-            drive.image_after_cut(&format!("after{number}"), seed * WIDTH as u64 + number) as Rc<dyn Drive>
-        };
-        let images: Vec<Rc<dyn Drive>> = (0..).zip(&drives).map(image).collect();
         let executor = VirtualExecutor::new();
         let context = executor.context();
         executor.block_on(async {
-            let array = open(&context, &images, Rc::new(NoHost)).await;
+            let array = open(&context, &drives.after_cut(seed), Rc::new(NoHost)).await;
             let found = array.read(0, CHECKED as usize).await.expect("nothing is lost");
             expected.check(0, &found, seed, "after the cut");
         });
