@@ -258,6 +258,9 @@ impl Array {
         for region in regions..inner.regions.count() {
             inner.sums.forget_region(region);
         }
+        // What is beyond is nobody's, and whatever was dead there reads as zeros when it is new.
+        let kept = size_bytes.min(old).div_ceil(BLOCK_BYTES);
+        inner.bad.retain_dead(|block| *block < kept);
         inner.capacity.set(size_bytes);
         inner.regions.resize(regions);
         inner.persist_map().await

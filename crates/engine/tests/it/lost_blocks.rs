@@ -196,6 +196,25 @@ fn zeros_written_where_nothing_is_make_whole_what_is_dead_there() {
 }
 
 #[test]
+fn what_was_dead_beyond_a_smaller_size_reads_as_zeros_when_the_volume_grows_again() {
+    let images = memory_drives(2, 64);
+    let life = Life::new();
+    life.run(async {
+        let pool = life.create(&as_drives(&images), &[]).await.expect("a pool");
+        let volume = pool.create_volume(volume_spec("v", "raid0", Some(8 * MIB))).await.expect("made");
+        let last = 8 * MIB / BLOCK - 1;
+        volume.array().note_dead_blocks([LOST, last]);
+        pool.resize_volume("v", 4 * MIB).await.expect("smaller");
+        pool.resize_volume("v", 8 * MIB).await.expect("as large as before");
+        let read = volume.read(last * BLOCK, BLOCK as usize).await.expect("it is new");
+        assert!(read.with(|bytes| bytes.iter().all(|byte| *byte == 0)).expect("bytes"));
+        volume.read(LOST * BLOCK, BLOCK as usize).await.expect_err("it is dead still");
+        assert_eq!(volume.array().dead_blocks(), [LOST]);
+        pool.close().await.expect("closed");
+    });
+}
+
+#[test]
 fn a_block_that_is_recorded_as_zeros_is_never_lost() {
     let images = memory_drives(2, 64);
     let life = Life::new();
