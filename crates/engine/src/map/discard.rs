@@ -86,8 +86,8 @@ impl Array {
 }
 
 impl Inner {
-    /// Writes zeros from `start` to `end`, but where zeros are read as it is: a thin volume takes no
-    /// space for them.
+    /// Writes zeros from `start` to `end`, but where zeros are read as it is: a thin volume takes
+    /// no space for them.
     pub(crate) async fn zero(&self, start: u64, end: u64) -> Result<(), ArrayError> {
         let region_bytes = self.regions.shape.region_data_bytes;
         let mut at = start;
