@@ -144,7 +144,12 @@ impl Life {
                 ended = converted;
             }
             let Err(why) = ended else { return };
-            if subject.places().iter().any(|place| place.is_offline) {
+            let places = subject.places();
+            // Not where the disk was added as another drive since.
+            let comes_back = |place: &Place| {
+                place.is_offline && !places.iter().any(|other| other.disk == place.disk && other.is_online)
+            };
+            if places.iter().any(comes_back) {
                 // A copy on a drive that was taken offline counts as one that comes back.
                 self.take_back(subject).await;
                 continue;
