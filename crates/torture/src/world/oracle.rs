@@ -331,12 +331,17 @@ impl Oracle {
     }
 
     /// A client was told that something was lost: from now on what was at risk and had ended is any
-    /// of what it may be.
+    /// of what it may be. So is what had ended where blocks were lost before: no flush has said
+    /// that they are whole, and they count as lost again.
     pub(crate) fn told(&mut self) {
         let sectors = &mut self.sectors;
         self.dirty.retain(|&sector| {
             let state = &mut sectors[sector as usize];
-            let risked = state.entries.iter_mut().filter(|entry| entry.at_risk && entry.ended != IN_FLIGHT);
+            let was_lost = state.entries.iter().any(|entry| entry.value == Value::Lost);
+            let is_risked = |entry: &&mut Entry| {
+                (entry.at_risk || (was_lost && !entry.durable)) && entry.ended != IN_FLIGHT
+            };
+            let risked = state.entries.iter_mut().filter(is_risked);
             for entry in risked {
                 self.told.insert(sector);
                 (entry.at_risk, entry.acknowledged, entry.durable) = (false, false, true);

@@ -258,7 +258,7 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 /// 40013099: the judge took a drive for away that was on its way back when power went.
 ///
 /// 40015842: closing a pool refused a row to what the journal of a thin volume had.
-const REGRESSIONS_OF_TODAY: [u64; 59] = [
+const REGRESSIONS_OF_TODAY: [u64; 60] = [
     200_116,
     213,
     1172,
@@ -317,6 +317,7 @@ const REGRESSIONS_OF_TODAY: [u64; 59] = [
     50_006_895,
     50_006_917,
     60_003_209,
+    70_003_548,
     70_020_459,
 ];
 

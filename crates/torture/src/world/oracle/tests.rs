@@ -231,6 +231,23 @@ fn what_shares_a_block_with_what_a_failed_flush_lost_may_be_refused_with_it() {
 }
 
 #[test]
+fn what_was_lost_and_is_written_again_is_lost_once_more_where_a_flush_is_refused() {
+    for is_told in [false, true] {
+        let mut oracle = oracle(Promises { atomic_drives: false, ..STRICT });
+        write(&mut oracle, 8..16, false);
+        oracle.power_cut();
+        let again = write(&mut oracle, 8..16, false);
+        if is_told {
+            oracle.told();
+        }
+        flush(&mut oracle);
+        let since = oracle.tick();
+        assert_eq!(oracle.may_refuse(8..16, since), is_told);
+        assert!(holds(&mut oracle, 8, again), "told {is_told}");
+    }
+}
+
+#[test]
 fn what_was_durable_before_a_flush_failed_is_not_at_risk() {
     let mut oracle = oracle(STRICT);
     let version = write(&mut oracle, 5..6, false);
