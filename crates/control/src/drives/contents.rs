@@ -45,6 +45,9 @@ pub async fn refuse_contents(
         Err(PoolError::UnknownFeatures { .. }) => {
             vec!["a pool with features unknown to this version".to_owned()]
         }
+        Err(PoolError::UnreadableState { pool_id, .. }) => {
+            vec![format!("a drive of pool {pool_id}, whose state cannot be read from it")]
+        }
         Err(error) => return Err(pool_failure(format!("cannot read what {path} holds"), &error)),
     };
     if contents.is_empty() {

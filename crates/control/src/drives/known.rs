@@ -277,6 +277,9 @@ impl<V: Volumes> Search<'_, V> {
             Err(PoolError::UnknownFeatures { .. }) => Says::Else(Holds::OtherFormat(
                 "holds a pool with features unknown to this program".to_owned(),
             )),
+            Err(PoolError::UnreadableState { pool_id, .. }) => Says::Else(Holds::OtherFormat(format!(
+                "is a drive of pool {pool_id}, whose state cannot be read from it"
+            ))),
             Err(_) => Says::Unreadable,
         }
     }

@@ -30,6 +30,8 @@ pub(crate) struct BadBlocks {
     lost: RefCell<Blocks<ColumnBlock>>,
     dead: RefCell<Blocks<u64>>,
     repairs: Cell<Repairs>,
+    /// How often repairs that were not durable have been undone.
+    undone: Cell<u64>,
 }
 
 /// Blocks of one kind.
@@ -240,6 +242,13 @@ impl BadBlocks {
     pub(crate) fn repairs_may_be_lost(&self) {
         self.lost.borrow_mut().undo_repairs();
         self.dead.borrow_mut().undo_repairs();
+        self.undone.set(self.undone.get() + 1);
+    }
+
+    /// How often that was so. A write that was under way meanwhile may have lost what it sent
+    /// before, and makes no block whole.
+    pub(crate) fn undone(&self) -> u64 {
+        self.undone.get()
     }
 
     /// Whether a repair may still be undone by a power cut.

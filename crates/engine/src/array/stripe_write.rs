@@ -115,6 +115,8 @@ pub(crate) struct UnderWay {
     computed: Box<Computed>,
     logged: Option<Logged>,
     writes: Vec<(UnitRange, Segments, Completion)>,
+    /// How often repairs had been undone when it was sent.
+    undone: u64,
 }
 
 /// What became of a stripe when it was sent.
@@ -562,7 +564,7 @@ impl Inner {
     }
 
     fn send(&self, computed: Box<Computed>, logged: Option<Logged>) -> UnderWay {
-        let mut under_way = UnderWay { computed, logged, writes: Vec::new() };
+        let mut under_way = UnderWay { computed, logged, writes: Vec::new(), undone: self.bad.undone() };
         let send = |&range: &UnitRange| {
             let segments = under_way.computed.content(range);
             let answer = self.submit_unit_write(&under_way, range, segments.clone());
@@ -634,7 +636,11 @@ impl Inner {
                 failed.push(error);
                 continue;
             }
-            self.bad.repair_unit(&under_way.computed.prepared.stripe, range);
+            let prepared = &under_way.computed.prepared;
+            let is_kept = prepared.fua || prepared.covers.is_some();
+            if is_kept || self.bad.undone() == under_way.undone {
+                self.bad.repair_unit(&prepared.stripe, range);
+            }
         }
         let Computed { prepared, sums, .. } = &*under_way.computed;
         let sequence = under_way.logged.map_or(1, |logged| logged.sequence);

@@ -141,6 +141,7 @@ impl Inner {
         let rooms = if gains { self.rooms_for(offset_bytes, &data)? } else { Vec::new() };
         let mut rooms = rooms.into_iter();
         let counted = self.activity.begin_write();
+        let undone = self.bad.undone();
 
         let mut led: SmallVec<[u64; 8]> = SmallVec::new();
         let mut waiting: SmallVec<[(u64, Waiting); 2]> = SmallVec::new();
@@ -168,7 +169,9 @@ impl Inner {
         };
         drop(counted);
         result?;
-        self.bad.repair_dead_bytes(offset_bytes, end_bytes);
+        if fua || self.bad.undone() == undone {
+            self.bad.repair_dead_bytes(offset_bytes, end_bytes);
+        }
         // The data are durable, but a region that the map does not know as written would read as
         // zeros after a crash, and a block that was lost is recorded as lost.
         let is_known = || {

@@ -190,6 +190,9 @@ pub(in crate::pool) fn refuse_taken(label: &str, content: Content) -> Result<(),
             Err(PoolError::NewerFormat { drive: label.to_owned(), version, known: FORMAT_VERSION })
         }
         Content::Unknown(flags) => Err(PoolError::UnknownFeatures { drive: label.to_owned(), flags }),
+        Content::Unreadable { pool_id, .. } => {
+            Err(PoolError::UnreadableState { drive: label.to_owned(), pool_id })
+        }
         Content::Valid { superblock, .. } => Err(PoolError::DriveOfOtherPool {
             drive: label.to_owned(),
             pool_name: superblock.manifest.name,

@@ -97,6 +97,14 @@ pub enum PoolError {
         /// The other pool's identity.
         pool_id: PoolId,
     },
+    /// The drive belongs to a pool, and what it says of it cannot be read.
+    #[error("{drive} belongs to pool {pool_id}, but what it says of the pool cannot be read")]
+    UnreadableState {
+        /// The drive's label.
+        drive: String,
+        /// The pool's identity.
+        pool_id: PoolId,
+    },
     /// The drive is one of this pool's own already.
     #[error("{drive} is a drive of this pool already ({id})")]
     DriveInPool {
@@ -493,6 +501,11 @@ impl PoolError {
             ),
             Self::DriveOfOtherPool { pool_name, .. } => {
                 format!("with --force it is taken over, and what pool {pool_name} holds on it is lost")
+            }
+            Self::UnreadableState { .. } => {
+                "the pool's other drives may open it without this one; with --force it is taken over, and what it holds is \
+                 lost"
+                .to_owned()
             }
             Self::RolledBack { drives, .. } => format!(
                 "put the newest state of {} back; or take what is there with `pool import --force`: what was written since those \

@@ -220,6 +220,12 @@ async fn read_all(
                 notices.push(format!("{label} holds no pool and is left out"));
                 continue;
             }
+            Ok(Content::Unreadable { pool_id, .. }) => {
+                notices.push(format!(
+                    "{label} is a drive of pool {pool_id}, but what it says of the pool cannot be read; it is left out"
+                ));
+                continue;
+            }
             // All drives of a pool are in one format, so beside drives that can be read these are
             // of another pool.
             Ok(Content::Older(version) | Content::Newer(version)) if options.pool_id.is_some() => {

@@ -77,6 +77,36 @@ fn looking_at_a_drive_tells_all_of_its_pool_and_writes_nothing() {
     });
 }
 
+/// Its headers are whole: it is still a drive of somebody's.
+#[test]
+fn a_drive_whose_state_cannot_be_read_is_not_overwritten_unasked() {
+    let images = memory_drives(3, 8);
+    let drives = as_drives(&images);
+    let life = Life::new();
+    life.run(async {
+        let pool = life.create(&drives[..2], &[]).await.unwrap();
+        let id = pool.id();
+        pool.close().await.unwrap();
+        let whole = image(&images[1]);
+        for at in (0..whole.len()).step_by(4096).filter(|at| whole[*at..].starts_with(b"SWCHKPNT")) {
+            images[1].poke(at as u64 + 64, &[0xee; 64]);
+        }
+        let before = image(&images[1]);
+        let is_told = |error: &PoolError| {
+            matches!(error, PoolError::UnreadableState { drive, pool_id } if drive == "drive1" && *pool_id == id)
+        };
+        let mut wanted = spec("other", &drives[1..], &[]);
+        let error = Pool::create(&life.context, &life.buffers, wanted.clone()).await.err().unwrap();
+        assert!(is_told(&error) && error.hint().unwrap().contains("--force"), "{error}");
+        let error = inspect(&*drives[1]).await.unwrap_err();
+        assert!(is_told(&error), "{error}");
+        assert!(image(&images[1]) == before);
+        wanted.force = true;
+        Pool::create(&life.context, &life.buffers, wanted).await.unwrap().close().await.unwrap();
+        assert_eq!(inspect(&*drives[1]).await.unwrap().unwrap().pool_name, "other");
+    });
+}
+
 #[test]
 fn drives_that_hold_a_pool_are_not_overwritten_unasked() {
     let images = memory_drives(3, 8);

@@ -8,13 +8,20 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use futures_util::future::join;
 use stripewise_drive::{
-    Buffer, Completion, Context, Delay, Drive, DriveErrorKind, DriveInfo, FaultyDrive, IoRequest,
-    MemoryDrive, Operation,
+    Buffer, BufferPool, Completion, CompletionSender, Context, Delay, Drive, DriveErrorKind, DriveInfo,
+    FaultyDrive, IoRequest, MemoryDrive, Operation, completion,
 };
-use stripewise_engine::{Class, JobKind, Pool, PoolState, Role, Volume, VolumeSpec};
+use stripewise_engine::linear::{LinearSpec, SlotInit};
+use stripewise_engine::{
+    Array, ArrayOptions, Class, JobKind, Member, MemberOptions, NoHost, Pool, PoolState, Role, Volume,
+    VolumeSpec,
+};
 use stripewise_layout::LayoutSpec;
+use stripewise_runtime::VirtualExecutor;
 
+use crate::kit::array::shape;
 use crate::kit::pool::*;
 
 const PIECE: u64 = 64 << 10;
@@ -30,17 +37,35 @@ struct Forgetful {
     refused: Cell<u32>,
     /// What was before each write since the last flush.
     cache: RefCell<Vec<(u64, Vec<u8>)>>,
+    answers_late: Cell<bool>,
+    /// Of writes that were carried out: who waits for the answer.
+    unanswered: RefCell<Vec<CompletionSender>>,
 }
 
 impl Forgetful {
     fn over(inner: Rc<MemoryDrive>) -> Rc<Self> {
         let info = DriveInfo { volatile_cache: true, ..inner.info().clone() };
-        let (refuses_next, refused, cache) = (Cell::new(false), Cell::new(0), RefCell::default());
-        Rc::new(Self { inner, info, refuses_next, refused, cache })
+        Rc::new(Self {
+            inner,
+            info,
+            refuses_next: Cell::new(false),
+            refused: Cell::new(0),
+            cache: RefCell::default(),
+            answers_late: Cell::new(false),
+            unanswered: RefCell::default(),
+        })
     }
 
     fn many(count: usize) -> Vec<Rc<Self>> {
         memory_drives(count, 32).into_iter().map(Self::over).collect()
+    }
+
+    /// Writes that were carried out are answered, and others at once from now on.
+    fn answer(&self) {
+        self.answers_late.set(false);
+        for waiting in self.unanswered.take() {
+            waiting.complete(Ok(()));
+        }
     }
 
     /// The next flush that has anything to make durable is refused.
@@ -74,7 +99,14 @@ impl Drive for Forgetful {
             }
             _ => {}
         }
-        self.inner.submit(request)
+        let is_late = self.answers_late.get() && matches!(request.operation, Operation::Write { .. });
+        let answer = self.inner.submit(request);
+        if is_late {
+            let (sender, late) = completion();
+            self.unanswered.borrow_mut().push(sender);
+            return late;
+        }
+        answer
     }
 }
 
@@ -216,6 +248,62 @@ fn a_refusal_that_the_engine_met_is_told_to_the_next_flush_of_a_client_and_to_no
             volume.flush().await.unwrap_or_else(|error| panic!("{told}: {error}"));
             holds(&volume, 3, 0, volume.capacity_bytes()).await.unwrap_or_else(|why| panic!("{told}: {why}"));
             pool.close().await.unwrap_or_else(|error| panic!("{told}: {error}"));
+        });
+    }
+}
+
+/// An array on one drive, whose first block is lost.
+async fn with_a_lost_block(context: &Context, drive: &Rc<Forgetful>, is_dead: bool) -> Array {
+    let spec = LinearSpec {
+        id: 7,
+        shape: shape("single", 1, PIECE),
+        base_bytes: MIB,
+        space_bytes: 12 * MIB,
+        journal_slabs: 0,
+        write_back: false,
+        checksums: false,
+    };
+    let member = Member::new(context, drive.clone(), MemberOptions::default());
+    let mut init = spec.init(vec![SlotInit::Active(member)]).unwrap();
+    if !is_dead {
+        init.lost_blocks = vec![(0, 0)];
+    }
+    let (buffers, options) = (BufferPool::new(8 << 20), ArrayOptions::default());
+    let array = Array::create(context, &buffers, init, Rc::new(NoHost), options).await.unwrap();
+    if is_dead {
+        array.note_dead_blocks([0]);
+    }
+    array
+}
+
+/// The drive has carried the write out, and dropped it again before it was answered.
+#[test]
+fn a_write_that_a_refused_flush_overtook_makes_no_lost_block_whole() {
+    for is_dead in [true, false] {
+        let drive = Forgetful::many(1).remove(0);
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        executor.block_on(async {
+            let array = with_a_lost_block(&context, &drive, is_dead).await;
+            let block = || Buffer::from_bytes(&contents(2, 0, BLOCK));
+            array.write(PIECE, block(), false).await.unwrap();
+            array.flush().await.unwrap();
+            drive.answers_late.set(true);
+            let refused = async {
+                drive.refuse_next();
+                array.flush().await.expect_err("the drive has lost the block again");
+                assert_eq!(drive.refused.get(), 1);
+                drive.answer();
+            };
+            join(array.write(0, block(), false), refused).await.0.expect("the drive took it");
+            let told = format!("dead {is_dead}: it is as lost as before");
+            array.read(0, BLOCK).await.expect_err(&told);
+            array.flush().await.expect_err("a write that ended since has been lost");
+            array.flush().await.unwrap();
+            array.read(0, BLOCK).await.expect_err(&told);
+            array.write(0, block(), false).await.unwrap();
+            array.flush().await.unwrap();
+            assert!(array.read(0, BLOCK).await.unwrap().to_vec() == contents(2, 0, BLOCK));
         });
     }
 }

@@ -66,7 +66,8 @@ async fn show(control: &Control, opener: &StackOpener, path: &Path) -> Result<Sh
         Err(
             error @ (PoolError::NewerFormat { .. }
             | PoolError::OlderFormat { .. }
-            | PoolError::UnknownFeatures { .. }),
+            | PoolError::UnknownFeatures { .. }
+            | PoolError::UnreadableState { .. }),
         ) => {
             holds.push(error.to_string());
             None

@@ -26,7 +26,7 @@ use crate::pool::manifest::volume_record::VolumeRecord;
 use crate::pool::open_drives::OpenDrive;
 use crate::pool::space::addresses;
 use crate::pool::superblock::commit::Change;
-use crate::pool::superblock::slots::{self, Content};
+use crate::pool::superblock::slots;
 use crate::pool::superblock::writer;
 use crate::pool::{Inner, Pool};
 
@@ -258,16 +258,11 @@ impl Inner {
         let is_open = |record: &&DriveRecord| {
             self.drives.get(record.number).is_some_and(|open| open.member.is_of(drive))
         };
-        let known = match &content {
-            Content::Valid { superblock, .. } if superblock.pool_id == self.pool_id => {
-                manifest.drive_by_id(superblock.drive_id).or_else(|| manifest.drives.iter().find(is_open))
-            }
-            _ => manifest.drives.iter().find(is_open),
-        };
+        let ours = content.identity().filter(|(pool_id, _)| *pool_id == self.pool_id);
+        let named = ours.and_then(|(_, drive_id)| manifest.drive_by_id(drive_id));
+        let known = named.or_else(|| manifest.drives.iter().find(is_open));
         let Some(record) = known else {
-            let is_ours =
-                matches!(&content, Content::Valid { superblock, .. } if superblock.pool_id == self.pool_id);
-            return match force || is_ours {
+            return match force || ours.is_some() {
                 true => Ok(None),
                 false => refuse_taken(&label, content).map(|()| None),
             };

@@ -84,6 +84,9 @@ pub async fn inspect(drive: &dyn Drive) -> Result<Option<DriveLabel>, PoolError>
             return Err(PoolError::NewerFormat { drive: label, version, known: FORMAT_VERSION });
         }
         Content::Unknown(flags) => return Err(PoolError::UnknownFeatures { drive: label, flags }),
+        Content::Unreadable { pool_id, .. } => {
+            return Err(PoolError::UnreadableState { drive: label, pool_id });
+        }
         Content::Valid { superblock, intact, .. } => (superblock, intact),
     };
     let Superblock { pool_id, drive_id, manifest, .. } = *superblock;

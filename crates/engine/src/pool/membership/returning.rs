@@ -111,9 +111,13 @@ impl Inner {
             match slots::read_in_time(&self.context, &self.options.member, &*drive).await? {
                 Content::Valid { superblock, slot, .. } => (superblock, slot),
                 content => {
-                    refuse_taken(&label, content)?;
-                    let what = "holds no pool; `pool replace` puts it in the place of the one that is out"
-                        .to_owned();
+                    if content.identity().is_none_or(|(pool_id, _)| pool_id != self.pool_id) {
+                        refuse_taken(&label, content)?;
+                    }
+                    let what =
+                        "holds nothing of the pool that can be read; `pool replace` puts it in the place of \
+                                the one that is out"
+                            .to_owned();
                     return Err(PoolError::DriveStanding { drive: label, what });
                 }
             };

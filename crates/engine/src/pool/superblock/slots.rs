@@ -34,7 +34,7 @@ pub(crate) struct Superblock {
 /// What was found on a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// No superblock of ours, or none that can be read.
+    /// No superblock of ours.
     None,
     /// An earlier version's, which this program does not read.
     Older(u32),
@@ -42,9 +42,22 @@ pub(crate) enum Content {
     Newer(u32),
     /// With features unknown here.
     Unknown(u64),
+    /// Its headers name a pool, of whose state nothing can be read that makes sense.
+    Unreadable { pool_id: PoolId, drive_id: DriveId },
     /// `slot`: the one that holds it, 0 or 1, for `Writer::found`.
     /// `intact` when it is the same, and whole, at both ends.
     Valid { superblock: Box<Superblock>, slot: usize, intact: bool },
+}
+
+impl Content {
+    /// Which drive of which pool it says it is.
+    pub(in crate::pool) fn identity(&self) -> Option<(PoolId, DriveId)> {
+        match self {
+            Self::Valid { superblock, .. } => Some((superblock.pool_id, superblock.drive_id)),
+            Self::Unreadable { pool_id, drive_id } => Some((*pool_id, *drive_id)),
+            Self::None | Self::Older(_) | Self::Newer(_) | Self::Unknown(_) => None,
+        }
+    }
 }
 
 /// Whether the drive has room for superblocks and anything between.
@@ -174,10 +187,11 @@ pub(crate) async fn read_superblock(drive: &dyn Drive) -> Result<Content, DriveE
         let intact = whole && places.iter().all(has_header);
         return Ok(Content::Valid { superblock: Box::new(superblock), slot: slot.slot, intact });
     }
-    match headers.older {
-        Some(version) => Ok(Content::Older(version)),
-        None => Ok(Content::None),
-    }
+    Ok(match (identities.first(), headers.older) {
+        (Some(&Header { pool_id, drive_id, .. }), _) => Content::Unreadable { pool_id, drive_id },
+        (None, Some(version)) => Content::Older(version),
+        (None, None) => Content::None,
+    })
 }
 
 /// One end's copy of a slot, read piece by piece.

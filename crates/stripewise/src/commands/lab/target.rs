@@ -185,6 +185,7 @@ pub(crate) async fn refuse_members(path: &Path, opened: &OpenedDrive) -> Result<
         Err(
             PoolError::NewerFormat { .. } | PoolError::OlderFormat { .. } | PoolError::UnknownFeatures { .. },
         ) => "a pool of another version".to_owned(),
+        Err(PoolError::UnreadableState { pool_id, .. }) => format!("pool {pool_id}"),
         Err(error) => return Err(pool_failure(format!("cannot read what {path} holds"), &error)),
     };
     Err(Failure::new(format!("{path} is a drive of {pool}; nothing was changed"))
