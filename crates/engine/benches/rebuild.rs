@@ -1,6 +1,6 @@
 //! Prints how much faster one drive of many is rebuilt into distributed spare space than onto a
-//! dedicated spare, in virtual time on drives of constant bandwidth; `tests/rebuild_speed.rs`
-//! asserts the bound.
+//! dedicated spare, in virtual time on drives of constant bandwidth, and what share of four disks a
+//! rebuild gets beside random writes; `tests/rebuild_speed.rs` asserts the bounds.
 
 #[path = "../tests/it/kit/mod.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
@@ -24,5 +24,9 @@ fn main() {
                 ratio / ideal
             );
         }
+    }
+    println!("random writes under way  rebuild's share of the disks");
+    for writers in [1, 16, 256] {
+        println!("{writers:23}  {:28.3}", measure::rebuild_share_beside(writers));
     }
 }

@@ -14,8 +14,8 @@
 //! regions are in work at once, as many as [`ArrayOptions::background_bytes`](crate::ArrayOptions)
 //! allows.
 
-use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
@@ -105,6 +105,12 @@ impl Array {
         rebuilt
     }
 
+    /// Whether a rebuild of the row would not have to wait for requests of clients.
+    pub(crate) fn is_row_unused(&self, row: u64) -> bool {
+        let is_unused = |region| self.0.table.are_unused(self.0.regions.stripes_of(region));
+        self.0.columns.regions_of_row(row).all(is_unused)
+    }
+
     /// Bytes of each column that a rebuild of the row has to look at: what of it was ever written.
     pub(crate) fn row_written_bytes(&self, row: u64) -> u64 {
         let inner = &self.0;
@@ -148,20 +154,35 @@ impl ColumnFill<'_> {
         let regions = array.columns.regions_of_row(key.0);
         let region_bytes = array.regions.shape.member_region_bytes * array.geometry.width() as u64;
         let workers = (array.options.background_bytes / region_bytes).clamp(1, 16);
-        let next = Cell::new(regions.start);
+        let left: RefCell<VecDeque<u64>> = RefCell::new(regions.collect());
         let bytes = Cell::new(0);
-        let worker = |_| lock_order::scope(self.work_on_regions(&next, regions.end, &bytes));
+        let worker = |_| lock_order::scope(self.work_on_regions(&left, &bytes));
         let results = join_all((0..workers).map(worker)).await;
         results.into_iter().collect::<Result<Vec<()>, _>>()?;
         Ok(bytes.get())
     }
 
-    async fn work_on_regions(&self, next: &Cell<u64>, end: u64, bytes: &Cell<u64>) -> Result<(), ArrayError> {
+    /// The next region: in order, and later those that clients are at work on.
+    fn next_region(&self, left: &RefCell<VecDeque<u64>>) -> Option<u64> {
+        let mut left = left.borrow_mut();
+        let in_use = left
+            .iter()
+            .take_while(|&&region| !self.array.table.are_unused(self.array.regions.stripes_of(region)))
+            .count();
+        if in_use < left.len() {
+            left.rotate_left(in_use);
+        }
+        left.pop_front()
+    }
+
+    async fn work_on_regions(
+        &self,
+        left: &RefCell<VecDeque<u64>>,
+        bytes: &Cell<u64>,
+    ) -> Result<(), ArrayError> {
         let Self { array, key } = *self;
         let first = key.0 * array.columns.regions_per_row;
-        while next.get() < end {
-            let region = next.get();
-            next.set(region + 1);
+        while let Some(region) = self.next_region(left) {
             if array.lifecycle.is_closed() {
                 return Err(ArrayError::Closed);
             }

@@ -21,6 +21,10 @@ use crate::member::{Class, Member};
 /// A client that sends its next request when it has the answer to the last is still load in
 /// between: background work that is ahead of its share waits this long for it.
 const ANTICIPATION_NS: u64 = 2_000_000;
+/// So long after their last request clients may wait for upkeep: for room in the journal, which is
+/// there once checksum pages are written. One write at a time, it would wait for all that
+/// background work has in flight each time.
+const UPKEEP_FOR_CLIENTS_NS: u64 = 2_000_000_000;
 /// Service time that a class keeps as credit while it has nothing to ask for: covers the gaps of a
 /// rebuild that waits for other drives, yet a long idle time is not saved up.
 const CREDIT_NS: f64 = 50_000_000.0;
@@ -175,13 +179,17 @@ impl Member {
         foreground.then_some(Class::Foreground)
     }
 
-    /// Time until the drive counts as free of foreground load; `None` while foreground requests are
-    /// there.
+    /// Time until the drive counts as free of foreground load; `None` while there are requests of
+    /// clients, or requests that clients may be waiting for.
     fn load_ends_in_ns(&self, queue: &Queue) -> Option<u64> {
-        if queue.foreground.length > 0 || queue.foreground.in_flight > 0 {
+        let now_ns = self.context.now_ns();
+        let clients_wait = now_ns < queue.last_foreground_ns + UPKEEP_FOR_CLIENTS_NS;
+        if queue.foreground.has_any() || (clients_wait && queue.upkeep.has_any()) {
             return None;
         }
-        Some((queue.last_foreground_ns + ANTICIPATION_NS).saturating_sub(self.context.now_ns()))
+        let last_upkeep_ns = if clients_wait { queue.last_upkeep_ns } else { 0 };
+        let last_ns = queue.last_foreground_ns.max(last_upkeep_ns);
+        Some((last_ns + ANTICIPATION_NS).saturating_sub(now_ns))
     }
 
     /// How long background work that could go now has to be held back, if it has.
@@ -243,8 +251,10 @@ impl Member {
             queue.in_flight_bytes -= flight.bytes;
             let service_ns = now.saturating_sub(queue.last_completion_ns.max(flight.dispatched_ns)) as f64;
             queue.last_completion_ns = now;
-            if flight.class == Class::Foreground {
-                queue.last_foreground_ns = now;
+            match flight.class {
+                Class::Foreground => queue.last_foreground_ns = now,
+                Class::Upkeep => queue.last_upkeep_ns = now,
+                Class::Background => {}
             }
             if flight.class == Class::Background
                 && let Some(slices) = &mut queue.slices

@@ -92,6 +92,11 @@ pub(super) struct ClassQueue {
 }
 
 impl ClassQueue {
+    /// Whether anything waits or is under way.
+    pub(super) fn has_any(&self) -> bool {
+        self.length + self.in_flight > 0
+    }
+
     pub(super) fn push(&mut self, mut pending: Pending) {
         let request = &pending.request;
         let (operation, start, end) = (request.operation, request.offset_bytes, request.end_bytes());
@@ -263,6 +268,7 @@ pub(super) struct Queue {
     pub in_flight_bytes: u64,
     pub last_completion_ns: u64,
     pub last_foreground_ns: u64,
+    pub last_upkeep_ns: u64,
     pub next_serial: u64,
     pub answers: Vec<(u64, IoResult)>,
     pub flushes: FlushQueue,

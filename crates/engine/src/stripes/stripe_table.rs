@@ -314,6 +314,12 @@ impl StripeTable {
         }
     }
 
+    /// Whether nobody has any of these stripes, or waits for one.
+    pub(crate) fn are_unused(&self, stripes: impl IntoIterator<Item = u64>) -> bool {
+        let used = self.stripes.borrow();
+        used.is_empty() || stripes.into_iter().all(|stripe| !used.contains_key(&stripe))
+    }
+
     /// Takes a stripe alone if nothing holds it: one that is idle, or reserved.
     pub(crate) fn try_lock(self: &Rc<Self>, stripe: u64) -> Option<StripeGuard> {
         if mutation::is_chosen(Mutation::LockWithoutWaiting) {

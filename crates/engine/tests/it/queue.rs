@@ -276,6 +276,43 @@ fn background_has_an_idle_drive_to_itself() {
     assert!(background > 0.97, "{background}");
 }
 
+/// Time that so many writes of upkeep take, one after the other, beside background work.
+async fn upkeep_ns(context: &Context, member: &Rc<Member>, writes: u64) -> u64 {
+    let begin_ns = context.now_ns();
+    for number in 0..writes {
+        let write = IoRequest::write(number * 4096, Buffer::phantom(4096), false);
+        member.submit(Class::Upkeep, write).await.expect("a write");
+    }
+    context.now_ns() - begin_ns
+}
+
+#[test]
+fn upkeep_that_clients_may_wait_for_does_not_wait_for_background_work() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    let (_, checked) = drive(&context, 50_000, 200_000_000, 32);
+    let member = Member::new(&context, checked, MemberOptions::default());
+    member.set_background_share(0.3);
+    executor.block_on(async {
+        let alone_ns = upkeep_ns(&context, &member, 200).await;
+        for number in 0..8_u64 {
+            let member = member.clone();
+            context.spawn(async move {
+                loop {
+                    let read = IoRequest::read((32 + number) << 20, Buffer::phantom(256 << 10));
+                    member.submit(Class::Background, read).await.expect("a read");
+                }
+            });
+        }
+        context.sleep_ns(3_000 * MS).await;
+        let nobody_waits_ns = upkeep_ns(&context, &member, 200).await;
+        member.submit(Class::Foreground, IoRequest::read(0, Buffer::phantom(4096))).await.expect("a read");
+        let clients_wait_ns = upkeep_ns(&context, &member, 200).await;
+        assert!(clients_wait_ns < alone_ns + 100 * MS, "{clients_wait_ns} instead of {alone_ns}");
+        assert!(nobody_waits_ns > 2 * clients_wait_ns, "background work has the drive: {nobody_waits_ns}");
+    });
+}
+
 /// What clients wait at most, and the share of the drive's time that background work gets, while
 /// background work always has sixteen requests of 256 KiB and so many clients one request of
 /// `bytes` at a time each, with a pause between two.

@@ -3,7 +3,7 @@
 //! holds or it does not.
 
 mod measure;
-use measure::{rebuild_seconds, strips_per_strip};
+use measure::{rebuild_seconds, rebuild_share_beside, strips_per_strip};
 
 #[test]
 fn distributed_spare_space_is_as_much_faster_as_there_are_drives() {
@@ -25,4 +25,13 @@ fn distributed_spare_space_is_as_much_faster_as_there_are_drives() {
             );
         }
     }
+}
+
+/// What clients are at work on would have to be waited for, seconds at a time, and few rows are in
+/// work at once.
+#[test]
+fn a_rebuild_beside_many_writes_has_its_share_of_the_drives() {
+    let share = rebuild_share_beside(256);
+    println!("{share:.3} of the drives' time");
+    assert!((0.25..0.4).contains(&share), "{share:.3}");
 }

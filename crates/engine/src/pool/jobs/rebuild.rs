@@ -311,7 +311,9 @@ impl Filling<'_> {
                 pool.context.sleep_ns(IDLE_LOOK_NS).await;
                 continue;
             }
-            let Some(next) = self.queue.borrow_mut().next() else { return };
+            let is_free =
+                |part: Id, row: u64| pool.volumes.array(part).is_none_or(|array| array.is_row_unused(row));
+            let Some(next) = self.queue.borrow_mut().next(is_free) else { return };
             if let Some(array) = pool.volumes.array(next.part) {
                 let due_bytes = self.fill_row(&array, next.part, next.row).await;
                 if let Some(progress) = self.parts.get(&next.part) {
