@@ -98,10 +98,12 @@ struct Prepared {
     _intent: WriteIntent,
 }
 
-type Reads = SmallVec<[(UnitRange, Buffer, Completion); 4]>;
+// What a write within one unit reads where there are two parities. Not more: all of it is moved in
+// memory several times with every write.
+type Reads = SmallVec<[(UnitRange, Buffer, Completion); 3]>;
 
 /// What was read of a stripe for its write.
-pub(crate) type OldData = SmallVec<[(UnitRange, Buffer); 4]>;
+pub(crate) type OldData = SmallVec<[(UnitRange, Buffer); 3]>;
 
 /// A stripe of which everything that is to be written is known.
 struct Computed {
@@ -363,14 +365,10 @@ impl Inner {
     }
 
     /// Awaits the reads: what the plan needs of the old data.
-    async fn read_old(
-        &self,
-        prepared: Result<Box<Prepared>, ArrayError>,
-    ) -> Result<(Box<Prepared>, OldData), ArrayError> {
-        let mut prepared = prepared?;
+    async fn read_old(&self, prepared: &mut Prepared, old: &mut OldData) -> Result<(), ArrayError> {
         loop {
             let Prepared { stripe, plan, reads, class, .. } = &mut *prepared;
-            let mut old = OldData::new();
+            old.clear();
             let mut planned_for = self.columns.missing_in(stripe.index);
             for (range, mut buffer, answer) in std::mem::take(reads) {
                 let answer = answer.await;
@@ -392,7 +390,7 @@ impl Inner {
                 plan.reads.iter().all(|range| !planned_for.contains(stripe.units[range.unit].member));
             let unchanged = planned_for == self.columns.missing_in(stripe.index);
             if needed && unchanged {
-                return Ok((prepared, old));
+                return Ok(());
             }
             // A member went while its old data were being read: what is to be read and written is
             // another matter now.
@@ -401,21 +399,24 @@ impl Inner {
         }
     }
 
-    /// Parity, and the checksums of all that is new.
-    async fn compute(&self, prepared: Box<Prepared>, old: OldData) -> Result<Box<Computed>, ArrayError> {
-        let Prepared { stripe, parts, plan, .. } = &*prepared;
-        let parity = new_parity(&self.geometry, &self.buffers, parts, plan, &old);
-        drop(old);
-        let sums = self.sums.new_sums(stripe, parts, plan, &parity).await?;
-        Ok(Box::new(Computed { prepared, parity, sums }))
-    }
-
+    /// Awaits the old data; then parity, and the checksums of all that is new.
     async fn read_and_compute(
         &self,
         prepared: Result<Box<Prepared>, ArrayError>,
     ) -> Result<Box<Computed>, ArrayError> {
-        let (prepared, old) = self.read_old(prepared).await?;
-        self.compute(prepared, old).await
+        let mut prepared = prepared?;
+        let mut old = OldData::new();
+        if !prepared.plan.reads.is_empty() {
+            self.read_old(&mut prepared, &mut old).await?;
+        }
+        let parity = new_parity(&self.geometry, &self.buffers, &prepared.parts, &prepared.plan, &old);
+        drop(old);
+        let mut computed = Box::new(Computed { prepared, parity, sums: NewSums::new() });
+        if self.sums.get().is_some() {
+            let Prepared { stripe, parts, plan, .. } = &*computed.prepared;
+            computed.sums = self.sums.new_sums(stripe, parts, plan, &computed.parity).await?;
+        }
+        Ok(computed)
     }
 
     /// Logs and sends as much as the journal takes at once. What is logged is in place before there

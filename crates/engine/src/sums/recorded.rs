@@ -41,7 +41,7 @@ pub(crate) enum Recording {
 }
 
 /// The sums that a write changes.
-pub(crate) type NewSums = SmallVec<[UnitSums; 4]>;
+pub(crate) type NewSums = SmallVec<[UnitSums; 3]>;
 
 impl BlockSums {
     /// The sums of what is about to be written, of all columns, there or not.
