@@ -237,6 +237,13 @@ impl State {
         is_due
     }
 
+    /// As [`Self::begins_header_mark`], where an area was lost.
+    pub(super) fn begins_header_mark_after_loss(&mut self) -> bool {
+        let is_due = self.broken.is_none() && !self.is_marking_headers && !self.rings.is_empty();
+        self.is_marking_headers |= is_due;
+        is_due
+    }
+
     fn next_group(&mut self) -> Option<(usize, RingIds)> {
         let note_bytes = self.note_bytes();
         let longest = self.longest_batch();
@@ -539,7 +546,7 @@ async fn copies_of(inner: &Rc<Inner>, work: &Work) -> Result<(), ArrayError> {
 
 /// Says in the areas' headers from which batch on there is something live: where no area has room
 /// for a batch that says it.
-async fn mark_in_headers(inner: Rc<Inner>) {
+pub(super) async fn mark_in_headers(inner: Rc<Inner>) {
     let (oldest_live, areas) = {
         let state = inner.state.borrow();
         let areas: Vec<_> =

@@ -39,6 +39,9 @@
 //! not count: a record that comes back although it was released comes back with all that followed
 //! it.
 //!
+//! When an area is lost, those that are left say T in their headers: perhaps only it had the batch
+//! that said so, and no other may follow.
+//!
 //! Batch numbers hold the number of the *opening* in their upper bits, and an opening is durable on
 //! all areas before its first batch: a number once used for a batch that was lost is never used for
 //! another. An area says from which number on its batches count, so that one which comes back with
@@ -380,8 +383,16 @@ impl Journal {
             let all = state.rings.iter().chain(&state.leaving);
             all.filter(|ring| ring.area.drive == drive).map(|ring| ring.id).collect()
         };
+        if ids.is_empty() {
+            return;
+        }
         for id in ids {
             self.0.state.borrow_mut().remove_ring(id);
+        }
+        // Perhaps only that area said from where on there is something live; without further
+        // writes no other would.
+        if self.0.state.borrow_mut().begins_header_mark_after_loss() {
+            self.0.context.spawn(append::mark_in_headers(self.0.clone()));
         }
         self.0.areas_changed.notify_all();
         self.0.changed();

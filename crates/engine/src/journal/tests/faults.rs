@@ -269,3 +269,27 @@ fn an_area_that_cannot_be_done_without_is_used_on() {
         assert_eq!(tags(&replay), (0..tag).collect::<Vec<_>>());
     });
 }
+
+/// More areas are lost at once than there are copies, when nothing is live any more.
+#[test]
+fn what_was_released_is_not_found_in_the_only_area_that_is_left() {
+    for left in 0..3 {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        executor.block_on(async {
+            let (bytes, host) = (512 << 10, Rc::new(Host::default()));
+            let all = areas(&context, &as_drives(&memory(3, bytes)), bytes);
+            let journal = create(&context, all.clone(), 2, &host).await;
+            for tag in 0..12 {
+                let sequence = append(&journal, record(tag, &[4096]), Quota::Client).await.expect("room");
+                journal.release(sequence);
+            }
+            journal.mark().await.expect("room");
+            (0..3).filter(|area| *area != left).for_each(|area| journal.remove_area(area));
+            context.sleep_ns(1_000_000).await;
+            let (_, replay) =
+                open(&context, vec![all[left as usize].clone()], 1, &host).await.expect("it opens");
+            assert_eq!(tags(&replay), [0; 0], "only area {left} is left");
+        });
+    }
+}
