@@ -371,7 +371,7 @@ mod tests {
     fn options(layouts: &[&str]) -> EvaluateOptions {
         EvaluateOptions {
             drives: DriveSource::Model { name: "example".into(), maker: Rc::new(DRIVE) },
-            drive_bytes: Some(48 * MIB),
+            drive_bytes: Some(64 * MIB),
             layouts: layouts.iter().map(|name| name.parse().expect("a layout")).collect(),
             seconds_per_run: Some(0.1),
             // Shallower than in the study: a model check does not need 150 MB in flight.
