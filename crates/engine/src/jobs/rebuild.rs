@@ -14,8 +14,8 @@
 //! regions are in work at once, as many as [`ArrayOptions::background_bytes`](crate::ArrayOptions)
 //! allows.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
@@ -154,35 +154,20 @@ impl ColumnFill<'_> {
         let regions = array.columns.regions_of_row(key.0);
         let region_bytes = array.regions.shape.member_region_bytes * array.geometry.width() as u64;
         let workers = (array.options.background_bytes / region_bytes).clamp(1, 16);
-        let left: RefCell<VecDeque<u64>> = RefCell::new(regions.collect());
+        let next = Cell::new(regions.start);
         let bytes = Cell::new(0);
-        let worker = |_| lock_order::scope(self.work_on_regions(&left, &bytes));
+        let worker = |_| lock_order::scope(self.work_on_regions(&next, regions.end, &bytes));
         let results = join_all((0..workers).map(worker)).await;
         results.into_iter().collect::<Result<Vec<()>, _>>()?;
         Ok(bytes.get())
     }
 
-    /// The next region: in order, and later those that clients are at work on.
-    fn next_region(&self, left: &RefCell<VecDeque<u64>>) -> Option<u64> {
-        let mut left = left.borrow_mut();
-        let in_use = left
-            .iter()
-            .take_while(|&&region| !self.array.table.are_unused(self.array.regions.stripes_of(region)))
-            .count();
-        if in_use < left.len() {
-            left.rotate_left(in_use);
-        }
-        left.pop_front()
-    }
-
-    async fn work_on_regions(
-        &self,
-        left: &RefCell<VecDeque<u64>>,
-        bytes: &Cell<u64>,
-    ) -> Result<(), ArrayError> {
+    async fn work_on_regions(&self, next: &Cell<u64>, end: u64, bytes: &Cell<u64>) -> Result<(), ArrayError> {
         let Self { array, key } = *self;
         let first = key.0 * array.columns.regions_per_row;
-        while let Some(region) = self.next_region(left) {
+        while next.get() < end {
+            let region = next.get();
+            next.set(region + 1);
             if array.lifecycle.is_closed() {
                 return Err(ArrayError::Closed);
             }

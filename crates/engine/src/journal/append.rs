@@ -237,11 +237,14 @@ impl State {
         is_due
     }
 
-    /// As [`Self::begins_header_mark`], where an area was lost.
+    /// As [`Self::begins_header_mark`], where an area was lost. What is being said already may be
+    /// less than the lost area had said; then it is said again.
     pub(super) fn begins_header_mark_after_loss(&mut self) -> bool {
-        let is_due = self.broken.is_none() && !self.is_marking_headers && !self.rings.is_empty();
-        self.is_marking_headers |= is_due;
-        is_due
+        if self.broken.is_some() || self.rings.is_empty() {
+            return false;
+        }
+        self.is_mark_due_again = self.is_marking_headers;
+        !std::mem::replace(&mut self.is_marking_headers, true)
     }
 
     fn next_group(&mut self) -> Option<(usize, RingIds)> {
@@ -545,8 +548,21 @@ async fn copies_of(inner: &Rc<Inner>, work: &Work) -> Result<(), ArrayError> {
 }
 
 /// Says in the areas' headers from which batch on there is something live: where no area has room
-/// for a batch that says it.
+/// for a batch that says it, and where an area was lost that perhaps alone had said it.
 pub(super) async fn mark_in_headers(inner: Rc<Inner>) {
+    loop {
+        mark_in_headers_once(&inner).await;
+        let mut state = inner.state.borrow_mut();
+        state.is_marking_headers = false;
+        if !std::mem::take(&mut state.is_mark_due_again) || !state.begins_header_mark_after_loss() {
+            break;
+        }
+    }
+    inner.fail_waiting();
+    inner.changed();
+}
+
+async fn mark_in_headers_once(inner: &Rc<Inner>) {
     let (oldest_live, areas) = {
         let state = inner.state.borrow();
         let areas: Vec<_> =
@@ -582,16 +598,11 @@ pub(super) async fn mark_in_headers(inner: Rc<Inner>) {
         }
     });
     let marked: Result<Vec<()>, ArrayError> = join_all(writes).await.into_iter().collect();
-    {
-        let mut state = inner.state.borrow_mut();
-        state.is_marking_headers = false;
-        match marked {
-            Ok(_) => state.note_durable_oldest(oldest_live),
-            Err(error) => state.fail_all(error),
-        }
+    let mut state = inner.state.borrow_mut();
+    match marked {
+        Ok(_) => state.note_durable_oldest(oldest_live),
+        Err(error) => state.fail_all(error),
     }
-    inner.fail_waiting();
-    inner.changed();
 }
 
 /// Takes a batch to its areas and tells who waited for it.

@@ -378,24 +378,26 @@ impl Journal {
 
     /// The drive was excluded: its area is not used any more. Nothing happens if it has none.
     pub(crate) fn remove_area(&self, drive: u32) {
+        // Perhaps only that area said from where on there is something live; without further
+        // writes no other would.
+        if self.forget_area(drive) && self.0.state.borrow_mut().begins_header_mark_after_loss() {
+            self.0.context.spawn(append::mark_in_headers(self.0.clone()));
+        }
+    }
+
+    /// `false`: it has none.
+    fn forget_area(&self, drive: u32) -> bool {
         let ids: SmallVec<[u64; 1]> = {
             let state = self.0.state.borrow();
             let all = state.rings.iter().chain(&state.leaving);
             all.filter(|ring| ring.area.drive == drive).map(|ring| ring.id).collect()
         };
-        if ids.is_empty() {
-            return;
-        }
-        for id in ids {
+        for &id in &ids {
             self.0.state.borrow_mut().remove_ring(id);
-        }
-        // Perhaps only that area said from where on there is something live; without further
-        // writes no other would.
-        if self.0.state.borrow_mut().begins_header_mark_after_loss() {
-            self.0.context.spawn(append::mark_in_headers(self.0.clone()));
         }
         self.0.areas_changed.notify_all();
         self.0.changed();
+        !ids.is_empty()
     }
 
     /// Before an area is given up whose drive is there: nothing new goes to it. `false`: fewer than
@@ -413,7 +415,7 @@ impl Journal {
     pub(crate) async fn leave_area(&self, drive: u32) -> Result<bool, ArrayError> {
         let moved = self.move_out().await;
         if matches!(moved, Ok(true)) {
-            self.remove_area(drive);
+            self.forget_area(drive);
             self.until_written().await;
         } else {
             self.0.state.borrow_mut().stay(drive);

@@ -148,6 +148,8 @@ pub(super) struct State {
     pub pressure_level: usize,
     /// The areas' headers are being written.
     pub is_marking_headers: bool,
+    /// An area was lost meanwhile, so that they are to say it again.
+    pub is_mark_due_again: bool,
     /// A batch with something to destage was held at some time: else there is nothing to look for.
     pub had_to_destage: bool,
     pub broken: Option<ArrayError>,
@@ -184,6 +186,7 @@ impl State {
             destage_waiting: VecDeque::new(),
             pressure_level: 0,
             is_marking_headers: false,
+            is_mark_due_again: false,
             had_to_destage: false,
             broken: None,
         }

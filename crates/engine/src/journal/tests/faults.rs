@@ -293,3 +293,30 @@ fn what_was_released_is_not_found_in_the_only_area_that_is_left() {
         });
     }
 }
+
+#[test]
+fn what_is_said_while_headers_are_being_written_is_said_again_without_the_area_that_had_it() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let (bytes, host) = (512 << 10, Rc::new(Host::default()));
+        let drives = faulty(&context, 3, bytes);
+        let all = areas(&context, &as_drives(&drives), bytes);
+        let journal = create(&context, all.clone(), 1, &host).await;
+        let mut sequences = Vec::new();
+        for tag in 0..12 {
+            sequences.push(append(&journal, record(tag, &[4096]), Quota::Client).await.expect("room"));
+        }
+        // The first area's loss is being said when all is released, which only the second area says.
+        drives[2].stick();
+        journal.remove_area(0);
+        context.sleep_ns(1_000_000).await;
+        sequences.into_iter().for_each(|sequence| journal.release(sequence));
+        journal.mark().await.expect("room");
+        journal.remove_area(1);
+        drives[2].release();
+        context.sleep_ns(1_000_000).await;
+        let (_, replay) = open(&context, vec![all[2].clone()], 1, &host).await.expect("it opens");
+        assert_eq!(tags(&replay), [0; 0]);
+    });
+}

@@ -114,11 +114,9 @@ impl Inner {
                     if content.identity().is_none_or(|(pool_id, _)| pool_id != self.pool_id) {
                         refuse_taken(&label, content)?;
                     }
-                    let what =
-                        "holds nothing of the pool that can be read; `pool replace` puts it in the place of \
-                                the one that is out"
-                            .to_owned();
-                    return Err(PoolError::DriveStanding { drive: label, what });
+                    let what = "holds nothing of the pool that can be read; `pool replace` puts it in the \
+                                place of the one that is out";
+                    return Err(PoolError::DriveStanding { drive: label, what: what.to_owned() });
                 }
             };
         let manifest = self.manifest.borrow().own_words(self.pool_id, record, &label, *superblock)?;
