@@ -350,9 +350,12 @@ impl Subject {
 
     /// Whether what is on drives that retire surely has room elsewhere: there are as many others as
     /// any row has columns, so each row is without one of them, and each of them has room for all
-    /// of it.
+    /// of it. What has to lie side by side may find the room in pieces.
     pub(crate) fn has_room_beyond_doubt(&self) -> bool {
         let status = self.pool.status();
+        if status.notices.iter().any(|notice| notice.contains("side by side")) {
+            return false;
+        }
         let taken = |drive: &stripewise_engine::DriveStatus| drive.allocated_bytes;
         let to_move: u64 =
             status.drives.iter().filter(|drive| drive.state == DriveState::Retiring).map(taken).sum();

@@ -360,7 +360,7 @@ pub enum PoolError {
         volumes: Vec<String>,
     },
     /// What a drive holds fits nowhere else.
-    #[error("{drive} cannot be emptied: {}", no_room_in_words(*held_slabs, *homeless_slabs, *useless_slabs, needs.as_ref()))]
+    #[error("{drive} cannot be emptied: {}", no_room_in_words((*held_slabs, *homeless_slabs), *useless_slabs, *adjacent_slabs, needs.as_ref()))]
     NoRoomElsewhere {
         /// The drive's label.
         drive: String,
@@ -370,6 +370,8 @@ pub enum PoolError {
         homeless_slabs: u64,
         /// Slabs that are free and of no use to them.
         useless_slabs: u64,
+        /// Slabs of the largest map or journal area without a place, which lie side by side.
+        adjacent_slabs: u64,
         /// A layout that the other drives are too few for.
         needs: Option<NeedsDrives>,
     },
@@ -449,13 +451,22 @@ pub struct NeedsDrives {
     pub remain: usize,
 }
 
-fn no_room_in_words(held: u64, homeless: u64, useless: u64, needs: Option<&NeedsDrives>) -> String {
+fn no_room_in_words(
+    (held, homeless): (u64, u64),
+    useless: u64,
+    adjacent: u64,
+    needs: Option<&NeedsDrives>,
+) -> String {
+    let side_by_side = match adjacent {
+        0 | 1 => String::new(),
+        _ => format!(", and {adjacent} of them have to lie side by side"),
+    };
     match needs {
         Some(NeedsDrives { volume, level, width, remain }) => format!(
             "volume {volume}, {level} over {width} drives, needs {width} drives; only {remain} would remain. Add one first"
         ),
         None => format!(
-            "{homeless} of its {held} slabs fit on no other drive ({useless} are free where the volume's other columns are)"
+            "{homeless} of its {held} slabs fit on no other drive{side_by_side} ({useless} are free where the volume's other columns are)"
         ),
     }
 }

@@ -257,8 +257,10 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 ///
 /// 40013099: the judge took a drive for away that was on its way back when power went.
 ///
+/// 91000216: the judge counted room in pieces as room for an area of a journal.
+///
 /// 40015842: closing a pool refused a row to what the journal of a thin volume had.
-const REGRESSIONS_OF_TODAY: [u64; 60] = [
+const REGRESSIONS_OF_TODAY: [u64; 61] = [
     200_116,
     213,
     1172,
@@ -319,6 +321,7 @@ const REGRESSIONS_OF_TODAY: [u64; 60] = [
     60_003_209,
     70_003_548,
     70_020_459,
+    91_000_216,
 ];
 
 #[test]

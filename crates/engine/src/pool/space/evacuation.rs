@@ -43,6 +43,8 @@ pub(in crate::pool) struct Shortage {
     /// Slabs that are free and could not be used, since the rows in question are on these drives
     /// already.
     pub useless_slabs: u64,
+    /// Slabs of the largest map or journal area without a place: they have to lie side by side.
+    pub adjacent_slabs: u64,
 }
 
 /// The shortest chain that ends with a slab free on a drive that could take what lies on `old` and
@@ -138,6 +140,7 @@ pub(in crate::pool) fn shortage(mut manifest: Manifest, mut books: FreeSlabs) ->
     // Places first: they are consecutive slabs.
     for (slabs, not_on) in homeless_places(&mut manifest, &mut books, &retiring) {
         shortage.homeless_slabs += slabs;
+        shortage.adjacent_slabs = shortage.adjacent_slabs.max(slabs);
         useless.extend(not_on);
     }
     for &number in &retiring {

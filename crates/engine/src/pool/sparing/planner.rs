@@ -112,9 +112,15 @@ impl SparePlanner {
         planned.end_replacements();
         match self.shortage(planned, books.clone()) {
             None => Ok(()),
-            Some(Shortage { held_slabs, homeless_slabs, useless_slabs }) => {
-                let (drive, needs) = (manifest.path_of(number), self.needs_drives(manifest, number));
-                Err(PoolError::NoRoomElsewhere { drive, held_slabs, homeless_slabs, useless_slabs, needs })
+            Some(Shortage { held_slabs, homeless_slabs, useless_slabs, adjacent_slabs }) => {
+                Err(PoolError::NoRoomElsewhere {
+                    drive: manifest.path_of(number),
+                    held_slabs,
+                    homeless_slabs,
+                    useless_slabs,
+                    adjacent_slabs,
+                    needs: self.needs_drives(manifest, number),
+                })
             }
         }
     }

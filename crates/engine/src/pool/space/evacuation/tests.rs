@@ -5,6 +5,7 @@ use super::*;
 use crate::pool::MIB;
 use crate::pool::manifest::drive_record::{Exclusion, ExclusionKind};
 use crate::pool::testing::{add_volume, pool};
+use crate::rows::RowTable;
 
 /// A pool of drives with so many slabs (of 1 MiB) each.
 fn pool_of(slabs: &[u64]) -> Manifest {
@@ -128,7 +129,8 @@ fn the_numbers_are_those_of_what_has_no_place() {
     let found = shortage(manifest.clone(), books.clone()).unwrap();
     let others = [0, 1, 3].into_iter().map(|drive| books.free_slabs(drive)).sum();
     // Every other drive is in every row.
-    assert_eq!(found, Shortage { held_slabs: 8, homeless_slabs: 8, useless_slabs: others });
+    let expected = Shortage { held_slabs: 8, homeless_slabs: 8, useless_slabs: others, adjacent_slabs: 0 };
+    assert_eq!(found, expected);
     assert_eq!(first_to_move(&manifest, &books, 2, |_| true), None);
 }
 
@@ -153,4 +155,23 @@ fn room_for_a_lost_area_of_a_journal_is_not_promised_to_rows() {
     place_lost(&mut manifest, &mut books, |_| true, is_lost);
     assert_eq!(manifest.volumes[0].parts[0].journal[2].drive, 4);
     assert!(shortage(manifest, books).is_some());
+}
+
+#[test]
+fn an_area_that_finds_its_room_only_in_pieces_is_told_of() {
+    let mut manifest = pool_of(&[20, 20, 9]);
+    add_volume(&mut manifest, 1, Level::Raid1, 2, 1);
+    add_volume(&mut manifest, 2, Level::Single, 1, 1);
+    let mut manifest = without_maps(manifest);
+    manifest
+        .volumes
+        .iter_mut()
+        .for_each(|volume| volume.parts[0].rows = RowTable::new(volume.parts[0].rows.width(), 0));
+    let area = |drive, slab, slabs| JournalPlaceRecord { drive, slab, slabs, state: PlaceState::Active };
+    manifest.volumes[0].parts[0].journal = vec![area(0, 10, 6), area(1, 10, 6)];
+    retire(&mut manifest, 0);
+    assert_eq!(shortage(manifest.clone(), FreeSlabs::new(&manifest)), None);
+    manifest.volumes[1].parts[0].journal = vec![area(2, 4, 1)];
+    let found = shortage(manifest.clone(), FreeSlabs::new(&manifest)).unwrap();
+    assert_eq!((found.homeless_slabs, found.adjacent_slabs), (6, 6));
 }
