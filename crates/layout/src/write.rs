@@ -49,11 +49,11 @@ pub struct WritePlan {
     /// old.
     pub reads: SmallVec<[UnitRange; 4]>,
     /// One I/O each, ascending by unit, at most one per unit, none to a missing member.
-    pub writes: SmallVec<[UnitRange; 8]>,
+    pub writes: SmallVec<[UnitRange; 4]>,
     /// The bytes of the strip over which parity changes; `None` where no parity is written.
     pub window: Option<(u64, u64)>,
     /// Present for decode-write: the missing data units that the new parity needs, over the window.
-    pub decode: Option<Decode>,
+    pub decode: Option<Box<Decode>>,
 }
 
 /// Plans writing the ranges, one non-empty range per data unit, ascending by unit, with these
@@ -96,7 +96,7 @@ fn are_proper(geometry: &Geometry, written: &[UnitRange]) -> bool {
     !written.is_empty() && written.iter().all(fits) && written.is_sorted_by(|one, next| one.unit < next.unit)
 }
 
-fn without_parity(writes: SmallVec<[UnitRange; 8]>) -> WritePlan {
+fn without_parity(writes: SmallVec<[UnitRange; 4]>) -> WritePlan {
     WritePlan { method: WriteMethod::Copy, reads: SmallVec::new(), writes, window: None, decode: None }
 }
 
@@ -110,7 +110,7 @@ fn write_with_parity(geometry: &Geometry, written: &[UnitRange], gone: &MemberSe
         end,
     });
 
-    let mut writes: SmallVec<[UnitRange; 8]> =
+    let mut writes: SmallVec<[UnitRange; 4]> =
         written.iter().filter(|range| !gone.contains(range.unit)).copied().collect();
     let written_missing = written.len() - writes.len();
     writes.extend(parity.clone());
@@ -139,7 +139,7 @@ fn write_with_parity(geometry: &Geometry, written: &[UnitRange], gone: &MemberSe
                 |unit: &usize| !written.iter().any(|range| range.unit == *unit && covers(range));
             let wanted = gone.iter().take_while(|unit| *unit < data_units).filter(not_covered).collect();
             let reads = sources.iter().map(|&unit| UnitRange { unit, start, end }).collect();
-            decode = Some(Decode { wanted, sources, start, end });
+            decode = Some(Box::new(Decode { wanted, sources, start, end }));
             reads
         }
     };

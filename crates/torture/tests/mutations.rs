@@ -10,7 +10,7 @@ use stripewise_torture::{Drawn, Failure, Mutation, Options, run};
 /// What is broken, and a seed that shows it, drawn as it was then.
 const FOUND_AT: [(Mutation, Drawn, u64); 28] = [
     (Mutation::ReplayWithoutRedo, Drawn::BeforeTuning, 1),
-    (Mutation::ParityCoversAll, Drawn::BeforeTuning, 37),
+    (Mutation::ParityCoversAll, Drawn::BeforeTuning, 73),
     (Mutation::ReleaseBeforeFlush, Drawn::BeforeTuning, 2),
     (Mutation::ChecksumsAlwaysAgree, Drawn::BeforeTuning, 270),
     (Mutation::CommitOnOneDrive, Drawn::BeforeTuning, 1),
@@ -32,9 +32,9 @@ const FOUND_AT: [(Mutation, Drawn, u64); 28] = [
     (Mutation::JournalOnOneDrive, Drawn::Now, 1),
     (Mutation::FreedAtOnce, Drawn::Now, 18),
     (Mutation::ResyncComparesNothing, Drawn::Now, 46),
-    (Mutation::LostBlocksNotRecorded, Drawn::Now, 113),
+    (Mutation::LostBlocksNotRecorded, Drawn::Now, 246),
     (Mutation::ForceForgotten, Drawn::Now, 5),
-    (Mutation::LockOneByOne, Drawn::Now, 120),
+    (Mutation::LockOneByOne, Drawn::Now, 76),
     (Mutation::JournalNotDurable, Drawn::Now, 6),
     (Mutation::FirstStretchOnly, Drawn::Now, 88),
 ];

@@ -125,11 +125,8 @@ impl Inner {
     pub(crate) async fn note_failed_writes(
         &self,
         stripe: u64,
-        mut failed: SmallVec<[DriveError; 2]>,
+        mut failed: Vec<DriveError>,
     ) -> Result<(), ArrayError> {
-        if failed.is_empty() {
-            return Ok(());
-        }
         for error in &failed {
             self.note_write_error(error).await?;
         }

@@ -77,7 +77,7 @@ fn encoded_parity(
 ) -> SmallVec<[Buffer; 3]> {
     let length = (end - start) as usize;
     let data_units = geometry.data_units();
-    let decoded = plan.decode.as_ref().map(|decode| decode_units(geometry, buffers, decode, old));
+    let decoded = plan.decode.as_deref().map(|decode| decode_units(geometry, buffers, decode, old));
     // Old data first, new data over it; what remains are stretches in which every unit is one
     // piece of memory.
     let mut units: SmallVec<[KnownPieces; 8]> = SmallVec::new();

@@ -49,7 +49,7 @@ pub(crate) fn pad_with_zeroes(parts: &mut UnitParts, zeroes: &Buffer) {
 }
 
 /// The range that each unit with new data is written in.
-pub(crate) fn written_ranges(parts: &[UnitParts]) -> SmallVec<[UnitRange; 8]> {
+pub(crate) fn written_ranges(parts: &[UnitParts]) -> SmallVec<[UnitRange; 4]> {
     parts
         .iter()
         .enumerate()

@@ -220,7 +220,10 @@ impl Inner {
     async fn make_ready(&self, writes: &[StripeWrite]) -> Result<Group<WriteIntent>, ArrayError> {
         self.fill_holes(writes.iter().map(|write| write.index)).await?;
         for write in writes {
-            self.sums.begin_region(self.regions.region_of(write.index)).await?;
+            let region = self.regions.region_of(write.index);
+            if !self.sums.is_begun(region) {
+                Box::pin(self.sums.begin_region(region)).await?;
+            }
         }
         let mut intents: Group<WriteIntent> = Group::new();
         let mut pages: SmallVec<[usize; 2]> = SmallVec::new();
@@ -236,7 +239,7 @@ impl Inner {
             }
         }
         for page in pages {
-            self.persist_page(page).await?;
+            Box::pin(self.persist_page(page)).await?;
         }
         Ok(intents)
     }
@@ -291,8 +294,8 @@ impl Inner {
         if is_new {
             parts.iter_mut().for_each(|parts| pad_with_zeroes(parts, &self.zeroes));
         }
-        let (plan, reads) = self.plan(&stripe, &parts, old, class)?;
-        Ok(Box::new(Prepared {
+        let plan = self.plan(&stripe, &parts)?;
+        let mut prepared = Box::new(Prepared {
             stripe,
             parts,
             changed,
@@ -301,20 +304,15 @@ impl Inner {
             covers,
             is_new,
             plan,
-            reads,
+            reads: Reads::new(),
             _intent: intent,
-        }))
+        });
+        self.send_reads(&mut prepared, old);
+        Ok(prepared)
     }
 
-    /// Plans a stripe with the members that are there now, and sends what is to be read and not
-    /// known yet.
-    fn plan(
-        &self,
-        stripe: &Stripe,
-        parts: &StripeParts,
-        mut old: OldData,
-        class: Class,
-    ) -> Result<(WritePlan, Reads), ArrayError> {
+    /// Plans a stripe with the members that are there now.
+    fn plan(&self, stripe: &Stripe, parts: &StripeParts) -> Result<WritePlan, ArrayError> {
         // Before looking at what is missing: a protected array may have members missing that must
         // not be written without.
         self.check_writable()?;
@@ -327,16 +325,21 @@ impl Inner {
             WriteMethod::ReadModifyWrite => counters.read_modify_writes += 1,
             WriteMethod::ReconstructWrite | WriteMethod::DecodeWrite => counters.reconstruct_writes += 1,
         });
+        Ok(plan)
+    }
+
+    /// Sends what the plan reads and is not known yet.
+    fn send_reads(&self, prepared: &mut Prepared, mut old: OldData) {
+        let Prepared { stripe, plan, class, .. } = &*prepared;
         let read = |&range: &UnitRange| {
             if let Some(known) = old.iter().position(|(known, _)| *known == range) {
                 return (range, old.swap_remove(known).1, Completion::ready(Ok(())));
             }
             let buffer = self.buffers.allocate(range.length() as usize);
-            let answer = self.submit_unless_lost(stripe, range, class, Cause::PreRead, buffer.clone());
+            let answer = self.submit_unless_lost(stripe, range, *class, Cause::PreRead, buffer.clone());
             (range, buffer, answer)
         };
-        let reads = plan.reads.iter().map(read).collect();
-        Ok((plan, reads))
+        prepared.reads = plan.reads.iter().map(read).collect();
     }
 
     /// Loads the checksum pages that the writes will change, while old data are being read. Where
@@ -345,14 +348,17 @@ impl Inner {
         if self.sums.get().is_none() {
             return Vec::new();
         }
-        let mut ranges: SmallVec<[(Place, u64); 16]> = SmallVec::new();
+        let mut ranges: SmallVec<[(Place, u64); 4]> = SmallVec::new();
         for prepared in group.iter().flatten() {
             ranges.extend(prepared.plan.writes.iter().chain(&prepared.plan.reads).map(|range| {
                 let place = prepared.stripe.units[range.unit];
                 (Place { offset_bytes: place.offset_bytes + range.start, ..place }, range.length())
             }));
         }
-        match self.sums.load(&ranges).await {
+        if self.sums.are_loaded(&ranges) {
+            return Vec::new();
+        }
+        match Box::pin(self.sums.load(&ranges)).await {
             Ok(pages) => pages,
             Err(error) => {
                 group
@@ -377,7 +383,7 @@ impl Inner {
                     if let Err(error) = &answer
                         && !self.bad.is_unit_lost(stripe, range)
                     {
-                        self.note_read_error(error).await?;
+                        Box::pin(self.note_read_error(error)).await?;
                     }
                     planned_for = self.columns.missing_in(stripe.index);
                     if !planned_for.contains(stripe.units[range.unit].member) {
@@ -394,8 +400,8 @@ impl Inner {
             }
             // A member went while its old data were being read: what is to be read and written is
             // another matter now.
-            (prepared.plan, prepared.reads) =
-                self.plan(&prepared.stripe, &prepared.parts, OldData::new(), prepared.class)?;
+            prepared.plan = self.plan(&prepared.stripe, &prepared.parts)?;
+            self.send_reads(prepared, OldData::new());
         }
     }
 
@@ -407,14 +413,16 @@ impl Inner {
         let mut prepared = prepared?;
         let mut old = OldData::new();
         if !prepared.plan.reads.is_empty() {
-            self.read_old(&mut prepared, &mut old).await?;
+            // Boxed, so that writes that read nothing are shorter in memory.
+            Box::pin(self.read_old(&mut prepared, &mut old)).await?;
         }
         let parity = new_parity(&self.geometry, &self.buffers, &prepared.parts, &prepared.plan, &old);
         drop(old);
         let mut computed = Box::new(Computed { prepared, parity, sums: NewSums::new() });
         if self.sums.get().is_some() {
             let Prepared { stripe, parts, plan, .. } = &*computed.prepared;
-            computed.sums = self.sums.new_sums(stripe, parts, plan, &computed.parity).await?;
+            let written = (stripe, &parts[..], plan, &computed.parity[..]);
+            self.sums.add_new_sums(written, &mut computed.sums).await?;
         }
         Ok(computed)
     }
@@ -518,8 +526,7 @@ impl Inner {
             lock_order::assert_holds_only(&*self.table, "room in the journal", may_be_held);
         }
         let quota = if is_destaging { Quota::Destage } else { Quota::InPlace };
-        let records: SmallVec<[Record; 1]> =
-            to_log.iter().map(|(_, stripe)| self.record_of(log, stripe)).collect();
+        let records: Vec<Record> = to_log.iter().map(|(_, stripe)| self.record_of(log, stripe)).collect();
         let room = self.wait_for_room(log, log.journal.reserve(Journal::bytes_of(&records), quota)).await?;
         let names = log.begin_records(&records);
         let logged = log.end_records(names, log.journal.append(records, room).await)?;
@@ -629,7 +636,7 @@ impl Inner {
     /// Awaits the writes. A member that refuses twice is excluded; the others then hold what it
     /// lacks, as long as the layout can do without all that are gone.
     async fn await_writes(&self, under_way: &mut UnderWay) -> Result<(), ArrayError> {
-        let mut failed: SmallVec<[DriveError; 2]> = SmallVec::new();
+        let mut failed: Vec<DriveError> = Vec::new();
         for (range, segments, answer) in std::mem::take(&mut under_way.writes) {
             if let Err(_first) = answer.await
                 && let Err(error) = self.submit_unit_write(under_way, range, segments).await
@@ -645,11 +652,14 @@ impl Inner {
         }
         let Computed { prepared, sums, .. } = &*under_way.computed;
         let sequence = under_way.logged.map_or(1, |logged| logged.sequence);
-        let result = self.note_failed_writes(prepared.stripe.index, failed).await;
+        let mut result = Ok(());
+        if !failed.is_empty() {
+            result = Box::pin(self.note_failed_writes(prepared.stripe.index, failed)).await;
+        }
         if result.is_ok() {
             sums.iter().for_each(|of_unit| self.sums.set(of_unit, sequence));
         } else {
-            self.sums.record_failed_write(&prepared.stripe, sums, sequence).await;
+            Box::pin(self.sums.record_failed_write(&prepared.stripe, sums, sequence)).await;
         }
         result
     }

@@ -53,7 +53,7 @@ impl Journal {
     /// opened next: await it in a task that lives on.
     pub(crate) async fn append(
         &self,
-        records: SmallVec<[Record; 1]>,
+        records: Vec<Record>,
         reservation: Reservation,
     ) -> Result<SmallVec<[u64; 4]>, ArrayError> {
         if let Some(error) = self.broken() {

@@ -485,7 +485,7 @@ impl Journal {
     /// batch without records.
     pub(crate) async fn mark(&self) -> Result<(), ArrayError> {
         let reservation = self.reserve(0, Quota::Destage).await?;
-        self.append(SmallVec::new(), reservation).await.map(drop)
+        self.append(Vec::new(), reservation).await.map(drop)
     }
 
     /// Ends when everything released before is durably so: at once where it is, or where no area is

@@ -30,7 +30,7 @@ impl Ticket {
 
 /// An append that has no batch yet.
 pub(super) struct Pending {
-    pub records: SmallVec<[Record; 1]>,
+    pub records: Vec<Record>,
     pub head_bytes: u64,
     pub payload_bytes: u64,
     pub segments: usize,

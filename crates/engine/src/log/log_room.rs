@@ -105,16 +105,10 @@ impl Inner {
         logged: Logged,
         fua: bool,
     ) -> Result<(), ArrayError> {
-        if fua && logged.kind == Kind::Intent && log.is_alone(logged.stripe) {
-            log.note_durable(vec![logged]);
-            log.mark().await?;
+        if fua && logged.kind == Kind::Intent {
+            Box::pin(self.note_durable_intent(log, logged)).await?;
         } else {
             log.note_applied(logged);
-            if fua && logged.kind == Kind::Intent {
-                // What the journal has of the stripe from before must not outlive it.
-                self.flush_members().await?;
-                log.mark().await?;
-            }
         }
         if self.can_make_room(log) && !log.checkpointing.replace(true) {
             let Some(inner) = self.me.upgrade() else { return Ok(()) };
@@ -130,6 +124,17 @@ impl Inner {
             });
         }
         Ok(())
+    }
+
+    async fn note_durable_intent(&self, log: &WriteLog, logged: Logged) -> Result<(), ArrayError> {
+        if log.is_alone(logged.stripe) {
+            log.note_durable(vec![logged]);
+        } else {
+            log.note_applied(logged);
+            // What the journal has of the stripe from before must not outlive it.
+            self.flush_members().await?;
+        }
+        log.mark().await
     }
 
     /// Whether it is time to release records, and would help: a ring is freed from its oldest end,

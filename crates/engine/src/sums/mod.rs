@@ -201,12 +201,17 @@ impl BlockSums {
         }
     }
 
+    /// Whether a region's pages record what was written there, if anything was.
+    pub(crate) fn is_begun(&self, region: u64) -> bool {
+        let Some(sums) = self.get() else { return true };
+        self.regions.state(region) != RegionState::Unwritten || sums.begun.borrow().contains(&region)
+    }
+
     /// Before the first write of a region: its pages record nothing, whatever was there before.
     pub(crate) async fn begin_region(&self, region: u64) -> Result<(), ArrayError> {
         let Some(sums) = self.get() else { return Ok(()) };
         loop {
-            let is_begun = sums.begun.borrow().contains(&region);
-            if is_begun || self.regions.state(region) != RegionState::Unwritten {
+            if self.is_begun(region) {
                 return Ok(());
             }
             if !sums.beginning.replace(true) {

@@ -276,6 +276,15 @@ impl BlockSums {
         sums.table.pin(column, offset_bytes, length_bytes).await.map(drop)
     }
 
+    /// Whether all that a write will change is in memory.
+    pub(crate) fn are_loaded(&self, ranges: &[(Place, u64)]) -> bool {
+        let Some(sums) = self.get() else { return true };
+        let has_pages = |(place, length): &(Place, u64)| {
+            sums.table.has_pages(place.member as u16, place.offset_bytes, *length)
+        };
+        ranges.iter().all(has_pages)
+    }
+
     /// Loads what a write will change, all of it at once; as long as the result lives it stays in
     /// memory.
     pub(crate) async fn load(&self, ranges: &[(Place, u64)]) -> Result<Vec<Pin>, ArrayError> {

@@ -44,53 +44,68 @@ pub(crate) enum Recording {
 pub(crate) type NewSums = SmallVec<[UnitSums; 3]>;
 
 impl BlockSums {
-    /// The sums of what is about to be written, of all columns, there or not.
-    pub(crate) async fn new_sums(
+    /// Adds the sums of what is about to be written to a stripe, data in parts and parity, of all
+    /// columns, there or not.
+    pub(crate) async fn add_new_sums(
         &self,
-        stripe: &Stripe,
-        parts: &[UnitParts],
-        plan: &WritePlan,
-        parity: &[Buffer],
-    ) -> Result<NewSums, ArrayError> {
-        let mut new = NewSums::new();
-        let Some(sums) = self.get() else { return Ok(new) };
-        let written = written_ranges(parts);
-        let data_units = self.geometry.data_units();
-        if self.geometry.copies() > 1 {
-            let range = written[0];
-            let mut first: Option<(Sums, (u16, u64))> = None;
-            for unit in 0..stripe.units.len() {
-                let mut of_copy = self.of_unit(stripe, UnitRange { unit, ..range }).await?;
-                let name = (of_copy.column, of_copy.offset_bytes);
-                let values = match &first {
-                    Some((values, from)) => sums.table.translate(values, *from, name),
-                    None => self.sums_of_parts(name, range.start, &parts[0]),
-                };
-                first.get_or_insert_with(|| (values.clone(), name));
-                of_copy.sums = Ok(values);
-                new.push(of_copy);
-            }
-            return Ok(new);
+        (stripe, parts, plan, parity): (&Stripe, &[UnitParts], &WritePlan, &[Buffer]),
+        new: &mut NewSums,
+    ) -> Result<(), ArrayError> {
+        if self.get().is_none() {
+            return Ok(());
         }
-        for range in &written {
-            let mut of_unit = self.of_unit(stripe, *range).await?;
-            let name = (of_unit.column, of_unit.offset_bytes);
-            of_unit.sums = Ok(self.sums_of_parts(name, range.start, &parts[range.unit]));
-            new.push(of_unit);
+        for range in self.changed_units(parts, plan) {
+            new.push(self.of_unit(stripe, range).await?);
+        }
+        if self.geometry.copies() > 1 {
+            self.sum_copies(&parts[0], new);
+        } else {
+            self.sum_units(parts, parity, new);
+        }
+        Ok(())
+    }
+
+    /// What a write changes of each unit, ascending.
+    fn changed_units(&self, parts: &[UnitParts], plan: &WritePlan) -> SmallVec<[UnitRange; 3]> {
+        let written = written_ranges(parts);
+        if self.geometry.copies() > 1 {
+            return (0..self.geometry.copies()).map(|unit| UnitRange { unit, ..written[0] }).collect();
         }
         let hull = written
             .iter()
             .fold((u64::MAX, 0), |hull, range| (hull.0.min(range.start), hull.1.max(range.end)));
         let (start, end) = plan.window.unwrap_or(hull);
-        for number in 0..self.geometry.parity_units() {
-            let range = UnitRange { unit: data_units + number, start, end };
-            let mut of_unit = self.of_unit(stripe, range).await?;
-            if let Some(content) = parity.get(number).filter(|content| !content.is_empty()) {
-                of_unit.sums = Ok(sums.table.compute(of_unit.column, of_unit.offset_bytes, content));
-            }
-            new.push(of_unit);
+        let parity = self.geometry.data_units()..self.geometry.units();
+        written.into_iter().chain(parity.map(|unit| UnitRange { unit, start, end })).collect()
+    }
+
+    fn sum_copies(&self, parts: &UnitParts, copies: &mut NewSums) {
+        let sums = self.get().expect("whoever has sums has checksums");
+        let mut first: Option<(Sums, (u16, u64))> = None;
+        for copy in copies {
+            let name = (copy.column, copy.offset_bytes);
+            let values = match &first {
+                Some((values, from)) => sums.table.translate(values, *from, name),
+                None => self.sums_of_parts(name, copy.start, parts),
+            };
+            first.get_or_insert_with(|| (values.clone(), name));
+            copy.sums = Ok(values);
         }
-        Ok(new)
+    }
+
+    fn sum_units(&self, parts: &[UnitParts], parity: &[Buffer], units: &mut NewSums) {
+        let sums = self.get().expect("whoever has sums has checksums");
+        for of_unit in units {
+            let name = (of_unit.column, of_unit.offset_bytes);
+            match of_unit.unit.checked_sub(self.geometry.data_units()) {
+                None => of_unit.sums = Ok(self.sums_of_parts(name, of_unit.start, &parts[of_unit.unit])),
+                Some(number) => {
+                    if let Some(content) = parity.get(number).filter(|content| !content.is_empty()) {
+                        of_unit.sums = Ok(sums.table.compute(name.0, name.1, content));
+                    }
+                }
+            }
+        }
     }
 
     /// A range of a unit with its pages, nothing known of its content yet.
@@ -100,7 +115,7 @@ impl BlockSums {
         let (column, offset_bytes) = (place.member as u16, place.offset_bytes + range.start);
         let pin = match sums.table.try_pin(column, offset_bytes, range.length()) {
             Some(pin) => pin,
-            None => sums.table.pin(column, offset_bytes, range.length()).await?,
+            None => Box::pin(sums.table.pin(column, offset_bytes, range.length())).await?,
         };
         Ok(UnitSums {
             unit: range.unit,

@@ -73,7 +73,7 @@ impl Deferral<'_> {
             let data = self.own_copy(&piece, is_unwritten, &deferred).await?;
             let from = piece.from / BLOCK_BYTES * BLOCK_BYTES;
             let record = data_record(&array.geometry, stripe.index, from, &data);
-            appends.push(log.journal.append(SmallVec::from_iter([record]), room.journal));
+            appends.push(log.journal.append(vec![record], room.journal));
             deferred.push((from, data, room.memory));
         }
         let mut result = Ok(());

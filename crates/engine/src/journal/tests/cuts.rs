@@ -68,8 +68,7 @@ async fn client(journal: Journal, context: Context, history: Rc<History>, seed: 
                 (next(&history.next), lengths)
             })
             .collect();
-        let records: SmallVec<[Record; 1]> =
-            made.iter().map(|(tag, lengths)| record(*tag, lengths)).collect();
+        let records: Vec<Record> = made.iter().map(|(tag, lengths)| record(*tag, lengths)).collect();
         let quota = if random.chance(0.2) { Quota::Destage } else { Quota::Client };
         let limit = random.below(3_000_000);
         let reserve = Box::pin(journal.reserve(Journal::bytes_of(&records), quota));

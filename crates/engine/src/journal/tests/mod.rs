@@ -111,7 +111,7 @@ fn check_record(found: &Record, lengths: &[usize], what: &str) {
 }
 
 async fn append(journal: &Journal, record: Record, quota: Quota) -> Result<u64, ArrayError> {
-    let records = SmallVec::from_iter([record]);
+    let records = vec![record];
     let room = journal.reserve(Journal::bytes_of(&records), quota).await?;
     Ok(journal.append(records, room).await?[0])
 }

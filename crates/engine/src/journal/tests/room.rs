@@ -117,7 +117,7 @@ fn clients_get_room_while_destaging_goes_on_and_not_only_when_it_is_done() {
         // As destaging does it: some stripes together, whose parity is over as soon as they are in
         // place.
         for _ in 0..full / 2 / 20 {
-            let parity: SmallVec<[Record; 1]> = (0..20).map(|_| record(1, &[4096])).collect();
+            let parity: Vec<Record> = (0..20).map(|_| record(1, &[4096])).collect();
             let room = journal.reserve(Journal::bytes_of(&parity), Quota::Destage).await.expect("room");
             let parity = journal.append(parity, room).await.expect("room");
             for _ in 0..20 {

@@ -206,7 +206,7 @@ impl Simulation {
                 return None;
             }
         };
-        let reads = ReadPlan { reads: plan.reads.clone(), decode: plan.decode.clone() };
+        let reads = ReadPlan { reads: plan.reads.clone(), decode: plan.decode.as_deref().cloned() };
         let old = self.carry_out_read(&reads);
         let before = self.data.clone();
         for &Cells { unit, start, end } in written {
