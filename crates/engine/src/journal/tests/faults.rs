@@ -307,7 +307,7 @@ fn what_is_said_while_headers_are_being_written_is_said_again_without_the_area_t
         for tag in 0..12 {
             sequences.push(append(&journal, record(tag, &[4096]), Quota::Client).await.expect("room"));
         }
-        // The first area's loss is being said when all is released, which only the second area says.
+        // The first area's loss is being said when all is released, which only the second says.
         drives[2].stick();
         journal.remove_area(0);
         context.sleep_ns(1_000_000).await;
