@@ -324,10 +324,11 @@ impl Array {
         bad.note_dead(blocks.into_iter().filter(is_needed));
     }
 
-    /// From now on nothing is written to any member, neither for clients nor as a repair; reads go
-    /// on. For a volume opened for reading only, and for one that has lost more members than it can
-    /// spare: as long as nothing is written without them, what they hold stays current, and the
-    /// volume is whole again when they come back.
+    /// From now on nothing is written to any member, neither for clients nor as a repair; only the
+    /// journal's headers may yet say which of its records are over. Reads go on. For a volume
+    /// opened for reading only, and for one that has lost more members than it can spare: as long
+    /// as nothing is written without them, what they hold stays current, and the volume is whole
+    /// again when they come back.
     pub fn protect(&self) {
         self.0.lifecycle.protect();
     }
