@@ -127,11 +127,27 @@ impl Array {
     ) -> Result<Self, ArrayError> {
         let (areas, epoch) = (init.journal.clone(), init.journal_epoch);
         let array = Self::assemble(context, buffers, init, host, options)?;
-        // Both slots of every page, so that nothing older in either can be taken for this volume's.
-        array.0.rewrite_map().await?;
-        array.0.create_journal(&areas, epoch).await?;
-        array.0.flush_members().await?;
+        let made = async {
+            // Both slots of every page, so that nothing older in either can be taken for this
+            // volume's.
+            array.0.rewrite_map().await?;
+            array.0.create_journal(&areas, epoch).await?;
+            array.0.flush_members().await
+        };
+        if let Err(error) = made.await {
+            array.call_off().await;
+            return Err(error);
+        }
         Ok(array)
+    }
+
+    /// Ends an array that was made in vain: its places may be used again when this has ended. A
+    /// drive that failed meanwhile may have its journal say so in headers.
+    pub(crate) async fn call_off(&self) {
+        self.protect();
+        let _ = self.close().await;
+        self.until_pages_written().await;
+        self.until_map_written().await;
     }
 
     /// Opens an array that exists: reads its region map from all its places, the newest page of
@@ -389,6 +405,14 @@ impl Array {
     /// open: they belong to the pool.
     pub async fn close(&self) -> Result<(), ArrayError> {
         self.0.lifecycle.close();
+        let closed = self.close_in_order().await;
+        if let Some(log) = self.0.log.open() {
+            log.journal.stop().await;
+        }
+        closed
+    }
+
+    async fn close_in_order(&self) -> Result<(), ArrayError> {
         if self.0.lifecycle.is_protected() {
             return Ok(());
         }

@@ -565,6 +565,10 @@ pub(super) async fn mark_in_headers(inner: Rc<Inner>) {
 async fn mark_in_headers_once(inner: &Rc<Inner>) {
     let (oldest_live, areas) = {
         let state = inner.state.borrow();
+        if state.broken.is_some() {
+            // Its areas may be somebody else's.
+            return;
+        }
         let areas: Vec<_> =
             state.rings.iter().map(|ring| (ring.id, ring.area.clone(), ring.header)).collect();
         (state.oldest_live(), areas)

@@ -259,8 +259,11 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 ///
 /// 91000216: the judge counted room in pieces as room for an area of a journal.
 ///
+/// 92005879, 93005651: the journal of a conversion that was refused wrote headers in slabs that
+/// were given back.
+///
 /// 40015842: closing a pool refused a row to what the journal of a thin volume had.
-const REGRESSIONS_OF_TODAY: [u64; 61] = [
+const REGRESSIONS_OF_TODAY: [u64; 63] = [
     200_116,
     213,
     1172,
@@ -322,6 +325,8 @@ const REGRESSIONS_OF_TODAY: [u64; 61] = [
     70_003_548,
     70_020_459,
     91_000_216,
+    92_005_879,
+    93_005_651,
 ];
 
 #[test]

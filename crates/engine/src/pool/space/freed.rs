@@ -138,11 +138,6 @@ impl Inner {
 async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
     for array in &loot.ended {
         let _ = array.close().await;
-        // An array that could not be closed well has not ended its journal, which would go on
-        // writing where it was.
-        if let Some(log) = array.0.log.open() {
-            log.journal.stop().await;
-        }
         if let Some(pool) = pool.upgrade() {
             pool.jobs.until_off(Id(array.spec().id)).await;
         }

@@ -228,8 +228,7 @@ impl Inner {
         self.news.event(EventKind::Convert, &text);
         if let Err(error) = self.commit_conversion(record, part.clone()).await {
             self.news.take_back(&text);
-            array.protect();
-            let _ = array.close().await;
+            array.call_off().await;
             return Err(error);
         }
         self.volumes.insert(part.id, array.clone());

@@ -114,8 +114,7 @@ impl Inner {
         self.news.event(EventKind::Volume, &creation(&record.name));
         let committed = self.commit_volume(record).await;
         if let Err(error) = committed {
-            array.protect();
-            let _ = array.close().await;
+            array.call_off().await;
             return Err(error);
         }
         Ok(array)
