@@ -120,8 +120,8 @@ impl Inner {
         }
     }
 
-    /// Writes to a stripe were refused twice. The write counts all the same where the stripe
-    /// survives without all that are gone.
+    /// Writes to a stripe were refused twice, one at least. The write counts all the same where the
+    /// stripe survives without all that are gone.
     pub(crate) async fn note_failed_writes(
         &self,
         stripe: u64,

@@ -320,3 +320,30 @@ fn what_is_said_while_headers_are_being_written_is_said_again_without_the_area_t
         assert_eq!(tags(&replay), [0; 0]);
     });
 }
+
+#[test]
+fn what_was_to_be_said_in_headers_is_not_once_the_journal_has_stopped() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let (bytes, host) = (512 << 10, Rc::new(Host::default()));
+        let drives = memory(3, bytes);
+        let journal = create(&context, areas(&context, &as_drives(&drives), bytes), 1, &host).await;
+        let sequence = append(&journal, record(1, &[4096]), Quota::Client).await.expect("room");
+        journal.release(sequence);
+        journal.remove_area(0);
+        journal.stop().await;
+        // The areas may be somebody else's now.
+        let contents = || -> Vec<Vec<u8>> {
+            let of_drive = |drive: &Rc<MemoryDrive>| {
+                let mut all = vec![0; (BASE + bytes) as usize];
+                drive.peek(0, &mut all);
+                all
+            };
+            drives.iter().map(of_drive).collect()
+        };
+        let before = contents();
+        context.sleep_ns(1_000_000).await;
+        assert!(contents() == before, "nothing is written");
+    });
+}
