@@ -10,7 +10,7 @@ program=$1
 layouts=${2:-raid0,raid5,raid10}
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-for model in fixed:5ms,200MB/s,1 mg08ada400e x25e fixed:1us,4GB/s,64; do
+for model in fixed:5ms,200MB/s,1 mg08ada800e x25e fixed:1us,4GB/s,64; do
     echo "== $model"
     "$program" evaluate --model "$model" --layouts "$layouts" --size 512MiB --seconds 4 --runs 1 \
         --causes --out "$out" 2>&1
