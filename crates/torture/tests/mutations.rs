@@ -8,7 +8,7 @@
 use stripewise_torture::{Drawn, Failure, Mutation, Options, run};
 
 /// What is broken, and a seed that shows it, drawn as it was then.
-const FOUND_AT: [(Mutation, Drawn, u64); 28] = [
+const FOUND_AT: [(Mutation, Drawn, u64); 30] = [
     (Mutation::ReplayWithoutRedo, Drawn::BeforeTuning, 1),
     (Mutation::ParityCoversAll, Drawn::BeforeTuning, 73),
     (Mutation::ReleaseBeforeFlush, Drawn::BeforeTuning, 2),
@@ -37,6 +37,8 @@ const FOUND_AT: [(Mutation, Drawn, u64); 28] = [
     (Mutation::LockOneByOne, Drawn::Now, 76),
     (Mutation::JournalNotDurable, Drawn::Now, 6),
     (Mutation::FirstStretchOnly, Drawn::Now, 88),
+    (Mutation::WriteBeforeDirtyMark, Drawn::Now, 74),
+    (Mutation::RebuiltBeforeFlush, Drawn::Now, 174),
 ];
 
 /// Seeds that could show it, up to a last one.
