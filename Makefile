@@ -9,8 +9,8 @@ FUZZERS ?= sections journal_head pages packed drive pool manifest nbd
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
 # The tests that go through seeds: in `make soak` each of them goes on for SOAK_SECONDS.
-SWEEPS = model_check write_hole power_cut::what_was_flushed pool_random conversion_random \
-	checksums::lost_and_misdirected cuts::what_was_acknowledged
+SWEEPS = model_check write_hole power_cut::flushed_data pool_random conversion_random \
+	checksums::lost_and_misdirected cuts::acknowledged_records
 # A shell that starts make in the background has it ignore interrupts, and the tests send some.
 SIGNALS = env --default-signal=INT,QUIT
 PREFIX ?= /usr/local

@@ -261,22 +261,22 @@ fn spec(layout: &str, checksums: bool, write_back: bool) -> VolumeSpec {
 }
 
 #[test]
-fn what_one_place_alone_has_of_raid5_is_at_the_others_before_anything_rests_on_it() {
+fn raid5_copies_agree_before_use_after_a_cut() {
     every_copy_of_every_kind(spec("raid5", true, false), &[0, 1, 2, 3, 4]);
 }
 
 #[test]
-fn what_one_place_alone_has_of_raid6_is_at_the_others_before_anything_rests_on_it() {
+fn raid6_copies_agree_before_use_after_a_cut() {
     every_copy_of_every_kind(spec("raid6", true, true), &[0, 1, 2, 3, 4]);
 }
 
 #[test]
-fn what_one_place_alone_has_of_raid10_is_at_the_others_before_anything_rests_on_it() {
+fn raid10_copies_agree_before_use_after_a_cut() {
     every_copy_of_every_kind(spec("raid10", true, false), &[0, 1, 2, 3, 4]);
 }
 
 #[test]
-fn what_one_place_alone_has_without_checksums_is_at_the_others_before_anything_rests_on_it() {
+fn copies_agree_before_use_without_checksums() {
     every_copy_of_every_kind(spec("raid5", false, true), &[0, 2, 3, 4]);
     every_copy_of_every_kind(spec("raid10", false, false), &[0, 4]);
 }
@@ -284,7 +284,7 @@ fn what_one_place_alone_has_without_checksums_is_at_the_others_before_anything_r
 /// While a drive is away copies are not compared, and reads that come together would be spread over
 /// them.
 #[test]
-fn copies_that_a_cut_left_different_read_alike_while_they_cannot_be_compared() {
+fn differing_copies_read_alike_until_the_resync() {
     let life = Life::new();
     let crash: Vec<_> = (0..3).map(|index| CrashDrive::new(&format!("drive{index}"), 24 * MIB)).collect();
     let images: Vec<Rc<MemoryDrive>> = life.run(async {

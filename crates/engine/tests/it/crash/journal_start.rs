@@ -146,11 +146,11 @@ fn cut_everywhere(deleting: bool) {
 }
 
 #[test]
-fn a_journal_begun_when_a_drive_was_added_may_be_cut_anywhere() {
+fn journal_start_on_added_drive_survives_any_cut() {
     cut_everywhere(false);
 }
 
 #[test]
-fn a_journal_begun_when_a_volume_was_deleted_may_be_cut_anywhere() {
+fn journal_start_in_freed_space_survives_any_cut() {
     cut_everywhere(true);
 }

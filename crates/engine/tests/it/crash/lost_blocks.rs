@@ -33,7 +33,7 @@ fn copies(images: &[Rc<MemoryDrive>]) -> Vec<Rc<MemoryDrive>> {
 }
 
 #[test]
-fn a_lost_block_that_was_written_and_not_flushed_is_new_or_lost_after_a_cut() {
+fn unflushed_repair_is_new_or_lost_after_a_cut() {
     for checksums in [false, true] {
         let images = with_a_lost_block(checksums);
         let mut lost = 0;
@@ -68,7 +68,7 @@ fn a_lost_block_that_was_written_and_not_flushed_is_new_or_lost_after_a_cut() {
 }
 
 #[test]
-fn a_lost_block_is_whole_once_what_was_written_is_durable() {
+fn lost_block_is_repaired_once_its_write_is_durable() {
     for (checksums, fua) in [(false, false), (false, true), (true, false), (true, true)] {
         let images = with_a_lost_block(checksums);
         for seed in 0..5 {
@@ -100,7 +100,7 @@ fn a_lost_block_is_whole_once_what_was_written_is_durable() {
 /// The journal has the data of a block that is recorded as lost, since power went before the record
 /// followed. The next write of the block and its acknowledgement must not leave it at that.
 #[test]
-fn a_lost_block_that_the_journal_made_whole_stays_so_after_the_journal_is_done_with_it() {
+fn repair_from_the_journal_survives_destaging() {
     let images = memory_drives(4, 64);
     let life = Life::new();
     life.run(async {
@@ -145,7 +145,7 @@ fn a_lost_block_that_the_journal_made_whole_stays_so_after_the_journal_is_done_w
 }
 
 #[test]
-fn a_lost_block_of_a_region_that_is_discarded_reads_as_zeros() {
+fn discarded_lost_block_reads_as_zeros() {
     let images = memory_drives(3, 64);
     let life = Life::new();
     life.run(async {
@@ -178,7 +178,7 @@ fn a_lost_block_of_a_region_that_is_discarded_reads_as_zeros() {
 
 /// As after a discard, where power went before it was recorded that the region's blocks are whole.
 #[test]
-fn zeros_written_where_nothing_is_make_whole_what_is_dead_there() {
+fn zeros_written_to_unwritten_space_clear_dead_blocks() {
     for (offset, length) in [(LOST * BLOCK, BLOCK), (0, 8 * MIB)] {
         let images = memory_drives(2, 64);
         let life = Life::new();
@@ -196,7 +196,7 @@ fn zeros_written_where_nothing_is_make_whole_what_is_dead_there() {
 }
 
 #[test]
-fn what_was_dead_beyond_a_smaller_size_reads_as_zeros_when_the_volume_grows_again() {
+fn shrunk_away_dead_blocks_read_as_zeros_on_regrow() {
     let images = memory_drives(2, 64);
     let life = Life::new();
     life.run(async {

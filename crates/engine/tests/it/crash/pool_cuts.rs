@@ -208,7 +208,7 @@ fn replacing_a_drive_that_works() {
 }
 
 #[test]
-fn spreading_a_full_pool_over_a_drive_that_came() {
+fn rebalancing_a_full_pool_onto_a_new_drive() {
     let start = prepared();
     let life = Life::new();
     life.run(async {
@@ -229,7 +229,7 @@ fn spreading_a_full_pool_over_a_drive_that_came() {
 }
 
 #[test]
-fn giving_back_a_drive_that_lived_a_life_of_its_own() {
+fn returning_a_diverged_drive() {
     // Its region map is further on than that of the volume it joins, and says that nothing was ever
     // written.
     let images = memory_drives(2, 16);
@@ -414,7 +414,7 @@ fn losing_a_drive_under_writes() {
 }
 
 #[test]
-fn a_commit_cut_short_on_a_drive_that_is_away_next_does_not_split_the_pool() {
+fn interrupted_commit_does_not_split_the_pool() {
     let images = memory_drives(3, 24);
     let life = Life::new();
     life.run(async {

@@ -323,7 +323,7 @@ fn live(world: &mut World, images: &[Rc<MemoryDrive>], number: usize) -> Vec<Rc<
 }
 
 #[test]
-fn whatever_happens_to_a_pool_what_was_flushed_is_there() {
+fn flushed_data_survives_random_pool_operations() {
     for seed in sweep(10, 24) {
         let mut world = World::new(seed);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

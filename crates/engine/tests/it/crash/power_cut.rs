@@ -205,7 +205,7 @@ fn cut_while_writing(seed: u64) {
 }
 
 #[test]
-fn what_was_flushed_survives_a_power_cut_and_the_resync_closes_it() {
+fn flushed_data_survives_power_cut_and_resync() {
     for seed in sweep(30, 120) {
         cut_while_writing(seed);
     }
@@ -315,7 +315,7 @@ fn cut_while_rebuilding(level: &str, width: usize, steps: u64) -> bool {
 }
 
 #[test]
-fn a_rebuild_cut_at_every_step_goes_on_and_ends_right() {
+fn rebuild_cut_at_every_step_completes() {
     for (level, width) in [("raid5", 4), ("raid6", 5), ("raid10", 4)] {
         let mut steps = 0;
         while !cut_while_rebuilding(level, width, steps) {

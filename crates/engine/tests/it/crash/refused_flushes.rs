@@ -148,7 +148,7 @@ enum MetBy {
 }
 
 #[test]
-fn a_flush_that_a_drive_refused_concerns_every_volume_on_it() {
+fn refused_flush_concerns_every_volume_on_the_drive() {
     for (layout, checksums, write_back) in [
         ("raid1", false, false),
         ("raid1", true, false),
@@ -185,7 +185,7 @@ fn a_flush_that_a_drive_refused_concerns_every_volume_on_it() {
 }
 
 #[test]
-fn what_a_drive_lost_is_read_from_the_others_before_any_flush_of_the_volume() {
+fn lost_writes_are_read_from_other_drives_at_once() {
     for (layout, checksums, write_back) in
         [("raid1", false, false), ("raid5", false, false), ("raid5", true, true), ("raid6", false, false)]
     {
@@ -216,7 +216,7 @@ fn what_a_drive_lost_is_read_from_the_others_before_any_flush_of_the_volume() {
 }
 
 #[test]
-fn a_refusal_that_the_engine_met_is_told_to_the_next_flush_of_a_client_and_to_no_other() {
+fn internal_refusal_is_reported_by_next_client_flush() {
     for (layout, columns, checksums, write_back) in [
         ("single", 1, false, false),
         ("single", 1, true, false),
@@ -278,7 +278,7 @@ async fn with_a_lost_block(context: &Context, drive: &Rc<Forgetful>, is_dead: bo
 
 /// The drive has carried the write out, and dropped it again before it was answered.
 #[test]
-fn a_write_that_a_refused_flush_overtook_makes_no_lost_block_whole() {
+fn write_dropped_by_a_refused_flush_repairs_no_block() {
     for is_dead in [true, false] {
         let drive = Forgetful::many(1).remove(0);
         let executor = VirtualExecutor::new();
@@ -309,7 +309,7 @@ fn a_write_that_a_refused_flush_overtook_makes_no_lost_block_whole() {
 }
 
 #[test]
-fn a_refusal_that_no_flush_of_a_client_was_told_of_is_told_when_the_pool_is_closed() {
+fn unreported_refusal_is_reported_at_close() {
     let all = Forgetful::many(1);
     let life = Life::new();
     life.run(async {
@@ -324,7 +324,7 @@ fn a_refusal_that_no_flush_of_a_client_was_told_of_is_told_when_the_pool_is_clos
 }
 
 #[test]
-fn a_volume_that_has_nothing_on_a_drive_neither_excludes_it_nor_reports_its_refusals() {
+fn volume_ignores_refusals_of_unused_drives() {
     let all = Forgetful::many(4);
     let life = Life::new();
     life.run(async {
@@ -351,7 +351,7 @@ fn a_volume_that_has_nothing_on_a_drive_neither_excludes_it_nor_reports_its_refu
 }
 
 #[test]
-fn a_deleted_volume_excludes_no_drive_that_others_cannot_do_without() {
+fn deleted_volume_excludes_no_drive_in_need() {
     let all = Forgetful::many(2);
     let life = Life::new();
     life.run(async {
@@ -373,7 +373,7 @@ fn a_deleted_volume_excludes_no_drive_that_others_cannot_do_without() {
 }
 
 #[test]
-fn a_refusal_from_before_a_volume_had_anything_on_the_drive_does_not_exclude_it() {
+fn refusal_before_first_use_does_not_exclude_a_drive() {
     let all = Forgetful::many(3);
     let life = Life::new();
     life.run(async {
@@ -434,7 +434,7 @@ async fn lose_cache(pool: &Pool, drive: &Rc<Forgetful>) {
 }
 
 #[test]
-fn what_a_rebuild_wrote_before_its_drive_refused_anothers_flush_does_not_count_as_filled() {
+fn rebuilt_rows_before_a_refusal_are_rebuilt_again() {
     let mut refused = 0;
     for moment in 0..16 {
         let checksums = moment % 2 == 1;
@@ -464,7 +464,7 @@ fn what_a_rebuild_wrote_before_its_drive_refused_anothers_flush_does_not_count_a
 }
 
 #[test]
-fn what_was_moved_before_its_new_drive_refused_anothers_flush_is_not_taken_from_there() {
+fn rows_moved_before_a_refusal_are_not_read_there() {
     let mut refused = 0;
     for moment in 0..16 {
         let checksums = moment % 2 == 1;
@@ -492,7 +492,7 @@ fn what_was_moved_before_its_new_drive_refused_anothers_flush_is_not_taken_from_
 }
 
 #[test]
-fn what_was_converted_before_a_drive_refused_anothers_flush_is_converted_again() {
+fn rows_converted_before_a_refusal_convert_again() {
     let mut refused = 0;
     for moment in 0..16 {
         let checksums = moment % 2 == 1;

@@ -205,7 +205,7 @@ fn cut_meanwhile(during_a_checkpoint_instead: bool, lets_go: bool, seed: u64) ->
 }
 
 #[test]
-fn a_region_is_not_written_again_before_its_records_are_over_durably() {
+fn region_rewrite_waits_for_durable_release() {
     for seed in 0..4 {
         cut_meanwhile(false, false, 10 * seed);
         assert!(cut_meanwhile(false, true, 10 * seed), "it goes on when the batch has arrived");
@@ -213,7 +213,7 @@ fn a_region_is_not_written_again_before_its_records_are_over_durably() {
 }
 
 #[test]
-fn a_region_is_not_written_again_while_a_checkpoint_has_its_records() {
+fn region_rewrite_waits_for_the_checkpoint() {
     for seed in 0..4 {
         cut_meanwhile(true, false, 10 * seed);
         assert!(cut_meanwhile(true, true, 10 * seed), "it goes on when the checkpoint has ended");

@@ -16,7 +16,7 @@ const MIB: u64 = 1 << 20;
 const SEEDS: u64 = 24;
 
 #[test]
-fn what_a_write_passes_over_is_restored_from_the_record_before_it() {
+fn skipped_rows_are_restored_from_the_earlier_record() {
     let spec = small_array(false);
     let drives = CutDrives::for_array(&spec);
     let executor = VirtualExecutor::new();

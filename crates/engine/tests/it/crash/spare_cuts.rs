@@ -112,22 +112,22 @@ const WITH_PARITY: [(&str, usize); 4] = [("raid4", 3), ("raid5", 3), ("raid5", 5
 const WITHOUT_PARITY: [(&str, usize); 2] = [("raid1", 2), ("raid10", 4)];
 
 #[test]
-fn records_that_were_released_do_not_come_back_over_a_filled_column() {
+fn released_records_do_not_overwrite_a_filled_column() {
     in_every_column(false, &WITH_PARITY, Flush::Before);
 }
 
 #[test]
-fn records_that_were_live_do_not_come_back_over_a_filled_column() {
+fn live_records_do_not_overwrite_a_filled_column() {
     in_every_column(false, &WITH_PARITY, Flush::After);
 }
 
 #[test]
-fn records_of_a_region_that_the_map_does_not_know_do_not_come_back_over_a_filled_column() {
+fn records_of_unmapped_regions_spare_a_filled_column() {
     in_every_column(false, &WITH_PARITY, Flush::FirstAfter);
 }
 
 #[test]
-fn with_checksums_records_do_not_come_back_over_a_filled_column() {
+fn checksummed_records_spare_a_filled_column() {
     for flush in [Flush::Before, Flush::After, Flush::FirstAfter] {
         in_every_column(true, &WITH_PARITY, flush);
         in_every_column(true, &WITHOUT_PARITY, flush);

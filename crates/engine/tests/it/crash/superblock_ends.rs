@@ -26,7 +26,7 @@ fn faulty(life: &Life, images: &[Rc<MemoryDrive>]) -> Vec<Rc<FaultyDrive>> {
 }
 
 #[test]
-fn what_one_end_refused_is_not_undone_by_an_unreadable_sector_at_the_other() {
+fn commit_refused_at_one_end_survives_a_bad_sector() {
     for refusing in 0..2 {
         let images = memory_drives(2, CAPACITY / MIB);
         let life = Life::new();

@@ -39,7 +39,7 @@ async fn open(context: &Context, drives: &[Rc<dyn Drive>], host: Rc<dyn ArrayHos
 }
 
 #[test]
-fn a_lost_block_written_in_place_is_in_the_journal_until_it_is_recorded() {
+fn journal_keeps_a_repair_until_it_is_recorded() {
     let spec = small_array(true);
     let drives = CutDrives::for_array(&spec);
     let expected = Model::new(4 * MIB);

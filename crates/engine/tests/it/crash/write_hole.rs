@@ -232,7 +232,7 @@ fn cut_and_lose(seed: u64, checksums: bool) -> u64 {
 }
 
 #[test]
-fn a_flush_promises_nothing_once_drives_are_gone_that_cannot_be_spared() {
+fn flush_fails_without_enough_drives() {
     let spec = LinearSpec {
         id: 5,
         shape: shape("raid5", 3, 16384),
@@ -318,7 +318,7 @@ fn cut_behind_the_journal(seed: u64, checksums: bool, lost: &[usize]) {
 }
 
 #[test]
-fn what_the_journal_has_of_a_block_is_not_lost_with_what_was_there_before() {
+fn journaled_block_survives_loss_of_its_old_version() {
     for seed in 0..40 {
         cut_behind_the_journal(seed, true, &[]);
         for (checksums, lost) in [(true, 0), (true, 1), (true, 2), (false, 0), (false, 1), (false, 2)] {
@@ -389,7 +389,7 @@ fn cut_again_after_a_loss(seed: u64, checksums: bool, lost: usize) -> usize {
 }
 
 #[test]
-fn what_is_written_over_dead_blocks_is_not_taken_back_by_what_made_them_dead() {
+fn writes_over_dead_blocks_survive_another_cut() {
     let mut dead = 0;
     for seed in 0..40 {
         for (checksums, lost) in [(true, 0), (true, 1), (true, 2), (false, 0), (false, 1), (false, 2)] {
@@ -413,13 +413,13 @@ fn there_is_no_write_hole() {
 }
 
 #[test]
-fn there_is_no_write_hole_with_checksums_in_any_layout() {
+fn no_write_hole_with_checksums_in_any_layout() {
     run(true);
 }
 
 /// Seed 2584: with an area lost, what was left was filled with copies of what it had held, and had
 /// no room to say what was released: the opening never ended.
 #[test]
-fn copies_of_what_a_lost_area_held_leave_the_journal_room_to_go_on() {
+fn restored_journal_copies_leave_room_for_releases() {
     cut_and_lose(2584, true);
 }

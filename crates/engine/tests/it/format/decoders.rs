@@ -126,7 +126,7 @@ fn resident_bytes() -> u64 {
 /// Each number of a pool's record in turn is one that makes no sense, on all of its drives and with
 /// the right checksums.
 #[test]
-fn no_number_on_a_drive_takes_memory_out_of_proportion() {
+fn numbers_on_a_drive_cannot_exhaust_memory() {
     let images = drives_of_a_pool();
     let sound: Vec<Vec<u8>> = images.iter().map(|drive| bytes_of(drive)).collect();
     let mut numbers = 0;

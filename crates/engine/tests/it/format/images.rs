@@ -50,7 +50,7 @@ fn live<T>(life: impl AsyncFnOnce(&Context, &BufferPool) -> T) -> T {
 }
 
 #[test]
-fn what_an_image_says_is_read_and_nothing_is_written() {
+fn images_are_read_without_writing() {
     for (path, expected) in readable_images() {
         let drives = drives_in(&path);
         let before: Vec<Vec<u8>> = drives.iter().map(|drive| bytes_of(drive)).collect();
@@ -79,7 +79,7 @@ fn what_an_image_says_is_read_and_nothing_is_written() {
 }
 
 #[test]
-fn an_image_is_recovered_and_what_was_under_way_is_brought_to_its_end() {
+fn images_recover_and_finish_their_jobs() {
     for (path, expected) in readable_images() {
         let (image, drives) = (name(&path), copies(&drives_in(&path)));
         live(async |context, buffers| {
@@ -121,7 +121,7 @@ fn an_image_is_recovered_and_what_was_under_way_is_brought_to_its_end() {
 }
 
 #[test]
-fn an_image_can_be_read_without_the_drives_that_it_can_spare() {
+fn images_are_readable_without_redundant_drives() {
     let mut read = 0;
     for (path, expected) in readable_images() {
         let all = drives_in(&path);
@@ -148,7 +148,7 @@ fn an_image_can_be_read_without_the_drives_that_it_can_spare() {
 
 /// The images are worth something only if they hold what they are said to hold.
 #[test]
-fn the_images_hold_writes_that_are_only_in_the_journal() {
+fn images_hold_writes_that_only_the_journal_has() {
     for (path, expected) in readable_images().into_iter().filter(|(path, _)| !path.ends_with("rebuild")) {
         let drives = copies(&drives_in(&path));
         for drive in &drives {
@@ -208,7 +208,7 @@ fn is_left_alone(drives: &Drives, is_right: impl Fn(&PoolError) -> bool) {
 }
 
 #[test]
-fn drives_of_format_1_are_told_and_left_alone() {
+fn format_1_drives_are_identified_and_left_alone() {
     let drives = drives_in(&folder().join("format-1/raid5"));
     assert_eq!(drives.len(), 3);
     is_left_alone(&drives, |error| {
@@ -232,7 +232,7 @@ fn drives_of_format_1_are_told_and_left_alone() {
 }
 
 #[test]
-fn drives_of_a_newer_format_or_with_unknown_features_are_told_and_left_alone() {
+fn newer_formats_are_identified_and_left_alone() {
     let (path, expected) = readable_images().swap_remove(0);
     let newer = copies(&drives_in(&path));
     for drive in &newer {

@@ -48,7 +48,7 @@ fn a_pool_is_the_same_in_every_order_of_its_drives() {
 }
 
 #[test]
-fn looking_at_a_drive_tells_all_of_its_pool_and_writes_nothing() {
+fn inspecting_a_drive_describes_its_pool_read_only() {
     let images = memory_drives(3, 16);
     let drives = as_drives(&images);
     let life = Life::new();
@@ -79,7 +79,7 @@ fn looking_at_a_drive_tells_all_of_its_pool_and_writes_nothing() {
 
 /// Its headers are whole: it is still a drive of somebody's.
 #[test]
-fn a_drive_whose_state_cannot_be_read_is_not_overwritten_unasked() {
+fn unreadable_pool_drive_needs_force_to_overwrite() {
     let images = memory_drives(3, 8);
     let drives = as_drives(&images);
     let life = Life::new();
@@ -108,7 +108,7 @@ fn a_drive_whose_state_cannot_be_read_is_not_overwritten_unasked() {
 }
 
 #[test]
-fn drives_that_hold_a_pool_are_not_overwritten_unasked() {
+fn pool_drives_need_force_to_overwrite() {
     let images = memory_drives(3, 8);
     let drives = as_drives(&images);
     let life = Life::new();
@@ -171,7 +171,7 @@ impl Drive for Door {
 }
 
 #[test]
-fn a_drive_named_twice_through_two_doors_does_not_become_two_members() {
+fn drive_named_by_two_paths_is_refused() {
     let life = Life::new();
     life.run(async {
         for at in 0..3 {
@@ -188,7 +188,7 @@ fn a_drive_named_twice_through_two_doors_does_not_become_two_members() {
 }
 
 #[test]
-fn bad_wishes_are_refused_with_words() {
+fn invalid_requests_are_refused_with_a_reason() {
     let drives = as_drives(&memory_drives(4, 16));
     let life = Life::new();
     life.run(async {
@@ -470,7 +470,7 @@ fn the_status_has_the_keys_that_scripts_rely_on() {
 }
 
 #[test]
-fn drives_of_the_former_format_are_named_as_such() {
+fn drives_of_an_older_format_are_identified() {
     // The head of a slot as version 1 wrote it.
     let image = MemoryDrive::new("old", 8 * MIB);
     let mut header = [0u8; 512];
@@ -498,7 +498,7 @@ fn drives_of_the_former_format_are_named_as_such() {
 }
 
 #[test]
-fn events_tell_the_history() {
+fn events_record_the_history() {
     let drives = as_drives(&memory_drives(3, 24));
     let life = Life::new();
     life.run(async {
@@ -530,7 +530,7 @@ fn events_tell_the_history() {
 }
 
 #[test]
-fn journals_go_to_journal_drives_where_there_are_enough() {
+fn enough_journal_drives_take_the_journals() {
     let drives = as_drives(&memory_drives(6, 24));
     let life = Life::new();
     life.run(async {

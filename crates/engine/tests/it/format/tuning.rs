@@ -53,7 +53,7 @@ async fn open(life: &Life, drives: &[Rc<dyn Drive>], tuning: Tuning) -> Result<P
 }
 
 #[test]
-fn a_pool_lives_with_the_least_of_everything_and_with_the_usual_by_turns() {
+fn pool_opens_with_minimal_and_usual_tuning_in_turn() {
     let images = memory_drives(4, 64);
     let usual = Tuning { map_grain: SMALL.map_grain, ..Tuning::default() };
     let first = Life::new();

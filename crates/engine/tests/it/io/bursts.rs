@@ -69,7 +69,7 @@ fn written_in_place(pace: &str, quiet_ns: u64, burst: u64) -> u64 {
 }
 
 #[test]
-fn after_a_quiet_time_all_of_it_is() {
+fn burst_after_idle_is_all_journaled() {
     // On the disk more than that would last until destaging begins.
     for (pace, burst) in [("200MB/s,125iops", BURST), ("500MB/s,10000iops", FULL_BURST)] {
         let in_place = written_in_place(pace, QUIET_NS, burst);
@@ -78,7 +78,7 @@ fn after_a_quiet_time_all_of_it_is() {
 }
 
 #[test]
-fn right_after_other_writes_most_of_it_is() {
+fn burst_after_other_writes_is_mostly_journaled() {
     let in_place = written_in_place("200MB/s,125iops", 0, BURST);
     assert!(in_place < BURST / 2, "{in_place} of {BURST} writes went in place");
 }

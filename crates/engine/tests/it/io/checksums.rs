@@ -67,7 +67,7 @@ async fn rot(rig: &Rig, slot: usize, block: u64) {
 }
 
 #[test]
-fn rotten_blocks_are_never_given_out_and_a_read_puts_them_right() {
+fn rotten_blocks_are_never_returned_and_get_repaired() {
     for &(level, drives) in REDUNDANT {
         run(level, drives, 5, async |rig, model| {
             // A row of blocks each, so that the others make up for it.
@@ -90,7 +90,7 @@ fn rotten_blocks_are_never_given_out_and_a_read_puts_them_right() {
 }
 
 #[test]
-fn a_scrub_finds_what_nobody_read_and_names_the_drive_in_any_layout() {
+fn scrub_finds_unread_rot_and_names_the_drive() {
     for &(level, drives) in REDUNDANT {
         run(level, drives, 6, async |rig, model| {
             rot(&rig, 1, 21).await;
@@ -105,7 +105,7 @@ fn a_scrub_finds_what_nobody_read_and_names_the_drive_in_any_layout() {
 }
 
 #[test]
-fn without_redundancy_a_wrong_block_is_an_error_that_names_drive_and_block() {
+fn wrong_block_without_redundancy_is_a_named_error() {
     for &(level, drives) in PLAIN {
         run(level, drives, 7, async |rig, model| {
             rot(&rig, drives - 1, 5).await;
@@ -193,7 +193,7 @@ fn lie_under_load(level: &str, drives: usize, seed: u64, struck: &Cell<u64>) {
 }
 
 #[test]
-fn lost_and_misdirected_writes_under_load_are_never_read_and_counted_on_who_lied() {
+fn lost_and_misdirected_writes_are_never_read() {
     let (struck, mut runs) = (Cell::new(0), 0);
     for seed in sweep(20, 60) {
         runs += 1;
@@ -206,7 +206,7 @@ fn lost_and_misdirected_writes_under_load_are_never_read_and_counted_on_who_lied
 /// What a small write computes parity from must be right, or wrong data would become right for
 /// ever.
 #[test]
-fn a_small_write_beside_a_rotten_block_does_not_make_it_true() {
+fn small_write_does_not_legitimise_a_rotten_neighbour() {
     for &(level, drives) in &[("raid5", 4), ("raid6", 5), ("raid4", 4), ("raid50", 6), ("raid7", 6)] {
         run(level, drives, 8, async |rig, model| {
             let array = rig.array();
@@ -268,7 +268,7 @@ fn degraded_reads_and_rebuilds_use_no_wrong_source() {
 }
 
 #[test]
-fn checksums_outlive_closing_and_a_page_that_rots_is_repaired() {
+fn checksums_persist_and_rotten_pages_are_repaired() {
     for &(level, drives) in REDUNDANT {
         run(level, drives, 10, async |rig, model| {
             write(&rig, &model, 100, 40, 3).await;
@@ -295,7 +295,7 @@ fn checksums_outlive_closing_and_a_page_that_rots_is_repaired() {
 }
 
 #[test]
-fn blocks_whose_sums_are_lost_are_compared_with_their_redundancy() {
+fn blocks_without_sums_are_checked_by_redundancy() {
     for &(level, drives) in REDUNDANT {
         run(level, drives, 12, async |rig, model| {
             rig.array().close().await.expect("closing");
@@ -325,7 +325,7 @@ fn blocks_whose_sums_are_lost_are_compared_with_their_redundancy() {
 /// The copies of the pages of a column, on the drive of the next one, are as they were before: that
 /// drive lost their last writes.
 #[test]
-fn an_old_page_beside_a_missing_drive_refuses_nothing_that_the_others_bear_out() {
+fn stale_page_refuses_no_block_the_parity_confirms() {
     for &(level, drives) in &[("raid1", 3), ("raid6", 5), ("raid7", 6), ("raid60", 8)] {
         run(level, drives, 13, async |rig, model| {
             rig.array().close().await.expect("closing");
@@ -356,7 +356,7 @@ fn an_old_page_beside_a_missing_drive_refuses_nothing_that_the_others_bear_out()
 /// Both places of a page are wrong, one lost with its drive, the other old: a block that its drive
 /// and all others agree on is right all the same.
 #[test]
-fn an_old_page_whose_copy_is_missing_is_not_believed_over_all_drives() {
+fn stale_page_without_copy_is_outvoted_by_the_drives() {
     for &(level, drives) in &[("raid1", 3), ("raid6", 4), ("raid6", 5), ("raid7", 6)] {
         run(level, drives, 14, async |rig, model| {
             rig.array().close().await.expect("closing");
@@ -388,7 +388,7 @@ fn an_old_page_whose_copy_is_missing_is_not_believed_over_all_drives() {
 }
 
 #[test]
-fn discarded_space_is_written_again_without_its_former_sums() {
+fn discarded_space_is_rewritten_without_old_sums() {
     for &(level, drives) in REDUNDANT.iter().chain(PLAIN) {
         run(level, drives, 11, async |rig, model| {
             let array = rig.array();

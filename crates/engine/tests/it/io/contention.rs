@@ -12,7 +12,7 @@ use stripewise_runtime::VirtualExecutor;
 /// the first; a scrub that held the first waited for the second. The executor panics when nothing
 /// can go on.
 #[test]
-fn writes_across_stripes_and_scrubs_do_not_wait_for_each_other_for_ever() {
+fn multi_stripe_writes_and_scrubs_never_deadlock() {
     for seed in 1..=30 {
         println!("seed {seed}");
         let executor = VirtualExecutor::shuffled(seed);

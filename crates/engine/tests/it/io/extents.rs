@@ -16,7 +16,7 @@ fn told(volume: &Volume, offset: u64, length: u64) -> Vec<(u64, bool)> {
 }
 
 #[test]
-fn what_was_written_is_told_and_the_rest_is_not() {
+fn extents_report_written_data_only() {
     for layout in ["raid0", "raid5", "raid10", "raid6"] {
         let life = Life::new();
         let drives = memory_drives(4, 96);
@@ -69,7 +69,7 @@ fn what_was_written_is_told_and_the_rest_is_not() {
 }
 
 #[test]
-fn what_waits_in_the_journal_counts_as_written() {
+fn journaled_data_counts_as_written() {
     let life = Life::new();
     let drives = memory_drives(4, 96);
     life.run(async {
@@ -89,7 +89,7 @@ fn what_waits_in_the_journal_counts_as_written() {
 }
 
 #[test]
-fn while_a_volume_is_converted_each_part_is_told_by_the_array_that_has_it() {
+fn extents_during_conversion_come_from_both_arrays() {
     let life = Life::new();
     let drives = memory_drives(5, 128);
     life.run(async {

@@ -136,7 +136,7 @@ fn each_layout(mut test: impl FnMut(&VirtualExecutor, &str, Shape)) {
 }
 
 #[test]
-fn every_tolerated_loss_is_survived_and_one_more_is_reported() {
+fn tolerated_losses_survive_and_one_more_is_reported() {
     let mut lossy = 0;
     each_layout(|executor, level, shape| {
         let context = executor.context();
@@ -166,7 +166,7 @@ fn every_tolerated_loss_is_survived_and_one_more_is_reported() {
 }
 
 #[test]
-fn writes_while_degraded_are_there_after_the_drives_come_back_empty() {
+fn degraded_writes_survive_empty_replacements() {
     each_layout(|executor, level, shape| {
         let context = executor.context();
         let combinations = combinations(shape.width, shape.fault_tolerance());

@@ -161,7 +161,7 @@ async fn scrub_finds_nothing(pool: &Pool) {
 }
 
 #[test]
-fn a_full_file_system_stops_writing_and_nothing_else() {
+fn full_file_system_stops_writes_only() {
     for layout in ["single", "raid1", "raid5", "raid6"] {
         for checksums in [true, false] {
             runs_full(layout, false, checksums);
@@ -170,7 +170,7 @@ fn a_full_file_system_stops_writing_and_nothing_else() {
 }
 
 #[test]
-fn with_write_back_a_full_file_system_stops_writing_and_nothing_else() {
+fn full_file_system_stops_write_back_only() {
     for checksums in [true, false] {
         runs_full("raid5", true, checksums);
         runs_full("raid6", true, checksums);
@@ -178,7 +178,7 @@ fn with_write_back_a_full_file_system_stops_writing_and_nothing_else() {
 }
 
 #[test]
-fn with_space_again_writing_goes_on_where_it_stopped() {
+fn writes_resume_when_there_is_space_again() {
     let room = Rc::new(Cell::new(u64::MAX / 2));
     let drives = sparse_files(4, 96, &room);
     let life = Life::new();
@@ -203,7 +203,7 @@ fn with_space_again_writing_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn what_could_not_be_discarded_is_there_as_before() {
+fn failed_discard_leaves_data_unchanged() {
     for (layout, checksums) in [("single", false), ("raid1", false), ("raid1", true), ("raid5", true)] {
         let room = Rc::new(Cell::new(u64::MAX / 2));
         let drives = sparse_files(4, 96, &room);

@@ -63,7 +63,7 @@ fn requests_are_counted_by_kind_and_latency() {
 }
 
 #[test]
-fn what_the_journal_holds_is_told() {
+fn journal_contents_are_reported() {
     let life = Life::new();
     let drives = memory_drives(4, 64);
     life.run(async {
@@ -99,7 +99,7 @@ fn a_flush_is_answered_also_when_the_pool_is_closed() {
 }
 
 #[test]
-fn a_flush_of_what_was_not_closed_in_order_is_an_error() {
+fn flush_after_an_unclean_close_fails() {
     let life = Life::new();
     let faulty: Vec<Rc<FaultyDrive>> = memory_drives(3, 64)
         .into_iter()

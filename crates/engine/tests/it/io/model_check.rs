@@ -245,7 +245,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn arrays_hold_what_was_written_through_losses_and_rebuilds() {
+fn data_survives_losses_and_rebuilds() {
     for seed in SEEDS_THAT_FAILED {
         run(*seed);
     }

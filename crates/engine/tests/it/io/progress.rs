@@ -131,7 +131,7 @@ impl Scene {
 }
 
 #[test]
-fn clients_and_discards_of_whole_regions_end_with_full_journals() {
+fn region_discards_progress_with_full_journals() {
     for (seed, shape) in (0..).zip(SHAPES) {
         Scene::play(shape, seed, async |scene| {
             for round in 0..20 {
@@ -147,7 +147,7 @@ fn clients_and_discards_of_whole_regions_end_with_full_journals() {
 }
 
 #[test]
-fn clients_and_rebuilds_end_with_full_journals() {
+fn rebuilds_progress_with_full_journals() {
     for (seed, shape) in (0..).zip(SHAPES) {
         Scene::play(shape, seed, async |scene| {
             let id = scene.pool.status().drives[3].id;
@@ -165,7 +165,7 @@ fn clients_and_rebuilds_end_with_full_journals() {
 }
 
 #[test]
-fn clients_and_drives_being_emptied_end_with_full_journals() {
+fn evacuations_progress_with_full_journals() {
     for (seed, shape) in (0..).zip(SHAPES) {
         let shape = Shape { drives: 6, columns: Some(4), ..shape };
         Scene::play(shape, seed, async |scene| {
@@ -184,7 +184,7 @@ fn clients_and_drives_being_emptied_end_with_full_journals() {
 }
 
 #[test]
-fn clients_and_scrubs_end_with_full_journals() {
+fn scrubs_progress_with_full_journals() {
     for (seed, shape) in (0..).zip(SHAPES) {
         Scene::play(shape, seed, async |scene| {
             for _ in 0..4 {
@@ -201,7 +201,7 @@ fn clients_and_scrubs_end_with_full_journals() {
 }
 
 #[test]
-fn clients_and_rows_being_given_back_end_with_full_journals() {
+fn row_discards_progress_with_full_journals() {
     for (seed, shape) in (0..).zip(SHAPES) {
         Scene::play(Shape { thin: true, ..shape }, seed, async |scene| {
             for round in 0..20 {
@@ -215,7 +215,7 @@ fn clients_and_rows_being_given_back_end_with_full_journals() {
 }
 
 #[test]
-fn clients_and_conversions_end_with_full_journals() {
+fn conversions_progress_with_full_journals() {
     for (seed, shape) in (0..).zip(SHAPES) {
         let shape = Shape { drives: 6, columns: Some(4), ..shape };
         Scene::play(shape, seed, async |scene| {
@@ -237,7 +237,7 @@ fn clients_and_conversions_end_with_full_journals() {
 /// Regions that are written for the first time: their records go only when a flush has completed
 /// them.
 #[test]
-fn clients_and_flushes_of_new_regions_end_with_full_journals() {
+fn flushes_of_new_regions_progress_with_full_journals() {
     for (seed, shape) in (0..).zip(SHAPES) {
         Scene::play(Shape { full: false, ..shape }, seed, async |scene| {
             for round in 0..20 {

@@ -56,7 +56,7 @@ fn neighbours_that_come_together_become_one_request() {
 }
 
 #[test]
-fn reads_on_either_side_of_a_small_hole_become_one_where_that_is_cheaper() {
+fn reads_merge_over_a_small_gap_if_cheaper() {
     for (pace, requests) in [("50MB/s,100iops", 1), ("50MB/s,10000iops", 2)] {
         let executor = VirtualExecutor::new();
         let context = executor.context();
@@ -83,7 +83,7 @@ fn reads_on_either_side_of_a_small_hole_become_one_where_that_is_cheaper() {
 
 /// As two degraded reads of parts of one stripe ask for them.
 #[test]
-fn reads_of_one_range_that_wait_together_are_one_request() {
+fn queued_reads_of_one_range_become_one_request() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let (faults, checked) = drive(&context, 1_000_000, 100_000_000, 1);
@@ -114,7 +114,7 @@ fn reads_of_one_range_that_wait_together_are_one_request() {
 }
 
 #[test]
-fn an_error_in_a_merged_request_hits_only_who_asked_for_it() {
+fn error_in_a_merged_request_hits_only_its_part() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let (faults, checked) = drive(&context, 100_000, 1_000_000_000, 8);
@@ -134,7 +134,7 @@ fn an_error_in_a_merged_request_hits_only_who_asked_for_it() {
 }
 
 #[test]
-fn a_drive_that_never_answers_is_given_up_after_the_time_out() {
+fn unresponsive_drive_fails_after_the_timeout() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let (faults, checked) = drive(&context, 100_000, 1_000_000_000, 8);
@@ -185,7 +185,7 @@ impl Spawn for Tasks {
 }
 
 #[test]
-fn a_process_that_stood_still_hears_its_drives_before_it_gives_them_up() {
+fn stalled_process_checks_answers_before_timing_out() {
     for is_stuck in [false, true] {
         let executor = VirtualExecutor::new();
         let inner = executor.context();
@@ -263,7 +263,7 @@ fn background_gets_its_share_of_a_loaded_drive() {
 }
 
 #[test]
-fn a_client_with_one_request_at_a_time_keeps_its_share_too() {
+fn client_at_queue_depth_one_keeps_its_share() {
     let (foreground, background) = shares(1, 0.3);
     let got = background / (foreground + background);
     assert!((got - 0.3).abs() < 0.1, "background got {got:.3}");
@@ -287,7 +287,7 @@ async fn upkeep_ns(context: &Context, member: &Rc<Member>, writes: u64) -> u64 {
 }
 
 #[test]
-fn upkeep_that_clients_may_wait_for_does_not_wait_for_background_work() {
+fn urgent_upkeep_does_not_wait_for_background_work() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let (_, checked) = drive(&context, 50_000, 200_000_000, 32);
@@ -363,7 +363,7 @@ fn waits_in_slices(
 }
 
 #[test]
-fn a_client_waits_for_one_slice_of_background_work_and_no_more() {
+fn client_waits_for_at_most_one_background_slice() {
     const SLICE_NS: u64 = 20 * MS;
     // One client now and then; eight that ask for half of the drive; eight that ask for all of it.
     for (clients, bytes, pause_ns) in [(1, 4096, 50 * MS), (8, 65_536, 20 * MS), (8, 65_536, 0)] {
@@ -382,7 +382,7 @@ fn a_client_waits_for_one_slice_of_background_work_and_no_more() {
 }
 
 #[test]
-fn background_keeps_a_third_of_its_share_where_clients_ask_for_more_than_there_is() {
+fn background_keeps_a_third_of_its_share_at_overload() {
     const SLICE_NS: u64 = 20 * MS;
     let (alone_ns, _) = waits_in_slices(None, 64, 256 << 10, 0, 0);
     let (longest_ns, share) = waits_in_slices(Some(SLICE_NS), 64, 256 << 10, 0, 16);
@@ -393,7 +393,7 @@ fn background_keeps_a_third_of_its_share_where_clients_ask_for_more_than_there_i
 }
 
 #[test]
-fn one_flush_is_with_a_drive_at_a_time_and_those_that_come_meanwhile_share_the_next() {
+fn one_flush_in_flight_and_waiters_share_the_next() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let (_, checked) = drive(&context, 100_000, 1_000_000_000, 8);
@@ -414,7 +414,7 @@ fn one_flush_is_with_a_drive_at_a_time_and_those_that_come_meanwhile_share_the_n
 }
 
 #[test]
-fn flushes_that_wait_for_one_are_answered_when_the_drive_fails() {
+fn waiting_flushes_fail_with_the_drive() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let (faults, checked) = drive(&context, 100_000, 1_000_000_000, 8);

@@ -10,7 +10,7 @@ use stripewise_drive::Buffer;
 const MOST_BYTES: usize = 4096;
 
 #[test]
-fn reads_and_writes_are_shorter_than_what_they_move() {
+fn request_futures_are_smaller_than_their_data() {
     let life = Life::new();
     let drives = memory_drives(4, 32);
     life.run(async {

@@ -110,7 +110,7 @@ async fn destaged(life: &Life, pool: &Pool, volume: &Volume, depth: usize, write
 }
 
 #[test]
-fn small_writes_are_destaged_and_streams_and_deep_queues_go_in_place_at_once() {
+fn small_writes_defer_but_streams_go_in_place() {
     let life = Life::new();
     life.run(async {
         let pool = life.create(&disks(&life, 4, 512), &[]).await.expect("a pool");
@@ -175,7 +175,7 @@ async fn idle_rebuild(life: &Life, pool: &Pool, new: &Rc<dyn Drive>) -> (f64, f6
 }
 
 #[test]
-fn an_idle_rebuild_after_a_mixed_load_takes_little_more_than_its_data() {
+fn idle_rebuild_after_mixed_load_rarely_seeks() {
     for layout in ["raid5", "raid10"] {
         let life = Life::new();
         life.run(async {
@@ -193,7 +193,7 @@ fn an_idle_rebuild_after_a_mixed_load_takes_little_more_than_its_data() {
 }
 
 #[test]
-fn a_model_without_bytes_pays_for_a_rebuild_what_drives_with_bytes_do() {
+fn rebuild_of_modelled_drives_costs_the_same() {
     let life = Life::new();
     life.run(async {
         let pace: Pace = "200MB/s,200iops".parse().expect("a pace");
@@ -235,7 +235,7 @@ async fn positions_of_pages(pool: &Pool, length: u64, writes: bool) -> f64 {
 }
 
 #[test]
-fn who_reads_or_writes_a_volume_in_sequence_finds_its_checksum_pages_loaded() {
+fn sequential_io_finds_checksum_pages_loaded() {
     for layout in ["raid5", "raid10"] {
         for writes in [false, true] {
             let life = Life::new();
@@ -255,7 +255,7 @@ fn who_reads_or_writes_a_volume_in_sequence_finds_its_checksum_pages_loaded() {
 }
 
 #[test]
-fn a_stream_from_a_mirror_on_disks_keeps_both_arms_on_long_runs() {
+fn mirror_stream_keeps_both_disks_on_long_runs() {
     let life = Life::new();
     life.run(async {
         let drives = disks(&life, 4, 256);
@@ -321,7 +321,7 @@ fn waits_while_rebuilding(bound_ms: Option<u32>) -> (f64, f64, f64) {
 }
 
 #[test]
-fn a_rebuild_adds_no_more_to_the_latency_than_was_allowed_and_keeps_its_rate() {
+fn rebuild_respects_the_latency_bound_and_its_rate() {
     let unbounded = waits_while_rebuilding(None);
     // Alone a read takes 5.1 ms.
     for (bound_ms, least_share) in [(20, 0.9), (10, 0.3)] {

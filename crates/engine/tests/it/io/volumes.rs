@@ -16,7 +16,7 @@ fn thin(name: &str, layout: &str, size_bytes: u64) -> VolumeSpec {
 }
 
 #[test]
-fn writes_without_space_do_not_wait_one_after_the_other_for_slabs_that_are_still_read() {
+fn writes_without_space_time_out_together() {
     const PATIENCE_NS: u64 = 2_000_000_000;
     let all: Vec<Rc<Holding>> = memory_drives(2, 32).into_iter().map(Holding::over).collect();
     let life = Life::new();
@@ -55,7 +55,7 @@ fn writes_without_space_do_not_wait_one_after_the_other_for_slabs_that_are_still
 }
 
 #[test]
-fn a_thin_volume_takes_space_where_it_is_written_and_gives_it_back() {
+fn thin_volume_allocates_on_write_frees_on_discard() {
     let drives = as_drives(&memory_drives(4, 32));
     let life = Life::new();
     life.run(async {
@@ -139,7 +139,7 @@ async fn with_pending(pool: &Pool, checksums: bool) -> Volume {
 }
 
 #[test]
-fn what_only_the_journal_has_is_not_cut_off() {
+fn shrink_keeps_data_that_only_the_journal_has() {
     for checksums in [false, true] {
         for size_bytes in [10 * MIB, 20 * MIB + 4096] {
             let drives = as_drives(&memory_drives(4, 48));
@@ -207,7 +207,7 @@ fn a_write_beside_a_shrink_is_kept_or_refused() {
 }
 
 #[test]
-fn volumes_grow_and_shrink_to_what_is_stored() {
+fn volumes_grow_and_shrink_to_their_data() {
     let drives = as_drives(&memory_drives(4, 48));
     let life = Life::new();
     life.run(async {
@@ -286,7 +286,7 @@ fn a_map_that_is_too_small_moves() {
 }
 
 #[test]
-fn a_pool_of_sixty_large_drives_is_made_and_looked_at_quickly() {
+fn sixty_large_drives_are_created_and_shown_quickly() {
     let drives: Vec<Rc<dyn Drive>> = (0..60)
         .map(|index| MemoryDrive::new(&format!("drive{index}"), 20_000_000_000_000) as Rc<dyn Drive>)
         .collect();
@@ -319,7 +319,7 @@ fn a_pool_of_sixty_large_drives_is_made_and_looked_at_quickly() {
 }
 
 #[test]
-fn what_a_pool_takes_for_itself_is_under_two_percent_of_large_drives() {
+fn pool_overhead_is_under_two_percent_of_large_drives() {
     const GB: u64 = 1_000_000_000;
     for (count, drive_bytes, journals, volumes) in [
         (2, 100 * GB, 0, &[("raid1", 0_usize)] as &[(&str, usize)]),
@@ -379,7 +379,7 @@ fn on_journals(status: &PoolStatus) -> u64 {
 }
 
 #[test]
-fn a_region_that_was_written_in_part_and_not_flushed_can_be_discarded() {
+fn partly_written_region_is_discardable_before_flush() {
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&memory_drives(4, 64)), &[]).await.expect("a pool");
@@ -396,7 +396,7 @@ fn a_region_that_was_written_in_part_and_not_flushed_can_be_discarded() {
 }
 
 #[test]
-fn a_thin_volume_that_lacks_drives_for_a_new_row_says_so_and_goes_on_when_they_are_back() {
+fn thin_writes_fail_without_drives_and_resume_later() {
     let life = Life::new();
     life.run(async {
         let drives = as_drives(&memory_drives(4, 32));

@@ -104,20 +104,20 @@ fn more_than_the_journal_takes(model: ModelSpec, checksums: bool) {
 }
 
 #[test]
-fn on_quick_drives_everybody_gets_on() {
+fn write_back_progresses_on_quick_drives() {
     let quick = ModelSpec { latency_ns: 100_000, bytes_per_second: 500_000_000, queue_depth: 32 };
     more_than_the_journal_takes(quick, true);
     more_than_the_journal_takes(quick, false);
 }
 
 #[test]
-fn on_slow_drives_everybody_gets_on() {
+fn write_back_progresses_on_slow_drives() {
     let slow = ModelSpec { latency_ns: 4_000_000, bytes_per_second: 200_000_000, queue_depth: 4 };
     more_than_the_journal_takes(slow, true);
 }
 
 #[test]
-fn blocks_at_both_ends_of_long_strips_are_destaged_with_the_room_that_is_kept_for_them() {
+fn blocks_at_strip_ends_destage_in_reserved_room() {
     // On a disk two blocks go in place as one range, and the parity between them as it was. If all
     // of that were logged, a stripe would take thirty times what its two blocks took.
     const STRIP: u64 = 256 << 10;
@@ -159,7 +159,7 @@ async fn all_of(volume: &Volume) -> Vec<u8> {
 }
 
 #[test]
-fn a_pool_opened_for_reading_only_shows_what_its_journals_hold_and_writes_nothing() {
+fn read_only_pool_shows_journaled_data() {
     for checksums in [true, false] {
         let images = memory_drives(4, 64);
         let life = Life::new();

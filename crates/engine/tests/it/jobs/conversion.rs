@@ -111,7 +111,7 @@ fn every_layout_becomes_every_other() {
 }
 
 #[test]
-fn a_volume_larger_than_the_free_space_is_converted_row_by_row() {
+fn conversion_works_with_less_space_than_the_volume() {
     let life = Life::new();
     life.run(async {
         let drives = memory_drives(4, 64);
@@ -146,7 +146,7 @@ fn a_volume_larger_than_the_free_space_is_converted_row_by_row() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_changes_nothing() {
+fn invalid_conversions_are_refused_without_change() {
     let life = Life::new();
     life.run(async {
         let pool = pool_of(&life, 4, 64).await;
@@ -197,7 +197,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_deletion_in_the_middle_of_the_copying_leaves_nothing() {
+fn deletion_during_conversion_frees_everything() {
     for us in [0, 300, 1_000, 3_000, 10_000, 30_000] {
         let life = Life::new();
         life.run(async {
@@ -293,7 +293,7 @@ impl Drive for SlowReader {
 }
 
 #[test]
-fn a_conversion_waits_for_slabs_that_are_read_from_for_long() {
+fn conversion_waits_for_slabs_with_long_reads() {
     let life = Life::new();
     life.run(async {
         let slow = |below| {
@@ -334,7 +334,7 @@ fn a_conversion_waits_for_slabs_that_are_read_from_for_long() {
 }
 
 #[test]
-fn a_conversion_ends_where_a_pin_set_meanwhile_names_drives_that_are_too_few() {
+fn conversion_ends_despite_a_pin_to_too_few_drives() {
     let life = Life::new();
     life.run(async {
         let drives = as_drives(&memory_drives(7, 64));
@@ -403,7 +403,7 @@ fn a_block_that_is_lost_stays_lost_and_is_reported() {
 }
 
 #[test]
-fn requests_across_the_frontier_and_discards_beside_it_see_one_volume() {
+fn requests_across_the_frontier_see_one_volume() {
     let life = Life::new();
     life.run(async {
         let pool = pool_of(&life, 5, 96).await;

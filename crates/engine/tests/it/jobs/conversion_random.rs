@@ -452,7 +452,7 @@ fn run_world(mut world: World) -> u64 {
 }
 
 #[test]
-fn whatever_happens_while_a_volume_is_converted_what_was_flushed_is_there() {
+fn flushed_data_survives_conversion_under_faults() {
     let (mut runs, mut cuts_within) = (0, 0);
     for seed in sweep(10, 24) {
         (runs, cuts_within) = (runs + 1, cuts_within + run(seed));
@@ -465,7 +465,7 @@ fn whatever_happens_while_a_volume_is_converted_what_was_flushed_is_there() {
 }
 
 #[test]
-fn whatever_happens_while_a_conversion_is_taken_back_what_was_flushed_is_there() {
+fn flushed_data_survives_cancelled_conversion() {
     for seed in sweep(10, 16) {
         run_with_change_of_mind(seed);
     }

@@ -55,7 +55,7 @@ fn the_room_for_one_drive_is_not_counted_for_another() {
 }
 
 #[test]
-fn what_is_in_the_way_moves_out_of_it() {
+fn evacuation_moves_obstructing_data_first() {
     let images = memory_drives(4, 24);
     let life = Life::new();
     life.run(async {
@@ -81,7 +81,7 @@ fn what_is_in_the_way_moves_out_of_it() {
 }
 
 #[test]
-fn a_drive_that_cannot_be_emptied_any_more_is_said_and_another_one_helps() {
+fn stuck_evacuation_is_reported_and_a_new_drive_helps() {
     let images = memory_drives(5, 24);
     let life = Life::new();
     life.run(async {
@@ -104,7 +104,7 @@ fn a_drive_that_cannot_be_emptied_any_more_is_said_and_another_one_helps() {
 }
 
 #[test]
-fn a_block_that_nobody_has_keeps_no_drive_from_being_emptied() {
+fn lost_block_does_not_prevent_evacuation() {
     for checksums in [false, true] {
         let images = memory_drives(3, 32);
         let life = Life::new();

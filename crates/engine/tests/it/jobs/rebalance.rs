@@ -131,7 +131,7 @@ fn a_full_pool_that_gets_a_drive_takes_writes_again() {
 }
 
 #[test]
-fn a_rebalance_is_stopped_and_begun_by_hand_and_goes_on_after_a_restart() {
+fn rebalance_stops_starts_and_resumes_after_restart() {
     let (images, rows) = full();
     let life = Life::new();
     life.run(async {
@@ -167,7 +167,7 @@ fn a_rebalance_is_stopped_and_begun_by_hand_and_goes_on_after_a_restart() {
 }
 
 #[test]
-fn whichever_drive_fails_amid_a_rebalance_nothing_is_lost() {
+fn any_drive_may_fail_during_a_rebalance() {
     for victim in 0..5 {
         let (images, rows) = full();
         let life = Life::new();

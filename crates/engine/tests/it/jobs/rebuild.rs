@@ -63,7 +63,7 @@ fn full_raid5(mib: u64) -> Vec<Rc<MemoryDrive>> {
 }
 
 #[test]
-fn a_rebuild_tells_how_far_it_is_and_resumes_there() {
+fn rebuild_reports_progress_and_resumes() {
     let start = full_raid5(48);
     // Of the 45 MiB of a drive that hold data, 2 MB/s: about 24 s.
     for stop_ns in
@@ -124,7 +124,7 @@ fn a_rebuild_tells_how_far_it_is_and_resumes_there() {
 }
 
 #[test]
-fn closing_stops_a_rebuild_and_the_next_one_goes_on() {
+fn rebuild_resumes_after_closing() {
     let images = full_raid5(32);
     let mut done = 0.0;
     for round in 0..20 {
@@ -217,7 +217,7 @@ fn a_replacement_that_fails_gives_way_to_the_next() {
 }
 
 #[test]
-fn what_cannot_be_rebuilt_stays_known_as_lost() {
+fn unrecoverable_blocks_stay_recorded_as_lost() {
     let images = full_raid5(16);
     let data = first_slab_of(&images);
     let with_faults = |life: &Life, images: &[Rc<MemoryDrive>]| {
@@ -295,7 +295,7 @@ fn what_cannot_be_rebuilt_stays_known_as_lost() {
 }
 
 #[test]
-fn more_lost_blocks_than_can_be_recorded_leave_the_slot_unfinished() {
+fn too_many_lost_blocks_leave_the_slot_unfinished() {
     let images = full_raid5(32);
     let data = first_slab_of(&images);
     let life = Life::new();
@@ -436,7 +436,7 @@ fn a_scrub_is_an_intent_that_survives_the_process() {
 }
 
 #[test]
-fn after_a_crash_the_journal_leaves_nothing_to_compare() {
+fn journal_leaves_no_resync_after_a_crash() {
     let images = memory_drives(3, 16);
     let life = Life::new();
     life.run(async {
@@ -514,7 +514,7 @@ fn a_pool_of_modelled_drives_needs_no_memory() {
 }
 
 #[test]
-fn errors_of_a_lost_drive_are_not_laid_to_its_replacement() {
+fn errors_of_a_lost_drive_do_not_count_on_its_spare() {
     let images = memory_drives(4, 16);
     let life = Life::new();
     life.run(async {

@@ -6,7 +6,7 @@ mod measure;
 use measure::{rebuild_seconds, rebuild_share_beside, strips_per_strip};
 
 #[test]
-fn distributed_spare_space_is_as_much_faster_as_there_are_drives() {
+fn distributed_rebuild_scales_with_the_drive_count() {
     for drives in [12, 24] {
         for (layout, columns) in [("raid1", 2), ("raid5", 4), ("raid5", 6)] {
             let dedicated = rebuild_seconds(drives, layout, columns, true);
@@ -30,7 +30,7 @@ fn distributed_spare_space_is_as_much_faster_as_there_are_drives() {
 /// What clients are at work on would have to be waited for, seconds at a time, and few rows are in
 /// work at once.
 #[test]
-fn a_rebuild_beside_many_writes_has_its_share_of_the_drives() {
+fn rebuild_beside_writes_gets_its_share() {
     let share = rebuild_share_beside(256);
     println!("{share:.3} of the drives' time");
     assert!((0.25..0.4).contains(&share), "{share:.3}");

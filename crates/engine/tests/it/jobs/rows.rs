@@ -113,7 +113,7 @@ async fn client(array: Array, model: Rc<Model>, over: Rc<Cell<bool>>, seed: u64)
 }
 
 #[test]
-fn columns_move_while_clients_write_and_the_old_slabs_are_free_then() {
+fn columns_move_under_load_and_free_their_old_slabs() {
     for (level, width, seed) in
         [("raid5", 4, 1), ("raid0", 3, 2), ("raid10", 4, 3), ("raid6", 5, 4), ("raid1", 2, 5)]
     {
@@ -191,7 +191,7 @@ fn a_move_whose_new_drive_fails_changes_nothing() {
 }
 
 #[test]
-fn a_drive_that_was_away_catches_up_with_what_was_written_meanwhile() {
+fn returning_drive_catches_up_with_missed_writes() {
     for (level, width, seed) in [("raid5", 4, 1), ("raid6", 5, 2), ("raid10", 4, 3), ("raid1", 3, 4)] {
         let executor = VirtualExecutor::shuffled(seed);
         let context = executor.context();
@@ -288,7 +288,7 @@ impl ArrayHost for Landlord {
 }
 
 #[test]
-fn a_thin_volume_takes_slabs_where_it_is_written_and_gives_them_back() {
+fn thin_array_allocates_on_write_frees_on_discard() {
     let executor = VirtualExecutor::shuffled(4);
     let context = executor.context();
     executor.block_on(async {
@@ -342,7 +342,7 @@ fn a_thin_volume_takes_slabs_where_it_is_written_and_gives_them_back() {
 }
 
 #[test]
-fn an_array_grows_and_shrinks_and_what_it_forgot_reads_as_zeros() {
+fn regrown_array_reads_zeros_beyond_the_shrink() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     executor.block_on(async {

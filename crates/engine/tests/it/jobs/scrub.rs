@@ -34,7 +34,7 @@ fn run(level: &str, drives: usize, test: impl AsyncFnOnce(Rc<Rig>, Model)) {
 }
 
 #[test]
-fn two_parities_name_the_drive_that_lied_and_repair_it() {
+fn two_parities_identify_and_repair_the_bad_drive() {
     for (level, drives) in [("raid6", 6), ("raid7", 7), ("raid60", 8), ("raid1", 3)] {
         run(level, drives, async |rig, model| {
             let mut random = SplitMix64::new(3);
@@ -74,7 +74,7 @@ fn two_parities_name_the_drive_that_lied_and_repair_it() {
 }
 
 #[test]
-fn one_parity_or_two_copies_are_made_to_agree_and_nobody_is_named() {
+fn single_redundancy_is_made_consistent_without_blame() {
     for (level, drives) in [("raid5", 4), ("raid10", 4), ("raid1", 2)] {
         run(level, drives, async |rig, _| {
             rot(&rig, 1, 3 * 16384, &mut SplitMix64::new(3));
@@ -105,7 +105,7 @@ fn sectors_that_cannot_be_read_are_rewritten() {
 }
 
 #[test]
-fn a_read_repairs_what_it_could_not_read() {
+fn read_repairs_unreadable_sectors() {
     for (level, drives) in [("raid5", 4), ("raid6", 5), ("raid10", 4), ("raid1", 2)] {
         run(level, drives, async |rig, model| {
             let array = rig.array();
@@ -125,7 +125,7 @@ fn a_read_repairs_what_it_could_not_read() {
 }
 
 #[test]
-fn a_drive_with_too_many_errors_is_failed_but_not_where_it_is_needed() {
+fn needed_drive_stays_despite_too_many_errors() {
     run("raid5", 4, async |rig, model| {
         let array = rig.array();
         rig.drive(1).faults.set_transient_errors(1.0, 0.0);
@@ -150,7 +150,7 @@ fn a_drive_with_too_many_errors_is_failed_but_not_where_it_is_needed() {
 }
 
 #[test]
-fn what_a_rebuild_cannot_save_is_named_and_the_rest_is_saved() {
+fn rebuild_reports_lost_blocks_and_saves_the_rest() {
     run("raid5", 4, async |rig, model| {
         let array = rig.array();
         rig.member(0).fail("taken out");

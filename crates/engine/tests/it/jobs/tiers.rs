@@ -104,7 +104,7 @@ async fn check_sound(pool: &Pool, volume: &Volume, seed: u64) {
 }
 
 #[test]
-fn hot_rows_move_up_are_served_there_and_give_way_to_hotter_ones() {
+fn hot_rows_move_up_and_yield_to_hotter_ones() {
     let images = images(4, 3);
     let life = Life::new();
     life.run(async {
@@ -139,7 +139,7 @@ fn hot_rows_move_up_are_served_there_and_give_way_to_hotter_ones() {
 }
 
 #[test]
-fn rows_that_are_equally_warm_do_not_take_each_others_place() {
+fn equally_warm_rows_do_not_swap() {
     let images = images(4, 3);
     let life = Life::new();
     life.run(async {
@@ -216,7 +216,7 @@ fn the_rate_is_held_and_can_be_set() {
 }
 
 #[test]
-fn pins_decide_where_rows_live() {
+fn pins_decide_the_tier_of_rows() {
     let images = images(4, 3);
     let life = Life::new();
     life.run(async {
@@ -251,7 +251,7 @@ fn pins_decide_where_rows_live() {
 }
 
 #[test]
-fn too_few_fast_drives_for_a_row_are_said_and_left_alone() {
+fn too_few_fast_drives_are_reported_and_left_alone() {
     let images = images(4, 2);
     let life = Life::new();
     life.run(async {
@@ -304,7 +304,7 @@ fn rows_come_back_from_fast_drives_that_retire() {
 }
 
 #[test]
-fn a_fast_drive_that_fails_is_rebuilt_onto_data_drives_and_rows_go_up_again_when_there_is_another() {
+fn failed_fast_drive_is_rebuilt_onto_data_drives() {
     let images = partly_up(3);
     let life = Life::new();
     life.run(async {
@@ -380,7 +380,7 @@ async fn check_flushed(volume: &Volume, flushed: &[u64], seed: u64) {
 }
 
 #[test]
-fn a_power_cut_during_a_move_leaves_contents_and_redundancy() {
+fn power_cut_during_tier_moves_loses_nothing() {
     let start = partly_up(3);
     let run = |seed: u64, at: u64, pin: Pin| {
         let cut = Cut::over(&start, seed);
@@ -425,7 +425,7 @@ fn a_power_cut_during_a_move_leaves_contents_and_redundancy() {
 }
 
 #[test]
-fn a_drive_lost_during_a_move_costs_nothing_but_its_rebuild() {
+fn drive_loss_during_tier_moves_costs_only_a_rebuild() {
     for seed in 0..14 {
         let images = partly_up(3);
         let life = Life::new();

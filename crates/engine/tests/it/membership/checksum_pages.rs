@@ -102,7 +102,7 @@ fn reads_right_from(images: &[Rc<MemoryDrive>], rotten: &[&str], has_changed: bo
 }
 
 #[test]
-fn two_drives_that_were_away_together_are_verified_when_they_are_back() {
+fn two_returning_drives_are_verified() {
     for (layout, drives) in LAYOUTS {
         for pair in pairs(drives) {
             let images = memory_drives(drives, 64);
@@ -131,7 +131,7 @@ fn two_drives_that_were_away_together_are_verified_when_they_are_back() {
 }
 
 #[test]
-fn two_drives_that_took_the_place_of_two_others_are_verified() {
+fn two_replacement_drives_are_verified() {
     for (layout, drives) in LAYOUTS {
         for pair in pairs(drives) {
             let mut images = memory_drives(drives, 64);
@@ -161,7 +161,7 @@ fn two_drives_that_took_the_place_of_two_others_are_verified() {
 }
 
 #[test]
-fn a_drive_that_comes_back_beside_a_new_one_is_verified() {
+fn drive_returning_beside_a_new_one_is_verified() {
     for (layout, drives) in LAYOUTS {
         for pair in pairs(drives).into_iter().flat_map(|[first, second]| [[first, second], [second, first]]) {
             let mut images = memory_drives(drives, 64);
@@ -265,7 +265,7 @@ fn all_is_verified(images: &[Rc<MemoryDrive>], has_changed: bool, what: &str) {
 }
 
 #[test]
-fn what_a_page_said_that_rotted_while_its_other_place_was_away_is_recorded_by_a_scrub() {
+fn scrub_records_sums_of_a_lost_page() {
     for (layout, drives) in [("raid1", 2), ("raid1", 3), ("raid5", 3), ("raid6", 5)] {
         for away in 0..drives {
             let what = format!("{layout} on {drives}, drive{away} was away");
@@ -295,7 +295,7 @@ fn what_a_page_said_that_rotted_while_its_other_place_was_away_is_recorded_by_a_
 }
 
 #[test]
-fn without_redundancy_a_scrub_records_what_can_be_read() {
+fn scrub_without_redundancy_records_readable_sums() {
     for (layout, drives) in [("single", 1), ("raid0", 3)] {
         let images = memory_drives(drives, 64);
         make(layout, &images);
@@ -343,7 +343,7 @@ fn with_rot_that_no_sum_shows() -> Vec<(&'static str, Vec<Rc<MemoryDrive>>, usiz
 }
 
 #[test]
-fn of_a_rotten_block_without_a_sum_the_others_tell() {
+fn rotten_block_without_a_sum_is_found_by_redundancy() {
     for (layout, images, liar, rotten) in with_rot_that_no_sum_shows() {
         let what = format!("{layout}, drive{liar}");
         let (images, report) = scrubbed_and_cut(&images);
@@ -391,7 +391,7 @@ fn a_scrub_that_records_sums_may_be_cut_anywhere() {
 }
 
 #[test]
-fn a_scrub_that_goes_on_after_a_cut_has_left_nothing_out() {
+fn resumed_scrub_leaves_nothing_out() {
     let images = memory_drives(3, 64);
     let life = Life::new();
     life.run(async {
@@ -430,7 +430,7 @@ fn a_scrub_that_goes_on_after_a_cut_has_left_nothing_out() {
 /// Far more pages belong to a column than there is memory for. Until all of it is filled no place
 /// of them counts, with two neighbours gone, so none of them may give way to others meanwhile.
 #[test]
-fn pages_of_a_column_that_is_being_filled_stay_in_memory() {
+fn pages_of_a_filling_column_stay_in_memory() {
     let size_bytes = 32 * MIB;
     let images = memory_drives(3, 112);
     let drives = as_drives(&images);

@@ -94,7 +94,7 @@ async fn check_sound(pool: &Pool, volume: &Volume, blocks: &[u64]) {
 }
 
 #[test]
-fn a_drive_added_to_a_degraded_pool_is_rebuilt_to_at_once() {
+fn added_drive_is_rebuilt_onto_at_once_when_degraded() {
     let images = memory_drives(4, 32);
     let life = Life::new();
     life.run(async {
@@ -118,7 +118,7 @@ fn a_drive_added_to_a_degraded_pool_is_rebuilt_to_at_once() {
 }
 
 #[test]
-fn free_slabs_of_all_drives_take_over_from_one_that_failed() {
+fn free_slabs_of_all_drives_replace_a_failed_drive() {
     for (layout, columns, drives) in [("raid5", 4, 7), ("raid6", 5, 8), ("raid1", 2, 5), ("raid10", 4, 6)] {
         let images = memory_drives(drives, 32);
         let life = Life::new();
@@ -268,7 +268,7 @@ fn a_retired_drive_is_emptied_under_load_and_wiped() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_with_the_numbers() {
+fn impossible_changes_are_refused_with_the_numbers() {
     let images = memory_drives(4, 32);
     let life = Life::new();
     life.run(async {
@@ -307,7 +307,7 @@ fn written(pool: &Pool, path: &str) -> u64 {
 }
 
 #[test]
-fn a_drive_that_was_offline_catches_up_with_what_changed() {
+fn offline_drive_catches_up_with_changes() {
     for (layout, restart) in [("raid5", false), ("raid6", true), ("raid10", true), ("raid10", false)] {
         let images = memory_drives(4, 64);
         let life = Life::new();
@@ -368,7 +368,7 @@ fn a_drive_that_was_offline_catches_up_with_what_changed() {
 }
 
 #[test]
-fn a_drive_that_was_missing_catches_up_by_itself_and_one_that_failed_when_asked_to() {
+fn missing_drive_catches_up_and_failed_one_on_request() {
     let images = memory_drives(3, 64);
     let life = Life::new();
     life.run(async {
@@ -400,7 +400,7 @@ fn a_drive_that_was_missing_catches_up_by_itself_and_one_that_failed_when_asked_
 }
 
 #[test]
-fn a_drive_that_fails_while_it_takes_over_gives_way_to_others() {
+fn drive_failing_during_rebuild_gives_way_to_others() {
     let images = memory_drives(7, 32);
     let life = Life::new();
     life.run(async {
@@ -476,7 +476,7 @@ fn a_patrol_keeps_to_its_rate_and_its_schedule() {
 }
 
 #[test]
-fn drives_of_a_mirror_may_go_one_after_the_other() {
+fn mirror_survives_successive_drive_losses() {
     let images = memory_drives(2, 32);
     let life = Life::new();
     life.run(async {

@@ -61,7 +61,7 @@ fn two_away() -> Vec<Rc<MemoryDrive>> {
 }
 
 #[test]
-fn a_drive_that_was_away_comes_back_as_itself_or_not_at_all() {
+fn absent_drive_returns_only_as_itself() {
     let images = two_away();
     let life = Life::new();
     life.run(async {
@@ -131,7 +131,7 @@ fn a_drive_that_takes_anothers_place_gives_up_its_own() {
 }
 
 #[test]
-fn a_drive_that_is_offline_is_no_new_drive_until_its_place_is_given_up() {
+fn offline_drive_is_not_new_while_its_slot_exists() {
     for restart in [false, true] {
         let images = memory_drives(4, 32);
         made(&images, without_checksums("raid5"));
@@ -165,7 +165,7 @@ fn a_drive_that_is_offline_is_no_new_drive_until_its_place_is_given_up() {
 }
 
 #[test]
-fn a_spare_and_a_journal_drive_that_are_out_are_no_new_drives_either() {
+fn excluded_spare_and_journal_drives_are_not_new() {
     let images = memory_drives(7, 32);
     let life = Life::new();
     life.run(async {
@@ -253,7 +253,7 @@ impl Drive for Relabelled {
 }
 
 #[test]
-fn a_member_put_back_from_an_older_copy_is_not_believed() {
+fn member_restored_from_an_older_copy_is_stale() {
     for (layout, checksums) in [("raid5", false), ("raid5", true), ("raid1", false), ("raid6", false)] {
         let images = memory_drives(if layout == "raid1" { 2 } else { 4 }, 32);
         made(&images, VolumeSpec { checksums: Some(checksums), ..without_checksums(layout) });
@@ -294,7 +294,7 @@ fn a_member_put_back_from_an_older_copy_is_not_believed() {
 }
 
 #[test]
-fn an_older_copy_of_a_drive_that_was_offline_does_not_catch_up() {
+fn older_copy_of_an_offline_drive_is_refused() {
     let images = memory_drives(4, 32);
     made(&images, without_checksums("raid5"));
     let older = images[1].duplicate("drive1");
@@ -338,7 +338,7 @@ fn an_older_copy_of_a_drive_that_was_offline_does_not_catch_up() {
 }
 
 #[test]
-fn older_copies_that_outvote_the_rest_are_refused_unless_a_person_says_otherwise() {
+fn majority_of_older_copies_needs_force() {
     let images = memory_drives(5, 32);
     made(&images, without_checksums("raid6"));
     let older = copy(&images[..3]);
@@ -373,7 +373,7 @@ fn older_copies_that_outvote_the_rest_are_refused_unless_a_person_says_otherwise
 }
 
 #[test]
-fn an_older_copy_counts_for_no_volume_that_others_can_be_read_without() {
+fn older_copy_stays_stale_for_volumes_that_need_it() {
     let images = memory_drives(4, 32);
     let life = Life::new();
     life.run(async {
@@ -413,7 +413,7 @@ fn an_older_copy_counts_for_no_volume_that_others_can_be_read_without() {
 }
 
 #[test]
-fn an_older_copy_that_was_used_alone_does_not_undo_what_the_others_have() {
+fn older_copy_used_alone_is_refused_as_diverged() {
     let images = memory_drives(2, 32);
     made(&images, without_checksums("raid1"));
     let older = images[1].duplicate("drive1");
@@ -432,7 +432,7 @@ fn an_older_copy_that_was_used_alone_does_not_undo_what_the_others_have() {
 }
 
 #[test]
-fn power_cuts_while_a_pool_is_opened_again_and_again_make_no_drive_look_like_an_older_copy() {
+fn power_cuts_at_opening_make_no_drive_stale() {
     let images = memory_drives(4, 32);
     made(&images, without_checksums("raid5"));
     for seed in 0..60 {
@@ -473,7 +473,7 @@ fn power_cuts_while_a_pool_is_opened_again_and_again_make_no_drive_look_like_an_
 }
 
 #[test]
-fn drives_that_come_back_together_are_not_taken_for_older_copies_when_power_goes_meanwhile() {
+fn drives_returning_at_a_power_cut_are_not_stale() {
     let images = memory_drives(4, 32);
     made(&images, without_checksums("raid0"));
     // Two of them go; the others go on with what is left of the pool, for many commits.
@@ -512,7 +512,7 @@ fn drives_that_come_back_together_are_not_taken_for_older_copies_when_power_goes
 }
 
 #[test]
-fn a_drive_that_was_written_as_two_members_is_good_for_neither() {
+fn drive_written_as_two_members_is_stale() {
     let images = memory_drives(4, 32);
     made(&images, without_checksums("raid5"));
     used(&images, 1);

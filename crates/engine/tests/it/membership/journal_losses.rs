@@ -9,7 +9,7 @@ use stripewise_drive::{Buffer, Drive, FaultyDrive, MemoryDrive};
 use stripewise_engine::{Pool, PoolSpec, Volume, VolumeSpec, VolumeState};
 
 #[test]
-fn a_journal_with_too_few_areas_counts_as_lost_redundancy() {
+fn journal_with_too_few_areas_is_lost_redundancy() {
     let images = memory_drives(5, 32);
     let (data, journals) = images.split_at(3);
     let life = Life::new();
@@ -54,7 +54,7 @@ async fn write_flushed(volume: &Volume, blocks: u64) {
 /// A thin volume on one drive has areas of its journal on others, too: before anything is written
 /// it has no rows anywhere.
 #[test]
-fn a_volume_loses_nothing_with_a_drive_that_has_only_an_area_of_its_journal() {
+fn losing_one_journal_area_loses_no_data() {
     for write_back in [false, true] {
         let images = memory_drives(4, 32);
         let life = Life::new();
@@ -88,7 +88,7 @@ fn a_volume_loses_nothing_with_a_drive_that_has_only_an_area_of_its_journal() {
 /// What fails first are the drives of the journal, what fails with them while that is being
 /// recorded are drives that the volume cannot do without.
 #[test]
-fn drives_that_are_pulled_together_and_come_back_take_no_journal_with_them() {
+fn drives_pulled_together_return_with_the_journal() {
     let images = memory_drives(6, 32);
     let (data, journals) = images.split_at(4);
     let life = Life::new();

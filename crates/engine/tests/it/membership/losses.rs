@@ -18,7 +18,7 @@ fn copies(images: &[Rc<MemoryDrive>]) -> Vec<Rc<MemoryDrive>> {
 }
 
 #[test]
-fn a_write_that_a_drive_lacks_is_acknowledged_only_when_all_others_know() {
+fn missed_write_is_acknowledged_after_it_is_recorded() {
     let images = memory_drives(4, 32);
     let life = Life::new();
     life.run(async {
@@ -77,7 +77,7 @@ fn a_write_that_a_drive_lacks_is_acknowledged_only_when_all_others_know() {
 }
 
 #[test]
-fn halves_that_went_on_without_each_other_are_refused() {
+fn diverged_halves_are_refused() {
     let images = memory_drives(2, 32);
     let life = Life::new();
     life.run(async {
@@ -149,7 +149,7 @@ fn a_spare_takes_over_by_itself() {
 }
 
 #[test]
-fn a_missing_drive_is_replaced_by_the_spare_at_the_next_start() {
+fn spare_replaces_a_missing_drive_at_next_start() {
     let images = memory_drives(4, 32);
     let life = Life::new();
     life.run(async {
@@ -246,7 +246,7 @@ fn drives_are_replaced_failed_missing_or_healthy() {
 }
 
 #[test]
-fn a_volume_without_redundancy_is_whole_again_when_its_drive_returns() {
+fn striped_volume_recovers_when_its_drive_returns() {
     let images = memory_drives(3, 32);
     let life = Life::new();
     life.run(async {
@@ -361,7 +361,7 @@ fn a_pool_on_too_few_drives_changes_nothing_on_them() {
 }
 
 #[test]
-fn a_drive_that_cannot_take_a_commit_is_out_before_the_commit_counts() {
+fn drive_refusing_a_commit_is_excluded_first() {
     let images = memory_drives(3, 32);
     let life = Life::new();
     life.run(async {
@@ -395,7 +395,7 @@ fn a_drive_that_cannot_take_a_commit_is_out_before_the_commit_counts() {
 }
 
 #[test]
-fn damaged_superblocks_are_made_good() {
+fn damaged_superblocks_are_repaired() {
     let images = memory_drives(2, 32);
     let life = Life::new();
     life.run(async {
@@ -454,7 +454,7 @@ fn a_spare_can_be_named_as_the_replacement() {
 }
 
 #[test]
-fn a_drive_that_gives_no_answer_does_not_keep_the_pool_from_opening() {
+fn unresponsive_drive_does_not_block_opening() {
     let images = memory_drives(3, 32);
     let life = Life::new();
     life.run(async {
@@ -471,7 +471,7 @@ fn a_drive_that_gives_no_answer_does_not_keep_the_pool_from_opening() {
 }
 
 #[test]
-fn drives_are_let_go_of_when_they_are_excluded_and_when_the_pool_ends() {
+fn drives_are_released_on_exclusion_and_at_close() {
     let images = memory_drives(3, 32);
     let life = Life::new();
     life.run(async {

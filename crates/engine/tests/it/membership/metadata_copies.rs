@@ -26,7 +26,7 @@ fn redundancy(pool: &Pool) -> (PoolState, usize) {
 }
 
 #[test]
-fn a_volume_whose_map_or_journal_has_too_few_copies_can_lose_fewer_drives() {
+fn missing_metadata_copies_reduce_redundancy() {
     let images = memory_drives(5, 32);
     let life = Life::new();
     life.run(async {
@@ -61,7 +61,7 @@ fn a_volume_whose_map_or_journal_has_too_few_copies_can_lose_fewer_drives() {
 }
 
 #[test]
-fn a_spare_takes_over_from_a_drive_that_held_only_a_map_and_a_journal() {
+fn spare_replaces_a_drive_that_held_only_metadata() {
     let images = memory_drives(3, 32);
     let life = Life::new();
     life.run(async {
@@ -82,7 +82,7 @@ fn a_spare_takes_over_from_a_drive_that_held_only_a_map_and_a_journal() {
 }
 
 #[test]
-fn a_journal_that_is_lost_with_its_drives_starts_empty() {
+fn journal_lost_with_its_drives_starts_empty() {
     let images = memory_drives(4, 32);
     let life = Life::new();
     life.run(async {
@@ -106,7 +106,7 @@ fn a_journal_that_is_lost_with_its_drives_starts_empty() {
 }
 
 #[test]
-fn an_area_that_was_recorded_and_never_used_does_not_keep_a_volume_from_opening() {
+fn unused_journal_area_does_not_block_opening() {
     let images = memory_drives(3, 32);
     let life = Life::new();
     life.run(async {
@@ -133,7 +133,7 @@ fn an_area_that_was_recorded_and_never_used_does_not_keep_a_volume_from_opening(
 }
 
 #[test]
-fn a_volume_without_room_for_its_journal_gets_one_as_soon_as_there_is_room() {
+fn volume_gets_its_journal_once_there_is_room() {
     for deleting in [false, true] {
         let images = memory_drives(6, 32);
         let life = Life::new();

@@ -134,7 +134,7 @@ fn going_offline_and_coming_back() {
 }
 
 #[test]
-fn what_a_drive_has_that_went_while_another_was_filled_from_it_is_not_lost() {
+fn data_of_a_rebuild_source_that_left_is_not_lost() {
     let start = memory_drives(3, 32);
     let life = Life::new();
     life.run(async {

@@ -111,7 +111,7 @@ fn rows_on(pool: &Pool, volume: &Volume, path: &str) -> u64 {
 }
 
 #[test]
-fn a_drive_that_works_stays_a_member_until_the_new_one_has_all_it_held() {
+fn replaced_drive_stays_until_its_successor_is_filled() {
     for is_spare in [false, true] {
         let rig = Rig::new(&[32, 32, 32, 32], usize::from(is_spare));
         rig.life.run(async {
@@ -175,7 +175,7 @@ fn a_drive_that_works_stays_a_member_until_the_new_one_has_all_it_held() {
 }
 
 #[test]
-fn a_second_drive_lost_during_a_replacement_leaves_everything_readable() {
+fn drive_loss_during_replacement_keeps_data_readable() {
     for moment in 0..8 {
         let rig = Rig::new(&[32, 32, 32, 32], 0);
         rig.life.run(async {
@@ -205,7 +205,7 @@ fn a_second_drive_lost_during_a_replacement_leaves_everything_readable() {
 }
 
 #[test]
-fn where_the_old_drive_fails_half_way_what_moved_stays_and_the_rest_is_rebuilt() {
+fn old_drive_failing_half_way_rebuilds_only_the_rest() {
     let rig = Rig::new(&[32, 32, 32, 32], 0);
     rig.life.run(async {
         let (pool, volume) = rig.open(3).await;
@@ -231,7 +231,7 @@ fn where_the_old_drive_fails_half_way_what_moved_stays_and_the_rest_is_rebuilt()
 }
 
 #[test]
-fn where_the_new_drive_fails_half_way_the_old_one_goes_on() {
+fn new_drive_failing_half_way_keeps_the_old_one() {
     let rig = Rig::new(&[32, 32, 32, 32, 32], 0);
     rig.life.run(async {
         let (pool, volume) = rig.open(3).await;
@@ -258,7 +258,7 @@ fn where_the_new_drive_fails_half_way_the_old_one_goes_on() {
 }
 
 #[test]
-fn a_replacement_goes_on_where_a_cut_or_an_end_left_it() {
+fn replacement_resumes_after_a_cut_or_close() {
     let rig = Rig::new(&[32, 32, 32, 32], 0);
     let percent = rig.life.run(async {
         let (pool, _) = rig.open(3).await;
@@ -281,7 +281,7 @@ fn a_replacement_goes_on_where_a_cut_or_an_end_left_it() {
 }
 
 #[test]
-fn replacements_that_are_too_small_or_under_way_are_refused_with_the_reason() {
+fn invalid_replacements_are_refused_with_the_reason() {
     let rig = Rig::new(&[32, 32, 32, 32, 12, 32], 1);
     rig.life.run(async {
         let (pool, volume) = rig.open(4).await;
@@ -321,7 +321,7 @@ fn replacements_that_are_too_small_or_under_way_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_volume_without_redundancy_moves_whole_to_a_replacement() {
+fn striped_volume_moves_completely_to_a_replacement() {
     let images = memory_drives(3, 32);
     let life = Life::new();
     life.run(async {
@@ -344,7 +344,7 @@ fn a_volume_without_redundancy_moves_whole_to_a_replacement() {
 }
 
 #[test]
-fn journal_fast_and_spare_drives_are_replaced_like_others() {
+fn drives_of_every_role_can_be_replaced() {
     let images = memory_drives(13, 32);
     let life = Life::new();
     life.run(async {
@@ -423,7 +423,7 @@ fn a_thin_volume_grows_while_a_drive_is_replaced() {
 }
 
 #[test]
-fn what_the_old_drive_leaves_unanswered_is_read_from_its_successor_when_the_column_is_there() {
+fn unanswered_reads_are_served_by_the_successor() {
     let all: Vec<Rc<Holding>> = memory_drives(2, 32).into_iter().map(Holding::over).collect();
     let life = Life::new();
     life.run(async {

@@ -115,7 +115,7 @@ async fn check(volume: &Volume, blocks: &[Vec<u64>], seed: u64) {
 }
 
 #[test]
-fn what_was_acknowledged_survives_power_cuts_two_levels_below() {
+fn acknowledged_data_survives_cuts_two_levels_below() {
     for layout in ["raid0", "raid1"] {
         let start = prepared(layout);
         let run = |seed: u64, at: u64| {
@@ -152,7 +152,7 @@ fn what_was_acknowledged_survives_power_cuts_two_levels_below() {
 }
 
 #[test]
-fn a_pool_below_that_goes_is_a_drive_that_goes_and_comes_back() {
+fn lower_pool_leaves_and_returns_like_a_drive() {
     let images = prepared("raid1");
     let life = Life::new();
     life.run(async {
