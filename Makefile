@@ -39,6 +39,7 @@ check: need-check
 	cargo fmt --all --check
 	sh scripts/columns.sh
 	sh scripts/links.sh
+	sh scripts/names.sh
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 	cargo test --workspace --locked --quiet --lib --bins --test it
 	@echo 'make check: formatting, lints, unit tests and tests in virtual time passed'
