@@ -11,8 +11,6 @@ SOAK_SECONDS ?= 600
 # The tests that go through seeds: in `make soak` each of them goes on for SOAK_SECONDS.
 SWEEPS = model_check write_hole power_cut::flushed_data pool_random conversion_random \
 	checksums::lost_and_misdirected cuts::acknowledged_records
-# A shell that starts make in the background has it ignore interrupts, and the tests send some.
-SIGNALS = env --default-signal=INT,QUIT
 PREFIX ?= /usr/local
 
 help:
@@ -33,24 +31,24 @@ help:
 evaluate: build
 	@cargo run --release --quiet --locked -p stripewise -- evaluate $(ARGS)
 
-# What needs no drives, sockets or mounts. Always the whole workspace, so that nothing is built twice
-# with other features: the targets called `it` run in virtual time, those called `real_time` do not.
-check: need-check
+# Formatting and texts: what needs no compiler.
+define CHECK_TEXTS
 	cargo fmt --all --check
 	sh scripts/columns.sh
 	sh scripts/links.sh
 	sh scripts/names.sh
-	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
-	cargo test --workspace --locked --quiet --lib --bins --test it
+endef
+
+# Builds, lints and tests are one cargo command and one queue (scripts/run-tests.py). Always the whole workspace, so that
+# nothing is built twice with other features: the targets called `it` run in virtual time, those called `real_time` do not.
+check: need-check
+	$(CHECK_TEXTS)
+	scripts/run-tests.py --virtual $(ARGS)
 	@echo 'make check: formatting, lints, unit tests and tests in virtual time passed'
 
-# In real time most tests wait for something, so more of them run side by side than there are cores.
-# The mutants are an engine of their own: all other tests run the code that ships.
-test: need-test check
-	cargo test --workspace --locked --quiet --doc
-	cargo test --workspace --locked --quiet --features stripewise-torture/mutations --test mutations
-	$(SIGNALS) cargo test --workspace --locked --quiet --test real_time -- --test-threads 6
-	cargo test --workspace --locked --quiet --test clients -- --test-threads 3
+test: need-test
+	$(CHECK_TEXTS)
+	scripts/run-tests.py $(ARGS)
 	@echo 'make test: formatting, lints and all tests passed'
 
 # One after the other, as their figures say how long clients waited. The build of the tests, whose assertions are on.

@@ -64,6 +64,9 @@ if ! can_link; then
     missing gcc "the linker that Rust uses"
     missing libc6-dev "the C library's start files, for linking"
 fi
+if [ "$purpose" = test ] || [ "$purpose" = check ]; then
+    command -v python3 >/dev/null 2>&1 || missing python3 "scripts/run-tests.py, which runs the tests"
+fi
 if [ "$purpose" = bench ]; then
     command -v fio >/dev/null 2>&1 || missing fio "what the engine is compared with on files"
     command -v nbdkit >/dev/null 2>&1 || missing nbdkit "what the NBD server is compared with"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds every test binary with one cargo command, then runs all tests from one queue.
+"""Builds and lints with one cargo command, then runs all tests from one queue.
 
 Each test is a process of its own, so a test that waits does not hold up one that computes, and every
 test has a time. Two kinds of worker take tests from the queue: one per core for tests in virtual
@@ -12,7 +12,7 @@ usage: scripts/run-tests.py [--virtual] [--slowest N] [FILTER...]
 --virtual   unit tests and tests in virtual time only (`make check`)
 FILTER      run only the tests whose path contains one of these, for example engine/it::crash
 
-Exits with 1 if a test failed or the build did. The times of the last run are kept in the target
+Exits with 1 if a test failed, the build did, or the compiler warned. The times of the last run are kept in the target
 folder: long tests start first.
 """
 
@@ -89,18 +89,30 @@ class Binary:
 
 
 def build(targets):
-    """Builds the test binaries and returns them."""
-    command = ["cargo", "test", "--workspace", "--locked", "--quiet", "--no-run", *targets,
-               "--message-format", "json-render-diagnostics"]
+    """Builds and lints, prints what the compiler says, and returns the test binaries."""
+    command = ["cargo", "test", "--workspace", "--locked", "--quiet", "--no-run", *targets, "--message-format", "json"]
     binaries = []
+    warnings = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as cargo:
         for line in cargo.stdout:
             message = json.loads(line)
-            if message.get("reason") == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
+            if message["reason"] == "compiler-message":
+                print(message["message"]["rendered"], file=sys.stderr)
+                # The workspace's own: cargo silences the warnings of dependencies.
+                warnings += message["message"]["level"] == "warning"
+            elif message["reason"] == "compiler-artifact" and is_tests(message):
                 binaries.append(Binary(message))
     if cargo.returncode:
         sys.exit("error: the tests do not build (see above)")
+    if warnings:
+        sys.exit(f"error: {warnings} warnings of the compiler (see above)\nhint: mend them, or allow one with a reason")
     return binaries
+
+
+def is_tests(message):
+    """Whether an artifact is a program of tests; benches and examples are only built."""
+    kinds = set(message["target"]["kind"])
+    return message["profile"]["test"] and message["executable"] and not kinds & {"bench", "example"}
 
 
 def target_folder():
@@ -219,11 +231,13 @@ def main():
 
     os.chdir(Path(__file__).parent.parent)
     began = time.monotonic()
-    binaries = build(["--lib", "--bins", "--test", "it"] if options.virtual else ["--lib", "--bins", "--tests"])
+    kinds = ["--test", "it"] if options.virtual else ["--tests"]
+    binaries = build(["--lib", "--bins", *kinds, "--benches", "--examples"])
     built = time.monotonic()
     tests = [test for binary in binaries for test in binary.tests()]
     if not options.virtual:
         tests.append(DocTests())
+    found = len(tests)
     if options.filters:
         tests = [test for test in tests if any(part in test.path for part in options.filters)]
     if not tests:
@@ -249,8 +263,11 @@ def main():
             print(f"    {test.path}")
     on_cores = sum(test.cpu_seconds for test in over)
     verdict = "FAILED" if failed else "ok"
-    print(f"\ntest result: {verdict}. {len(over) - len(failed)} passed; {len(failed)} failed; "
-          f"build {built - began:.0f} s, tests {ended - built:.0f} s ({on_cores:.0f} s on cores), total {ended - began:.0f} s", flush=True)
+    left_out = found - len(tests)
+    print(f"\ntest result: {verdict}. {len(over) - len(failed)} passed; {len(failed)} failed; 0 ignored; 0 measured; "
+          f"{left_out} filtered out; finished in {ended - built:.2f}s\n")
+    print(f"{ended - began:.0f} s in all: building and linting {built - began:.0f} s, tests {ended - built:.0f} s "
+          f"({on_cores:.0f} s on cores)", flush=True)
     sys.exit(1 if failed else 0)
 
 

@@ -1,12 +1,16 @@
 #!/bin/sh
-# The compiler for this workspace's own crates (.cargo/config.toml): clippy's, so that one build
-# compiles and lints. scripts/run-tests.py fails on any warning. Clippy's compiler turns off some
-# optimisations, so optimised builds, the shipped ones among them, use rustc, and so does a machine
-# without clippy.
+# The compiler of this workspace's own crates (.cargo/config.toml).
+#
+# Builds with debug assertions, which are those for tests, use clippy's compiler: one build compiles
+# and lints, and scripts/run-tests.py fails on any warning. It turns off some optimisations, so all
+# other builds, the shipped ones among them, use rustc, and so does a machine without clippy.
+#
+# The engine's unit tests are not optimised: that takes longer than they run.
 #
 # usage: rustc-lints.sh RUSTC ARGUMENT...
 case " $* " in
-*" opt-level=3 "* | *" opt-level=s "* | *" --print"*) exec "$@" ;;
+*" --print"* | *" opt-level=3 "* | *" opt-level=s "*) exec "$@" ;;
+*" crates/engine/src/lib.rs "*" --test "*) set -- "$@" -C opt-level=0 ;;
 esac
-if command -v clippy-driver >/dev/null 2>&1; then exec clippy-driver "$@"; fi
-exec "$@"
+command -v clippy-driver >/dev/null 2>&1 || exec "$@"
+exec clippy-driver "$@"

@@ -9,6 +9,7 @@ pub mod nbd_servers;
 pub mod programs;
 pub mod web;
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -141,7 +142,8 @@ impl Sandbox {
     pub fn place_of(&self, drive: usize, data: &[u8]) -> u64 {
         let bytes = std::fs::read(self.drive_path(drive)).expect("readable");
         let mut blocks = bytes.chunks_exact(4096).enumerate();
-        let of_volume = |block: &[u8]| data.windows(64).step_by(1).any(|window| window == &block[1024..1088]);
+        let windows: HashSet<&[u8]> = data.windows(64).collect();
+        let of_volume = |block: &[u8]| windows.contains(&block[1024..1088]);
         let found =
             blocks.find(|(index, block)| *index > 300 && block[1024..1088] != [0; 64] && of_volume(block));
         found.expect("some of the data is on every drive").0 as u64 * 4096
