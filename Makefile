@@ -44,10 +44,8 @@ check: need-check
 	@echo 'make check: formatting, lints, unit tests and tests in virtual time passed'
 
 # In real time most tests wait for something, so more of them run side by side than there are cores.
-# The mutants are an engine of their own: all other tests run the code that ships.
 test: need-test check
 	cargo test --workspace --locked --quiet --doc
-	cargo test --workspace --locked --quiet --features stripewise-torture/mutations --test mutations
 	$(SIGNALS) cargo test --workspace --locked --quiet --test real_time -- --test-threads 6
 	cargo test --workspace --locked --quiet --test clients -- --test-threads 3
 	@echo 'make test: formatting, lints and all tests passed'
@@ -84,6 +82,7 @@ audit:
 
 build: need-build
 	cargo build --release --locked -p stripewise
+	@scripts/shipped.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 
 install: build
 	install -D -s -m 755 $(or $(CARGO_TARGET_DIR),target)/release/stripewise '$(PREFIX)/bin/stripewise'
