@@ -83,6 +83,7 @@ audit:
 
 build: need-build
 	cargo build --release --locked -p stripewise
+	@scripts/shipped.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 
 install: build
 	install -D -s -m 755 $(or $(CARGO_TARGET_DIR),target)/release/stripewise '$(PREFIX)/bin/stripewise'

@@ -1,6 +1,7 @@
-//! What can be broken on purpose, to see that the tests notice. Only with the feature `mutations`,
-//! which nothing but tests turns on; without it every question here is answered with `false` when
-//! it is compiled, and only the names are left.
+//! Switches that break one rule of the engine each, to prove that the tests notice. They are
+//! compiled where `debug_assertions` are on: in tests and in long runs of them. In a release build
+//! [`is_chosen`] is the constant `false` and only the names are left; `scripts/shipped.sh` checks
+//! that by [`MARKER`].
 //!
 //! A mutation holds for the thread that chose it, so that tests beside it are not touched.
 
@@ -125,11 +126,15 @@ impl Mutation {
     }
 }
 
-#[cfg(feature = "mutations")]
+#[cfg(debug_assertions)]
 mod chosen {
     use std::cell::Cell;
+    use std::hint::black_box;
 
     use super::Mutation;
+
+    /// Text that only a program with the switches contains.
+    pub const MARKER: &str = "stripewise mutation switches";
 
     thread_local! {
         static CHOSEN: Cell<Option<Mutation>> = const { Cell::new(None) };
@@ -137,6 +142,7 @@ mod chosen {
 
     /// Breaks this, and nothing else, for whatever this thread does from now on.
     pub fn choose(mutation: Option<Mutation>) {
+        black_box(MARKER);
         CHOSEN.set(mutation);
     }
 
@@ -145,12 +151,12 @@ mod chosen {
     }
 }
 
-#[cfg(feature = "mutations")]
-pub use chosen::choose;
-#[cfg(feature = "mutations")]
+#[cfg(debug_assertions)]
 pub(crate) use chosen::is_chosen;
+#[cfg(debug_assertions)]
+pub use chosen::{MARKER, choose};
 
-#[cfg(not(feature = "mutations"))]
+#[cfg(not(debug_assertions))]
 pub(crate) const fn is_chosen(_: Mutation) -> bool {
     false
 }

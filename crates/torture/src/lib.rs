@@ -101,7 +101,7 @@ pub struct Options {
     pub keep_log: bool,
     /// Which version of the drawing makes a run of a seed.
     pub drawn: Drawn,
-    /// A rule of the engine to be broken. Only a build with the feature `mutations` can do that.
+    /// A rule of the engine to be broken. Not in a release build ([`CAN_BREAK`]).
     pub mutation: Option<Mutation>,
 }
 

@@ -11,8 +11,8 @@ use stripewise_runtime::VirtualExecutor;
 use crate::world::World;
 use crate::{Options, RunReport, Sabotage, ending, lead};
 
-/// Whether this build can break the engine.
-pub const CAN_BREAK: bool = cfg!(feature = "mutations");
+/// True where this build can break the engine: where `debug_assertions` are on.
+pub const CAN_BREAK: bool = cfg!(debug_assertions);
 
 thread_local! {
     /// `Some` while this thread is in a run: then panics are not printed but kept here.
@@ -51,8 +51,8 @@ fn callers() -> String {
 /// Runs one seed. Panics if it is to break something and this build cannot.
 pub fn run(seed: u64, options: &Options) -> RunReport {
     keep_panics_quiet();
-    assert!(options.mutation.is_none() || CAN_BREAK, "built without the feature `mutations`");
-    #[cfg(feature = "mutations")]
+    assert!(options.mutation.is_none() || CAN_BREAK, "a release build has no mutations");
+    #[cfg(debug_assertions)]
     stripewise_engine::mutation::choose(options.mutation);
     let world = World::new(seed, options);
     // Kept outside of what may panic: dropping an executor's tasks amid a panic would let them

@@ -30,8 +30,7 @@ pub(crate) struct Options {
     /// Threads; left out: one for each processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Break this rule of the engine, to see that it is found. Only in a build with the feature
-    /// `mutations`
+    /// Break this rule of the engine, to see that it is found. Not in a release build
     #[arg(long, value_name = "NAME")]
     mutation: Option<String>,
     /// Print everything that happens in a run; for a single run
@@ -69,11 +68,9 @@ fn mutation(options: &Options) -> Result<Option<Mutation>> {
     };
     if !CAN_BREAK {
         return Err(Failure::new(format!(
-            "cannot break `{name}`: the engine of this program cannot be broken on purpose"
+            "cannot break `{name}`: the engine of a release build cannot be broken on purpose"
         ))
-        .hint(format!(
-            "in a checkout: cargo run --release -p stripewise --features mutations -- simulate torture --mutation {name}"
-        )));
+        .hint(format!("in a checkout: cargo run -p stripewise -- simulate torture --mutation {name}")));
     }
     Ok(Some(mutation))
 }

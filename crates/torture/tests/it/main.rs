@@ -1,3 +1,4 @@
 //! All tests of this crate that use it from outside, as one program.
 
+mod mutations;
 mod torture;

@@ -1,7 +1,7 @@
 //! Does torture notice? Each mutation of the engine (`stripewise_engine::mutation`) breaks one rule
 //! that keeps data right; a seed known to show it must show it, and must be well without it. To
 //! look for such seeds again:
-//! `cargo test --workspace --features stripewise-torture/mutations --test mutations -- --nocapture`
+//! `cargo test -p stripewise-torture --test it mutations -- --nocapture`
 //! with `STRIPEWISE_TEST_RUNS=1000`, and with `STRIPEWISE_TEST_MUTATIONS=NAME,NAME` for some of
 //! them.
 
