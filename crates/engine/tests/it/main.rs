@@ -5,6 +5,8 @@ mod bursts;
 mod checksums;
 mod contention;
 mod copies_after_cut;
+#[path = "membership/cut_members.rs"]
+mod cut_members;
 mod decoders;
 mod drive_cuts;
 mod extents;

@@ -1,5 +1,6 @@
 //! The ledger against a modelled server: it takes requests in any order, has a cache that it loses
-//! when it crashes, and connections that are cut anywhere. Each life is drawn from a seed.
+//! when it crashes, and connections that are cut anywhere; what it had got of one it may carry out
+//! at any time afterwards. Each life is drawn from a seed.
 
 use std::collections::BTreeMap;
 
@@ -81,6 +82,8 @@ struct Life {
     ledger: Ledger,
     server: Server,
     wire: Vec<Sent>,
+    /// Of connections that are over, and not carried out yet.
+    late: Vec<Sent>,
     /// Carried out, and on the way back: number, and for a read each block with its contents.
     answers: Vec<(u64, Vec<(u64, u8)>)>,
     asked: Vec<Asked>,
@@ -109,6 +112,7 @@ impl Life {
             ledger,
             server,
             wire,
+            late: Vec::new(),
             answers,
             asked,
             acknowledged,
@@ -156,6 +160,21 @@ impl Life {
     fn carry_out(&mut self) {
         let index = self.random.below(self.wire.len() as u64) as usize;
         let piece = self.wire.swap_remove(index);
+        self.change(&piece);
+        let blocks = piece.offset / BLOCK..(piece.offset + piece.length) / BLOCK;
+        let read = if piece.kind == CMD_READ { blocks } else { 0..0 };
+        let contents = read.rev().map(|block| (block, self.server.now(block))).collect();
+        self.answers.push((piece.cookie, contents));
+    }
+
+    /// The server carries out one of a connection that is over.
+    fn carry_out_late(&mut self) {
+        let index = self.random.below(self.late.len() as u64) as usize;
+        let piece = self.late.swap_remove(index);
+        self.change(&piece);
+    }
+
+    fn change(&mut self, piece: &Sent) {
         let blocks = piece.offset / BLOCK..(piece.offset + piece.length) / BLOCK;
         match piece.kind {
             CMD_FLUSH => {
@@ -166,7 +185,7 @@ impl Life {
             _ => {
                 let data: Vec<u8> = piece.data.iter().flat_map(Buffer::to_vec).collect();
                 assert!(piece.kind == CMD_WRITE_ZEROES || data.len() as u64 == piece.length);
-                for (index, block) in blocks.clone().enumerate() {
+                for (index, block) in blocks.enumerate() {
                     let value = data.get(index * BLOCK as usize).copied().unwrap_or(0);
                     self.server.cached.insert(block, value);
                     if piece.fua {
@@ -176,9 +195,6 @@ impl Life {
                 }
             }
         }
-        let read = if piece.kind == CMD_READ { blocks } else { 0..0 };
-        let contents = read.rev().map(|block| (block, self.server.now(block))).collect();
-        self.answers.push((piece.cookie, contents));
     }
 
     /// One of its answers arrives.
@@ -254,10 +270,11 @@ impl Life {
         while !self.wire.is_empty() && self.random.below(2) == 0 {
             self.carry_out();
         }
-        self.wire.clear();
+        self.late.append(&mut self.wire);
         self.answers.clear();
         if self.random.below(2) == 0 {
             self.server.crash(&mut self.random);
+            self.late.clear();
         }
         match self.ledger.connection_lost() {
             Loss::AskAgain => {
@@ -268,7 +285,7 @@ impl Life {
                 }
                 true
             }
-            Loss::Unflushed => {
+            Loss::Unflushed | Loss::InHand => {
                 let completed = self.ledger.give_up();
                 assert_eq!(completed.len(), self.asked.len(), "everybody is told");
                 completed.into_iter().for_each(|completed| completed.tell(&"drive".into()));
@@ -287,6 +304,7 @@ impl Life {
                 0..=3 => self.ask(),
                 4 | 5 => self.wire.extend(self.ledger.next_to_send().map(sent)),
                 6 if !self.wire.is_empty() => self.carry_out(),
+                6 if !self.late.is_empty() => self.carry_out_late(),
                 7 | 8 if !self.answers.is_empty() => self.take_answer(),
                 9 if self.random.below(8) == 0 && !self.cut() => return,
                 _ => {}
@@ -357,6 +375,29 @@ fn a_server_that_lost_what_it_held_is_known_by_its_block() {
     // What is being written over says nothing any more.
     assert!(ledger.submit(write(3, 8), None, 0).is_none());
     assert_eq!(ledger.witness.durable(), None);
+}
+
+#[test]
+fn changes_left_with_a_server_end_the_drive() {
+    for (request, ends) in [
+        (IoRequest::write(0, Buffer::from_bytes(&[1; 4096]), true), true),
+        (IoRequest::write(0, Buffer::from_bytes(&[1; 4096]), false), true),
+        (IoRequest::range(Operation::WriteZeroes, 0, BLOCK), true),
+        (IoRequest::range(Operation::Discard, 0, BLOCK), true),
+        (IoRequest::read(0, Buffer::from_bytes(&[0; 4096])), false),
+        (IoRequest::flush(), false),
+    ] {
+        for zeroes in [false, true] {
+            let abilities = Abilities { fua: true, trim: true, zeroes, longest_bytes: BLOCK };
+            let mut ledger = Ledger::new(abilities);
+            assert!(ledger.submit(request.clone(), None, 7).is_none());
+            // As long as the server has not got it, it cannot carry it out.
+            assert_eq!((ledger.in_hand_ns(), ledger.connection_lost()), (None, Loss::AskAgain));
+            assert!(ledger.next_to_send().is_some());
+            let expected = if ends { (Some(7), Loss::InHand) } else { (None, Loss::AskAgain) };
+            assert_eq!((ledger.in_hand_ns(), ledger.connection_lost()), expected, "{request:?}");
+        }
+    }
 }
 
 #[test]
