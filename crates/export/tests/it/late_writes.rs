@@ -48,7 +48,8 @@ impl Late {
     fn converse(&self, mut stream: UnixStream) {
         let greeted = stream.write_all(&agreement());
         let mut negotiation = vec![0; 4 + 16 + 16 + 8];
-        let (mut request, mut open) = ([0; 28], stream.read_exact(&mut negotiation).is_ok() && greeted.is_ok());
+        let (mut request, mut open) =
+            ([0; 28], stream.read_exact(&mut negotiation).is_ok() && greeted.is_ok());
         while open && stream.read_exact(&mut request).is_ok() {
             let from = u64::from_be_bytes(request[16..24].try_into().expect("an offset")) as usize;
             let length = u32::from_be_bytes(request[24..28].try_into().expect("a length")) as usize;

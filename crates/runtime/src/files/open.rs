@@ -167,9 +167,7 @@ impl OpenError {
             // The superuser is refused by what is wrong with the drive (a device that writes no
             // more, a file system of another user), and so is everyone by a file system that
             // became read-only.
-            Self::Denied { source, .. } => {
-                source.raw_os_error() != Some(libc::EROFS) && !is_superuser()
-            }
+            Self::Denied { source, .. } => source.raw_os_error() != Some(libc::EROFS) && !is_superuser(),
             Self::Io { source, .. } => is_out_of_means(source),
             _ => false,
         }
@@ -276,6 +274,7 @@ impl DriveOpener {
             memory_alignment_bytes: alignment.memory_bytes,
             lost: Cell::new(None),
             lengthening: Cell::new(0),
+            uncompared: Cell::new(false),
             compared_turn: Cell::new(0),
             discards: Cell::new(true),
             zeroing: Cell::new(ZeroMethod::Range),

@@ -10,6 +10,7 @@
 //!
 //! - when a write or a flush is answered, and when a read is answered while writes are under way:
 //!   once for all answers that are there together, since the requests were carried out before;
+//!   short writes of files in memory wait for the next read, forced write or flush;
 //! - before a write of the last block.
 //!
 //! A file that another program cuts *and* lengthens again between two looks, or in the moment
@@ -81,6 +82,8 @@ pub(crate) struct Opened {
     pub(crate) lost: Cell<Option<DriveErrorKind>>,
     /// Requests that are not answered and may lengthen a file that was cut.
     pub(crate) lengthening: Cell<u32>,
+    /// A write was answered since the length was compared.
+    pub(crate) uncompared: Cell<bool>,
     /// The turn of the ring ([`Opened::is_lost`]) in which the length was compared last.
     pub(crate) compared_turn: Cell<u64>,
     /// Discards have an effect, as far as is known.
@@ -98,6 +101,7 @@ impl Opened {
     /// out before, so one look is enough for them; turn 0 looks always.
     pub(crate) fn is_lost(&self, turn: u64) -> bool {
         if self.lost.get().is_none() && (turn == 0 || self.compared_turn.replace(turn) != turn) {
+            self.uncompared.set(false);
             match self.length_bytes() {
                 Ok(length) if length >= self.info.capacity_bytes => {}
                 Ok(_) => self.lose(DriveErrorKind::Cut),

@@ -134,9 +134,14 @@ impl DriveOp {
         let drive = &*self.drive;
         let looks = match self.request.operation {
             Operation::Flush => true,
+            // Carried out by this thread: one look at the next read or flush is enough for many.
+            Operation::Write { fua: false } if turn == 0 => {
+                drive.uncompared.set(true);
+                false
+            }
             operation if lengthens(operation) => drive.is_file(),
             // Until a write is answered, and the length looked at, it may have made a hole.
-            Operation::Read => drive.lengthening.get() > 0 && drive.is_file(),
+            Operation::Read => (drive.lengthening.get() > 0 || drive.uncompared.get()) && drive.is_file(),
             _ => false,
         };
         let is_lost = if looks { drive.is_lost(turn) } else { drive.lost.get().is_some() };

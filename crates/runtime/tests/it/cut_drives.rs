@@ -26,6 +26,12 @@ fn length(path: &Path) -> u64 {
     path.metadata().expect("a file").len()
 }
 
+/// Whether a write is looked at with others, by the read or flush that follows: a short one of a file
+/// in memory.
+fn is_asked_about_later(path: &Path, written: usize) -> bool {
+    path.starts_with("/dev/shm") && written <= 64 << 10
+}
+
 /// On each file system, with and without the page cache; with what is written in one request.
 fn everywhere(size_bytes: u64, promise: impl Fn(&RealExecutor, &dyn Drive, &Path, usize)) {
     for directory in directories() {
@@ -46,8 +52,9 @@ fn a_write_past_a_cut_loses_the_drive() {
         cut(path, MIB);
         // What is left can be read, as nothing has made a hole yet.
         assert!(read(executor, drive, 0, MIB as usize).expect("left") == contents(1, MIB as usize));
-        assert_eq!(kind(write(executor, drive, 3 * MIB, &vec![2; written], false)), DriveErrorKind::Cut);
+        let answer = write(executor, drive, 3 * MIB, &vec![2; written], false);
         assert!(length(path) > 3 * MIB, "the write has made a hole");
+        assert!(is_asked_about_later(path, written) || kind(answer) == DriveErrorKind::Cut);
         assert!(read(executor, drive, 2 * MIB, 4096).is_err(), "the hole is not read");
         // Whatever becomes of the file: it is not the drive.
         cut(path, 4 * MIB);
@@ -61,6 +68,11 @@ fn a_flush_is_refused_after_a_cut() {
     everywhere(2 * MIB, |executor, drive, path, written| {
         write(executor, drive, MIB, &vec![2; written], false).expect("written");
         cut(path, MIB);
+        assert_eq!(kind(run(executor, drive, IoRequest::flush())), DriveErrorKind::Cut);
+    });
+    everywhere(2 * MIB, |executor, drive, path, written| {
+        cut(path, MIB);
+        let _ = write(executor, drive, MIB, &vec![2; written], false);
         assert_eq!(kind(run(executor, drive, IoRequest::flush())), DriveErrorKind::Cut);
     });
     everywhere(2 * MIB, |executor, drive, path, written| {
@@ -85,7 +97,8 @@ fn reads_beside_a_write_see_no_hole() {
             for answer in reading {
                 assert_eq!(kind(answer.await), DriveErrorKind::Cut);
             }
-            assert_eq!(kind(writing.await), DriveErrorKind::Cut);
+            let answer = writing.await;
+            assert!(is_asked_about_later(path, written) || kind(answer) == DriveErrorKind::Cut);
         });
     });
 }

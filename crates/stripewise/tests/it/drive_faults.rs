@@ -48,7 +48,7 @@ fn a_path_that_errs_costs_one_drive() {
 }
 
 #[test]
-fn a_member_cut_while_served_is_missing() {
+fn a_member_cut_while_served_has_failed() {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 2 --size 64MiB");
     sandbox.ok("pool create tank @d/drive0.img @d/drive1.img");
@@ -65,11 +65,14 @@ fn a_member_cut_while_served_is_missing() {
     for _ in 0..3 {
         assert!(sandbox.read("tank/a", 0, data.len()) == data, "a hole is not read");
     }
-    until("it is missed", || drive_state(&sandbox, 0) == "missing");
+    until("it is missed", || drive_state(&sandbox, 0) == "failed");
     daemon.end();
 
-    // As long as before it is a drive that was away, and gets what it lacks.
+    // As long as before it is of no use all the same, until it is filled again.
     cut().set_len(64 << 20).expect("as long as before");
-    assert_eq!(drive_state(&sandbox, 0), "behind");
+    assert_eq!(drive_state(&sandbox, 0), "stale");
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
+    sandbox.ok("pool replace tank @d/drive0.img @d/drive0.img --wait");
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+    nothing_is_wrong(&sandbox);
 }
