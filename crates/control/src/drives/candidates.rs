@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_drive_is_refused_by_kind() {
+    fn paths_that_are_not_drives_are_refused_by_kind() {
         let folder = tempfile::tempdir().expect("a folder");
         let message = |path: &Path| Candidate::at(path).expect_err("no drive").message;
         assert!(message(folder.path()).ends_with("this is a directory, not a drive"));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_something_in_it_is_somebodys() {
+    fn a_file_with_data_is_not_taken_for_empty() {
         let folder = tempfile::tempdir().expect("a folder");
         let contents = |bytes: &[u8]| {
             let path = folder.path().join("file");

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_at_computed_places_is_found() {
+    fn signatures_at_computed_offsets_are_found() {
         let md = 0xa92b_4efcu32.to_le_bytes();
         let uberblock = 0x00ba_b10cu64.to_le_bytes();
         assert_eq!(drive_with(&[(SIZE - 65_536, &md)]), ["a member of an md array"]);
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_data_is_seen() {
+    fn unknown_data_is_reported() {
         let file = tempfile::tempfile().expect("a file");
         file.set_len(SIZE).expect("room");
         assert!(!starts_with_data(&file, SIZE, 65_536).expect("readable"));
