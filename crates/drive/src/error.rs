@@ -12,9 +12,11 @@ pub type IoResult = Result<(), DriveError>;
 pub enum DriveErrorKind {
     /// The medium could not be read or written at this place; the drive itself answers.
     Medium,
-    /// The drive is gone: removed, file truncated or unlinked, connection lost. Every later request
-    /// fails too.
+    /// The drive is gone: removed, file unlinked, connection lost. Every later request fails too.
     Gone,
+    /// The drive is shorter than it was: a part of what it held is lost, also if it gets its length
+    /// back. Every later request fails too.
+    Cut,
     /// No answer within the time allowed.
     Timeout,
     /// Beyond the drive's end.
@@ -56,6 +58,7 @@ impl DriveError {
         match self.kind {
             DriveErrorKind::Medium => "the medium could not be accessed there",
             DriveErrorKind::Gone => "the drive is gone",
+            DriveErrorKind::Cut => "the drive was cut short",
             DriveErrorKind::Timeout => "no answer in the time allowed",
             DriveErrorKind::OutOfRange => "beyond the end of the drive",
             DriveErrorKind::Misaligned => "not aligned to the drive's block size",

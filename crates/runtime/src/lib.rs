@@ -33,6 +33,7 @@ pub use fuse_mount::FuseMountPoint;
 pub use message_file::MessageFile;
 pub use net::{ListenError, Listener, Network, OWNER_ONLY, SocketFile, Stream, bind_unix};
 pub use process::io_flusher::become_io_flusher;
+pub use process::means::is_out_of_means;
 pub use process::signals::interrupt_requested;
 pub use process::usage::{give_memory_back, max_resident_bytes, process_cpu_ns};
 pub use real_time::RealExecutor;

@@ -110,6 +110,8 @@ pub(crate) struct Ring {
     in_flight: Cell<usize>,
     limit: usize,
     answers: RefCell<Vec<(u64, i32)>>,
+    /// How often answers were taken; all that are taken at a time have the same.
+    turn: Cell<u64>,
     doorbell_armed: Cell<bool>,
     /// Room for the pieces of one transfer that is carried out at once.
     pieces: RefCell<Vec<libc::iovec>>,
@@ -143,6 +145,7 @@ impl Ring {
             in_flight: Cell::new(0),
             limit,
             answers: RefCell::default(),
+            turn: Cell::new(0),
             doorbell_armed: Cell::new(false),
             pieces: RefCell::default(),
         }))
@@ -325,6 +328,7 @@ impl Ring {
         if let Some(uring) = self.uring.borrow_mut().as_mut() {
             answers.extend(uring.completion().map(|entry| (entry.user_data(), entry.result())));
         }
+        self.turn.update(|turn| turn + 1);
         for (user_data, result) in answers.drain(..) {
             if user_data != IGNORED {
                 self.answer(user_data as u32, result);
@@ -345,7 +349,7 @@ impl Ring {
         let mut table = self.table.borrow_mut();
         match table.slots[index as usize].work.as_mut() {
             Some(Work::Drive(op)) => {
-                match op.advance(result) {
+                match op.advance(result, self.turn.get()) {
                     Progress::Done(outcome) => {
                         let Work::Drive(op) = table.remove(index) else { unreachable!("just seen") };
                         drop(table);

@@ -4,7 +4,9 @@
 //! `/dev/disk/by-*`.
 //!
 //! Expected faults: disks renumbered at boot, so that names mean drives of other pools; blank and
-//! foreign drives in the place of one; drives that are gone, in use, not permitted, silent.
+//! foreign drives in the place of one; drives that are gone, in use, not permitted, silent; paths
+//! that cannot be looked at (links in a circle, dead mounts, names that are none); a process that
+//! has no descriptor left.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -205,7 +207,8 @@ impl<V: Volumes> Search<'_, V> {
     }
 
     /// What an error at a place on the list means: nothing, that it is to be told, or that the pool
-    /// must not go on.
+    /// must not go on. The same for those who look and those who change: what is wrong with one
+    /// drive is that drive's, and costs the pool no more than the drive.
     async fn judge(
         &self,
         path: &Path,
@@ -218,7 +221,6 @@ impl<V: Volumes> Search<'_, V> {
             OpenError::NotFound { .. } => Ok(None),
             // Two names that have come to mean the same drive.
             OpenError::Busy { holder: Holder::ThisProcess, .. } if is_among(opened, path) => Ok(None),
-            OpenError::NotADrive { .. } | OpenError::TooSmall { .. } => Ok(Some(chain(&error))),
             OpenError::Busy { ref holder, .. } => {
                 let holder = holder.clone();
                 let beside = OpenOptions { read_only: true, lock: false, buffered: false };
@@ -241,9 +243,8 @@ impl<V: Volumes> Search<'_, V> {
                 }
             }
             // Who may not look knows nothing of the pool.
-            OpenError::Denied { .. } => Err(Trouble::Stop(error.into())),
-            error if self.looks() => Ok(Some(chain(&error))),
-            error => Err(Trouble::Stop(error.into())),
+            error if error.is_of_this_process() => Err(Trouble::Stop(error.into())),
+            error => Ok(Some(chain(&error))),
         }
     }
 

@@ -3,11 +3,13 @@
 //!
 //! Expected faults: servers that are not there (the drive is missing, as a file would be), servers
 //! that hang (waited for as long as the URI allows, all at the same time), servers that are there
-//! and of no use (TLS, read-only, blocks: the process that opens the pool is told).
+//! and of no use (TLS, read-only, blocks: missing, too, and the process that opens the pool is
+//! told).
 //!
 //! While a process has a pool open for long it tries to reach drives that went, after 1 s and then
 //! after longer and longer, up to every 30 s. What comes back is given a moment before it is used:
-//! a server that hung may still carry out what it had got.
+//! a server that hung may still carry out what it had got. Where that is known to be so, opening it
+//! takes until each such request is as old as the URI allows.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,8 +19,8 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use stripewise_drive::{Context, Drive};
 use stripewise_engine::pool::{DriveId, DriveState, DriveStatus, Pool};
-use stripewise_export::nbd::client::{ConnectError, NbdUri, NetworkDrive};
-use stripewise_runtime::RealExecutor;
+use stripewise_export::nbd::client::{ConnectError, ConnectFault, NbdUri, NetworkDrive};
+use stripewise_runtime::{RealExecutor, is_out_of_means};
 
 use crate::drives::candidates::{Identity, noted_export};
 use crate::drives::opened::OpenedDrive;
@@ -59,15 +61,15 @@ pub async fn open(
     })
 }
 
-/// Opens an export that is a drive of a pool: one that is not there now is missing.
+/// Opens an export that is a drive of a pool: one that is not there now, or of no use, is missing.
 pub(crate) async fn open_known(
     executor: &RealExecutor,
     uri: &NbdUri,
     read_only: bool,
 ) -> Result<OpenedDrive, Trouble> {
-    open(executor, uri, read_only).await.map_err(|error| match error.why.is_absence() {
-        true => Trouble::Missing(error.into()),
-        false => Trouble::Stop(error.into()),
+    open(executor, uri, read_only).await.map_err(|error| match &error.why {
+        ConnectFault::Unreachable { error: why } if is_out_of_means(why) => Trouble::Stop(error.into()),
+        _ => Trouble::Missing(error.into()),
     })
 }
 

@@ -53,6 +53,11 @@ impl OpenedDrive {
         }
     }
 
+    /// Whether a part of what it held is lost, as it is shorter than it was.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.is_cut())
+    }
+
     /// Why it has to be taken as lost, if it has to: its file or device has gone, its server is out
     /// of reach.
     pub fn lost(&self) -> Option<String> {
@@ -60,8 +65,11 @@ impl OpenedDrive {
             return network.lost().map(|why| why.to_string());
         }
         let file = self.file.as_ref()?;
-        let is_there = file.still_there().is_ok() && !file.is_gone();
-        (!is_there).then(|| "it is not there any more".to_owned())
+        let was_gone = file.is_gone();
+        match file.still_there() {
+            Err(vanished) => Some(vanished.to_string()),
+            Ok(()) => was_gone.then(|| "it was not there for a while".to_owned()),
+        }
     }
 }
 

@@ -265,24 +265,29 @@ impl OpenPool {
         StatusFile::of(&self.pool, self.report(), self.opened_unix_ms)
     }
 
-    /// Drives that have to be taken as lost, by label, and why.
-    fn vanished(&self) -> Vec<(Rc<str>, String)> {
+    /// Drives that have to be taken as lost, by label, why, and whether that is since they were cut
+    /// short.
+    fn vanished(&self) -> Vec<(Rc<str>, String, bool)> {
         let opened = self.opened.borrow();
         let label = |opened: &OpenedDrive| opened.bare.info().label.clone();
-        opened.iter().filter_map(|opened| Some((label(opened), opened.lost()?))).collect()
+        let vanished = |opened: &OpenedDrive| Some((label(opened), opened.lost()?, opened.is_cut()));
+        opened.iter().filter_map(vanished).collect()
     }
 
     /// Has those of them left out that the pool has not missed yet.
     async fn leave_out_vanished(&self) {
-        for (label, why) in self.vanished() {
+        for (label, why, is_cut) in self.vanished() {
             let status = self.pool.status();
             // A drive that is missing may have been at a place where another one is now.
             let of_label = |drive: &&DriveStatus| *drive.path == *label && drive.state.takes_part();
             let Some(drive) = status.drives.iter().find(of_label) else { continue };
             // While others were left out, it may have been reopened.
-            if self.vanished().iter().any(|(lost, _)| *lost == label) {
+            if self.vanished().iter().any(|(lost, ..)| *lost == label) {
                 // Where that cannot be recorded now, the next request to the drive has it recorded.
-                let _ = self.pool.drive_vanished(drive.id, &why).await;
+                let _ = match is_cut {
+                    true => self.pool.drive_cut(drive.id, &why).await,
+                    false => self.pool.drive_vanished(drive.id, &why).await,
+                };
             }
         }
     }

@@ -75,7 +75,7 @@ const ERROR_HALF_LIFE_NS: u64 = 3_600_000_000_000;
 
 /// Errors after which a drive does not come back by itself.
 fn is_final(kind: DriveErrorKind) -> bool {
-    matches!(kind, DriveErrorKind::Gone | DriveErrorKind::Timeout)
+    matches!(kind, DriveErrorKind::Gone | DriveErrorKind::Cut | DriveErrorKind::Timeout)
 }
 
 /// Why a member is out of service, in words for people.

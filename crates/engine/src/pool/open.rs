@@ -16,7 +16,7 @@ use stripewise_drive::{BufferPool, Context, Drive};
 use crate::member::Member;
 use crate::pool::error::PoolError;
 use crate::pool::lifecycle::Lifecycle;
-use crate::pool::manifest::drive_record::{Errors, Standing, shortened};
+use crate::pool::manifest::drive_record::{DriveRecord, Errors, Standing, shortened};
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::{IdSource, PoolId};
 use crate::pool::membership::host::check_host;
@@ -89,6 +89,11 @@ impl Pool {
         inner.commits.prove(proven_by_all(&choice, &found));
         inner.drives.set_takes_rolled_back(takes_rolled_back);
         notices.into_iter().for_each(|notice| inner.news.notice(notice));
+        for &(index, number, _) in &choice.drives {
+            if is_cut(&drives[index], choice.manifest.drive(number)) {
+                inner.drives.note_cut(number);
+            }
+        }
         for (number, slot) in slots {
             inner.commits.writer.found(number, slot);
         }
@@ -291,7 +296,7 @@ fn take_in(
             continue;
         }
         let info = drive.info();
-        if info.capacity_bytes < record.capacity_bytes {
+        if is_cut(drive, Some(record)) {
             notices.push(format!(
                 "{} has shrunk from {} to {} bytes and is left out",
                 info.label, record.capacity_bytes, info.capacity_bytes
@@ -311,6 +316,11 @@ fn take_in(
         open.insert(number, opened);
     }
     open
+}
+
+/// Whether a drive is shorter than it was.
+fn is_cut(drive: &Rc<dyn Drive>, record: Option<&DriveRecord>) -> bool {
+    record.is_some_and(|record| drive.info().capacity_bytes < record.capacity_bytes)
 }
 
 /// A number for the pool as it is now on these drives: identities drawn from a seed must repeat

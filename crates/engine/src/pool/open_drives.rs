@@ -59,6 +59,8 @@ pub(in crate::pool) struct OpenDrives {
     shadows: RefCell<Vec<Rc<Member>>>,
     /// Drives that were at hand but are of no use.
     stale: RefCell<BTreeSet<u32>>,
+    /// Drives that were shorter than their record when the pool was opened.
+    cut: RefCell<BTreeSet<u32>>,
     takes_rolled_back: Cell<bool>,
 }
 
@@ -81,6 +83,7 @@ impl OpenDrives {
             open: RefCell::new(open),
             shadows: RefCell::default(),
             stale: RefCell::default(),
+            cut: RefCell::default(),
             takes_rolled_back: Cell::new(false),
         }
     }
@@ -160,6 +163,11 @@ impl OpenDrives {
     /// What is at hand under this number is of no use.
     pub(in crate::pool) fn note_stale(&self, number: u32) {
         self.stale.borrow_mut().insert(number);
+    }
+
+    /// What is at hand under this number is shorter than it was, and stays out.
+    pub(in crate::pool) fn note_cut(&self, number: u32) {
+        self.cut.borrow_mut().insert(number);
     }
 
     /// What is at hand under this number is of use again, or gone.
@@ -314,6 +322,12 @@ impl OpenDrives {
         let open = self.open.borrow();
         let online = manifest.drives.iter().filter(|drive| drive.is_online());
         let exclusion = |drive: &DriveRecord| match open.get(&drive.number) {
+            // With its former length it is not what it was.
+            None if self.cut.borrow().contains(&drive.number) => Some(Exclusion {
+                drive: drive.number,
+                reason: "it was cut short".to_owned(),
+                kind: ExclusionKind::Failed,
+            }),
             None => Some(Exclusion {
                 drive: drive.number,
                 reason: "it was not there".to_owned(),

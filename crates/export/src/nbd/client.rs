@@ -3,7 +3,8 @@
 //!
 //! The rooms: `uri.rs` (which export is meant), `connect.rs` with `tls.rs` (from there to a
 //! connection), `drive.rs` (keeping it), `ledger.rs` with `witness.rs` (what is under way, and what
-//! a lost connection means for it), `answers.rs` (reading the server).
+//! a lost connection means for it) and `unsettled.rs` (servers that may carry out old requests),
+//! `answers.rs` (reading the server).
 
 mod answers;
 mod connect;
@@ -11,6 +12,7 @@ mod drive;
 mod error;
 mod ledger;
 mod tls;
+mod unsettled;
 mod uri;
 mod witness;
 

@@ -2,6 +2,7 @@
 
 mod idle;
 mod kit;
+mod late_writes;
 mod members;
 mod misbehaving;
 mod programs;

@@ -2,8 +2,8 @@
 //! without the kernel.
 //!
 //! Expected faults: requests out of range, misaligned or forbidden (answered at once, nothing is
-//! sent), and a drive that vanishes. A drive found gone stays gone: what comes back in its place is
-//! another drive.
+//! sent), and a drive that vanishes or is cut short (`opened.rs`). A drive found gone stays gone:
+//! what comes back in its place is another drive.
 //!
 //! Files in memory (tmpfs) are a kind of their own: io_uring has a kernel thread do what is asked
 //! of them, so short requests are plain system calls instead (`uring.rs`).
@@ -18,7 +18,7 @@ use stripewise_drive::{
 use crate::files::identity::{DriveIdentity, Vanished};
 use crate::files::opened::{Notice, Opened};
 use crate::ring::Ring;
-use crate::ring::uring::DriveOp;
+use crate::ring::uring::{DriveOp, lengthens};
 
 /// An open file or block device; closed, and its lock released, when it and its last request are
 /// gone.
@@ -54,27 +54,39 @@ impl FileDrive {
     }
 
     /// Looks whether the drive is still at its path and as large as it was; a few microseconds,
-    /// blocking. A drive found vanished answers every later request with [`DriveErrorKind::Gone`].
+    /// blocking. A drive found vanished answers every later request with [`DriveErrorKind::Gone`], or
+    /// [`DriveErrorKind::Cut`] if it is shorter.
     pub fn still_there(&self) -> Result<(), Vanished> {
         let drive = &*self.opened;
         let outcome = drive.identity.look(&drive.file, &drive.path, drive.info.capacity_bytes);
-        if outcome.is_err() {
-            drive.gone.set(true);
+        if let Err(vanished) = &outcome {
+            drive.lose(match vanished {
+                Vanished::Truncated { .. } => DriveErrorKind::Cut,
+                _ => DriveErrorKind::Gone,
+            });
         }
         outcome
     }
 
-    /// Whether it has vanished once. It then stays away, also if its file or device is back; open
-    /// it again to use that.
+    /// Whether it has vanished once, or was cut short. It then stays away, also if its file or
+    /// device is back; open it again to use that.
     pub fn is_gone(&self) -> bool {
-        self.opened.gone.get()
+        self.opened.lost.get().is_some()
+    }
+
+    /// Whether it was found shorter than when it was opened.
+    pub fn is_cut(&self) -> bool {
+        self.opened.lost.get() == Some(DriveErrorKind::Cut)
     }
 
     /// What can be said of a request without the kernel: `Ok(true)` if there is nothing to do.
     fn precheck(&self, request: &IoRequest) -> Result<bool, DriveError> {
         let drive = &*self.opened;
         let fail = |kind| Err(request.error(&drive.info.label, kind, None));
-        if drive.gone.get() || self.ring.is_closed() {
+        if let Some(kind) = drive.lost.get() {
+            return fail(kind);
+        }
+        if self.ring.is_closed() {
             return fail(DriveErrorKind::Gone);
         }
         request.check(&drive.info)?;
@@ -95,6 +107,10 @@ impl FileDrive {
                 total_bytes += segment.len() as u64;
             }
             assert_eq!(total_bytes, request.length_bytes, "a request's segments cover its length");
+        }
+        let reaches_end = request.length_bytes > 0 && request.end_bytes() == drive.info.capacity_bytes;
+        if lengthens(request.operation) && reaches_end && drive.is_lost(0) {
+            return fail(drive.lost.get().unwrap_or(DriveErrorKind::Gone));
         }
         Ok(request.length_bytes == 0 || (request.operation == Operation::Discard && !drive.discards.get()))
     }

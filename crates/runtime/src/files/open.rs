@@ -21,6 +21,7 @@ use crate::files::file_drive::FileDrive;
 use crate::files::identity::DriveIdentity;
 use crate::files::lock::{self, Holder};
 use crate::files::opened::{Notice, Opened, ZeroMethod};
+use crate::process::means::{is_out_of_means, is_superuser};
 use crate::ring::Ring;
 
 /// Requests worth having in flight on one file or device. On a virtual disk fio's 4 KiB random
@@ -159,6 +160,19 @@ impl OpenError {
         Self::NotADrive { path: path.to_owned(), what }
     }
 
+    /// Whether it says something of this process rather than of the drive: the process may not open
+    /// it, or has nothing left to open it with. Another process can find the drive in order.
+    pub fn is_of_this_process(&self) -> bool {
+        match self {
+            // The superuser is refused by what is wrong with the drive (a device that writes no
+            // more, a file system of another user), and so is everyone by a file system that
+            // became read-only.
+            Self::Denied { source, .. } => source.raw_os_error() != Some(libc::EROFS) && !is_superuser(),
+            Self::Io { source, .. } => is_out_of_means(source),
+            _ => false,
+        }
+    }
+
     /// What to do about it, where that can be said.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -258,7 +272,10 @@ impl DriveOpener {
             in_memory,
             locked: options.lock,
             memory_alignment_bytes: alignment.memory_bytes,
-            gone: Cell::new(false),
+            lost: Cell::new(None),
+            lengthening: Cell::new(0),
+            uncompared: Cell::new(false),
+            compared_turn: Cell::new(0),
             discards: Cell::new(true),
             zeroing: Cell::new(ZeroMethod::Range),
         };
@@ -385,5 +402,37 @@ fn describe(
         volatile_cache,
         cheap_zeroes,
         gap_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_of_a_path_are_the_drives() {
+        let of_this_process = |code| {
+            let path = Path::new("/d/0");
+            OpenError::from_io(path, "opening it", io::Error::from_raw_os_error(code)).is_of_this_process()
+        };
+        for code in [
+            libc::ELOOP,
+            libc::ENOTCONN,
+            libc::ENAMETOOLONG,
+            libc::EINVAL,
+            libc::EIO,
+            libc::ESTALE,
+            libc::ENXIO,
+            libc::ENOENT,
+            libc::EROFS,
+        ] {
+            assert!(!of_this_process(code), "{}", io::Error::from_raw_os_error(code));
+        }
+        for code in [libc::EMFILE, libc::ENFILE, libc::ENOMEM] {
+            assert!(of_this_process(code), "{}", io::Error::from_raw_os_error(code));
+        }
+        for code in [libc::EACCES, libc::EPERM] {
+            assert_eq!(of_this_process(code), !is_superuser(), "{}", io::Error::from_raw_os_error(code));
+        }
     }
 }

@@ -2,7 +2,9 @@
 //! comes next, and what an answer means.
 //!
 //! Expected faults: transfers cut short (continued), a file that was truncated (a read past its new
-//! end gives nothing: the drive is gone), operations interrupted or momentarily refused (repeated a
+//! end gives nothing, and a look at its length finds what was written past it: the drive is gone;
+//! see `opened.rs`), a block device without room behind it (an error of the drive, unlike a full
+//! file system, which is none), operations interrupted or momentarily refused (repeated a
 //! bounded number of times), file systems and devices without discard or without fast zeroing
 //! (discard is advice and may do nothing; zeros are then written), and errors of the medium (passed
 //! on by kind).
@@ -56,9 +58,17 @@ pub(crate) enum Progress {
     Again,
 }
 
+/// Whether a request past the end of a file that was cut gives the file more length.
+pub(crate) fn lengthens(operation: Operation) -> bool {
+    matches!(operation, Operation::Write { .. } | Operation::WriteZeroes)
+}
+
 impl DriveOp {
     pub(crate) fn new(drive: Rc<Opened>, request: IoRequest, sender: CompletionSender) -> Self {
         let zeroing = drive.zeroing.get();
+        if lengthens(request.operation) {
+            drive.lengthening.update(|count| count + 1);
+        }
         Self { drive, request, sender, done_bytes: 0, zeroing, repeats: 0 }
     }
 
@@ -110,8 +120,35 @@ impl DriveOp {
         }
     }
 
-    /// What `answer` (bytes, or an error number negated) to the last operation means.
-    pub(crate) fn advance(&mut self, answer: i32) -> Progress {
+    /// What `answer` (bytes, or an error number negated) to the last operation means; `turn`: the
+    /// ring's ([`Opened::is_lost`]).
+    pub(crate) fn advance(&mut self, answer: i32, turn: u64) -> Progress {
+        match self.step(answer) {
+            Progress::Done(outcome) => Progress::Done(self.unless_cut(outcome, turn)),
+            Progress::Again => Progress::Again,
+        }
+    }
+
+    /// The outcome, unless the drive is shorter than it was.
+    fn unless_cut(&self, outcome: IoResult, turn: u64) -> IoResult {
+        let drive = &*self.drive;
+        let looks = match self.request.operation {
+            Operation::Flush => true,
+            // Carried out by this thread: one look at the next read or flush is enough for many.
+            Operation::Write { fua: false } if turn == 0 => {
+                drive.uncompared.set(true);
+                false
+            }
+            operation if lengthens(operation) => drive.is_file(),
+            // Until a write is answered, and the length looked at, it may have made a hole.
+            Operation::Read => (drive.lengthening.get() > 0 || drive.uncompared.get()) && drive.is_file(),
+            _ => false,
+        };
+        let is_lost = if looks { drive.is_lost(turn) } else { drive.lost.get().is_some() };
+        if is_lost { outcome.and(Err(self.lost(None))) } else { outcome }
+    }
+
+    fn step(&mut self, answer: i32) -> Progress {
         if answer < 0 {
             return self.failed(-answer);
         }
@@ -129,7 +166,8 @@ impl DriveOp {
         }
         if self.request.operation == Operation::Read && (answer == 0 || partial_bytes > 0) {
             // The file or device ends here, and did not when it was opened.
-            return Progress::Done(Err(self.gone(None)));
+            self.drive.is_lost(0);
+            return Progress::Done(Err(self.lost(None)));
         }
         if whole_bytes > 0 {
             self.repeats = 0;
@@ -170,14 +208,21 @@ impl DriveOp {
 
     fn error(&self, code: i32) -> DriveError {
         match errno::kind_of(code) {
-            DriveErrorKind::Gone => self.gone(Some(code)),
+            DriveErrorKind::Gone => self.lost(Some(code)),
+            // A device that shrank, or one with less behind it than it says (a thin volume).
+            DriveErrorKind::NoSpace if !self.drive.is_file() => match self.drive.is_lost(0) {
+                true => self.lost(Some(code)),
+                false => self.request.error(&self.drive.info.label, DriveErrorKind::Medium, Some(code)),
+            },
             kind => self.request.error(&self.drive.info.label, kind, Some(code)),
         }
     }
 
-    fn gone(&self, code: Option<i32>) -> DriveError {
-        self.drive.gone.set(true);
-        self.request.error(&self.drive.info.label, DriveErrorKind::Gone, code)
+    /// The error of a drive that is lost: gone, unless it is known that it was cut.
+    fn lost(&self, code: Option<i32>) -> DriveError {
+        self.drive.lose(DriveErrorKind::Gone);
+        let kind = self.drive.lost.get().unwrap_or(DriveErrorKind::Gone);
+        self.request.error(&self.drive.info.label, kind, code)
     }
 
     /// The error of a request that was never given to the kernel because the executor ended.
@@ -198,7 +243,7 @@ impl DriveOp {
         }
         loop {
             let answer = self.call(iovecs);
-            if let Progress::Done(outcome) = self.advance(answer) {
+            if let Progress::Done(outcome) = self.advance(answer, 0) {
                 return Some(outcome);
             }
         }
@@ -237,6 +282,9 @@ impl DriveOp {
     /// Gives the answer to the waiting future, after dropping the buffers.
     pub(crate) fn finish(self, outcome: IoResult) {
         let Self { drive, request, sender, .. } = self;
+        if lengthens(request.operation) {
+            drive.lengthening.update(|count| count - 1);
+        }
         drop((request, drive));
         sender.complete(outcome);
     }

@@ -14,10 +14,10 @@ use stripewise_runtime::{
 const MIB: u64 = 1 << 20;
 
 /// A loop device, detached at the end.
-struct LoopDevice(PathBuf);
+pub struct LoopDevice(pub PathBuf);
 
 impl LoopDevice {
-    fn over(file: &Path, sector_bytes: u32) -> Option<Self> {
+    pub fn over(file: &Path, sector_bytes: u32) -> Option<Self> {
         let sector = format!("--sector-size={sector_bytes}");
         let output = Command::new("losetup").args(["--find", "--show", &sector]).arg(file).output();
         match output {
@@ -145,6 +145,6 @@ fn a_failing_or_shrunk_device_is_reported() {
     assert!(resized.success());
     let buffer = stripewise_drive::Buffer::from_bytes(&[0; 4096]);
     let error = run(&executor, &*drive, IoRequest::read(6 * MIB, buffer)).expect_err("beyond the end");
-    assert_eq!(error.kind, DriveErrorKind::Gone, "{error}");
+    assert_eq!(error.kind, DriveErrorKind::Cut, "{error}");
     assert!(matches!(drive.still_there(), Err(Vanished::Truncated { now_bytes }) if now_bytes == 4 * MIB));
 }

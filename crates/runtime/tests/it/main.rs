@@ -1,6 +1,7 @@
 //! All tests of this crate that use it from outside, as one program.
 
 mod block_devices;
+mod cut_drives;
 mod kit;
 mod messages;
 mod opening;

@@ -237,26 +237,11 @@ fn the_pace_stays_with_the_file() {
     assert!(set_pace_attribute(&moved, &"x".repeat(10_000)).is_err());
 }
 
-/// Mounts a ramfs, which has no direct I/O, at `path` and for this thread's own view of the file
-/// system.
-fn mount_ramfs(path: &Path) -> std::io::Result<()> {
-    let path = std::ffi::CString::new(path.to_str().expect("a plain path")).expect("a plain path");
-    let nothing = std::ptr::null();
-    // SAFETY: system calls with strings that end in a zero byte and live through the calls.
-    let results = unsafe {
-        [
-            libc::unshare(libc::CLONE_NEWNS),
-            libc::mount(nothing, c"/".as_ptr(), nothing, libc::MS_REC | libc::MS_PRIVATE, nothing.cast()),
-            libc::mount(c"none".as_ptr(), path.as_ptr(), c"ramfs".as_ptr(), 0, nothing.cast()),
-        ]
-    };
-    if results.contains(&-1) { Err(std::io::Error::last_os_error()) } else { Ok(()) }
-}
-
 #[test]
 fn use_of_the_page_cache_is_reported() {
     let directory = disk_directory();
-    if let Err(error) = mount_ramfs(directory.path()) {
+    // A ramfs has no direct I/O.
+    if let Err(error) = kit::mount(directory.path(), c"ramfs", c"") {
         println!("skipped: a file system without direct I/O could not be mounted: {error}");
         return;
     }

@@ -142,10 +142,10 @@ fn a_truncated_file_is_gone_and_stays_gone() {
                 read(&executor, &*drive, 0, MIB as usize).expect("what is left") == contents(1, MIB as usize)
             );
             let buffer = Buffer::from_bytes(&vec![0; 2 * MIB as usize]);
-            assert_eq!(kind(run(&executor, &*drive, IoRequest::read(MIB, buffer))), DriveErrorKind::Gone);
+            assert_eq!(kind(run(&executor, &*drive, IoRequest::read(MIB, buffer))), DriveErrorKind::Cut);
             file.set_len(4 * MIB).expect("grown again, but with zeros");
             assert!(read(&executor, &*drive, 0, 4096).is_err(), "what comes back is not the drive");
-            assert_eq!(kind(write(&executor, &*drive, 0, &[0; 4096], false)), DriveErrorKind::Gone);
+            assert_eq!(kind(write(&executor, &*drive, 0, &[0; 4096], false)), DriveErrorKind::Cut);
         }
     }
 }
@@ -193,7 +193,7 @@ fn short_requests_to_memory_files_complete_inline() {
     let file = std::fs::File::options().write(true).open(drive.path()).expect("a file");
     file.set_len(MIB + 700).expect("cut");
     let request = IoRequest::read(MIB, Buffer::from_bytes(&vec![0; 4096]));
-    assert_eq!(kind(answer_at_once(request).expect("over")), DriveErrorKind::Gone);
+    assert_eq!(kind(answer_at_once(request).expect("over")), DriveErrorKind::Cut);
 }
 
 #[test]

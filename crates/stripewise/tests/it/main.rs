@@ -6,6 +6,7 @@ mod contract;
 mod convert;
 mod daemon;
 mod documents;
+mod drive_faults;
 mod drive_measure;
 mod evaluate;
 mod failures;

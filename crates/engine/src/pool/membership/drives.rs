@@ -123,7 +123,19 @@ impl Pool {
     pub async fn drive_vanished(&self, id: DriveId, reason: &str) -> Result<(), PoolError> {
         let Some(member) = self.member(id) else { return Ok(()) };
         member.fail_as_pulled(reason);
-        self.0.exclude_member(&member, reason).await?;
+        self.leave_out(&member, reason).await
+    }
+
+    /// As [`Self::drive_vanished`], of a drive that is shorter than it was: should it get its length
+    /// back, nothing that it holds counts.
+    pub async fn drive_cut(&self, id: DriveId, reason: &str) -> Result<(), PoolError> {
+        let Some(member) = self.member(id) else { return Ok(()) };
+        member.fail(reason);
+        self.leave_out(&member, reason).await
+    }
+
+    async fn leave_out(&self, member: &Rc<Member>, reason: &str) -> Result<(), PoolError> {
+        self.0.exclude_member(member, reason).await?;
         self.0.kick_jobs();
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Drives that join, leave, fail, return and are replaced.
 
 mod checksum_pages;
+mod cut_members;
 mod drives;
 mod identity;
 mod journal_losses;

@@ -6,11 +6,13 @@
 //! opens it again. What comes back in between is used on:
 //!
 //! - A connection that the *server* ended is made again, within the same time, and what was not
-//!   answered is asked again, unless acknowledged writes may have been lost (`ledger.rs`) or the
-//!   server has not what it had (`witness.rs`).
-//! - A connection that *we* end, because the server is silent or talks nonsense, is the end: what
-//!   the server still has of it, it may carry out at any time, also after what would be asked on a
-//!   new one.
+//!   answered is asked again, unless acknowledged writes may have been lost or the server has
+//!   changes that it did not answer (`ledger.rs`), or has not what it had (`witness.rs`).
+//! - A connection that *we* end, because the server is silent or talks nonsense, is the end.
+//!
+//! A server whose connection is over may still carry out what it had got of it, also after what
+//! would be asked on a new one. So an export is opened for writing again only when each change that
+//! was left with its server is as old as a request may become (`unsettled.rs`).
 //!
 //! While nothing is asked for half of the time allowed, a block is read, so that a server that went
 //! is noticed.
@@ -32,6 +34,7 @@ use super::answers;
 use super::connect::{Link, Terms, connect};
 use super::error::{ConnectError, ConnectFault};
 use super::ledger::{Abilities, Completed, Ledger, Loss, request_head};
+use super::unsettled;
 use super::uri::NbdUri;
 use super::witness::Seen;
 use crate::nbd::wire::protocol::*;
@@ -76,7 +79,8 @@ struct Shared {
 pub struct NetworkDrive(Rc<Shared>);
 
 impl NetworkDrive {
-    /// Connects, within the time that the URI allows for a request.
+    /// Connects, within the time that the URI allows for a request. To write, it waits first until
+    /// the server has nothing in hand any more of connections of this process that are over.
     pub async fn open(
         context: &Context,
         network: &Network,
@@ -84,6 +88,9 @@ impl NetworkDrive {
         read_only: bool,
     ) -> Result<Rc<Self>, ConnectError> {
         let failed = |why| ConnectError { uri: uri.to_string(), why };
+        if !read_only {
+            unsettled::until_settled(context, &uri.address).await;
+        }
         let mut link = connect(context, network, uri, uri.timeout_ns).await.map_err(failed)?;
         let terms = link.terms;
         check(&terms, read_only).map_err(failed)?;
@@ -238,8 +245,15 @@ async fn keep(shared: Rc<Shared>, mut link: Link) {
             return give_up(&shared, "it was closed");
         }
         let lost = format!("the connection was lost ({})", in_words(&error));
-        if shared.ledger.borrow_mut().connection_lost() == Loss::Unflushed {
-            return give_up(&shared, &format!("{lost} while what it had taken was not durable yet"));
+        let loss = shared.ledger.borrow_mut().connection_lost();
+        match loss {
+            Loss::AskAgain => {}
+            Loss::Unflushed => {
+                return give_up(&shared, &format!("{lost} while what it had taken was not durable yet"));
+            }
+            Loss::InHand => {
+                return give_up(&shared, &format!("{lost} before it answered writes, which it may still do"));
+            }
         }
         match again(&shared).await {
             Ok(Some(next)) => link = next,
@@ -253,6 +267,11 @@ async fn keep(shared: Rc<Shared>, mut link: Link) {
 
 fn give_up(shared: &Shared, why: &str) {
     *shared.lost.borrow_mut() = Some(why.into());
+    let in_hand_ns = shared.ledger.borrow().in_hand_ns();
+    if let Some(asked_ns) = in_hand_ns {
+        let until_ns = asked_ns.saturating_add(shared.uri.timeout_ns);
+        unsettled::note(&shared.context, &shared.uri.address, until_ns);
+    }
     let completed = shared.ledger.borrow_mut().give_up();
     completed.into_iter().for_each(|completed| completed.tell(&shared.info.label));
 }

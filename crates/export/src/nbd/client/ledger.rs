@@ -2,12 +2,17 @@
 //! which of them were sent and answered, and what a lost connection means for them. No I/O, no
 //! clock.
 //!
-//! **Connections that are lost.** What was not answered may be asked again on the next connection:
-//! reads and writes come to the same when they are done twice. Not so where the server had
-//! acknowledged writes that no flush has made durable: it may have lost them with the connection,
-//! if it was the server that went. They cannot be repeated, so the drive is given up, and catches
-//! up like any drive that was away. A part of a write counts here as soon as it was answered,
-//! whatever became of the other parts.
+//! **Connections that are lost.** Reads and flushes that were not answered may be asked again on
+//! the next connection. Not so in two cases, in which the drive is given up, and catches up like
+//! any drive that was away:
+//!
+//! - The server had acknowledged writes that no flush has made durable: it may have lost them with
+//!   the connection, if it was the server that went. A part of a write counts as soon as it was
+//!   answered, whatever became of the other parts.
+//! - The server has a change (a write, zeros, a trim) that it did not answer. It may carry it out
+//!   later than the same change on a new connection, and later than newer ones to the same place.
+//!   When it was asked for is told, so that the export is left alone for as long as the server may
+//!   take (`unsettled.rs`).
 //!
 //! Expected faults: answers to nothing, pieces of a read that are missing, doubled, or lie outside.
 
@@ -46,6 +51,16 @@ enum Command {
     Flush {
         covers: u64,
     },
+}
+
+impl Command {
+    /// Whether the drive holds something else afterwards.
+    fn changes(self) -> bool {
+        match self {
+            Self::Write { .. } | Self::Zeros | Self::Trim => true,
+            Self::Read | Self::Flush { .. } => false,
+        }
+    }
 }
 
 struct Part {
@@ -95,6 +110,8 @@ pub(crate) enum Loss {
     AskAgain,
     /// Writes were acknowledged that may be lost with it.
     Unflushed,
+    /// The server may carry out changes later that it did not answer.
+    InHand,
 }
 
 /// The requests of one drive.
@@ -233,6 +250,13 @@ impl Ledger {
         self.orders.first_key_value().map(|(_, order)| order.since_ns)
     }
 
+    /// When the newest change was asked for that the server has and did not answer, ns on the
+    /// caller's clock.
+    pub(super) fn in_hand_ns(&self) -> Option<u64> {
+        let changes = self.parts.values().filter(|part| part.sent && part.command.changes());
+        changes.filter_map(|part| Some(self.orders.get(&part.order)?.since_ns)).max()
+    }
+
     /// Whether a piece of this number was sent and is not answered; and, if it is a read, how many
     /// bytes it is of.
     pub(super) fn asked(&self, cookie: u64) -> Option<Option<u64>> {
@@ -328,6 +352,9 @@ impl Ledger {
     pub(super) fn connection_lost(&mut self) -> Loss {
         if self.written > self.durable {
             return Loss::Unflushed;
+        }
+        if self.in_hand_ns().is_some() {
+            return Loss::InHand;
         }
         self.to_send.clear();
         for (cookie, part) in &mut self.parts {

@@ -1,6 +1,7 @@
 //! What the tests of real drives share: directories on the file systems at hand, contents that
 //! differ in every sector, and this test binary run again as another process.
 
+use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
@@ -39,6 +40,22 @@ pub fn make(directory: &Path, name: &str, size_bytes: u64) -> PathBuf {
 pub fn open_new(executor: &RealExecutor, directory: &Path, size_bytes: u64) -> Rc<FileDrive> {
     let path = make(directory, "drive.img", size_bytes);
     executor.open_drive(&path, &OpenOptions::default()).expect("a new drive opens")
+}
+
+/// Mounts a file system in memory at `path`, for this thread's own view of the file system.
+pub fn mount(path: &Path, file_system: &CStr, options: &CStr) -> std::io::Result<()> {
+    let path = std::ffi::CString::new(path.to_str().expect("a plain path")).expect("a plain path");
+    let (nothing, flags) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
+    let (none, options) = (c"none".as_ptr(), options.as_ptr().cast());
+    // SAFETY: system calls with strings that end in a zero byte and live through the calls.
+    let results = unsafe {
+        [
+            libc::unshare(libc::CLONE_NEWNS),
+            libc::mount(nothing, c"/".as_ptr(), nothing, flags, nothing.cast()),
+            libc::mount(none, path.as_ptr(), file_system.as_ptr(), 0, options),
+        ]
+    };
+    if results.contains(&-1) { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Runs one request to its end.
