@@ -15,6 +15,8 @@ mod images;
 mod imports;
 mod journal_losses;
 mod kit;
+#[path = "membership/largest_sizes.rs"]
+mod largest_sizes;
 mod lost_blocks;
 mod model_check;
 mod passed_over;

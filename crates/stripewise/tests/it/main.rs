@@ -9,6 +9,7 @@ mod documents;
 mod drive_measure;
 mod evaluate;
 mod failures;
+mod foreign_paths;
 mod full_below;
 mod hostile;
 mod identity;
