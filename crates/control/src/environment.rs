@@ -58,7 +58,7 @@ pub struct Environment {
     alerts: Rc<OnceCell<Alerts>>,
     /// The command's turn among those that change something, while it has it.
     turn: Rc<RefCell<Option<Turn>>>,
-    /// What the caller may ask for.
+    /// The caller's role.
     role: Role,
     /// Folders whose files and devices a caller that is no `admin` may make drives of.
     drive_folders: Rc<OnceCell<Vec<PathBuf>>>,
@@ -114,7 +114,7 @@ impl Environment {
         self.caller.as_ref()
     }
 
-    /// What the caller may ask for.
+    /// The caller's role.
     pub(crate) fn role(&self) -> Role {
         self.role
     }
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_at_once_keeps_its_turn() {
+    fn work_done_at_once_keeps_its_turn() {
         let executor = VirtualExecutor::new();
         executor.block_on(async {
             let turns = Rc::new(Turns::default());

@@ -32,7 +32,7 @@ use web::post;
 const MAX_WAITING: usize = 64;
 /// One way of sending may take so long.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often processes are looked at that others left behind.
+/// Interval of looks at processes that others left behind.
 const SWEEP: Duration = Duration::from_millis(200);
 /// Bytes of what an alert says; a process gets it in its environment.
 const MOST_TEXT_BYTES: usize = 8000;
@@ -84,7 +84,7 @@ pub struct Alert {
 }
 
 impl Alert {
-    /// Of a pool, or of none. Names, paths and reasons come from drives: what a terminal or a
+    /// Makes an alert of a pool, or of none. Names and reasons come from drives: what a terminal or a
     /// mailer would act on is escaped.
     pub fn new(pool: &str, kind: &'static str, text: &str) -> Self {
         Self { pool: one_line(pool), kind, text: cut(&one_line(text), MOST_TEXT_BYTES) }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use stripewise_runtime::end_process_group;
 
-/// Where it is installed: a daemon must not run what another user puts on its path.
+/// Its places: a daemon must not run what another user puts on its path.
 const PROGRAMS: [&str; 3] = ["/usr/sbin/blkid", "/sbin/blkid", "/usr/bin/blkid"];
 /// Reading signatures takes no longer on a device that answers.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ const MAX_OUTPUT_BYTES: u64 = 16 << 10;
 /// It found signatures that contradict each other.
 const AMBIVALENT: i32 = 8;
 
-/// What `blkid` finds at a path, to go behind "holds". Blocks the thread.
+/// Asks `blkid` for the signature at a path, to go behind "holds". Blocks the thread.
 pub(crate) fn find(path: &Path) -> Option<String> {
     let program = PROGRAMS.into_iter().find(|program| Path::new(program).exists())?;
     let mut command = Command::new(program);

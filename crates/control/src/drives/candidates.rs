@@ -155,7 +155,7 @@ impl Candidate {
         }
     }
 
-    /// What overwriting the drive would destroy. Members of our own pools are not known here, and
+    /// Finds what overwriting the drive would destroy. Members of our own pools are not known here, and
     /// what is no path ([`Self::is_path`]) is read through its opened drive (`contents.rs`). Blocks
     /// the thread, long for a large file that is full of zeros.
     pub fn contents(&self) -> Result<Contents> {

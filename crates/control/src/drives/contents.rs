@@ -66,7 +66,7 @@ pub async fn refuse_contents(
         .hint("--force overwrites it: all that it holds would be lost"))
 }
 
-/// What a drive holds that is no drive of a pool. Everything else goes on meanwhile; it is read no
+/// Finds what a drive holds that is no drive of a pool. Everything else goes on; it is read no
 /// further when the result is wanted no more.
 pub async fn contents_of(
     environment: &Environment,

@@ -1,6 +1,6 @@
-//! Whether a drive holds anything but zeros: what is not recognised must not count as empty.
+//! Tells empty drives from others: data that is not recognised must not count as empty.
 //!
-//! Of a file every part is read that has space in its file system. Block devices, volumes and
+//! All parts of a file are read that have space in its file system. Block devices, volumes and
 //! exports have no such map: 16 MiB at both ends and samples between them are read.
 //!
 //! Expected faults: places that cannot be read (an error, not "empty"), and callers that leave
@@ -30,10 +30,10 @@ const ALIGNMENT_BYTES: u64 = 4096;
 /// Requests to a drive at a time.
 const AT_A_TIME: usize = 4;
 
-/// What is said of data that no format explains.
+/// Words for data that no format explains.
 pub const UNKNOWN_DATA: &str = "data of an unknown kind";
 
-/// What overwriting a drive would destroy.
+/// Contents that overwriting a drive would destroy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// File systems and the like, with their articles, to go behind "holds".
@@ -43,7 +43,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Whether overwriting the drive destroys nothing.
+    /// Tells if overwriting the drive destroys nothing.
     pub fn is_empty(&self) -> bool {
         self.recognised.is_empty() && !self.has_unknown
     }
@@ -55,7 +55,7 @@ impl Contents {
     }
 }
 
-/// Whether a file holds anything but zeros. `stop` ends it early, with an error.
+/// Tells if a file holds anything but zeros. `stop` ends it early, with an error.
 pub(crate) fn file_holds_data(file: &File, stop: &AtomicBool) -> io::Result<bool> {
     let mut from = 0;
     while let Some(part) = next_data(file, from)? {
@@ -119,7 +119,7 @@ fn pieces(part: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     part.clone().step_by(step).map(move |start| start..(start + PIECE_BYTES).min(part.end))
 }
 
-/// What is read of a drive of this size, in pieces.
+/// Lists the pieces that are read of a drive of this size.
 fn sampled(size_bytes: u64) -> impl Iterator<Item = Range<u64>> {
     let first = END_BYTES.min(size_bytes);
     let last = (size_bytes.saturating_sub(END_BYTES) / ALIGNMENT_BYTES * ALIGNMENT_BYTES).max(first);

@@ -1,4 +1,4 @@
-//! Which paths a caller may make drives of. A daemon may open what its callers may not: a caller
+//! Rights to make drives of paths. A daemon may open what its callers may not: a caller
 //! whose role is not `admin` names drives that its pools know, block devices, or what lies in folders that
 //! the daemon was given for drives.
 //!
@@ -15,7 +15,7 @@ use crate::environment::Environment;
 use crate::failure::{Failure, Reason, Result};
 use crate::messages::roles::Role;
 
-/// Where devices are. Files below it are not devices, whoever put them there.
+/// The folder of devices. Other files below it do not count, as in /dev/shm.
 const DEVICES: &str = "/dev";
 
 /// Refuses a path that the caller may not make a drive of.
@@ -40,13 +40,13 @@ pub(crate) fn refuse_foreign_path(environment: &Environment, candidate: &Candida
     .hint("`stripewise serve --drive-dirs DIR` names folders whose files may become drives"))
 }
 
-/// Whether a pool on the list has a drive at this path.
+/// Tells if a pool on the list has a drive at this path.
 fn is_known(environment: &Environment, path: &Path) -> bool {
     let pools = environment.registry().and_then(|registry| registry.pools()).unwrap_or_default();
     pools.iter().flat_map(|pool| &pool.drives).any(|drive| drive.path == path)
 }
 
-/// Whether a path without links lies in a folder for drives.
+/// Tells if a path without links lies in a folder for drives.
 fn is_allowed(environment: &Environment, real: &Path) -> bool {
     let is_device = std::fs::metadata(real).is_ok_and(|found| found.file_type().is_block_device());
     environment.drive_folders().iter().any(|folder| {

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-/// Whether a terminal would do something else with it than show it: control characters, and those
+/// Tells if a terminal would do something else with it than show it: control characters, and those
 /// that turn the direction of text or are not seen.
 pub fn is_unsafe(letter: char) -> bool {
     letter.is_control()

@@ -35,9 +35,9 @@ pub enum ImportError {
     /// More than one run has.
     #[error("it has more than {most} {what}, and one run has fewer")]
     TooMuch {
-        /// How many there may be.
+        /// The limit.
         most: usize,
-        /// Of what.
+        /// The kind of thing.
         what: &'static str,
     },
     /// It looks like a format and is not.
@@ -104,7 +104,7 @@ fn keep_to_lines(record: &mut RunRecord) {
             *text = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
         }
     };
-    [&mut record.target, &mut record.profile, &mut record.tool, &mut record.date].map(clean);
+    [&mut record.target, &mut record.profile, &mut record.tool, &mut record.date].into_iter().for_each(clean);
     record.notes.iter_mut().for_each(clean);
     record.environment.values_mut().for_each(clean);
     record.measurements.iter_mut().for_each(|figure| clean(&mut figure.name));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_much_memory_is_refused_first() {
+    fn memory_hungry_files_are_refused_first() {
         let refused = |text: String| import(text.as_bytes()).expect_err("refused").to_string();
         let many = |part: &str| part.repeat(MAX_VALUES + 1);
         for text in [format!("{{\"jobs\":[{}0]}}", many("0,")), format!("<Results>{}", many("<a/>"))] {

@@ -1,5 +1,5 @@
-//! What a caller with the role `operate` can have a daemon do to files that are none of its pools',
-//! and to other callers.
+//! Limits of the role `operate`: files that are none of the pools' stay as they are, and other
+//! callers are served.
 
 use std::net::TcpListener;
 use std::os::unix::fs::{FileExt, PermissionsExt};

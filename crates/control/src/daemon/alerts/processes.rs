@@ -16,7 +16,7 @@ use super::Outcome;
 use crate::failure::system_text;
 use crate::notation::plain::one_line;
 
-/// How often a process is looked at that is to end.
+/// Interval of looks at a process that is to end.
 const LOOK: Duration = Duration::from_millis(20);
 /// As much of what a process says as a person reads.
 const MOST_SAID_BYTES: usize = 500;
@@ -31,7 +31,7 @@ pub(super) struct Processes {
     left_behind: VecDeque<LeftBehind>,
 }
 
-/// What a process that has ended left running. The group's number is not given to others while the
+/// A group that outlived the process that led it. The group's number is not given to others while the
 /// pipe shows that some of it is there.
 struct LeftBehind {
     group: u32,
@@ -98,7 +98,7 @@ impl Processes {
         });
     }
 
-    /// Whether there is something to [`sweep`](Self::sweep).
+    /// Tells if there is something to [`sweep`](Self::sweep).
     pub(super) fn are_left_behind(&self) -> bool {
         !self.left_behind.is_empty()
     }

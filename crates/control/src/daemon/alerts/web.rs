@@ -26,7 +26,7 @@ const MOST_SHOWN_BYTES: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebAddress {
     url: String,
-    /// What is told of it.
+    /// The part of it that is shown.
     pub(super) shown: String,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn post(address: &WebAddress, document: &str, patience: Duration) -> 
     Err("it leads on and on".to_owned())
 }
 
-/// Where a redirection leads, if that is within the origin and takes the request as it is.
+/// Gives the next address, if it is within the origin and takes the request as it is.
 fn following(url: &str, status: u16, place: &str) -> std::result::Result<String, String> {
     let own = origin(url).unwrap_or_default();
     let next = match place.starts_with('/') && !place.starts_with("//") {
