@@ -9,8 +9,8 @@ FUZZERS ?= sections journal_head pages packed drive pool manifest nbd
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
 # The tests that go through seeds: in `make soak` each of them goes on for SOAK_SECONDS.
-SWEEPS = model_check write_hole power_cut::what_was_flushed pool_random pool_convert_random \
-	checksums::lost_and_misdirected cuts::what_was_acknowledged
+SWEEPS = model_check write_hole power_cut::flushed_data pool_random conversion_random \
+	checksums::lost_and_misdirected cuts::acknowledged_records
 # A shell that starts make in the background has it ignore interrupts, and the tests send some.
 SIGNALS = env --default-signal=INT,QUIT
 PREFIX ?= /usr/local
@@ -39,6 +39,7 @@ check: need-check
 	cargo fmt --all --check
 	sh scripts/columns.sh
 	sh scripts/links.sh
+	sh scripts/names.sh
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 	cargo test --workspace --locked --quiet --lib --bins --test it
 	@echo 'make check: formatting, lints, unit tests and tests in virtual time passed'

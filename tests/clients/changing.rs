@@ -210,7 +210,7 @@ impl Copies {
 }
 
 #[test]
-fn volumes_keep_what_they_hold_through_discards_resizes_and_drives_put_back() {
+fn data_survives_discards_resizes_and_drive_returns() {
     let sandbox = Sandbox::new();
     let mut drives = Drives::pool(&sandbox, 4, "256MiB");
     let size = 16 * MIB;

@@ -280,7 +280,7 @@ fn crowd(ways: &Ways, goes_on: &AtomicBool, span: Span) -> u64 {
 }
 
 #[test]
-fn a_hundred_that_misbehave_harm_nobody_and_leave_nothing() {
+fn a_hundred_hostile_clients_leave_no_trace() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid5 --size 32MiB");
@@ -346,7 +346,7 @@ fn a_hundred_that_misbehave_harm_nobody_and_leave_nothing() {
 }
 
 #[test]
-fn a_thousand_malformed_http_requests() {
+fn the_daemon_survives_malformed_http_requests() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     sandbox.ok("volume create tank/a --layout raid1 --size 8MiB");
@@ -374,7 +374,7 @@ fn a_thousand_malformed_http_requests() {
 }
 
 #[test]
-fn a_thousand_malformed_commands() {
+fn the_daemon_survives_malformed_commands() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     sandbox.ok("volume create tank/a --layout raid1 --size 8MiB");
@@ -408,7 +408,7 @@ fn a_thousand_malformed_commands() {
 
 /// Each is answered or left within its time, while others are served.
 #[test]
-fn slow_http_clients_are_given_up() {
+fn slow_http_clients_are_disconnected() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     sandbox.ok("volume create tank/a --layout raid1 --size 24MiB");

@@ -260,7 +260,7 @@ fn all_acknowledged_are_there(database: &Database<'_>, acknowledged: &BTreeSet<u
 }
 
 #[test]
-fn a_database_whose_daemon_is_killed_loses_nothing_acknowledged() {
+fn a_database_keeps_its_commits_when_daemon_is_killed() {
     if !is_possible(&["mkfs.ext4", "e2fsck", "losetup", "setpriv"]) {
         return;
     }

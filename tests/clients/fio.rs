@@ -121,7 +121,7 @@ fn all_is_right(sandbox: &Sandbox, drives: &Drives<'_>, span: Span, way: &str) {
 }
 
 #[test]
-fn fio_over_nbd_finds_what_it_wrote() {
+fn fio_verifies_its_writes_over_nbd() {
     if !are_here(&["fio"]) {
         return;
     }
@@ -139,7 +139,7 @@ fn fio_over_nbd_finds_what_it_wrote() {
 }
 
 #[test]
-fn fio_on_mounted_files_finds_what_it_wrote() {
+fn fio_verifies_its_writes_on_mounted_files() {
     if !is_possible(&["fio"]) {
         return;
     }

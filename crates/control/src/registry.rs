@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_owner_may_enter() {
+    fn the_state_folder_is_private_to_its_owner() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("home");
         let registry = Registry::at(&path);
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_not_let_go_of_names_its_holder_and_holds_up_nothing_else() {
+    fn a_stuck_lock_names_its_holder_and_blocks_no_task() {
         let folder = tempfile::tempdir().expect("a folder");
         let registry = Registry::at(folder.path());
         let executor = stripewise_runtime::RealExecutor::new().expect("io_uring");

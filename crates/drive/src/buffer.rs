@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn long_buffers_take_memory_as_they_are_filled_and_give_it_back() {
+    fn long_buffers_use_memory_only_while_filled() {
         const LONG: usize = 256 << 20;
         let (pool, before) = (BufferPool::new(0), resident_bytes());
         let buffers: Vec<_> = (0..8).map(|_| pool.allocate(LONG / 8)).collect();
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_frozen_may_be_changed_again_by_whoever_is_given_it_next() {
+    fn frozen_memory_is_writable_for_its_next_owner() {
         let pool = BufferPool::new(1 << 20);
         let first = pool.allocate(4096);
         let address = first.as_ptr();
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_frozen_is_changed_through_no_view() {
+    fn frozen_buffer_is_immutable_through_any_view() {
         let buffer = BufferPool::new(0).allocate(8192);
         let (first, second) = (buffer.slice(0..4096), buffer.slice(4096..8192));
         first.freeze();

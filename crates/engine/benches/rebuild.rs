@@ -1,11 +1,11 @@
 //! Prints how much faster one drive of many is rebuilt into distributed spare space than onto a
 //! dedicated spare, in virtual time on drives of constant bandwidth, and what share of four disks a
-//! rebuild gets beside random writes; `tests/rebuild_speed.rs` asserts the bounds.
+//! rebuild gets beside random writes; `tests/it/jobs/rebuild_speed.rs` asserts the bounds.
 
 #[path = "../tests/it/kit/mod.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod kit;
-#[path = "../tests/it/rebuild_speed/measure.rs"]
+#[path = "../tests/it/jobs/rebuild_speed/measure.rs"]
 mod measure;
 
 fn main() {

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_news_to_every_array_that_had_the_drive_and_to_none_that_came_later() {
+    fn each_array_present_at_a_refusal_sees_it_once() {
         let (drive, first, second, later) = (
             FlushFailures::default(),
             FlushLosses::default(),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_reported_once_and_by_every_flush_that_was_under_way() {
+    fn flushes_in_flight_report_a_loss_once() {
         let (drive, array) = (FlushFailures::default(), FlushLosses::default());
         assert!(array.tell_client(array.count()).is_ok());
         // Met by the engine itself: the next client's flush reports it.
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_was_under_way_is_reported_by_a_flush_after_its_end() {
+    fn flush_reports_losses_of_writes_that_overlapped() {
         let (drive, array) = (FlushFailures::default(), FlushLosses::default());
         let (before, flush) = (array.count(), array.count());
         array.note_lost(0, &drive, &refused());
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn who_relies_on_writes_learns_of_a_loss_that_another_flush_has_met() {
+    fn jobs_see_losses_met_by_other_flushes() {
         let (drive, array) = (FlushFailures::default(), FlushLosses::default());
         let begun = array.count();
         assert!(array.check_since(begun).is_ok());

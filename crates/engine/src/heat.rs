@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_counts_its_bytes_and_is_shared_among_its_rows() {
+    fn stream_heat_counts_bytes_and_is_split_over_rows() {
         let heat = counting(10);
         for piece in 0..128 {
             heat.note(0, ROW, piece << 16, 1 << 16);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_rows_the_warmer_are_remembered() {
+    fn warmest_rows_are_kept_when_there_are_too_many() {
         let heat = counting(10);
         for row in 0..2 * MAX_ROWS as u64 {
             for _ in 0..1 + row % 2 {

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_set_one_by_one_become_one_run_and_untouched_blocks_stay_shared() {
+    fn adjacent_rows_merge_and_others_stay_shared() {
         let mut table = RowTable::new(1, 2 * ROWS_PER_BLOCK);
         for row in 0..ROWS_PER_BLOCK {
             table.set(row, 1, &[place(7, row as u32)]);

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_arrive_in_order_and_never_more_than_the_limit_at_a_time() {
+    fn requests_arrive_in_order_within_the_limit() {
         static UNDER_WAY: AtomicIsize = AtomicIsize::new(0);
         let (sender, receiver) = bridge(10);
         let thread = std::thread::spawn(move || {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_receiver_that_is_gone() {
+    fn a_send_fails_when_the_receiver_is_gone() {
         let (sender, receiver) = bridge(1);
         sender.send(1, 1).expect("taken");
         let thread = std::thread::spawn(move || sender.send(2, 1));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_executor_goes_on_while_a_thread_waits() {
+    fn the_executor_runs_while_a_thread_waits() {
         let executor = RealExecutor::new().expect("io_uring");
         let context = executor.context();
         let (sender, receiver) = std::sync::mpsc::channel();

@@ -155,7 +155,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn requests_that_have_half_arrived_do_not_wait_for_each_other() {
+    fn partly_received_requests_do_not_deadlock() {
         let executor = VirtualExecutor::new();
         let context = executor.context();
         executor.block_on(async {

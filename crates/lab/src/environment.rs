@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_devices_say_is_read() {
+    fn device_attributes_are_parsed() {
         assert_eq!(chosen("none [mq-deadline] kyber"), "mq-deadline");
         assert_eq!(pcie_mb_per_s("8.0 GT/s PCIe", "4"), Some(3938.0));
         assert_eq!(pcie_mb_per_s("Unknown", "4"), None);

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn every_array_goes_through_all_its_states_and_keeps_every_byte() {
+    fn every_array_state_is_measured_without_data_loss() {
         let evaluation = evaluated(&options(&["single", "raid0", "raid5", "raid6", "raid10", "raid1"]));
         let single = &evaluation.arrays[0];
         for array in &evaluation.arrays {
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rebuild_too_fast_for_a_run_is_told() {
+    fn a_rebuild_shorter_than_a_run_is_reported() {
         let slow_runs = EvaluateOptions { seconds_per_run: Some(8.0), runs: Some(1), ..options(&["raid1"]) };
         let evaluation = evaluated(&slow_runs);
         let array = &evaluation.arrays[0];
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn models_move_no_bytes_and_say_so() {
+    fn modelled_drives_move_no_data_and_report_it() {
         let options = options(&["single", "raid5"]);
         let evaluation = evaluate(&options, &NoProgress).expect("it works");
         let array = &evaluation.arrays[1];
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_before_anything_is_made() {
+    fn invalid_options_are_refused_before_any_setup() {
         let refused = |change: fn(&mut EvaluateOptions)| {
             let mut wrong = options(&["raid5"]);
             change(&mut wrong);

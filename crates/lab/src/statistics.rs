@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_figures_are_right() {
+    fn median_mean_and_deviation_are_right() {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn many_runs_give_ranks_as_tables_of_the_sign_test_have_them() {
+    fn intervals_of_many_runs_match_sign_test_tables() {
         // (runs, rank from either end): e.g. Conover, Practical Nonparametric Statistics, intervals
         // for the median.
         for (count, rank) in [(6, 1), (7, 1), (8, 1), (9, 2), (10, 2), (12, 3), (15, 4), (20, 6), (25, 8)] {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_cover_the_truth_about_as_often_as_they_say() {
+    fn intervals_have_their_stated_coverage() {
         let mut random = stripewise_drive::SplitMix64::new(2);
         // The sum of twelve uniform numbers minus six is close to a standard normal one.
         let mut normal = || 100.0 + (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_name_is_taken() {
+    fn unknown_level_names_are_refused() {
         for name in ["", "raid", "raid2", "raid3", "raid 5", " raid5", "5", "mirror4", "raid5\n"] {
             let error = name.parse::<Level>().unwrap_err();
             assert_eq!(error, LayoutError::UnknownLayout { name: name.to_owned() });

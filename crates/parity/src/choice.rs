@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_kernel_unless_another_is_forced() {
+    fn the_best_kernel_is_used_unless_one_is_forced() {
         let all = [("portable", PORTABLE), ("better", PORTABLE), ("best", PORTABLE)]
             .map(|(name, functions)| Kernel::new(name, functions));
         for (forced, expected) in

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_folder_is_refused() {
+    fn a_missing_mount_point_is_refused() {
         let error = FuseMountPoint::new(Path::new("/no/such/folder"), "test").err().expect("refused");
         assert_eq!(error.kind(), ErrorKind::NotFound);
     }

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_learn_from_the_exit_code_what_became_of_a_request() {
+    fn exit_codes_tell_the_outcome_of_a_request() {
         let pools = |states: &[PoolState]| {
             exit_of(&Ok(Response::Pools(Pools { pools: states.iter().copied().map(pool).collect() })))
         };

@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_keep_to_the_width_that_there_is() {
+    fn output_keeps_to_the_terminal_width() {
         let mut table = Table::new(&["DRIVE", ">SIZE", "STATE", "ID"]).indented();
         table.row([
             plain("/dev/disk/by-id/ata-one"),

@@ -58,7 +58,7 @@ fn failures(mutation: Option<Mutation>, drawn: Drawn, seed: u64) -> Vec<Failure>
 }
 
 #[test]
-fn each_broken_rule_is_found_by_a_seed_known_for_it() {
+fn each_mutation_is_found_by_its_known_seed() {
     let mut wrong = Vec::new();
     for (mutation, drawn, seed) in FOUND_AT {
         let without = failures(None, drawn, seed);
@@ -80,7 +80,7 @@ fn first_seed(mutation: Mutation, drawn: Drawn, last: u64) -> Option<(u64, Strin
 }
 
 #[test]
-fn each_broken_rule_is_found_within_so_many_seeds() {
+fn each_mutation_is_found_within_the_seed_limit() {
     let runs = std::env::var("STRIPEWISE_TEST_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(0);
     let drawn = |mutation: &Mutation| {
         let known = FOUND_AT.iter().find(|(known, ..)| known == mutation);

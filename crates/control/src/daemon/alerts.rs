@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_get_all_of_it_and_their_failures_are_told() {
+    fn alert_commands_get_every_field_and_report_failure() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("said");
         let command = format!(
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_looked_at() {
+    fn invalid_alert_addresses_are_refused() {
         assert!("root@localhost".parse::<MailAddress>().is_ok());
         for wrong in ["root", "a@b\nBcc: c@d", "a@b c", "-oQ/tmp@x"] {
             assert!(wrong.parse::<MailAddress>().is_err(), "{wrong}");

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_paths_or_addresses() {
+    fn nbd_listeners_are_socket_files_or_addresses() {
         let tcp = |text: &str| NbdPlace::Tcp(text.parse().expect("an address"));
         assert_eq!("unix:/run/nbd.sock".parse(), Ok(NbdPlace::Unix("/run/nbd.sock".into())));
         assert_eq!("tcp:10809".parse(), Ok(tcp("127.0.0.1:10809")));

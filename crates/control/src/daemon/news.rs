@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn all_is_told_to_who_follows_all_and_one_job_to_who_follows_it_until_it_is_done() {
+    fn followers_get_all_pools_or_one_job_until_done() {
         let (news, mut all) = followed(Followed::AllPools);
         let (to, mut scrub) = mpsc::channel(MAX_WAITING);
         news.0.borrow_mut().push(Follower { followed: job(JobKind::Scrub), to });
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_over_at_the_next_look_is_told_as_done_and_a_pool_that_went_ends_it() {
+    fn a_stream_ends_when_its_job_is_done_or_pool_gone() {
         let (news, mut taken) = followed(job(JobKind::Scrub));
         news.tell(&look(&report(PoolState::Online, &[]), &[]));
         assert_eq!(kinds(&mut taken), ["done"]);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_nothing_is_followed_by_so_much_and_no_more() {
+    fn a_follower_that_never_reads_is_dropped() {
         let (news, mut taken) = followed(Followed::AllPools);
         let works = report(PoolState::Online, &[("scrub", 1.0)]);
         for _ in 0..2 * MAX_WAITING {
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_may_follow_and_those_that_left_count_no_more() {
+    fn the_follower_limit_counts_connected_clients() {
         let news = News::default();
         let mut all: Vec<_> = (0..MAX_FOLLOWERS)
             .map(|_| news.follow(&[], Followed::AllPools).expect("there is a place"))

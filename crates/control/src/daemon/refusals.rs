@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_refusals_few_are_told_and_the_rest_are_counted() {
+    fn refusal_log_is_rate_limited_and_counts_the_rest() {
         let (mut counts, begin) = (Counts::default(), Instant::now());
         let told = (0..1000).filter(|_| counts.count(begin).0).count();
         assert_eq!(told, TOLD_EACH as usize);

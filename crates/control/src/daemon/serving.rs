@@ -239,7 +239,7 @@ mod tests {
     use crate::registry::KnownDrive;
 
     #[test]
-    fn pools_come_behind_those_that_they_lie_on() {
+    fn pools_are_served_after_the_pools_below_them() {
         let pool = |name: &str, drives: &[&str]| KnownPool {
             name: name.to_owned(),
             id: name.to_owned(),

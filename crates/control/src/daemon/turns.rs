@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caller_that_leaves_loses_its_place_and_the_line_is_bounded() {
+    fn the_queue_is_bounded_and_drops_departed_callers() {
         let executor = VirtualExecutor::new();
         let context = executor.context();
         executor.block_on(async {

@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_drive_is_refused_by_kind() {
+    fn paths_that_are_not_drives_are_refused_by_kind() {
         let folder = tempfile::tempdir().expect("a folder");
         let message = |path: &Path| Candidate::at(path).expect_err("no drive").message;
         assert!(message(folder.path()).ends_with("this is a directory, not a drive"));

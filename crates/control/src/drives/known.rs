@@ -372,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn disks_are_known_by_all_their_lasting_names() {
+    fn disks_have_all_their_persistent_names() {
         let folder = tempfile::tempdir().expect("a folder");
         for name in ["by-path/pci-1", "by-id/wwn-2", "by-id/wwn-1", "other/x"] {
             let path = folder.path().join(name);

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn drives_go_by_path_and_by_the_beginning_of_their_identity() {
+    fn drives_are_found_by_path_or_unique_id_prefix() {
         let report = report(&[
             ("aaaa1111", "/d/0", DriveState::Online),
             ("aaaa2222", "/d/1", DriveState::Online),

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_is_tried_less_and_less_often() {
+    fn missing_network_drives_are_retried_with_backoff() {
         let mut returning = Returning::default();
         let gone = [status("nbd://host/x", DriveState::Missing)];
         let mut tried = Vec::new();

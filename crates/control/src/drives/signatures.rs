@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_at_computed_places_is_found() {
+    fn signatures_at_computed_offsets_are_found() {
         let md = 0xa92b_4efcu32.to_le_bytes();
         let uberblock = 0x00ba_b10cu64.to_le_bytes();
         assert_eq!(drive_with(&[(SIZE - 65_536, &md)]), ["a member of an md array"]);

@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_read_as_they_were_written() {
+    fn requests_round_trip() {
         for request in examples() {
             let text = serde_json::to_string(&request).expect("plain data");
             assert_eq!(serde_json::from_str::<Request>(&text).ok(), Some(request), "{text}");
@@ -427,14 +427,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_none_is_no_request() {
+    fn requests_with_invalid_names_are_refused() {
         let text = r#"{"ask":"export_pool","of":{"pool":"--force"}}"#;
         assert!(serde_json::from_str::<Request>(text).is_err());
         assert!(serde_json::from_str::<Request>(&text.replace("--force", "tank")).is_ok());
     }
 
     #[test]
-    fn the_log_tells_what_was_asked() {
+    fn requests_are_logged_as_commands() {
         let told: Vec<String> = examples().iter().map(ToString::to_string).collect();
         assert_eq!(told[0], "pool list");
         assert_eq!(told[1], "pool status");

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_have_the_promised_keys_and_nothing_that_is_for_people_alone() {
+    fn responses_serialise_only_the_documented_keys() {
         let pool = || PoolReport { name: "tank".into(), ..PoolReport::default() };
         let changed = PoolChanged::new(pool(), PoolChange::DriveRemoved { path: "/d/0".into() }, true);
         assert_eq!(keys(&Response::PoolChanged(changed)), ["pools"]);

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_simple_words() {
+    fn names_are_limited_to_simple_words() {
         let name: VolumeName = "tank-1/data.v2".parse().expect("a name");
         assert_eq!((name.pool.as_str(), name.volume.as_str()), ("tank-1", "data.v2"));
         for text in ["tank", "/a", "tank/", "tank/a/b", "tank/..", "-t/a", "tank/a b", "tänk/a", "tank/\n"] {

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ways_people_write_sizes() {
+    fn sizes_parse_in_every_common_notation() {
         assert_eq!(bytes("0"), 0);
         assert_eq!(bytes("4096"), 4096);
         assert_eq!(bytes("512B"), 512);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_says_so() {
+    fn malformed_sizes_are_refused() {
         for text in ["", "KiB", "x", "12X", "-1", "1..5K", "1.", ".5K", "64KiBB", "iB", "1e9", "0x10", "1 2K"]
         {
             assert!(matches!(text.parse::<ByteSize>(), Err(SizeError::NotASize(_))), "{text:?}");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_read_well() {
+    fn sizes_print_in_readable_units() {
         let text = |bytes| ByteSize(bytes).to_string();
         assert_eq!(text(0), "0 B");
         assert_eq!(text(1023), "1023 B");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_read_well() {
+    fn durations_print_in_readable_units() {
         assert_eq!(duration_text(0.4), "1 s");
         assert_eq!(duration_text(59.0), "59 s");
         assert_eq!(duration_text(200.0), "3 min 20 s");

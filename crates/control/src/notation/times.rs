@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_read_as_the_calendar_has_them() {
+    fn timestamps_print_as_calendar_dates() {
         assert_eq!(moment_text(0), "1970-01-01 00:00:00Z");
         assert_eq!(moment_text(951_782_399_999), "2000-02-28 23:59:59Z");
         assert_eq!(moment_text(951_868_800_000), "2000-03-01 00:00:00Z");

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_of_the_interval_alone() {
+    fn rates_cover_only_the_interval() {
         let load = |requests, read_bytes, busy_ns| DriveLoad {
             requests,
             read_bytes,
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_of_the_interval_alone() {
+    fn causes_cover_only_the_interval() {
         let load = |journal, map| {
             let of = |cause: &str, positions| CauseLoad {
                 cause: cause.to_owned(),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn latencies_are_of_the_interval_alone() {
+    fn latencies_cover_only_the_interval() {
         let load = |counts: [u64; 3], total_ns| {
             let mut by_latency = vec![0; LATENCY_STEPS_NS.len() + 1];
             by_latency[..2].copy_from_slice(&counts[..2]);

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_whole_stripes_and_leave_nothing_out() {
+    fn pieces_are_whole_stripes_and_cover_everything() {
         for (stripe, range) in [
             (3 * 65_536, 0..10_000_000),
             (3 * 65_536, 700_001..10_000_001),

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pool_that_is_no_better_is_opened_less_and_less_often() {
+    fn reopening_a_pool_backs_off_to_a_limit() {
         let (mut rest, mut now_ns, mut lengths) = (Rest::default(), 1_000 * LOOK_NS, Vec::new());
         for _ in 0..9 {
             rest.begin(now_ns);

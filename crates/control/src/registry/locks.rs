@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_holder_is_found_among_locks_and_those_who_wait() {
+    fn the_lock_holder_is_found_among_locks_and_waiters() {
         let list = "1: POSIX  ADVISORY  READ 11 fe:01:7 128 128\n\
                     2: FLOCK  ADVISORY  WRITE 12 fe:01:8 0 EOF\n\
                     2: -> FLOCK  ADVISORY  WRITE 13 fe:01:9 0 EOF\n\

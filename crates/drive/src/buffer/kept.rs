@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_frozen_and_goes_back_to_a_pool_is_kept() {
+    fn only_frozen_pooled_buffers_are_kept() {
         let pool = BufferPool::new(MIB);
         assert!(Kept::of(&pool.allocate(PIECE_BYTES)).is_none(), "it may change");
         assert!(Kept::of(&frozen(&pool, PIECE_BYTES)).is_some());
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_changed_only_when_nobody_but_drives_has_the_buffer() {
+    fn piece_is_mutable_only_when_drives_alone_hold_it() {
         let pool = BufferPool::new(MIB);
         let buffer = frozen(&pool, MIB);
         let mut first = Kept::of(&piece(&buffer, 0)).expect("kept");
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_for_small_pieces_is_bounded() {
+    fn memory_held_by_small_pieces_is_bounded() {
         let pool = BufferPool::new(0);
         let whole: Vec<Kept> = (0..64)
             .map(|_| frozen(&pool, MIB))
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_may_outlive_the_pool() {
+    fn kept_pieces_may_outlive_the_pool() {
         let pool = BufferPool::new(MIB);
         let kept = Kept::of(&frozen(&pool, PIECE_BYTES)).expect("kept");
         drop(pool);

@@ -51,7 +51,7 @@ fn awaited_then_answered_wakes_the_latest_waker_once() {
 }
 
 #[test]
-fn the_asker_may_go_first() {
+fn requester_may_drop_before_the_answer() {
     assert_next_cell_is_clean();
     let before = free_cells();
     let waker = CountingWaker::new();
@@ -64,7 +64,7 @@ fn the_asker_may_go_first() {
 }
 
 #[test]
-fn a_drive_may_go_without_an_answer() {
+fn drive_may_drop_without_answering() {
     assert_next_cell_is_clean();
     let before = free_cells();
     let waker = CountingWaker::new();
@@ -79,7 +79,7 @@ fn a_drive_may_go_without_an_answer() {
 }
 
 #[test]
-fn answered_and_never_looked_at() {
+fn unread_answer_frees_its_cell() {
     assert_next_cell_is_clean();
     let before = free_cells();
     let (sender, future) = completion();

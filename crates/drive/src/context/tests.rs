@@ -41,7 +41,7 @@ fn a_sleep_takes_its_timer_back() {
 }
 
 #[test]
-fn a_time_limit_ends_what_takes_too_long_and_nothing_else() {
+fn time_limit_ends_only_overlong_work() {
     let executor = Executor::new();
     let context = executor.context();
     let inside = context.clone();

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_back_across_chunks_and_segments() {
+    fn data_reads_back_across_chunks_and_segments() {
         let drive = MemoryDrive::new("m", 4 << 20);
         let start = CHUNK_BYTES as u64 - 1024;
         let (first, second) = (pattern(1536, 1), pattern(CHUNK_BYTES + 512, 2));
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn zeroing_gives_whole_chunks_back() {
+    fn zeroing_frees_whole_chunks() {
         let drive = MemoryDrive::new("m", 4 << 20);
         drive.poke(0, &vec![7; 3 * CHUNK_BYTES]);
         let range = IoRequest::range(Operation::WriteZeroes, 512, 2 * CHUNK_BYTES as u64);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_chunks_of_what_is_frozen_are_kept() {
+    fn whole_chunks_of_frozen_buffers_are_kept() {
         let drive = MemoryDrive::new("m", 4 << 20);
         let pool = BufferPool::new(8 << 20);
         let buffer = frozen(&pool, 4 * CHUNK_BYTES, 1);
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_what_is_kept_changes_for_nobody_else() {
+    fn changing_kept_memory_affects_no_other_view() {
         let [first, second] = ["m", "n"].map(|label| MemoryDrive::new(label, 1 << 20));
         let pool = BufferPool::new(8 << 20);
         let buffer = frozen(&pool, 4 * CHUNK_BYTES, 1);
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_still_change_is_copied() {
+    fn mutable_buffers_are_copied() {
         let drive = MemoryDrive::new("m", 1 << 20);
         let buffer = BufferPool::new(8 << 20).allocate(CHUNK_BYTES);
         buffer.fill(1);
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_kept_goes_back_to_its_pool_when_all_of_it_was_overwritten_or_given_back() {
+    fn kept_memory_returns_to_its_pool_when_overwritten() {
         let drive = MemoryDrive::new("m", 1 << 20);
         let pool = BufferPool::new(8 << 20);
         let first = frozen(&pool, 2 * CHUNK_BYTES, 1);

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_is_understood() {
+    fn common_spellings_of_a_pace_are_parsed() {
         assert_eq!(parse("180MB/s,400iops"), (Some(180_000_000), Some(400)));
         assert_eq!(parse("400 IOPS , 180 MB/s"), (Some(180_000_000), Some(400)));
         assert_eq!(parse("180mb/s"), (Some(180_000_000), None));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_paces_give_specific_errors() {
         let error = |text: &str| text.parse::<Pace>().expect_err(text);
         assert_eq!(error(""), PaceError::Empty);
         assert_eq!(error("180MB/s,"), PaceError::Empty);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_reads_back() {
+    fn printed_pace_parses_back() {
         let print = |bytes_per_second, iops| Pace { bytes_per_second, iops }.to_string();
         assert_eq!(print(Some(180_000_000), Some(400)), "180MB/s,400iops");
         assert_eq!(print(Some(1_500_000_000), None), "1.5GB/s");

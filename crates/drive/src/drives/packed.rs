@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_no_packed_drive_is_refused_or_is_one() {
+    fn invalid_packed_drives_are_refused() {
         let packed = drive().pack();
         for length in 0..packed.len() {
             // Cut between two blocks it is a drive with fewer of them.

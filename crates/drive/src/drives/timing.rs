@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn items_come_out_in_time_and_the_task_ends_with_the_last_handle() {
+    fn items_are_on_time_and_last_handle_ends_the_task() {
         let executor = Executor::new();
         let context = executor.context();
         let seen = Rc::new(RefCell::new(Vec::new()));

@@ -28,7 +28,7 @@ fn granted(future: &mut Boxed<SemaphorePermit>) -> Option<SemaphorePermit> {
 }
 
 #[test]
-fn an_event_wakes_those_who_asked_before_it() {
+fn event_wakes_only_earlier_waiters() {
     let event = Event::new();
     let mut early = pin!(event.wait());
     event.notify_all();
@@ -40,7 +40,7 @@ fn an_event_wakes_those_who_asked_before_it() {
 }
 
 #[test]
-fn waiting_for_an_event_in_a_loop_takes_one_entry_and_leaves_none() {
+fn repeated_event_waits_leave_no_entry() {
     let event = Event::new();
     {
         let mut first = pin!(event.wait());
@@ -96,7 +96,7 @@ fn more_than_the_limit_waits_for_all_of_it() {
 }
 
 #[test]
-fn giving_up_a_place_in_the_queue_lets_those_behind_go_on() {
+fn cancelled_wait_lets_later_waiters_proceed() {
     let semaphore = Semaphore::new(4);
     let held = semaphore.try_acquire(2).expect("free");
     let (mut large, mut small) = (acquire(&semaphore, 4), acquire(&semaphore, 2));
@@ -151,7 +151,7 @@ fn random_use_of_a_semaphore_never_loses_units() {
 }
 
 #[test]
-fn a_channel_keeps_order_among_items_senders_and_receivers() {
+fn channel_keeps_order_of_items_and_waiters() {
     let executor = Executor::new();
     let context = executor.context();
     let channel = Channel::new(2);
@@ -211,7 +211,7 @@ fn a_channel_is_bounded_and_cancel_safe() {
 }
 
 #[test]
-fn closing_a_channel_frees_everyone_and_keeps_what_is_inside() {
+fn closing_a_channel_wakes_waiters_and_keeps_items() {
     let channel = Channel::new(1);
     assert!(poll(pin!(channel.send(1))).is_ready());
     let mut waiting = pin!(channel.send(2));

@@ -60,7 +60,7 @@ fn requests_within_the_rules_pass_and_are_counted() {
 }
 
 #[test]
-fn a_request_stays_in_flight_when_nobody_waits_for_it() {
+fn abandoned_request_stays_in_flight() {
     let executor = Executor::new();
     let drive = drive(&executor);
     drop(drive.submit(write(0, 4096)));
@@ -77,7 +77,7 @@ fn a_write_over_a_write_in_flight() {
 
 #[test]
 #[should_panic(expected = "while a discard of 0..8192 is in flight")]
-fn a_write_to_what_is_being_discarded() {
+fn write_over_a_discard_in_flight() {
     submit_all(vec![IoRequest::range(Operation::Discard, 0, 8192), write(4096, 4096)]);
 }
 

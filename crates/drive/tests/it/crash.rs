@@ -41,7 +41,7 @@ fn is_torn_from(sector: &[u8], versions: &[Vec<u8>]) -> bool {
 }
 
 #[test]
-fn reads_see_what_was_written_and_a_flush_keeps_it() {
+fn reads_see_writes_and_a_flush_makes_them_durable() {
     let drive = CrashDrive::new("crash", CAPACITY);
     assert!(drive.info().volatile_cache);
     let written = pattern(8192, 1);
@@ -71,7 +71,7 @@ fn without_power_nothing_is_answered() {
 }
 
 #[test]
-fn unflushed_writes_are_kept_lost_and_torn_in_every_manner() {
+fn unflushed_writes_are_kept_lost_or_torn() {
     let (old, new) = (pattern(4096, 1), pattern(4096, 2));
     let mut outcomes = BTreeSet::new();
     let mut sum = CutReport::default();
@@ -108,7 +108,7 @@ fn unflushed_writes_are_kept_lost_and_torn_in_every_manner() {
 }
 
 #[test]
-fn sectors_stay_whole_when_told_so() {
+fn sectors_stay_whole_when_configured() {
     for seed in 0..500 {
         let drive = CrashDrive::new("crash", CAPACITY);
         drive.set_tears_sectors(false);
@@ -119,7 +119,7 @@ fn sectors_stay_whole_when_told_so() {
 }
 
 #[test]
-fn fua_keeps_itself_and_what_it_covers_but_nothing_else() {
+fn fua_makes_only_its_own_range_durable() {
     let mut lost_others = false;
     for seed in 0..200 {
         let drive = CrashDrive::new("crash", CAPACITY);
@@ -135,7 +135,7 @@ fn fua_keeps_itself_and_what_it_covers_but_nothing_else() {
 }
 
 #[test]
-fn a_lying_drive_loses_what_was_flushed() {
+fn flush_ignoring_drive_loses_flushed_data() {
     let lost = (0..100).any(|seed| {
         let drive = CrashDrive::new("crash", CAPACITY);
         drive.set_ignores_flushes(true);
@@ -174,7 +174,7 @@ fn the_cache_is_bounded() {
 }
 
 #[test]
-fn a_restart_begins_with_what_the_image_holds() {
+fn restart_begins_with_the_image_contents() {
     let drive = CrashDrive::new("crash", CAPACITY);
     write(&drive, 0, &[1; 512], true);
     let restarted = CrashDrive::from_image("again", &drive.image_after_cut("image", 1));
@@ -195,7 +195,7 @@ impl Sectors {
 }
 
 #[test]
-fn random_runs_leave_only_versions_that_a_cut_may_leave() {
+fn random_cuts_leave_only_allowed_versions() {
     for seed in 0..300 {
         let mut random = SplitMix64::new(seed);
         let drive = CrashDrive::new("crash", CAPACITY);
@@ -289,7 +289,7 @@ fn crash_in_flight(seed: u64) -> (Vec<u8>, BTreeMap<u64, u8>, u64) {
 }
 
 #[test]
-fn a_flush_answered_is_kept_whatever_is_in_flight() {
+fn answered_flush_is_durable_with_writes_in_flight() {
     let mut interrupted = 0;
     for seed in 0..200 {
         let (found, promised, gone) = crash_in_flight(seed);
@@ -303,7 +303,7 @@ fn a_flush_answered_is_kept_whatever_is_in_flight() {
 }
 
 #[test]
-fn a_flush_covers_only_what_was_answered_before_it_came() {
+fn flush_covers_only_writes_answered_before_it() {
     for seed in 0..20 {
         let executor = Executor::new();
         let delay = Delay::Between { least_ns: 1, most_ns: 1000 };
@@ -328,7 +328,7 @@ fn a_crash_is_repeatable() {
 }
 
 #[test]
-fn a_drive_that_loses_its_cache_goes_on_with_what_was_durable() {
+fn drive_that_loses_its_cache_keeps_durable_data() {
     let (old, new) = (pattern(8192, 1), pattern(8192, 2));
     let mut reports = Vec::new();
     for seed in 0..50 {

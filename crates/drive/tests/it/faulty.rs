@@ -213,7 +213,7 @@ fn a_single_request_can_be_stuck() {
 }
 
 #[test]
-fn a_pulled_drive_fails_everything_also_what_is_in_flight() {
+fn pulled_drive_fails_all_requests_in_flight_too() {
     let rig = slow_rig();
     let context = rig.executor.context();
     let in_flight = watch(&context, rig.drive.submit(IoRequest::read(0, Buffer::phantom(512))));
@@ -238,7 +238,7 @@ fn a_pulled_drive_fails_everything_also_what_is_in_flight() {
 }
 
 #[test]
-fn torn_writes_report_success_and_leave_some_blocks_old() {
+fn torn_writes_succeed_and_leave_old_blocks() {
     for fault in [WriteFault::TornPrefix, WriteFault::TornSubset] {
         let mut outcomes = std::collections::BTreeSet::new();
         for seed in 0..200 {

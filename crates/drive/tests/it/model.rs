@@ -42,7 +42,7 @@ fn one_request_takes_latency_and_transfer() {
 }
 
 #[test]
-fn latencies_overlap_up_to_the_depth_and_transfers_do_not() {
+fn latencies_overlap_and_transfers_are_serial() {
     // Each transfer takes 1024 ns of the link; the fifth enters when the first has ended.
     let times = answer_times(SPEC, (0..6).map(|_| read(1024)).collect());
     assert_eq!(times, [101_024, 102_048, 103_072, 104_096, 101_024 + 101_024, 102_048 + 101_024]);
@@ -55,7 +55,7 @@ fn latencies_overlap_up_to_the_depth_and_transfers_do_not() {
 }
 
 #[test]
-fn a_flush_ends_behind_earlier_writes_and_transfers_nothing() {
+fn flush_ends_after_earlier_writes() {
     let times = answer_times(
         SPEC,
         vec![

@@ -158,7 +158,7 @@ fn mixed_sizes_use_up_one_rate_and_keep_both() {
 }
 
 #[test]
-fn a_single_request_takes_as_long_as_the_rate_says() {
+fn single_request_takes_the_time_of_its_rate() {
     let executor = Executor::new();
     let context = executor.context();
     let drive = PacedDrive::new(&context, NullDrive::new("null", 1 << 40), pace("100MB/s,400iops"));
@@ -177,7 +177,7 @@ fn a_single_request_takes_as_long_as_the_rate_says() {
 }
 
 #[test]
-fn stalls_of_the_host_are_not_made_up_for_beyond_the_burst() {
+fn host_stalls_are_made_up_only_within_the_burst() {
     for (text, bytes) in [("180MB/s", 65_536), ("400iops", 4096), ("180MB/s,400iops", 450_560)] {
         let executor = Executor::new();
         let context = executor.context();
@@ -231,7 +231,7 @@ fn a_host_slower_than_the_pace_is_not_slowed_further() {
 }
 
 #[test]
-fn flushes_and_discards_are_free_and_write_zeroes_costs_what_it_writes() {
+fn flushes_are_free_and_zeroes_cost_their_bytes() {
     let executor = Executor::new();
     let context = executor.context();
     let costly = Host::new(&context, |now_ns| now_ns);

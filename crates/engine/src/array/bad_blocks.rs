@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_is_recorded_as_dead_until_its_last_write_is_durable() {
+    fn dead_block_stays_recorded_until_write_is_durable() {
         let blocks = BadBlocks::default();
         blocks.note_dead([7, 9]);
         blocks.repair_dead(0..8);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn repairs_are_recorded_once_they_are_durable_and_once_only() {
+    fn durable_repairs_are_recorded_exactly_once() {
         let blocks = BadBlocks::default();
         blocks.note_lost([(1, 4), (1, 5), (2, 4)]);
         blocks.repair_lost((1, 0)..=(1, u64::MAX));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_flush_undoes_the_repairs_that_are_not_durable() {
+    fn refused_flush_undoes_repairs_not_yet_durable() {
         let blocks = BadBlocks::default();
         blocks.note_dead([7, 9]);
         blocks.repair_dead(7..8);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_lost_where_a_block_is_that_its_range_touches() {
+    fn unit_is_lost_if_its_range_touches_a_lost_block() {
         let blocks = BadBlocks::default();
         let place = Place { member: 1, offset_bytes: 4 * BLOCK_BYTES };
         let stripe = Stripe { index: 0, units: [place].into_iter().collect() };

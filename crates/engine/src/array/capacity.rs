@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_whole_sectors_within_the_array_and_writes_end_where_it_shrinks() {
+    fn ranges_are_checked_and_writes_end_at_a_shrink() {
         let capacity = Capacity::new(8192);
         assert!(capacity.check(7680, 512).is_ok() && capacity.check(8192, 0).is_ok());
         assert!(matches!(capacity.check(256, 512), Err(ArrayError::Misaligned { .. })));

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_file_system_is_news_once_and_the_reason_given_before_protection() {
+    fn full_file_system_is_reported_once_and_first() {
         let lifecycle = Lifecycle::new(true);
         assert!(matches!(lifecycle.stopped(), Some(ArrayError::Protected)));
         assert!(lifecycle.fill_up("drive0".into()) && !lifecycle.fill_up("drive1".into()));

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_fills_the_strip_around_what_is_there() {
+    fn padding_fills_the_strip_around_existing_parts() {
         let zeroes = bytes(STRIP, 0);
         for (start, length) in [(0, 4096), (4096, 4096), (STRIP - 4096, 4096), (0, STRIP)] {
             let mut parts = UnitParts::from_iter([(start, bytes(length, 7))]);

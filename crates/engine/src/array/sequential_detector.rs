@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_followed_side_by_side_until_too_many_others_came() {
+    fn parallel_streams_are_tracked_up_to_a_limit() {
         let detector = SequentialDetector::default();
         assert!(!detector.note(0, 10));
         assert!(!detector.note(1000, 1010));

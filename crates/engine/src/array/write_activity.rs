@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ends_counts_no_more_and_wakes_those_that_wait_for_groups() {
+    fn ended_write_is_uncounted_and_wakes_group_waiters() {
         let activity = WriteActivity::default();
         let write = activity.begin_write();
         let group = activity.begin_group();

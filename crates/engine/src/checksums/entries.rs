@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sequences_in_runs_say_what_a_flat_array_says() {
+    fn sequence_runs_agree_with_a_flat_array() {
         for seed in 0..300 {
             let mut random = SplitMix64::new(seed);
             let mut sequences = Sequences::Runs(vec![(0, 0)]);

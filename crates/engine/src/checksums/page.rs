@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_comes_back_as_it_was() {
+    fn page_encoding_round_trips() {
         let Decoded::Page(image) = decode(&sample(), 77, ID) else { panic!("it is valid") };
         assert_eq!(image.stamp, 1 << 40);
         assert!(image.entries.iter().enumerate().all(|(i, entry)| *entry == (i as u32 * 3, i as u32)));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn another_name_is_not_taken() {
+    fn page_with_another_identity_is_rejected() {
         let bytes = sample();
         assert!(is_wrong(&bytes, 77, PageId { row: 6, ..ID }));
         assert!(is_wrong(&bytes, 77, PageId { column: 1, ..ID }));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_and_every_tear_is_seen() {
+    fn every_bit_flip_and_tear_is_detected() {
         let bytes = sample();
         for bit in 0..PAGE_BYTES * 8 {
             let mut wrong = bytes.clone();

@@ -95,7 +95,7 @@ mod tests {
     use crate::rows::SlotState;
 
     #[test]
-    fn what_a_place_that_is_being_recorded_refuses_does_not_end_the_migration() {
+    fn refusal_while_recording_does_not_end_migration() {
         let place = |drive| SlotPlace { drive, slab: 0, state: SlotState::Active };
         let mut migration = Migration::new(place(0), place(1));
         assert!(migration.begin_recording(place(1)));

@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_is_missing_where_its_drive_is_gone_and_where_it_is_not_filled_yet() {
+    fn column_without_drive_or_unfilled_is_missing() {
         let executor = VirtualExecutor::new();
         let (columns, _drives) = columns(&executor.context());
         assert!(columns.is_whole() && columns.missing_in(0).is_empty());
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_a_column_that_moves_goes_to_both_places_until_the_new_one_refuses() {
+    fn moving_column_writes_both_places_until_refusal() {
         let executor = VirtualExecutor::new();
         let (columns, drives) = columns(&executor.context());
         let (from, to) = (place(2, 0, SlotState::Active), place(3, 5, SlotState::Active));

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_journal_is_unread_until_it_was_read_and_read_by_one_at_a_time() {
+    fn journal_is_read_once_by_one_reader() {
         let slot = LogSlot::default();
         assert!(!slot.is_unread() && slot.open().is_none() && !slot.has_replayed());
         slot.leave_unread(vec![AreaPlace { drive: 1, slab: 2, slabs: 3 }], 7);

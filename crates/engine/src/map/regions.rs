@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_again_while_a_flush_was_under_way_is_not_taken_for_flushed() {
+    fn write_during_a_flush_is_not_counted_as_flushed() {
         let shape = RegionShape { stripes_per_region: 2, region_data_bytes: 8192, member_region_bytes: 4096 };
         let regions = Regions::new(shape, MapGrain::default(), 1, 2).expect("a little memory");
         (0..2).for_each(|region| write_all(&regions, region));
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_whose_write_failed_is_written_to_the_same_slot_again() {
+    fn failed_page_write_retries_the_same_slot() {
         let shape = RegionShape { stripes_per_region: 2, region_data_bytes: 8192, member_region_bytes: 4096 };
         let regions = Regions::new(shape, MapGrain::default(), 1, 2).expect("a little memory");
         let buffers = BufferPool::new(0);

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bit_is_cleared_only_where_nothing_was_written_since_the_last_look() {
+    fn bit_is_cleared_only_if_unwritten_since_last_look() {
         let intents = WriteIntents::new(MapGrain::default());
         intents.resize(200);
         assert!(intents.begin_write(70, true));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_set_before_a_crash_is_unsynced_and_stays_set_until_it_is_synced() {
+    fn bits_set_before_a_crash_stay_set_until_resync() {
         let intents = WriteIntents::new(MapGrain::default());
         intents.resize(200);
         intents.load(&(0..200), |bit| bit == 2);

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_goes_with_its_neighbours_in_the_order_of_the_drive() {
+    fn oldest_write_takes_its_neighbours_in_drive_order() {
         let mut writes = queue(false, &[8192, 65536, 12288, 4096, 20480]);
         assert_eq!(taken(&mut writes), [4096, 8192, 12288]);
         assert_eq!(taken(&mut writes), [65536]);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_go_together_across_a_hole_and_no_further_than_the_longest_request() {
+    fn reads_merge_over_gaps_up_to_the_largest_request() {
         let mut reads = queue(true, &[0, 8192, 12288, 16384]);
         assert_eq!(taken(&mut reads), [0, 8192, 12288]);
         assert_eq!(taken(&mut reads), [16384]);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_again_goes_alone() {
+    fn retried_request_is_not_merged() {
         let mut writes = queue(false, &[4096]);
         let parts = writes.pop_merged(LIMITS).expect("one");
         parts.into_iter().for_each(|part| writes.push(Pending { alone: true, ..part }));
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn no_stream_ahead_of_the_arm_keeps_others_waiting_for_good() {
+    fn streams_ahead_of_the_arm_starve_no_request() {
         let mut writes = queue(false, &[512 << 20]);
         assert_eq!(next_of_arm(&mut writes), 512 << 20);
         let put = |queue: &mut ClassQueue, place: u64| {
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_no_sweep_goes_when_it_is_the_oldest() {
+    fn request_outside_sweeps_is_sent_when_oldest() {
         let mut writes = queue(false, &[4 << 20]);
         writes.push(Pending::new(IoRequest::flush(), completion().0, false));
         let again = IoRequest::write(1 << 20, Buffer::from_bytes(&[0; 4096]), false);
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn flushes_that_came_after_one_was_sent_are_one_flush_together() {
+    fn flushes_after_one_in_flight_share_the_next() {
         let mut flushes = FlushQueue { is_under_way: true, ..FlushQueue::default() };
         flushes.waiting.extend([completion().0, completion().0, completion().0]);
         let (joined, next) = flushes.landed();

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn shortage_is_an_event_when_it_begins_and_a_full_file_system_once() {
+    fn shortage_and_full_file_system_are_recorded_once() {
         let news = news();
         [(79, 100), (80, 100), (90, 100), (10, 100), (0, 0), (80, 100)]
             .iter()

@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_that_fails_is_out_of_the_commit_and_of_the_arrays() {
+    fn failed_drive_leaves_commit_and_arrays() {
         let (manifest, drives, _) = pool(Level::Raid5, &[0, 1, 2]);
         let kinds = |drives: &OpenDrives| -> Vec<(u32, ExclusionKind)> {
             drives.fallen_out(&manifest).iter().map(|out| (out.drive, out.kind)).collect()
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_volume_can_do_without_is_known_from_the_drives_that_work() {
+    fn dispensable_drives_follow_from_working_drives() {
         let (manifest, drives, _) = pool(Level::Raid5, &[0, 1, 2, 3]);
         let volume = &manifest.volumes[0];
         assert!(drives.depending_on(&manifest, 0).is_empty() && drives.check_spared(&manifest, 0).is_ok());
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_of_which_no_volume_can_be_read_is_not_changed() {
+    fn pool_without_readable_volumes_is_not_changed() {
         let (manifest, drives, _) = pool(Level::Raid5, &[0, 1, 2]);
         assert!(drives.check_readable(&manifest).is_ok() && drives.must_exclude(&manifest));
         let (manifest, drives, _) = pool(Level::Raid5, &[0, 1]);

@@ -143,7 +143,7 @@ mod tests {
     use crate::pool::{MIB, testing};
 
     #[test]
-    fn a_volume_that_could_not_be_opened_has_a_reason_until_it_is_open_or_gone() {
+    fn failed_volume_keeps_its_reason_until_open_or_gone() {
         let mut manifest = testing::pool(&[64; 4], MIB);
         testing::add_volume(&mut manifest, 55, Level::Raid5, 4, 9);
         let (volumes, record) = (OpenVolumes::default(), &manifest.volumes[0]);

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_beside_each_other_keep_their_runs_and_other_reads_go_where_least_is_to_do() {
+    fn streams_keep_their_copy_and_others_use_the_idlest() {
         let streams = ReadStreams::default();
         let read = |at: u64, least_busy: usize| {
             streams.copy_for(at * MIB..(at + 1) * MIB, 4 * MIB, 3, || least_busy)

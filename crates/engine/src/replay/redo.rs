@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stripe_is_carried_out_from_the_last_change_between_redo_records_and_intents() {
+    fn redo_starts_at_the_last_change_of_record_kind() {
         let record = |(sequence, stripe, kind)| {
             let (covers, parts, sums) = (0, SmallVec::new(), Vec::new());
             Record { sequence, kind, stripe, covers, parts, sums }

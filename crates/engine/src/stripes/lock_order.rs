@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_refused_to_what_holds_a_stripe_itself_or_around_it() {
+    fn waiting_while_holding_a_stripe_is_refused() {
         let (table, other) = (Table::default(), Table::default());
         assert!(refuses(async {
             let _held = took(&table, 7);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stripe_is_given_up_in_whatever_scope_its_holder_ended() {
+    fn stripe_is_released_in_any_scope() {
         let table = Table::default();
         assert!(!refuses(async {
             let held = scope(async { took(&table, 3) }).await;

@@ -330,7 +330,7 @@ mod tests {
     use crate::pool::space::addresses::{checksums_base_bytes, copy_page_bytes, own_page_bytes};
 
     #[test]
-    fn pages_lie_where_the_format_says() {
+    fn pages_are_at_the_offsets_of_the_format() {
         for slab_bytes in [1 << 20, 8 << 20, 128 << 20] {
             let (capacity, per_slab) = (1 << 40, page_bytes_per_slab(slab_bytes));
             for (slab, page) in [(0, 0), (5, 0), (9, (slab_bytes >> 20) - 1)] {

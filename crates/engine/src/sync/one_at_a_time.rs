@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn callers_wait_for_the_end_of_what_is_under_way() {
+    fn callers_wait_for_the_work_in_progress() {
         let work = OneAtATime::default();
         assert!(work.until_free().now_or_never().is_some());
         let under_way = work.begin();

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drain_waits_for_earlier_reads_and_not_for_later_ones() {
+    fn drain_waits_for_earlier_reads_only() {
         let epochs = ReadEpochs::default();
         let earlier = epochs.begin();
         let mut drain = pin!(epochs.drain());

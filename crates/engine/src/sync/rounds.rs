@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caller_is_served_by_a_round_that_began_after_it_asked() {
+    fn caller_is_served_by_a_round_begun_after_its_call() {
         let rounds = Rounds::default();
         let first = rounds.begin().now_or_never().flatten().expect("nothing is under way");
         let (mut second, mut third) = (pin!(rounds.begin()), pin!(rounds.begin()));

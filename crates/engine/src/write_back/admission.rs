@@ -94,7 +94,7 @@ mod tests {
     use super::Admission;
 
     #[test]
-    fn after_a_burst_without_neighbours_writes_go_in_place_for_a_while() {
+    fn scattered_burst_sends_writes_in_place_for_a_while() {
         let admission = Admission::new();
         assert!(admission.admits(1_000, 0));
         assert!(admission.admits(1_050, 4096));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn where_writes_are_put_together_the_journal_is_used_all_the_time() {
+    fn mergeable_writes_always_use_the_journal() {
         let admission = Admission::new();
         assert!(admission.admits(0, 0));
         (0..200).for_each(|_| admission.note_round(3));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_journal_is_mostly_destaged_before_more_is_deferred() {
+    fn full_journal_defers_again_after_most_is_destaged() {
         let admission = Admission::new();
         assert!(admission.admits(0, 9000));
         admission.note_full(9000);

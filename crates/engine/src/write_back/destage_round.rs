@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_far_apart_go_alone_where_requests_cost_nothing() {
+    fn distant_blocks_destage_alone_on_quick_drives() {
         let far = [block(0, 1), block(12, 2), block(40, 3)];
         assert_eq!(next_round(&far, QUICK), 1);
         assert_eq!(next_round(&far, SLOW), 3);
@@ -109,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_and_blocks_over_the_same_parity_go_together() {
+    fn blocks_sharing_parity_destage_together() {
         let near = [block(3, 1), block(4, 2), block(20, 3), block(3, 4), block(9, 5)];
         assert_eq!(next_round(&near, QUICK), 4, "the last one is five blocks away");
     }
 
     #[test]
-    fn what_fills_the_stripe_goes_at_once_in_whatever_order_it_came() {
+    fn full_stripe_destages_at_once_in_any_order() {
         let all: Vec<Extent> = (0..48).map(|index| block(index * 29 % 48, index)).collect();
         assert_eq!(next_round(&all, QUICK), 48);
         assert!(next_round(&all[..8], QUICK) < 8);

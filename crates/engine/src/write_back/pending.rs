@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_of_the_volume_are_pending_where_a_piece_of_their_stripe_covers_them() {
+    fn volume_bytes_are_pending_where_a_piece_covers_them() {
         let interleave_bytes = 16 << 10;
         let shape = Shape { level: Level::Raid5, width: 4, groups: 1, interleave_bytes, rotation_rows: 1 };
         let geometry = Geometry::new(shape, 1 << 20).expect("a possible shape");

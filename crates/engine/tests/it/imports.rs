@@ -34,7 +34,7 @@ fn no_import_circle_beyond_a_file_and_its_own_folder() {
 }
 
 #[test]
-fn circles_are_found_and_those_of_a_file_with_its_folder_are_not() {
+fn circles_are_found_except_within_a_folder() {
     let graph = |edges: &[(&str, &str)]| -> Graph {
         let mut graph = Graph::new();
         for (from, to) in edges {

@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_known_from_its_head() {
+    fn a_write_is_parsed_from_its_header() {
         let sync = (libc::O_SYNC | libc::O_WRONLY) as u32;
         let rest =
             Body::default().numbers64([5, 1 << 40]).numbers32([4096, 0]).numbers64([0]).numbers32([sync, 0]);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_cut_short_anywhere_are_refused_and_never_a_panic() {
+    fn truncated_requests_are_refused_without_panic() {
         for kind in 0..64 {
             let whole = message(kind, 3, &[0xff; 96]);
             for length in 0..whole.len() {
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn names_end_at_their_zero_and_counts_are_not_believed() {
+    fn names_end_at_nul_and_counts_are_not_trusted() {
         let lookup = parse(&message(kind::LOOKUP, 1, b"data\0"));
         let expected = Look::Lookup { folder: 1, name: "data".into() };
         assert_eq!(lookup, Some((77, Question::Look(expected))));
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_and_we_agree_on_what_both_know() {
+    fn init_negotiates_the_features_both_sides_have() {
         let asks = |major: u32, minor: u32, abilities: u32| {
             message(kind::INIT, 0, &Body::default().numbers32([major, minor, 128 << 10, abilities]).0)
         };
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_have_the_lengths_that_the_kernel_wants() {
+    fn replies_have_the_lengths_the_kernel_expects() {
         let attributes = FileAttr {
             node: 3,
             size: 1,

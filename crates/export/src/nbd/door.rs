@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_finds_what_a_rule_for_it_names() {
+    fn clients_see_only_the_exports_of_their_rules() {
         let rule =
             |who: Who, exports: &[&str]| Rule { who, exports: exports.iter().map(|&e| e.into()).collect() };
         let rules = vec![

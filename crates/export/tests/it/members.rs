@@ -107,14 +107,14 @@ fn exercise_all(uri: &NbdUri, seed: u64) {
 }
 
 #[test]
-fn our_client_and_our_server_understand_each_other() {
+fn our_client_and_server_interoperate() {
     let served = Served::start(Wanted { tcp: true, ..Wanted::default() });
     exercise_all(&at(&served.socket, "tank/data", "10s"), 1);
     exercise_all(&parsed(&format!("nbd://localhost:{}/tank/data", served.port)), 2);
 }
 
 #[test]
-fn our_client_and_our_server_encrypt() {
+fn our_client_and_server_interoperate_over_tls() {
     let Some(folder) = certificates() else { return };
     let start = |policy, with_clients| {
         let tls = Some(files(folder.path(), policy, with_clients));
@@ -148,7 +148,7 @@ fn our_client_and_our_server_encrypt() {
 }
 
 #[test]
-fn what_the_server_has_not_is_told() {
+fn missing_exports_and_read_only_are_reported() {
     let served = Served::start(Wanted { volumes: vec![("data", 16), ("more", 16)], ..Wanted::default() });
     match fault(&at(&served.socket, "tank/none", "5s")) {
         ConnectFault::NoExport { export, said } => {
@@ -197,7 +197,7 @@ impl Drop for Kit {
 }
 
 #[test]
-fn servers_that_answer_in_other_ways_are_understood() {
+fn servers_with_other_features_are_supported() {
     if !has("nbdkit") {
         return;
     }
@@ -276,7 +276,7 @@ impl Wire {
 }
 
 #[test]
-fn a_connection_that_is_cut_while_nothing_is_at_stake_costs_nothing() {
+fn a_disconnect_without_unflushed_data_is_recovered() {
     let served = Served::start(Wanted::default());
     let wire = Wire::to(&served.socket, "wire.sock");
     let executor = RealExecutor::new().expect("io_uring");
@@ -310,7 +310,7 @@ fn a_connection_that_is_cut_while_nothing_is_at_stake_costs_nothing() {
 }
 
 #[test]
-fn a_connection_that_is_cut_with_writes_that_are_not_durable_is_the_end() {
+fn a_disconnect_with_unflushed_data_loses_the_drive() {
     let served = Served::start(Wanted::default());
     let wire = Wire::to(&served.socket, "wire.sock");
     let executor = RealExecutor::new().expect("io_uring");
@@ -332,7 +332,7 @@ fn a_connection_that_is_cut_with_writes_that_are_not_durable_is_the_end() {
 }
 
 #[test]
-fn a_server_that_is_silent_is_lost_when_the_time_is_over_also_when_nobody_asks() {
+fn a_silent_server_times_out_even_without_requests() {
     let served = Served::start(Wanted::default());
     let wire = Wire::to(&served.socket, "wire.sock");
     let executor = RealExecutor::new().expect("io_uring");
@@ -374,7 +374,7 @@ fn a_server_that_is_silent_is_lost_when_the_time_is_over_also_when_nobody_asks()
 }
 
 #[test]
-fn a_process_that_stood_still_longer_than_a_server_may_be_silent_hears_its_answers_first() {
+fn after_a_stall_replies_are_read_before_the_timeout() {
     let served = Served::start(Wanted::default());
     let executor = RealExecutor::new().expect("io_uring");
     let context = executor.context();
@@ -450,7 +450,7 @@ fn reads_zeros(request: &[u8; 28]) -> Vec<u8> {
 }
 
 #[test]
-fn servers_that_lie_harm_nobody() {
+fn malicious_servers_cannot_harm_the_client() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let executor = RealExecutor::new().expect("io_uring");
     // In the negotiation.

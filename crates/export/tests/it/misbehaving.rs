@@ -77,7 +77,7 @@ fn malformed(seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_thousand_malformed_inputs_to_the_parsers() {
+fn parsers_survive_a_thousand_malformed_inputs() {
     for seed in 0..1000 {
         let bytes = malformed(seed);
         for choice in [0, 0x7f] {
@@ -88,7 +88,7 @@ fn a_thousand_malformed_inputs_to_the_parsers() {
 }
 
 #[test]
-fn a_thousand_malformed_inputs_to_a_server() {
+fn a_server_survives_a_thousand_malformed_inputs() {
     let served = Served::start(Wanted { limits: short_limits(), ..Wanted::default() });
     for group in 0..50 {
         let clients: Vec<_> = (0..20)
@@ -116,7 +116,7 @@ fn a_thousand_malformed_inputs_to_a_server() {
 }
 
 #[test]
-fn who_stops_half_way_is_given_up_and_who_says_nothing_between_requests_is_not() {
+fn stalled_requests_time_out_and_idle_clients_stay() {
     let served = Served::start(Wanted { limits: short_limits(), ..Wanted::default() });
     let mut patient = Client::ready(&served.socket, "tank/data");
     // Silent from the start, in the middle of an option, of a request, of a payload.
@@ -139,7 +139,7 @@ fn who_stops_half_way_is_given_up_and_who_says_nothing_between_requests_is_not()
 }
 
 #[test]
-fn who_never_reads_answers_is_not_read_from_either_and_given_up() {
+fn clients_that_read_no_replies_are_disconnected() {
     let limits = Limits { reply_stall_ns: 2 * SECOND_NS, ..Limits::default() };
     let served = Served::start(Wanted { limits, ..Wanted::default() });
     let mut other = Client::ready(&served.socket, "tank/data");
@@ -161,7 +161,7 @@ fn who_never_reads_answers_is_not_read_from_either_and_given_up() {
 }
 
 #[test]
-fn there_are_as_many_clients_as_may_be() {
+fn clients_beyond_the_limit_are_refused() {
     let limits = Limits { clients: 3, place_ns: SECOND_NS / 5, ..Limits::default() };
     let served = Served::start(Wanted { limits, tcp: true, ..Wanted::default() });
     let mut clients: Vec<_> = (0..3).map(|_| Client::ready(&served.socket, "tank/data")).collect();
@@ -193,7 +193,7 @@ fn there_are_as_many_clients_as_may_be() {
 
 /// Who has just left may not be gone yet.
 #[test]
-fn who_comes_when_there_is_no_place_waits_for_one() {
+fn a_client_waits_for_a_free_connection_slot() {
     let limits = Limits { clients: 3, ..Limits::default() };
     let served = Served::start(Wanted { limits, tcp: true, ..Wanted::default() });
     let clients: Vec<_> = (0..3).map(|_| Client::ready(&served.socket, "tank/data")).collect();
@@ -209,7 +209,7 @@ fn who_comes_when_there_is_no_place_waits_for_one() {
 
 /// Three hundred at once, of which eight may be there at a time, while others keep the server busy.
 #[test]
-fn hundreds_that_come_at_once_are_all_served() {
+fn hundreds_of_simultaneous_clients_are_served() {
     // None of them waits so long that it is turned away, also on a slow machine: each stays as
     // briefly as it can.
     let limits = Limits { clients: 8 + 4, place_ns: 60 * SECOND_NS, ..Limits::default() };
@@ -251,7 +251,7 @@ fn hundreds_that_come_at_once_are_all_served() {
 
 /// Each of its turns takes longer than a negotiation may.
 #[test]
-fn a_server_that_is_slow_itself_gives_nobody_up_for_that() {
+fn a_slow_server_does_not_time_out_its_clients() {
     let limits =
         Limits { negotiation_ns: SECOND_NS / 10, request_stall_ns: SECOND_NS / 10, ..Limits::default() };
     let served = Served::start(Wanted { limits, stands_still_ms: 150, ..Wanted::default() });
@@ -269,7 +269,7 @@ fn a_server_that_is_slow_itself_gives_nobody_up_for_that() {
 
 /// There is no way to answer, but whoever reads the log learns of it.
 #[test]
-fn who_asks_in_the_old_way_for_what_there_is_not_is_named_in_the_log() {
+fn dropped_clients_are_logged_with_the_reason() {
     let served = Served::start(Wanted::default());
     let mut client = Client::connect(&served.socket);
     client.send(&option_bytes(OPT_EXPORT_NAME, b"tank/none"));
@@ -282,7 +282,7 @@ fn who_asks_in_the_old_way_for_what_there_is_not_is_named_in_the_log() {
 }
 
 #[test]
-fn an_option_or_lengths_in_it_that_are_too_long_take_no_memory() {
+fn oversized_option_lengths_take_no_memory() {
     let served = Served::start(Wanted::default());
     let mut client = Client::connect(&served.socket);
     client.send(&[&b"IHAVEOPT"[..], &7_u32.to_be_bytes(), &u32::MAX.to_be_bytes()].concat());
@@ -299,7 +299,7 @@ fn an_option_or_lengths_in_it_that_are_too_long_take_no_memory() {
 }
 
 #[test]
-fn the_end_finishes_and_answers_what_is_under_way() {
+fn shutdown_finishes_and_answers_pending_requests() {
     let mut served = Served::start(Wanted::default());
     let idle = Client::ready(&served.socket, "tank/data");
     let negotiating = Client::connect(&served.socket);
@@ -328,7 +328,7 @@ fn the_end_finishes_and_answers_what_is_under_way() {
 }
 
 #[test]
-fn a_client_that_is_deaf_does_not_keep_the_server_from_ending() {
+fn a_client_that_never_reads_cannot_block_shutdown() {
     let limits = Limits { end_ns: SECOND_NS / 2, ..Limits::default() };
     let mut served = Served::start(Wanted { limits, ..Wanted::default() });
     let mut deaf = Client::ready(&served.socket, "tank/data");
@@ -342,7 +342,7 @@ fn a_client_that_is_deaf_does_not_keep_the_server_from_ending() {
 }
 
 #[test]
-fn who_uses_a_pool_that_is_closed_has_his_answers_and_is_disconnected() {
+fn closing_a_pool_answers_and_disconnects_clients() {
     let served = Served::start(Wanted::default());
     let mut idle = Client::ready(&served.socket, "tank/data");
     let mut negotiating = Client::connect(&served.socket);

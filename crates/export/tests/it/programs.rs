@@ -61,7 +61,7 @@ fn nbdinfo_sees_what_is_exported() {
 }
 
 #[test]
-fn nbdcopy_there_and_back_and_sparse_stays_sparse() {
+fn nbdcopy_round_trips_and_keeps_holes() {
     if !has("nbdcopy") || !has("nbdinfo") {
         return;
     }
@@ -196,7 +196,7 @@ print("all is well")
 "#;
 
 #[test]
-fn nbdsh_finds_every_command_as_it_should_be() {
+fn nbdsh_verifies_every_command() {
     // The system's Python has the module, whatever other one comes first.
     let shell = |script: &str| try_run("env", &["PATH=/usr/bin:/bin", "nbdsh", "-c", script]);
     if !has("nbdsh") || shell("pass").is_err_and(|error| error.contains("No module named nbd")) {
@@ -212,7 +212,7 @@ fn nbdsh_finds_every_command_as_it_should_be() {
 }
 
 #[test]
-fn nbdkit_passes_it_on() {
+fn nbdkit_proxies_an_export() {
     if !has("nbdkit") || !has("nbdcopy") {
         return;
     }
@@ -260,7 +260,7 @@ fn fio_verifies_what_it_wrote() {
 }
 
 #[test]
-fn a_volume_that_goes_is_told_and_a_reconnect_finds_what_was_written() {
+fn other_clients_read_written_data_until_shutdown() {
     if !has("nbdcopy") {
         return;
     }

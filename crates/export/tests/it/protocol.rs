@@ -41,7 +41,7 @@ fn exports_are_listed_and_described() {
 }
 
 #[test]
-fn the_oldest_way_in_works_and_cannot_be_refused() {
+fn the_export_name_option_enters_or_disconnects() {
     let served = Served::start(Wanted::default());
     let mut client = Client::connect(&served.socket);
     client.send(&option_bytes(OPT_EXPORT_NAME, b""));
@@ -65,7 +65,7 @@ fn the_oldest_way_in_works_and_cannot_be_refused() {
 }
 
 #[test]
-fn metadata_contexts_are_for_the_export_they_were_asked_for() {
+fn metadata_contexts_apply_to_their_own_export() {
     let served = Served::start(Wanted { volumes: vec![("a", 16), ("b", 16)], ..Wanted::default() });
     let mut client = Client::connect(&served.socket);
     let query = meta_context("tank/a", &["base:allocation"]);
@@ -81,7 +81,7 @@ fn metadata_contexts_are_for_the_export_they_were_asked_for() {
 }
 
 #[test]
-fn what_is_written_is_read_whatever_its_place_and_length() {
+fn unaligned_writes_are_read_back_exactly() {
     let served = Served::start(Wanted::default());
     let mut client = Client::ready(&served.socket, "tank/data");
     let mut expected = vec![0; 4 << 20];
@@ -115,7 +115,7 @@ fn what_is_written_is_read_whatever_its_place_and_length() {
 }
 
 #[test]
-fn several_clients_writing_parts_of_one_sector_lose_nothing() {
+fn clients_writing_within_one_sector_lose_nothing() {
     let served = Served::start(Wanted::default());
     let threads: Vec<_> = (0..8_u8)
         .map(|index| {
@@ -135,7 +135,7 @@ fn several_clients_writing_parts_of_one_sector_lose_nothing() {
 }
 
 #[test]
-fn where_nothing_was_written_there_is_a_hole() {
+fn unwritten_ranges_are_reported_as_holes() {
     let served = Served::start(Wanted { layout: "raid0", ..Wanted::default() });
     let mut client = Client::ready(&served.socket, "tank/data");
     assert_eq!(client.status(0, 64 << 20), [(64 << 20, HOLE)]);
@@ -162,7 +162,7 @@ fn where_nothing_was_written_there_is_a_hole() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_the_client_goes_on() {
+fn invalid_requests_fail_and_the_connection_stays() {
     let served = Served::start(Wanted::default());
     let mut client = Client::ready(&served.socket, "tank/data");
     let end = 64 * MIB;

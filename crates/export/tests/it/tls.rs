@@ -25,7 +25,7 @@ fn encrypted_uri(served: &Served, certificates: &Path) -> String {
 }
 
 #[test]
-fn libnbd_copies_over_tls_there_and_back() {
+fn libnbd_copies_round_trip_over_tls() {
     let Some(folder) = certificates() else { return };
     if !has("nbdcopy") || !has("nbdinfo") {
         return;
@@ -48,7 +48,7 @@ fn libnbd_copies_over_tls_there_and_back() {
 }
 
 #[test]
-fn a_certificate_shows_the_volumes_that_are_meant_for_its_name() {
+fn a_certificate_grants_only_its_own_exports() {
     let Some(folder) = certificates() else { return };
     if !has("nbdinfo") {
         return;
@@ -74,7 +74,7 @@ fn a_certificate_shows_the_volumes_that_are_meant_for_its_name() {
 }
 
 #[test]
-fn who_talks_in_the_clear_learns_nothing_where_tls_is_required() {
+fn plaintext_clients_are_refused_when_tls_is_required() {
     let Some(folder) = certificates() else { return };
     let required = served(folder.path(), TlsPolicy::Required, false);
     let mut client = Client::connect(&required.socket);
@@ -92,7 +92,7 @@ fn who_talks_in_the_clear_learns_nothing_where_tls_is_required() {
 }
 
 #[test]
-fn peers_that_speak_no_tls_are_given_up() {
+fn peers_without_tls_are_disconnected() {
     let Some(folder) = certificates() else { return };
     let served = served(folder.path(), TlsPolicy::Required, false);
     let mut liar = Client::connect(&served.socket);
@@ -113,7 +113,7 @@ fn peers_that_speak_no_tls_are_given_up() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_named() {
+fn unusable_tls_files_are_named() {
     let Some(folder) = certificates() else { return };
     let path = |name: &str| folder.path().join(name);
     let load = |certificate: &str, key: &str, authority: Option<&str>| {

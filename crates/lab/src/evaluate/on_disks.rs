@@ -85,7 +85,7 @@ mod tests {
     use crate::reports::tables::summary_text;
 
     #[test]
-    fn the_layout_with_parity_is_the_one_that_is_measured() {
+    fn the_costliest_layout_is_measured_on_disks() {
         let named = |names: &[&str]| {
             let layouts: Vec<LayoutSpec> = names.iter().map(|name| name.parse().expect("one")).collect();
             dearest(&layouts).map(|spec| spec.level)
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn on_disks_a_layout_below_its_cost_model_is_told_with_its_causes() {
+    fn a_layout_below_its_cost_model_names_the_causes() {
         let options = EvaluateOptions::new(PathBuf::new(), "2026-01-01T00:00:00Z".into());
         let found = measure(&options, &NoProgress).expect("measured").expect("there is an array");
         let [single, raid5] = &found.arrays[..] else { panic!("{:?}", found.arrays.len()) };

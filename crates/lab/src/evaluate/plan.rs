@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_matrix_fits_its_time_on_hosts_of_any_speed() {
+    fn the_default_matrix_fits_its_time_on_any_host() {
         let subjects = subjects(&default_layouts());
         for speed in [60.0, 150.0, 300.0, 400.0] {
             for (quick, most_s) in [(false, 480.0), (true, 60.0)] {
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_are_kept() {
+    fn explicit_options_override_the_plan() {
         let subjects = subjects(&all_layouts());
         let wish = Wishes {
             drive_bytes: Some(512 * MIB),
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn modelled_drives_with_caches_are_many_times_as_large_and_their_runs_outlast_them() {
+    fn runs_on_modelled_drives_exceed_the_drive_caches() {
         let beyond = Beyond { drive_bytes: 3072 * MIB, run_s: 3.2, ramp_s: 0.8 };
         for quick in [false, true] {
             let plan = |wish| {
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_to_go_shrinks_to_nothing() {
+    fn the_remaining_time_falls_to_zero() {
         let subjects = subjects(&default_layouts());
         let (workloads, rates) = (Workload::study_004(), rates(200.0));
         let plan = plan(&subjects, &workloads, &rates, &wishes(false));

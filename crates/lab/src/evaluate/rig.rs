@@ -246,7 +246,7 @@ mod tests {
     const DRIVE_BYTES: u64 = 64 << 20;
 
     #[test]
-    fn drives_of_a_tier_and_of_the_journal_are_what_they_are_for() {
+    fn tier_and_journal_drives_get_their_roles() {
         let executor = VirtualExecutor::new();
         let disk = ModelSpec { latency_ns: 1_000_000, bytes_per_second: 100_000_000, queue_depth: 4 };
         let world = World::of_models(executor.context(), Rc::new(disk), true);

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_passes_and_every_single_bit_counts() {
+    fn verification_detects_any_single_bit_error() {
         let contents = contents();
         let buffer = written(&contents, 3 * BLOCK, 2 * BLOCK_BYTES);
         let clean = checked(&contents, 3 * BLOCK, &buffer);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_apart() {
+    fn kinds_of_corruption_are_distinguished() {
         let contents = contents();
         let old = written(&contents, 0, BLOCK_BYTES);
         contents.next_phase();
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_and_missing_writes_are_not_demanded() {
+    fn failed_and_missing_writes_are_not_verified() {
         let contents = contents();
         let buffer = written(&contents, 0, 2 * BLOCK_BYTES);
         contents.write_begins(BLOCK, &Buffer::from_bytes(&[0; BLOCK_BYTES]));
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_writes_of_one_phase_carry_the_same_bytes() {
+    fn overlapping_writes_of_a_phase_have_equal_bytes() {
         let contents = contents();
         let first = Buffer::from_bytes(&[0; 4 * BLOCK_BYTES]);
         let second = Buffer::from_bytes(&[0; 4 * BLOCK_BYTES]);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_blocks_are_written_and_not_demanded_before_the_whole_is() {
+    fn partly_written_blocks_are_not_verified() {
         let contents = contents();
         let mut whole = written(&contents, 0, 2 * BLOCK_BYTES).to_vec();
         let part = written(&contents, 512, 1024);
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn compressible_blocks_have_their_share_of_zeros_and_are_checked() {
+    fn compressible_blocks_have_zeros_and_are_verified() {
         for (data, zeros) in [(Data::Unique, 0), (Data::Compressible(75), 3072), (Data::Zeros, 4096)] {
             let contents = Contents::new(3, 16 * BLOCK).with_data(data);
             contents.next_phase();
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn phase_numbers_come_round_without_touching_the_reserved_ones() {
+    fn phase_numbers_wrap_around_the_reserved_ones() {
         let contents = contents();
         for _ in 0..600 {
             contents.next_phase();
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn phantoms_are_counted_as_unverified() {
+    fn phantom_buffers_count_as_unverified() {
         let contents = contents();
         let phantom = Buffer::phantom(BLOCK_BYTES);
         contents.write_begins(0, &phantom);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_counted_by_cause_and_by_whether_the_arm_moves() {
+    fn requests_are_counted_by_cause_and_by_seek() {
         let drive = MeteredDrive::new("drive7", MemoryDrive::new("memory", 1 << 20));
         let buffer = Buffer::from_bytes(&[1; 8192]);
         let write = |offset_bytes, cause| {

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_laboratorys_own_profiles_say_what_the_studies_say() {
+    fn built_in_profiles_match_the_studies() {
         let names = built_in_names();
         assert_eq!(names.len(), BUILT_IN.len());
         let disk_mark = built_in("crystaldiskmark").expect("it");
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_unknown_is_told_with_the_nearest() {
+    fn an_unknown_profile_names_the_nearest() {
         let error = built_in("cristaldiskmark").expect_err("unknown").to_string();
         assert!(error.contains("the nearest is `crystaldiskmark`"), "{error}");
     }

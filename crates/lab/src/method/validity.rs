@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn virtual_time_says_nothing_of_a_host() {
+    fn virtual_time_makes_no_claim_about_the_host() {
         let mut figure = MeasurementRecord::empty("r", Operation::Read).with_runs(vec![1.0; 6]);
         let around = Circumstances {
             virtual_time: true,
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn caches_of_drives_are_defeated_by_many_times_their_size_whatever_the_clock() {
+    fn eight_times_the_cache_size_defeats_drive_caches() {
         for virtual_time in [true, false] {
             let defeated = |region_bytes| {
                 let mut figure = MeasurementRecord::empty("r", Operation::Read).with_runs(vec![1.0; 6]);

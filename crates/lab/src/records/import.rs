@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_are_not_what_they_say_are_refused() {
+    fn malformed_import_files_are_refused() {
         for (bytes, part) in [
             (&b""[..], "none of the formats"),
             (b"hello", "none of the formats"),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_windows_is_read() {
+    fn windows_text_is_decoded() {
         let wide: Vec<u8> =
             [0xff, 0xfe].into_iter().chain("añ".encode_utf16().flat_map(u16::to_le_bytes)).collect();
         assert_eq!(decode(&wide), "añ");
@@ -184,7 +184,7 @@ mod tests {
     proptest::proptest! {
         #![proptest_config(proptest::prelude::ProptestConfig::with_cases(400))]
         #[test]
-        fn no_input_makes_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300), start in 0usize..9) {
+        fn no_input_makes_import_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300), start in 0usize..9) {
             let starts = ["", "{\"jobs\":[", "<Results>", "CrystalDiskMark", "'Results\n", "seconds total\n",
                 "-Per Char-\n", "1.98,1.98,", "study,table,value\n"];
             let mut all = starts[start].as_bytes().to_vec();

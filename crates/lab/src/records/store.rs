@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_is_there_after_the_process_is_gone() {
+    fn recorded_runs_survive_reopening_the_store() {
         let (_folder, path) = folder();
         let mut histogram = Histogram::<u64>::new(3).expect("valid digits");
         histogram.record(123_456).expect("in range");
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_no_store_are_refused_and_left_alone() {
+    fn foreign_files_are_refused_and_left_unchanged() {
         let (_folder, path) = folder();
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
         let text = "this is a letter to a friend, not a database. ".repeat(200);
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_was_damaged_or_has_no_place_is_told_as_such() {
+    fn a_damaged_or_unreachable_store_is_reported() {
         let (folder, path) = folder();
         let store = Store::open(&path).expect("a store");
         (0..200).for_each(|number| store.begin(&run(&format!("a{number}"), "2026")).expect("begun"));
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_of_the_first_version_keeps_its_runs_and_learns_of_timelines() {
+    fn a_version_1_store_keeps_runs_and_gains_timelines() {
         let (_folder, path) = folder();
         let store = Store::open(&path).expect("a store");
         store.begin(&run("a1", "2026-01-01")).expect("begun");
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_of_older_stores_have_bytes_alone() {
+    fn older_timelines_load_with_bytes_only() {
         let old: Vec<Second> = serde_json::from_str("[5, 7]").expect("bytes");
         assert_eq!(old, [5, 7].map(|bytes| Second { bytes, ..Second::default() }));
         let new = vec![Second { bytes: 5, mean_us: 1.5, longest_us: 9.0 }];
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn two_processes_may_use_it_at_once() {
+    fn two_processes_can_use_the_store_at_once() {
         let (_folder, path) = folder();
         let (one, other) = (Store::open(&path).expect("a store"), Store::open(&path).expect("again"));
         one.begin(&run("a1", "2026-01-01")).expect("begun");

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn disk_mark_s_text_has_the_best_of_the_runs_and_is_read_again() {
+    fn crystaldiskmark_text_has_best_runs_and_reimports() {
         let run = run_of("crystaldiskmark", figures("crystaldiskmark"));
         let text = tool_form(&run).expect("its text");
         let line = "Sequential 1MiB (Q=  1, T= 1):   100.500 MB/s [     95.8 IOPS] <   100.00 us>";
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn bonnie_s_line_and_postmark_s_report_are_read_again() {
+    fn bonnie_and_postmark_output_reimports() {
         let mut bonnie = run_of("bonnie", Vec::new());
         bonnie.environment.insert("file_bytes".into(), (2030u64 << 20).to_string());
         for (at, (name, op)) in BONNIE_TESTS.into_iter().enumerate() {

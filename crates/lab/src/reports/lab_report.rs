@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_needs_nothing_and_hides_nothing() {
+    fn the_page_is_self_contained_and_complete() {
         let page = lab_report_html(&[reported(12)]);
         for part in [
             "0 of 12 figures passed",
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_is_marked_in_the_timeline() {
+    fn scenario_events_are_marked_in_the_timeline() {
         let mut one = reported(1);
         let marker = |seconds, what: &str| crate::scenario::Marker { seconds, what: what.into() };
         one.run.timeline = Some(Timeline {
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_runs_stay_small() {
+    fn a_report_of_a_hundred_runs_stays_small() {
         let runs: Vec<ReportedRun> = (0..100).map(|_| reported(12)).collect();
         let page = lab_report_html(&runs);
         assert!(page.len() < 5 << 20, "{} bytes", page.len());

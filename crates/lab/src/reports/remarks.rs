@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_as_they_should_be_give_no_remarks() {
+    fn normal_figures_get_no_remarks() {
         assert_eq!(texts(&quiet()), Vec::<String>::new());
     }
 
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_off_the_cost_model_are_explained_or_doubted() {
+    fn deviations_from_the_cost_model_get_a_remark() {
         let found = with_cell("raid5", State::Normal, "seq_write", |cell| {
             cell.mb_per_s = 300.0;
             cell.runs = vec![300.0; 3];
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn weak_runs_are_told() {
+    fn weak_measurements_get_a_remark() {
         let cell = |change: fn(&mut Measurement)| with_cell("raid1", State::Rebuilding, "mixed", change);
         only(&cell(|cell| cell.discarded_runs = 1), "1 run was discarded, because the rebuild ended");
         only(&cell(|cell| cell.ci95 = None), "3 runs are too few");
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn in_virtual_time_a_stall_is_never_blamed_on_the_host() {
+    fn virtual_time_stalls_are_not_blamed_on_the_host() {
         let found = |traffic: Traffic| {
             let found = with(|evaluation| {
                 evaluation.settings.virtual_time = true;
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_an_error_and_comes_first() {
+    fn corruption_is_an_error_and_comes_first() {
         let found = with(|evaluation| {
             evaluation.settings.quick = true;
             let array = &mut evaluation.arrays[2];
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_for_all_figures_is_said_once() {
+    fn remarks_on_all_figures_appear_once() {
         only(&with(|e| e.environment.optimised_build = false), "not optimised");
         only(&with(|e| e.environment.direct_io = Some(false)), "O_DIRECT");
         only(&with(|e| e.environment.virtual_machine = Some(true)), "A virtual machine");
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_and_repeated_rebuilds_are_told() {
+    fn slow_and_repeated_rebuilds_get_a_remark() {
         only(
             &with(|e| e.arrays[2].rebuild_mb_per_s = Some(120.0)),
             "The idle rebuild wrote 120 MB/s, 60 % of what",

@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_raw_data_come_out_as_they_went_in() {
+    fn raw_data_round_trips_through_the_report() {
         let mut evaluation = example();
         evaluation.settings.drives = "</script><script>alert(1)</script>".into();
         let page = report_html(&evaluation);
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_are_all_empty_still_make_a_page() {
+    fn empty_results_still_make_a_page() {
         let mut evaluation = quiet();
         evaluation.arrays.clear();
         evaluation.host = None;
@@ -458,7 +458,7 @@ mod tests {
 
     /// Writes the example's report where `STRIPEWISE_EXAMPLE_REPORT` says, to look at it.
     #[test]
-    fn the_example_can_be_looked_at() {
+    fn the_example_report_stays_small() {
         let page = report_html(&example());
         assert!(page.len() < 2_000_000, "{} bytes", page.len());
         if let Some(path) = std::env::var_os("STRIPEWISE_EXAMPLE_REPORT") {

@@ -383,7 +383,7 @@ mod tests {
     use crate::example::{example, quiet};
 
     #[test]
-    fn what_drives_were_asked_is_told_by_cause() {
+    fn drive_requests_are_listed_by_cause() {
         let table = cause_table(&example()).expect("counted");
         let causes = &table.groups[1].columns;
         assert_eq!(*causes, ["client data", "region map"]);
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn remarked_cells_are_marked_and_the_remark_is_printed() {
+    fn cells_with_a_remark_are_marked_and_it_is_printed() {
         let evaluation = example();
         let table = throughput_table(&evaluation);
         assert_eq!(table.rows[2][4], "800!");
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn study_004_stands_beside_our_shares() {
+    fn study_004_is_shown_beside_our_shares() {
         let table = published_table(&quiet()).expect("raid5, raid10 and raid1 were published");
         let adaptec = &table.rows[0];
         assert_eq!(adaptec[..2], ["raid5", "Adaptec (Microchip) SmartRAID 3204-8i"]);

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_told_the_target_and_heard_and_never_waited_for_without_end() {
+    fn hooks_get_the_target_and_are_killed_at_the_limit() {
         let executor = RealExecutor::new().expect("io_uring");
         let folder = tempfile::tempdir().expect("a folder");
         let mark = folder.path().join("left");

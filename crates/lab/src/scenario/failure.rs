@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_is_measured_in_all_its_states_and_nothing_is_lost() {
+    fn a_failure_scenario_measures_every_state() {
         let (outcome, timeline, _) = run("");
         let (figures, notes) = outcome.expect("it goes through");
         let names: Vec<&str> = figures.iter().map(|figure| figure.name.as_str()).collect();
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_that_fails_or_never_ends_is_told_and_what_was_measured_is_kept() {
+    fn a_failing_or_endless_hook_keeps_earlier_figures() {
         let (outcome, timeline, kept) = run("fail");
         let why = outcome.expect_err("it fails").to_string();
         assert_eq!(why, "the hook `fail` ended with 1: no such drive");
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_that_breaks_ends_it_though_its_rebuild_never_does() {
+    fn a_broken_array_ends_a_scenario_before_its_rebuild() {
         let (outcome, _, kept) = run("broken");
         let why = outcome.expect_err("nothing can be measured").to_string();
         assert!(why.starts_with("mixed: "), "{why}");

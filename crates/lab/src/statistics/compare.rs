@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn holm_multiplies_the_smallest_most_and_keeps_the_order() {
+    fn holm_correction_matches_worked_examples() {
         assert_eq!(holm(&[0.04, 0.01, 0.02]), vec![0.04, 0.03, 0.04]);
         assert_eq!(holm(&[0.9, 0.8]), vec![1.0, 1.0]);
     }
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_less_is_found_with_the_runs_asked_for() {
+    fn a_tenth_less_is_detected_with_the_planned_runs() {
         let mut random = SplitMix64::new(12);
         let trials = 300;
         let found = (0..trials)
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_less_is_found_in_recorded_noise_with_the_runs_asked_for() {
+    fn a_tenth_less_is_detected_in_recorded_noise() {
         for (recorded, trials) in [(&CALM[..], 100), (&RESTLESS, 20)] {
             let mut random = SplitMix64::new(22);
             let found = (0..trials).filter(|_| {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_better_depends_on_the_unit_and_small_differences_do_not_count() {
+    fn verdicts_follow_direction_and_ignore_small_change() {
         let slow: Vec<f64> = (0..6).map(|n| 100.0 + f64::from(n) / 10.0).collect();
         let fast: Vec<f64> = slow.iter().map(|value| value * 1.2).collect();
         let hardly: Vec<f64> = slow.iter().map(|value| value * 1.02).collect();

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn outliers_are_those_far_away() {
+    fn only_distant_values_are_outliers() {
         assert_eq!(outliers(&[10.0, 10.1, 9.9, 10.2, 9.8, 14.0]), [5]);
         assert!(outliers(&[10.0, 11.0, 9.0, 10.5, 9.5]).is_empty());
         assert!(outliers(&[]).is_empty() && outliers(&[1.0, 1.0, 1.0, 2.0]).is_empty());

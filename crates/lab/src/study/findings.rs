@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_far_inside_its_bounds_with_calm_runs_is_told() {
+    fn a_ratio_inside_its_bounds_agrees_with_its_interval() {
         let calm = |value: f64| figure(0.0).with_runs(vec![value, value + 1.0, value + 2.0]);
         let mut ours = Ours::new();
         ours.insert("RAID5/normal/seq_write".into(), calm(740.0));

@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn files_fit_a_single_drive_and_quick_drives_are_filled_soon() {
+    fn drive_size_fits_the_files_and_the_pace() {
         let asked = |quick| StudyOptions {
             study: StudyNumber::S001,
             drives: DriveSource::Folder(".".into()),
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn study_000_stands_beside_its_tables() {
+    fn study_000_is_shown_beside_published_figures() {
         let result = study(StudyNumber::S000);
         assert_eq!(result.tables.len(), 7, "one for each system");
         let large = |table: usize| result.tables[table].rows.iter().filter(|row| row.row.contains("large"));

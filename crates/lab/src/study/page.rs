@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_shows_both_figures_and_says_what_is_published_only() {
+    fn the_page_marks_figures_that_are_published_only() {
         let page = study_html(StudyNumber::S002, &result());
         for part in ["Table 7 &lt;a&gt;", "published only", "100 %", "disagrees", "a is 0.5 times b", "<svg"]
         {

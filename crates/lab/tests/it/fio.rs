@@ -74,7 +74,7 @@ impl Observer for Unobserved {
 }
 
 #[test]
-fn native_and_fio_agree_on_the_same_file_within_the_noise() {
+fn native_and_fio_results_agree_within_noise() {
     if !is_here() {
         return;
     }
@@ -242,7 +242,7 @@ fn ip(words: &str) -> bool {
 }
 
 #[test]
-fn fio_reads_alone_and_until_the_interval_is_narrow_or_the_cap_is_reached() {
+fn fio_repeats_until_the_interval_is_narrow_or_capped() {
     if !is_here() {
         return;
     }
@@ -265,7 +265,7 @@ fn fio_reads_alone_and_until_the_interval_is_narrow_or_the_cap_is_reached() {
 }
 
 #[test]
-fn hosts_measure_at_once_and_their_requests_are_added_up() {
+fn hosts_measure_concurrently_and_are_summed() {
     if !is_here() {
         return;
     }

@@ -82,7 +82,7 @@ fn small() -> PostMark {
 }
 
 #[test]
-fn postmark_and_ours_do_as_much_of_everything() {
+fn our_postmark_does_as_much_as_the_original() {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     for seed in 1..=SEEDS {
@@ -105,7 +105,7 @@ fn postmark_and_ours_do_as_much_of_everything() {
 }
 
 #[test]
-fn bonnie_plus_plus_has_our_figures_and_ours_has_its() {
+fn ours_and_bonnie_plus_plus_report_the_same_figures() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = folder.path().to_str().expect("text");
     let words = ["-d", at, "-s", "8", "-r", "4", "-n", "0", "-u", "root", "-q"];

@@ -56,7 +56,7 @@ fn is_empty(folder: &Path) -> bool {
 }
 
 #[test]
-fn arrays_on_files_keep_every_byte_and_leave_nothing_behind() {
+fn arrays_on_files_keep_data_and_leave_no_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let layouts = ["single", "raid0", "raid5", "raid1", "raid6"];
     let evaluation = evaluate(&small(folder.path(), &layouts), &NoProgress).expect("it works");
@@ -91,7 +91,7 @@ fn drives_that_exist_are_used_and_kept() {
 }
 
 #[test]
-fn no_room_and_no_folder_are_told() {
+fn missing_space_or_folder_is_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let huge = EvaluateOptions { drive_bytes: Some(1 << 50), ..small(folder.path(), &["raid5"]) };
     let error = evaluate(&huge, &NoProgress).expect_err("no folder has 4 PiB");

@@ -234,7 +234,7 @@ fn strips_of(access: &str, geometry: &Geometry) -> u64 {
 const WIDTHS: [usize; 5] = [4, 6, 8, 12, 24];
 
 #[test]
-fn the_table_of_internal_requests_follows_from_the_plans() {
+fn plans_reproduce_the_internal_requests_table() {
     let mut compared = 0;
     for row in table().iter().filter(|row| row.quantity == "internal_requests") {
         for width in WIDTHS {
@@ -257,7 +257,7 @@ fn the_table_of_internal_requests_follows_from_the_plans() {
 }
 
 #[test]
-fn the_table_of_throughput_per_cost_follows_from_the_plans() {
+fn plans_reproduce_the_throughput_per_cost_table() {
     let mut compared = 0;
     for row in table().iter().filter(|row| row.quantity == "throughput_per_cost") {
         for width in WIDTHS {
@@ -275,7 +275,7 @@ fn the_table_of_throughput_per_cost_follows_from_the_plans() {
 }
 
 #[test]
-fn the_table_of_storage_efficacy_follows_from_the_geometry() {
+fn geometry_reproduces_the_storage_efficacy_table() {
     let mut compared = 0;
     for row in table().iter().filter(|row| row.quantity == "storage_efficacy") {
         for width in WIDTHS {
@@ -298,7 +298,7 @@ fn the_table_of_storage_efficacy_follows_from_the_geometry() {
 /// are right for RAID 0 only; the note of the table names the row of RAID 5, where one cell
 /// contradicts the other.
 #[test]
-fn the_legend_of_the_table_does_not_hold_for_large_requests() {
+fn the_table_legend_fails_for_large_requests() {
     for row in
         table().iter().filter(|row| row.quantity == "internal_requests" && row.access.starts_with("large"))
     {

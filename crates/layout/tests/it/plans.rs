@@ -123,7 +123,7 @@ fn check_exact_reads(simulation: &Simulation, written: &[Cells], plan: &WritePla
 }
 
 #[test]
-fn every_write_leaves_the_stripe_right_with_the_fewest_reads() {
+fn writes_keep_stripes_consistent_with_fewest_reads() {
     let mut random = Random(1);
     let mut seen = std::collections::HashMap::new();
     for geometry in arrays() {
@@ -143,7 +143,7 @@ fn every_write_leaves_the_stripe_right_with_the_fewest_reads() {
 }
 
 #[test]
-fn every_read_gives_the_right_bytes_or_says_what_is_lost() {
+fn reads_return_the_right_bytes_or_report_the_loss() {
     let mut random = Random(2);
     for geometry in arrays() {
         for simulation in every_loss(&geometry, &mut random) {
@@ -233,7 +233,7 @@ fn fewest_by_linear_algebra(simulation: &Simulation, written: &[Cells], below: u
 /// For writes of one contiguous range no linear computation whatever needs fewer reads than the
 /// plan.
 #[test]
-fn no_arithmetic_needs_fewer_reads_for_a_contiguous_write() {
+fn contiguous_writes_use_the_fewest_possible_reads() {
     let mut random = Random(4);
     for (level, width) in [
         (Level::Raid5, 3),
@@ -315,7 +315,7 @@ fn reconstruction_of_a_mirror_spreads_over_the_copies() {
 /// Requests that no stripe can have are bugs of the caller, and are caught before they become
 /// writes.
 #[test]
-fn improper_requests_are_caught() {
+fn impossible_requests_are_caught() {
     let geometry = geometry(Level::Raid5, 4, None, 9);
     let stripe = geometry.stripe(0);
     let range = |unit, start, end| UnitRange { unit, start, end };

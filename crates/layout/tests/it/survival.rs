@@ -18,7 +18,7 @@ fn is_readable(geometry: &Geometry, stripe: u64, missing: &MemberSet) -> bool {
 }
 
 #[test]
-fn exactly_the_stripes_that_lost_too_much_are_unreadable() {
+fn exactly_the_stripes_past_tolerance_are_unreadable() {
     for rows in [1, 9] {
         for geometry in small_geometries(8, 9, rows) {
             let (mut survived, mut lost_at) = (vec![true; geometry.width() + 1], usize::MAX);
@@ -80,7 +80,7 @@ fn data_is_whole(geometry: &Geometry, stripe: u64, missing: &MemberSet) -> bool 
 }
 
 #[test]
-fn numbers_that_are_no_members_do_not_count() {
+fn numbers_beyond_the_width_are_ignored() {
     for geometry in small_geometries(6, 8, 9) {
         let strangers: MemberSet = (geometry.width()..256).collect();
         assert!(geometry.survives(&strangers), "{geometry:?}");
@@ -91,7 +91,7 @@ fn numbers_that_are_no_members_do_not_count() {
 /// The combinations beyond the guaranteed number that layouts with several redundancy sets survive
 /// all the same.
 #[test]
-fn lucky_losses_are_survived() {
+fn some_losses_beyond_tolerance_are_survived() {
     let cases: [(Geometry, &[usize], bool); 8] = [
         (geometry(Level::Raid10, 4, None, 4), &[0, 2], true),
         (geometry(Level::Raid10, 4, None, 4), &[0, 1], false),

@@ -19,7 +19,7 @@ fn interleave(name: &str, bytes: u64) -> LayoutSpec {
 }
 
 #[test]
-fn what_is_left_open_is_filled_in() {
+fn unset_layout_options_get_defaults() {
     for (wish, drives, level, width, groups) in [
         (spec("single"), 1, Level::Single, 1, 1),
         (columns("single", 1), 4, Level::Single, 1, 1),
@@ -65,7 +65,7 @@ fn what_is_left_open_is_filled_in() {
 
 /// Every refusal, with the words that a user sees.
 #[test]
-fn impossible_wishes_are_refused_with_the_numbers_and_a_hint() {
+fn impossible_layouts_are_refused_with_a_hint() {
     for (wish, drives, message, hint) in [
         (
             spec("raid5"),
@@ -229,7 +229,7 @@ fn impossible_wishes_are_refused_with_the_numbers_and_a_hint() {
 }
 
 #[test]
-fn names_that_are_none_are_refused_with_those_that_are() {
+fn unknown_layout_names_list_the_valid_ones() {
     let error = LayoutSpec::parse("raid2").unwrap_err();
     assert_eq!(error.to_string(), "there is no layout \"raid2\"");
     for level in Level::ALL {
@@ -295,7 +295,7 @@ fn members_need_room_for_a_strip_and_an_address() {
 
 /// Metadata that holds nonsense is refused, not trusted.
 #[test]
-fn shapes_from_elsewhere_are_checked() {
+fn stored_shapes_are_validated() {
     let good = spec("raid50").resolve(6).unwrap();
     for bad in [
         Shape { width: 0, ..good },
@@ -370,7 +370,7 @@ fn levels_have_the_redundancy_they_are_known_for() {
 }
 
 #[test]
-fn what_is_left_open_suits_the_drives() {
+fn defaults_suit_the_kind_of_drives() {
     const DISK: u64 = 1 << 20;
     const SSD: u64 = 7 << 10;
     let chosen = |level, position_bytes| {
@@ -397,7 +397,7 @@ fn what_is_left_open_suits_the_drives() {
 /// Reading a stretch in sequence, each drive is asked for long runs, with a step over parity that
 /// is as long as [`Shape::rotation_rows`] says.
 #[test]
-fn parity_that_stays_is_passed_over_in_long_steps() {
+fn slow_parity_rotation_gives_long_sequential_runs() {
     let shape = Shape { rotation_rows: 4, ..spec("raid5").resolve(4).unwrap() };
     let geometry = Geometry::new(shape, 16 << 20).unwrap();
     let on_first = (0..32).map(|stripe| {

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drives_by_size_and_by_name() {
+    fn drives_are_parsed_by_size_and_by_name() {
         let kinds = parse_drives("4x8TB-hdd, 2xmg08ada400e,8x500GB-ssd, 3x1.5TB-nvme").unwrap();
         assert_eq!((kinds[0].count, kinds[0].bytes, kinds[0].is_ssd), (4, 8_000_000_000_000, false));
         assert_eq!((kinds[1].count, kinds[1].name.as_str()), (2, "mg08ada400e"));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn solid_state_drives_of_the_drives_catalogue_are_no_disks() {
+    fn catalogue_ssds_are_not_taken_for_disks() {
         for name in ["nvme", "sata-ssd"] {
             let kind = parse_drives(&format!("4x{name}")).unwrap().remove(0);
             assert!(kind.is_ssd, "{name}");
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_drives_are_told_with_the_nearest() {
+    fn unknown_drives_name_the_nearest() {
         let error = parse_drives("4xmg08ada40e").unwrap_err();
         assert!(error.to_string().contains("mg08ada400e"), "{error}");
         for (text, near) in [("4x8TB-hd", "8tb-hdd"), ("4x8TB", "8tb-hdd"), ("4x8-sdd", "8tb-")] {

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workloads_in_words_and_in_shares() {
+    fn workloads_are_parsed_from_words_and_shares() {
         assert_eq!(parse_use("sequential").unwrap().loads.len(), 2);
         let load = &parse_use("read=70,random=100,block=4KiB,depth=8").unwrap().loads[0];
         assert_eq!((load.read_share, load.random_share, load.depth), (0.7, 1.0, 8));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_adds_up_to_more_than_everything_is_refused() {
+    fn shares_above_100_percent_are_refused() {
         let refused = |text: &str| parse_use(text).unwrap_err().to_string();
         assert!(refused("read=70,write=50").contains("add up to 120 %"));
         assert!(refused("random=90,sequential=20").contains("add up to 110 %"));

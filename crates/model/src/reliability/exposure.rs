@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_the_long_run_exposure_is_the_share_of_time_with_an_error() {
+    fn exposure_converges_to_the_time_with_an_error() {
         for (text, mean) in [("exponential:100", 100.0), ("fixed:48", 48.0), ("weibull:6,168,3", 156.02)] {
             let scrub: Law = text.parse().unwrap();
             let exposure = Exposure::new(Some(1000.0), Some(&scrub));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn exponential_scrubs_agree_with_the_formula_at_every_time() {
+    fn exponential_scrubs_match_the_closed_formula() {
         let exposure = Exposure::new(Some(1000.0), Some(&Law::exponential(100.0)));
         let rate: f64 = 1.0 / 1000.0 + 1.0 / 100.0;
         for hours in [10.0f64, 50.0, 100.0, 300.0, 1000.0] {

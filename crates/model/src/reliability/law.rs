@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ways_people_write_laws() {
+    fn laws_parse_in_every_notation() {
         let parse = |text: &str| text.parse::<Law>().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(parse("weibull:1.12,461386"), Law::weibull(1.12, 461_386.0));
         assert_eq!(parse("weibull:9259,1"), Law::exponential(9259.0));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_law_is_refused() {
+    fn invalid_laws_are_refused() {
         for text in [
             "",
             "weibull",

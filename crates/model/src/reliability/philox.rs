@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_blocks_come_out() {
+    fn philox_matches_the_published_blocks() {
         // Known answers of the authors' library, Random123.
         let all = u32::MAX;
         assert_eq!(block([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);

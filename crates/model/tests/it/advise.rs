@@ -45,7 +45,7 @@ fn first_is(need: &Need, what: &str, holds: impl Fn(&Choice) -> bool) -> Advice 
 }
 
 #[test]
-fn f004_33_raid5_of_four_drives_for_sequential_work_and_raid10_for_random_and_mixed() {
+fn f004_33_raid5_for_sequential_raid10_for_random() {
     first_is(&need("4xmg08ada400e", "sequential"), "RAID 5", |first| first.layout == "raid5");
     // And for capacity: of what survives a drive it holds most.
     let for_capacity = Need { capacity_bytes: Some(11_000_000_000_000), ..need("4xmg08ada400e", "mixed") };
@@ -55,7 +55,7 @@ fn f004_33_raid5_of_four_drives_for_sequential_work_and_raid10_for_random_and_mi
 }
 
 #[test]
-fn f004_33_raid1_of_two_drives_of_double_size_behind_slow_links() {
+fn f004_33_raid1_of_two_drives_behind_slow_links() {
     // USB: a box of two drives does what one stream over it can carry (study 004, ICY Box).
     for link in ["1gbe", "2.5gbe", "usb3"] {
         let need = Need {
@@ -77,21 +77,21 @@ fn f004_33_raid1_of_two_drives_of_double_size_behind_slow_links() {
 }
 
 #[test]
-fn f004_35_six_groups_of_ten_in_dual_parity_for_sixty_drives() {
+fn f004_35_raid60_of_six_groups_for_sixty_drives() {
     first_is(&need("60x8TB-hdd", "sequential"), "six groups of ten", |first| {
         first.layout == "raid60" && first.groups == 6
     });
 }
 
 #[test]
-fn f002_54_software_over_several_controllers_for_solid_state_drives() {
+fn f002_54_two_controllers_for_solid_state_drives() {
     let workload = "read=70,random=100,block=8KiB,depth=32";
     let need = Need { controller: "adaptec-5085".to_owned(), controllers: 2, ..need("8xx25e", workload) };
     first_is(&need, "two controllers", |first| first.controllers == 2);
 }
 
 #[test]
-fn f003_24_journal_drives_for_parity_and_none_for_mirrors() {
+fn f003_24_journal_drives_for_parity_not_mirrors() {
     for controller in ["storage-spaces", "stripewise"] {
         let need = Need {
             controller: controller.to_owned(),
@@ -117,7 +117,7 @@ fn f003_24_journal_drives_for_parity_and_none_for_mirrors() {
 }
 
 #[test]
-fn f003_07_wide_parity_of_storage_spaces_without_a_journal_never() {
+fn f003_07_no_storage_spaces_parity_without_journal() {
     for workload in ["backup", "mixed"] {
         let need = Need {
             controller: "storage-spaces".to_owned(),
@@ -131,7 +131,7 @@ fn f003_07_wide_parity_of_storage_spaces_without_a_journal_never() {
 }
 
 #[test]
-fn what_no_layout_meets_is_told_with_what_is_nearest() {
+fn unmet_requirements_name_the_nearest_layout() {
     let refused = |need: Need| match advise(&need, &|_, _| ()) {
         Err(error @ AdviceError::Contradiction { .. }) => format!("{error}; {}", error.hint()),
         other => panic!("{:?}", other.map(|advice| shown(&advice))),
@@ -172,7 +172,7 @@ fn every_answer_is_ranked_reasoned_and_repeatable() {
 }
 
 #[test]
-fn what_is_asked_next_is_what_can_still_change_the_first_choice() {
+fn only_questions_that_can_change_advice_are_asked() {
     let base = need("4x8TB-hdd", "mixed");
     let found = advice(&base);
     let all = [Matter::Workload, Matter::Capacity, Matter::Link, Matter::Risk];
@@ -191,7 +191,7 @@ fn what_is_asked_next_is_what_can_still_change_the_first_choice() {
 }
 
 #[test]
-fn solid_state_drives_by_any_name_are_faster_than_disks() {
+fn ssds_by_any_name_are_faster_than_disks() {
     let rate = |drives: &str| {
         let any_risk = Need { risk_per_year: 1.0, ..need(drives, "random") };
         let found = advice(&any_risk);
@@ -217,7 +217,7 @@ fn a_layout_that_would_be_left_out_can_be_included() {
 }
 
 #[test]
-fn money_chooses_among_equals() {
+fn cost_decides_among_equal_choices() {
     let base = Need {
         buy: true,
         budget: Some(2000.0),

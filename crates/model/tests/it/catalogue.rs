@@ -34,7 +34,7 @@ fn every_drive_can_be_read_and_has_a_name_of_its_own() {
 }
 
 #[test]
-fn few_numbers_of_drives_are_fitted() {
+fn few_drive_parameters_are_fitted() {
     let parameters = drives().iter().flat_map(|entry| entry.parameters.values());
     let mut fitted: Vec<_> = parameters.filter(|parameter| parameter.from == Origin::Fitted).collect();
     // The two drives of study 004 share one.
@@ -43,14 +43,14 @@ fn few_numbers_of_drives_are_fitted() {
 }
 
 #[test]
-fn an_unknown_drive_is_told_with_the_nearest() {
+fn an_unknown_drive_names_the_nearest() {
     let error = drive("mg08ada40").unwrap_err().to_string();
     assert!(error.contains("there is no drive `mg08ada40`") && error.contains("mg08ada400e"), "{error}");
     assert_eq!(drive("HDD8TB").unwrap().name, "hdd8tb");
 }
 
 #[test]
-fn a_wrong_entry_is_told_with_file_and_line() {
+fn invalid_entries_name_file_and_line() {
     let error = refused("average_seek_ms", "average_seek");
     assert!(
         error.contains("mine.toml:14: average_seek: without a unit; it is called average_seek_ms"),
@@ -108,13 +108,13 @@ fn near(what: &str, value: f64, published: f64, percent: f64) {
 }
 
 #[test]
-fn single_drives_of_study_004_come_out() {
+fn the_single_drives_match_study_004() {
     near("4 TB, mixed (fitted)", mixed_mb_per_s("mg08ada400e"), 57.0, 2.0);
     near("8 TB, mixed, 6 TB file", mixed_mb_per_s("mg08ada800e"), 62.0, 5.0);
 }
 
 #[test]
-fn the_single_drive_of_study_000_comes_out() {
+fn the_single_drive_matches_study_000() {
     near("4 GiB, depth 1 read (fitted)", random_mb_per_s("hdd2j12", HddOperation::Read, 1), 0.416, 3.0);
     near("4 GiB, depth 32 read", random_mb_per_s("hdd2j12", HddOperation::Read, 32), 0.828, 15.0);
     near("4 GiB, depth 32 write", random_mb_per_s("hdd2j12", HddOperation::Write, 32), 0.952, 15.0);

@@ -63,7 +63,7 @@ fn sparse(path: &Path, bytes: u64) {
 }
 
 #[test]
-fn file_system_commands_are_taken_by_the_real_programs() {
+fn real_mkfs_programs_accept_the_commands() {
     let folder = folder("mkfs");
     let file = folder.path().join("sparse");
     sparse(&file, 64 << 30);
@@ -90,7 +90,7 @@ fn file_system_commands_are_taken_by_the_real_programs() {
 }
 
 #[test]
-fn mdadm_finds_nothing_wrong_with_its_commands_but_that_the_drives_are_not_there() {
+fn mdadm_rejects_its_commands_only_for_missing_drives() {
     let Some(mdadm) = program("mdadm").filter(|_| is_root()) else { return };
     let mut tried = 0;
     for line in CHOICES.iter().flat_map(|choice| &choice.commands.mdadm) {

@@ -30,7 +30,7 @@ fn near(value: f64, wanted: f64, percent: f64) {
 }
 
 #[test]
-fn every_sector_has_a_place_of_its_own_and_streams_lose_no_revolution() {
+fn sectors_map_uniquely_and_streams_run_at_full_rate() {
     let sheet = DataSheet { capacity_bytes: 100 << 20, inner_mb_per_s: 250.0, ..without_caches() };
     let hdd = Hdd::new(&sheet.parameters().unwrap(), 1).unwrap();
     let sectors = hdd.geometry().capacity_sectors();
@@ -87,7 +87,7 @@ fn progress_at_the_end_is_the_plan() {
 }
 
 #[test]
-fn a_single_random_read_takes_a_mean_seek_and_half_a_revolution() {
+fn a_random_read_takes_mean_seek_and_half_a_rotation() {
     let delivered = random(&without_caches(), HddOperation::Read, 1, 4000);
     near(delivered.mean_ms(), 0.05 + 8.0 + 60_000.0 / 7200.0 / 2.0, 2.0);
 }
@@ -103,14 +103,14 @@ fn a_deep_queue_is_served_by_position() {
 }
 
 #[test]
-fn no_request_waits_for_ever_in_a_deep_queue() {
+fn no_request_starves_in_a_deep_queue() {
     let delivered = random(&without_caches(), HddOperation::Read, 32, 20_000);
     let longest_ns = delivered.latencies_ns.iter().max().unwrap();
     assert!(*longest_ns < 3_000_000_000, "{longest_ns}");
 }
 
 #[test]
-fn a_stream_of_reads_keeps_no_other_request_waiting_for_ever() {
+fn a_read_stream_starves_no_other_request() {
     let mut queue = HddQueue::new(&sheet().parameters().unwrap(), 5).unwrap();
     let far = queue.capacity_bytes() / 2 / 4096 * 4096;
     let delivered = closed_loop(&mut queue, 8, 20_000, |id| match id {
@@ -135,7 +135,7 @@ fn streams_run_at_the_rate_of_their_zone_at_any_depth() {
 }
 
 #[test]
-fn without_read_ahead_each_small_read_costs_a_revolution() {
+fn small_reads_without_read_ahead_cost_a_rotation() {
     let ahead = sequential(&sheet(), HddOperation::Read, 0, 4096, 1).mb_per_s();
     assert!(ahead > 50.0, "{ahead}");
     let sheet = DataSheet { command_overhead_ms: 0.1, ..without_caches() };
@@ -145,7 +145,7 @@ fn without_read_ahead_each_small_read_costs_a_revolution() {
 }
 
 #[test]
-fn a_write_cache_takes_a_burst_and_then_the_mediums_rate() {
+fn a_full_write_cache_falls_to_the_media_rate() {
     let mut queue = HddQueue::new(&sheet().parameters().unwrap(), 5).unwrap();
     let span = queue.capacity_bytes();
     let mut random = SplitMix64::new(1);
@@ -163,7 +163,7 @@ fn a_write_cache_takes_a_burst_and_then_the_mediums_rate() {
 }
 
 #[test]
-fn a_flush_ends_behind_every_write_that_was_acknowledged_before() {
+fn a_flush_waits_for_all_acknowledged_writes() {
     let parameters = sheet().parameters().unwrap();
     let mut queue = HddQueue::new(&parameters, 5).unwrap();
     let mut random = SplitMix64::new(1);
@@ -186,7 +186,7 @@ fn a_flush_ends_behind_every_write_that_was_acknowledged_before() {
 }
 
 #[test]
-fn what_caches_answer_goes_over_one_cable() {
+fn cache_hits_are_limited_by_the_interface_rate() {
     let sheet = sheet();
     let mut queue = HddQueue::new(&sheet.parameters().unwrap(), 1).unwrap();
     // 16 MiB again and again: after the first time all of it is in the read cache.
@@ -197,7 +197,7 @@ fn what_caches_answer_goes_over_one_cable() {
 }
 
 #[test]
-fn rewriting_what_is_in_the_write_cache_costs_no_access() {
+fn rewriting_cached_blocks_saves_media_accesses() {
     let mut queue = HddQueue::new(&sheet().parameters().unwrap(), 5).unwrap();
     let mut random = SplitMix64::new(1);
     let small = closed_loop(&mut queue, 8, 3000, |_| {
@@ -240,7 +240,7 @@ fn impossible_descriptions_are_refused_by_name() {
 }
 
 #[test]
-fn measured_seeks_are_interpolated_and_go_on_with_the_last_slope() {
+fn seek_tables_are_interpolated_and_extrapolated() {
     let curve = SeekCurve::Table(vec![(1, 1000), (11, 2000), (21, 2500)]);
     assert_eq!([0, 1, 6, 11, 31].map(|distance| curve.time_ns(distance, 100)), [0, 1000, 1500, 2000, 3000]);
 }

@@ -132,7 +132,7 @@ fn errors(name: &str, make: Maker, capacity_bytes: u64, seconds: f64) -> Vec<(&'
 }
 
 #[test]
-fn the_entry_of_a_paced_drive_predicts_it_within_5_percent() {
+fn a_paced_drive_entry_predicts_within_5_percent() {
     for (rates, seconds) in [("200MB/s,200iops", 60.0), ("150MB/s", 3.0), ("100iops", 60.0)] {
         for (load, error) in errors(rates, &paced(rates), 1 << 30, seconds) {
             assert!(error <= 5.0, "{rates}, {load}: {error} %");
@@ -141,14 +141,14 @@ fn the_entry_of_a_paced_drive_predicts_it_within_5_percent() {
 }
 
 #[test]
-fn the_entry_of_a_solid_state_drive_predicts_it_within_8_percent() {
+fn an_ssd_entry_predicts_within_8_percent() {
     for (load, error) in errors("nvme", &of_entry(drive("nvme").unwrap()), 64 << 30, 4.0) {
         assert!(error <= 8.0, "{load}: {error} %");
     }
 }
 
 #[test]
-fn the_entry_of_a_hard_disk_predicts_it_within_18_percent() {
+fn a_hard_disk_entry_predicts_within_18_percent() {
     let entry = drive("hdd8tb").unwrap();
     for (load, error) in errors("hdd8tb", &of_entry(entry), entry.capacity_bytes() / 4096 * 4096, 120.0) {
         assert!(error <= 18.0, "{load}: {error} %");
@@ -156,7 +156,7 @@ fn the_entry_of_a_hard_disk_predicts_it_within_18_percent() {
 }
 
 #[test]
-fn what_a_disk_is_made_of_is_found() {
+fn measuring_finds_zones_seeks_and_caches() {
     let entry = drive("hdd8tb").unwrap();
     let found = entry_of(&of_entry(entry), entry.capacity_bytes() / 4096 * 4096, 120.0);
     let DriveModel::Measured(found) = found.model else { panic!("it was measured") };
@@ -171,7 +171,7 @@ fn what_a_disk_is_made_of_is_found() {
 }
 
 #[test]
-fn nothing_is_written_where_nothing_may_be() {
+fn a_read_only_measurement_writes_nothing() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let memory = MemoryDrive::new("contents", 1 << 26);
@@ -196,13 +196,13 @@ fn nothing_is_written_where_nothing_may_be() {
 }
 
 #[test]
-fn a_drive_too_small_to_measure_is_told() {
+fn a_drive_too_small_to_measure_is_refused() {
     let error = taken(&paced("1MB/s"), 1 << 20, OPTIONS).unwrap_err().to_string();
     assert_eq!(error, "contents has 1048576 bytes; measuring needs 8388608");
 }
 
 #[test]
-fn a_wrong_entry_is_told_with_its_line() {
+fn invalid_measured_entries_name_their_line() {
     let text = drive_text("mine", "x", "y", &taken(&paced("90MB/s,300iops"), 1 << 28, OPTIONS).unwrap());
     let refused = |from: &str, to: &str| {
         assert!(text.contains(from), "{from}: {text}");

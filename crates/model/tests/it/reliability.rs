@@ -65,7 +65,7 @@ fn raid6_loses_data_as_often_as_the_formula_says() {
 }
 
 #[test]
-fn mirror_pairs_lose_data_as_often_as_the_formula_says() {
+fn mirrors_lose_data_as_often_as_the_formula_says() {
     near("raid10", &answer_of(&textbook("raid10", 8), 3, 400_000), 5.20871e9);
     near("raid1", &answer_of(&textbook("raid1", 8), 4, 400_000), 5.20871e9);
 }
@@ -123,7 +123,7 @@ fn chain_mttdl(
 }
 
 #[test]
-fn three_missing_drives_and_parallel_repairs_agree_with_the_chain_of_states() {
+fn serial_and_parallel_repairs_match_the_markov_chain() {
     for (layout, drives, tolerance, parallel) in
         [("raid7", 9, 3, false), ("raid6", 6, 2, true), ("mirror3", 3, 2, false), ("raid5", 4, 1, true)]
     {
@@ -137,7 +137,7 @@ fn three_missing_drives_and_parallel_repairs_agree_with_the_chain_of_states() {
 }
 
 #[test]
-fn where_failures_are_common_nothing_is_split_and_the_chain_still_agrees() {
+fn frequent_failures_match_the_markov_chain() {
     // Drives that last 500 hours: a second failure within a rebuild is as likely as not.
     let question =
         Question { failure: Law::exponential(500.0), mission_hours: 100_000.0, ..textbook("raid6", 8) };
@@ -153,7 +153,7 @@ fn where_failures_are_common_nothing_is_split_and_the_chain_still_agrees() {
 }
 
 #[test]
-fn arrays_without_redundancy_lose_data_with_the_first_failure() {
+fn without_redundancy_the_first_failure_loses_data() {
     let question = textbook("raid0", 4);
     let wanted = -(-4.0 * question.mission_hours / 1e6f64).exp_m1();
     let answer = answer_of(&question, 19, 50_000);
@@ -180,7 +180,7 @@ fn rebuilds_and_hours_degraded_follow_from_failures() {
 }
 
 #[test]
-fn what_shortens_exposure_lowers_the_risk_and_what_couples_failures_raises_it() {
+fn spares_and_scrubs_lower_risk_bad_batches_raise_it() {
     let base = Question { replacement: Some(Law::Fixed(72.0)), ..published(Some(336.0)) };
     let risk = |question: Question| answer_of(&question, 29, 10_000).loss_probability.mean;
     let raid6 = Question { structure: textbook("raid6", 8).structure, ..base.clone() };
@@ -196,7 +196,7 @@ fn what_shortens_exposure_lowers_the_risk_and_what_couples_failures_raises_it() 
 }
 
 #[test]
-fn an_odd_ring_of_copies_loses_data_with_two_neighbours_only() {
+fn an_odd_mirror_ring_fails_with_two_neighbours() {
     // Five drives in a ring: of the four that are left two are neighbours of the one that failed.
     let ring = answer_of(&textbook("raid10", 5), 31, 200_000).mttdl_hours.unwrap().mean;
     let wanted = (1.0 / 24.0) / (5.0 * 2.0 * 1e-12);
@@ -246,7 +246,7 @@ fn mirrored_mttdl(drives: usize, tolerance: usize, failure_hours: f64, restore_h
 }
 
 #[test]
-fn arrays_under_another_pool_agree_with_the_chain_of_states() {
+fn stacked_arrays_match_the_markov_chain() {
     let spec = |text: &str| text.parse::<LayoutSpec>().unwrap();
     for (inner, drives, tolerance) in [("raid0", 2, 0), ("raid5", 3, 1)] {
         let structure = Structure::stacked(&spec("raid1"), 2, &spec(inner), drives).unwrap();
@@ -261,7 +261,7 @@ fn arrays_under_another_pool_agree_with_the_chain_of_states() {
 }
 
 #[test]
-fn a_mirror_over_parity_loses_data_less_often_than_either_alone() {
+fn a_mirror_over_parity_is_safer_than_either_alone() {
     let spec = |text: &str| text.parse::<LayoutSpec>().unwrap();
     let risk = |structure| {
         answer_of(&Question { structure, ..published(Some(168.0)) }, 41, 5000).loss_probability.mean
@@ -279,7 +279,7 @@ fn a_mirror_over_parity_loses_data_less_often_than_either_alone() {
 }
 
 #[test]
-fn a_rebuild_takes_what_the_model_of_performance_predicts_under_the_load() {
+fn rebuild_time_follows_the_performance_model() {
     let layout: LayoutSpec = "raid6".parse().unwrap();
     let hours = |bytes, work: &str| {
         let kind = Kind::of_size(8, bytes, "hdd");
@@ -331,7 +331,7 @@ fn the_default_question_takes_few_trials_for_a_tenth() {
 }
 
 #[test]
-fn trials_end_when_the_interval_is_as_narrow_as_wanted() {
+fn trials_end_at_the_requested_precision() {
     let question = published(Some(168.0));
     let stop = |precision| Stop { precision, easy_drive_years: 0.0, ..Stop::default() };
     let rough = estimate(&question, 1e12, 1, &stop(0.1), &mut |_, _| true).unwrap();
@@ -347,7 +347,7 @@ fn trials_end_when_the_interval_is_as_narrow_as_wanted() {
 }
 
 #[test]
-fn questions_that_make_no_sense_are_refused() {
+fn invalid_questions_are_refused() {
     let refused = |question: Question| {
         estimate(&question, 1e12, 1, &Stop::default(), &mut |_, _| true).unwrap_err().to_string()
     };

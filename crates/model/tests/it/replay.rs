@@ -32,7 +32,7 @@ fn replayed(name: &str, seed: u64) -> Replay {
 }
 
 #[test]
-fn measured_drives_come_out_as_well_as_in_the_published_simulations() {
+fn replays_match_the_published_simulations() {
     let mut within = 0;
     for (name, published_ms) in targets() {
         let replay = replayed(&name, 1);
@@ -50,7 +50,7 @@ fn measured_drives_come_out_as_well_as_in_the_published_simulations() {
 }
 
 #[test]
-fn a_replay_is_the_same_for_a_seed_and_nearly_the_same_for_any() {
+fn replays_repeat_by_seed_and_seeds_vary_little() {
     let one = replayed("atlas10k", 1);
     assert_eq!(one, replayed("atlas10k", 1));
     let other = replayed("atlas10k", 2);
@@ -66,7 +66,7 @@ fn nothing_depends_on_the_name_of_a_drive() {
 }
 
 #[test]
-fn the_demerit_is_the_root_mean_square_between_the_curves() {
+fn the_demerit_is_the_rms_distance_of_the_curves() {
     let ms = |values: &[f64]| values.iter().map(|ms| (ms * 1e6) as u64).collect::<Vec<_>>();
     let near = |a: &[f64], b: &[f64], wanted: f64| {
         let demerit = demerit_ms(&ms(a), &ms(b));
@@ -79,7 +79,7 @@ fn the_demerit_is_the_root_mean_square_between_the_curves() {
 }
 
 #[test]
-fn broken_traces_are_told_with_file_line_and_column() {
+fn invalid_traces_name_file_line_and_column() {
     let refused = |text: &str| Trace::parse("t.csv", text).unwrap_err().to_string();
     let header = "op,lbn,sectors,response_us,gap_us\n";
     let row = |row: &str| refused(&format!("{header}R,1,4,10,10\n{row}\n"));
@@ -103,7 +103,7 @@ fn broken_traces_are_told_with_file_line_and_column() {
 }
 
 #[test]
-fn broken_descriptions_are_told_with_file_and_line() {
+fn invalid_descriptions_name_file_and_line() {
     let (_, text) = file("dec_rz26.json");
     let refused = |from: &str, to: &str| {
         assert!(text.contains(from), "{from}");
@@ -121,7 +121,7 @@ fn broken_descriptions_are_told_with_file_and_line() {
 }
 
 #[test]
-fn descriptions_of_nonsense_are_errors_and_not_panics() {
+fn random_descriptions_are_errors_and_not_panics() {
     let (_, text) = file("cheetah4LP.json");
     let trace = trace("cheetah4LP");
     let short =
@@ -158,7 +158,7 @@ fn demerit_of(drive: &serde_json::Value, trace: &Trace) -> Result<f64, String> {
 }
 
 #[test]
-fn what_a_description_leaves_out_of_cache_bus_and_overheads_is_off() {
+fn omitted_drive_parameters_are_off() {
     for (name, drive, trace) in drives_and_traces() {
         for section in ["cache", "bus_behaviour", "overheads_ms"] {
             let keys: Vec<String> = drive[section].as_object().unwrap().keys().cloned().collect();
@@ -197,7 +197,7 @@ fn switches_are_words_or_numbers() {
 }
 
 #[test]
-fn other_caches_zones_and_seek_tables_are_replayed_or_refused_and_never_panic() {
+fn odd_descriptions_replay_or_fail_without_panic() {
     let numbers = [0.0, 1.0, 2.0, 3.0, 4.0, 7.5, 33.0, 1000.0, -1.0];
     let mut replayed = 0;
     for (_, drive, trace) in drives_and_traces() {
@@ -245,7 +245,7 @@ fn other_caches_zones_and_seek_tables_are_replayed_or_refused_and_never_panic() 
 }
 
 #[test]
-fn seek_tables_may_repeat_distances_and_name_none_and_need_no_order() {
+fn seek_tables_need_no_order_or_unique_distances() {
     let (_, mut drive, trace) = drives_and_traces().remove(0);
     let expected = demerit_of(&drive, &trace);
     let table = drive["seek_ms"].as_array_mut().unwrap();
@@ -264,7 +264,7 @@ fn seek_tables_may_repeat_distances_and_name_none_and_need_no_order() {
 }
 
 #[test]
-fn a_capacity_a_little_beyond_the_zones_is_believed() {
+fn a_capacity_slightly_beyond_the_zones_is_accepted() {
     for (name, mut drive, trace) in drives_and_traces() {
         drive["capacity_sectors"] = (1u64 << 40).into();
         let error = demerit_of(&drive, &trace).unwrap_err();

@@ -58,7 +58,7 @@ fn near(what: &str, value: f64, wanted: f64, percent: f64) {
 }
 
 #[test]
-fn uniform_random_writes_are_amplified_by_over_provisioning() {
+fn write_amplification_follows_over_provisioning() {
     for (over_provisioning_percent, wanted) in [(7.0, 7.8), (15.0, 4.0), (28.0, 2.5), (50.0, 1.7)] {
         let pages = 1 << 16;
         let mut ftl = Ftl::new(pages, 128, over_provisioning_percent);
@@ -79,7 +79,7 @@ fn uniform_random_writes_are_amplified_by_over_provisioning() {
 }
 
 #[test]
-fn sequential_writes_are_not_amplified_and_discarded_pages_are_not_copied() {
+fn sequential_and_discarded_pages_are_not_copied() {
     let mut ftl = Ftl::new(1 << 14, 128, 7.0);
     let copies: u32 = (0..4).flat_map(|_| 0..1 << 14).map(|page| ftl.write(page).copies).sum();
     assert_eq!(copies, 0);
@@ -95,7 +95,7 @@ fn sequential_writes_are_not_amplified_and_discarded_pages_are_not_copied() {
 }
 
 #[test]
-fn a_drive_ages() {
+fn ageing_slows_writes_but_not_reads() {
     let mut fresh = SsdQueue::new(&parameters("sata-ssd"), 1).unwrap();
     let mut aged = fresh.clone();
     aged.age(4.0, 1);
@@ -108,7 +108,7 @@ fn a_drive_ages() {
 }
 
 #[test]
-fn depth_and_size_of_requests_show() {
+fn ssd_rate_grows_with_depth_and_request_size() {
     let mut queue = SsdQueue::new(&parameters("nvme"), 1).unwrap();
     let mut at = |random, block, depth| iops(&mut queue, HddOperation::Read, random, block, depth, 4000);
     let (one, deep) = (at(true, 4096, 1), at(true, 4096, 64));
@@ -117,7 +117,7 @@ fn depth_and_size_of_requests_show() {
 }
 
 #[test]
-fn a_write_cache_takes_a_burst() {
+fn a_write_cache_absorbs_a_burst() {
     let mut queue = SsdQueue::new(&parameters("x25e"), 1).unwrap();
     queue.age(4.0, 1);
     let mut completed = Vec::new();
@@ -144,7 +144,7 @@ fn a_write_cache_takes_a_burst() {
 }
 
 #[test]
-fn the_ssd_of_study_002_comes_out() {
+fn the_ssd_matches_study_002() {
     let mut queue = SsdQueue::new(&parameters("x25e"), 1).unwrap();
     near("random read, IOPS", iops(&mut queue, HddOperation::Read, true, 4096, 32, 5000), 35_511.0, 10.0);
     near(

@@ -30,7 +30,7 @@ fn every_system_of_the_studies_has_an_entry() {
 }
 
 #[test]
-fn at_most_45_numbers_are_fitted_and_each_names_its_rows() {
+fn at_most_45_fitted_numbers_each_name_their_rows() {
     let catalogue = Catalogue::built_in();
     let fitted = catalogue.fitted();
     assert!(fitted.len() <= 45, "{}: {fitted:?}", fitted.len());
@@ -77,7 +77,7 @@ fn study_004_is_predicted_within_its_bounds() {
 }
 
 #[test]
-fn rows_kept_aside_are_answered_and_count_as_not_fitted() {
+fn held_out_rows_are_answered_as_not_fitted() {
     let text = ONE_LINE.replace("RAID 5", "RAID 50").replace("39368", "68278");
     let answers = validate(&Catalogue::built_in(), &parse("aside.csv", &text).unwrap()).unwrap();
     assert!(!answers[0].fitted && answers[0].error_percent.unwrap().abs() < 15.0, "{answers:?}");
@@ -106,7 +106,7 @@ fn raid_50_is_predicted_from_the_other_levels() {
 
 /// Every system under loads that no table has: another block, another depth, another state.
 #[test]
-fn neighbours_of_published_rows_are_predicted_without_cliffs() {
+fn predictions_near_published_rows_have_no_cliffs() {
     use rayon::prelude::*;
     let catalogue = Catalogue::built_in();
     let mut seen = HashSet::new();
@@ -157,7 +157,7 @@ fn cliffs(catalogue: &Catalogue, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn halves_that_were_not_fitted_err_little_more() {
+fn cross_validation_error_is_little_higher() {
     let catalogue = Catalogue::built_in();
     // 1.5 times the bounds of all rows; the halves of study 004 have 63 rows, whose median is 5.9
     // to 8.2 by the seed.
@@ -192,7 +192,7 @@ fn data_with_other_columns_is_refused_with_its_place() {
 }
 
 #[test]
-fn unknown_names_are_answered_with_the_nearest() {
+fn unknown_names_name_the_nearest() {
     let catalogue = Catalogue::built_in();
     let error = catalogue.system("004-adaptec-raid6").unwrap_err();
     assert!(error.to_string().contains("004-adaptec-raid5"), "{error}");
@@ -214,7 +214,7 @@ fn impossible_configurations_say_which_rule() {
 }
 
 #[test]
-fn parameters_out_of_range_or_without_their_unit_are_refused() {
+fn parameters_out_of_range_or_without_unit_fail() {
     let refused = |value: &str| {
         let text = format!("[component.x]\nkind = \"link\"\ntitle = \"x\"\n{value}\n");
         Catalogue::parse("mine.toml", &text).unwrap_err().to_string()
@@ -243,7 +243,7 @@ fn more_drives_read_faster_and_a_lost_one_slows() {
 
 /// They are in the drives' catalogue only: none of them has an arm.
 #[test]
-fn solid_state_drives_of_the_catalogue_are_predicted_as_such() {
+fn catalogue_ssds_are_predicted_as_ssds() {
     let catalogue = Catalogue::built_in();
     let iops = |drives: &str, read, depth| {
         let system = catalogue.build("mine", &configuration(drives, "raid0")).unwrap();
@@ -260,7 +260,7 @@ fn solid_state_drives_of_the_catalogue_are_predicted_as_such() {
 }
 
 #[test]
-fn findings_hold_or_their_failure_is_known() {
+fn findings_hold_or_are_known_exceptions() {
     let findings = findings(&Catalogue::built_in());
     let failing: Vec<&str> = findings
         .iter()
@@ -282,7 +282,7 @@ fn findings_hold_or_their_failure_is_known() {
 }
 
 #[test]
-fn a_sweep_has_the_same_bytes_on_any_number_of_threads() {
+fn sweep_output_is_independent_of_thread_count() {
     let sweep = Sweep {
         base: configuration("1xmg08ada400e", "single"),
         drive: "mg08ada400e".into(),

@@ -51,7 +51,7 @@ impl Drop for Guarded {
 }
 
 #[test]
-fn nothing_outside_is_touched() {
+fn kernels_touch_no_memory_outside_their_slices() {
     const DATA_UNITS: usize = 5;
     let mut data_memory: Vec<Guarded> = (0..DATA_UNITS).map(|_| Guarded::new()).collect();
     let mut parity_memory: Vec<Guarded> = (0..3).map(|_| Guarded::new()).collect();

@@ -98,7 +98,7 @@ fn the_widest_stripe_survives_every_pair() {
 /// Sources in any order, several times three wanted units, and among them units that are sources
 /// themselves.
 #[test]
-fn any_order_and_any_number_of_wanted_units() {
+fn recovery_takes_units_in_any_order_and_number() {
     let units = stripe(6, 3, 200);
     let sources = [8, 4, 0, 7, 5, 6];
     let wanted = [3, 0, 8, 1, 2, 6, 3];
@@ -112,7 +112,7 @@ fn any_order_and_any_number_of_wanted_units() {
 }
 
 #[test]
-fn update_is_encode() {
+fn an_update_equals_a_full_encode() {
     let mut units = stripe(9, 3, 300);
     for unit in 0..9 {
         let new = noise(unit as u64 + 100, 300);
@@ -140,7 +140,7 @@ fn impossible_recoveries_are_refused() {
 }
 
 #[test]
-fn a_lie_is_located() {
+fn a_corrupt_unit_is_located() {
     for parity_units in 1..=MAXIMUM_PARITY {
         let mut units = stripe(8, parity_units, 9000);
         assert_eq!(locate(8, &slices(&units)), Verdict::Consistent);
@@ -163,7 +163,7 @@ fn a_lie_is_located() {
 
 /// Three parity units tell two wrong units in one byte from one wrong unit, always.
 #[test]
-fn two_liars_are_never_one() {
+fn two_corrupt_units_are_not_taken_for_one() {
     let mut units = stripe(8, 3, 1);
     for first in 0..11 {
         for second in first + 1..11 {
@@ -194,7 +194,7 @@ fn xor_into_adds() {
 
 /// P and Q wrong in the same byte look like one wrong data unit, but one that does not exist.
 #[test]
-fn a_unit_that_does_not_exist_is_not_accused() {
+fn a_nonexistent_unit_is_never_blamed() {
     let mut units = stripe(8, 2, 1);
     units[8][0] ^= 1;
     // 0x1d = 2^8: what an error of 1 in data unit 8 would do to Q.
@@ -207,7 +207,7 @@ fn a_unit_that_does_not_exist_is_not_accused() {
 
 /// Runs the tests of this file once more for each kernel, forced by the environment.
 #[test]
-fn the_same_by_every_kernel() {
+fn every_kernel_passes_the_code_tests() {
     const INNER: &str = "STRIPEWISE_TEST_KERNEL_EXPECTED";
     if let Ok(expected) = std::env::var(INNER) {
         return assert_eq!(kernel_name(), expected);

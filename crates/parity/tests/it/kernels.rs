@@ -132,7 +132,7 @@ fn compare_all(data_units: usize, length: usize, misalignment: usize) {
 }
 
 #[test]
-fn every_length() {
+fn kernels_agree_at_every_length() {
     for length in 0..=600 {
         compare_all(1 + length % 5, length, 0);
         compare_all(1 + (length + 2) % 5, length, length % 64);
@@ -140,7 +140,7 @@ fn every_length() {
 }
 
 #[test]
-fn every_misalignment() {
+fn kernels_agree_at_every_misalignment() {
     for misalignment in 0..64 {
         for length in [1, 31, 32, 63, 64, 65, 127, 255, 256, 257, 300, 512, 577, 600] {
             compare_all(1 + misalignment % 4, length, misalignment);
@@ -149,7 +149,7 @@ fn every_misalignment() {
 }
 
 #[test]
-fn every_number_of_units() {
+fn kernels_agree_for_every_number_of_units() {
     for data_units in 1..=255 {
         compare_all(data_units, 321, data_units % 64);
     }
@@ -157,7 +157,7 @@ fn every_number_of_units() {
 
 /// Streaming stores are taken only when all of parity is aligned, which `compare_all` never has.
 #[test]
-fn streaming_into_aligned_parity() {
+fn kernels_agree_when_streaming_aligned_parity() {
     for length in [0, 1, 63, 64, 255, 256, 257, 1000, 4096, 65536] {
         let mut noise = Noise(length as u64);
         for parity_units in 1..=3 {
@@ -182,7 +182,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_shape(data_units in 1usize..24, length in 0usize..3000, misalignment in 0usize..64) {
+    fn kernels_agree_for_any_shape(data_units in 1usize..24, length in 0usize..3000, misalignment in 0usize..64) {
         compare_all(data_units, length, misalignment);
     }
 }

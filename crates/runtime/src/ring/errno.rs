@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_name_a_condition_of_the_drive_are_told_apart() {
+    fn errno_values_map_to_drive_error_kinds() {
         assert_eq!(kind_of(libc::EIO), DriveErrorKind::Medium);
         assert_eq!(kind_of(libc::ENODATA), DriveErrorKind::Medium);
         assert_eq!(kind_of(libc::ENODEV), DriveErrorKind::Gone);

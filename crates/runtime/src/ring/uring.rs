@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn one_operation_takes_whole_blocks_and_no_more_pieces_than_the_kernel_allows() {
+    fn gather_keeps_to_whole_blocks_and_the_iovec_limit() {
         let buffer = BufferPool::new(0).allocate(4096);
         // 1500 pieces of 1536 bytes (three sectors) that are no neighbours, on a drive of 4096-byte
         // blocks.

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_survive_the_trip_through_a_word() {
+    fn task_keys_round_trip_through_a_word() {
         for key in [
             TaskKey { executor: 0, generation: 0, index: 0 },
             TaskKey { executor: u16::MAX, generation: GENERATION_MASK, index: (1 << INDEX_BITS) - 1 },

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timers_fire_by_deadline_then_by_age_and_cancelled_ones_never() {
+    fn timers_fire_in_order_and_cancelled_ones_never() {
         let mut timers = Timers::default();
         let mut expected = Vec::new();
         let mut kept = Vec::new();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn any_mix_of_setting_firing_and_taking_back_agrees_with_a_sorted_map() {
+    fn random_timer_operations_match_a_sorted_map() {
         let mut timers = Timers::default();
         let mut model = std::collections::BTreeMap::new();
         let mut state = 0x5EED_u64;
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_a_fired_timer_does_not_cancel_its_successor() {
+    fn a_fired_timer_id_does_not_cancel_its_successor() {
         let mut timers = Timers::default();
         let first = timers.insert(5, Waker::noop().clone());
         assert!(timers.pop_due(5).is_some());

@@ -123,7 +123,7 @@ fn flushes_and_forced_writes_reach_the_device() {
 }
 
 #[test]
-fn a_device_that_fails_or_shrinks_says_so() {
+fn a_failing_or_shrunk_device_is_reported() {
     let directory = disk_directory();
     let file = directory.path().join("disk");
     create_drive_file(&file, &CreateOptions::new(8 * MIB)).expect("made");

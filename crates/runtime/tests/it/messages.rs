@@ -9,7 +9,7 @@ use stripewise_drive::BufferPool;
 use stripewise_runtime::{Piece, RealExecutor};
 
 #[test]
-fn messages_come_whole_in_a_row_and_go_in_one_piece() {
+fn messages_arrive_whole_and_are_sent_in_one_piece() {
     let executor = RealExecutor::new().expect("io_uring");
     let (ours, theirs) = UnixDatagram::pair().expect("a pair");
     theirs.set_read_timeout(Some(Duration::from_secs(10))).expect("a limit");

@@ -25,7 +25,7 @@ fn open_error(path: &Path) -> OpenError {
 }
 
 #[test]
-fn what_is_no_drive_is_refused_by_what_it_is() {
+fn paths_that_are_not_drives_are_refused_by_kind() {
     let directory = disk_directory();
     let at = |name: &str| directory.path().join(name);
     assert!(matches!(open_error(&at("missing")), OpenError::NotFound { .. }));
@@ -81,7 +81,7 @@ fn a_drive_has_one_identity_and_opens_once() {
 }
 
 #[test]
-fn a_length_that_is_no_multiple_of_the_block_loses_its_end_only() {
+fn an_odd_length_loses_only_the_partial_block() {
     let directory = disk_directory();
     let path = directory.path().join("odd");
     std::fs::write(&path, vec![3; 10_000]).expect("a file");
@@ -122,7 +122,7 @@ fn helper_that_holds_a_drive() {
 }
 
 #[test]
-fn another_process_is_named_and_its_end_frees_the_drive() {
+fn a_busy_drive_names_its_holder_until_that_ends() {
     let directory = disk_directory();
     let path = make(directory.path(), "drive.img", MIB);
     let mut child = hold_in_other_process(&path);
@@ -166,7 +166,7 @@ fn vanished_drives_are_found() {
 }
 
 #[test]
-fn drive_files_are_made_whole_or_not_at_all() {
+fn drive_files_are_created_whole_or_not_at_all() {
     for directory in directories() {
         let path = directory.path().join("drive.img");
         let sparse = CreateOptions::new(4 * MIB);
@@ -203,7 +203,7 @@ fn drive_files_are_made_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_sparse_drive_larger_than_the_disk_can_be_asked_for() {
+fn sparse_drive_files_may_exceed_the_disk() {
     let directory = disk_directory();
     let path = directory.path().join("drive.img");
     let huge = CreateOptions { overcommit: true, ..CreateOptions::new(4_000_000_000_000 / 4096 * 4096) };
@@ -254,7 +254,7 @@ fn mount_ramfs(path: &Path) -> std::io::Result<()> {
 }
 
 #[test]
-fn without_direct_io_the_page_cache_is_used_and_said_so() {
+fn use_of_the_page_cache_is_reported() {
     let directory = disk_directory();
     if let Err(error) = mount_ramfs(directory.path()) {
         println!("skipped: a file system without direct I/O could not be mounted: {error}");

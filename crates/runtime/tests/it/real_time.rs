@@ -93,7 +93,7 @@ fn other_threads_wake_a_sleeping_and_a_busy_executor() {
 }
 
 #[test]
-fn a_task_that_never_pauses_holds_up_neither_drives_nor_timers() {
+fn a_busy_task_delays_neither_drives_nor_timers() {
     let directory = disk_directory();
     let executor = RealExecutor::new().expect("io_uring");
     let drive = open_new(&executor, directory.path(), 1 << 20);
@@ -122,7 +122,7 @@ fn a_task_that_never_pauses_holds_up_neither_drives_nor_timers() {
 }
 
 #[test]
-fn what_is_left_running_goes_on_in_the_next_block_on() {
+fn tasks_left_running_continue_in_the_next_block_on() {
     let directory = disk_directory();
     let executor = RealExecutor::new().expect("io_uring");
     let drive = open_new(&executor, directory.path(), 1 << 20);
@@ -150,7 +150,7 @@ fn what_is_left_running_goes_on_in_the_next_block_on() {
 }
 
 #[test]
-fn executors_on_many_threads_do_not_disturb_each_other() {
+fn executors_on_many_threads_are_independent() {
     let directory = disk_directory();
     let threads: Vec<_> = (0..4)
         .map(|index| {

@@ -91,7 +91,7 @@ async fn futures_join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output
 }
 
 #[test]
-fn what_is_sent_arrives_whole_over_both_kinds() {
+fn data_arrives_whole_over_unix_and_tcp_sockets() {
     let directory = disk_directory();
     let executor = RealExecutor::new().expect("io_uring");
     let network = executor.network();
@@ -114,7 +114,7 @@ fn what_is_sent_arrives_whole_over_both_kinds() {
 }
 
 #[test]
-fn all_of_a_buffer_is_received_or_the_end_is_told() {
+fn a_buffer_is_received_whole_or_the_end_is_reported() {
     let directory = disk_directory();
     let path = directory.path().join("socket");
     let executor = RealExecutor::new().expect("io_uring");
@@ -137,7 +137,7 @@ fn all_of_a_buffer_is_received_or_the_end_is_told() {
 }
 
 #[test]
-fn a_socket_file_is_its_owners_and_goes_with_its_listener() {
+fn a_socket_file_is_private_and_removed_at_the_end() {
     let directory = disk_directory();
     let path = directory.path().join("socket");
     let executor = RealExecutor::new().expect("io_uring");
@@ -167,7 +167,7 @@ fn a_socket_file_is_its_owners_and_goes_with_its_listener() {
 }
 
 #[test]
-fn what_is_left_over_is_replaced_and_what_is_no_socket_is_not() {
+fn stale_sockets_are_replaced_and_other_files_kept() {
     let directory = disk_directory();
     let path = directory.path().join("socket");
     let executor = RealExecutor::new().expect("io_uring");
@@ -187,7 +187,7 @@ fn what_is_left_over_is_replaced_and_what_is_no_socket_is_not() {
 }
 
 #[test]
-fn long_paths_work_and_names_that_cannot_are_refused() {
+fn long_socket_paths_work_and_invalid_names_fail() {
     let directory = disk_directory();
     let folder = directory.path().join("f".repeat(120)).join("g".repeat(120));
     std::fs::create_dir_all(&folder).expect("made");
@@ -212,7 +212,7 @@ fn long_paths_work_and_names_that_cannot_are_refused() {
 }
 
 #[test]
-fn an_address_in_use_and_a_port_where_nobody_is_are_told() {
+fn busy_addresses_and_closed_ports_are_reported() {
     let executor = RealExecutor::new().expect("io_uring");
     let network = executor.network();
     let listener = network.listen_tcp("127.0.0.1:0".parse().expect("an address")).expect("listens");
@@ -229,7 +229,7 @@ fn an_address_in_use_and_a_port_where_nobody_is_are_told() {
 }
 
 #[test]
-fn an_operation_that_is_given_up_lets_go_of_its_socket() {
+fn a_cancelled_operation_releases_its_socket() {
     let executor = RealExecutor::new().expect("io_uring");
     let (network, context) = (executor.network(), executor.context());
     let listener = network.listen_tcp("127.0.0.1:0".parse().expect("an address")).expect("listens");
@@ -259,7 +259,7 @@ fn an_operation_that_is_given_up_lets_go_of_its_socket() {
 }
 
 #[test]
-fn the_end_of_the_executor_ends_what_waits() {
+fn dropping_the_executor_ends_pending_socket_calls() {
     let directory = disk_directory();
     let path = directory.path().join("socket");
     let executor = RealExecutor::new().expect("io_uring");
@@ -282,7 +282,7 @@ fn the_end_of_the_executor_ends_what_waits() {
 }
 
 #[test]
-fn what_came_while_the_process_stood_still_comes_before_the_limit_that_passed_meanwhile() {
+fn data_received_in_a_stall_precedes_the_timeout() {
     let executor = RealExecutor::new().expect("io_uring");
     let (network, context) = (executor.network(), executor.context());
     let listener = network.listen_tcp("127.0.0.1:0".parse().expect("an address")).expect("listens");

@@ -13,7 +13,7 @@ use stripewise_runtime::{OpenOptions, RealExecutor};
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn what_is_written_is_read_back_and_is_in_the_file() {
+fn written_data_is_read_back_and_is_in_the_file() {
     for directory in directories() {
         for buffered in [false, true] {
             let executor = RealExecutor::new().expect("io_uring");
@@ -102,7 +102,7 @@ fn kind(result: IoResult) -> DriveErrorKind {
 }
 
 #[test]
-fn requests_that_cannot_be_are_refused_by_kind() {
+fn invalid_requests_are_refused_by_kind() {
     let directory = disk_directory();
     let executor = RealExecutor::new().expect("io_uring");
     let drive = open_new(&executor, directory.path(), MIB);
@@ -126,7 +126,7 @@ fn requests_that_cannot_be_are_refused_by_kind() {
 }
 
 #[test]
-fn a_file_cut_short_is_gone_and_stays_gone() {
+fn a_truncated_file_is_gone_and_stays_gone() {
     for directory in directories() {
         for buffered in [false, true] {
             let executor = RealExecutor::new().expect("io_uring");
@@ -164,7 +164,7 @@ fn a_full_file_system_is_named() {
 }
 
 #[test]
-fn short_requests_of_files_in_memory_are_over_when_they_were_asked_for() {
+fn short_requests_to_memory_files_complete_inline() {
     let Ok(directory) = tempfile::tempdir_in("/dev/shm") else {
         return println!("there is no /dev/shm: passed over");
     };
@@ -213,7 +213,7 @@ fn helper_that_may_not_grow_files() {
 }
 
 #[test]
-fn more_requests_than_the_ring_has_room_for_all_get_their_answer() {
+fn requests_beyond_the_ring_size_all_complete() {
     for directory in directories() {
         let executor = RealExecutor::new().expect("io_uring");
         let drive = open_new(&executor, directory.path(), 4 * MIB);
@@ -292,7 +292,7 @@ fn random_requests_agree_with_plain_memory() {
 }
 
 #[test]
-fn dropping_the_executor_waits_for_what_the_kernel_still_writes() {
+fn dropping_the_executor_waits_for_kernel_writes() {
     let directory = disk_directory();
     let path = make(directory.path(), "drive.img", 64 * MIB);
     let pool = BufferPool::new(256 << 20);
@@ -326,7 +326,7 @@ fn dropping_the_executor_waits_for_what_the_kernel_still_writes() {
 }
 
 #[test]
-fn requests_never_given_to_the_kernel_are_answered_at_the_end() {
+fn unsubmitted_requests_are_cancelled_at_the_end() {
     let directory = disk_directory();
     let executor = RealExecutor::new().expect("io_uring");
     let drive = open_new(&executor, directory.path(), MIB);
@@ -343,7 +343,7 @@ fn requests_never_given_to_the_kernel_are_answered_at_the_end() {
 
 #[test]
 #[should_panic(expected = "phantom")]
-fn phantoms_are_refused_as_the_bug_they_are() {
+fn phantom_buffers_panic_on_real_drives() {
     let directory = disk_directory();
     let executor = RealExecutor::new().expect("io_uring");
     let drive = open_new(&executor, directory.path(), MIB);

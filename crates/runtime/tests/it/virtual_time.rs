@@ -139,7 +139,7 @@ fn many_wakes_are_one_poll() {
 }
 
 #[test]
-fn dropping_the_executor_drops_its_tasks_and_what_they_hold() {
+fn dropping_the_executor_drops_tasks_and_their_data() {
     struct SpawnsWhenDropped(Context, Rc<()>);
     impl Drop for SpawnsWhenDropped {
         fn drop(&mut self) {
@@ -174,7 +174,7 @@ fn dropping_the_executor_drops_its_tasks_and_what_they_hold() {
 }
 
 #[test]
-fn slots_of_ended_tasks_are_reused_without_mixing_up_wakers() {
+fn reused_task_slots_ignore_old_wakers() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let old_waker = Rc::new(RefCell::new(None));

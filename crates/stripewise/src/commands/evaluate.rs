@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn models_are_read() {
+    fn model_options_are_parsed() {
         let model = parse_model("fixed:100us,500MB/s,32").expect("a model");
         let expected = ModelSpec { latency_ns: 100_000, bytes_per_second: 500_000_000, queue_depth: 32 };
         assert_eq!(model, Model::Fixed("fixed:100us,500MB/s,32".into(), expected));

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_is_named() {
+    fn an_invalid_token_line_is_named() {
         for (text, why) in [
             ("short", "16 printable"),
             ("token a read 0123456789abcdef\ntoken b king 0123456789abcdeg", "line 2: `king` is not a role"),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_counts_at_once_and_a_wrong_file_lets_no_token_in() {
+    fn token_changes_apply_and_a_bad_file_admits_none() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("tokens");
         let file = AccessFile::open(&path, true).expect("made");

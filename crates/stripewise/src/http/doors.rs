@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_socket_files_or_addresses() {
+    fn http_listeners_are_socket_files_or_addresses() {
         let tcp = |text: &str| HttpPlace::Tcp(text.parse().expect("an address"));
         assert_eq!("unix:/run/http.sock".parse(), Ok(HttpPlace::Unix("/run/http.sock".into())));
         assert_eq!("8080".parse(), Ok(tcp("127.0.0.1:8080")));

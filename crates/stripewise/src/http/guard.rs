@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn over_tcp_only_a_token_lets_in_also_on_this_machine() {
+    fn tcp_needs_a_token_even_on_loopback() {
         let visitor = asked(network(), &[("authorization", "Bearer 0123456789abcdef")]).expect("let in");
         assert_eq!(visitor, Visitor { name: "token eyes from 127.0.0.1:5".to_owned(), role: Role::Read });
         for wrong in ["Bearer 0123456789abcdeg", "Bearer ", "0123456789abcdef", "Bearer 0123456789abcdef0"] {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn over_a_unix_socket_the_user_counts_and_a_stranger_needs_a_token() {
+    fn unix_socket_roles_follow_the_user_or_a_token() {
         let own = own_user().expect("a user");
         let role = |user| asked(local(user), &[]).map(|visitor| visitor.role);
         assert_eq!(role(own), Ok(Role::Admin));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_sites_are_refused_with_a_token_and_without() {
+    fn cross_site_requests_are_refused_even_with_a_token() {
         let token = ("authorization", "Bearer 0123456789abcdef");
         let host = ("host", "nas.example:8080");
         for foreign in [

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_address_cannot_take_all_places() {
+    fn one_address_cannot_take_all_slots() {
         let strangers = Strangers::default();
         let of = |text: &str| Address::Network(text.parse().expect("an address"));
         let first: Vec<_> = (0..MAX_STRANGERS_OF_ONE)

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sentences_break_between_words_and_long_words_stay_whole() {
+    fn text_wraps_between_words_and_keeps_long_ones() {
         assert_eq!(wrap("a drive is away", 8), ["a drive", "is away"]);
         assert_eq!(wrap("see /a/very/long/path now", 8), ["see", "/a/very/long/path", "now"]);
         assert_eq!(wrap("", 8), [""]);

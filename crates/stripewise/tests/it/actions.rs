@@ -218,7 +218,7 @@ fn every_state_names_the_command_that_helps() {
 }
 
 #[test]
-fn what_is_advised_after_a_pool_was_made_suits_its_drives() {
+fn advice_after_pool_create_suits_its_drives() {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 4 --size 32MiB");
     for drives in 1..=4 {
@@ -232,7 +232,7 @@ fn what_is_advised_after_a_pool_was_made_suits_its_drives() {
 }
 
 #[test]
-fn what_remains_is_said_before_a_drive_goes() {
+fn offline_reports_the_remaining_redundancy() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid6 --size 4MiB");
@@ -248,7 +248,7 @@ fn what_remains_is_said_before_a_drive_goes() {
 }
 
 #[test]
-fn a_pool_in_use_under_another_list_is_not_called_failed() {
+fn a_pool_in_use_by_another_registry_is_not_failed() {
     let sandbox = Sandbox::new();
     sandbox.pool(3);
     sandbox.ok("volume create tank/a --layout raid5 --size 4MiB");

@@ -13,7 +13,7 @@ fn four_drives() -> Sandbox {
 }
 
 #[test]
-fn too_few_and_too_many_drives() {
+fn layouts_refuse_too_few_and_too_many_drives() {
     let sandbox = Sandbox::new();
     sandbox.pool(3);
     let error = |layout: &str| sandbox.fails(&format!("volume create tank/a --layout {layout}"));
@@ -29,7 +29,7 @@ fn too_few_and_too_many_drives() {
 }
 
 #[test]
-fn layouts_that_cannot_be_are_wrong_usage() {
+fn impossible_layouts_are_usage_errors() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     let error = |words: &str| sandbox.run(&format!("volume create tank/a {words}")).expect_code(2).err;
@@ -77,7 +77,7 @@ fn drives_of_different_sizes_are_used_to_the_full() {
 }
 
 #[test]
-fn drives_that_hold_something_are_refused_and_named() {
+fn drives_that_hold_data_are_refused_and_named() {
     let sandbox = four_drives();
     let write = |drive: u32, offset: u64, bytes: &[u8]| {
         let file = std::fs::OpenOptions::new().write(true).open(sandbox.path(&format!("d/drive{drive}.img")));
@@ -161,7 +161,7 @@ fn drives_of_a_pool_are_refused_and_named() {
 }
 
 #[test]
-fn no_space() {
+fn volumes_beyond_the_free_space_are_refused() {
     let sandbox = Sandbox::new();
     sandbox.pool(3);
     let refused = sandbox.fails("volume create tank/a --layout raid5 --size 1TiB");
@@ -177,7 +177,7 @@ fn no_space() {
 }
 
 #[test]
-fn paths_that_are_no_drives() {
+fn paths_that_are_not_drives_are_refused() {
     let sandbox = four_drives();
     std::fs::write(sandbox.path("tiny"), [0; 100]).expect("written");
     std::fs::write(sandbox.path("small"), vec![0; 1 << 20]).expect("written");
@@ -203,7 +203,7 @@ fn paths_that_are_no_drives() {
 }
 
 #[test]
-fn the_same_drive_twice() {
+fn the_same_drive_given_twice_is_refused() {
     let sandbox = four_drives();
     symlink(sandbox.path("d/drive0.img"), sandbox.path("soft")).expect("linked");
     std::fs::hard_link(sandbox.path("d/drive0.img"), sandbox.path("hard")).expect("linked");
@@ -216,7 +216,7 @@ fn the_same_drive_twice() {
 }
 
 #[test]
-fn pools_and_volumes_that_are_not_there() {
+fn unknown_pools_and_volumes_are_reported() {
     let sandbox = Sandbox::new();
     for words in
         ["pool status tank", "volume show tank/a", "pool wait tank rebuild", "pool destroy tank --yes"]
@@ -239,7 +239,7 @@ fn pools_and_volumes_that_are_not_there() {
 }
 
 #[test]
-fn what_cannot_be_undone_wants_a_yes() {
+fn destructive_commands_need_confirmation() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     sandbox.ok("volume create tank/a --layout raid1 --size 4MiB");
@@ -261,7 +261,7 @@ fn what_cannot_be_undone_wants_a_yes() {
 }
 
 #[test]
-fn ranges_beyond_the_end() {
+fn ranges_beyond_the_end_are_refused() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     sandbox.ok("volume create tank/a --layout raid0 --size 1MiB");
@@ -284,7 +284,7 @@ fn ranges_beyond_the_end() {
 }
 
 #[test]
-fn a_state_folder_that_cannot_be_written() {
+fn an_unwritable_state_folder_is_reported() {
     let sandbox = four_drives();
     std::fs::write(sandbox.path("file"), "").expect("written");
     let run = |home: &str, words: &str| {

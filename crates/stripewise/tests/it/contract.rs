@@ -5,7 +5,7 @@ use crate::kit::{DRIVE_SIZE, Sandbox, keys, unique_bytes};
 use serde_json::Value;
 
 #[test]
-fn drive_make_leaves_nothing_but_the_drives() {
+fn drive_make_creates_only_the_drive_files() {
     let sandbox = Sandbox::new();
     let made = sandbox.json("drive make @d --count 3 --size 1MiB --pace 180MB/s,400iops");
     assert_eq!(keys(&made), ["drives", "output_version"]);
@@ -106,7 +106,7 @@ fn pool_status_has_the_keys_promised() {
 }
 
 #[test]
-fn a_bound_of_latencies_is_kept_with_the_pool_until_it_is_taken_off() {
+fn the_rebuild_latency_limit_is_kept_until_removed() {
     let sandbox = Sandbox::new();
     sandbox.pool(3);
     let bound = || sandbox.json("pool status tank")["pools"][0]["rebuild_latency_ms"].clone();
@@ -119,7 +119,7 @@ fn a_bound_of_latencies_is_kept_with_the_pool_until_it_is_taken_off() {
 }
 
 #[test]
-fn a_new_volume_tells_why_its_interleave_is_what_it_is() {
+fn volume_create_gives_the_reason_of_its_interleave() {
     let sandbox = Sandbox::new();
     sandbox.pool(3);
     let usual = sandbox.json("volume create tank/a --layout raid5 --size 10MB");
@@ -240,7 +240,7 @@ fn layouts_go_by_all_their_names() {
 }
 
 #[test]
-fn results_go_out_and_messages_do_not() {
+fn results_go_to_stdout_and_messages_to_stderr() {
     let sandbox = Sandbox::new();
     let made = sandbox.ok(&format!("drive make @d --count 2 --size {DRIVE_SIZE} --json"));
     made.json();
@@ -260,7 +260,7 @@ fn results_go_out_and_messages_do_not() {
 }
 
 #[test]
-fn wrong_usage_is_a_document_with_json() {
+fn usage_errors_are_documents_with_json() {
     let sandbox = Sandbox::new();
     for words in ["pool status tank --colour", "volume create", "volume create tank/a --layout raid9", "no"] {
         let plain = sandbox.run(words).expect_code(2);
@@ -309,7 +309,7 @@ fn status_fits_80_columns_and_60() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_failure() {
+fn a_closed_output_pipe_is_not_a_failure() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     sandbox.ok("volume create tank/a --layout raid0");

@@ -4,7 +4,7 @@
 use crate::kit::{Sandbox, unique_bytes};
 
 #[test]
-fn a_volume_becomes_another_and_keeps_what_it_holds() {
+fn a_converted_volume_keeps_its_data() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid10 --size 10MiB");
@@ -57,7 +57,7 @@ fn a_volume_becomes_another_and_keeps_what_it_holds() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_the_numbers() {
+fn impossible_conversions_are_refused_with_numbers() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid5");
@@ -90,7 +90,7 @@ fn what_cannot_be_is_refused_with_the_numbers() {
 }
 
 #[test]
-fn less_redundancy_wants_a_yes_and_a_conversion_can_be_taken_back() {
+fn lower_redundancy_needs_yes_and_can_be_cancelled() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid6 --size 10MiB");
@@ -116,7 +116,7 @@ fn less_redundancy_wants_a_yes_and_a_conversion_can_be_taken_back() {
 }
 
 #[test]
-fn a_mirror_has_two_copies_and_single_one_however_many_drives_there_are() {
+fn mirrors_have_two_copies_and_single_one_by_default() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     for (layout, columns) in [("raid1", 2), ("mirror", 2), ("single", 1)] {

@@ -18,7 +18,7 @@ fn said_by(sandbox: &Sandbox, words: &str, environment: &[(&str, &str)], between
 }
 
 #[test]
-fn what_happens_is_in_the_log() {
+fn daemon_events_are_logged() {
     let sandbox = Sandbox::new();
     sandbox.pool(3);
     let use_it = || {
@@ -82,7 +82,7 @@ fn what_happens_is_in_the_log() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_holds_up_nobody() {
+fn an_unread_log_does_not_block_the_daemon() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     let daemon = Daemon::start(&sandbox, "--log-level debug");
@@ -111,7 +111,7 @@ fn figures(web: &Web) -> String {
 }
 
 #[test]
-fn figures_tell_what_clients_see() {
+fn metrics_match_what_clients_see() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     let web = Web::own(&sandbox);
@@ -170,7 +170,7 @@ fn percent(sandbox: &Sandbox, kind: &str) -> Option<f64> {
 }
 
 #[test]
-fn a_scrub_goes_on_after_a_kill() {
+fn a_scrub_resumes_after_a_kill() {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 4 --size 160MiB");
     sandbox.ok("pool create tank @d/drive0.img @d/drive1.img @d/drive2.img @d/drive3.img");
@@ -212,7 +212,7 @@ fn a_scrub_goes_on_after_a_kill() {
 }
 
 #[test]
-fn a_conversion_goes_on_after_a_kill() {
+fn a_conversion_resumes_after_a_kill() {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 4 --size 96MiB --pace 12MB/s");
     sandbox.ok("pool create tank @d/drive0.img @d/drive1.img @d/drive2.img @d/drive3.img");
@@ -235,7 +235,7 @@ fn a_conversion_goes_on_after_a_kill() {
 }
 
 #[test]
-fn those_who_wait_and_those_who_change_get_on() {
+fn waiting_clients_block_no_changes_and_never_hang() {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 6 --size 128MiB");
     sandbox.ok("pool create tank @d/drive0.img @d/drive1.img @d/drive2.img @d/drive3.img");
@@ -285,7 +285,7 @@ fn those_who_wait_and_those_who_change_get_on() {
 }
 
 #[test]
-fn whoever_leaves_over_http_waits_no_more() {
+fn a_disconnected_http_client_stops_waiting() {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 3 --size 128MiB");
     sandbox.ok("pool create tank @d/drive0.img @d/drive1.img @d/drive2.img");

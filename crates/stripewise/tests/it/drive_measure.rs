@@ -53,7 +53,7 @@ fn a_measured_drive_is_a_model_wherever_one_is_taken() {
 }
 
 #[test]
-fn nothing_is_overwritten_to_measure_it() {
+fn measuring_a_drive_overwrites_nothing() {
     let sandbox = Sandbox::new();
     sandbox.pool(3);
     sandbox.ok("volume create tank/data --layout raid5 --size 8MiB");
@@ -79,7 +79,7 @@ fn nothing_is_overwritten_to_measure_it() {
 }
 
 #[test]
-fn what_cannot_be_measured_or_modelled_is_told() {
+fn unmeasurable_drives_and_models_are_reported() {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 1 --size 4MiB");
     for (words, code, why) in [
@@ -136,7 +136,7 @@ fn methods_run_on_drives_and_systems_of_the_catalogue() {
 }
 
 #[test]
-fn an_evaluation_is_predicted_from_its_drives_and_the_error_printed() {
+fn evaluate_predict_prints_prediction_and_error() {
     let sandbox = Sandbox::new();
     let words =
         "evaluate --predict --quick --layouts raid5 --size 32MiB --seconds 0.1 --pace 300MB/s,3000iops";

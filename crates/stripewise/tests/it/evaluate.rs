@@ -81,7 +81,7 @@ fn on_files_it_leaves_a_report_and_nothing_else() {
 }
 
 #[test]
-fn in_virtual_time_it_is_done_in_no_time_and_the_same_every_time() {
+fn virtual_time_evaluations_are_repeatable() {
     let sandbox = Sandbox::new();
     let words = "evaluate --model fixed:100us,500MB/s,32 --size 64MiB --layouts raid0,raid6 --seconds 0.2 --quick --json --quiet";
     let figures = |out: &str| {
@@ -94,7 +94,7 @@ fn in_virtual_time_it_is_done_in_no_time_and_the_same_every_time() {
 }
 
 #[test]
-fn drives_of_the_catalogue_are_evaluated_in_virtual_time() {
+fn catalogue_drives_are_evaluated_in_virtual_time() {
     let sandbox = Sandbox::new();
     let words = "evaluate --model mg08ada400e --size 1GiB --layouts single,raid0 --seconds 0.5 --quick --json --quiet";
     let results = sandbox.ok(&format!("{words} --out @out")).json();
@@ -121,7 +121,7 @@ fn warnings(results: &Value) -> Vec<String> {
 
 /// Its medium gives 245 MB/s, its caches what its cable does.
 #[test]
-fn a_modelled_disk_is_held_to_its_media_rate_at_the_sizes_and_lengths_that_are_chosen_for_it() {
+fn default_runs_hold_a_model_to_its_media_rate() {
     let sandbox = Sandbox::new();
     for look in ["", "--quick"] {
         let words = format!("evaluate --model mg08ada400e --layouts single {look} --json --quiet");
@@ -135,7 +135,7 @@ fn a_modelled_disk_is_held_to_its_media_rate_at_the_sizes_and_lengths_that_are_c
 }
 
 #[test]
-fn the_loads_are_those_of_a_method() {
+fn evaluate_uses_the_loads_of_a_profile() {
     let sandbox = Sandbox::new();
     let method = "name = \"two\"\n[[measurement]]\nname = \"small\"\nops = [\"read\", \"write\"]\n\
                   pattern = \"random\"\nblocks = [\"4KiB\"]\ndepths = [8]\n";
@@ -150,7 +150,7 @@ fn the_loads_are_those_of_a_method() {
 }
 
 #[test]
-fn people_get_the_matrix() {
+fn text_output_shows_the_matrix() {
     let sandbox = Sandbox::new();
     let words =
         "evaluate --model fixed:100us,500MB/s,32 --size 64MiB --layouts single,raid10 --seconds 0.2 --quick";
@@ -185,7 +185,7 @@ fn drives_given_are_measured_and_those_in_use_are_not() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused_before_anything_is_made() {
+fn invalid_evaluations_are_refused_before_any_setup() {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 2 --size 16MiB");
     std::fs::write(sandbox.path("file"), "").expect("written");

@@ -67,7 +67,7 @@ fn a_pool_comes_back_in_any_order_and_under_any_name() {
 }
 
 #[test]
-fn a_drive_lost_is_missed_by_name_and_its_data_by_nobody() {
+fn a_lost_drive_is_named_and_no_data_is_lost() {
     let (sandbox, data) = with_volume(4, "raid5", 3);
     lose(&sandbox, 2);
     let status = sandbox.run("pool status").expect_code(3);
@@ -131,7 +131,7 @@ fn a_working_drive_can_be_replaced_and_reused() {
 }
 
 #[test]
-fn two_drives_lost_from_raid6_and_three() {
+fn raid6_survives_two_lost_drives_but_not_three() {
     let (sandbox, data) = with_volume(5, "raid6", 6);
     lose(&sandbox, 1);
     lose(&sandbox, 4);
@@ -150,7 +150,7 @@ fn two_drives_lost_from_raid6_and_three() {
 }
 
 #[test]
-fn a_failed_volume_is_whole_again_when_its_drives_come_back() {
+fn a_failed_volume_recovers_when_its_drives_return() {
     let (sandbox, data) = with_volume(3, "raid5", 7);
     for drive in [0, 2] {
         std::fs::rename(sandbox.drive_path(drive), sandbox.path(&format!("away{drive}"))).expect("moved");
@@ -165,7 +165,7 @@ fn a_failed_volume_is_whole_again_when_its_drives_come_back() {
 }
 
 #[test]
-fn a_drive_that_was_away_is_not_believed() {
+fn an_outdated_drive_is_rebuilt_before_it_is_trusted() {
     let (sandbox, mut data) = with_volume(3, "raid5", 8);
     std::fs::rename(sandbox.drive_path(1), sandbox.path("away")).expect("moved");
     let changed = unique_bytes(500_000, 88);
@@ -184,7 +184,7 @@ fn a_drive_that_was_away_is_not_believed() {
 }
 
 #[test]
-fn a_spare_takes_over() {
+fn a_spare_replaces_a_lost_drive() {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 4 --size 32MiB");
     sandbox.ok("pool create tank @d/drive0.img @d/drive1.img @d/drive2.img --spare @d/drive3.img");
@@ -200,7 +200,7 @@ fn a_spare_takes_over() {
 }
 
 #[test]
-fn a_scrub_repairs_what_rotted_and_names_the_drive() {
+fn a_scrub_repairs_bit_rot_and_names_the_drive() {
     let (sandbox, data) = with_volume(4, "raid6", 10);
     let place = sandbox.place_of(2, &data[..400_000]);
     corrupt(&sandbox.drive_path(2), place, 8192);
@@ -222,7 +222,7 @@ fn a_scrub_repairs_what_rotted_and_names_the_drive() {
 }
 
 #[test]
-fn a_scrub_that_was_only_asked_for_is_done_by_wait() {
+fn a_queued_scrub_is_run_by_pool_wait() {
     let (sandbox, data) = with_volume(3, "raid1 --columns 3", 11);
     let place = sandbox.place_of(1, &data[..200_000]);
     corrupt(&sandbox.drive_path(1), place, 4096);
@@ -237,7 +237,7 @@ fn a_scrub_that_was_only_asked_for_is_done_by_wait() {
 }
 
 #[test]
-fn a_pool_without_any_of_its_drives() {
+fn a_pool_moved_as_a_whole_is_imported_again() {
     let (sandbox, _) = with_volume(2, "raid1", 12);
     std::fs::rename(sandbox.path("d"), sandbox.path("elsewhere")).expect("moved");
     let status = sandbox.run("pool status --json").expect_code(1).json();
@@ -259,7 +259,7 @@ fn settings_are_kept() {
 }
 
 #[test]
-fn what_a_scrub_found_is_shown_until_it_is_cleared() {
+fn scrub_findings_are_shown_until_cleared() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid5 --size 16MiB");

@@ -80,7 +80,7 @@ fn overcommitted(sandbox: &Sandbox, layout: &str) -> Vec<u8> {
 }
 
 #[test]
-fn commands_on_a_full_file_system_say_so_and_lose_nothing() {
+fn a_full_file_system_is_reported_and_loses_no_data() {
     let sandbox = Sandbox::new();
     let Some(small) = Small::mount(&sandbox) else { return };
     let kept = overcommitted(&sandbox, "raid6");
@@ -102,7 +102,7 @@ fn commands_on_a_full_file_system_say_so_and_lose_nothing() {
 }
 
 #[test]
-fn a_daemon_on_a_full_file_system_serves_readers_and_says_what_helps() {
+fn a_daemon_on_a_full_file_system_serves_reads() {
     let sandbox = Sandbox::new();
     let Some(small) = Small::mount(&sandbox) else { return };
     let kept = overcommitted(&sandbox, "raid5");

@@ -34,7 +34,7 @@ fn identity(sandbox: &Sandbox, pool: &str) -> String {
 }
 
 #[test]
-fn a_pools_name_means_its_own_drives_wherever_they_are() {
+fn a_pool_name_means_its_own_drives_at_any_path() {
     let (sandbox, of_alpha, of_beta) = two_pools();
     let ids = [identity(&sandbox, "alpha"), identity(&sandbox, "beta")];
     for (a, b) in [(0, 2), (1, 3)] {
@@ -58,7 +58,7 @@ fn a_pools_name_means_its_own_drives_wherever_they_are() {
 }
 
 #[test]
-fn writes_go_to_the_pool_that_was_named_after_its_drives_changed_places() {
+fn writes_reach_the_named_pool_after_drives_swap() {
     let (sandbox, of_alpha, of_beta) = two_pools();
     swap(&sandbox.drive_path(1), &sandbox.drive_path(2));
     let more = unique_bytes(50_000, 3);
@@ -74,7 +74,7 @@ fn writes_go_to_the_pool_that_was_named_after_its_drives_changed_places() {
 }
 
 #[test]
-fn a_pool_whose_drives_another_pool_has_taken_is_not_that_pool() {
+fn a_pool_is_not_found_on_drives_of_another_pool() {
     let (sandbox, _, _) = two_pools();
     let taken = sandbox.ok("pool create tank2 @d/drive0.img @d/drive1.img --force").err;
     assert!(taken.contains("it held a drive of pool `alpha` ("), "{taken}");
@@ -89,7 +89,7 @@ fn a_pool_whose_drives_another_pool_has_taken_is_not_that_pool() {
 }
 
 #[test]
-fn a_foreign_or_blank_drive_costs_a_pool_that_one_drive_only() {
+fn a_foreign_or_blank_drive_counts_as_one_lost_drive() {
     for foreign in [true, false] {
         let sandbox = Sandbox::new();
         sandbox.pool(4);
@@ -147,7 +147,7 @@ fn names_on_the_list(sandbox: &Sandbox) -> Vec<String> {
 }
 
 #[test]
-fn import_lists_what_is_found_and_imports_what_is_named() {
+fn import_lists_found_pools_and_imports_named_ones() {
     let (sandbox, of_alpha, _) = two_pools();
     sandbox.ok("pool export alpha");
     sandbox.ok("pool export beta");
@@ -175,7 +175,7 @@ fn import_lists_what_is_found_and_imports_what_is_named() {
 }
 
 #[test]
-fn a_pool_gets_another_name_and_keeps_what_it_holds() {
+fn a_renamed_pool_keeps_its_data() {
     let (sandbox, of_alpha, of_beta) = two_pools();
     let id = identity(&sandbox, "alpha");
     let refused = sandbox.fails("pool rename alpha beta");
@@ -209,7 +209,7 @@ fn a_pool_gets_another_name_and_keeps_what_it_holds() {
 }
 
 #[test]
-fn a_pool_that_another_host_has_is_taken_by_force_only() {
+fn a_pool_in_use_by_another_host_needs_force() {
     let (sandbox, of_alpha, _) = two_pools();
     let on = |host: &str, words: &str| on_host(&sandbox, host, words);
     let (code, said, _) = on("north", "pool import --dir @d alpha");
@@ -237,7 +237,7 @@ fn a_pool_that_another_host_has_is_taken_by_force_only() {
 }
 
 #[test]
-fn copies_of_a_pool_are_told_apart_and_hold_back_no_other() {
+fn copies_of_a_pool_are_refused_and_block_no_other() {
     let (sandbox, of_alpha, _) = two_pools();
     sandbox.ok("pool export alpha");
     sandbox.ok("pool export beta");
@@ -260,7 +260,7 @@ fn copies_of_a_pool_are_told_apart_and_hold_back_no_other() {
 }
 
 #[test]
-fn a_member_that_does_not_answer_stops_no_other() {
+fn an_unresponsive_drive_blocks_no_import() {
     let (sandbox, of_alpha, _) = two_pools();
     sandbox.ok("pool export alpha");
     // Takes connections and says nothing.
@@ -274,7 +274,7 @@ fn a_member_that_does_not_answer_stops_no_other() {
 }
 
 #[test]
-fn the_service_does_not_take_back_what_was_exported() {
+fn the_service_does_not_import_exported_pools() {
     let unit = include_str!("../../../../dist/stripewise.service");
     assert!(!unit.contains("pool import\n") && !unit.contains("ExecStartPre"), "{unit}");
 }

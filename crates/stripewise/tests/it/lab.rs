@@ -72,7 +72,7 @@ fn a_run_has_the_keys_promised_and_is_in_the_store() {
 }
 
 #[test]
-fn a_run_is_shown_as_its_tool_prints_it_and_is_read_again() {
+fn a_run_shown_in_its_tools_format_reimports() {
     let sandbox = with_profile();
     // Its pause of five seconds before each test is the tool's; here it is none.
     let own = include_str!("../../../../profiles/crystaldiskmark.toml");
@@ -102,7 +102,7 @@ fn a_run_that_measured_nothing_is_not_listed() {
 }
 
 #[test]
-fn at_a_terminal_the_name_of_what_is_overwritten_is_typed() {
+fn overwriting_asks_for_the_name_at_a_terminal() {
     if !are_here(&["script"]) {
         return;
     }
@@ -126,7 +126,7 @@ fn at_a_terminal_the_name_of_what_is_overwritten_is_typed() {
 }
 
 #[test]
-fn two_runs_are_compared_with_a_verdict_for_each_figure() {
+fn compare_gives_a_verdict_for_each_figure() {
     let sandbox = with_profile();
     for file in ["a.csv", "b.csv"] {
         let factor = if file == "a.csv" { 1.0 } else { 0.8 };
@@ -157,7 +157,7 @@ fn two_runs_are_compared_with_a_verdict_for_each_figure() {
 }
 
 #[test]
-fn nothing_of_the_users_is_overwritten_unasked() {
+fn user_files_are_not_overwritten_without_force() {
     let sandbox = with_profile();
     let bytes = unique_bytes(1 << 20, 3);
     std::fs::write(sandbox.path("mine"), &bytes).expect("written");
@@ -179,7 +179,7 @@ fn nothing_of_the_users_is_overwritten_unasked() {
 }
 
 #[test]
-fn requests_shorter_than_a_block_are_measured_and_what_they_wrote_is_compared() {
+fn requests_below_block_size_are_verified() {
     let sandbox = with_profile();
     let text = "name = \"short\"\nruns = 1\nverify = true\n[[measurement]]\nname = \"{block} {pattern}\"\n\
                 ops = [\"read\", \"write\"]\npatterns = [\"sequential\", \"random\"]\nblocks = [\"512\", \"1KiB\"]\n\
@@ -228,7 +228,7 @@ fn a_target_is_taken_through_its_states_by_hooks() {
 }
 
 #[test]
-fn a_hook_that_fails_or_hangs_ends_the_run_and_keeps_its_figures() {
+fn a_failing_or_hung_hook_keeps_the_figures() {
     let sandbox = with_profile();
     for (hook, command, part, kept) in [
         ("fail", "echo no such drive >&2; exit 4", "the hook `fail` ended with 4: no such drive", 1),
@@ -291,7 +291,7 @@ fn a_volume_is_measured_in_place() {
 }
 
 #[test]
-fn mistakes_are_told_with_what_to_do() {
+fn usage_errors_say_what_to_do() {
     let sandbox = with_profile();
     for (words, code, part) in [
         ("lab run @folder --profile cristaldiskmark", 2, "the nearest is `crystaldiskmark`"),
@@ -391,7 +391,7 @@ fn a_study_gives_its_tables_and_judges_its_findings() {
 
 /// Its medium gives 245 MB/s, its caches what its cable does.
 #[test]
-fn a_modelled_disk_is_held_to_its_media_rate_in_a_study() {
+fn a_study_holds_a_model_to_its_media_rate() {
     let sandbox = Sandbox::new();
     let study = sandbox.json("lab study 000 --quick --model mg08ada400e --out @out");
     let rows = study["tables"][0]["rows"].as_array().expect("rows");

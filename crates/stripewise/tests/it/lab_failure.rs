@@ -51,7 +51,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn btrfs_loses_a_drive_is_rebuilt_and_every_byte_is_compared() {
+fn btrfs_rebuilds_a_lost_drive_without_data_loss() {
     if !is_possible(&["mkfs.btrfs", "btrfs", "losetup", "truncate", "mount", "umount"]) {
         return;
     }
@@ -100,7 +100,7 @@ fn btrfs_loses_a_drive_is_rebuilt_and_every_byte_is_compared() {
 /// A file has no drive to lose: what is seen is that the hooks are carried out under fio's load,
 /// and that every state is measured.
 #[test]
-fn fio_measures_every_state_and_its_load_goes_on_while_hooks_work() {
+fn fio_measures_every_state_while_hooks_run() {
     if !crate::kit::programs::are_here(&["fio"]) {
         return;
     }
@@ -139,7 +139,7 @@ fn fio_measures_every_state_and_its_load_goes_on_while_hooks_work() {
 }
 
 #[test]
-fn a_mounted_device_and_the_file_below_it_are_refused_whatever_is_said() {
+fn mounted_devices_are_refused_even_with_force() {
     if !is_possible(&["mkfs.ext4", "losetup", "mount", "umount", "blockdev"]) {
         return;
     }

@@ -32,7 +32,7 @@ fn is_permissive(expression: &str) -> bool {
 }
 
 #[test]
-fn expressions_are_understood() {
+fn licence_expressions_are_parsed() {
     for good in [
         "MIT",
         "MIT/Apache-2.0",

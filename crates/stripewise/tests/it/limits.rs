@@ -9,7 +9,7 @@ use crate::kit::{Sandbox, unique_bytes};
 use stripewise_drive::MemoryDrive;
 
 #[test]
-fn names_that_cannot_be() {
+fn invalid_names_are_refused_with_the_rule() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     let long = "x".repeat(64);
@@ -36,7 +36,7 @@ fn names_that_cannot_be() {
 }
 
 #[test]
-fn slabs_have_a_size_that_can_be() {
+fn invalid_slab_sizes_are_refused() {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 2 --size 64MiB");
     for size in ["3MiB", "512KiB", "256MiB", "0"] {
@@ -80,7 +80,7 @@ fn a_pool_is_imported_in_part_where_it_can_be_read() {
 }
 
 #[test]
-fn two_pools_of_one_name() {
+fn two_pools_of_one_name_are_told_apart_by_id() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     sandbox.ok("pool export tank");
@@ -172,7 +172,7 @@ fn the_former_format_is_named_and_left_alone() {
 }
 
 #[test]
-fn drives_that_hold_rubbish_are_shown_as_such() {
+fn drives_with_unknown_data_are_shown_as_such() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     sandbox.ok("pool export tank");
@@ -214,7 +214,7 @@ fn volumes_are_resized_but_never_below_what_is_stored() {
 }
 
 #[test]
-fn a_thin_volume_promises_more_than_there_is_and_says_so() {
+fn a_thin_volume_reports_overcommitted_space() {
     let sandbox = Sandbox::new();
     sandbox.pool(3);
     assert!(sandbox.run("volume create tank/a --layout raid5 --thin").expect_code(2).err.contains("--size"));
@@ -250,7 +250,7 @@ fn a_thin_volume_promises_more_than_there_is_and_says_so() {
 }
 
 #[test]
-fn journal_drives_that_are_lost_are_missed_by_name_only() {
+fn lost_journal_drives_are_named_and_data_is_kept() {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 6 --size 64MiB");
     sandbox.ok(

@@ -88,7 +88,7 @@ fn volumes_are_exported_over_nbd() {
 }
 
 #[test]
-fn what_lies_below_another_pool_is_not_exported() {
+fn volumes_below_another_pool_are_not_exported() {
     if !is_here("nbdinfo") {
         return;
     }
@@ -222,7 +222,7 @@ fn first_token(path: &Path) -> String {
 }
 
 #[test]
-fn over_tcp_a_token_is_needed_also_on_this_machine() {
+fn http_over_tcp_needs_a_token_even_on_loopback() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     let port = free_port();
@@ -259,7 +259,7 @@ fn write_tokens(path: &Path, text: &str) {
 }
 
 #[test]
-fn tokens_have_roles_are_read_again_and_leave_an_audit_line() {
+fn tokens_have_roles_are_reread_and_are_audited() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     sandbox.ok("volume create tank/a --layout raid1 --size 8MiB");
@@ -327,7 +327,7 @@ fn tokens_have_roles_are_read_again_and_leave_an_audit_line() {
 }
 
 #[test]
-fn beyond_this_machine_http_is_encrypted() {
+fn http_beyond_loopback_is_encrypted() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     let port = free_port();
@@ -381,7 +381,7 @@ fn beyond_this_machine_http_is_encrypted() {
 
 /// Another account of this machine connects, and is known by the system's word alone.
 #[test]
-fn another_user_is_refused_over_a_unix_socket_unless_it_has_a_role() {
+fn unix_socket_users_without_a_role_are_refused() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     if sandbox.path("home").metadata().expect("there").uid() != 0 || !is_here("curl") {
@@ -411,7 +411,7 @@ fn another_user_is_refused_over_a_unix_socket_unless_it_has_a_role() {
 }
 
 #[test]
-fn trouble_is_told() {
+fn alerts_are_sent_on_trouble() {
     let sandbox = Sandbox::new();
     sandbox.pool(3);
     sandbox.ok("volume create tank/a --layout raid5 --size 20MiB");

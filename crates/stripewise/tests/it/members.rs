@@ -37,7 +37,7 @@ fn lose(sandbox: &Sandbox, name: &str) {
 }
 
 #[test]
-fn a_drive_added_gives_room_of_its_own_size() {
+fn an_added_drive_adds_its_own_capacity() {
     let (sandbox, data) = with_volume(3, 1);
     let before = status(&sandbox)["capacity_bytes"].as_u64().expect("a number");
     sandbox.ok("drive make @e --count 1 --size 64MiB");
@@ -77,7 +77,7 @@ fn roles_are_given_and_shown() {
 }
 
 #[test]
-fn a_drive_added_to_a_degraded_pool_starts_the_rebuild() {
+fn adding_a_drive_to_a_degraded_pool_rebuilds_it() {
     let (sandbox, data) = with_volume(3, 2);
     lose(&sandbox, "d/drive1.img");
     sandbox.run("pool status").expect_code(3);
@@ -90,7 +90,7 @@ fn a_drive_added_to_a_degraded_pool_starts_the_rebuild() {
 }
 
 #[test]
-fn a_drive_is_retired_without_a_moment_of_less_redundancy() {
+fn retiring_a_drive_never_lowers_redundancy() {
     let (sandbox, data) = with_volume(4, 3);
     let path = sandbox.text("d/drive1.img");
     let asked = sandbox.ok("pool retire tank @d/drive1.img");
@@ -114,7 +114,7 @@ fn a_drive_is_retired_without_a_moment_of_less_redundancy() {
 }
 
 #[test]
-fn a_full_pool_uses_a_drive_that_is_added() {
+fn a_full_pool_uses_an_added_drive() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid5 --columns 4 --size 90MiB --thin");
@@ -161,7 +161,7 @@ fn a_full_pool_uses_a_drive_that_is_added() {
 }
 
 #[test]
-fn a_drive_that_works_is_used_until_its_replacement_is_full() {
+fn a_replaced_drive_serves_until_the_rebuild_is_done() {
     let (sandbox, data) = with_volume(3, 21);
     sandbox.ok("drive make @e --count 1 --size 32MiB");
     sandbox.ok("drive make @e --count 1 --size 8MiB --first 1");
@@ -232,7 +232,7 @@ fn a_drive_taken_offline_catches_up() {
 }
 
 #[test]
-fn only_drives_that_hold_nothing_are_removed() {
+fn only_empty_drives_can_be_removed() {
     let (sandbox, data) = with_volume(3, 6);
     sandbox.ok("drive make @e --count 2 --size 32MiB");
     sandbox.ok("pool add tank @e/drive0.img --as spare");
@@ -265,7 +265,7 @@ fn a_spare_is_named_as_the_replacement() {
 }
 
 #[test]
-fn what_happened_is_kept() {
+fn pool_events_are_recorded_in_order() {
     let (sandbox, _) = with_volume(4, 8);
     sandbox.ok("pool offline tank @d/drive1.img");
     sandbox.ok("pool online tank @d/drive1.img --wait");
@@ -301,7 +301,7 @@ fn is_locked(sandbox: &Sandbox, name: &str) -> bool {
 }
 
 #[test]
-fn what_drives_do_is_shown_where_something_runs() {
+fn iostat_shows_the_drives_of_a_running_process() {
     let (sandbox, _) = with_volume(3, 9);
     let idle = sandbox.json("pool iostat tank");
     assert_eq!(idle["running"], false);
@@ -352,7 +352,7 @@ fn what_drives_do_is_shown_where_something_runs() {
 }
 
 #[test]
-fn a_drive_that_was_away_does_not_become_two_members() {
+fn a_returning_drive_does_not_become_two_members() {
     for forced in [false, true] {
         let sandbox = Sandbox::new();
         sandbox.pool(5);
@@ -387,7 +387,7 @@ fn a_drive_that_was_away_does_not_become_two_members() {
 }
 
 #[test]
-fn drives_put_back_from_older_copies_are_left_out_or_taken_by_force() {
+fn older_copies_of_drives_are_excluded_or_forced() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid5 --size 24MiB --checksums off");

@@ -18,7 +18,7 @@ fn resident_bytes(process: u32) -> u64 {
 }
 
 #[test]
-fn a_length_that_is_only_announced_takes_no_memory() {
+fn announced_lengths_take_no_memory() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid5 --size 1GiB --thin");
@@ -43,7 +43,7 @@ fn a_length_that_is_only_announced_takes_no_memory() {
 }
 
 #[test]
-fn many_who_write_and_read_much_share_one_budget_and_all_are_served() {
+fn many_clients_share_one_memory_budget() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid0 --size 64MiB");
@@ -84,7 +84,7 @@ fn many_who_write_and_read_much_share_one_budget_and_all_are_served() {
 }
 
 #[test]
-fn a_body_that_is_announced_too_large_is_refused_at_once() {
+fn an_oversized_body_is_refused_at_once() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     let daemon = Daemon::start(&sandbox, "");
@@ -99,7 +99,7 @@ fn a_body_that_is_announced_too_large_is_refused_at_once() {
 }
 
 #[test]
-fn a_socket_shows_the_volumes_that_are_meant_for_it() {
+fn a_socket_shows_only_its_own_volumes() {
     let sandbox = Sandbox::new();
     sandbox.pool(3);
     for volume in ["a", "b", "shared-1"] {

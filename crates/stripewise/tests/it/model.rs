@@ -25,7 +25,7 @@ fn a_replay_prints_its_error() {
 }
 
 #[test]
-fn files_that_cannot_be_replayed_are_told_with_their_place() {
+fn invalid_replay_files_name_the_place() {
     let sandbox = Sandbox::new();
     let (drive, trace) = (study("atlas10k.json"), sandbox.path("t.csv"));
     std::fs::write(&trace, "op,lbn,sectors,response_us,gap_us\nR,1,4,9,9\nR,-1,4,9,9\n").unwrap();
@@ -89,7 +89,7 @@ fn advice_has_the_keys_promised_and_writes_one_page() {
 }
 
 #[test]
-fn wishes_that_make_no_sense_are_refused_with_what_would_do() {
+fn invalid_advise_options_are_refused_with_a_fix() {
     let sandbox = Sandbox::new();
     for (words, code, why) in [
         ("", 2, "--drives 4x8TB-hdd"),
@@ -122,7 +122,7 @@ fn wishes_that_make_no_sense_are_refused_with_what_would_do() {
 }
 
 #[test]
-fn a_pool_is_told_what_another_layout_would_give() {
+fn pool_advise_compares_other_layouts() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     sandbox.ok("volume create tank/data --layout raid5 --size 16MiB");
@@ -202,7 +202,7 @@ fn a_pool_of_any_layout_is_advised_on() {
 }
 
 #[test]
-fn the_words_to_build_a_choice_build_it() {
+fn the_printed_commands_build_the_choice() {
     let sandbox = Sandbox::new();
     let mut built = 0;
     for words in
@@ -244,7 +244,7 @@ fn the_words_to_build_a_choice_build_it() {
 }
 
 #[test]
-fn drives_are_named_by_path_by_file_or_by_what_can_be_bought() {
+fn advise_takes_drives_by_path_file_or_price() {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 3 --size 32MiB");
     let folder = sandbox.text("d");
@@ -297,7 +297,7 @@ fn typed(sandbox: &Sandbox, words: &str, lines: &str) -> Option<String> {
 }
 
 #[test]
-fn at_a_terminal_only_what_still_matters_is_asked() {
+fn advise_asks_only_what_still_matters() {
     let sandbox = Sandbox::new();
     // An answer that makes no sense is asked for again.
     let Some(said) = typed(&sandbox, "advise", "4x8TB-hdd\nsequental\nsequential\n\n1gbe\n\n") else {

@@ -18,7 +18,7 @@ fn until(what: &str, is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn volumes_are_files() {
+fn mounted_volumes_are_files() {
     if !is_possible(&["dd", "fallocate"]) {
         return;
     }
@@ -146,7 +146,7 @@ fn volumes_are_files() {
 }
 
 #[test]
-fn a_flush_through_any_descriptor_makes_durable_what_was_written_through_another() {
+fn fsync_on_one_descriptor_covers_all_others() {
     if !is_possible(&[]) {
         return;
     }
@@ -166,7 +166,7 @@ fn a_flush_through_any_descriptor_makes_durable_what_was_written_through_another
 }
 
 #[test]
-fn many_requests_at_once_are_each_answered_with_their_own() {
+fn concurrent_requests_get_their_own_answers() {
     if !is_possible(&["dd"]) {
         return;
     }
@@ -222,7 +222,7 @@ fn many_requests_at_once_are_each_answered_with_their_own() {
 }
 
 #[test]
-fn folders_that_cannot_be_used_are_told() {
+fn unusable_mount_folders_are_reported() {
     if !is_possible(&["umount"]) {
         return;
     }
@@ -264,7 +264,7 @@ fn folders_that_cannot_be_used_are_told() {
 }
 
 #[test]
-fn who_unmounts_the_folder_of_a_daemon_is_noticed() {
+fn unmounting_a_served_folder_raises_an_alert() {
     if !is_possible(&["umount"]) {
         return;
     }
@@ -333,7 +333,7 @@ fn expect_files(files: &[(PathBuf, Vec<u8>)]) {
 }
 
 #[test]
-fn ext4_on_a_volume_whose_drive_is_replaced() {
+fn ext4_keeps_its_files_while_a_drive_is_replaced() {
     if !is_possible(&["mkfs.ext4", "e2fsck", "losetup"]) {
         return;
     }
@@ -362,7 +362,7 @@ fn ext4_on_a_volume_whose_drive_is_replaced() {
 }
 
 #[test]
-fn btrfs_on_a_mirror() {
+fn btrfs_keeps_its_files_on_a_mirror() {
     if !is_possible(&["mkfs.btrfs", "losetup"]) {
         return;
     }
@@ -388,7 +388,7 @@ fn btrfs_on_a_mirror() {
 }
 
 #[test]
-fn xfs_on_a_volume_whose_daemon_is_killed() {
+fn xfs_keeps_its_files_when_its_daemon_is_killed() {
     if !is_possible(&["mkfs.xfs", "xfs_repair", "losetup"]) {
         return;
     }

@@ -20,7 +20,7 @@ use nbd_client::Client;
 use serde_json::Value;
 
 #[test]
-fn a_server_that_dies_is_a_lost_drive_and_gets_what_changed_when_it_is_back() {
+fn a_dead_server_is_a_lost_drive_and_resyncs_later() {
     if !has("nbdkit") {
         return;
     }
@@ -51,7 +51,7 @@ fn a_server_that_dies_is_a_lost_drive_and_gets_what_changed_when_it_is_back() {
 }
 
 #[test]
-fn a_server_that_hangs_is_lost_when_its_time_is_over() {
+fn a_hung_server_is_lost_after_its_timeout() {
     if !has("nbdkit") {
         return;
     }
@@ -79,7 +79,7 @@ fn a_server_that_hangs_is_lost_when_its_time_is_over() {
 }
 
 #[test]
-fn a_daemon_that_is_told_to_end_ends_in_time_though_its_drives_do_not_answer() {
+fn shutdown_is_timely_with_unresponsive_drives() {
     if !has("nbdkit") {
         return;
     }
@@ -138,7 +138,7 @@ fn die_while_written(
 }
 
 #[test]
-fn a_pool_that_lost_all_its_drives_goes_on_by_itself_when_they_are_back() {
+fn a_pool_resumes_when_all_its_lost_drives_return() {
     if !has("nbdkit") {
         return;
     }
@@ -181,7 +181,7 @@ fn old_or_new(client: &mut Client, data: &[u8], piece: &[u8]) {
 /// Servers of two of four drives of a RAID 5 die while a client writes. They are fetched back by
 /// themselves when they are there again, and one command has the volume take writes.
 #[test]
-fn a_pool_that_lost_more_than_it_can_spare_goes_on_by_a_command() {
+fn a_pool_past_its_tolerance_resumes_by_a_command() {
     if !has("nbdkit") {
         return;
     }
@@ -213,7 +213,7 @@ fn a_pool_that_lost_more_than_it_can_spare_goes_on_by_a_command() {
 }
 
 #[test]
-fn a_connection_that_is_lost_while_nothing_is_at_stake_is_made_again() {
+fn an_idle_lost_connection_is_reestablished() {
     if !has("nbdkit") {
         return;
     }
@@ -234,7 +234,7 @@ fn a_connection_that_is_lost_while_nothing_is_at_stake_is_made_again() {
 }
 
 #[test]
-fn a_pool_that_is_opened_again_gives_its_servers_a_moment() {
+fn reopening_a_pool_waits_for_late_server_writes() {
     if !has("nbdkit") {
         return;
     }
@@ -263,7 +263,7 @@ fn status_of_any_state(sandbox: &Sandbox) -> Value {
 }
 
 #[test]
-fn a_server_that_lost_what_it_held_is_not_taken_for_the_one_before() {
+fn a_server_without_its_data_is_not_readmitted() {
     if !has("nbdkit") {
         return;
     }
@@ -288,7 +288,7 @@ fn a_server_that_lost_what_it_held_is_not_taken_for_the_one_before() {
 }
 
 #[test]
-fn slow_servers_are_slow_and_nothing_else() {
+fn slow_servers_cause_no_errors() {
     if !has("nbdkit") {
         return;
     }
@@ -318,7 +318,7 @@ fn slow_servers_are_slow_and_nothing_else() {
 }
 
 #[test]
-fn errors_of_a_server_are_counted_and_mended() {
+fn server_errors_are_counted_and_repaired() {
     if !has("nbdkit") {
         return;
     }
@@ -382,7 +382,7 @@ fn exports_are_found_and_named_like_other_drives() {
 }
 
 #[test]
-fn what_is_of_no_use_is_told() {
+fn unusable_servers_are_refused_with_a_reason() {
     if !has("nbdkit") {
         return;
     }
@@ -503,7 +503,7 @@ impl Drop for Host {
 }
 
 #[test]
-fn a_host_that_is_cut_off_is_missed_and_gets_what_changed_when_it_is_back() {
+fn a_disconnected_host_resyncs_when_it_returns() {
     if !has("nbdkit") {
         return;
     }
@@ -550,7 +550,7 @@ fn a_host_that_is_cut_off_is_missed_and_gets_what_changed_when_it_is_back() {
 
 /// A member that hangs is waited for as long as its URI says, by its own pool.
 #[test]
-fn a_start_is_not_held_up_by_a_machine_that_hangs() {
+fn an_unresponsive_drive_does_not_delay_a_start() {
     if !has("nbdkit") {
         return;
     }

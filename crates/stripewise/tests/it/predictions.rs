@@ -3,7 +3,7 @@
 use crate::kit::{Sandbox, keys};
 
 #[test]
-fn a_prediction_has_the_keys_promised_and_says_what_limits() {
+fn a_prediction_has_its_keys_and_the_bottleneck() {
     let sandbox = Sandbox::new();
     let answer = sandbox.json("model predict 002-hw0-4 --pattern rand-read --block 8K");
     for key in [
@@ -64,7 +64,7 @@ fn a_sweep_prints_a_line_for_each_combination() {
 }
 
 #[test]
-fn predictions_of_what_cannot_be_are_refused_with_the_rule() {
+fn impossible_predictions_name_the_rule() {
     let sandbox = Sandbox::new();
     let refused = |words: &str| sandbox.fails(words);
     assert!(refused("model predict 004-adaptec-raid6").contains("004-adaptec-raid5"));

@@ -46,7 +46,7 @@ fn until_under_way(sandbox: &Sandbox, child: &mut Child) -> f64 {
 }
 
 #[test]
-fn a_rebuild_shows_progress_keeps_others_out_and_goes_on_after_an_end() {
+fn a_killed_rebuild_resumes_and_shows_progress() {
     let (sandbox, data) = due_for_rebuild("6MB/s");
     let mut child = sandbox.command("pool wait tank rebuild").spawn().expect("started");
     let percent = until_under_way(&sandbox, &mut child);
@@ -68,7 +68,7 @@ fn a_rebuild_shows_progress_keeps_others_out_and_goes_on_after_an_end() {
 }
 
 #[test]
-fn an_interrupt_ends_in_order() {
+fn an_interrupted_wait_keeps_its_progress() {
     // So slow that it cannot be done before the signal arrives, however busy the machine is.
     let (sandbox, _) = due_for_rebuild("3MB/s");
     let mut child = sandbox.command("pool wait tank rebuild --quiet").spawn().expect("started");
@@ -120,7 +120,7 @@ fn is_whole(sandbox: &Sandbox, data: &[u8], noise: &[u8]) {
 }
 
 #[test]
-fn what_a_killed_writer_left_open_is_told_and_compared() {
+fn stripes_of_a_killed_writer_are_resynced() {
     let (sandbox, data, noise) = killed_writer("raid10 --checksums off");
     let status = sandbox.json("pool status");
     assert_eq!(status["pools"][0]["activity"][0]["kind"], "scrub");
@@ -131,7 +131,7 @@ fn what_a_killed_writer_left_open_is_told_and_compared() {
 }
 
 #[test]
-fn with_a_journal_nothing_is_left_to_compare() {
+fn a_journal_leaves_nothing_to_resync() {
     let (sandbox, data, noise) = killed_writer("raid5");
     // Whoever opens the pool to change it carries out what the journal has.
     sandbox.ok("pool set tank rebuild-priority=medium");
@@ -140,7 +140,7 @@ fn with_a_journal_nothing_is_left_to_compare() {
 }
 
 #[test]
-fn a_volume_whose_writer_was_killed_can_be_read_at_once() {
+fn a_volume_is_readable_after_its_writer_is_killed() {
     let (sandbox, data, noise) = killed_writer("raid5");
     let told = "what its journals hold was put in place";
     let first = sandbox.ok("volume read tank/a --length 4096").err;
@@ -177,7 +177,7 @@ impl Drop for WriteProtected {
 }
 
 #[test]
-fn where_nothing_can_be_written_a_volume_is_recovered_in_memory() {
+fn volumes_on_read_only_drives_recover_in_memory() {
     let (sandbox, data, noise) = killed_writer("raid5");
     let Some(_protected) = WriteProtected::drives(&sandbox) else { return };
     for _ in 0..2 {

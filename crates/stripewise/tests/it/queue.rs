@@ -66,7 +66,7 @@ fn begin_delete(sandbox: &Sandbox, daemon: &Daemon) -> Child {
 }
 
 #[test]
-fn a_command_whose_caller_left_before_its_turn_is_not_carried_out() {
+fn a_queued_command_of_a_departed_caller_never_runs() {
     let sandbox = with_volume();
     let daemon = Daemon::start(&sandbox, "--log-level debug");
     let slow = Slow::begin(&sandbox);
@@ -82,7 +82,7 @@ fn a_command_whose_caller_left_before_its_turn_is_not_carried_out() {
 }
 
 #[test]
-fn who_only_looks_waits_for_no_turn_and_callers_that_left_are_not_waited_for() {
+fn reads_do_not_wait_behind_queued_commands() {
     let sandbox = with_volume();
     let daemon = Daemon::start(&sandbox, "--log-level debug");
     let web = Web::own(&sandbox);
@@ -105,7 +105,7 @@ fn who_only_looks_waits_for_no_turn_and_callers_that_left_are_not_waited_for() {
 }
 
 #[test]
-fn pools_are_taken_up_while_a_command_has_its_turn() {
+fn new_pools_are_served_while_a_command_runs() {
     let sandbox = with_volume();
     let daemon = Daemon::start(&sandbox, "");
     let slow = Slow::begin(&sandbox);
@@ -121,7 +121,7 @@ fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn input_that_was_not_asked_for_is_not_kept() {
+fn unrequested_input_is_not_buffered() {
     let sandbox = with_volume();
     let daemon = Daemon::start(&sandbox, "");
     let slow = Slow::begin(&sandbox);

@@ -7,7 +7,7 @@ use crate::kit::{Sandbox, keys};
 const TEXTBOOK: &str = "--drives 8 --mttf-hours 1000000 --mttr-hours 24";
 
 #[test]
-fn reliability_has_the_keys_promised_and_the_textbook_s_figures() {
+fn reliability_has_its_keys_and_textbook_figures() {
     let sandbox = Sandbox::new();
     for (layout, wanted) in [("raid5", 744_315_476.0), ("raid6", 5.16873e12), ("raid10", 5.20871e9)] {
         let answer = sandbox.json(&format!("model reliability --layout {layout} {TEXTBOOK}"));
@@ -35,7 +35,7 @@ fn reliability_has_the_keys_promised_and_the_textbook_s_figures() {
 }
 
 #[test]
-fn a_published_model_is_asked_for_in_words_and_threads_change_nothing() {
+fn the_published_model_holds_on_any_thread_count() {
     let sandbox = Sandbox::new();
     let question = "model reliability --layout raid5 --drives 8 --failure weibull:1.12,461386 \
                     --restore weibull:6,12,2 --latent weibull:9259,1 --scrub weibull:6,168,3 --years 10 --seed 5";
@@ -46,7 +46,7 @@ fn a_published_model_is_asked_for_in_words_and_threads_change_nothing() {
 }
 
 #[test]
-fn what_is_left_out_is_assumed_and_said() {
+fn assumed_defaults_are_stated_in_the_answer() {
     let sandbox = Sandbox::new();
     let text = sandbox.ok("model reliability --layout raid6 --drives 8 --max-trials 20000");
     for said in ["data loss:", "MTTDL:", "Elerath", "Bairavasundaram", "a scrub every 720 hours"] {
@@ -55,7 +55,7 @@ fn what_is_left_out_is_assumed_and_said() {
 }
 
 #[test]
-fn a_rebuild_takes_longer_on_larger_drives_and_under_more_work() {
+fn rebuilds_take_longer_on_larger_drives() {
     let sandbox = Sandbox::new();
     let degraded = |words: &str| {
         let answer =
@@ -85,7 +85,7 @@ fn volumes_of_pools_can_be_the_drives() {
 }
 
 #[test]
-fn questions_that_make_no_sense_are_refused_with_a_reason() {
+fn invalid_questions_are_refused_with_a_reason() {
     let sandbox = Sandbox::new();
     for (words, why) in [
         ("--layout raid6 --drives 3", "raid6 needs at least 4 drives"),

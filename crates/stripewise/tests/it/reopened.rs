@@ -41,8 +41,8 @@ fn have_back(sandbox: &Sandbox, pair: [usize; 2]) {
 }
 
 #[test]
-fn open_files_go_on_and_are_told_once_that_what_was_not_flushed_may_be_lost() {
-    if !is_own_process("reopened::open_files_go_on_and_are_told_once_that_what_was_not_flushed_may_be_lost") {
+fn open_files_report_lost_writes_once_after_a_reopen() {
+    if !is_own_process("reopened::open_files_report_lost_writes_once_after_a_reopen") {
         return;
     }
     if !is_possible(&[]) {
@@ -93,8 +93,8 @@ fn open_files_go_on_and_are_told_once_that_what_was_not_flushed_may_be_lost() {
 }
 
 #[test]
-fn a_loop_device_goes_on_with_its_file_system() {
-    if !is_own_process("reopened::a_loop_device_goes_on_with_its_file_system") {
+fn a_loop_device_survives_a_reopened_pool() {
+    if !is_own_process("reopened::a_loop_device_survives_a_reopened_pool") {
         return;
     }
     if !is_possible(&["losetup", "mkfs.ext4", "e2fsck", "mount", "umount"]) {

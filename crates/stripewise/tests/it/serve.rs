@@ -54,7 +54,7 @@ fn commands_are_the_same_with_a_daemon_and_without() {
 }
 
 #[test]
-fn what_cannot_be_served_is_told() {
+fn serve_reports_why_it_cannot_start() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     let unknown = sandbox.fails("serve nothing");
@@ -76,7 +76,7 @@ fn what_cannot_be_served_is_told() {
 }
 
 #[test]
-fn what_was_written_survives_a_kill() {
+fn written_data_survives_a_killed_daemon() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid6 --size 20MiB");
@@ -108,7 +108,7 @@ fn what_was_written_survives_a_kill() {
 }
 
 #[test]
-fn jobs_are_worked_on_and_one_that_waits_keeps_nobody_out() {
+fn the_daemon_runs_jobs_and_waiters_block_no_others() {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 2 --size 80MiB");
     sandbox.ok("drive make @d --count 1 --size 80MiB --first 2 --pace 8MB/s");
@@ -218,7 +218,7 @@ fn no_client_opens_a_volume_that_a_command_writes_to() {
 }
 
 #[test]
-fn commands_that_write_parts_of_one_sector_lose_nothing() {
+fn commands_writing_within_one_sector_lose_nothing() {
     let sandbox = Sandbox::new();
     // Slow drives: reading the rest of a sector and writing it takes long enough for another
     // command to come in between.
@@ -264,7 +264,7 @@ fn write_until_it_fails(client: &mut nbd_client::Client, durable: &mut BTreeMap<
 /// Twice two of four drives of a RAID 5 go while a client writes, and come back: one command, which
 /// the status names, has the daemon go on with all that was acknowledged.
 #[test]
-fn more_drives_than_can_be_lost_go_and_come_back() {
+fn a_pool_resumes_after_losing_too_many_drives() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid5 --size 40MiB");
@@ -318,7 +318,7 @@ fn more_drives_than_can_be_lost_go_and_come_back() {
 }
 
 #[test]
-fn pools_come_and_go_while_it_runs() {
+fn pools_come_and_go_while_the_daemon_runs() {
     let sandbox = Sandbox::new();
     let daemon = Daemon::start(&sandbox, "");
     sandbox.pool(2);
@@ -341,7 +341,7 @@ fn pools_come_and_go_while_it_runs() {
 }
 
 #[test]
-fn a_pool_on_a_volume_of_a_served_pool() {
+fn a_pool_on_a_served_volume_is_served() {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 5 --size 160MiB");
     sandbox.ok("pool create below @d/drive0.img @d/drive1.img @d/drive2.img");
@@ -362,7 +362,7 @@ fn a_pool_on_a_volume_of_a_served_pool() {
 }
 
 #[test]
-fn whoever_sends_rubbish_harms_nobody() {
+fn malformed_commands_do_not_harm_the_daemon() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     sandbox.ok("volume create tank/a --layout raid1 --size 16MiB");

@@ -27,7 +27,7 @@ fn state(sandbox: &Sandbox, pool: &str) -> Value {
 }
 
 #[test]
-fn a_pool_stripes_over_arrays_and_each_survives_a_loss() {
+fn a_pool_over_arrays_survives_a_loss_in_each() {
     let (sandbox, data) = stacked("raid0");
     assert!(sandbox.read("outer/data", 4096, LENGTH) == data);
     let outer = state(&sandbox, "outer");
@@ -78,7 +78,7 @@ fn a_pool_below_that_is_missing_is_a_missing_drive() {
 }
 
 #[test]
-fn nobody_pulls_the_floor_away() {
+fn volumes_in_use_by_a_pool_cannot_be_changed() {
     let (sandbox, data) = stacked("raid0");
     for command in [
         "volume delete left/v --yes",
@@ -108,7 +108,7 @@ fn nobody_pulls_the_floor_away() {
 }
 
 #[test]
-fn what_holds_something_is_not_overwritten_and_members_come_and_go() {
+fn stacked_members_are_replaced_without_overwriting() {
     let (sandbox, data) = stacked("raid1");
     sandbox.ok("volume create right/w --layout raid5 --size 8MiB");
     sandbox.write("right/w", 0, b"somebody's diary, in a block of its own");
@@ -138,7 +138,7 @@ fn what_holds_something_is_not_overwritten_and_members_come_and_go() {
 }
 
 #[test]
-fn three_deep_and_one_below_two() {
+fn pools_stack_three_deep_over_one_base() {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 3 --size 128MiB");
     sandbox.ok("pool create base @d/drive0.img @d/drive1.img @d/drive2.img");

@@ -26,7 +26,7 @@ fn all_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_state_folder_and_drives_are_their_owners_alone() {
+fn the_state_folder_and_drive_files_are_private() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     assert_eq!(mode(&sandbox.drive_path(0)), 0o600);
@@ -61,7 +61,7 @@ fn a_state_folder_of_another_user_is_refused() {
 }
 
 #[test]
-fn a_lock_that_is_held_for_ever_holds_up_its_command_and_nothing_else() {
+fn a_stuck_lock_blocks_only_its_own_command() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     sandbox.ok("volume create tank/a --layout raid1 --size 8MiB");

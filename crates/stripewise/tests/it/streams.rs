@@ -47,7 +47,7 @@ impl Stream {
 }
 
 #[test]
-fn what_happens_is_streamed_to_who_may_read_until_the_daemon_ends() {
+fn events_are_streamed_to_readers_until_shutdown() {
     let sandbox = Sandbox::new();
     sandbox.pool(3);
     sandbox.ok("volume create tank/a --layout raid5 --size 8MiB");
@@ -111,7 +111,7 @@ fn a_job_is_streamed_until_it_is_done() {
 }
 
 #[test]
-fn so_many_may_follow_and_a_client_that_leaves_makes_room() {
+fn streams_are_limited_and_a_leaver_frees_a_slot() {
     let sandbox = Sandbox::new();
     sandbox.pool(1);
     let daemon = Daemon::start(&sandbox, "");

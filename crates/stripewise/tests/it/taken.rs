@@ -22,7 +22,7 @@ fn free_port() -> u16 {
 }
 
 #[test]
-fn places_where_somebody_listens() {
+fn addresses_in_use_are_refused_with_a_hint() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     sandbox.ok("volume create tank/a --layout raid1 --size 8MiB");
@@ -51,7 +51,7 @@ fn places_where_somebody_listens() {
 }
 
 #[test]
-fn drives_that_another_process_has() {
+fn drives_in_use_by_another_process_are_refused() {
     let sandbox = Sandbox::new();
     sandbox.pool(3);
     sandbox.ok("volume create tank/a --layout raid5 --size 8MiB");

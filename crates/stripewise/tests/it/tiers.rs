@@ -48,7 +48,7 @@ fn a_pinned_volume_moves_to_its_drives_and_back() {
 }
 
 #[test]
-fn what_has_no_room_on_fast_drives_is_refused_with_numbers() {
+fn pinning_beyond_the_fast_drives_is_refused() {
     let (sandbox, _) = with_volume();
     let refused = sandbox.fails("volume create tank/b --layout raid5 --size 60MiB --pin fast");
     assert!(
@@ -68,7 +68,7 @@ fn what_has_no_room_on_fast_drives_is_refused_with_numbers() {
 }
 
 #[test]
-fn the_rate_is_set_and_shown() {
+fn the_tier_rate_is_set_and_shown() {
     let (sandbox, _) = with_volume();
     assert_eq!(sandbox.json("pool status")["pools"][0]["tier_bytes_per_s"], 100_000_000);
     let set = sandbox.ok("pool set tank tier-rate=20MB");

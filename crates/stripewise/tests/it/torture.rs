@@ -3,7 +3,7 @@
 use crate::kit::{Sandbox, keys};
 
 #[test]
-fn torture_has_the_keys_promised_and_leaves_nothing_behind() {
+fn torture_prints_its_keys_and_leaves_no_files() {
     let sandbox = Sandbox::new();
     let words = "--json --quiet simulate torture --seed 5 --runs 3";
     let answer = sandbox.run(words);
@@ -31,7 +31,7 @@ fn torture_has_the_keys_promised_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn torture_without_runs_is_wrong_usage() {
+fn torture_without_runs_is_a_usage_error() {
     assert_eq!(Sandbox::new().run("simulate torture --runs 0").code, 2);
 }
 

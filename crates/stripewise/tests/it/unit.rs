@@ -27,7 +27,7 @@ fn exposure(unit: &Path) -> Option<f64> {
 }
 
 #[test]
-fn the_unit_is_little_exposed_and_right() {
+fn the_systemd_unit_is_valid_and_sandboxed() {
     // Mounting is a right of the superuser's, and no view of its own is less of a wall.
     for (dropins, most) in [(&[][..], 3.0), (&["stripewise-fuse.conf"], 4.0)] {
         let folder = unit(dropins);

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_sector_says_what_it_is_and_no_byte_is_without_meaning() {
+    fn every_byte_of_a_sector_identifies_it() {
         let mut bytes = vec![0; 3 * SECTOR_BYTES as usize];
         assert_eq!(identify(&bytes[..512]), Content::Zero);
         stamp(&mut bytes, 2, 70, 9);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn torn_sectors_are_told_from_garbage() {
+    fn torn_sectors_are_distinguished_from_garbage() {
         let (mut old, mut new) = ([0; 512], [0; 512]);
         stamp(&mut old, 0, 5, 1);
         stamp(&mut new, 0, 5, 2);

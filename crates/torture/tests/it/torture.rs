@@ -74,7 +74,7 @@ fn threads() -> usize {
 }
 
 #[test]
-fn whatever_happens_every_promise_is_kept() {
+fn every_promise_holds_for_random_seeds() {
     let summary = run_many(1, SEEDS, threads(), &Options::default(), |_| true);
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     // A harness that does nothing finds nothing.
@@ -330,7 +330,7 @@ const REGRESSIONS_OF_TODAY: [u64; 63] = [
 ];
 
 #[test]
-fn what_was_once_wrong_stays_right() {
+fn seeds_that_once_failed_pass() {
     for seed in REGRESSIONS_OF_TODAY {
         let failures = run(seed, &Options::default()).failures;
         assert!(failures.is_empty(), "{failures:#?}");
@@ -371,7 +371,7 @@ fn found(sabotage: Sabotage, promises: &[&str]) -> bool {
 }
 
 #[test]
-fn drives_that_lie_about_flushes_are_found() {
+fn drives_that_ignore_flushes_are_found() {
     assert!(found(Sabotage::IgnoredFlushes, &["flushed-data-survives"]));
 }
 

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_is_told_once() {
+    fn each_alert_is_sent_once() {
         let well = look(PoolState::Online, 3, &[("pool", "opened"), ("space", "short")]);
         assert_eq!(kinds(&well, None), [""; 0], "what was so before is not news");
         let bad = look(
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_new_once_and_from_the_opening_on() {
+    fn events_since_the_opening_are_new_once() {
         let now = look(
             PoolState::Online,
             0,

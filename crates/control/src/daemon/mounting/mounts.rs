@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_are_found_by_their_place() {
+    fn mounts_are_found_by_their_folder() {
         let table = b"25 30 0:23 / /sys rw,nosuid shared:7 - sysfs sysfs rw\n\
                       31 30 7:0 / /mnt/my\\040data rw master:1 - xfs /dev/loop0 rw,attr2\n\
                       32 30 0:40 / /mnt/two rw - tmpfs none rw\n\

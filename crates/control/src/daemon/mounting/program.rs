@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_heard_and_missing_ones_named() {
+    fn program_output_is_kept_and_missing_ones_named() {
         let executor = RealExecutor::new().expect("io_uring");
         let sh = |script: &str| executor.block_on(run("sh", "dash", &["-c".as_ref(), script.as_ref()]));
         assert_eq!(sh("echo yes").expect("it runs"), "yes\n");

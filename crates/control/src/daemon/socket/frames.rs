@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_read_as_they_were_written() {
+    fn frames_round_trip() {
         for (kind, _) in Kind::ALL {
             let bytes = encode(kind, b"abc");
             let (head, body) = bytes.split_at(HEAD_BYTES);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_is_refused_before_memory_is_taken() {
+    fn malformed_frames_are_refused_before_allocation() {
         assert_eq!(decode_head([b'?', 0, 0, 0, 0]), Err(FrameError::UnknownKind(b'?')));
         assert_eq!(decode_head([b'C', 0xff, 0xff, 0xff, 0xff]), Err(FrameError::TooLong(u32::MAX)));
         assert!(decode_head([b'C', 1, 0, 16, 0]).is_err());

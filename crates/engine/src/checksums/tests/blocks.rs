@@ -9,7 +9,7 @@ async fn good(sums: &Checksums, column: u16, offset: u64, data: &Buffer) -> bool
 }
 
 #[test]
-fn what_was_recorded_is_good_and_every_flipped_bit_is_not() {
+fn recorded_block_verifies_and_each_bit_flip_fails() {
     run(|context| async move {
         let bed = Bed::new(&context, 3, OPTIONS);
         let block = data(1, 1);
@@ -99,7 +99,7 @@ fn bad_blocks_are_named_across_pages_and_rows() {
 }
 
 #[test]
-fn parts_of_blocks_are_said_to_be_unverified() {
+fn partial_blocks_are_reported_as_unverified() {
     run(|context| async move {
         let bed = Bed::new(&context, 3, OPTIONS);
         let blocks = data(1, 3);
@@ -120,7 +120,7 @@ fn parts_of_blocks_are_said_to_be_unverified() {
 }
 
 #[test]
-fn blocks_of_which_nothing_is_recorded_pass_and_are_counted() {
+fn unrecorded_blocks_pass_and_are_counted() {
     run(|context| async move {
         let bed = Bed::new(&context, 3, OPTIONS);
         let blocks = data(1, 4);

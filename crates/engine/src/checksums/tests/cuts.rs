@@ -100,7 +100,7 @@ async fn check(
 }
 
 #[test]
-fn at_any_cut_each_page_says_the_old_or_the_new() {
+fn each_page_reads_old_or_new_after_any_cut() {
     let (mut torn, mut durable_blocks) = (0, 0);
     for seed in 0..150 {
         let executor = VirtualExecutor::shuffled(seed);

@@ -58,7 +58,7 @@ fn survives(damage: impl Fn(&Bed)) {
 }
 
 #[test]
-fn rotten_torn_swapped_blank_and_unreadable_own_pages_are_repaired_from_the_copy() {
+fn damaged_own_pages_are_repaired_from_the_copy() {
     survives(|bed| {
         let mut page = bed.peek(id(1, 2), Side::Own);
         page[70] ^= 1;
@@ -81,7 +81,7 @@ fn rotten_torn_swapped_blank_and_unreadable_own_pages_are_repaired_from_the_copy
 }
 
 #[test]
-fn who_held_a_wrong_page_is_told() {
+fn wrong_page_is_attributed_to_its_drive() {
     run(|context| async move {
         let (mut bed, block) = filled(&context).await;
         bed.poke(id(1, 2), Side::Own, &[7; PAGE_BYTES]);
@@ -119,7 +119,7 @@ fn an_old_own_page_gives_way_to_its_newer_copy() {
 
 /// A drive that lost the write of a block and the write of its page: only the copy knows.
 #[test]
-fn a_drive_that_lost_block_and_page_is_seen_by_reading_both_or_by_an_audit() {
+fn lost_block_and_page_are_found_by_read_or_audit() {
     for (options, audits, is_seen) in [(OPTIONS, false, false), (BOTH, false, true), (OPTIONS, true, true)] {
         run(|context| async move {
             let (mut bed, old) = filled(&context).await;
@@ -154,7 +154,7 @@ fn an_audit_of_pages_in_memory_repairs_both_places() {
 }
 
 #[test]
-fn where_no_place_is_whole_nothing_is_recorded_and_that_is_counted() {
+fn page_lost_in_both_places_is_counted() {
     run(|context| async move {
         let (mut bed, _) = filled(&context).await;
         bed.poke(id(1, 0), Side::Own, &[1; PAGE_BYTES]);
@@ -170,7 +170,7 @@ fn where_no_place_is_whole_nothing_is_recorded_and_that_is_counted() {
 }
 
 #[test]
-fn a_missing_drive_is_done_without_and_filled_when_it_is_replaced() {
+fn pages_survive_a_missing_drive_and_fill_a_new_one() {
     run(|context| async move {
         let (mut bed, block) = filled(&context).await;
         record(&bed.sums, 0, 2 * MIB, &block, 1).await;
@@ -204,7 +204,7 @@ fn a_missing_drive_is_done_without_and_filled_when_it_is_replaced() {
 
 /// Unlike a rewrite: the drives that hold the other places are not written, unless a page changed.
 #[test]
-fn filling_a_new_place_writes_nothing_but_that_place_and_what_changed() {
+fn filling_writes_the_new_place_and_changes_only() {
     run(|context| async move {
         let (mut bed, block) = filled(&context).await;
         record(&bed.sums, 0, 2 * MIB, &block, 1).await;
@@ -252,7 +252,7 @@ fn filling_a_new_place_writes_nothing_but_that_place_and_what_changed() {
 }
 
 #[test]
-fn errors_while_writing_are_reported_and_excluded_drives_done_without() {
+fn write_errors_are_reported_until_drive_is_excluded() {
     run(|context| async move {
         let (bed, _) = filled(&context).await;
         let (drive, offset) = place(3, id(1, 0), Side::Copy);
@@ -341,7 +341,7 @@ fn a_page_is_read_once_however_many_wait_for_it() {
 }
 
 #[test]
-fn fresh_pages_do_not_know_what_was_there_before() {
+fn fresh_pages_forget_earlier_sums() {
     run(|context| async move {
         let (mut bed, block) = filled(&context).await;
         bed.sums.forget(1, 0, MIB);
@@ -364,7 +364,7 @@ fn fresh_pages_do_not_know_what_was_there_before() {
 
 /// What was found without the place that came in is neither taken nor counted.
 #[test]
-fn a_page_is_read_again_when_a_place_of_it_comes_in_meanwhile() {
+fn page_is_reread_if_a_place_returns_during_load() {
     run(|context| async move {
         let (mut bed, block) = filled(&context).await;
         bed.poke(id(1, 0), Side::Own, &[7; PAGE_BYTES]);
@@ -400,7 +400,7 @@ fn fresh_wins_over_a_page_that_is_being_loaded() {
 }
 
 #[test]
-fn forgotten_pages_are_not_written_and_pinned_ones_emptied() {
+fn forgotten_pages_are_unwritten_or_emptied_if_pinned() {
     run(|context| async move {
         let (bed, block) = filled(&context).await;
         record(&bed.sums, 1, 0, &block, 2).await;
@@ -414,7 +414,7 @@ fn forgotten_pages_are_not_written_and_pinned_ones_emptied() {
 }
 
 #[test]
-fn a_drive_that_comes_in_has_pages_read_again_that_lacked_a_place() {
+fn returning_drive_makes_one_place_pages_reload() {
     run(|context| async move {
         let (mut bed, block) = filled(&context).await;
         bed.reopen(BOTH);
@@ -440,7 +440,7 @@ fn a_drive_that_comes_in_has_pages_read_again_that_lacked_a_place() {
 }
 
 #[test]
-fn loading_beside_a_page_goes_on_where_pages_are_used_and_ends_where_they_are_not() {
+fn page_read_ahead_continues_only_while_used() {
     run(|context| async move {
         let loads_of = async |used: u64| {
             let bed = Bed::new(&context, 3, ChecksumOptions { cache_bytes: 256 << 10, ..OPTIONS });
@@ -473,7 +473,7 @@ fn many_changes_ask_for_a_checkpoint() {
 }
 
 #[test]
-fn the_place_written_first_is_durable_before_the_other_is_touched() {
+fn first_place_is_durable_before_second_is_written() {
     run(|context| async move {
         let (bed, block) = filled(&context).await;
         bed.places.log.borrow_mut().clear();
@@ -502,7 +502,7 @@ fn the_place_written_first_is_durable_before_the_other_is_touched() {
 }
 
 #[test]
-fn what_changes_while_it_is_written_stays_changed() {
+fn page_changed_during_its_write_stays_dirty() {
     run(|context| async move {
         let (bed, block) = filled(&context).await;
         record(&bed.sums, 1, 0, &block, 2).await;
@@ -528,7 +528,7 @@ fn what_changes_while_it_is_written_stays_changed() {
 }
 
 #[test]
-fn what_is_written_is_newer_than_what_was_read_whatever_stamp_was_asked_for() {
+fn written_page_is_newer_than_the_page_read() {
     run(|context| async move {
         let (mut bed, _) = filled(&context).await;
         for _ in 0..50 {
@@ -585,7 +585,7 @@ async fn own_places_written(context: &Context, between: u64, change: impl AsyncF
 }
 
 #[test]
-fn unchanged_pages_between_changed_ones_are_written_along_where_that_saves_positions() {
+fn clean_pages_are_written_along_where_it_saves_seeks() {
     run(|context| async move {
         assert_eq!(own_places_written(&context, 0, async |_| ()).await, [0, 3]);
         assert_eq!(own_places_written(&context, 1, async |_| ()).await, [0, 3], "two are too many");
@@ -596,7 +596,7 @@ fn unchanged_pages_between_changed_ones_are_written_along_where_that_saves_posit
 }
 
 #[test]
-fn pages_that_were_loaded_are_written_along_as_they_were() {
+fn loaded_pages_are_written_along_unchanged() {
     run(|context| async move {
         let reload = async |bed: &mut Bed| {
             bed.reopen(BOTH);
@@ -610,7 +610,7 @@ fn pages_that_were_loaded_are_written_along_as_they_were() {
 
 /// A place that is filled lies between changed ones, in the same turn: one of the two writes it.
 #[test]
-fn what_is_filled_is_not_written_along_as_well() {
+fn page_being_filled_is_written_once() {
     run(|context| async move {
         let (bed, block) = filled(&context).await;
         bed.places.between.set(2);

@@ -245,7 +245,7 @@ fn cut(seed: u64) -> u64 {
 }
 
 #[test]
-fn what_was_acknowledged_is_found_after_any_cut() {
+fn acknowledged_records_survive_any_cut() {
     let (mut appends, mut runs) = (0, 0);
     for seed in sweep(20, 80) {
         runs += 1;

@@ -21,7 +21,7 @@ async fn filled(context: &Context, count: usize, copies: usize, records: u64) ->
 }
 
 #[test]
-fn garbage_never_panics_and_is_never_taken_for_a_record() {
+fn garbage_never_panics_or_passes_for_a_record() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let host = Rc::new(Host::default());
@@ -66,7 +66,7 @@ fn garbage_never_panics_and_is_never_taken_for_a_record() {
 }
 
 #[test]
-fn fields_that_lie_under_a_right_checksum_do_no_harm() {
+fn wrong_fields_with_right_checksum_do_no_harm() {
     use crc_fast::{CrcAlgorithm, checksum};
     let executor = VirtualExecutor::new();
     let context = executor.context();
@@ -107,7 +107,7 @@ fn fields_that_lie_under_a_right_checksum_do_no_harm() {
 }
 
 #[test]
-fn a_journal_that_starts_over_holds_nothing_of_the_old_one() {
+fn restarted_journal_holds_no_old_records() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let host = Rc::new(Host::default());
@@ -127,7 +127,7 @@ fn a_journal_that_starts_over_holds_nothing_of_the_old_one() {
 }
 
 #[test]
-fn more_loss_than_copies_is_said() {
+fn loss_of_more_areas_than_copies_is_reported() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let host = Rc::new(Host::default());

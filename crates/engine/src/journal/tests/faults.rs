@@ -8,7 +8,7 @@ fn faulty(context: &Context, count: usize, bytes: u64) -> Vec<Rc<FaultyDrive>> {
 }
 
 #[test]
-fn an_area_that_fails_twice_is_given_up_and_another_takes_the_batch() {
+fn area_failing_twice_is_replaced_by_another() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     executor.block_on(async {
@@ -59,7 +59,7 @@ fn an_area_that_fails_twice_is_given_up_and_another_takes_the_batch() {
 }
 
 #[test]
-fn an_error_that_passes_costs_nothing_and_a_host_that_refuses_ends_it() {
+fn transient_error_is_harmless_and_host_refusal_final() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     executor.block_on(async {
@@ -93,7 +93,7 @@ fn an_error_that_passes_costs_nothing_and_a_host_that_refuses_ends_it() {
 }
 
 #[test]
-fn an_area_that_comes_back_brings_nothing_of_its_old_life() {
+fn returning_area_brings_back_no_old_records() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     executor.block_on(async {
@@ -174,7 +174,7 @@ fn drives_that_fail_at_open_are_excluded() {
 }
 
 #[test]
-fn appends_end_in_order_even_when_a_later_batch_is_durable_first() {
+fn appends_complete_in_order() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     executor.block_on(async {
@@ -235,7 +235,7 @@ async fn give_up_an_area(context: &Context, over: u64, marks: u64, lost: Option<
 }
 
 #[test]
-fn what_only_an_area_that_is_given_up_said_is_known_without_it() {
+fn releases_survive_loss_of_the_area_with_them() {
     for lost in [None, Some(0), Some(1)] {
         for (over, marks) in [(0, 0), (0, 1), (0, 2), (9, 0), (9, 1), (9, 2), (24, 0), (24, 1), (24, 2)] {
             let executor = VirtualExecutor::new();
@@ -246,7 +246,7 @@ fn what_only_an_area_that_is_given_up_said_is_known_without_it() {
 }
 
 #[test]
-fn an_area_that_cannot_be_done_without_is_used_on() {
+fn indispensable_area_stays_in_use() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     executor.block_on(async {
@@ -272,7 +272,7 @@ fn an_area_that_cannot_be_done_without_is_used_on() {
 
 /// More areas are lost at once than there are copies, when nothing is live any more.
 #[test]
-fn what_was_released_is_not_found_in_the_only_area_that_is_left() {
+fn released_records_are_absent_from_the_last_area() {
     for left in 0..3 {
         let executor = VirtualExecutor::new();
         let context = executor.context();
@@ -295,7 +295,7 @@ fn what_was_released_is_not_found_in_the_only_area_that_is_left() {
 }
 
 #[test]
-fn what_is_said_while_headers_are_being_written_is_said_again_without_the_area_that_had_it() {
+fn release_during_header_writes_survives_area_loss() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     executor.block_on(async {
@@ -322,7 +322,7 @@ fn what_is_said_while_headers_are_being_written_is_said_again_without_the_area_t
 }
 
 #[test]
-fn what_was_to_be_said_in_headers_is_not_once_the_journal_has_stopped() {
+fn stopped_journal_writes_no_headers() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     executor.block_on(async {

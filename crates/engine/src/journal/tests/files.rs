@@ -46,7 +46,7 @@ fn overwritten(kind: DriveKind, bytes: u64) -> u64 {
 }
 
 #[test]
-fn an_area_in_a_file_is_written_once_before_it_is_used() {
+fn file_area_is_overwritten_once_before_use() {
     // Not a whole number of pieces.
     let bytes = (2 << 20) + (256 << 10);
     assert_eq!(overwritten(DriveKind::File, bytes), bytes - 8192);

@@ -136,7 +136,7 @@ fn tags(replay: &Replay) -> Vec<u64> {
 }
 
 #[test]
-fn what_was_appended_is_found_and_what_was_released_is_not() {
+fn live_records_are_found_and_released_ones_are_not() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     executor.block_on(async {
@@ -191,7 +191,7 @@ fn what_was_appended_is_found_and_what_was_released_is_not() {
 }
 
 #[test]
-fn appends_of_one_turn_share_a_batch_and_a_lone_one_does_not_wait() {
+fn concurrent_appends_share_a_batch_without_delay() {
     use stripewise_drive::{ModelDrive, ModelSpec};
     let executor = VirtualExecutor::new();
     let context = executor.context();

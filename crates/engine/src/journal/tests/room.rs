@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn clients_wait_when_it_is_full_and_destaging_does_not() {
+fn full_journal_blocks_clients_but_not_destaging() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     executor.block_on(async {
@@ -49,7 +49,7 @@ fn clients_wait_when_it_is_full_and_destaging_does_not() {
 }
 
 #[test]
-fn a_full_journal_is_destaged_from_its_oldest_end_whatever_the_parity() {
+fn full_journal_destages_oldest_first() {
     for (parities, percent) in [(1, 220), (2, 320), (3, 420)] {
         let executor = VirtualExecutor::new();
         let context = executor.context();
@@ -94,7 +94,7 @@ fn a_full_journal_is_destaged_from_its_oldest_end_whatever_the_parity() {
 }
 
 #[test]
-fn clients_get_room_while_destaging_goes_on_and_not_only_when_it_is_done() {
+fn clients_get_room_while_destaging_runs() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     executor.block_on(async {
@@ -131,7 +131,7 @@ fn clients_get_room_while_destaging_goes_on_and_not_only_when_it_is_done() {
 }
 
 #[test]
-fn what_is_in_place_needs_no_room_to_be_destaged_though_it_is_not_released() {
+fn records_in_place_need_no_destaging_room() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     executor.block_on(async {
@@ -170,7 +170,7 @@ fn what_is_in_place_needs_no_room_to_be_destaged_though_it_is_not_released() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_and_the_largest_that_fits_is_taken() {
+fn largest_append_is_accepted_and_larger_refused() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     executor.block_on(async {
@@ -194,7 +194,7 @@ fn what_is_too_large_is_refused_and_the_largest_that_fits_is_taken() {
 }
 
 #[test]
-fn dropped_reservations_and_waiters_leave_nothing_behind() {
+fn dropped_reservations_and_waiters_free_room() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     executor.block_on(async {
@@ -263,7 +263,7 @@ fn rings_go_round_and_never_overlap() {
 }
 
 #[test]
-fn a_slot_is_not_used_again_before_it_is_durably_known_that_it_may_be() {
+fn slot_is_reused_only_after_durable_release() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     executor.block_on(async {
@@ -290,7 +290,7 @@ fn a_slot_is_not_used_again_before_it_is_durably_known_that_it_may_be() {
 }
 
 #[test]
-fn openings_cut_short_do_not_use_up_the_room_to_say_what_is_over() {
+fn interrupted_openings_leave_room_for_releases() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     executor.block_on(async {

@@ -229,7 +229,7 @@ mod tests {
     use crate::rows::SlotState;
 
     #[test]
-    fn a_column_does_not_go_to_a_drive_that_has_another_of_its_row_by_now() {
+    fn column_never_moves_to_a_drive_already_in_its_row() {
         let mut manifest = testing::pool(&[64; 5], MIB);
         testing::add_volume(&mut manifest, 55, Level::Raid5, 4, 2);
         let part = &manifest.volumes[0].parts[0];

@@ -230,7 +230,7 @@ mod tests {
     use crate::pool::{MIB, testing};
 
     #[test]
-    fn what_is_on_the_drive_moves_in_batches_to_drives_that_are_not_in_its_rows() {
+    fn drained_columns_move_to_drives_outside_their_rows() {
         let mut manifest = testing::pool(&[64; 5], MIB);
         let last = manifest.drives.split_off(4);
         testing::add_volume(&mut manifest, 55, Level::Raid5, 4, 9);

@@ -159,7 +159,7 @@ mod tests {
     use crate::pool::testing::sample;
 
     #[test]
-    fn what_a_scrub_found_stays_when_the_volumes_it_had_left_are_gone() {
+    fn scrub_result_survives_deletion_of_volumes_left() {
         let mut manifest = sample();
         manifest.care = Care::default();
         manifest.end_scrub_when_done(5, 0);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scrub_whose_volumes_were_all_deleted_has_found_nothing() {
+    fn scrub_of_deleted_volumes_records_no_result() {
         let mut manifest = sample();
         let before = manifest.care.clone();
         let scrub = manifest.scrub.as_mut().expect("begun");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drives_that_are_recorded_are_those_with_most_wrong_blocks() {
+    fn scrub_records_drives_with_most_wrong_blocks() {
         let manifest = sample();
         let mut blamed: Vec<(String, u64)> =
             (1..30).map(|blocks| (format!("gone{blocks}"), blocks)).collect();

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_pool_that_gets_a_drive_has_room_for_rows_again() {
+    fn rebalance_makes_a_new_drives_space_usable() {
         for (more, slabs) in [(1, 253u64), (2, 100), (5, 40)] {
             let (mut manifest, books) = grown(slabs, more);
             let free: u64 = books.usable(Role::Data).iter().map(|drive| books.free_slabs(*drive)).sum();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn drives_of_different_sizes_are_spread_over_as_far_as_rows_gain_by_it() {
+    fn rebalance_over_unequal_drives_only_gains_rows() {
         for sizes in [vec![60, 60, 60, 200], vec![60, 120, 60, 120, 300], vec![40, 40, 200, 200]] {
             let (mut manifest, books) = pool(&sizes, "raid1", 2, 35);
             let before = room_for(&manifest, 2);

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_exposed_come_first_and_rows_of_idle_drives_among_them() {
+    fn most_exposed_rows_first_then_rows_of_idle_drives() {
         let mut queue = RowQueue::new(
             vec![
                 due(0, 1, 1, &[0, 1]),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_in_which_somebody_is_at_work_are_left_for_later() {
+    fn busy_rows_are_deferred() {
         let mut queue = RowQueue::new(vec![due(10, 4, 0, &[0, 1]), due(20, 1, 1, &[0, 1])], 128);
         let mut next = |busy: &[u64]| queue.next(|_, row| !busy.contains(&row)).map(|row| row.row);
         assert_eq!(next(&[10, 11]), Some(12));

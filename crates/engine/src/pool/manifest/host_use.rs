@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hosts_name_is_cut_to_what_the_record_takes() {
+    fn host_name_is_sanitised_and_truncated() {
         let name = |text: &str| Host::new(7, text).name().to_owned();
         assert_eq!(name("alpha\u{1b}[2J"), "alpha?[2J");
         assert_eq!(name(&"ä".repeat(40)), "ä".repeat(32));

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_stays_where_it_was_when_the_drive_that_it_moves_to_falls_out() {
+    fn column_stays_if_its_target_drive_fails() {
         let before = on_four_of_six_drives();
         let part = &before.volumes[0].parts[0];
         let mut places = part.rows.run(2).unwrap().places_of(2);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_row_of_a_thin_volume_gets_no_slabs_on_a_drive_that_falls_out() {
+    fn thin_row_gets_no_slabs_on_a_failing_drive() {
         let next = on_four_of_six_drives();
         let mut before = next.clone();
         before.volumes[0].parts[0].rows.clear(3, 2);

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_takes_what_is_on_its_predecessor_and_nothing_else() {
+    fn successor_takes_only_its_predecessors_data() {
         let manifest = replacing();
         let mut books = FreeSlabs::new(&manifest);
         assert_eq!(books.usable(Role::Data), [0, 1, 2, 3]);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_that_is_needed_is_the_smallest_that_is_enough() {
+    fn needed_size_is_the_smallest_sufficient() {
         for (slabs, slab_bytes) in [(1, MIB), (5, MIB), (1000, 4 * MIB), (9000, 128 * MIB)] {
             let bytes = capacity_for(slabs, slab_bytes);
             assert_eq!(u64::from(slab_count(bytes, slab_bytes)), slabs);

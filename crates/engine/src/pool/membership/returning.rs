@@ -267,7 +267,7 @@ mod tests {
     use crate::pool::sparing::allocation::tests::pool;
 
     #[test]
-    fn what_a_drive_had_catches_up_and_what_it_had_not_is_filled() {
+    fn returning_columns_catch_up_or_are_rebuilt() {
         let (mut manifest, _) = pool(&[100, 100, 100], "raid5", 3, 60);
         let part = &mut manifest.volumes[0].parts[0];
         let place = part.rows.place(20, 1).unwrap();

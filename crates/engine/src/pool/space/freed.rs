@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_that_waited_in_vain_waits_again_only_after_something_was_given_back() {
+    fn timed_out_request_waits_again_only_after_a_release() {
         let executor = VirtualExecutor::new();
         let context = executor.context();
         executor.block_on(async {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_freed_is_what_only_the_old_had() {
+    fn freed_slabs_are_those_only_the_old_manifest_used() {
         let mut random = SplitMix64::new(11);
         for _ in 0..500 {
             let mut stretches = || {

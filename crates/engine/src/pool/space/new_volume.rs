@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_on_disks_is_larger_than_on_other_drives_and_in_proportion_to_its_volume() {
+    fn journal_on_disks_is_larger_and_scales_with_volume() {
         let rows_of = |drive_bytes: u64| drive_bytes / (64 << 20);
         assert_eq!(area_bytes(rows_of(8 << 40), true), 512 << 20);
         assert_eq!(area_bytes(rows_of(8 << 40), false), 64 << 20);

@@ -220,7 +220,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn whatever_fits_is_placed(
+        fn all_rows_that_fit_are_placed(
             free in prop::collection::vec(0u64..300, 1..14),
             width in 1usize..8,
             share in 1u64..=100,

@@ -298,7 +298,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_dedicated_drive_gets_the_same_slabs_as_far_as_it_goes() {
+    fn dedicated_spare_gets_the_same_slabs_while_it_fits() {
         let (mut manifest, mut books) = pool(&[200, 200, 200], "raid5", 3, 150);
         for slabs in [300u64, 200, 100] {
             let (mut manifest, mut books) = (manifest.clone(), books.clone());
@@ -375,7 +375,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn where_room_is_short_the_most_exposed_rows_get_it_and_nothing_is_lost_track_of() {
+    fn short_room_goes_to_the_most_exposed_rows() {
         let (mut manifest, mut books) = pool(&[100; 6], "raid6", 5, 90);
         lose(&mut manifest, &mut books, 0);
         lose(&mut manifest, &mut books, 1);

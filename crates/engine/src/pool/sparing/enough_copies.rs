@@ -35,7 +35,7 @@ mod tests {
     use crate::pool::{MIB, testing};
 
     #[test]
-    fn a_copy_on_a_drive_and_one_on_its_successor_count_as_one() {
+    fn copies_on_drive_and_successor_count_once() {
         let mut manifest = testing::pool(&[64; 5], MIB);
         manifest.drives[1].successor = Some(4);
         assert_eq!(lasting(&manifest, &[0, 1, 4]), 2);

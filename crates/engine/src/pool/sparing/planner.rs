@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_spare_that_is_large_enough_takes_over_and_else_the_largest() {
+    fn smallest_sufficient_spare_is_used_else_the_largest() {
         let (mut manifest, mut planner) = pool(&[64, 64, 64, 64, 48, 96, 80], 9);
         manifest.drives[4..].iter_mut().for_each(|drive| drive.role = Role::Spare);
         assert_eq!(planner.next_for_spare(&manifest), None, "nothing is missing");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_is_not_emptied_where_rows_need_as_many_drives_as_there_are() {
+    fn drive_needed_for_row_width_is_not_evacuated() {
         let (manifest, planner) = pool(&[64; 4], 9);
         let books = FreeSlabs::new(&manifest);
         match planner.check_evacuation(&manifest, &books, 1) {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_emptied_keeps_the_room_that_it_needs() {
+    fn evacuating_drive_keeps_its_target_room() {
         let (mut manifest, planner) = pool(&[64; 5], 9);
         let books = FreeSlabs::new(&manifest);
         assert!(planner.check_not_needed_as_room(&manifest, &books, 4).is_ok());

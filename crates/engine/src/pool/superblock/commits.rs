@@ -81,7 +81,7 @@ mod tests {
     use crate::pool::manifest::ids::Id;
 
     #[test]
-    fn no_number_is_tried_twice_and_none_below_what_a_drive_has_seen() {
+    fn commit_numbers_are_unique_and_above_any_seen() {
         let commits = Commits::new(Id(1), 1 << 20, 5);
         assert_eq!([commits.begin_attempt(5), commits.begin_attempt(5)], [6, 7], "the first did not count");
         commits.note_attempted(20);

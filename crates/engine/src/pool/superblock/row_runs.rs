@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_all_sizes_return() {
+    fn numbers_of_all_sizes_round_trip() {
         for number in [0, 1, 127, 128, 300, 1 << 35, u64::MAX - 1, u64::MAX] {
             let mut bytes = Vec::new();
             put_number(&mut bytes, number);
@@ -282,7 +282,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn patches_return((width, patch) in any_patch()) {
+        fn patches_round_trip((width, patch) in any_patch()) {
             round_trip(width, &patch);
         }
 
@@ -303,7 +303,7 @@ mod tests {
         }
 
         #[test]
-        fn rubbish_does_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..300), width in 0usize..256) {
+        fn garbage_does_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..300), width in 0usize..256) {
             let _ = take_patch(&mut Reader(&bytes), width);
         }
     }

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layout_that_takes_less_needs_room_for_a_row_or_two_only() {
+    fn smaller_layout_converts_in_a_row_or_two_of_room() {
         // From two copies of each block to one parity unit in four.
         assert!(!fits(12, 0, 2, 4, 3));
         assert!(fits(12, 1, 2, 4, 3));

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_in_a_range_with_another_and_everybody_gets_in() {
+    fn overlapping_ranges_are_exclusive_and_all_enter() {
         for seed in 0..20 {
             let executor = VirtualExecutor::shuffled(seed);
             let context = executor.context();

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_of_all_earlier_epochs_are_waited_for_and_those_of_this_one_are_not() {
+    fn only_writes_of_earlier_epochs_are_awaited() {
         let epochs = WriteEpochs::default();
         let has_ended = || epochs.until_earlier_ended().now_or_never().is_some();
         let (before_the_first, longest) = (epochs.count(), epochs.count());

@@ -39,7 +39,7 @@ fn a_group_holds_nothing_until_it_has_all() {
 }
 
 #[test]
-fn what_comes_after_a_group_waits_for_it_and_what_goes_ahead_does_not() {
+fn requests_after_a_group_wait_for_it() {
     let table: Rc<StripeTable> = Rc::default();
     VirtualExecutor::new().block_on(async {
         let first = alone(&table, 1).await;
@@ -83,7 +83,7 @@ fn a_group_that_is_dropped_leaves_no_trace() {
 /// Groups, writers, readers and attempts at random: none is with another where it must not be,
 /// and all end.
 #[test]
-fn all_get_their_turn_and_none_is_in_a_stripe_with_another() {
+fn stripe_access_is_exclusive_and_starves_no_request() {
     for seed in 0..30 {
         let executor = VirtualExecutor::shuffled(seed);
         let context = executor.context();

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn uris_are_written_in_one_way() {
+    fn uris_have_one_canonical_form() {
         for (given, written) in [
             ("nbd://Example.com", "nbd://example.com/"),
             ("nbd://example.com:10809/disk", "nbd://example.com/disk"),
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_its_reason() {
+    fn invalid_uris_are_refused_with_the_reason() {
         let why = |text: &str| NbdUri::parse(text, Path::new("/")).expect_err(text).why;
         for (text, part) in [
             ("nbd:/h/x", "no `://`"),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_no_uris() {
+    fn paths_are_not_taken_for_uris() {
         for text in ["/dev/sda", "tank/a", "nbd", "nbd0.img", "file:///x", "./nbd:/x"] {
             assert!(!NbdUri::is_meant(text), "{text}");
         }

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_address_cannot_take_all_places() {
+    fn one_address_cannot_take_all_slots() {
         let strangers = Strangers::default();
         let place = |text: &str| strangers.place(text.parse().expect("an address"), 3, 2);
         let _first = place("10.0.0.1:1").expect("a place");

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_client_can_act_on_is_told_apart() {
+    fn actionable_errors_have_an_errno_of_their_own() {
         assert_eq!(errno_of(&ArrayError::Closed), ESHUTDOWN);
         assert_eq!(errno_of(&ArrayError::Protected), EPERM);
         assert_eq!(errno_of(&ArrayError::NoSpace("full".into())), ENOSPC);

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_is_refused_under_its_own_number() {
+    fn invalid_requests_get_the_matching_errno() {
         assert_eq!(errno(request(99, 0, 0, 0), &RULES), EINVAL);
         assert_eq!(errno(request(CMD_READ, 0, 1 << 30, 1), &RULES), EINVAL);
         assert_eq!(errno(request(CMD_WRITE, 0, (1 << 30) - 1, 2), &RULES), ENOSPC);

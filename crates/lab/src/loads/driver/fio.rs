@@ -333,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_answer_becomes_a_sample() {
+    fn fio_output_becomes_a_sample() {
         let document = serde_json::json!({"jobs": [{"error": 0, "usr_cpu": 10.0, "sys_cpu": 20.0,
             "read": {"io_bytes": 4096000, "total_ios": 1000, "runtime": 2000,
                 "lat_ns": {"bins": {"100000": 900, "200000": 100}}},

@@ -144,7 +144,7 @@ mod tests {
     use stripewise_runtime::VirtualExecutor;
 
     #[test]
-    fn every_test_moves_what_it_says() {
+    fn bonnie_phases_move_the_stated_bytes() {
         let executor = VirtualExecutor::new();
         let context = executor.context();
         // A request takes 0.1 ms whatever its length.

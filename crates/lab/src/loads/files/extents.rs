@@ -275,7 +275,7 @@ mod tests {
     use stripewise_runtime::VirtualExecutor;
 
     #[test]
-    fn visitors_at_once_write_all_that_they_were_asked_to() {
+    fn concurrent_small_writes_are_all_carried_out() {
         let executor = VirtualExecutor::new();
         let context = executor.context();
         let drive = SlowDrive::new(&context, MemoryDrive::new("memory", 1 << 20), 100_000);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_given_out_once_and_comes_back_whole() {
+    fn extents_are_allocated_once_and_freed_whole() {
         let executor = VirtualExecutor::new();
         let target = DriveTarget::new(MemoryDrive::new("memory", 1 << 20), BufferPool::new(1 << 20));
         let files = Extents::new(target);

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_made_is_deleted_and_halves_are_halves() {
+    fn every_created_file_is_deleted_and_shares_hold() {
         let asked = PostMark { files: 400, transactions: 2000, ..PostMark::default() };
         let figures = run(&asked);
         let value = |name: &str| figures.iter().find(|figure| figure.name == name).expect(name).runs[0];

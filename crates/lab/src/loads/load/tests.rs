@@ -22,7 +22,7 @@ fn nowhere() -> Rc<Cell<u64>> {
 }
 
 #[test]
-fn a_drive_of_known_speed_is_measured_as_such() {
+fn a_drive_of_known_speed_is_measured_exactly() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     // One request at a time, 1 ms each: 4 KiB at depth 8 give 1000 requests a second of 8 ms each.
@@ -54,7 +54,7 @@ fn a_drive_of_known_speed_is_measured_as_such() {
 }
 
 #[test]
-fn open_loops_count_what_a_pause_held_back() {
+fn open_loop_latency_includes_requests_in_a_pause() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let drive = SlowDrive::new(&context, NullDrive::new("slow", CAPACITY), MS / 10);
@@ -81,7 +81,7 @@ fn open_loops_count_what_a_pause_held_back() {
 }
 
 #[test]
-fn thinking_and_flushing_take_their_time() {
+fn think_time_and_flushes_slow_a_load() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let drive = SlowDrive::new(&context, NullDrive::new("slow", CAPACITY), MS);
@@ -122,7 +122,7 @@ fn counted_loads_end_with_their_last_answer() {
 }
 
 #[test]
-fn forced_writes_and_discards_are_asked_for_as_often_as_said() {
+fn fua_writes_and_discards_follow_the_configuration() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let drive = SlowDrive::new(&context, NullDrive::new("slow", CAPACITY), MS / 10);
@@ -145,7 +145,7 @@ fn forced_writes_and_discards_are_asked_for_as_often_as_said() {
 }
 
 #[test]
-fn windows_last_four_mean_latencies_and_end_when_the_condition_does() {
+fn windows_last_four_mean_latencies_unless_stopped() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let drive = SlowDrive::new(&context, NullDrive::new("slow", CAPACITY), 100 * MS);
@@ -173,7 +173,7 @@ fn windows_last_four_mean_latencies_and_end_when_the_condition_does() {
 }
 
 #[test]
-fn stalls_are_noticed_where_answers_otherwise_come_fast() {
+fn stalls_are_detected_only_on_fast_targets() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let drive = SlowDrive::new(&context, NullDrive::new("slow", CAPACITY), MS);
@@ -199,7 +199,7 @@ fn stalls_are_noticed_where_answers_otherwise_come_fast() {
 }
 
 #[test]
-fn what_a_load_writes_can_be_checked_afterwards() {
+fn data_written_by_a_load_is_verifiable() {
     let executor = VirtualExecutor::shuffled(5);
     let context = executor.context();
     let memory = MemoryDrive::new("memory", CAPACITY + 512);
@@ -235,7 +235,7 @@ fn memory_byte(memory: &MemoryDrive, offset: u64) -> u8 {
 }
 
 #[test]
-fn errors_are_counted_told_and_not_demanded_back() {
+fn failed_requests_are_counted_and_not_verified() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let failing = FailingDrive::new(MemoryDrive::new("failing", CAPACITY), (1 << 20)..(1 << 20) + 8192);
@@ -264,7 +264,7 @@ fn errors_are_counted_told_and_not_demanded_back() {
 }
 
 #[test]
-fn unreadable_blocks_are_told_one_by_one() {
+fn unreadable_blocks_are_reported_one_by_one() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let memory = MemoryDrive::new("memory", CAPACITY);
@@ -286,7 +286,7 @@ fn unreadable_blocks_are_told_one_by_one() {
 }
 
 #[test]
-fn a_target_that_takes_no_time_does_not_stop_time() {
+fn an_instant_target_does_not_stall_virtual_time() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let target = DriveTarget::new(NullDrive::new("null", CAPACITY), BufferPool::phantom());
@@ -299,7 +299,7 @@ fn a_target_that_takes_no_time_does_not_stop_time() {
 }
 
 #[test]
-fn a_target_that_stops_answering_does_not_stop_the_laboratory() {
+fn a_hung_target_does_not_hang_the_measurement() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let drive = SlowDrive::new(&context, NullDrive::new("slow", CAPACITY), 3_600_000 * MS);
@@ -313,7 +313,7 @@ fn a_target_that_stops_answering_does_not_stop_the_laboratory() {
 }
 
 #[test]
-fn runs_are_repeated_by_their_seed() {
+fn runs_repeat_by_their_seed() {
     let run = |seed: u64| {
         let executor = VirtualExecutor::new();
         let context = executor.context();

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_follow_the_law() {
+    fn zipf_ranks_follow_their_distribution() {
         for theta in [0.5, 0.99, 1.0, 1.2] {
             let (count, draws) = (1000u64, 200_000);
             let zipf = Zipf::new(count, theta);

@@ -112,7 +112,7 @@ fn sequential_jobs_walk_their_own_part_and_wrap() {
 }
 
 #[test]
-fn patterns_go_where_they_say() {
+fn access_patterns_visit_the_right_offsets() {
     let offsets = |pattern: Pattern, count: usize| -> Vec<u64> {
         let workload = Workload::plain("p", pattern, 4096, 1.0, 1);
         let resolved = workload.resolve(100 * 4096).unwrap();
@@ -137,7 +137,7 @@ fn patterns_go_where_they_say() {
 }
 
 #[test]
-fn access_specifications_mix_as_they_say() {
+fn access_specifications_mix_in_their_shares() {
     let line =
         |share, bytes, read_percent, random_percent| Access { share, bytes, read_percent, random_percent };
     let accesses = vec![line(75, 4096, 100, 100), line(25, 65536, 0, 0)];
@@ -169,7 +169,7 @@ fn extremes_of_the_read_share_are_exact() {
 }
 
 #[test]
-fn nonsense_is_refused_with_a_reason() {
+fn invalid_workloads_are_refused_with_a_reason() {
     let good = Workload::mixed();
     let capacity = 1 << 30;
     let refused = |change: fn(&mut Workload), part: &str| {

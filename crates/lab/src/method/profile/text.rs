@@ -487,7 +487,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_are_named_with_what_was_probably_meant() {
+    fn mistakes_name_the_nearest_valid_word() {
         let good = "name = \"x\"\n[[measurement]]\nname = \"a\"\nops = [\"read\"]\npattern = \"random\"\nblocks = [\"4KiB\"]\n";
         assert!(Profile::parse(good).is_ok());
         for (text, part) in [

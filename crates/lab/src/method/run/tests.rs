@@ -75,7 +75,7 @@ fn a_profile_gives_a_figure_for_each_step() {
 }
 
 #[test]
-fn what_may_not_be_written_is_left_out_and_told() {
+fn read_only_runs_skip_writes_and_report_it() {
     let profile = built_in("crystaldiskmark").expect("it");
     let (figures, notes) = run(&profile, RunSettings { may_write: false, ..settings() }, &Kept::default());
     assert_eq!((figures.len(), notes.len()), (6, 6));
@@ -116,7 +116,7 @@ fn small() -> Profile {
 }
 
 #[test]
-fn loads_beside_each_other_are_figures_of_their_own() {
+fn concurrent_loads_are_separate_figures() {
     let profile = built_in("orion-normal").expect("it");
     let wanted = |step: &Step| ["small 4 large 0", "small 4 large 4"].contains(&step.name.as_str());
     let steps: Vec<Step> = profile.steps.iter().filter(|step| wanted(step)).cloned().collect();
@@ -132,7 +132,7 @@ fn loads_beside_each_other_are_figures_of_their_own() {
 }
 
 #[test]
-fn what_was_written_is_compared_where_asked_for() {
+fn verify_reads_back_what_was_written() {
     for data in [Data::Unique, Data::Compressible(50)] {
         let profile = Profile { verify: true, data, ..small() };
         let (_, notes) = run(&profile, settings(), &Kept::default());
@@ -141,7 +141,7 @@ fn what_was_written_is_compared_where_asked_for() {
 }
 
 #[test]
-fn a_part_of_the_target_is_worked_on_and_what_was_discarded_is_told_of_reads_behind_it() {
+fn steps_stay_in_their_range_and_flag_trimmed_reads() {
     let text = "name = \"t\"\nseconds = 0.1\nruns = 1\norder = \"as-given\"\n[[measurement]]\nname = \"r\"\n\
                 ops = [\"read\"]\npattern = \"random\"\nblocks = [\"4KiB\"]\n[[measurement]]\nname = \"d\"\n\
                 ops = [\"discard\", \"read\"]\npattern = \"sequential\"\nblocks = [\"4KiB\"]\n\
@@ -157,7 +157,7 @@ fn a_part_of_the_target_is_worked_on_and_what_was_discarded_is_told_of_reads_beh
 }
 
 #[test]
-fn runs_go_on_until_the_interval_is_narrow_or_the_cap_is_reached() {
+fn runs_repeat_until_the_interval_is_narrow_or_capped() {
     let count = |within, most_runs| {
         let settings = RunSettings { within: Some(within), most_runs, ..settings() };
         let mut profile = small();
@@ -172,7 +172,7 @@ fn runs_go_on_until_the_interval_is_narrow_or_the_cap_is_reached() {
 }
 
 #[test]
-fn targets_in_turns_are_measured_as_often_and_each_as_itself() {
+fn interleaved_targets_are_measured_separately() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let kept = Kept::default();
@@ -190,7 +190,7 @@ fn targets_in_turns_are_measured_as_often_and_each_as_itself() {
 }
 
 #[test]
-fn rounds_end_when_they_are_steady_and_an_interrupt_keeps_what_there_is() {
+fn steady_rounds_end_and_interrupts_keep_the_figures() {
     let profile = built_in("snia-steady").expect("it");
     let kept = Kept::default();
     let settings = RunSettings { runs: None, ..settings() };

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_line_is_read() {
+    fn a_bonnie_line_is_imported() {
         let text = "\
               -------Sequential Output-------- ---Sequential Input-- --Random--
               -Per Char- --Block--- -Rewrite-- -Per Char- --Block--- --Seeks---

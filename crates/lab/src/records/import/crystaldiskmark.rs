@@ -132,7 +132,7 @@ Profile: Default
 ";
 
     #[test]
-    fn its_text_is_read() {
+    fn a_crystaldiskmark_report_is_imported() {
         let record = read(TEXT).expect("CrystalDiskMark");
         assert_eq!(record.tool, "CrystalDiskMark 7.0.0 x64");
         assert_eq!(record.date, "2019-11-03T15:00:00");

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_fios() {
+    fn fio_size_suffixes_are_parsed() {
         for (text, bytes) in
             [("4k", 4096), ("1M", 1 << 20), ("1024", 1024), ("64KiB", 65536), ("4k,8k", 4096)]
         {

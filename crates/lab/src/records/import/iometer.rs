@@ -121,7 +121,7 @@ ALL,All,4K random read,1,1,1,35511.2,35511.2,0.000000,138.715625,138.715625,0,0.
 MANAGER,HOST,,,1,1,35511.2,35511.2,0,138.7,138.7,0,0.9,12.5,20\n";
 
     #[test]
-    fn the_line_of_all_is_read_and_its_mb_are_binary() {
+    fn the_all_line_is_read_with_binary_megabytes() {
         assert!(fits(TEXT));
         let record = read(TEXT).expect("IOMeter");
         assert_eq!(

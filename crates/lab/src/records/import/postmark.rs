@@ -89,7 +89,7 @@ Files:\n\t7506 created (4 per second)\n\t\tCreation alone: 5000 files (6 per sec
 Data:\n\t13345.22 megabytes read (7.23 megabytes per second)\n\t4114.30 kilobytes written (2.50 kilobytes per second)\n";
 
     #[test]
-    fn its_report_is_read() {
+    fn a_postmark_report_is_imported() {
         assert!(fits(TEXT));
         let record = read(TEXT).expect("PostMark");
         assert_eq!(record.tool, "PostMark 1.53");

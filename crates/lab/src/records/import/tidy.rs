@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_alike_are_runs_and_short_rows_are_refused() {
+    fn equal_rows_become_runs_and_short_rows_fail() {
         let text =
             "config,op,queue_depth,value,unit\na,read,4,100,MB/s\na,read,4,102,MB/s\na,write,4,50,IOPS\n";
         let record = read(text).expect("a table");

@@ -31,7 +31,7 @@ mod tests {
     use stripewise_drive::{Cause, CauseCounts};
 
     #[test]
-    fn the_dearest_causes_are_named_first_and_small_ones_not_at_all() {
+    fn the_costliest_causes_come_first_small_ones_omitted() {
         let mut causes = CauseTable::default();
         for (cause, positions) in [(Cause::Data, 30), (Cause::PreRead, 65), (Cause::Journal, 5)] {
             *causes.of_mut(cause) = CauseCounts { requests: 100, bytes: 0, positions };

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_is_where_it_was_drawn() {
+    fn shapes_are_rendered_at_their_position() {
         let mut svg = Svg::new(100.0, 50.0, "a \"chart\" & more");
         svg.bar("here", 10.0, 10.0, 30.0, 9.0, "a hint <&>");
         svg.line("grid", 0.0, 40.5, 100.0, 40.5);
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_chart_is_none() {
+    fn text_without_a_chart_gives_no_image() {
         for text in ["", "<p>no</p>", "<svg viewBox=\"0 0 9e9 1\"></svg>", "<svg viewBox=\"0 0 x\"></svg>"] {
             assert!(png_of(text).is_none(), "{text}");
         }

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_published_system_is_found_for_every_cell_of_study_004() {
+    fn every_study_004_cell_has_a_best_published_system() {
         let published = built_in();
         let of_cell = |level: &str, state: &str, load: &str| {
             let is_it = |row: &&Row| {

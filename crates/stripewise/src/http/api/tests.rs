@@ -190,7 +190,7 @@ fn fields(request: &Request) -> (BTreeSet<String>, BTreeSet<String>) {
 }
 
 #[test]
-fn the_validator_sees_what_is_wrong() {
+fn the_openapi_validator_finds_violations() {
     let (_, description) = ask_all(&[]);
     let spoil = |spoil: fn(&mut Value)| {
         let mut document = description.clone();
@@ -214,7 +214,7 @@ fn the_validator_sees_what_is_wrong() {
 }
 
 #[test]
-fn whatever_the_command_line_can_do_has_a_path() {
+fn every_command_has_an_http_path() {
     let examples = examples();
     let (asked, description) = ask_all(&examples);
     let mut used: BTreeMap<&str, (BTreeSet<String>, BTreeSet<String>)> = BTreeMap::new();
@@ -260,7 +260,7 @@ fn whatever_the_command_line_can_do_has_a_path() {
 }
 
 #[test]
-fn streams_are_events_with_a_kind_and_a_document_until_they_end() {
+fn streams_send_typed_events_until_they_end() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let (orders_in, mut orders) = mpsc::channel::<Order>(1);
@@ -295,7 +295,7 @@ fn streams_are_events_with_a_kind_and_a_document_until_they_end() {
 }
 
 #[test]
-fn a_bad_outcome_is_a_problem_that_has_the_document() {
+fn failed_results_are_problems_with_the_document() {
     let pool = PoolReport { name: "tank".into(), state: PoolState::Failed, ..PoolReport::default() };
     let result = Ok(ControlResponse::Pools(Pools { pools: vec![pool] }));
     let response = answered(Answer { result, collected: Collected::default() });

@@ -36,7 +36,7 @@ fn flush(oracle: &mut Oracle) {
 }
 
 #[test]
-fn an_acknowledged_write_is_what_is_read() {
+fn acknowledged_write_must_be_read_back() {
     let mut oracle = oracle(NO_JOURNAL);
     assert!(holds(&mut oracle, 5, 0));
     let ticket = oracle.begin_write(5..6);
@@ -49,7 +49,7 @@ fn an_acknowledged_write_is_what_is_read() {
 }
 
 #[test]
-fn a_read_that_began_before_may_see_what_was_there_then() {
+fn earlier_read_may_return_the_old_version() {
     let mut oracle = oracle(NO_JOURNAL);
     let since = oracle.tick();
     write(&mut oracle, 5..6, true);
@@ -58,7 +58,7 @@ fn a_read_that_began_before_may_see_what_was_there_then() {
 }
 
 #[test]
-fn a_cut_takes_back_what_was_not_flushed_and_nothing_else() {
+fn cut_may_revert_unflushed_writes_only() {
     let mut oracle = oracle(NO_JOURNAL);
     let one = write(&mut oracle, 5..6, false);
     flush(&mut oracle);
@@ -77,7 +77,7 @@ fn a_cut_takes_back_what_was_not_flushed_and_nothing_else() {
 }
 
 #[test]
-fn a_flush_covers_only_what_was_acknowledged_before_it_began() {
+fn flush_covers_only_writes_acknowledged_before_it() {
     let mut oracle = oracle(NO_JOURNAL);
     let ticket = oracle.begin_write(1..2);
     let begun = oracle.tick();
@@ -88,7 +88,7 @@ fn a_flush_covers_only_what_was_acknowledged_before_it_began() {
 }
 
 #[test]
-fn a_discard_leaves_either_and_a_write_of_zeros_does_not() {
+fn discard_allows_old_or_zeros_and_zeroing_only_zeros() {
     let mut oracle = oracle(NO_JOURNAL);
     let one = write(&mut oracle, 0..2, true);
     let ticket = oracle.begin_zeroes(0..1, true);
@@ -101,7 +101,7 @@ fn a_discard_leaves_either_and_a_write_of_zeros_does_not() {
 }
 
 #[test]
-fn only_without_a_journal_a_stripe_in_flight_may_be_lost_with_a_drive() {
+fn stripe_in_flight_may_be_lost_only_without_journal() {
     for promises in [NO_JOURNAL, STRICT] {
         let mut oracle = oracle(promises);
         let neighbour = write(&mut oracle, 15..16, true);
@@ -125,7 +125,7 @@ fn only_without_a_journal_a_stripe_in_flight_may_be_lost_with_a_drive() {
 }
 
 #[test]
-fn torn_sectors_are_allowed_only_where_blocks_are_not_promised_and_only_after_a_cut() {
+fn torn_sectors_need_a_cut_and_no_block_promise() {
     // Also of a write of which a client was told that it may be lost.
     for (promises, is_told) in [(NO_JOURNAL, false), (NO_JOURNAL, true), (STRICT, false), (STRICT, true)] {
         let mut oracle = oracle(promises);
@@ -179,7 +179,7 @@ fn a_refused_write_may_be_there_or_not() {
 }
 
 #[test]
-fn what_began_while_a_block_might_be_refused_may_still_be() {
+fn overlapping_write_may_leave_a_block_refused() {
     let torn = Promises { atomic_drives: false, ..STRICT };
     for is_flushed in [false, true] {
         let mut oracle = oracle(torn);
@@ -199,7 +199,7 @@ fn what_began_while_a_block_might_be_refused_may_still_be() {
 }
 
 #[test]
-fn what_a_failed_flush_may_have_lost_is_to_be_told_before_a_flush_is_acknowledged() {
+fn flush_loss_is_reported_before_an_acknowledgement() {
     for is_told in [false, true] {
         let mut oracle = oracle(STRICT);
         let old = write(&mut oracle, 5..6, true);
@@ -217,7 +217,7 @@ fn what_a_failed_flush_may_have_lost_is_to_be_told_before_a_flush_is_acknowledge
 }
 
 #[test]
-fn what_shares_a_block_with_what_a_failed_flush_lost_may_be_refused_with_it() {
+fn neighbour_in_a_lost_block_may_be_refused() {
     let mut oracle = oracle(STRICT);
     let neighbour = write(&mut oracle, 12..13, false);
     let other_block = write(&mut oracle, 16..17, false);
@@ -231,7 +231,7 @@ fn what_shares_a_block_with_what_a_failed_flush_lost_may_be_refused_with_it() {
 }
 
 #[test]
-fn what_was_lost_and_is_written_again_is_lost_once_more_where_a_flush_is_refused() {
+fn rewrite_of_lost_data_is_lost_again_by_a_refusal() {
     for is_told in [false, true] {
         let mut oracle = oracle(Promises { atomic_drives: false, ..STRICT });
         write(&mut oracle, 8..16, false);
@@ -248,7 +248,7 @@ fn what_was_lost_and_is_written_again_is_lost_once_more_where_a_flush_is_refused
 }
 
 #[test]
-fn what_was_durable_before_a_flush_failed_is_not_at_risk() {
+fn durable_data_is_safe_from_a_failed_flush() {
     let mut oracle = oracle(STRICT);
     let version = write(&mut oracle, 5..6, false);
     flush(&mut oracle);
@@ -260,7 +260,7 @@ fn what_was_durable_before_a_flush_failed_is_not_at_risk() {
 }
 
 #[test]
-fn data_that_may_as_well_be_zeros_are_not_surely_there() {
+fn possible_zeros_do_not_count_as_certain_data() {
     let mut oracle = oracle(STRICT);
     write(&mut oracle, 5..9, false);
     assert_eq!(oracle.surely_holds_data_from(0), Some(5));

@@ -9,7 +9,7 @@ use crate::pool::testing::{add_volume, pool, sample};
 use crate::rows::{RowTable, Run, SlotPlace};
 
 #[test]
-fn nonsense_is_refused() {
+fn inconsistent_manifests_are_refused() {
     type Spoil = fn(&mut Manifest);
     let spoils: &[(&str, Spoil)] = &[
         ("a drive twice", |m| m.drives[1].id = m.drives[0].id),
@@ -110,7 +110,7 @@ fn nonsense_is_refused() {
 }
 
 #[test]
-fn rows_that_changed_are_checked_before_they_are_recorded() {
+fn changed_rows_are_checked_before_commit() {
     let before = sample();
     assert_eq!(before.clone().check_changed_rows(&before), Ok(()));
     let mut next = before.clone();
@@ -130,7 +130,7 @@ fn spoil_row(manifest: &mut Manifest, spoil: fn(&mut SlotPlace)) {
 }
 
 #[test]
-fn the_sample_has_two_volumes_whose_rows_are_told_apart() {
+fn sample_has_two_volumes_with_distinct_rows() {
     let manifest = sample();
     assert_eq!(manifest.check(), Ok(()));
     assert_eq!(manifest.volumes.iter().map(|volume| volume.id).collect::<Vec<_>>(), [Id(55), Id(56)]);

@@ -21,7 +21,7 @@ fn states(manifest: &Manifest, volume: usize, drive: u32) -> Vec<SlotState> {
 }
 
 #[test]
-fn only_volumes_that_can_go_on_do() {
+fn exclusion_is_recorded_only_in_readable_volumes() {
     let mut manifest = pool(&[64; 3], MIB);
     add_volume(&mut manifest, 1, Level::Raid5, 3, 4);
     add_volume(&mut manifest, 2, Level::Raid0, 3, 4);
@@ -45,7 +45,7 @@ fn only_volumes_that_can_go_on_do() {
 }
 
 #[test]
-fn a_return_that_makes_a_volume_whole_gives_up_what_is_still_away() {
+fn restored_volume_excludes_drives_still_away() {
     let mut manifest = pool(&[64; 4], MIB);
     add_volume(&mut manifest, 1, Level::Raid5, 4, 4);
     manifest.exclude(&[out(1), out(2)]);
@@ -57,7 +57,7 @@ fn a_return_that_makes_a_volume_whole_gives_up_what_is_still_away() {
 }
 
 #[test]
-fn unfinished_columns_of_a_drive_that_leaves_are_missing() {
+fn unfilled_columns_of_a_leaving_drive_are_missing() {
     let mut manifest = pool(&[64; 3], MIB);
     add_volume(&mut manifest, 1, Level::Raid5, 3, 4);
     manifest.volumes[0].parts[0].rows.update(|_, _, places| {
@@ -90,7 +90,7 @@ fn survival_is_asked_of_every_row() {
 }
 
 #[test]
-fn replaced_drives_are_forgotten_when_nothing_names_them() {
+fn replaced_drives_are_forgotten_once_unreferenced() {
     let mut manifest = pool(&[64; 4], MIB);
     add_volume(&mut manifest, 1, Level::Raid5, 3, 4);
     manifest.exclude(&[out(0), out(3)]);

@@ -47,7 +47,7 @@ fn can_be_matched(manifest: &Manifest) -> bool {
 }
 
 #[test]
-fn what_is_said_to_fit_fits_and_what_is_not_does_not() {
+fn evacuation_check_agrees_with_exhaustive_matching() {
     let (mut fitted, mut refused, mut by_chains) = (0, 0, 0);
     for seed in 0..600 {
         let mut random = SplitMix64::new(seed);
@@ -120,7 +120,7 @@ fn empty_step_by_step(mut manifest: Manifest, mut books: FreeSlabs) -> bool {
 }
 
 #[test]
-fn the_numbers_are_those_of_what_has_no_place() {
+fn shortage_counts_slabs_without_a_target() {
     let mut manifest = pool_of(&[20, 20, 20, 40]);
     add_volume(&mut manifest, 1, Level::Raid5, 4, 8);
     let mut manifest = without_maps(manifest);
@@ -135,7 +135,7 @@ fn the_numbers_are_those_of_what_has_no_place() {
 }
 
 #[test]
-fn room_for_a_lost_area_of_a_journal_is_not_promised_to_rows() {
+fn room_for_a_lost_journal_area_is_kept() {
     // Rows on the first three drives; the last has room for the column of one that is to be
     // emptied, or for the area that was on the fourth, which failed.
     let mut manifest = pool_of(&[20, 20, 20, 20, 6]);
@@ -158,7 +158,7 @@ fn room_for_a_lost_area_of_a_journal_is_not_promised_to_rows() {
 }
 
 #[test]
-fn an_area_that_finds_its_room_only_in_pieces_is_told_of() {
+fn fragmented_room_for_an_area_is_reported() {
     let mut manifest = pool_of(&[20, 20, 9]);
     add_volume(&mut manifest, 1, Level::Raid1, 2, 1);
     add_volume(&mut manifest, 2, Level::Single, 1, 1);

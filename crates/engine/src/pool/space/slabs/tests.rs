@@ -67,7 +67,7 @@ fn unequal_drives_are_filled() {
 }
 
 #[test]
-fn equal_drives_get_equal_slab_numbers_also_in_narrow_rows() {
+fn equal_drives_get_equal_slabs_in_narrow_rows() {
     let manifest = pool(&[256; 12], MIB);
     let mut free = FreeSlabs::new(&manifest);
     let drives = free.usable(Role::Data);
@@ -105,7 +105,7 @@ fn rows_asked_for_one_by_one_are_spread() {
 }
 
 #[test]
-fn books_are_what_the_manifest_says() {
+fn free_slabs_agree_with_the_manifest() {
     let mut manifest = sample();
     let free = FreeSlabs::new(&manifest);
     for drive in &manifest.drives {
@@ -142,7 +142,7 @@ fn books_are_what_the_manifest_says() {
 }
 
 #[test]
-fn replacements_go_to_the_emptiest_drive_outside_the_row() {
+fn replacement_slabs_go_to_the_emptiest_other_drive() {
     let manifest = pool(&[64, 64, 64, 128, 40], MIB);
     let mut free = FreeSlabs::new(&manifest);
     let drives = free.usable(Role::Data);

@@ -110,7 +110,7 @@ fn go_on_proven(history: &mut History, on: &[usize], commits: usize) {
 }
 
 #[test]
-fn a_drive_that_lacks_a_commit_which_it_had_was_put_back_from_an_older_copy() {
+fn drive_missing_its_own_commit_is_rolled_back() {
     let mut history = History::new(4, &[Level::Raid6]);
     go_on_proven(&mut history, &[0, 1, 2, 3], 3);
     let older = history.drives[3].clone();
@@ -137,7 +137,7 @@ fn a_drive_that_lacks_a_commit_which_it_had_was_put_back_from_an_older_copy() {
 }
 
 #[test]
-fn what_is_known_to_have_counted_is_not_passed_over_for_an_older_copy_that_was_used_alone() {
+fn older_copy_used_alone_does_not_override_commits() {
     let mut history = History::new(2, &[Level::Raid1]);
     go_on_proven(&mut history, &[0, 1], 2);
     let older = history.drives[1].clone();
@@ -166,7 +166,7 @@ fn drives_that_were_away_are_stale() {
 }
 
 #[test]
-fn a_commit_cut_short_is_finished_or_was_never() {
+fn interrupted_commit_is_completed_or_void() {
     let mut history = History::new(3, &[Level::Raid5]);
     history.go_on(&[0, 1, 2], &[], &[1]);
     let choice = history.choose(&[0, 1, 2]).unwrap();
@@ -180,7 +180,7 @@ fn a_commit_cut_short_is_finished_or_was_never() {
 }
 
 #[test]
-fn halves_are_refused_and_both_are_named() {
+fn diverged_halves_are_refused_and_named() {
     let mut history = History::new(4, &[Level::Raid6]);
     history.go_on(&[0, 1], &[2, 3], &[0, 1]);
     history.go_on(&[2, 3], &[0, 1], &[2, 3]);
@@ -200,7 +200,7 @@ fn halves_are_refused_and_both_are_named() {
 }
 
 #[test]
-fn a_branch_that_died_at_birth_is_passed_over() {
+fn abandoned_branch_is_ignored() {
     let mut history = History::new(3, &[Level::Raid5]);
     // Drive 0 was to be excluded, but power went when only drive 1 had heard of it; then 0 and 2
     // were used.
@@ -225,7 +225,7 @@ fn a_branch_that_died_at_birth_is_passed_over() {
 }
 
 #[test]
-fn a_commit_that_never_counted_is_passed_over_when_others_went_on_without_it() {
+fn tentative_commit_yields_to_drives_that_continued() {
     for out in [&[][..], &[1]] {
         let mut history = History::new(3, &[Level::Raid1]);
         history.kind = ExclusionKind::Missing;
@@ -251,7 +251,7 @@ fn a_commit_that_never_counted_is_passed_over_when_others_went_on_without_it() {
 }
 
 #[test]
-fn a_commit_never_counted_where_another_history_left_its_branch_before() {
+fn commit_yields_where_another_history_forked() {
     // Drive 0 got a commit that drive 1 lacked, and was out from then on; later drive 2 took its
     // place.
     let mut history = History::new(3, &[Level::Raid1]);
@@ -271,7 +271,7 @@ fn a_commit_never_counted_where_another_history_left_its_branch_before() {
 }
 
 #[test]
-fn a_tentative_branch_was_not_lived_on_by_who_has_it() {
+fn tentative_branch_yields_to_an_active_one() {
     for reached in [&[0][..], &[0, 1]] {
         let mut history = History::new(3, &[Level::Raid1]);
         history.kind = ExclusionKind::Missing;
@@ -293,7 +293,7 @@ fn a_tentative_branch_was_not_lived_on_by_who_has_it() {
 }
 
 #[test]
-fn of_what_led_to_a_tentative_branch_only_what_counted_was_lived_on() {
+fn only_counted_commits_before_a_branch_were_active() {
     // A commit that drive 0 alone had, and from there a branch without the others that no client
     // was told to live on.
     let mut history = History::new(3, &[Level::Raid1]);
@@ -305,7 +305,7 @@ fn of_what_led_to_a_tentative_branch_only_what_counted_was_lived_on() {
 }
 
 #[test]
-fn what_counted_before_a_commit_that_never_did_is_not_passed_over() {
+fn counted_commit_before_a_tentative_one_is_kept() {
     let mut history = History::new(3, &[Level::Raid1]);
     history.go_on(&[0, 1], &[2], &[0, 1]);
     // Drive 2 was to take part again, and never heard of it.
@@ -320,7 +320,7 @@ fn what_counted_before_a_commit_that_never_did_is_not_passed_over() {
 }
 
 #[test]
-fn of_two_commits_that_never_counted_either_will_do() {
+fn either_of_two_tentative_commits_may_be_chosen() {
     let mut history = History::new(4, &[Level::Raid1]);
     let lived = history.drives[3].clone();
     history.go_on(&[0], &[2], &[0]);
@@ -343,7 +343,7 @@ fn a_drive_that_could_not_be_spared_returns() {
 }
 
 #[test]
-fn a_drive_that_was_away_may_catch_up_if_it_lived_on_no_other_branch() {
+fn absent_drive_catches_up_unless_it_diverged() {
     for kind in [ExclusionKind::Missing, ExclusionKind::Offline] {
         let mut history = History::new(4, &[Level::Raid6]);
         history.kind = kind;
@@ -359,7 +359,7 @@ fn a_drive_that_was_away_may_catch_up_if_it_lived_on_no_other_branch() {
 }
 
 #[test]
-fn a_drive_that_lacks_the_last_commit_is_current_but_behind() {
+fn drive_without_the_last_commit_is_behind() {
     let mut history = History::new(3, &[Level::Raid5]);
     history.go_on(&[0, 1, 2], &[], &[0, 2]);
     let choice = history.choose(&[1, 0]).unwrap();
@@ -368,7 +368,7 @@ fn a_drive_that_lacks_the_last_commit_is_current_but_behind() {
 }
 
 #[test]
-fn drives_that_were_replaced_are_strangers() {
+fn replaced_drives_are_foreign() {
     let mut history = History::new(3, &[Level::Raid5]);
     history.go_on(&[0, 1], &[2], &[0, 1]);
     for drive in [0, 1] {
@@ -382,7 +382,7 @@ fn drives_that_were_replaced_are_strangers() {
 }
 
 #[test]
-fn history_is_forgotten_in_the_end_but_nothing_old_is_believed() {
+fn pruned_history_still_rejects_old_drives() {
     let mut history = History::new(3, &[Level::Raid1]);
     history.go_on(&[0, 1], &[2], &[0, 1]);
     for _ in 0..200 {

@@ -71,7 +71,7 @@ fn equal_drives_make_a_small_checkpoint() {
 }
 
 #[test]
-fn changes_that_contradict_are_left_out_with_all_behind_them() {
+fn contradictory_change_ends_replay_before_it() {
     let mut manifest = sample();
     let mut entries = vec![(12, changes(None, &manifest))];
     let mut random = SplitMix64::new(4);
@@ -142,7 +142,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn rubbish_does_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+    fn garbage_does_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
         prop_assert_eq!(replay(&[(1, bytes)]), None);
     }
 

@@ -81,7 +81,7 @@ fn small(generation: u64) -> Manifest {
 }
 
 #[test]
-fn every_commit_is_read_back_through_full_logs_and_openings() {
+fn commits_survive_full_logs_and_reopening() {
     let mut manifest = pool(&[64, 64, 70], MIB);
     add_volume(&mut manifest, 5, stripewise_layout::Level::Raid5, 3, 9);
     let mut rig = Rig::new(&manifest);
@@ -110,7 +110,7 @@ fn every_commit_is_read_back_through_full_logs_and_openings() {
 }
 
 #[test]
-fn a_log_that_is_full_gives_way_to_a_checkpoint_in_the_other_slot() {
+fn full_log_switches_to_a_checkpoint_in_other_slot() {
     let rig = Rig::new(&small(1));
     let mut slots = Vec::new();
     for generation in 1..=260 {
@@ -122,7 +122,7 @@ fn a_log_that_is_full_gives_way_to_a_checkpoint_in_the_other_slot() {
 }
 
 #[test]
-fn either_end_is_enough_and_both_together_too() {
+fn either_end_or_both_restore_the_superblock() {
     let rig = Rig::new(&small(1));
     for generation in 1..=6 {
         rig.commit(&small(generation));
@@ -231,7 +231,7 @@ fn torn_commits_leave_the_state_before_or_after() {
 }
 
 #[test]
-fn leftovers_of_other_pools_and_places_are_not_believed() {
+fn leftovers_of_other_pools_and_slots_are_rejected() {
     let rig = Rig::new(&small(9));
     rig.commit(&small(9));
     rig.commit(&small(10));
@@ -253,7 +253,7 @@ fn leftovers_of_other_pools_and_places_are_not_believed() {
 }
 
 #[test]
-fn a_drive_that_grew_is_found_and_small_ones_hold_nothing() {
+fn grown_drive_is_found_and_tiny_drive_is_empty() {
     let rig = Rig::new(&small(1));
     rig.commit(&small(1));
     let grown = MemoryDrive::new("grown", 12 * MIB);
@@ -265,7 +265,7 @@ fn a_drive_that_grew_is_found_and_small_ones_hold_nothing() {
 }
 
 #[test]
-fn other_versions_are_told() {
+fn other_format_versions_are_identified() {
     let header = Header { pool_id: POOL, drive_id: Id(2), capacity_bytes: 8 * MIB };
     let mut block = header.encode(0, 0);
     let seal = |block: &mut Vec<u8>| {
@@ -324,7 +324,7 @@ fn an_entry_is_as_described() {
 }
 
 #[test]
-fn one_end_that_refuses_is_enough_and_unreadable_sectors_are_passed_over() {
+fn one_working_end_of_a_drive_is_enough() {
     let executor = VirtualExecutor::new();
     let image = MemoryDrive::new("d", 8 * MIB);
     let faults = FaultyDrive::new(&executor.context(), image.clone(), 1);
@@ -346,7 +346,7 @@ fn one_end_that_refuses_is_enough_and_unreadable_sectors_are_passed_over() {
 }
 
 #[test]
-fn a_first_drive_that_refuses_keeps_the_commit_from_the_others() {
+fn first_drives_refusal_stops_the_commit() {
     let mut manifest = pool(&[8, 8], MIB);
     let rig = Rig::new(&manifest);
     let commit = |manifest: &Manifest, first| {
@@ -369,7 +369,7 @@ fn a_first_drive_that_refuses_keeps_the_commit_from_the_others() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_the_numbers() {
+fn oversized_manifest_is_refused_with_the_numbers() {
     let mut manifest = pool(&[64; 3], MIB);
     for index in 0..500u128 {
         let path = "/p".repeat(200);
@@ -411,7 +411,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn rubbish_is_nothing(bytes in prop::collection::vec(any::<u8>(), 0..9000), at in 0u64..4) {
+    fn garbage_is_not_a_superblock(bytes in prop::collection::vec(any::<u8>(), 0..9000), at in 0u64..4) {
         prop_assert_eq!(Header::decode(&bytes, at), HeaderContent::None);
         let header = Header { pool_id: POOL, drive_id: Id(100), capacity_bytes: 8 * MIB };
         prop_assert_eq!(EntryHeader::decode(&bytes, &header, at, 1 << 20), None);
@@ -427,7 +427,7 @@ proptest! {
     /// Entry headers whose every field is anything, sealed: lengths are bounded by the room before
     /// anything is read.
     #[test]
-    fn sealed_rubbish_is_bounded(fields in prop::collection::vec(any::<u8>(), 56), kind: bool, room in 0u64..200_000) {
+    fn sealed_garbage_headers_have_bounded_lengths(fields in prop::collection::vec(any::<u8>(), 56), kind: bool, room in 0u64..200_000) {
         let of = Header { pool_id: POOL, drive_id: Id(100), capacity_bytes: 8 * MIB };
         let mut bytes = if kind { *b"SWCHKPNT" } else { *b"SWCHANGE" }.to_vec();
         bytes.extend(fields);

@@ -306,7 +306,7 @@ impl Life {
 }
 
 #[test]
-fn what_is_acknowledged_is_kept_whatever_is_cut() {
+fn acknowledged_writes_survive_any_disconnect() {
     let (mut flushes, mut repeats) = (0, 0);
     for seed in 0..2_000 {
         let mut life = Life::new(seed);
@@ -318,7 +318,7 @@ fn what_is_acknowledged_is_kept_whatever_is_cut() {
 }
 
 #[test]
-fn answers_that_lie_are_no_answers() {
+fn malformed_replies_are_refused() {
     let abilities = Abilities { fua: true, trim: true, zeroes: true, longest_bytes: 2 * BLOCK };
     let mut ledger = Ledger::new(abilities);
     let (sender, _answer) = completion();
@@ -337,7 +337,7 @@ fn answers_that_lie_are_no_answers() {
 }
 
 #[test]
-fn a_server_that_lost_what_it_held_is_known_by_its_block() {
+fn a_durable_block_reveals_a_server_that_lost_data() {
     let mut ledger = Ledger::new(Abilities { fua: true, trim: true, zeroes: true, longest_bytes: BLOCK });
     let ask = |ledger: &mut Ledger, request: IoRequest| {
         assert!(ledger.submit(request, None, 0).is_none());
@@ -360,7 +360,7 @@ fn a_server_that_lost_what_it_held_is_known_by_its_block() {
 }
 
 #[test]
-fn a_flush_that_is_refused_on_behalf_of_a_forced_write_is_told_as_a_flush() {
+fn a_failed_flush_for_fua_is_reported_as_a_flush() {
     for is_flush_refused in [false, true] {
         let abilities = Abilities { fua: false, trim: true, zeroes: true, longest_bytes: BLOCK };
         let mut ledger = Ledger::new(abilities);

@@ -1,0 +1,235 @@
+//! Every loss that a layout tolerates, and one more: what can be read is right, what cannot is
+//! said.
+//!
+//! Invariant I3 (`docs/internals/invariants.md`).
+
+use std::rc::Rc;
+
+use crate::kit::array::{Model, SECTOR, dirty, shape, space};
+use stripewise_drive::{BufferPool, Context, Drive, MemoryDrive};
+use stripewise_engine::linear::{LinearSpec, SlotInit, missing_columns, rebuild};
+use stripewise_engine::{Array, ArrayError, ArrayOptions, Member, MemberOptions, NoHost};
+use stripewise_layout::{MemberSet, Shape};
+use stripewise_runtime::VirtualExecutor;
+
+const LEVELS: &[(&str, usize)] = &[
+    ("raid0", 2),
+    ("raid1", 2),
+    ("raid4", 3),
+    ("raid5", 3),
+    ("raid6", 4),
+    ("raid7", 5),
+    ("raid10", 3),
+    ("raid50", 6),
+    ("raid60", 8),
+];
+const MOST_DRIVES: usize = 8;
+const DATA_BYTES: u64 = 1 << 20;
+
+struct Plain {
+    context: Context,
+    buffers: BufferPool,
+    spec: LinearSpec,
+    drives: Vec<Rc<MemoryDrive>>,
+}
+
+impl Plain {
+    fn new(context: &Context, shape: Shape) -> Self {
+        let spec = space(&shape, 7, DATA_BYTES);
+        let capacity = spec.base_bytes + spec.space_bytes;
+        let drives: Vec<_> =
+            (0..shape.width).map(|i| MemoryDrive::new(&format!("memory{i}"), capacity)).collect();
+        for drive in &drives {
+            dirty(drive, 5);
+        }
+        Self { context: context.clone(), buffers: BufferPool::new(8 << 20), spec, drives }
+    }
+
+    fn slots(&self, missing: &MemberSet) -> Vec<SlotInit> {
+        let member =
+            |drive: &Rc<MemoryDrive>| Member::new(&self.context, drive.clone(), MemberOptions::default());
+        let slot = |(index, drive)| {
+            if missing.contains(index) { SlotInit::Missing } else { SlotInit::Active(member(drive)) }
+        };
+        self.drives.iter().enumerate().map(slot).collect()
+    }
+
+    async fn create(&self) -> Array {
+        let slots = self.slots(&MemberSet::EMPTY);
+        let init = self.spec.init(slots).expect("a possible array");
+        Array::create(&self.context, &self.buffers, init, Rc::new(NoHost), ArrayOptions::default())
+            .await
+            .expect("a new array")
+    }
+
+    async fn open(&self, missing: &MemberSet) -> Result<Array, ArrayError> {
+        let slots = self.slots(missing);
+        let init = self.spec.init(slots).expect("a possible array");
+        Array::open(&self.context, &self.buffers, init, Rc::new(NoHost), ArrayOptions::default()).await
+    }
+}
+
+async fn fill(array: &Array, model: &Model, version: u32) {
+    let step = 512;
+    let mut first = 0;
+    while first < model.sectors() {
+        let count = step.min(model.sectors() - first);
+        array.write(first * SECTOR, Model::data(first, count, version), false).await.expect("filling");
+        model.set(first, count, version);
+        first += count;
+    }
+    array.flush().await.expect("filling");
+}
+
+fn combinations(width: usize, size: usize) -> Vec<MemberSet> {
+    (0u32..1 << width)
+        .filter(|mask| mask.count_ones() as usize == size)
+        .map(|mask| (0..width).filter(|bit| mask >> bit & 1 == 1).collect())
+        .collect()
+}
+
+/// Reads stripe by stripe; gives how many could not be read. What can be read must be right.
+async fn read_what_is_left(array: &Array, model: &Model, missing: &MemberSet, what: &str) -> u64 {
+    let geometry = array.geometry();
+    let mut lost = 0;
+    for stripe in 0..array.capacity_bytes() / geometry.stripe_data_bytes() {
+        let offset = stripe * geometry.stripe_data_bytes();
+        match array.read(offset, geometry.stripe_data_bytes() as usize).await {
+            Ok(data) => {
+                model.check(offset / SECTOR, &data, stripe, what);
+            }
+            Err(error) => {
+                assert!(
+                    !geometry.stripe_survives(stripe, missing),
+                    "{what}: stripe {stripe} can be read without {missing:?}, yet: {error}"
+                );
+                assert!(matches!(error, ArrayError::Lost { .. }), "{what}: {error}");
+                lost += 1;
+            }
+        }
+        // Of a stripe that has lost some units, the others can still be read.
+        for range in geometry.data_ranges(0, geometry.stripe_data_bytes()) {
+            let unit_offset = offset + range.unit as u64 * geometry.interleave_bytes();
+            let place = geometry.place_of_unit(stripe, range.unit);
+            if !missing.contains(place.member) {
+                let data = array.read(unit_offset, range.length() as usize).await;
+                let data =
+                    data.unwrap_or_else(|error| panic!("{what}: a unit on a member that is there: {error}"));
+                model.check(unit_offset / SECTOR, &data, stripe, what);
+            }
+        }
+    }
+    lost
+}
+
+fn each_layout(mut test: impl FnMut(&VirtualExecutor, &str, Shape)) {
+    for &(level, least) in LEVELS {
+        for drives in least..=MOST_DRIVES {
+            let grouped = level == "raid50" || level == "raid60";
+            if grouped && drives % 2 == 1 {
+                continue;
+            }
+            let executor = VirtualExecutor::new();
+            test(&executor, level, shape(level, drives, 4096));
+        }
+    }
+}
+
+#[test]
+fn tolerated_losses_survive_and_one_more_is_reported() {
+    let mut lossy = 0;
+    each_layout(|executor, level, shape| {
+        let context = executor.context();
+        executor.block_on(async {
+            let plain = Plain::new(&context, shape);
+            let array = plain.create().await;
+            let model = Model::new(array.capacity_bytes());
+            fill(&array, &model, 1).await;
+            array.close().await.expect("closing");
+            for size in 0..=shape.fault_tolerance() + 1 {
+                for missing in combinations(shape.width, size.min(shape.width)) {
+                    let what = format!("{level} on {} without {missing:?}", shape.width);
+                    let Ok(array) = plain.open(&missing).await else {
+                        assert_eq!(missing.len(), shape.width, "{what}: opens while any member is there");
+                        continue;
+                    };
+                    let lost = read_what_is_left(&array, &model, &missing, &what).await;
+                    let survives = array.geometry().survives(&missing);
+                    assert_eq!(lost == 0, survives, "{what}: {lost} stripes lost");
+                    assert!(survives || size > shape.fault_tolerance(), "{what}: within the tolerance");
+                    lossy += u64::from(!survives);
+                }
+            }
+        });
+    });
+    assert!(lossy > 100, "only {lossy} combinations beyond the tolerance were tried");
+}
+
+#[test]
+fn degraded_writes_survive_empty_replacements() {
+    each_layout(|executor, level, shape| {
+        let context = executor.context();
+        let combinations = combinations(shape.width, shape.fault_tolerance());
+        if shape.fault_tolerance() == 0 {
+            return;
+        }
+        // All pairs and triples of eight are many; every seventh will do beyond the small ones.
+        let every = if combinations.len() > 30 { 7 } else { 1 };
+        for missing in combinations.into_iter().step_by(every) {
+            executor.block_on(async {
+                let plain = Plain::new(&context, shape);
+                let array = plain.create().await;
+                let model = Model::new(array.capacity_bytes());
+                let what = format!("{level} on {} without {missing:?}", shape.width);
+                fill(&array, &model, 1).await;
+                for slot in missing.iter() {
+                    array.member(slot as u32).expect("a member").fail("taken out");
+                }
+                array.flush().await.expect("a flush excludes them");
+                assert_eq!(missing_columns(&array), missing, "{what}");
+                // Small, unaligned, across strips and across stripes.
+                for (index, &(first, count)) in
+                    [(1u64, 1u64), (9, 20), (100, 64), (301, 3), (512, 257)].iter().enumerate()
+                {
+                    let version = 2 + index as u32;
+                    array
+                        .write(first * SECTOR, Model::data(first, count, version), false)
+                        .await
+                        .expect("a degraded write");
+                    model.set(first, count, version);
+                }
+                assert_eq!(read_what_is_left(&array, &model, &missing, &what).await, 0);
+                for slot in missing.iter() {
+                    let fresh = MemoryDrive::new("fresh", plain.drives[slot].info().capacity_bytes);
+                    dirty(&fresh, 99);
+                    let member = Member::new(&context, fresh, MemberOptions::default());
+                    plain.spec.attach(&array, slot, member).await.expect("attaching");
+                    rebuild(&array).await.expect("a rebuild");
+                }
+                let report = array.scrub(&|_, _| {}).await.expect("a scrub");
+                assert_eq!((report.blamed.len(), report.unattributed_blocks), (0, 0), "{what}: {report:?}");
+                model.check_all(&array, 0, &what).await;
+            });
+        }
+    });
+}
+
+#[test]
+fn a_write_that_cannot_be_kept_is_refused() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let plain = Plain::new(&context, shape("raid5", 4, 4096));
+        let array = plain.create().await;
+        let model = Model::new(array.capacity_bytes());
+        fill(&array, &model, 1).await;
+        let missing: MemberSet = [0, 1].into_iter().collect();
+        for slot in missing.iter() {
+            array.member(slot as u32).expect("a member").fail("taken out");
+            let _ = array.flush().await;
+        }
+        let error = array.write(0, Model::data(0, 8, 2), false).await.expect_err("too much is gone");
+        assert!(matches!(error, ArrayError::Drive(_) | ArrayError::Lost { .. }), "{error}");
+        let _ = read_what_is_left(&array, &model, &missing, "raid5 without two").await;
+    });
+}

@@ -1,0 +1,11 @@
+//! Jobs in the background: rebuild, scrub, conversion, rebalancing, evacuation, tiering.
+
+mod conversion;
+mod conversion_random;
+mod evacuation;
+mod rebalance;
+mod rebuild;
+mod rebuild_speed;
+mod rows;
+mod scrub;
+mod tiers;

@@ -1,0 +1,12 @@
+//! Drives that join, leave, fail, return and are replaced.
+
+mod checksum_pages;
+mod drives;
+mod identity;
+mod journal_losses;
+mod largest_sizes;
+mod losses;
+mod metadata_copies;
+mod power_cuts;
+mod replacement;
+mod stacked_pools;
