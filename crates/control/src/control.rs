@@ -7,6 +7,7 @@ use std::rc::Rc;
 use crate::daemon::caller::Caller;
 use crate::daemon::news::News;
 use crate::environment::{Environment, Notices};
+use crate::messages::roles::Role;
 use crate::pools::served::Served;
 
 /// What operations on pools get. Copies are of the same process.
@@ -26,9 +27,15 @@ impl Control {
         Self { served: Served::default(), news: Rc::default(), environment }
     }
 
-    /// For a command of another process, given in `folder`.
-    pub fn for_caller(&self, notices: Rc<dyn Notices>, caller: Rc<Caller>, folder: PathBuf) -> Self {
-        Self { environment: self.environment.for_caller(notices, caller, folder), ..self.clone() }
+    /// For a command of another process with this role, given in `folder`.
+    pub fn for_caller(
+        &self,
+        notices: Rc<dyn Notices>,
+        caller: Rc<Caller>,
+        folder: PathBuf,
+        role: Role,
+    ) -> Self {
+        Self { environment: self.environment.for_caller(notices, caller, folder, role), ..self.clone() }
     }
 }
 

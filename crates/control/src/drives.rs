@@ -1,14 +1,17 @@
 //! Drives: what offers itself as one, what it holds already, and where the drives of a pool are
 //! now, whatever they are called.
 
+pub(crate) mod blkid;
 pub mod candidates;
 pub mod contents;
+pub mod emptiness;
 pub(crate) mod known;
 pub(crate) mod misplaced;
 pub mod names;
 pub mod network;
 pub mod opened;
 pub(crate) mod opener;
+pub(crate) mod rights;
 pub(crate) mod search;
 pub(crate) mod signatures;
 pub(crate) mod space_below;

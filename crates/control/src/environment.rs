@@ -3,18 +3,25 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::rc::Rc;
 
+use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
-use stripewise_drive::SemaphorePermit;
+use stripewise_drive::{Semaphore, SemaphorePermit};
 use stripewise_engine::pool::JobKind;
 use stripewise_runtime::RealExecutor;
 
 use crate::daemon::alerts::Alerts;
 use crate::daemon::caller::Caller;
+use crate::daemon::turns::Turn;
 use crate::failure::{Failure, Result};
 use crate::messages::report::ActivityReport;
+use crate::messages::roles::Role;
 use crate::registry::Registry;
+
+/// Looks at what drives hold at a time; each may read much.
+const MAX_LOOKS: u64 = 2;
 
 /// Is told what goes on, besides results and failures.
 pub trait Notices {
@@ -50,7 +57,12 @@ pub struct Environment {
     commands_at: Rc<OnceCell<PathBuf>>,
     alerts: Rc<OnceCell<Alerts>>,
     /// The command's turn among those that change something, while it has it.
-    turn: Rc<RefCell<Option<SemaphorePermit>>>,
+    turn: Rc<RefCell<Option<Turn>>>,
+    /// The caller's role.
+    role: Role,
+    /// Folders whose files and devices a caller that is no `admin` may make drives of.
+    drive_folders: Rc<OnceCell<Vec<PathBuf>>>,
+    looks: Rc<Semaphore>,
 }
 
 impl Environment {
@@ -65,12 +77,21 @@ impl Environment {
             commands_at: Rc::default(),
             alerts: Rc::default(),
             turn: Rc::default(),
+            role: Role::Admin,
+            drive_folders: Rc::default(),
+            looks: Rc::new(Semaphore::new(MAX_LOOKS)),
         }
     }
 
-    /// For a command of another process, given in `folder`.
-    pub fn for_caller(&self, notices: Rc<dyn Notices>, caller: Rc<Caller>, folder: PathBuf) -> Self {
-        Self { notices, caller: Some(caller), folder, turn: Rc::default(), ..self.clone() }
+    /// For a command of another process with this role, given in `folder`.
+    pub fn for_caller(
+        &self,
+        notices: Rc<dyn Notices>,
+        caller: Rc<Caller>,
+        folder: PathBuf,
+        role: Role,
+    ) -> Self {
+        Self { notices, caller: Some(caller), folder, role, turn: Rc::default(), ..self.clone() }
     }
 
     /// Tells what a person may like to know.
@@ -93,9 +114,43 @@ impl Environment {
         self.caller.as_ref()
     }
 
+    /// The caller's role.
+    pub(crate) fn role(&self) -> Role {
+        self.role
+    }
+
+    /// From now on callers that are no `admin` may make drives of what is in these folders.
+    pub fn allow_drive_folders(&self, folders: Vec<PathBuf>) {
+        self.drive_folders.set(folders).expect("a process is told once");
+    }
+
+    /// Folders whose files and devices a caller that is no `admin` may make drives of.
+    pub(crate) fn drive_folders(&self) -> &[PathBuf] {
+        self.drive_folders.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// A place among those that look at what drives hold.
+    pub(crate) async fn place_to_look(&self) -> SemaphorePermit {
+        self.looks.acquire(1).await
+    }
+
     /// It is this command's turn.
-    pub fn take_turn(&self, turn: SemaphorePermit) {
+    pub fn take_turn(&self, turn: Turn) {
         self.turn.replace(Some(turn));
+    }
+
+    /// Waits for something outside this machine, or for long, while other commands have their turn.
+    pub(crate) async fn without_turn<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        // What is done at once keeps its turn.
+        if let Some(done) = work.as_mut().now_or_never() {
+            return done;
+        }
+        let Some(turn) = self.turn.take() else { return work.await };
+        let line = turn.let_go();
+        let done = work.await;
+        self.turn.replace(Some(line.take_again().await));
+        done
     }
 
     /// The command changes nothing any more, and only waits.
@@ -173,5 +228,58 @@ impl Notices for Deaf {
 
     fn job_steps(&self) -> Box<dyn FnMut(&JobStep<'_>) + '_> {
         Box::new(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stripewise_runtime::VirtualExecutor;
+
+    use super::*;
+    use crate::daemon::turns::Turns;
+
+    #[test]
+    fn silent_servers_hold_up_no_other_command() {
+        const PATIENCE_NS: u64 = 25_000_000_000;
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        executor.block_on(async {
+            let turns = Rc::new(Turns::default());
+            let connecting = (0..40).map(|_| {
+                let (turns, of_task) = (turns.clone(), context.clone());
+                context.spawn(async move {
+                    let environment = Environment::of_this_process(Rc::new(Deaf));
+                    environment.take_turn(turns.take(&Caller::new(None)).await.expect("a turn"));
+                    let connected = environment.without_turn(of_task.sleep_ns(PATIENCE_NS));
+                    connected.await;
+                    assert!(turns.is_taken(), "it has its turn again");
+                })
+            });
+            let connecting: Vec<_> = connecting.collect();
+            let begin = context.now_ns();
+            let changing = turns.take(&Caller::new(None)).await.expect("a turn");
+            assert!(context.now_ns() - begin < 1_000_000_000, "it waited for the servers");
+            drop(changing);
+            for command in connecting {
+                command.await;
+            }
+            assert!(context.now_ns() - begin < 2 * PATIENCE_NS, "all of them connect at the same time");
+            assert!(!turns.is_taken());
+        });
+    }
+
+    #[test]
+    fn work_done_at_once_keeps_its_turn() {
+        let executor = VirtualExecutor::new();
+        executor.block_on(async {
+            let turns = Rc::new(Turns::default());
+            let environment = Environment::of_this_process(Rc::new(Deaf));
+            environment.take_turn(turns.take(&Caller::new(None)).await.expect("a turn"));
+            environment.without_turn(async { assert!(turns.is_taken()) }).await;
+            assert!(turns.is_taken());
+            environment.let_others_go_on();
+            environment.without_turn(async {}).await;
+            assert!(!turns.is_taken(), "a turn that was given up stays so");
+        });
     }
 }

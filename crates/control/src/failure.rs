@@ -22,6 +22,8 @@ pub enum Reason {
     Usage,
     /// This user may not look: nothing is known of how it is.
     Denied,
+    /// The caller's role does not permit it.
+    Forbidden,
     /// The pool is in use by a process that takes commands for it at this socket.
     TakenAt(PathBuf),
     /// The caller left before its turn: there is no reader of this.

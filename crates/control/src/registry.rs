@@ -39,7 +39,7 @@ const LOOK_NS: u64 = 20_000_000;
 /// What the folder is for: its owner.
 const FOLDER_MODE: u32 = 0o700;
 /// How names in the folder begin; temporary files have something behind.
-const STATE_NAMES: [&str; 4] = ["pools", "control", "http.", "mounts"];
+const STATE_NAMES: [&str; 5] = ["pools", "control", "http.", "lab.sqlite", "mounts"];
 
 /// The list of known pools, and the state folder that it lies in.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ impl Registry {
             )
             .hint("set STRIPEWISE_HOME to a folder of yours"));
         };
-        refuse_of_another_user(&folder)?;
+        refuse_open_to_others(&folder)?;
         Ok(Self { folder })
     }
 
@@ -302,6 +302,12 @@ impl Registry {
         Ok(self.folder.join("http.tokens"))
     }
 
+    /// The results of the laboratory.
+    pub fn lab_path(&self) -> Result<PathBuf> {
+        self.make_folder(&self.folder)?;
+        Ok(self.folder.join("lab.sqlite"))
+    }
+
     /// Where a process that has mounted a pool takes commands. Removes what killed ones left.
     pub(crate) fn mount_control_path(&self) -> Result<PathBuf> {
         self.make_folder(&self.folder)?;
@@ -403,10 +409,20 @@ impl Holder {
     }
 }
 
-/// Another user's folder: what lies in it is not to be believed, and that user could hold up this
-/// process.
-fn refuse_of_another_user(folder: &Path) -> Result<()> {
+/// A folder of another user, or one in which other users may write: what lies in it is not to be
+/// believed, and they could hold up this process.
+fn refuse_open_to_others(folder: &Path) -> Result<()> {
     let Ok(found) = std::fs::metadata(folder) else { return Ok(()) };
+    if found.mode() & 0o022 != 0 {
+        return Err(Failure::new(format!(
+            "other users may write in the state folder {} (mode {:04o})",
+            folder.display(),
+            found.mode() & 0o7777
+        ))
+        .hint(
+            "`chmod 700` it, once nothing in it is from another user; or name another with STRIPEWISE_HOME",
+        ));
+    }
     match own_user() {
         Some(own) if found.uid() != own => Err(Failure::new(format!(
             "the state folder {} belongs to another user ({}), and this process acts as user {own}",

@@ -4,6 +4,7 @@
 pub(crate) mod alignment;
 pub(crate) mod attribute;
 pub(crate) mod block_device;
+pub(crate) mod extents;
 pub(crate) mod file_drive;
 pub(crate) mod identity;
 pub(crate) mod lock;

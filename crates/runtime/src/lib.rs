@@ -23,6 +23,7 @@ mod tasks;
 mod virtual_time;
 
 pub use files::attribute::{AttributeError, clear_pace_attribute, pace_attribute, set_pace_attribute};
+pub use files::extents::next_data;
 pub use files::file_drive::FileDrive;
 pub use files::identity::{DriveIdentity, Vanished};
 pub use files::lock::Holder;
@@ -32,6 +33,7 @@ pub use files::opened::Notice;
 pub use fuse_mount::FuseMountPoint;
 pub use message_file::MessageFile;
 pub use net::{ListenError, Listener, Network, OWNER_ONLY, SocketFile, Stream, bind_unix};
+pub use process::group::{do_not_wait, end_process_group};
 pub use process::io_flusher::become_io_flusher;
 pub use process::means::is_out_of_means;
 pub use process::signals::interrupt_requested;

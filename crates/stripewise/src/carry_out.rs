@@ -13,8 +13,10 @@ use std::time::Instant;
 use stripewise_control::daemon::caller::{Caller, Left};
 use stripewise_control::daemon::socket::{Asked, ControlSocket};
 use stripewise_control::daemon::turns::{NoTurn, Turns};
+use stripewise_control::plain::cut;
 use stripewise_control::request::Request;
 use stripewise_control::response::Response;
+use stripewise_control::roles::Role;
 
 use crate::answer;
 use crate::commands::App;
@@ -22,12 +24,16 @@ use crate::dispatch;
 use crate::failure::Result;
 use crate::printer::Printer;
 
+/// Bytes of a command that the log tells.
+const MOST_SHOWN_BYTES: usize = 1000;
+
 /// Takes commands over the socket for as long as it is polled.
 pub(crate) async fn take_commands(app: &App, socket: &ControlSocket) -> Result<()> {
     let (of_all, turns) = (app.clone(), socket.turns().clone());
     let carry_out = async move |Asked { command, who, caller }: Asked| {
         let printer = Printer::to_caller(command.json, command.quiet, command.colours, caller.clone());
-        let app = of_all.for_caller(printer, caller.clone(), command.folder);
+        // The socket accepts its owner and root alone.
+        let app = of_all.for_caller(printer, caller.clone(), command.folder, Role::Admin);
         let from = From { way: "socket", who: &who };
         answer::tell(carry_out(&command.request, from, &app, &caller, &turns).await, &app).code()
     };
@@ -50,7 +56,8 @@ pub(crate) async fn carry_out(
     caller: &Caller,
     turns: &Turns,
 ) -> Result<Response> {
-    let (shown, way, who, begin) = (request.to_string(), from.way, from.who, Instant::now());
+    let shown = cut(&request.to_string(), MOST_SHOWN_BYTES);
+    let (way, who, begin) = (from.way, from.who, Instant::now());
     let result = in_turn(request, app, caller, turns).await;
     app.let_others_go_on();
     if let Some(failure) = result.as_ref().err().filter(|failure| failure.is_silent()) {

@@ -19,6 +19,8 @@ pub(crate) enum Exit {
     Missing,
     /// Could not be done, since too much else is being done.
     Busy,
+    /// Not done, since the caller's role does not permit it.
+    Forbidden,
     /// The command line itself is wrong.
     Usage,
     /// `pool status` alone: works, but degraded.
@@ -43,6 +45,7 @@ impl Exit {
             Reason::Missing => Self::Missing,
             Reason::Busy => Self::Busy,
             Reason::Usage => Self::Usage,
+            Reason::Forbidden => Self::Forbidden,
             Reason::Failed | Reason::Denied | Reason::TakenAt(_) | Reason::CallerLeft => Self::Failure,
         }
     }
@@ -51,7 +54,7 @@ impl Exit {
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Success => 0,
-            Self::Failure | Self::Missing | Self::Busy => 1,
+            Self::Failure | Self::Missing | Self::Busy | Self::Forbidden => 1,
             Self::Usage => 2,
             Self::Degraded => 3,
         }

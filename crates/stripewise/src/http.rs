@@ -47,6 +47,9 @@ use orders::Order;
 /// Requests on their way to the executor; more wait.
 const MAX_ORDERS: usize = 64;
 
+/// Threads that parse documents.
+const MAX_PARSERS: usize = 2;
+
 /// What `serve` is told of HTTP.
 #[derive(Args)]
 pub(crate) struct HttpOptions {
@@ -123,7 +126,11 @@ impl Http {
     fn serve_at(doors: Vec<Door>, access: Arc<AccessFile>, budget: Budget, news: Rc<News>) -> Result<Self> {
         let refused =
             |error: std::io::Error| Failure::new(format!("cannot listen for HTTP: {}", system_text(&error)));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(refused)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(MAX_PARSERS)
+            .build()
+            .map_err(refused)?;
         let (orders_in, orders) = mpsc::channel(MAX_ORDERS);
         let (stop, stopped) = oneshot::channel();
         let refusals = Arc::new(Refusals::default());

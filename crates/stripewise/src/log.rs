@@ -22,7 +22,7 @@ use tracing_subscriber::{Layer, fmt};
 
 use crate::commands::App;
 use crate::failure::{Failure, Result};
-use crate::log_lines;
+use crate::log_lines::{self, Lines};
 
 /// Where the level may be said as well.
 const LEVEL_VARIABLE: &str = "STRIPEWISE_LOG";
@@ -84,9 +84,14 @@ pub(crate) fn begin(options: &LogOptions, app: &App) -> Result<()> {
     // The journal of systemd has times of its own, and learns the level from the beginning of a
     // line.
     let in_journal = std::env::var_os("JOURNAL_STREAM").is_some() && !std::io::stderr().is_terminal();
-    let lines = log_lines::begin(in_journal)
+    let lines = Lines {
+        levels: in_journal,
+        are_json: options.format == Format::Json,
+        have_colours: app.printer.colours().err && !in_journal,
+    };
+    let lines = log_lines::begin(lines)
         .map_err(|error| Failure::because("cannot keep a log: no thread could be started", &error))?;
-    let to_lines = fmt::layer().with_writer(lines).with_ansi(app.printer.colours().err && !in_journal);
+    let to_lines = fmt::layer().with_writer(lines).with_ansi(lines.have_colours);
     let layer = match (options.format, in_journal) {
         (Format::Text, false) => to_lines.compact().boxed(),
         (Format::Text, true) => to_lines.compact().without_time().boxed(),

@@ -1,13 +1,16 @@
 //! The lines of the log on their way to standard error. A thread writes them, so that a pipe that
 //! is not emptied holds up the log and nothing else: what then finds no room is left out, and their
-//! number is told as soon as there is room.
+//! number is told as soon as there is room. A line holds nothing that a terminal would act on, but
+//! for the log's own colours.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
+use stripewise_control::plain::is_unsafe;
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -30,13 +33,13 @@ pub(crate) fn is_kept() -> bool {
     WAY.get().is_some()
 }
 
-/// Starts the thread. `levels`: each line begins with its level as the journal of systemd reads it.
-pub(crate) fn begin(levels: bool) -> io::Result<Lines> {
+/// Starts the thread.
+pub(crate) fn begin(lines: Lines) -> io::Result<Lines> {
     let (way, items) = sync_channel(MAX_WAITING);
     std::thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&items))?;
     // A process keeps one log.
     let _ = WAY.set(way);
-    Ok(Lines { levels })
+    Ok(lines)
 }
 
 fn write_all(items: &Receiver<Item>) {
@@ -77,8 +80,14 @@ pub(crate) fn flush() {
 }
 
 /// Makes a writer for each line.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lines {
-    levels: bool,
+    /// Each begins with its level as the journal of systemd reads it.
+    pub levels: bool,
+    /// Each is a JSON document.
+    pub are_json: bool,
+    /// Each has colours, which begin with an escape: it is left out of what is told.
+    pub have_colours: bool,
 }
 
 impl Lines {
@@ -89,7 +98,7 @@ impl Lines {
             Some(Level::INFO) => "<6>",
             _ => "<7>",
         };
-        Line { bytes: if self.levels { mark.into() } else { Vec::new() } }
+        Line { bytes: if self.levels { mark.into() } else { Vec::new() }, of: *self }
     }
 }
 
@@ -108,6 +117,30 @@ impl<'a> MakeWriter<'a> for Lines {
 /// A line that is sent when it is complete.
 pub(crate) struct Line {
     bytes: Vec<u8>,
+    of: Lines,
+}
+
+impl Lines {
+    /// A line without what a terminal would act on. The log's own layer has escaped escapes.
+    fn safe(self, line: &[u8]) -> String {
+        let line = String::from_utf8_lossy(line);
+        let line = line.strip_suffix('\n').unwrap_or(&line);
+        let is_fit = |letter: char| !is_unsafe(letter) || (letter == '\x1b' && self.have_colours);
+        let mut safe = String::with_capacity(line.len() + 1);
+        for letter in line.chars() {
+            let code = u32::from(letter);
+            let _ = match (is_fit(letter), self.are_json) {
+                (true, _) => {
+                    safe.push(letter);
+                    Ok(())
+                }
+                (false, true) => write!(safe, "\\u{code:04x}"),
+                (false, false) => write!(safe, "\\u{{{code:x}}}"),
+            };
+        }
+        safe.push('\n');
+        safe
+    }
 }
 
 impl Write for Line {
@@ -123,6 +156,22 @@ impl Write for Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        send(std::mem::take(&mut self.bytes));
+        send(self.of.safe(&self.bytes).into_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_log_is_one_line() {
+        let text = Lines::default();
+        assert_eq!(text.safe(b"a\nb\x1b[2J\xe2\x80\xaec\n"), "a\\u{a}b\\u{1b}[2J\\u{202e}c\n");
+        let coloured = Lines { have_colours: true, ..text };
+        assert_eq!(coloured.safe(b"\x1b[32mINFO\x1b[0m a\r\n"), "\x1b[32mINFO\x1b[0m a\\u{d}\n");
+        let json = Lines { are_json: true, ..text };
+        let line = json.safe("{\"path\":\"a\u{202e}b\"}\n".as_bytes());
+        assert_eq!(line, "{\"path\":\"a\\u202eb\"}\n");
     }
 }

@@ -287,7 +287,7 @@ impl Page {
     /// One line of a label and a value, as status pages have them; more where the value is long.
     pub(crate) fn field(&mut self, label: &str, value: impl AsRef<str>, style: Style) {
         let columns = self.columns.map_or(usize::MAX, |columns| columns.saturating_sub(VALUES_AT));
-        for (index, part) in fit::wrap(value.as_ref(), columns).iter().enumerate() {
+        for (index, part) in fit::wrap(&plain::in_a_line(value.as_ref()), columns).iter().enumerate() {
             let part = paint(part, style, self.colour);
             match index {
                 0 => self.line(format!("{label:>11}: {part}")),
@@ -384,7 +384,7 @@ impl Table {
     /// Adds a row, one cell for each heading.
     pub(crate) fn row<const N: usize>(&mut self, cells: [(String, Style); N]) {
         assert_eq!(N, self.columns.len(), "one cell for each heading");
-        self.rows.push(cells.into());
+        self.rows.push(cells.into_iter().map(|(text, style)| (plain::in_a_line(&text), style)).collect());
     }
 }
 

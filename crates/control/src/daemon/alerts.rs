@@ -8,27 +8,34 @@
 //! Expected faults: commands that fail or never end, no mailer, addresses that do not answer; more
 //! to tell than can be sent (the rest is left out, and that is said).
 
-use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::str::FromStr;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
 
 use futures_channel::oneshot;
 use serde::Serialize;
 
 use crate::failure::{Failure, Result, system_text};
+use crate::notation::plain::{cut, one_line};
 
+mod processes;
 mod watch;
+mod web;
 
+use processes::Processes;
 pub use watch::{Watch, tell};
+pub use web::WebAddress;
+use web::post;
 
 /// Alerts that wait to be sent.
 const MAX_WAITING: usize = 64;
 /// One way of sending may take so long.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often a process is looked at that is to end.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval of looks at processes that others left behind.
+const SWEEP: Duration = Duration::from_millis(200);
+/// Bytes of what an alert says; a process gets it in its environment.
+const MOST_TEXT_BYTES: usize = 8000;
 
 /// How alerts are sent; nothing is where no way is given.
 #[derive(Clone, Debug, Default)]
@@ -65,21 +72,6 @@ impl FromStr for MailAddress {
     }
 }
 
-/// An address for requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebAddress(String);
-
-impl FromStr for WebAddress {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        match text.starts_with("http://") || text.starts_with("https://") {
-            true => Ok(Self(text.to_owned())),
-            false => Err(format!("`{text}` is no web address; as in https://HOST/PATH")),
-        }
-    }
-}
-
 /// Something to be told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Alert {
@@ -89,6 +81,14 @@ pub struct Alert {
     pub kind: &'static str,
     /// What happened, in one line.
     pub text: String,
+}
+
+impl Alert {
+    /// Makes an alert of a pool, or of none. Names and reasons come from drives: what a terminal or a
+    /// mailer would act on is escaped.
+    pub fn new(pool: &str, kind: &'static str, text: &str) -> Self {
+        Self { pool: one_line(pool), kind, text: cut(&one_line(text), MOST_TEXT_BYTES) }
+    }
 }
 
 /// What came of one way of sending.
@@ -132,12 +132,31 @@ impl Alerts {
 }
 
 fn send_all(ways: &AlertWays, orders: &Receiver<Order>) {
-    while let Ok(Order { alert, answer }) = orders.recv() {
-        let commands = ways.commands.iter().map(|way| (way, run_command(way, &alert)));
-        let mails = ways.mails.iter().map(|MailAddress(way)| (way, send_mail(way, &alert)));
-        let webhooks = ways.webhooks.iter().map(|WebAddress(way)| (way, post(way, &alert)));
-        let sent = commands.chain(mails).chain(webhooks);
-        let sent = sent.map(|(way, result)| Sent { way: way.clone(), error: result.err() }).collect();
+    let mut processes = Processes::with_limit(PATIENCE);
+    loop {
+        let order = match processes.are_left_behind() {
+            true => orders.recv_timeout(SWEEP),
+            false => orders.recv().map_err(RecvTimeoutError::from),
+        };
+        processes.sweep();
+        let Order { alert, answer } = match order {
+            Ok(order) => order,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let mut sent = Vec::new();
+        let mut told = |way: &str, outcome: Outcome| {
+            sent.push(Sent { way: way.to_owned(), error: outcome.err() });
+        };
+        for way in &ways.commands {
+            told(way, run_command(&mut processes, way, &alert));
+        }
+        for MailAddress(way) in &ways.mails {
+            told(way, send_mail(&mut processes, way, &alert));
+        }
+        for way in &ways.webhooks {
+            told(&way.shown, post(way, &as_json(&alert), PATIENCE));
+        }
         // Whoever asked may have left.
         let _ = answer.send(sent);
     }
@@ -149,15 +168,15 @@ fn as_json(alert: &Alert) -> String {
     serde_json::to_string(alert).expect("plain data becomes JSON")
 }
 
-fn run_command(command: &str, alert: &Alert) -> Outcome {
+fn run_command(processes: &mut Processes, command: &str, alert: &Alert) -> Outcome {
     let mut child = Command::new("sh");
     child.args(["-c", command]);
     child.env("STRIPEWISE_POOL", &alert.pool).env("STRIPEWISE_KIND", alert.kind);
     child.env("STRIPEWISE_TEXT", &alert.text);
-    give_and_wait(&mut child, &as_json(alert))
+    processes.run(&mut child, &as_json(alert))
 }
 
-fn send_mail(address: &str, alert: &Alert) -> Outcome {
+fn send_mail(processes: &mut Processes, address: &str, alert: &Alert) -> Outcome {
     let subject = match alert.pool.as_str() {
         "" => format!("Stripewise: {}", alert.kind),
         pool => format!("Stripewise: pool {pool}"),
@@ -166,49 +185,7 @@ fn send_mail(address: &str, alert: &Alert) -> Outcome {
     // Where mailers are that are not on everybody's path.
     let known = ["/usr/sbin/sendmail", "/usr/lib/sendmail"];
     let mailer = known.into_iter().find(|path| std::path::Path::new(path).exists()).unwrap_or("sendmail");
-    give_and_wait(Command::new(mailer).args(["-t", "-oi"]), &text)
-}
-
-fn post(url: &str, alert: &Alert) -> Outcome {
-    let agent: ureq::Agent = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).build().into();
-    let request = agent.post(url).content_type("application/json");
-    request.send(as_json(alert)).map(|_| ()).map_err(|error| error.to_string())
-}
-
-/// Runs a process with `input`, to its end or that of our patience.
-fn give_and_wait(command: &mut Command, input: &str) -> Outcome {
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-    let mut child = child.map_err(|error| system_text(&error))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // Short enough for a pipe; a process that does not read it may have its reasons.
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    let begin = Instant::now();
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if begin.elapsed() < PATIENCE => std::thread::sleep(LOOK),
-            Ok(None) => {
-                end(&mut child);
-                return Err(format!("it did not end within {} s", PATIENCE.as_secs()));
-            }
-            Err(error) => return Err(system_text(&error)),
-        }
-    };
-    if status.success() {
-        return Ok(());
-    }
-    let mut said = String::new();
-    if let Some(stderr) = child.stderr.take() {
-        // As much as a person reads; a process left behind may hold the other end open.
-        let _ = stderr.take(500).read_to_string(&mut said);
-    }
-    Err(format!("{status}: {}", said.trim()))
-}
-
-fn end(child: &mut Child) {
-    let _ = child.kill();
-    let _ = child.wait();
+    processes.run(Command::new(mailer).args(["-t", "-oi"]), &text)
 }
 
 #[cfg(test)]
@@ -216,7 +193,18 @@ mod tests {
     use super::*;
 
     fn alert() -> Alert {
-        Alert { pool: "tank".to_owned(), kind: "state", text: "it's degraded\"".to_owned() }
+        Alert::new("tank", "state", "it's degraded\"")
+    }
+
+    fn run(command: &str) -> Outcome {
+        run_command(&mut Processes::with_limit(PATIENCE), command, &alert())
+    }
+
+    #[test]
+    fn alerts_hold_nothing_that_a_terminal_acts_on() {
+        let alert = Alert::new("tank", "drive", "/d/a\nBcc: x\r\u{202e}gpj\x1b[2J");
+        assert_eq!(alert.text, "/d/a\\u{a}Bcc: x\\u{d}\\u{202e}gpj\\u{1b}[2J");
+        assert!(Alert::new("", "test", &"ä".repeat(100_000)).text.len() < MOST_TEXT_BYTES + 100);
     }
 
     #[test]
@@ -227,11 +215,11 @@ mod tests {
             "cat > {0}; echo \"$STRIPEWISE_POOL $STRIPEWISE_KIND $STRIPEWISE_TEXT\" >> {0}",
             path.display()
         );
-        assert_eq!(run_command(&command, &alert()), Ok(()));
+        assert_eq!(run(&command), Ok(()));
         let said = std::fs::read_to_string(&path).expect("written");
         let expected = "{\"pool\":\"tank\",\"kind\":\"state\",\"text\":\"it's degraded\\\"\"}tank state it's degraded\"\n";
         assert_eq!(said, expected);
-        let failed = run_command("echo no way >&2; exit 3", &alert()).expect_err("it failed");
+        let failed = run("echo no way >&2; exit 3").expect_err("it failed");
         assert!(failed.contains('3') && failed.contains("no way"), "{failed}");
     }
 
@@ -241,7 +229,5 @@ mod tests {
         for wrong in ["root", "a@b\nBcc: c@d", "a@b c", "-oQ/tmp@x"] {
             assert!(wrong.parse::<MailAddress>().is_err(), "{wrong}");
         }
-        assert!("https://example.org/hook".parse::<WebAddress>().is_ok());
-        assert!("file:///etc/passwd".parse::<WebAddress>().is_err());
     }
 }

@@ -5,9 +5,14 @@ use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::notation::plain::cut;
+
 /// Told one by one in each span of time.
 const TOLD_EACH: u32 = 10;
 const SPAN: Duration = Duration::from_secs(60);
+
+/// Bytes of a reason that are told.
+const MOST_WHY_BYTES: usize = 500;
 
 /// Refusals of one listener.
 #[derive(Default)]
@@ -43,6 +48,7 @@ impl Refusals {
             tracing::warn!(target: "client", "{way}: {left_out} more refusals were not logged");
         }
         if is_told {
+            let why = cut(why, MOST_WHY_BYTES);
             tracing::warn!(target: "client", peer = %peer, "{way}: {peer} was refused: {why}");
         }
     }

@@ -2,10 +2,12 @@
 //! which they came.
 //!
 //! Commands that only look take no turn, and neither does a pool's own recovery: it must not wait
-//! for a caller. Expected faults: more commands than can wait (refused), callers that leave before
+//! for a caller. A command that connects to another machine, or reads much of a drive that is to
+//! come in, lets others go on until that is done. Expected faults: more commands than can wait (refused), callers that leave before
 //! their turn (their commands are not carried out).
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 use stripewise_drive::{Semaphore, SemaphorePermit};
 
@@ -17,8 +19,31 @@ const MAX_WAITING: usize = 32;
 
 /// The line.
 pub struct Turns {
-    turn: Semaphore,
+    turn: Rc<Semaphore>,
     waiting: Cell<usize>,
+}
+
+/// A command's turn; others have theirs when it is dropped.
+pub struct Turn {
+    _permit: SemaphorePermit,
+    line: Line,
+}
+
+/// The line, for a command that had its turn and will go on with it.
+pub(crate) struct Line(Rc<Semaphore>);
+
+impl Turn {
+    /// Lets others go on.
+    pub(crate) fn let_go(self) -> Line {
+        self.line
+    }
+}
+
+impl Line {
+    /// Waits for the turn again. What has begun is not refused, whatever waits.
+    pub(crate) async fn take_again(self) -> Turn {
+        Turn { _permit: self.0.acquire(1).await, line: self }
+    }
 }
 
 /// Why a command gets no turn.
@@ -32,7 +57,7 @@ pub enum NoTurn {
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { turn: Semaphore::new(1), waiting: Cell::new(0) }
+        Self { turn: Rc::new(Semaphore::new(1)), waiting: Cell::new(0) }
     }
 }
 
@@ -42,10 +67,11 @@ impl Turns {
         self.turn.available() == 0
     }
 
-    /// Waits for this caller's turn, which lasts until the permit is dropped.
-    pub async fn take(&self, caller: &Caller) -> Result<SemaphorePermit, NoTurn> {
-        if let Some(turn) = self.turn.try_acquire(1) {
-            return Ok(turn);
+    /// Waits for this caller's turn.
+    pub async fn take(&self, caller: &Caller) -> Result<Turn, NoTurn> {
+        let turn = |permit| Turn { _permit: permit, line: Line(self.turn.clone()) };
+        if let Some(permit) = self.turn.try_acquire(1) {
+            return Ok(turn(permit));
         }
         if self.waiting.get() >= MAX_WAITING {
             return Err(NoTurn::TooMany);
@@ -53,7 +79,7 @@ impl Turns {
         let _waiting = Waiting::begin(&self.waiting);
         tracing::debug!(target: "command", "a command waits for its turn");
         match caller.while_there(self.turn.acquire(1)).await {
-            Ok(turn) => Ok(turn),
+            Ok(permit) => Ok(turn(permit)),
             Err(Left) => Err(NoTurn::Left),
         }
     }

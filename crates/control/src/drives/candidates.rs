@@ -8,17 +8,16 @@
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use stripewise_export::nbd::client::{NbdAddress, NbdUri};
 use stripewise_runtime::{DriveIdentity, OpenError, drive_identity};
 
-use crate::drives::signatures;
+use crate::drives::emptiness::{Contents, file_holds_data, samples_hold_data};
+use crate::drives::{blkid, signatures};
 use crate::environment::Environment;
 use crate::failure::{Failure, Reason, Result, chain, system_text};
 use crate::notation::names::VolumeName;
-
-/// Contents of an unknown kind are looked for in this much of a file.
-const LOOKED_AT_BYTES: u64 = 64 << 10;
 
 /// A path that is a drive.
 #[derive(Clone, Debug)]
@@ -156,25 +155,32 @@ impl Candidate {
         }
     }
 
-    /// What overwriting the drive would destroy, to go behind "holds"; nothing for an empty one.
-    /// Members of our own pools are not known here, and what is no path ([`Self::is_path`]) is read
-    /// by who has it open.
-    pub fn contents(&self) -> Result<Vec<String>> {
+    /// Finds what overwriting the drive would destroy. Members of our own pools are not known here, and
+    /// what is no path ([`Self::is_path`]) is read through its opened drive (`contents.rs`). Blocks
+    /// the thread, long for a large file that is full of zeros.
+    pub fn contents(&self) -> Result<Contents> {
+        self.contents_until(&AtomicBool::new(false))
+    }
+
+    /// As [`Self::contents`], ended early, with an error, by `stop`.
+    pub(crate) fn contents_until(&self, stop: &AtomicBool) -> Result<Contents> {
         let unreadable = |error: std::io::Error| {
             Failure::new(format!("cannot read {}: {}", self.path.display(), system_text(&error)))
         };
         let mut file = File::open(&self.path).map_err(unreadable)?;
         let size_bytes = file.seek(SeekFrom::End(0)).map_err(unreadable)?;
         let found = signatures::find(&file, size_bytes).map_err(unreadable)?;
-        let mut contents: Vec<String> = found.iter().map(ToString::to_string).collect();
-        // Left-over bytes are common on disks; a file with something in it is somebody's file.
-        let is_file = matches!(self.identity, Identity::Drive(DriveIdentity::File { .. }));
-        if contents.is_empty() && is_file {
-            let holds =
-                signatures::starts_with_data(&file, size_bytes, LOOKED_AT_BYTES).map_err(unreadable)?;
-            contents.extend(holds.then(|| "data of an unknown kind".to_owned()));
+        let mut recognised: Vec<String> = found.iter().map(ToString::to_string).collect();
+        if recognised.is_empty() {
+            recognised.extend(blkid::find(&self.path));
         }
-        Ok(contents)
+        let has_unknown = recognised.is_empty()
+            && match self.identity {
+                Identity::Drive(DriveIdentity::File { .. }) => file_holds_data(&file, stop),
+                _ => samples_hold_data(&file, size_bytes, stop),
+            }
+            .map_err(unreadable)?;
+        Ok(Contents { recognised, has_unknown })
     }
 }
 
@@ -211,6 +217,8 @@ fn distinct(given: impl Iterator<Item = Result<Candidate>>) -> Result<Vec<Candid
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     #[test]
@@ -238,15 +246,22 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_data_is_not_taken_for_empty() {
+    fn only_a_file_of_zeros_is_empty() {
         let folder = tempfile::tempdir().expect("a folder");
-        let contents = |bytes: &[u8]| {
+        let contents = |offset: u64, bytes: &[u8]| {
             let path = folder.path().join("file");
-            std::fs::write(&path, bytes).expect("written");
+            let file = File::create(&path).expect("a file");
+            file.set_len(4 << 20).expect("room");
+            file.write_all_at(bytes, offset).expect("written");
             Candidate::at(&path).expect("a file").contents().expect("readable")
         };
-        assert_eq!(contents(&[0; 100_000]), Vec::<String>::new());
-        assert_eq!(contents(b"dear diary"), ["data of an unknown kind"]);
-        assert_eq!(contents(b"XFSB"), ["an XFS file system"]);
+        assert!(contents(0, &[0; 100_000]).is_empty());
+        for offset in [0, 65_536, 1 << 20, (4 << 20) - 10] {
+            let found = contents(offset, b"dear diary");
+            assert_eq!(found.in_words(), ["data of an unknown kind"], "{offset}");
+            assert!(!found.is_empty() && found.recognised.is_empty());
+        }
+        assert_eq!(contents(0, b"XFSB").in_words(), ["an XFS file system"]);
+        assert_eq!(contents(66_908, b"\x19\x01\x54\x19").in_words(), ["a UFS file system"]);
     }
 }

@@ -4,10 +4,14 @@
 //! Expected faults: drives of other pools, of newer and older formats, file systems, other
 //! files.
 
-use stripewise_drive::{Buffer, IoRequest};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use stripewise_engine::pool::{PoolError, inspect};
+use stripewise_export::bridge::off_thread;
 
 use crate::drives::candidates::Candidate;
+use crate::drives::emptiness::{Contents, drive_holds_data};
 use crate::drives::opened::OpenedDrive;
 use crate::environment::Environment;
 use crate::failure::{Failure, Result, pool_failure};
@@ -21,8 +25,7 @@ pub async fn refuse_contents(
 ) -> Result<()> {
     let path = candidate.path.display();
     let mut contents = match inspect(&*opened.bare).await {
-        Ok(None) if candidate.is_path() => candidate.contents()?,
-        Ok(None) => contents_of(opened).await?,
+        Ok(None) => contents_of(environment, candidate, opened).await?.in_words(),
         Ok(Some(label)) => {
             let volumes: Vec<&str> = label
                 .volumes
@@ -63,19 +66,30 @@ pub async fn refuse_contents(
         .hint("--force overwrites it: all that it holds would be lost"))
 }
 
-/// File systems and tables of partitions say so at the beginning.
-const LOOKED_AT_BYTES: usize = 128 << 10;
+/// Finds what a drive holds that is no drive of a pool. Everything else goes on; it is read no
+/// further when the result is wanted no more.
+pub async fn contents_of(
+    environment: &Environment,
+    candidate: &Candidate,
+    opened: &OpenedDrive,
+) -> Result<Contents> {
+    let _place = environment.place_to_look().await;
+    if !candidate.is_path() {
+        let has_unknown = drive_holds_data(&*opened.bare).await?;
+        return Ok(Contents { has_unknown, ..Contents::default() });
+    }
+    let (candidate, stop) = (candidate.clone(), StopOnDrop::default());
+    let stopped = stop.0.clone();
+    let looked = off_thread(move || candidate.contents_until(&stopped)).await;
+    looked.unwrap_or_else(|error| Err(Failure::because("cannot look at a drive", &error)))
+}
 
-/// What a volume or an export holds that is no drive of a pool.
-pub async fn contents_of(opened: &OpenedDrive) -> Result<Vec<String>> {
-    let info = opened.bare.info();
-    let length = LOOKED_AT_BYTES.min(info.capacity_bytes as usize);
-    let start = Buffer::from_bytes(&vec![0; length]);
-    opened
-        .bare
-        .submit(IoRequest::read(0, start.clone()))
-        .await
-        .map_err(|error| Failure::because(format!("cannot read {}", info.label), &error))?;
-    let holds = start.to_vec().iter().any(|byte| *byte != 0);
-    Ok(holds.then(|| "data of an unknown kind".to_owned()).into_iter().collect())
+/// Ends a look when the future that waits for it is dropped.
+#[derive(Default)]
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

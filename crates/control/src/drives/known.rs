@@ -168,7 +168,8 @@ impl<V: Volumes> Search<'_, V> {
     /// Opens what is where the list says. Gives the places that are of no use, with the reason
     /// where there is more to say than that nothing is there.
     async fn at_noted_places(&self, found: &mut KnownDrives) -> Result<Vec<(PathBuf, String)>, Trouble> {
-        let mut reached = network::open_all(self.executor(), self.known, self.looks()).await;
+        let reached = network::open_all(self.executor(), self.known, self.looks());
+        let mut reached = self.opener.environment.without_turn(reached).await;
         let (mut paths, mut opened, mut absent) = (Vec::<&Path>::new(), Vec::new(), Vec::new());
         for drive in &self.known.drives {
             if paths.contains(&drive.path.as_path()) {

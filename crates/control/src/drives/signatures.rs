@@ -45,27 +45,79 @@ const fn labelled(magic: Magic, offset_bytes: u64, length: usize) -> Magic {
     Magic { label: Some((offset_bytes, length)), ..magic }
 }
 
-/// Formats that a fixed text gives away.
+/// Formats that a fixed text gives away: those that `libblkid` (util-linux) knows, as far as the
+/// text is long enough to tell them from other data, and images of disks.
 const MAGICS: &[Magic] = &[
     labelled(magic(0, b"XFSB", "an XFS file system"), 108, 12),
     labelled(magic(0x1_0040, b"_BHRfS_M", "a btrfs file system"), 0x1_012b, 256),
     magic(3, b"NTFS    ", "an NTFS file system"),
     magic(3, b"EXFAT   ", "an exFAT file system"),
+    magic(0, b"\0\0\0ReFS\0", "a ReFS file system"),
+    magic(3, b"-FVE-FS-", "a BitLocker encrypted volume"),
     labelled(magic(54, b"FAT12   ", "a FAT file system"), 43, 11),
     labelled(magic(54, b"FAT16   ", "a FAT file system"), 43, 11),
     labelled(magic(82, b"FAT32   ", "a FAT file system"), 71, 11),
     magic(1024, &0xF2F5_2010u32.to_le_bytes(), "an F2FS file system"),
+    magic(1024, b"\xe2\xe1\xf5\xe0", "an EROFS image"),
     magic(0x1_0034, b"ReIsEr", "a ReiserFS file system"),
+    magic(0x2034, b"ReIsEr", "a ReiserFS file system"),
+    magic(0x1_0000, b"ReIsEr4", "a Reiser4 file system"),
+    magic(0x8000, b"JFS1", "a JFS file system"),
+    magic(0x1_0000, b"\x01\x16\x19\x70", "a GFS2 file system"),
+    magic(0x1_0004, b"\x8b\x42\x3c\x10", "a ScoutFS device"),
+    magic(0x400, b"OCFSV2", "an OCFS2 file system"),
+    magic(0x800, b"OCFSV2", "an OCFS2 file system"),
+    magic(0x1000, b"OCFSV2", "an OCFS2 file system"),
+    magic(0x2000, b"OCFSV2", "an OCFS2 file system"),
+    magic(0x2000, b"OracleCFS", "an OCFS file system"),
+    magic(32, b"ORCLDISK", "an Oracle ASM disk"),
+    magic(32, b"NXSB", "an APFS container"),
+    magic(32, b"BFS1", "a BeFS file system"),
+    magic(0x220, b"BFS1", "a BeFS file system"),
+    magic(0x220, b"1SFB", "a BeFS file system"),
+    magic(1024, b"H+\0\x04", "an HFS+ file system"),
+    magic(1024, b"HX\0\x05", "an HFS+ file system"),
+    magic(0x2000, b"\x49\xe8\x95\xf9", "an HPFS file system"),
+    magic(1024, b"\xf5\xfc\x01\xa5", "a VxFS file system"),
+    magic(0x2000, b"\xa5\x01\xfc\xf5", "a VxFS file system"),
+    magic(0, b"EXFS", "an EXFS file system"),
+    magic(0x1000, b"SPB5", "an NSS file system"),
+    magic(0x20_0000, b"\x5e\xf1\xab\x2f", "a VMFS file system"),
+    magic(0x10_0000, b"\x0d\xd0\x01\xc0", "a member of a VMFS volume"),
+    magic(0, b"SFOZ", "a zonefs file system"),
+    magic(0, b"UBI#", "a UBI volume"),
+    magic(0, b"\x31\x18\x10\x06", "a UBIFS file system"),
     labelled(magic(0x8001, b"CD001", "an ISO 9660 image"), 0x8028, 32),
+    magic(0x8001, b"BEA01", "a UDF file system"),
     magic(0, b"hsqs", "a SquashFS image"),
+    magic(0, b"sqsh", "a SquashFS image"),
+    magic(0, b"-rom1fs-", "a romfs image"),
+    magic(0, b"\x45\x3d\xcd\x28", "a cramfs image"),
+    magic(0, b"\x28\xcd\x3d\x45", "a cramfs image"),
     magic(0, b"LUKS\xba\xbe", "a LUKS encrypted volume"),
+    magic(0, b"SnAp", "a device-mapper snapshot"),
+    magic(0, b"verity\0\0", "a dm-verity device"),
+    magic(0, b"integrt\0", "a dm-integrity device"),
+    magic(0, b"dmvdo001", "a VDO device"),
+    magic(516, b"!Stra0tis\x86\xff\x02^\x41rh", "a Stratis device"),
     magic(512, b"EFI PART", "a GPT partition table"),
     magic(4096, b"EFI PART", "a GPT partition table"),
+    magic(0, b"\x0b\xe5\xa9\x41", "an SGI disk label"),
+    magic(64, b"\x57\x45\x56\x82", "a BSD disk label"),
+    magic(512, b"\x57\x45\x56\x82", "a BSD disk label"),
     labelled(magic(4096, &0xa92b_4efcu32.to_le_bytes(), "a member of an md array"), 4096 + 32, 32),
     labelled(magic(0, &0xa92b_4efcu32.to_le_bytes(), "a member of an md array"), 32, 32),
     magic(4096 + 24, b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81", "a bcache device"),
+    magic(
+        4096 + 24,
+        b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef",
+        "a bcachefs file system",
+    ),
     magic(0, b"bluestore block device", "a Ceph BlueStore device"),
     magic(0, b"QFI\xfb", "a QCOW2 disk image"),
+    magic(0, b"KDMV", "a VMDK disk image"),
+    magic(0, b"vhdxfile", "a VHDX disk image"),
+    magic(64, b"\x7f\x10\xda\xbe", "a VDI disk image"),
 ];
 
 /// All that is recognised on the drive of `size_bytes`, each thing once.
@@ -98,6 +150,9 @@ pub(crate) fn find(file: &File, size_bytes: u64) -> io::Result<Vec<Found>> {
     if lvm(&drive)? {
         add("an LVM physical volume", None);
     }
+    if ufs(&drive)? {
+        add("a UFS file system", None);
+    }
     if swap(&drive)? {
         add("swap space", None);
     }
@@ -117,12 +172,6 @@ pub(crate) fn find(file: &File, size_bytes: u64) -> io::Result<Vec<Found>> {
         found.push(Found { what: "an MBR partition table".to_owned(), label: None });
     }
     Ok(found)
-}
-
-/// Whether the first `length_bytes` hold anything but zeros: data of a kind not known here.
-pub(crate) fn starts_with_data(file: &File, size_bytes: u64, length_bytes: u64) -> io::Result<bool> {
-    let bytes = Reader { file, size_bytes }.bytes(0, length_bytes.min(size_bytes) as usize)?;
-    Ok(bytes.is_some_and(|bytes| bytes.iter().any(|&byte| byte != 0)))
 }
 
 struct Reader<'a> {
@@ -228,6 +277,21 @@ fn lvm(drive: &Reader<'_>) -> io::Result<bool> {
     Ok(false)
 }
 
+/// UFS1 and UFS2, in either byte order: the magic is at the end of a superblock that is in one of
+/// four places.
+fn ufs(drive: &Reader<'_>) -> io::Result<bool> {
+    const MAGIC_AT: u64 = 1372;
+    for superblock in [0, 8 << 10, 64 << 10, 256 << 10] {
+        for magic in [0x0001_1954u32, 0x1954_0119] {
+            let at = superblock + MAGIC_AT;
+            if drive.holds(at, &magic.to_le_bytes())? || drive.holds(at, &magic.to_be_bytes())? {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
 /// The magic ends the first page, whose size depends on the machine.
 fn swap(drive: &Reader<'_>) -> io::Result<bool> {
     for page_bytes in [4096, 8192, 16_384, 65_536] {
@@ -312,6 +376,9 @@ mod tests {
         assert_eq!(drive_with(&[(512, b"LABELONE"), (536, b"LVM2 001")]), ["an LVM physical volume"]);
         assert_eq!(drive_with(&[(4086, b"SWAPSPACE2")]), ["swap space"]);
         assert_eq!(drive_with(&[(SIZE - 512, b"EFI PART")]), ["a GPT partition table"]);
+        for superblock in [0, 8 << 10, 64 << 10, 256 << 10] {
+            assert_eq!(drive_with(&[(superblock + 1372, b"\x19\x01\x54\x19")]), ["a UFS file system"]);
+        }
         assert_eq!(
             drive_with(&[(SIZE - 1024, b"Intel Raid ISM Cfg Sig. ")]),
             ["a member of an Intel RAID array"]
@@ -326,15 +393,5 @@ mod tests {
         assert_eq!(drive_with(&[signature, (446, &entry)]), ["an MBR partition table"]);
         assert_eq!(drive_with(&[signature, (446, &entry), (512, b"EFI PART")]), ["a GPT partition table"]);
         assert_eq!(drive_with(&[signature, (446, &entry), (462, &[0x41])]), Vec::<String>::new());
-    }
-
-    #[test]
-    fn unknown_data_is_reported() {
-        let file = tempfile::tempfile().expect("a file");
-        file.set_len(SIZE).expect("room");
-        assert!(!starts_with_data(&file, SIZE, 65_536).expect("readable"));
-        file.write_all_at(b"x", 60_000).expect("written");
-        assert!(starts_with_data(&file, SIZE, 65_536).expect("readable"));
-        assert!(!starts_with_data(&file, SIZE, 4096).expect("readable"));
     }
 }

@@ -334,6 +334,8 @@ impl Request {
             | Self::ShowVolume(_) => Role::Read,
             Self::AddDrives(AddDrives { force: true, .. })
             | Self::ReplaceDrive(ReplaceDrive { force: true, .. })
+            // To a layout that survives less.
+            | Self::ConvertVolume(ConvertVolume { yes: true, .. })
             | Self::CreatePool(_)
             | Self::ImportPools(_)
             | Self::ExportPool(_)

@@ -15,15 +15,15 @@ pub async fn run(_asked: &TestAlerts, control: &Control) -> Result<Response> {
     }
     let nothing = || {
         Failure::new("the daemon was given no way to send alerts").hint(
-            "start it with --alert-command COMMAND, --alert-mail ADDRESS or --alert-webhook URL, each as often as you like",
+            "start it with --alert-command COMMAND, --alert-mail ADDRESS, --alert-webhook URL or --alert-webhook-file FILE, each as often as you like",
         )
     };
     let alerts = control.alerts().ok_or_else(nothing)?;
-    let text = "this is a test: alerts of this machine's pools arrive here".to_owned();
-    let answered = alerts.send(Alert { pool: String::new(), kind: "test", text });
+    let text = "this is a test: alerts of this machine's pools arrive here";
+    let answered = alerts.send(Alert::new("", "test", text));
     let answered = answered.ok_or_else(|| Failure::new("too many alerts wait to be sent already"))?;
     let ended = |_| Failure::new("alerts are sent no more: the daemon is ending");
-    Ok(Response::AlertsTested(AlertsTested { sent: answered.await.map_err(ended)? }))
+    Ok(Response::AlertsTested(AlertsTested { sent: control.without_turn(answered).await.map_err(ended)? }))
 }
 
 /// That the daemon is to do this, if one runs.

@@ -19,6 +19,7 @@ use crate::daemon::serving::open;
 use crate::drives::candidates::{Candidate, Place, noted_export, noted_place};
 use crate::drives::network;
 use crate::drives::opened::open_drive;
+use crate::drives::rights::refuse_foreign_path;
 use crate::failure::{Failure, Result};
 use crate::pools::reconnect::close;
 use crate::pools::session::Session;
@@ -50,7 +51,8 @@ pub(crate) async fn open_if_that_helps(control: &Control, pool: &str, name: &str
         }
     }
     drop(session);
-    close_and_open(control, pool, moved).await?;
+    // Commands that have their turn may wait until the pool has come.
+    control.without_turn(close_and_open(control, pool, moved)).await?;
     Ok(true)
 }
 
@@ -58,6 +60,7 @@ pub(crate) async fn open_if_that_helps(control: &Control, pool: &str, name: &str
 /// pool knows.
 async fn moved_drive(control: &Control, session: &Session, name: &str) -> Option<(DriveId, PathBuf)> {
     let candidate = Candidate::named(control, name).ok().filter(Candidate::is_path)?;
+    refuse_foreign_path(control, &candidate).ok()?;
     let id = drive_at(control, session, &candidate.path).await?;
     let status = session.pool.status();
     let known = status.drives.iter().find(|drive| drive.id == id)?;
@@ -67,14 +70,17 @@ async fn moved_drive(control: &Control, session: &Session, name: &str) -> Option
 /// Which drive of the pool can be used at a path.
 async fn drive_at(control: &Control, session: &Session, path: &Path) -> Option<DriveId> {
     let executor = session.executor();
-    let opened = match noted_export(path) {
-        Some(uri) => network::open(executor, &uri, true).await.ok()?,
-        None => {
-            let options = OpenOptions { read_only: true, lock: false, buffered: false };
-            open_drive(control, executor, path, &options).ok()?
-        }
+    let looking = async {
+        let opened = match noted_export(path) {
+            Some(uri) => network::open(executor, &uri, true).await.ok()?,
+            None => {
+                let options = OpenOptions { read_only: true, lock: false, buffered: false };
+                open_drive(control, executor, path, &options).ok()?
+            }
+        };
+        inspect(&*opened.bare).await.ok().flatten()
     };
-    let label = inspect(&*opened.bare).await.ok().flatten()?;
+    let label = control.without_turn(looking).await?;
     (label.pool_id == session.pool.id()).then_some(label.drive_id)
 }
 

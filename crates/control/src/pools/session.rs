@@ -17,6 +17,7 @@ use crate::control::Control;
 use crate::drives::candidates::Candidate;
 use crate::drives::contents::refuse_contents;
 use crate::drives::opened::OpenedDrive;
+use crate::drives::rights::refuse_foreign_path;
 use crate::failure::{Failure, Result};
 use crate::messages::report::{PoolReport, VolumeReport};
 use crate::notation::names::VolumeName;
@@ -106,7 +107,7 @@ impl Session {
     /// Opens a known pool, and those below it; one that this process serves, or is about to, is
     /// lent.
     pub async fn open(control: &Control, name: &str, access: Access, doing: &str) -> Result<Self> {
-        control.served.until_come(name).await;
+        control.without_turn(control.served.until_come(name)).await;
         if let Some(session) = Self::served(control, name) {
             return Ok(session);
         }
@@ -275,6 +276,11 @@ impl Session {
     /// A drive that is to come into the pool: the one opened already, or newly opened. What it
     /// holds is refused, unless it is to be overwritten.
     pub(crate) async fn open_new_drive(&self, candidate: &Candidate, force: bool) -> Result<OpenedDrive> {
+        refuse_foreign_path(&self.control, candidate)?;
+        self.control.without_turn(self.open_and_look(candidate, force)).await
+    }
+
+    async fn open_and_look(&self, candidate: &Candidate, force: bool) -> Result<OpenedDrive> {
         let known = self
             .stack
             .top
@@ -295,6 +301,12 @@ impl Session {
                 self.brings.replace(Some(self.stack.top.bringing.clone()));
                 let opener = StackOpener::onto(&self.control, self.stack.below.clone())?;
                 let opened = opener.open(candidate, Access::Change, &OpenOptions::default()).await?;
+                if opened.identity != candidate.identity {
+                    let path = candidate.path.display();
+                    return Err(Failure::new(format!(
+                        "something else took the place of {path} at this moment"
+                    )));
+                }
                 self.stack.top.opened.borrow_mut().push(opened.clone());
                 opened
             }

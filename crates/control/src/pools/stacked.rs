@@ -106,7 +106,7 @@ impl StackOpener {
 
     /// A pool that is to lie below: served by this process, open already, or opened now.
     async fn pool_below(&self, name: &str, access: Access) -> std::result::Result<Pool, Trouble> {
-        self.control.served.until_come(name).await;
+        self.control.without_turn(self.control.served.until_come(name)).await;
         if let Some(pool) = self.control.served.pool(name) {
             return Ok(pool);
         }

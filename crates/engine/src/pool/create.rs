@@ -19,7 +19,9 @@ use crate::pool::manifest::format::{MAX_DRIVES, Manifest, check_name};
 use crate::pool::manifest::ids::{DriveId, IdSource};
 use crate::pool::open::{assembled, open_drive};
 use crate::pool::settings::check_priority;
-use crate::pool::space::addresses::{MIN_DRIVE_BYTES, choose_slab_bytes, is_slab_size, slab_count};
+use crate::pool::space::addresses::{
+    MIN_DRIVE_BYTES, choose_slab_bytes, is_slab_size, refuse_too_large, slab_count,
+};
 use crate::pool::status::DriveState;
 use crate::pool::superblock::entries::FORMAT_VERSION;
 use crate::pool::superblock::slots::{Content, identities_in_time, is_large_enough, read_in_time};
@@ -123,6 +125,7 @@ fn check_spec(spec: &PoolSpec) -> Result<(), PoolError> {
             let (first, second) = (other.info().label.to_string(), info.label.to_string());
             return Err(PoolError::SameDriveTwice { first, second });
         }
+        refuse_too_large(&info.label, info.capacity_bytes)?;
         if !is_large_enough(info.capacity_bytes) {
             return Err(PoolError::DriveTooSmall {
                 drive: info.label.to_string(),

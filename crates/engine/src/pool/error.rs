@@ -77,6 +77,18 @@ pub enum PoolError {
         /// What is needed, bytes.
         needed_bytes: u64,
     },
+    /// The drive is larger than any that a pool can address.
+    #[error(
+        "{drive} is too large: it has {capacity_bytes} bytes, and a pool uses drives of at most {most_bytes}"
+    )]
+    DriveTooLarge {
+        /// The drive's label.
+        drive: String,
+        /// Its size, bytes.
+        capacity_bytes: u64,
+        /// The largest size, bytes.
+        most_bytes: u64,
+    },
     /// A drive's place is being taken by another already.
     #[error("{drive} is being replaced with {by} already")]
     BeingReplaced {
@@ -505,6 +517,9 @@ impl PoolError {
             }
             Self::DriveTooSmall { needed_bytes, .. } => {
                 format!("give a drive of at least {}", in_mib(needed_bytes.next_multiple_of(1 << 20)))
+            }
+            Self::DriveTooLarge { .. } => {
+                "give a smaller one, or a partition of it; a size like this is often a mistake".to_owned()
             }
             Self::BeingReplaced { pool, by, .. } => format!(
                 "`stripewise pool wait {pool} rebuild` ends when that is done; `stripewise pool retire {pool} {by}` calls it off, and \

@@ -20,7 +20,11 @@ pub(crate) use bonnie::TESTS as BONNIE_TESTS;
 use crate::records::record::RunRecord;
 
 /// Files above this are not read: no tool writes so much for one run.
-pub const MAX_IMPORT_BYTES: u64 = 256 << 20;
+pub const MAX_IMPORT_BYTES: u64 = 32 << 20;
+/// Values, elements and fields in a file: each takes many times the memory of its text.
+const MAX_VALUES: usize = 1_000_000;
+/// Figures of one run.
+const MAX_MEASUREMENTS: usize = 100_000;
 
 /// What a file cannot be imported for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +32,14 @@ pub enum ImportError {
     /// None of the formats.
     #[error("this is none of the formats known: {}", FORMATS.join(", "))]
     Unknown,
+    /// More than one run has.
+    #[error("it has more than {most} {what}, and one run has fewer")]
+    TooMuch {
+        /// The limit.
+        most: usize,
+        /// The kind of thing.
+        what: &'static str,
+    },
     /// It looks like a format and is not.
     #[error("this looks like {format}, but {why}")]
     Broken {
@@ -57,9 +69,13 @@ fn broken(format: &'static str, why: impl Into<String>) -> ImportError {
 /// Reads the output of another tool. `run`, `target` (if the file does not tell) and `date` are
 /// left empty.
 pub fn import(bytes: &[u8]) -> Result<RunRecord, ImportError> {
+    // Before anything is made of it.
+    if bytes.iter().filter(|byte| matches!(byte, b',' | b'<' | b'[' | b'{')).count() > MAX_VALUES {
+        return Err(ImportError::TooMuch { most: MAX_VALUES, what: "values" });
+    }
     let text = decode(bytes);
     let text = text.trim_start_matches('\u{feff}');
-    let record = match text.trim_start() {
+    let mut record = match text.trim_start() {
         json if json.starts_with('{') || json.starts_with("fio:") => fio::read(json)?,
         xml if xml.starts_with('<') => diskspd::read(xml)?,
         _ if text.contains("CrystalDiskMark") => crystaldiskmark::read(text)?,
@@ -70,7 +86,28 @@ pub fn import(bytes: &[u8]) -> Result<RunRecord, ImportError> {
         _ if tidy::fits(text) => tidy::read(text)?,
         _ => return Err(ImportError::Unknown),
     };
+    if record.measurements.len() > MAX_MEASUREMENTS {
+        return Err(too_many_figures());
+    }
+    keep_to_lines(&mut record);
     Ok(RunRecord { finished: true, ..record })
+}
+
+fn too_many_figures() -> ImportError {
+    ImportError::TooMuch { most: MAX_MEASUREMENTS, what: "figures" }
+}
+
+/// Takes out of every text what would end a line or a row where it is shown.
+fn keep_to_lines(record: &mut RunRecord) {
+    let clean = |text: &mut String| {
+        if text.contains(char::is_control) {
+            *text = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+        }
+    };
+    [&mut record.target, &mut record.profile, &mut record.tool, &mut record.date].into_iter().for_each(clean);
+    record.notes.iter_mut().for_each(clean);
+    record.environment.values_mut().for_each(clean);
+    record.measurements.iter_mut().for_each(|figure| clean(&mut figure.name));
 }
 
 /// As text: UTF-8, or UTF-16 with its mark, as Windows tools write it.
@@ -113,6 +150,25 @@ mod tests {
             let error = import(bytes).expect_err("refused").to_string();
             assert!(error.contains(part), "{bytes:?}: {error}");
         }
+    }
+
+    #[test]
+    fn an_imported_name_makes_no_row_of_its_own() {
+        let text =
+            r#"{"fio version": "fio\n-3", "jobs": [{"jobname": "a\nb 1 2 3\r", "read": {"bw": 100}}]}"#;
+        let record = import(text.as_bytes()).expect("fio's");
+        assert_eq!((&*record.tool, &*record.measurements[0].name), ("fio -3", "a b 1 2 3  read"));
+    }
+
+    #[test]
+    fn memory_hungry_files_are_refused_first() {
+        let refused = |text: String| import(text.as_bytes()).expect_err("refused").to_string();
+        let many = |part: &str| part.repeat(MAX_VALUES + 1);
+        for text in [format!("{{\"jobs\":[{}0]}}", many("0,")), format!("<Results>{}", many("<a/>"))] {
+            assert!(refused(text).contains("more than 1000000 values"));
+        }
+        let rows: String = (0..=MAX_MEASUREMENTS).map(|row| format!("{row},1\n")).collect();
+        assert!(refused(format!("name,mb_per_s\n{rows}")).contains("more than 100000 figures"));
     }
 
     #[test]

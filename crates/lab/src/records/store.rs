@@ -6,6 +6,8 @@
 //! writes at the same time (waits up to five seconds), a file that is no database or of a newer
 //! version (refused, never overwritten), and a full disk.
 
+use std::fs::{DirBuilder, OpenOptions, Permissions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,6 +23,9 @@ use sample::{packed, unpacked};
 
 /// The version of the tables; kept in the file as `user_version`.
 const STORE_VERSION: i64 = 3;
+/// The store is its owner's alone: runs name hosts, paths and programs.
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
 /// How long to wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -121,7 +126,13 @@ impl Store {
         let unusable = |why: String| StoreError::Unusable { path: path.to_owned(), why };
         if let Some(folder) = path.parent() {
             let no_folder = |source| StoreError::NoFolder { folder: folder.to_owned(), source };
-            std::fs::create_dir_all(folder).map_err(no_folder)?;
+            DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(no_folder)?;
+        }
+        // What SQLite puts beside it gets the same mode.
+        let made = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path);
+        if made.is_err() {
+            // As an earlier version made it. Whether it can be used is for SQLite to say.
+            let _ = std::fs::set_permissions(path, Permissions::from_mode(FILE_MODE));
         }
         let database = Connection::open(path).map_err(|error| unusable(error.to_string()))?;
         let store = Self { path: path.to_owned(), database };

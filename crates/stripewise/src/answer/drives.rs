@@ -1,5 +1,6 @@
 //! What a drive holds, in words.
 
+use stripewise_control::drives::emptiness::UNKNOWN_DATA;
 use stripewise_control::report::{counted, word};
 use stripewise_control::response::ShownDrive;
 use stripewise_control::size::ByteSize;
@@ -19,8 +20,11 @@ pub(super) fn words(drive: &ShownDrive, page: &mut Page) {
     }
     let Some(label) = &drive.superblock else {
         match drive.holds.as_slice() {
-            [] => page.field("holds", "nothing known", Style::Plain),
-            holds => page.field("holds", holds.join(", "), Style::Warning),
+            [] => page.field("contents", "empty", Style::Plain),
+            [one] if one == UNKNOWN_DATA => {
+                page.field("contents", "none recognised, and not empty", Style::Warning);
+            }
+            holds => page.field("contents", holds.join(", "), Style::Warning),
         }
         return;
     };

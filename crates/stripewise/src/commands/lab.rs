@@ -61,8 +61,7 @@ pub(crate) fn run(command: &LabCommand, app: &App) -> Result<Exit> {
 
 /// The result store of this user.
 fn store(app: &App) -> Result<Store> {
-    let path = app.registry()?.folder().join("lab.sqlite");
-    Store::open(&path).map_err(|error| store_failure(&error))
+    Store::open(&app.registry()?.lab_path()?).map_err(|error| store_failure(&error))
 }
 
 fn store_failure(error: &StoreError) -> Failure {

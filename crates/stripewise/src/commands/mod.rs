@@ -19,6 +19,7 @@ use std::rc::Rc;
 
 use stripewise_control::Control;
 use stripewise_control::daemon::caller::Caller;
+use stripewise_control::roles::Role;
 
 use crate::input::Input;
 use crate::printer::Printer;
@@ -41,10 +42,16 @@ impl App {
         Self { control: Control::of_this_process(printer.clone()), printer, input: Input::Process }
     }
 
-    /// For a command of another process, typed in `folder`.
-    pub(crate) fn for_caller(&self, printer: Printer, caller: Rc<Caller>, folder: PathBuf) -> Self {
+    /// For a command of another process with this role, typed in `folder`.
+    pub(crate) fn for_caller(
+        &self,
+        printer: Printer,
+        caller: Rc<Caller>,
+        folder: PathBuf,
+        role: Role,
+    ) -> Self {
         let printer = Rc::new(printer);
-        let control = self.control.for_caller(printer.clone(), caller.clone(), folder);
+        let control = self.control.for_caller(printer.clone(), caller.clone(), folder, role);
         Self { printer, input: Input::Caller(caller), control }
     }
 }

@@ -53,6 +53,10 @@ pub(crate) struct Options {
     alerts: AlertOptions,
     #[command(flatten)]
     http: HttpOptions,
+    /// Let callers with the role operate make drives of what is in this folder; block devices in
+    /// /dev, and files in the state folder, if left out. May be given several times
+    #[arg(long, value_name = "DIR")]
+    drive_dirs: Vec<PathBuf>,
     /// Show each volume as the file DIR/POOL/VOL
     #[arg(long, value_name = "DIR")]
     fuse: Option<PathBuf>,
@@ -75,6 +79,10 @@ struct Ready {
 pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     log::begin(&options.log, app)?;
     let registry = app.registry()?;
+    app.allow_drive_folders(match options.drive_dirs.as_slice() {
+        [] => vec![PathBuf::from("/dev"), registry.folder().to_owned()],
+        folders => folders.iter().map(|folder| app.absolute(folder)).collect(),
+    });
     let wanted = wanted_pools(&options.pools, &registry)?;
     let folder = options.fuse.as_deref().map(|typed| free_folder(app, typed)).transpose()?;
     // First of all, so that the locks of the pools say where commands are taken.
@@ -84,7 +92,7 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     drop(context.spawn(give_memory_back(context.clone(), budget.clone())));
     let http = Http::open(&options.http, &budget, app).await?;
     let nbd = open_nbd(&options.nbd.settings(), &budget, app).await?;
-    let alerts = options.alerts.ways();
+    let alerts = options.alerts.ways(app)?;
     if alerts.is_some() {
         app.send_alerts_by(Alerts::start(alerts)?);
     }
@@ -209,7 +217,7 @@ impl<'a> Mounted<'a> {
             "{} was unmounted: the volumes are not to be seen there until the daemon is restarted",
             self.folder.display()
         );
-        tell(app, Alert { pool: String::new(), kind: "mount", text });
+        tell(app, Alert::new("", "mount", &text));
     }
 
     async fn end(&self, app: &App) -> Result<()> {

@@ -12,12 +12,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::{Json, Router};
 use futures_channel::{mpsc, oneshot};
 use futures_util::SinkExt;
 use serde::Deserialize;
@@ -30,7 +30,7 @@ use utoipa::{IntoParams, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::bodies::{MAX_BYTES, no_memory, whole_body};
+use super::bodies::{Document, MAX_BYTES, no_memory, whole_body};
 use super::guard::{Guard, Visitor, let_in};
 use super::orders::{Answer, Order};
 use super::problem::{self, Problem, bad_outcome, error};
@@ -42,6 +42,7 @@ mod description;
 mod drives;
 #[cfg(test)]
 mod openapi_rules;
+mod roles;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -100,6 +101,7 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard, budget: Budget) 
         // Bodies are cut before, with all of them at hand.
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(budget.clone(), whole_body))
+        .layer(middleware::from_fn_with_state(refusals.clone(), roles::role_first))
         .layer(middleware::from_fn_with_state(Arc::new(guard), let_in))
         .with_state(House { orders, refusals, budget })
 }
@@ -132,13 +134,10 @@ impl FromRequestParts<House> for Api {
 impl Api {
     /// The answer to what this visitor may not ask for.
     fn refusal(&self, request: &Request) -> Option<Response> {
-        let (needed, Visitor { name, role }) = (request.needs(), &self.visitor);
-        if *role >= needed {
-            return None;
-        }
-        let why = format!("it needs the role {needed}, and this caller has the role {role}");
-        self.house.refusals.tell("HTTP", name, &format!("`{request}`: {why}"));
-        Some(error(StatusCode::FORBIDDEN, &why, None).into_response())
+        let is_allowed = self.visitor.role >= request.needs();
+        (!is_allowed).then(|| {
+            roles::refused(&self.visitor, request.needs(), &request.to_string(), &self.house.refusals)
+        })
     }
 
     /// Has something done by the daemon's executor.
@@ -155,8 +154,8 @@ impl Api {
         if let Some(refusal) = self.refusal(&request) {
             return Err(refusal);
         }
-        let who = self.visitor.name.clone();
-        self.order(|answer| Order::Request { request, json, input, who, answer }).await
+        let visitor = self.visitor.clone();
+        self.order(|answer| Order::Request { request, json, input, visitor, answer }).await
     }
 
     /// Carries out a request whose answer is a document.
@@ -202,6 +201,7 @@ fn status_of(exit: Exit) -> StatusCode {
         Exit::Usage => StatusCode::BAD_REQUEST,
         Exit::Missing => StatusCode::NOT_FOUND,
         Exit::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        Exit::Forbidden => StatusCode::FORBIDDEN,
         Exit::Failure => StatusCode::CONFLICT,
     }
 }
@@ -265,7 +265,7 @@ struct NewPool {
 /// Makes a pool.
 #[utoipa::path(post, path = "/api/v1/pools", request_body = NewPool,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn create_pool(api: Api, Json(pool): Json<NewPool>) -> Response {
+async fn create_pool(api: Api, Document(pool): Document<NewPool>) -> Response {
     let NewPool { name, drives, spares, journals, fast, slab_bytes, force } = pool;
     let pool = match parse("name", &name) {
         Ok(pool) => pool,
@@ -303,7 +303,7 @@ struct Import {
 /// Finds pools on drives: lists them, or imports those that are named.
 #[utoipa::path(post, path = "/api/v1/import", request_body = Import,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn import_pools(api: Api, Json(import): Json<Import>) -> Response {
+async fn import_pools(api: Api, Document(import): Document<Import>) -> Response {
     let Import { folders, drives, pool, all, new_name, force } = import;
     let wrong = |what: &str| Wrong::new(what).into_response();
     if all && pool.is_some() {
@@ -348,7 +348,11 @@ struct Settings {
 /// Changes settings of a pool.
 #[utoipa::path(patch, path = "/api/v1/pools/{pool}", request_body = Settings,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn change_pool(api: Api, Path(pool): Path<PoolName>, Json(settings): Json<Settings>) -> Response {
+async fn change_pool(
+    api: Api,
+    Path(pool): Path<PoolName>,
+    Document(settings): Document<Settings>,
+) -> Response {
     let space_warning = settings.space_warning.map(|percent| percent.to_string());
     let settings = [
         ("rebuild-priority", settings.rebuild_priority),
@@ -402,7 +406,7 @@ struct NewName {
 /// Gives a pool another name.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/rename", request_body = NewName,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn rename_pool(api: Api, Path(pool): Path<PoolName>, Json(new): Json<NewName>) -> Response {
+async fn rename_pool(api: Api, Path(pool): Path<PoolName>, Document(new): Document<NewName>) -> Response {
     match parse("name", &new.name) {
         Ok(new_name) => api.document(RenamePool { pool, new_name }).await,
         Err(wrong) => wrong.into_response(),

@@ -17,6 +17,7 @@ use stripewise_control::report::PoolReport;
 use stripewise_control::request::Request;
 use stripewise_control::response::Response;
 
+use super::guard::Visitor;
 use super::metrics;
 use crate::answer::exit_of;
 use crate::carry_out::{From, carry_out};
@@ -34,8 +35,8 @@ pub(super) enum Order {
         json: bool,
         /// Its input.
         input: Vec<u8>,
-        /// Who asks, for the log.
-        who: String,
+        /// Who asks.
+        visitor: Visitor,
         /// What came of it.
         answer: oneshot::Sender<Answer>,
     },
@@ -65,10 +66,10 @@ pub(super) async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App,
     let Ok(executor) = app.executor() else { return };
     while let Some(order) = orders.next().await {
         match order {
-            Order::Request { request, json, input, who, answer } if !answer.is_canceled() => {
+            Order::Request { request, json, input, visitor, answer } if !answer.is_canceled() => {
                 let (app, turns) = (app.clone(), turns.clone());
                 let work =
-                    async move { carry_out_for(&request, json, input, &who, &app, &turns, answer).await };
+                    async move { carry_out_for(&request, json, input, &visitor, &app, &turns, answer).await };
                 drop(executor.context().spawn(work));
             }
             Order::Request { .. } => {}
@@ -85,14 +86,14 @@ async fn carry_out_for(
     request: &Request,
     json: bool,
     input: Vec<u8>,
-    who: &str,
+    visitor: &Visitor,
     app: &App,
     turns: &Turns,
     mut answer: oneshot::Sender<Answer>,
 ) {
     let caller = Rc::new(Caller::with_input(input));
     let done = {
-        let carried_out = pin!(collected(request, json, who, app, turns, &caller));
+        let carried_out = pin!(collected(request, json, visitor, app, turns, &caller));
         match select(carried_out, answer.cancellation()).await {
             Either::Left((done, _)) => done,
             // Its caller waits no more: what only waits ends, a change is finished.
@@ -109,14 +110,14 @@ async fn carry_out_for(
 async fn collected(
     request: &Request,
     json: bool,
-    who: &str,
+    visitor: &Visitor,
     app: &App,
     turns: &Turns,
     caller: &Rc<Caller>,
 ) -> Answer {
-    let from = From { way: "http", who };
+    let from = From { way: "http", who: &visitor.name };
     let printer = Printer::to_caller(json, json, Colours::default(), caller.clone());
-    let app = app.for_caller(printer, caller.clone(), PathBuf::from("/"));
+    let app = app.for_caller(printer, caller.clone(), PathBuf::from("/"), visitor.role);
     let work = async {
         let result = carry_out(request, from, &app, caller, turns).await;
         caller.end(exit_of(&result).code());

@@ -7,10 +7,13 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::Value;
+use stripewise_control::plain::cut;
 use utoipa::ToSchema;
 
 use crate::printer::OUTPUT_VERSION;
 
+/// Bytes of a detail or hint: what a caller sent may be in it, and need not come back whole.
+const MOST_TOLD_BYTES: usize = 4000;
 /// Of what the router says of a request.
 const MOST_TEXT_BYTES: usize = 64 << 10;
 
@@ -49,8 +52,8 @@ pub(super) fn bad_outcome(
         output_version: OUTPUT_VERSION,
         title: status.canonical_reason().unwrap_or("Error"),
         status: status.as_u16(),
-        detail: detail.to_owned(),
-        hint: hint.map(str::to_owned),
+        detail: cut(detail, MOST_TOLD_BYTES),
+        hint: hint.map(|hint| cut(hint, MOST_TOLD_BYTES)),
         document,
     };
     let text = serde_json::to_string(&problem).expect("plain data becomes JSON");

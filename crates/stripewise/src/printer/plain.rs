@@ -5,15 +5,10 @@
 
 use std::fmt::Write;
 
+use stripewise_control::plain::is_unsafe;
+
 /// The program's own colours.
 const COLOURS: [&str; 5] = ["\x1b[0m", "\x1b[1m", "\x1b[32m", "\x1b[33m", "\x1b[1;31m"];
-
-/// Whether a terminal would do something else with it than show it: control characters, and those
-/// that turn the direction of text or are not seen.
-fn is_unsafe(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
 
 /// Text for people, with this program's colours where it has any.
 pub(crate) fn page(text: &str, has_colours: bool) -> String {
@@ -36,6 +31,12 @@ pub(crate) fn page(text: &str, has_colours: bool) -> String {
         rest = &rest[letter.len_utf8()..];
     }
     out
+}
+
+/// A value on its way into a field or a table: what would end its line, and begin one that the
+/// program did not write, is escaped.
+pub(crate) fn in_a_line(text: &str) -> String {
+    text.replace('\n', "\\u{a}").replace('\t', "\\u{9}")
 }
 
 /// A JSON document: such characters stand in strings only, where an escape means the same.
@@ -64,6 +65,11 @@ mod tests {
         assert_eq!(page("\x1b[32mgood\x1b[0m\tday\n", true), "\x1b[32mgood\x1b[0m\tday\n");
         assert_eq!(page("\x1b[32mgood\x1b[0m", false), "\\u{1b}[32mgood\\u{1b}[0m");
         assert_eq!(page("\x1b[2Jäö…", true), "\\u{1b}[2Jäö…");
+    }
+
+    #[test]
+    fn a_value_stays_in_its_line() {
+        assert_eq!(in_a_line("tank\ntank2  online\t"), "tank\\u{a}tank2  online\\u{9}");
     }
 
     #[test]

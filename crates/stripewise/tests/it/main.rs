@@ -10,6 +10,7 @@ mod drive_faults;
 mod drive_measure;
 mod evaluate;
 mod failures;
+mod foreign_paths;
 mod full_below;
 mod hostile;
 mod identity;

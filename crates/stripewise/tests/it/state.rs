@@ -92,3 +92,34 @@ fn a_stuck_lock_blocks_only_its_own_command() {
     drop(held);
     daemon.end();
 }
+
+#[test]
+fn every_command_refuses_a_folder_open_to_others() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(2);
+    for open in [0o770, 0o702, 0o1777] {
+        std::fs::set_permissions(sandbox.path("home"), std::fs::Permissions::from_mode(open)).expect("set");
+        for words in ["pool list", "pool status", "volume list", "lab list", "serve"] {
+            let refused = sandbox.fails(words);
+            assert!(
+                refused.contains("other users may write") && refused.contains("chmod 700"),
+                "{words}: {refused}"
+            );
+        }
+    }
+}
+
+#[test]
+fn results_of_the_laboratory_are_their_owners_alone() {
+    let sandbox = Sandbox::new();
+    let home = sandbox.path("home");
+    let script = format!("umask 0; exec {} lab list", env!("CARGO_BIN_EXE_stripewise"));
+    let mut shell = std::process::Command::new("sh");
+    let status = shell.args(["-c", &script]).env("STRIPEWISE_HOME", &home).status();
+    assert!(status.expect("it runs").success());
+    assert_eq!((mode(&home), mode(&home.join("lab.sqlite"))), (0o700, 0o600));
+    // As an earlier version made it.
+    std::fs::set_permissions(home.join("lab.sqlite"), std::fs::Permissions::from_mode(0o644)).expect("set");
+    sandbox.ok("lab list");
+    assert_eq!(mode(&home.join("lab.sqlite")), 0o600);
+}

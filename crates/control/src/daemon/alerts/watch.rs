@@ -12,6 +12,7 @@ use crate::control::Control;
 use crate::daemon::news::{Found, News};
 use crate::failure::Result;
 use crate::messages::report::{ActivityReport, EventReport, PoolReport, PoolState, counted};
+use crate::notation::plain::one_line;
 use crate::pools::session::Session;
 
 /// Between two looks.
@@ -213,11 +214,7 @@ impl Look {
     /// What is new since `before`. At the first look only a state that is not well is.
     fn alerts(&self, before: Option<&Seen>) -> Vec<Alert> {
         let report = &self.report;
-        let alert = |kind: &'static str, text: String| Alert {
-            pool: report.name.clone(),
-            kind,
-            text: one_line(&text),
-        };
+        let alert = |kind: &'static str, text: String| Alert::new(&report.name, kind, &text);
         let mut alerts = Vec::new();
         if report.state != before.map_or(PoolState::Online, |before| before.state) {
             alerts.push(alert("state", format!("{}: {}", report.state, report.condition)));
@@ -280,10 +277,6 @@ fn scrub_text(scrub: &ScrubSummary) -> String {
 /// Whether a word of the sentence is this one.
 fn names(text: &str, word: &str) -> bool {
     text.split([' ', ',', ':', ';', '(', ')']).any(|found| found == word)
-}
-
-fn one_line(text: &str) -> String {
-    text.replace(['\n', '\r'], " ")
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use stripewise_export::bridge::off_thread;
 use stripewise_export::fuse::{FuseMount, Tree};
@@ -21,12 +22,10 @@ use super::program::{UTIL_LINUX, run};
 use super::{mount_fuse, unmount, unmount_fuse, what_is_mounted_at};
 use crate::control::Control;
 use crate::daemon::serving::END_WITHIN_SECONDS;
+use crate::drives::emptiness::{UNKNOWN_DATA, samples_hold_data};
 use crate::drives::signatures;
 use crate::failure::{Failure, Result};
 use crate::notation::names::VolumeName;
-
-/// So much of the volume's beginning is looked at for data of an unknown kind.
-const LOOKED_AT_BYTES: u64 = 1 << 20;
 
 /// File systems that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +186,8 @@ impl Wanted<'_> {
         let looked = off_thread(move || -> io::Result<_> {
             let file = File::open(path)?;
             let found = signatures::find(&file, size_bytes)?;
-            Ok((found, signatures::starts_with_data(&file, size_bytes, LOOKED_AT_BYTES)?))
+            let has_data = found.is_empty() && samples_hold_data(&file, size_bytes, &AtomicBool::new(false))?;
+            Ok((found, has_data))
         });
         let (found, has_data) = looked
             .await
@@ -197,7 +197,7 @@ impl Wanted<'_> {
         match found.as_slice() {
             [] if !has_data => Ok(true),
             [one] if one.what == self.kind.signature() => Ok(false),
-            [] => Err(self.refused("data of an unknown kind")),
+            [] => Err(self.refused(UNKNOWN_DATA)),
             _ => Err(self.refused(&what.join(" and "))),
         }
     }

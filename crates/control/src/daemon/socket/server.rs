@@ -20,6 +20,7 @@ use crate::daemon::caller::Caller;
 use crate::daemon::refusals::Refusals;
 use crate::daemon::turns::Turns;
 use crate::failure::{Failure, Result};
+use crate::notation::json::check_json;
 use crate::registry::own_user;
 
 /// Callers at the same time; more wait until one has ended.
@@ -30,6 +31,10 @@ const PATIENCE_NS: u64 = 1_000_000_000;
 const MOST_PATIENCE: u32 = 10;
 /// Some of what it is told a caller takes within this time.
 const DEAF_NS: u64 = 60_000_000_000;
+
+/// A command has no more values, and no deeper ones: it is read on the executor.
+const MAX_VALUES: usize = 1 << 16;
+const MAX_DEPTH: usize = 32;
 
 /// How long another process may still listen where this process wants to, and how soon that is
 /// tried again at first and in the end: who is gone is gone soon, and the process that does listen
@@ -171,10 +176,11 @@ async fn connection(
     context: &Context,
     carry_out: Rc<impl AsyncFn(Asked) -> u8 + 'static>,
 ) {
-    let command: std::result::Result<Command, _> = serde_json::from_slice(command);
-    let caller = Rc::new(Caller::new(command.as_ref().ok().and_then(|command| command.input_bytes)));
+    let checked = check_json(command, MAX_VALUES, MAX_DEPTH);
+    let command = checked.ok().and_then(|()| serde_json::from_slice::<Command>(command).ok());
+    let caller = Rc::new(Caller::new(command.as_ref().and_then(|command| command.input_bytes)));
     match command {
-        Ok(command) if command.version == VERSION => {
+        Some(command) if command.version == VERSION => {
             let who = format!("uid {} ({})", stream.peer_user().unwrap_or_default(), stream.peer());
             let asked = Asked { command, who, caller: caller.clone() };
             let caller = caller.clone();

@@ -14,6 +14,7 @@ use crate::drives::candidates::Candidate;
 use crate::drives::contents::contents_of;
 use crate::drives::names::LEAST_BEGINNING;
 use crate::drives::opened::pace_of;
+use crate::drives::rights::refuse_foreign_path;
 use crate::failure::{Result, pool_failure};
 use crate::messages::request::ShowDrives;
 use crate::messages::response::{Response, ShownDrive, ShownDrives};
@@ -58,6 +59,7 @@ async fn show(control: &Control, opener: &StackOpener, path: &Path) -> Result<Sh
         Some(text) => Candidate::named(control, text)?,
         None => Candidate::at(&control.absolute(path))?,
     };
+    refuse_foreign_path(control, &candidate)?;
     let options = OpenOptions { read_only: true, lock: false, buffered: false };
     let opened = opener.open(&candidate, Access::Look, &options).await?;
     let mut holds = Vec::new();
@@ -75,10 +77,7 @@ async fn show(control: &Control, opener: &StackOpener, path: &Path) -> Result<Sh
         Err(error) => return Err(pool_failure("cannot read the superblock", &error)),
     };
     if superblock.is_none() && holds.is_empty() {
-        holds = match candidate.is_path() {
-            true => candidate.contents()?,
-            false => contents_of(&opened).await?,
-        };
+        holds = contents_of(control, &candidate, &opened).await?.in_words();
     }
     Ok(ShownDrive {
         belongs: superblock.as_ref().and_then(|label| belongs(control, label)),

@@ -71,13 +71,17 @@ async fn make(
     candidates: &[Candidate],
 ) -> Result<PoolReport> {
     let (registry, name, executor) = (control.registry()?, &asked.pool.0, opener.executor());
-    let mut opened = Vec::new();
-    for candidate in candidates {
-        opened.push(opener.open(candidate, Access::Change, &OpenOptions::default()).await?);
-    }
-    for (candidate, opened) in candidates.iter().zip(&opened) {
-        refuse_contents(control, candidate, opened, asked.force).await?;
-    }
+    let opening = async {
+        let mut opened = Vec::new();
+        for candidate in candidates {
+            opened.push(opener.open(candidate, Access::Change, &OpenOptions::default()).await?);
+        }
+        for (candidate, opened) in candidates.iter().zip(&opened) {
+            refuse_contents(control, candidate, opened, asked.force).await?;
+        }
+        Ok::<_, Failure>(opened)
+    };
+    let opened = control.without_turn(opening).await?;
 
     let pool_options = pool_options(&opened);
     let mut drives = opened.into_iter().map(|opened| opened.drive);

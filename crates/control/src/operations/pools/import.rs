@@ -147,7 +147,8 @@ impl Import<'_> {
                 return Ok(());
             }
             looked_at.extend(new.iter().cloned());
-            on_exports(self.control, self.executor, new, found).await;
+            let looking = on_exports(self.control, self.executor, new, found);
+            self.control.without_turn(looking).await;
         }
     }
 

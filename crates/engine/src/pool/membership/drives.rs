@@ -256,6 +256,7 @@ impl Inner {
             }
             manifest.slab_bytes
         };
+        addresses::refuse_too_large(&label, info.capacity_bytes)?;
         if addresses::slab_count(info.capacity_bytes, slab_bytes) == 0 {
             let capacity_bytes = info.capacity_bytes;
             let needed_bytes = least_capacity_bytes(slab_bytes);

@@ -3,6 +3,7 @@
 //! expected: sizes of anything, since they may come from a damaged record; every function answers
 //! for every size.
 
+use crate::pool::error::PoolError;
 use crate::pool::{BLOCK_BYTES, MIB};
 
 /// The smallest drive that can belong to a pool.
@@ -65,6 +66,14 @@ fn checksum_bytes_per_slab(slab_bytes: u64) -> u64 {
 fn base_for(capacity_bytes: u64, slab_bytes: u64, slabs: u64) -> u64 {
     let checksums = slabs * checksum_bytes_per_slab(slab_bytes);
     (superblock_bytes(capacity_bytes) + checksums).next_multiple_of(MIB)
+}
+
+/// Refuses a drive that is larger than any.
+pub(crate) fn refuse_too_large(drive: &str, capacity_bytes: u64) -> Result<(), PoolError> {
+    if capacity_bytes <= MAX_DRIVE_BYTES {
+        return Ok(());
+    }
+    Err(PoolError::DriveTooLarge { drive: drive.to_owned(), capacity_bytes, most_bytes: MAX_DRIVE_BYTES })
 }
 
 /// How many slabs a drive of this size has; none where the sizes are impossible.

@@ -20,7 +20,7 @@ use crate::pool::volume::thin::PoolHost;
 use crate::pool::{BLOCK_BYTES, Inner, Pool};
 
 /// No volume is larger.
-const MOST_VOLUME_BYTES: u64 = 1 << 60;
+pub(super) const MOST_VOLUME_BYTES: u64 = 1 << 60;
 
 /// What a new volume should be.
 #[derive(Clone, Debug)]

@@ -19,6 +19,7 @@ use crate::pool::manifest::volume_record::{
 use crate::pool::space::new_volume::{Taken, map_size};
 use crate::pool::space::slabs::put_rows;
 use crate::pool::superblock::commit::{Change, map_place};
+use crate::pool::volume::make::MOST_VOLUME_BYTES;
 use crate::pool::{BLOCK_BYTES, Inner, Pool, Volume};
 use crate::rows::SlotState;
 
@@ -32,10 +33,12 @@ impl Pool {
         let inner = &self.0;
         let _alone = inner.administer().await?;
         let volume = self.volume(name)?;
-        let size_bytes = size_bytes.next_multiple_of(BLOCK_BYTES);
-        if size_bytes == 0 || size_bytes > 1 << 60 {
-            return Err(PoolError::BadSetting(format!("a volume cannot have {size_bytes} bytes")));
+        if size_bytes == 0 || size_bytes > MOST_VOLUME_BYTES {
+            return Err(PoolError::BadSetting(format!(
+                "a volume has at most {MOST_VOLUME_BYTES} bytes and at least one, not {size_bytes}"
+            )));
         }
+        let size_bytes = size_bytes.next_multiple_of(BLOCK_BYTES);
         let record = inner.manifest.borrow().volume(name).cloned().expect("just found");
         if record.conversion.is_some() {
             return Err(PoolError::Converting { pool: inner.name(), volume: name.to_owned() });

@@ -5,6 +5,7 @@ mod cut_members;
 mod drives;
 mod identity;
 mod journal_losses;
+mod largest_sizes;
 mod losses;
 mod metadata_copies;
 mod power_cuts;

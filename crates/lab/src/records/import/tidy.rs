@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::table::{Headings, fields};
-use super::{ImportError, broken, number};
+use super::{ImportError, MAX_MEASUREMENTS, broken, number, too_many_figures};
 use crate::records::record::{MeasurementRecord, Operation, RunRecord, Unit};
 
 const FORMAT: &str = "CSV in the form of studies/";
@@ -54,6 +54,9 @@ pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
             (empty, Vec::new())
         });
         values.push(value);
+        if order.len() > MAX_MEASUREMENTS {
+            return Err(too_many_figures());
+        }
     }
     for name in order {
         let (empty, values) = runs.remove(&name).expect("entered above");

@@ -7,7 +7,6 @@
 //! measured).
 
 use std::cell::RefCell;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -37,8 +36,6 @@ pub(crate) const RETAINED_BYTES: usize = 64 << 20;
 pub(crate) const SECONDS: f64 = 75.0;
 /// The same of a quick one.
 pub(crate) const QUICK_SECONDS: f64 = 15.0;
-/// Places of a drive that are looked at for contents.
-const LOOKED_AT_PLACES: u64 = 1024;
 
 /// Measure a drive, and write an entry that models take as a drive: `--model FILE`
 #[derive(Args)]
@@ -105,7 +102,7 @@ pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     let opened = open_drive(app, &executor, &path, &open)?;
     if !options.read_only {
         executor.block_on(refuse_members(&path, &opened))?;
-        if !candidate.contents()?.is_empty() || holds_something(&path)? {
+        if !candidate.contents()?.is_empty() {
             refuse_overwriting(app, &candidate, options.force)?;
         }
     }
@@ -186,26 +183,6 @@ fn refuse_output(output: &Path, drive: &Candidate, force: bool) -> Result<()> {
                 .hint("name another file with -o, or add --force to replace it"))
         }
     }
-}
-
-/// Whether anything but zeros is at places all over the drive.
-fn holds_something(path: &Path) -> Result<bool> {
-    let unreadable = |error: std::io::Error| {
-        Failure::new(format!("cannot read {}: {}", path.display(), system_text(&error)))
-    };
-    let mut file = std::fs::File::open(path).map_err(unreadable)?;
-    let size_bytes = file.seek(SeekFrom::End(0)).map_err(unreadable)?;
-    let mut block = [0; 4096];
-    for place in 0..LOOKED_AT_PLACES {
-        let at =
-            (u128::from(size_bytes) * u128::from(place) / u128::from(LOOKED_AT_PLACES)) as u64 / 4096 * 4096;
-        file.seek(SeekFrom::Start(at)).map_err(unreadable)?;
-        let length = file.read(&mut block).map_err(unreadable)?;
-        if block[..length].iter().any(|byte| *byte != 0) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// What was written to measure goes again, where that costs nothing.

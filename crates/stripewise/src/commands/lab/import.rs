@@ -3,7 +3,9 @@
 //! Expected faults: files that are not what they say, that are far too large, or that were imported
 //! before.
 
+use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Read;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -38,19 +40,26 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
         Failure::new(format!("cannot read {}: {}", path.display(), system_text(&error)))
     };
     let about = std::fs::metadata(&path).map_err(unreadable)?;
-    if about.len() > MAX_IMPORT_BYTES {
+    // To open a pipe without a writer is to wait for one.
+    if !about.is_file() {
+        return Err(Failure::new(format!("{} is not a file", path.display()))
+            .hint("write the results to a file first, then import it"));
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(&path).map_err(unreadable)?;
+    file.take(MAX_IMPORT_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_IMPORT_BYTES {
         return Err(Failure::new(format!(
-            "{} has {} bytes; results of one run are smaller than {MAX_IMPORT_BYTES}",
+            "{} has more than {MAX_IMPORT_BYTES} bytes; results of one run are smaller",
             path.display(),
-            about.len()
         )));
     }
-    let bytes = std::fs::read(&path).map_err(unreadable)?;
     let mut run = import(&bytes).map_err(|error| {
         let failure = Failure::because(format!("cannot import {}", path.display()), &error);
         match error {
             ImportError::Unknown => failure.hint("fio needs --output-format=json, diskspd -Rxml"),
             ImportError::Broken { .. } => failure.hint("is the file complete?"),
+            ImportError::TooMuch { .. } => failure.hint("import the runs in it one by one"),
         }
     })?;
     // The same file twice is the same run.

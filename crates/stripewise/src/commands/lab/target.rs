@@ -9,7 +9,7 @@ use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use stripewise_control::drives::candidates::{Candidate, Identity, Place};
+use stripewise_control::drives::candidates::{Candidate, Place};
 use stripewise_control::drives::contents::contents_of;
 use stripewise_control::drives::network;
 use stripewise_control::drives::opened::{OpenedDrive, open_drive};
@@ -18,6 +18,7 @@ use stripewise_control::names::VolumeName;
 use stripewise_control::size::ByteSize;
 use stripewise_drive::{BufferPool, Drive};
 use stripewise_engine::pool::{PoolError, inspect};
+use stripewise_export::nbd::client::NbdUri;
 use stripewise_lab::DriveTarget;
 use stripewise_runtime::{CreateOptions, OpenOptions, create_drive_file};
 
@@ -87,7 +88,7 @@ pub(crate) async fn open(app: &App, text: &str, how: Use) -> Result<Kind> {
         Place::Volume(name) => Ok(Kind::Volume(name)),
         Place::Network(uri) => {
             let opened = network::open(&*app.executor()?, &uri, how.read_only).await?;
-            refuse_data(text, &opened, how).await?;
+            refuse_data(app, &uri, &opened, how).await?;
             Ok(Kind::Drive(of_drive(&opened, None, None)))
         }
         Place::Path(path) => file_or_device(app, &path, how).await.map(Kind::Drive),
@@ -195,9 +196,12 @@ pub(crate) async fn refuse_members(path: &Path, opened: &OpenedDrive) -> Result<
 /// Writing to what exists needs `--force`; at a terminal its name is asked for, too.
 pub(crate) fn refuse_overwriting(app: &App, candidate: &Candidate, force: bool) -> Result<()> {
     let path = candidate.path.display();
-    let holds = candidate.contents()?;
-    let holds =
-        if holds.is_empty() { String::new() } else { format!(", which holds {}", holds.join(" and ")) };
+    let contents = candidate.contents()?;
+    let is_recognised = !contents.recognised.is_empty();
+    let holds = match contents.is_empty() {
+        true => String::new(),
+        false => format!(", which holds {}", contents.in_words().join(" and ")),
+    };
     if !force {
         return Err(Failure::new(format!(
             "measuring would overwrite the {} {path}{holds}; nothing was changed",
@@ -205,7 +209,7 @@ pub(crate) fn refuse_overwriting(app: &App, candidate: &Candidate, force: bool) 
         ))
         .hint("--read-only measures reads alone; --force overwrites it: all that it holds would be lost"));
     }
-    if !holds.is_empty() && candidate.kind() == "block device" {
+    if is_recognised && candidate.kind() == "block device" {
         return Err(Failure::new(format!("{path} is a block device{holds}; nothing was changed"))
             .hint("wipe it first, with wipefs -a or `stripewise pool destroy`, if nothing of it is needed"));
     }
@@ -221,13 +225,12 @@ pub(crate) fn refuse_overwriting(app: &App, candidate: &Candidate, force: bool) 
     Ok(())
 }
 
-/// An export with something at its beginning holds data.
-async fn refuse_data(text: &str, opened: &OpenedDrive, how: Use) -> Result<()> {
-    let is_export = matches!(opened.identity, Identity::Network(_));
-    if how.read_only || how.force || !is_export || contents_of(opened).await?.is_empty() {
+/// Refuses an export that holds data.
+async fn refuse_data(app: &App, uri: &NbdUri, opened: &OpenedDrive, how: Use) -> Result<()> {
+    if how.read_only || how.force || contents_of(app, &Candidate::export(uri), opened).await?.is_empty() {
         return Ok(());
     }
-    Err(Failure::new(format!("measuring would overwrite {text}, which holds data; nothing was changed"))
+    Err(Failure::new(format!("measuring would overwrite {uri}, which holds data; nothing was changed"))
         .hint("--read-only measures reads alone; --force overwrites it"))
 }
 

@@ -54,7 +54,7 @@ impl Options {
 /// Runs it.
 pub(crate) async fn run(asked: &ShowLoad, app: &App) -> Result<Response> {
     let (registry, name) = (app.registry()?, &asked.pool.0);
-    check(asked)?;
+    check(asked, app.printer.is_json())?;
     let known = registry.pool(name)?;
     let first = match Session::served(app, name) {
         Some(session) => Some(session.word()),
@@ -92,13 +92,20 @@ pub(crate) async fn run(asked: &ShowLoad, app: &App) -> Result<Response> {
     Ok(Response::Load(load))
 }
 
+/// Intervals of one document: they are kept until the last.
+const MAX_COLLECTED: u32 = 1000;
+
 /// Times that make no sense, also where they were not typed.
-fn check(asked: &ShowLoad) -> Result<()> {
+fn check(asked: &ShowLoad, is_collected: bool) -> Result<()> {
     if let Some(seconds) = asked.seconds {
         parse_seconds(&seconds.to_string()).map_err(Failure::usage)?;
     }
     match asked.count {
         Some(0) => Err(Failure::usage("no interval is asked for: there is one at least")),
+        Some(count) if is_collected && count > MAX_COLLECTED => {
+            let why = format!("a document has at most {MAX_COLLECTED} intervals, {count} are asked for");
+            Err(Failure::usage(why).hint("ask for fewer, one document after the other"))
+        }
         _ => Ok(()),
     }
 }
@@ -162,5 +169,18 @@ mod tests {
             assert!(parse_seconds(text).is_err(), "{text}");
         }
         assert_eq!(parse_seconds("2.5"), Ok(2.5));
+    }
+
+    #[test]
+    fn a_document_has_a_bounded_number_of_intervals() {
+        let asked = |count| ShowLoad {
+            pool: "tank".parse().expect("a name"),
+            seconds: Some(1.0),
+            count: Some(count),
+            causes: false,
+        };
+        assert!(check(&asked(MAX_COLLECTED), true).is_ok());
+        assert!(check(&asked(u32::MAX), true).is_err());
+        assert!(check(&asked(u32::MAX), false).is_ok(), "people read each as it comes");
     }
 }

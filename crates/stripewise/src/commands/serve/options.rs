@@ -8,6 +8,9 @@ use stripewise_control::daemon::listeners::{NbdPlace, NbdSettings, VolumesFor};
 use stripewise_control::size::ByteSize;
 use stripewise_export::nbd::TlsPolicy;
 
+use crate::commands::App;
+use crate::failure::Result;
+
 /// What `serve` is told of NBD.
 #[derive(Args)]
 pub(super) struct NbdOptions {
@@ -75,18 +78,22 @@ pub(super) struct AlertOptions {
     /// Send it by mail, through this machine's sendmail
     #[arg(long = "alert-mail", value_name = "ADDRESS")]
     mails: Vec<MailAddress>,
-    /// Send it as JSON in a POST request
+    /// Send it as JSON in a POST request. Every user of this machine can read the address in the
+    /// list of processes: where it is a secret, use --alert-webhook-file
     #[arg(long = "alert-webhook", value_name = "URL")]
     webhooks: Vec<WebAddress>,
+    /// As --alert-webhook, with the address in this file, which only its owner may read (mode 0600)
+    #[arg(long = "alert-webhook-file", value_name = "FILE")]
+    webhook_files: Vec<PathBuf>,
 }
 
 impl AlertOptions {
     /// What is meant by them.
-    pub(super) fn ways(&self) -> AlertWays {
-        AlertWays {
-            commands: self.commands.clone(),
-            mails: self.mails.clone(),
-            webhooks: self.webhooks.clone(),
+    pub(super) fn ways(&self, app: &App) -> Result<AlertWays> {
+        let mut webhooks = self.webhooks.clone();
+        for file in &self.webhook_files {
+            webhooks.push(WebAddress::from_file(&app.absolute(file))?);
         }
+        Ok(AlertWays { commands: self.commands.clone(), mails: self.mails.clone(), webhooks })
     }
 }

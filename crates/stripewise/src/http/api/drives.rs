@@ -16,7 +16,7 @@ pub(super) struct Shown {
 /// where it leads.
 #[utoipa::path(post, path = "/api/v1/drives/show", request_body = Shown,
     responses((status = 200), (status = 400, body = Problem), (status = 409, body = Problem)))]
-pub(super) async fn show_drives(api: Api, Json(shown): Json<Shown>) -> Response {
+pub(super) async fn show_drives(api: Api, Document(shown): Document<Shown>) -> Response {
     let drives = shown.drives.into_iter().map(PathBuf::from).collect::<Vec<_>>();
     if drives.is_empty() {
         return Wrong::new("`drives` names no drive").into_response();
@@ -40,7 +40,11 @@ pub(super) struct NewDrives {
 /// Puts drives into a pool.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/drives", request_body = NewDrives,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-pub(super) async fn add_drives(api: Api, Path(pool): Path<PoolName>, Json(new): Json<NewDrives>) -> Response {
+pub(super) async fn add_drives(
+    api: Api,
+    Path(pool): Path<PoolName>,
+    Document(new): Document<NewDrives>,
+) -> Response {
     let NewDrives { drives, role, force } = new;
     if drives.is_empty() {
         return Wrong::new("`drives` names no drive").into_response();
@@ -112,7 +116,7 @@ pub(super) async fn replace_drive(
     api: Api,
     Path((pool, drive)): Path<(PoolName, String)>,
     Query(how): Query<Wait>,
-    Json(replacement): Json<Replacement>,
+    Document(replacement): Document<Replacement>,
 ) -> Response {
     let Replacement { with, force } = replacement;
     api.document(ReplaceDrive { pool, old: drive, new: with, force, wait: how.wait }).await

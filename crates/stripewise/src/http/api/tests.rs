@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http;
 use clap::CommandFactory;
 use futures_util::StreamExt;
@@ -307,4 +307,145 @@ fn failed_results_are_problems_with_the_document() {
     assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{problem}");
     let pool = &problem["document"]["pools"][0];
     assert_eq!((&pool["name"], &pool["state"]), (&json!("tank"), &json!("failed")));
+}
+
+/// A router whose tokens are `eyes` (read), `hands` (operate) and `head` (admin), all of one secret
+/// length, and the orders that come of what is asked.
+fn with_tokens(folder: &std::path::Path) -> (Router, mpsc::Receiver<Order>) {
+    let path = folder.join("tokens");
+    let text = "token eyes read eyes0123456789ab\ntoken hands operate hands0123456789a\ntoken head admin head0123456789ab\n";
+    AccessFile::open(&path, true).expect("made");
+    std::fs::write(&path, text).expect("written");
+    let access = AccessFile::open(&path, true).expect("right");
+    let guard = Guard { access: Arc::new(access), refusals: Arc::default() };
+    let (orders_in, orders) = mpsc::channel::<Order>(1);
+    let network = Address::Network("127.0.0.1:5".parse().expect("an address"));
+    (visited_by(router(orders_in, guard, Budget::default()), network), orders)
+}
+
+async fn answer_of(
+    router: &Router,
+    secret: &str,
+    method: &str,
+    path: &str,
+    body: Body,
+) -> (StatusCode, String) {
+    let request = http::Request::builder().method(method).uri(path).header("host", "localhost");
+    let request = request.header("authorization", format!("Bearer {secret}"));
+    let request = request.header("content-type", "application/json").body(body).expect("a request");
+    let response = router.clone().oneshot(request).await.expect("an answer");
+    let status = response.status();
+    let body = axum::body::to_bytes(response.into_body(), MAX_BYTES).await.expect("a body");
+    (status, String::from_utf8_lossy(&body).into_owned())
+}
+
+fn in_runtime(work: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(work);
+}
+
+#[test]
+fn the_role_is_checked_before_the_body_is_read() {
+    in_runtime(async {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (router, _orders) = with_tokens(folder.path());
+        // It would wait for ever if it were read.
+        let body = || Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
+        for (secret, method, path) in [
+            ("eyes0123456789ab", "POST", "/api/v1/pools/tank/drives"),
+            ("eyes0123456789ab", "PATCH", "/api/v1/pools/tank/volumes/a"),
+            ("eyes0123456789ab", "GET", "/api/v1/pools/tank/volumes/a/bytes"),
+            ("hands0123456789a", "POST", "/api/v1/pools"),
+            ("hands0123456789a", "PUT", "/api/v1/pools/tank/volumes/a/bytes"),
+            ("hands0123456789a", "DELETE", "/api/v1/pools/tank/volumes/a"),
+        ] {
+            let (status, said) = answer_of(&router, secret, method, path, body()).await;
+            assert_eq!(status, StatusCode::FORBIDDEN, "{method} {path}: {said}");
+        }
+        let (status, _) = answer_of(&router, "head0123456789ab", "POST", "/api/v1/nothing", body()).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "what is not there reads no body");
+    });
+}
+
+/// The path of the description that an example is of.
+fn template_of(description: &Value, path: &str) -> String {
+    let path = path.split('?').next().unwrap_or_default();
+    let fits = |template: &&String| {
+        let (parts, asked) = (template.split('/'), path.split('/'));
+        parts.clone().count() == asked.clone().count()
+            && parts.zip(asked).all(|(part, asked)| part.starts_with('{') || part == asked)
+    };
+    let mut all = description["paths"].as_object().expect("paths").keys().filter(fits).collect::<Vec<_>>();
+    // One with fewer variables is meant.
+    all.sort_by_key(|template| template.matches('{').count());
+    all.first().unwrap_or_else(|| panic!("{path} is described")).to_string()
+}
+
+#[test]
+fn each_path_needs_the_least_of_its_requests_roles() {
+    let examples = examples();
+    let (asked, description) = ask_all(&examples);
+    let mut least: BTreeMap<(String, String), stripewise_control::roles::Role> = BTreeMap::new();
+    for ((method, path, _), request) in examples.iter().zip(asked) {
+        // What needs more only because of one field, without it.
+        let needs = match request {
+            Request::AddDrives(asked) => Request::from(AddDrives { force: false, ..asked }),
+            Request::ReplaceDrive(asked) => ReplaceDrive { force: false, ..asked }.into(),
+            Request::ConvertVolume(asked) => ConvertVolume { yes: false, ..asked }.into(),
+            other => other,
+        }
+        .needs();
+        let key = ((*method).to_owned(), template_of(&description, path));
+        least.entry(key).and_modify(|role| *role = needs.min(*role)).or_insert(needs);
+    }
+    for ((method, template), needs) in least {
+        let method = method.parse().expect("a method");
+        assert_eq!(roles::least_role(&method, &template), needs, "{method} {template}");
+    }
+}
+
+#[test]
+fn a_document_with_millions_of_values_is_refused() {
+    in_runtime(async {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (router, _orders) = with_tokens(folder.path());
+        let path = "/api/v1/pools/tank/drives";
+        let ask =
+            async |body: String| answer_of(&router, "hands0123456789a", "POST", path, body.into()).await;
+        let many = format!("{{\"drives\":[{}\"\"]}}", "\"\",".repeat(5_600_000));
+        let (status, said) = ask(many).await;
+        assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{said}");
+        let many = format!("{{\"drives\":[{}\"\"]}}", "\"\",".repeat(100_000));
+        let (status, said) = ask(many).await;
+        assert!(status == StatusCode::PAYLOAD_TOO_LARGE && said.contains("4096 values"), "{status} {said}");
+        let (status, said) = ask(format!("{{\"drives\":{}", "[".repeat(10_000))).await;
+        assert!(status == StatusCode::PAYLOAD_TOO_LARGE && said.contains("deeper"), "{status} {said}");
+        // What was sent does not come back whole.
+        let (status, said) =
+            ask(format!("{{\"drives\":[\"/d\"],\"role\":\"{}\"}}", "x".repeat(500_000))).await;
+        assert!(status == StatusCode::BAD_REQUEST && said.len() < 10_000, "{status} {}", said.len());
+    });
+}
+
+#[test]
+fn less_redundancy_needs_the_role_admin() {
+    in_runtime(async {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (router, mut orders) = with_tokens(folder.path());
+        let body = |yes: bool| json!({"convert": {"layout": "raid0", "yes": yes}}).to_string().into();
+        let path = "/api/v1/pools/tank/volumes/a";
+        let (status, said) = answer_of(&router, "hands0123456789a", "PATCH", path, body(true)).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{said}");
+        for (secret, yes, role) in
+            [("head0123456789ab", true, "admin"), ("hands0123456789a", false, "operate")]
+        {
+            let asking = pin!(answer_of(&router, secret, "PATCH", path, body(yes)));
+            let Either::Right((Some(Order::Request { visitor, .. }), _)) =
+                select(asking, orders.next()).await
+            else {
+                panic!("{role} may ask");
+            };
+            assert_eq!(visitor.role.to_string(), role);
+        }
+    });
 }

@@ -54,7 +54,7 @@ pub(super) struct NewVolume {
 pub(super) async fn create_volume(
     api: Api,
     Path(pool): Path<PoolName>,
-    Json(new): Json<NewVolume>,
+    Document(new): Document<NewVolume>,
 ) -> Response {
     match new.request(&pool) {
         Ok(request) => api.document(request).await,
@@ -157,7 +157,7 @@ pub(super) async fn change_volume(
     api: Api,
     Path(Named(volume)): OfVolume,
     Query(how): Query<Wait>,
-    Json(change): Json<VolumeChange>,
+    Document(change): Document<VolumeChange>,
 ) -> Response {
     let wait = how.wait;
     let request: Result<Request, Wrong> = match change {
