@@ -6,6 +6,7 @@ mod members;
 mod misbehaving;
 mod programs;
 mod protocol;
+mod reopened;
 mod tls;
 
 #[path = "../../../../tests/damage.rs"]
