@@ -18,6 +18,7 @@ pub mod fuse;
 mod losses;
 pub mod nbd;
 mod pools;
+pub mod shares;
 
 pub use block::{Ending, Export, Exports, SECTOR_BYTES, UnalignedGate, VolumeExport, write};
 pub use client_id::ClientId;

@@ -7,6 +7,7 @@ mod misbehaving;
 mod programs;
 mod protocol;
 mod reopened;
+mod shares;
 mod tls;
 
 #[path = "../../../../tests/damage.rs"]

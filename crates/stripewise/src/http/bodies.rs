@@ -5,14 +5,15 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
-use stripewise_export::budget::{Budget, Taken};
+use stripewise_export::shares::{Taken, Urgency};
 use tokio::time::timeout;
 
+use super::clients::Allowance;
 use super::problem::error;
 
 /// Bytes of a volume in one request, and bytes of any body.
@@ -22,14 +23,17 @@ pub(super) const MAX_BYTES: usize = 16 << 20;
 const BODY_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Goes on with a request when all of its body is here. Memory for it is taken as it comes.
-pub(super) async fn whole_body(State(budget): State<Budget>, request: Request, next: Next) -> Response {
+pub(super) async fn whole_body(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let length = parts.headers.get(header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > MAX_BYTES as u64) {
         return too_large();
     }
-    let mut memory = budget.nothing();
+    let Some(allowance) = parts.extensions.get::<Allowance>() else {
+        return error(StatusCode::UNAUTHORIZED, "it is not known who asks", None).into_response();
+    };
+    let mut memory = allowance.memory.nothing();
     match timeout(BODY_PATIENCE, collect(body, &mut memory)).await {
         Ok(Ok(bytes)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
         Ok(Err(BodyError::TooLarge)) => too_large(),
@@ -62,7 +66,7 @@ async fn collect(body: Body, memory: &mut Taken) -> Result<Vec<u8>, BodyError> {
             return Err(BodyError::TooLarge);
         }
         // Growing, it is there twice for a moment.
-        if !memory.try_add(2 * part.len() as u64) {
+        if !memory.try_add(2 * part.len() as u64, Urgency::FirstOfGroup) {
             return Err(BodyError::NoMemory);
         }
         bytes.extend_from_slice(&part);

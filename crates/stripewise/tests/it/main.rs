@@ -29,6 +29,7 @@ mod queue;
 mod reliability;
 mod reopened;
 mod serve;
+mod shares;
 mod stacked_pools;
 mod state;
 mod streams;

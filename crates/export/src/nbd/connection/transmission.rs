@@ -12,6 +12,7 @@ use futures_util::future::{Either, select};
 use stripewise_drive::{Buffer, Context, Event, Semaphore, yield_now};
 
 use crate::block::{self, Export, Exports};
+use crate::budget::ClientLine;
 use crate::client_id::ClientId;
 use crate::losses::Connection;
 use crate::nbd::connection::outbox::{Outbox, Permits};
@@ -40,6 +41,7 @@ struct Client<X> {
     export: Rc<X>,
     terms: Terms,
     outbox: Outbox,
+    memory: Rc<ClientLine>,
     /// Losses of the volume that this client is to be told of.
     losses: Connection,
     under_way: Cell<usize>,
@@ -55,11 +57,13 @@ pub(crate) async fn transmit<E: Exports>(
     terms: Terms,
     id: ClientId,
 ) -> io::Result<()> {
-    let (outbox, losses) = (Outbox::default(), export.losses().connect(id));
+    let (outbox, memory) = (Outbox::default(), terrain.line.client(&id));
+    let losses = export.losses().connect(id);
     let client = Rc::new(Client {
         export,
         terms,
         outbox,
+        memory,
         losses,
         under_way: Cell::new(0),
         idle: Event::new(),
@@ -67,7 +71,9 @@ pub(crate) async fn transmit<E: Exports>(
     let sending = {
         let (client, transport) = (client.clone(), transport.clone());
         let (context, stall_ns) = (terrain.context.clone(), terrain.limits.reply_stall_ns);
-        terrain.context.spawn(async move { client.outbox.run(&context, &transport, stall_ns).await })
+        terrain
+            .context
+            .spawn(async move { client.outbox.run(&context, &transport, stall_ns, &client.memory).await })
     };
     let read = {
         let reading = pin!(read_requests(terrain, &transport, inbox, &client));
@@ -112,7 +118,7 @@ async fn read_requests<E: Exports>(
             return Ok(());
         }
         let own = [places.acquire(1).await, room.acquire(u64::from(request.transfer_bytes())).await];
-        let mut wanted = terrain.line.wanted(terrain.context);
+        let mut wanted = client.memory.wanted(terrain.context);
         let rules = Rules {
             terms: client.terms,
             size_bytes: client.export.size_bytes(),
