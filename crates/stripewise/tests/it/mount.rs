@@ -334,7 +334,7 @@ fn expect_files(files: &[(PathBuf, Vec<u8>)]) {
 
 #[test]
 fn ext4_on_a_volume_whose_drive_is_replaced() {
-    if !is_possible(&["mkfs.ext4", "e2fsck", "losetup"]) {
+    if !is_possible(&["mkfs.ext4", "e2fsck", "resize2fs", "losetup"]) {
         return;
     }
     let sandbox = Sandbox::new();
@@ -343,6 +343,14 @@ fn ext4_on_a_volume_whose_drive_is_replaced() {
     sandbox.ok("volume create tank/a --layout raid5 --size 64MiB");
     let mount = Mount::start(&sandbox, "mount tank/a @m --fs ext4");
     let files = fill_while_a_drive_is_replaced(&sandbox, &mount);
+    expect_files(&files);
+    sandbox.ok("volume resize tank/a 80MiB");
+    let named = || mount.process.said().split_once("`resize2fs ").map(|(_, rest)| rest.to_owned());
+    until("the loop device has grown with it", || named().is_some());
+    let device = named().and_then(|rest| rest.split_once('`').map(|(device, _)| device.to_owned()));
+    let device = device.expect("its name");
+    assert_eq!(succeeds(&["blockdev", "--getsize64", &device]).trim(), (80_u64 << 20).to_string());
+    succeeds(&["resize2fs", &device]);
     expect_files(&files);
     mount.end();
     let left: Vec<_> = std::fs::read_dir(sandbox.path("home/mounts")).expect("there").collect();
