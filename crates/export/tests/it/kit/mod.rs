@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
-use stripewise_drive::{BufferPool, Drive, FaultyDrive, MemoryDrive};
+use stripewise_drive::{BufferPool, Context, Drive, FaultyDrive, MemoryDrive};
 use stripewise_engine::{OpenMode, Pool, PoolSpec, VolumeSpec};
 use stripewise_export::PoolExports;
 use stripewise_export::budget::Budget;
@@ -126,9 +126,13 @@ impl Served {
     /// Takes all drives from the pool, closes it under its clients, and opens it again.
     pub fn lose_and_reopen(&self) {
         self.reopen_pool.store(true, Ordering::SeqCst);
-        while self.reopen_pool.load(Ordering::SeqCst) {
+        for _ in 0..7000 {
+            if !self.reopen_pool.load(Ordering::SeqCst) {
+                return;
+            }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
+        panic!("the pool is not open again");
     }
 
     pub fn ask_to_end(&self) {
@@ -167,6 +171,14 @@ pub fn memory_drives(count: usize, mib: u64) -> Vec<Rc<dyn Drive>> {
     (0..count).map(|index| MemoryDrive::new(&format!("drive{index}"), mib * MIB) as Rc<dyn Drive>).collect()
 }
 
+fn faulty_drives(context: &Context, drives: &[Rc<dyn Drive>]) -> Vec<Rc<FaultyDrive>> {
+    drives.iter().map(|drive| FaultyDrive::new(context, drive.clone(), 1)).collect()
+}
+
+fn as_drives(drives: &[Rc<FaultyDrive>]) -> Vec<Rc<dyn Drive>> {
+    drives.iter().map(|drive| drive.clone() as Rc<dyn Drive>).collect()
+}
+
 fn run(
     wanted: &Wanted,
     budget: Budget,
@@ -179,10 +191,8 @@ fn run(
     let (context, buffers) = (executor.context(), BufferPool::new(64 << 20));
     executor.block_on(async {
         let drives = memory_drives(wanted.drives, wanted.drive_mib);
-        let faulty: Vec<_> =
-            drives.iter().map(|drive| FaultyDrive::new(&context, drive.clone(), 1)).collect();
-        let of_pool = faulty.iter().map(|drive| drive.clone() as Rc<dyn Drive>).collect();
-        let spec = PoolSpec { name: "tank".into(), drives: of_pool, ..PoolSpec::default() };
+        let mut faulty = faulty_drives(&context, &drives);
+        let spec = PoolSpec { name: "tank".into(), drives: as_drives(&faulty), ..PoolSpec::default() };
         let mut pool = Pool::create(&context, &buffers, spec).await.expect("a pool");
         for (name, mib) in &wanted.volumes {
             let layout = LayoutSpec::parse(wanted.layout).expect("a layout");
@@ -236,10 +246,15 @@ fn run(
             }
             if reopen_pool.load(Ordering::SeqCst) {
                 faulty.iter().for_each(|drive| drive.unplug());
+                let volume = pool.volume(wanted.volumes[0].0).expect("a volume");
+                volume.read(0, 4096).await.expect_err("no drive is there");
                 server.exports().remove("tank");
-                pool.close().await.expect_err("no drive is there");
-                let opened =
-                    Pool::open(&context, &buffers, drives.clone(), OpenMode::ReadWrite, Default::default());
+                // With nothing to write to it may have nothing to say.
+                let _ = pool.close().await;
+                assert!(!volume.closing().was_in_order());
+                faulty = faulty_drives(&context, &drives);
+                let (mode, options) = (OpenMode::ReadWrite, Default::default());
+                let opened = Pool::open(&context, &buffers, as_drives(&faulty), mode, options);
                 pool = opened.await.expect("opened again");
                 server.exports().add(pool.clone(), wanted.read_only);
                 reopen_pool.store(false, Ordering::SeqCst);
