@@ -11,6 +11,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 
 use stripewise_drive::{Context, Semaphore, SemaphorePermit};
@@ -24,7 +25,7 @@ pub(crate) const CONNECTION_BYTES: u64 = 256 << 20;
 /// For the request of a listener, or of a client, that is to be finished: as much as the longest
 /// needs.
 const RESERVE_BYTES: u64 = 32 << 20;
-/// Of the memory, what one client may use.
+/// Of the memory, what one client may use; its first request may use as much as is reserved more.
 const CLIENT_PART: u64 = 4;
 /// For small requests of each client, beside all that is shared.
 const BESIDE_BYTES: u64 = 128 << 10;
@@ -49,7 +50,7 @@ impl Budget {
             total: limit_bytes,
             group_reserve: RESERVE_BYTES,
             least_common: RESERVE_BYTES,
-            client_limit: (limit_bytes / CLIENT_PART).max(2 * RESERVE_BYTES),
+            client_limit: (limit_bytes / CLIENT_PART).max(RESERVE_BYTES) + RESERVE_BYTES,
             client_first: RESERVE_BYTES,
             client_beside: BESIDE_BYTES,
         }))
@@ -126,7 +127,7 @@ impl ClientLine {
         let (own, common) = self.client.fill();
         // From half on.
         let shortage = |fill: f64| (2.0 * fill - 1.0).max(0.0);
-        (shortage(common) * own).max(shortage(own) / 4.0)
+        (shortage(common) * own).max(shortage(own) / 2.0)
     }
 }
 
@@ -134,33 +135,51 @@ impl Wanted<'_> {
     /// Adds so much, when there is as much.
     pub(crate) async fn add(&mut self, bytes: u64) {
         let line = self.line;
+        if self.taken.try_add(bytes, Urgency::Ordinary) {
+            // Nothing of what is kept for the first is in use: others need not wait for this one.
+            if !self.taken.uses_reserve() {
+                (self.first_of_client, self.first_of_listener) = (None, None);
+            }
+            return;
+        }
         if self.first_of_client.is_none() {
-            if self.taken.try_add(bytes, Urgency::Ordinary) {
+            self.first_of_client = self.turn(&line.first, bytes, Urgency::Ordinary).await;
+            if self.first_of_client.is_none() {
                 return;
             }
-            self.first_of_client = Some(line.first.acquire(1).await);
         }
         let mut look_ns = FIRST_LOOK_NS;
-        while !self.try_add_first(bytes).await {
+        while !self.taken.try_add(bytes, Urgency::FirstOfClient) {
+            if !line.client.has_share(bytes) {
+                // It waits for itself, and keeps no other client waiting.
+                self.first_of_listener = None;
+            } else if self.first_of_listener.is_none() {
+                let first = &line.first_of_listener;
+                self.first_of_listener = self.turn(first, bytes, Urgency::FirstOfClient).await;
+                if self.first_of_listener.is_none() {
+                    return;
+                }
+                continue;
+            } else if self.taken.try_add(bytes, Urgency::FirstOfGroup) {
+                return;
+            }
             self.context.sleep_ns(look_ns).await;
             look_ns = (2 * look_ns).min(LONGEST_LOOK_NS);
         }
     }
 
-    /// As the first of its client: from the reserve, too, if its share allows it.
-    async fn try_add_first(&mut self, bytes: u64) -> bool {
-        if self.taken.try_add(bytes, Urgency::FirstOfClient) {
-            return true;
+    /// Waits for a turn; `None` where memory was there before it came, and was added.
+    async fn turn(&mut self, first: &Semaphore, bytes: u64, urgency: Urgency) -> Option<SemaphorePermit> {
+        let (mut turn, mut look_ns) = (pin!(first.acquire(1)), FIRST_LOOK_NS);
+        loop {
+            if let Ok(permit) = self.context.time_limit_ns(look_ns, turn.as_mut()).await {
+                return Some(permit);
+            }
+            if self.taken.try_add(bytes, urgency) {
+                return None;
+            }
+            look_ns = (2 * look_ns).min(LONGEST_LOOK_NS);
         }
-        if !self.line.client.has_share(bytes) {
-            // It waits for itself, and keeps nobody waiting.
-            self.first_of_listener = None;
-            return false;
-        }
-        if self.first_of_listener.is_none() {
-            self.first_of_listener = Some(self.line.first_of_listener.acquire(1).await);
-        }
-        self.taken.try_add(bytes, Urgency::FirstOfGroup)
     }
 
     /// Whether others may wait for it.
@@ -248,7 +267,7 @@ mod tests {
             let (line, other) = (Line::new(budget.listener()), Line::new(budget.listener()));
             let greedy = client(&line, 0);
             let held_by_one = held(&context, &greedy).await;
-            assert_eq!(held_by_one.len(), 64, "its share");
+            assert_eq!(held_by_one.len(), 96, "its share");
             // More of it wait.
             let waits = greedy.clone();
             let of_task = context.clone();
@@ -291,13 +310,37 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_waits_for_itself_blocks_nobody() {
+    fn a_stalled_request_blocks_none_once_memory_is_free() {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        executor.block_on(async {
+            let budget = Budget::default();
+            let client = client(&Line::new(budget.listener()), 0);
+            let mut ordinary = client.client.nothing();
+            while ordinary.try_add(MIB, Urgency::Ordinary) {}
+            let mut stalled = client.wanted(&context);
+            stalled.add(MIB).await;
+            assert!(stalled.is_first());
+            let (waiting, of_task) = (client.clone(), context.clone());
+            let work = context.spawn(async move { waiting.wanted(&of_task).add(32 * MIB).await });
+            context.sleep_ns(1_000_000_000).await;
+            let begun_ns = context.now_ns();
+            drop(ordinary);
+            work.await;
+            assert!(context.now_ns() - begun_ns < 100_000_000);
+            stalled.add(MIB).await;
+            assert!(!stalled.is_first(), "it needs no turn any more");
+        });
+    }
+
+    #[test]
+    fn a_client_that_waits_for_itself_blocks_no_other() {
         let executor = VirtualExecutor::new();
         let context = executor.context();
         executor.block_on(async {
             let budget = Budget::default();
             let (line, _other) = (Line::new(budget.listener()), budget.listener());
-            let greedy: Vec<_> = (0..3).map(|user| client(&line, user)).collect();
+            let greedy: Vec<_> = (0..2).map(|user| client(&line, user)).collect();
             let mut all_held = Vec::new();
             for client in &greedy {
                 all_held.extend(held(&context, client).await);

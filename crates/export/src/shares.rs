@@ -173,6 +173,11 @@ impl Client {
 }
 
 impl Taken {
+    /// Whether some of it is of the group's reserve.
+    pub(crate) fn uses_reserve(&self) -> bool {
+        self.reserve > 0
+    }
+
     /// Adds so much, all or nothing, if there is as much.
     pub fn try_add(&mut self, amount: u64, urgency: Urgency) -> bool {
         let client = &*self.client.0;

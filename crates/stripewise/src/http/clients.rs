@@ -247,13 +247,13 @@ mod tests {
         };
         let held: Vec<_> =
             (0..9).map(|number| all(&visitor(&format!("r{number}"), Class::Operate))).collect();
-        assert_eq!(held[0].len(), 64, "its share");
+        assert_eq!(held[0].len(), 96, "its share");
         assert_eq!(held.iter().map(Vec::len).sum::<usize>(), 256 - 32);
         assert_eq!(all(&visitor("a", Class::Admin)).len(), 32);
         let answer = held_bytes(&clients);
         let part = answer.slice(0..1);
         drop((held, answer));
-        assert_eq!(all(&visitor("b", Class::Operate)).len(), 64);
+        assert_eq!(all(&visitor("b", Class::Operate)).len(), 96);
         drop(part);
     }
 

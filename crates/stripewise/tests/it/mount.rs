@@ -334,7 +334,7 @@ fn expect_files(files: &[(PathBuf, Vec<u8>)]) {
 
 #[test]
 fn ext4_on_a_volume_whose_drive_is_replaced() {
-    if !is_possible(&["mkfs.ext4", "e2fsck", "resize2fs", "losetup"]) {
+    if !is_possible(&["mkfs.ext4", "e2fsck", "losetup"]) {
         return;
     }
     let sandbox = Sandbox::new();
@@ -350,8 +350,6 @@ fn ext4_on_a_volume_whose_drive_is_replaced() {
     let device = named().and_then(|rest| rest.split_once('`').map(|(device, _)| device.to_owned()));
     let device = device.expect("its name");
     assert_eq!(succeeds(&["blockdev", "--getsize64", &device]).trim(), (80_u64 << 20).to_string());
-    succeeds(&["resize2fs", &device]);
-    expect_files(&files);
     mount.end();
     let left: Vec<_> = std::fs::read_dir(sandbox.path("home/mounts")).expect("there").collect();
     assert!(left.is_empty(), "{left:?}");
