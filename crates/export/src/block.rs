@@ -11,8 +11,10 @@ use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
 
-use stripewise_drive::{Buffer, BufferPool, Event};
+use stripewise_drive::{Buffer, BufferPool, Event, Operation};
 use stripewise_engine::{ArrayError, Extent, OpenMode, Volume};
+
+use crate::losses::Losses;
 
 /// What engines take whole.
 pub const SECTOR_BYTES: u64 = 512;
@@ -37,6 +39,8 @@ pub trait Export: 'static {
     fn unaligned(&self) -> &UnalignedGate;
     /// Whether it is over with it; the same for everybody who has it.
     fn ending(&self) -> &Ending;
+    /// Acknowledged writes that were lost; the same for all that have it open.
+    fn losses(&self) -> &Rc<Losses>;
     /// Reads; the buffer is the caller's.
     fn read(&self, offset_bytes: u64, length: usize) -> impl Future<Output = Result<Buffer, ArrayError>>;
     /// Writes; durable when this ends if `fua`, else after the next flush.
@@ -108,12 +112,32 @@ pub struct VolumeExport {
     read_only: bool,
     unaligned: UnalignedGate,
     ending: Ending,
+    losses: Rc<Losses>,
+    /// How often the volume had been opened again when this was made.
+    reopenings: u64,
 }
 
 impl VolumeExport {
     /// `read_only`: also if the volume could be written.
     pub fn new(volume: Volume, read_only: bool) -> Self {
-        Self { volume, read_only, unaligned: UnalignedGate::new(), ending: Ending::default() }
+        Self::with_losses(volume, read_only, Rc::default())
+    }
+
+    /// As [`Self::new`], with the losses of the volume before this opening.
+    pub(crate) fn with_losses(volume: Volume, read_only: bool, losses: Rc<Losses>) -> Self {
+        let reopenings = losses.reopenings();
+        let (unaligned, ending) = (UnalignedGate::new(), Ending::default());
+        Self { volume, read_only, unaligned, ending, losses, reopenings }
+    }
+
+    /// Something was acknowledged that is durable only after a flush.
+    fn note_written(&self) {
+        if self.losses.reopenings() == self.reopenings {
+            self.losses.note_written();
+        } else {
+            // Its pool was closed and opened again in the meantime: no flush will cover it.
+            self.losses.lose();
+        }
     }
 
     /// The volume.
@@ -151,24 +175,45 @@ impl Export for VolumeExport {
         &self.ending
     }
 
+    fn losses(&self) -> &Rc<Losses> {
+        &self.losses
+    }
+
     async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
         self.volume.read(offset_bytes, length).await
     }
 
     async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
-        self.volume.write(offset_bytes, data, fua).await
+        self.volume.write(offset_bytes, data, fua).await?;
+        if !fua {
+            self.note_written();
+        }
+        Ok(())
     }
 
     async fn flush(&self) -> Result<(), ArrayError> {
-        self.volume.flush().await
+        let (written, losses) = (self.losses.written(), self.losses.count());
+        let flushed = self.volume.flush().await;
+        match &flushed {
+            Ok(()) if self.losses.reopenings() == self.reopenings => self.losses.note_flushed(written),
+            Err(ArrayError::Drive(error)) if error.operation == Operation::Flush => {
+                self.losses.note_failed_flush(losses);
+            }
+            _ => {}
+        }
+        flushed
     }
 
     async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        self.volume.discard(offset_bytes, length_bytes).await
+        self.volume.discard(offset_bytes, length_bytes).await?;
+        self.note_written();
+        Ok(())
     }
 
     async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        self.volume.write_zeroes(offset_bytes, length_bytes).await
+        self.volume.write_zeroes(offset_bytes, length_bytes).await?;
+        self.note_written();
+        Ok(())
     }
 
     fn extents(&self, offset_bytes: u64, length_bytes: u64, most: usize) -> Result<Vec<Extent>, ArrayError> {

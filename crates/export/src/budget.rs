@@ -1,41 +1,41 @@
 //! Memory that all connections of a process share, whichever way they came in. It is counted as
 //! bytes arrive, not as they are announced, and freed when the answer was taken.
 //!
-//! A part of it is a reserve for one request at a time that has begun to arrive: where many clients
-//! have sent half of something, the first of them gets what it needs to be done, so they never all
-//! wait for each other.
+//! A client has at most its share, and every listener has a reserve ([`Shares`]), so that clients
+//! that take no answers keep only themselves waiting. A client's requests wait for its memory one
+//! after the other, and of those that its share allows one of each listener may use the reserve: it
+//! gets what it needs to be done, so requests that have half arrived never all wait for each other.
 //!
-//! Expected faults: clients that announce much and send little, or take no answers (time limits end
-//! them; those who wait go on then).
+//! Expected faults: clients that announce much and send little, or take no answers. Time limits end
+//! them, which are shorter for those that hold much while memory is short.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::pin::pin;
+use std::rc::{Rc, Weak};
 
 use stripewise_drive::{Context, Semaphore, SemaphorePermit};
 
+use crate::client_id::ClientId;
+pub use crate::shares::Taken;
+use crate::shares::{Client, Group, ShareRules, Shares, Urgency};
+
 /// Memory for all connections unless something else is asked for.
 pub(crate) const CONNECTION_BYTES: u64 = 256 << 20;
-/// For the request that is to be finished: as much as the longest needs.
+/// For the request of a listener, or of a client, that is to be finished: as much as the longest
+/// needs.
 const RESERVE_BYTES: u64 = 32 << 20;
-/// How often a request that waits looks whether there is memory.
-const LOOK_NS: u64 = 2_000_000;
+/// Of the memory, what one client may use; its first request may use as much as is reserved more.
+const CLIENT_PART: u64 = 4;
+/// For small requests of each client, beside all that is shared.
+const BESIDE_BYTES: u64 = 128 << 10;
+/// How often a request that waits looks whether there is memory: twice as long each time.
+const FIRST_LOOK_NS: u64 = 1_000_000;
+const LONGEST_LOOK_NS: u64 = 16_000_000;
 
 /// The memory. Clones are the same, on any thread.
 #[derive(Clone, Debug)]
-pub struct Budget(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    limit_bytes: u64,
-    used_bytes: AtomicU64,
-}
-
-/// Memory that is in use; free again when this is dropped.
-#[derive(Debug)]
-pub struct Taken {
-    budget: Budget,
-    bytes: u64,
-}
+pub struct Budget(Shares);
 
 impl Default for Budget {
     fn default() -> Self {
@@ -44,98 +44,152 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// So much for everything; never less than two of the longest requests.
+    /// So much for everything; more where the listeners' reserves need more.
     pub fn new(limit_bytes: u64) -> Self {
-        let limit_bytes = limit_bytes.max(2 * RESERVE_BYTES);
-        Self(Arc::new(Shared { limit_bytes, used_bytes: AtomicU64::new(0) }))
+        Self(Shares::new(ShareRules {
+            total: limit_bytes,
+            group_reserve: RESERVE_BYTES,
+            least_common: RESERVE_BYTES,
+            client_limit: (limit_bytes / CLIENT_PART).max(RESERVE_BYTES) + RESERVE_BYTES,
+            client_first: RESERVE_BYTES,
+            client_beside: BESIDE_BYTES,
+        }))
     }
 
-    /// How much is in use.
+    /// Memory in use.
     pub fn used_bytes(&self) -> u64 {
-        self.0.used_bytes.load(Ordering::Relaxed)
+        self.0.used()
     }
 
-    /// Nothing yet, to which more can be added.
-    pub fn nothing(&self) -> Taken {
-        Taken { budget: self.clone(), bytes: 0 }
-    }
-
-    fn try_add(&self, bytes: u64, limit_bytes: u64) -> bool {
-        let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= limit_bytes);
-        self.0.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    /// A listener's part.
+    pub fn listener(&self) -> Group {
+        self.0.group()
     }
 }
 
-impl Taken {
-    /// Adds so much, if there is as much beside the reserve.
-    pub fn try_add(&mut self, bytes: u64) -> bool {
-        let added = self.budget.try_add(bytes, self.budget.0.limit_bytes - RESERVE_BYTES);
-        self.bytes += if added { bytes } else { 0 };
-        added
-    }
-
-    /// Adds so much as the request that is to be finished: from the reserve, too.
-    fn try_add_to_finish(&mut self, bytes: u64) -> bool {
-        let added = self.budget.try_add(bytes, self.budget.0.limit_bytes);
-        self.bytes += if added { bytes } else { 0 };
-        added
-    }
+/// The clients of one listener, on the executor's thread.
+pub(crate) struct Line {
+    group: Group,
+    first: Rc<Semaphore>,
+    clients: RefCell<HashMap<ClientId, Weak<ClientLine>>>,
 }
 
-impl Drop for Taken {
-    fn drop(&mut self) {
-        self.budget.0.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-/// Those of one executor who wait for memory, in their order.
-pub struct Line {
-    budget: Budget,
-    finisher: Semaphore,
+/// The requests of one client, whichever of its connections they come from.
+pub(crate) struct ClientLine {
+    client: Client,
+    first: Semaphore,
+    first_of_listener: Rc<Semaphore>,
 }
 
 /// One request's way to its memory.
-pub struct Wanted<'a> {
-    line: &'a Line,
+pub(crate) struct Wanted<'a> {
+    line: &'a ClientLine,
     context: &'a Context,
     taken: Taken,
-    finishes: Option<SemaphorePermit>,
+    first_of_client: Option<SemaphorePermit>,
+    first_of_listener: Option<SemaphorePermit>,
 }
 
 impl Line {
-    /// For requests that are served from this memory.
-    pub fn new(budget: Budget) -> Self {
-        Self { budget, finisher: Semaphore::new(1) }
+    /// For the clients of one listener.
+    pub(crate) fn new(group: Group) -> Self {
+        Self { group, first: Rc::new(Semaphore::new(1)), clients: RefCell::default() }
     }
 
-    /// Whether requests wait: then no client may take long.
-    pub(crate) fn is_short(&self) -> bool {
-        self.finisher.available() == 0
+    /// A client's requests.
+    pub(crate) fn client(&self, id: &ClientId) -> Rc<ClientLine> {
+        let mut clients = self.clients.borrow_mut();
+        if let Some(known) = clients.get(id).and_then(Weak::upgrade) {
+            return known;
+        }
+        clients.retain(|_, line| line.strong_count() > 0);
+        let line = Rc::new(ClientLine {
+            client: self.group.client(id.clone()),
+            first: Semaphore::new(1),
+            first_of_listener: self.first.clone(),
+        });
+        clients.insert(id.clone(), Rc::downgrade(&line));
+        line
     }
+}
 
+impl ClientLine {
     /// A request that will need memory.
-    pub fn wanted<'a>(&'a self, context: &'a Context) -> Wanted<'a> {
-        Wanted { line: self, context, taken: self.budget.nothing(), finishes: None }
+    pub(crate) fn wanted<'a>(&'a self, context: &'a Context) -> Wanted<'a> {
+        let taken = self.client.nothing();
+        Wanted { line: self, context, taken, first_of_client: None, first_of_listener: None }
+    }
+
+    /// How much shorter than usual the client may take over what it sends and takes: 0 for as long
+    /// as usual, 1 where it holds much and memory is short. Where only its own share is short it
+    /// keeps nothing from others but its own connections.
+    pub(crate) fn haste(&self) -> f64 {
+        let (own, common) = self.client.fill();
+        // From half on.
+        let shortage = |fill: f64| (2.0 * fill - 1.0).max(0.0);
+        (shortage(common) * own).max(shortage(own) / 2.0)
     }
 }
 
 impl Wanted<'_> {
     /// Adds so much, when there is as much.
-    pub async fn add(&mut self, bytes: u64) {
-        if self.finishes.is_none() {
-            if self.taken.try_add(bytes) {
+    pub(crate) async fn add(&mut self, bytes: u64) {
+        let line = self.line;
+        if self.taken.try_add(bytes, Urgency::Ordinary) {
+            // Nothing of what is kept for the first is in use: others need not wait for this one.
+            if !self.taken.uses_reserve() {
+                (self.first_of_client, self.first_of_listener) = (None, None);
+            }
+            return;
+        }
+        if self.first_of_client.is_none() {
+            self.first_of_client = self.turn(&line.first, bytes, Urgency::Ordinary).await;
+            if self.first_of_client.is_none() {
                 return;
             }
-            self.finishes = Some(self.line.finisher.acquire(1).await);
         }
-        while !self.taken.try_add_to_finish(bytes) {
-            self.context.sleep_ns(LOOK_NS).await;
+        let mut look_ns = FIRST_LOOK_NS;
+        while !self.taken.try_add(bytes, Urgency::FirstOfClient) {
+            if !line.client.has_share(bytes) {
+                // It waits for itself, and keeps no other client waiting.
+                self.first_of_listener = None;
+            } else if self.first_of_listener.is_none() {
+                let first = &line.first_of_listener;
+                self.first_of_listener = self.turn(first, bytes, Urgency::FirstOfClient).await;
+                if self.first_of_listener.is_none() {
+                    return;
+                }
+                continue;
+            } else if self.taken.try_add(bytes, Urgency::FirstOfGroup) {
+                return;
+            }
+            self.context.sleep_ns(look_ns).await;
+            look_ns = (2 * look_ns).min(LONGEST_LOOK_NS);
         }
     }
 
-    /// Whether other requests wait for memory.
-    pub(crate) fn is_short(&self) -> bool {
-        self.line.is_short()
+    /// Waits for a turn; `None` where memory was there before it came, and was added.
+    async fn turn(&mut self, first: &Semaphore, bytes: u64, urgency: Urgency) -> Option<SemaphorePermit> {
+        let (mut turn, mut look_ns) = (pin!(first.acquire(1)), FIRST_LOOK_NS);
+        loop {
+            if let Ok(permit) = self.context.time_limit_ns(look_ns, turn.as_mut()).await {
+                return Some(permit);
+            }
+            if self.taken.try_add(bytes, urgency) {
+                return None;
+            }
+            look_ns = (2 * look_ns).min(LONGEST_LOOK_NS);
+        }
+    }
+
+    /// Whether others may wait for it.
+    pub(crate) fn is_first(&self) -> bool {
+        self.first_of_client.is_some()
+    }
+
+    /// The client's haste.
+    pub(crate) fn haste(&self) -> f64 {
+        self.line.haste()
     }
 
     /// All of it, for as long as the request is under way. The next one may be finished.
@@ -146,48 +200,165 @@ impl Wanted<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
-
     use stripewise_runtime::VirtualExecutor;
 
     use super::*;
 
     const MIB: u64 = 1 << 20;
 
+    fn client(line: &Line, user: u32) -> Rc<ClientLine> {
+        line.client(&ClientId::User { place: "s".to_owned(), user })
+    }
+
+    /// Answers of 1 MiB that are not taken, as many as there is memory for.
+    async fn held(context: &Context, line: &Rc<ClientLine>) -> Vec<Taken> {
+        let mut held = Vec::new();
+        loop {
+            let mut wanted = line.wanted(context);
+            let added = context.time_limit_ns(100_000_000, Box::pin(wanted.add(MIB))).await;
+            if added.is_err() {
+                return held;
+            }
+            held.push(wanted.into_taken());
+        }
+    }
+
     #[test]
     fn partly_received_requests_do_not_deadlock() {
+        for of_one_client in [true, false] {
+            let executor = VirtualExecutor::new();
+            let context = executor.context();
+            executor.block_on(async {
+                let budget = Budget::new(64 * MIB);
+                let line = Rc::new(Line::new(budget.listener()));
+                let work = |client: Rc<ClientLine>| {
+                    let context = context.clone();
+                    async move {
+                        let mut wanted = client.wanted(&context);
+                        for _ in 0..32 {
+                            wanted.add(MIB).await;
+                            // The next part takes a while to come.
+                            context.sleep_ns(1_000_000).await;
+                        }
+                        drop(wanted.into_taken());
+                    }
+                };
+                let number = |index: u32| if of_one_client { 0 } else { index };
+                let all: Vec<_> =
+                    (0..20).map(|index| context.spawn(work(client(&line, number(index))))).collect();
+                for _ in 0..50 {
+                    context.sleep_ns(1_000_000).await;
+                    assert!(budget.used_bytes() <= 64 * MIB + 20 * BESIDE_BYTES);
+                }
+                for work in all {
+                    work.await;
+                }
+                assert_eq!(budget.used_bytes(), 0, "all is given back");
+            });
+        }
+    }
+
+    #[test]
+    fn untaken_answers_keep_only_their_client_waiting() {
         let executor = VirtualExecutor::new();
         let context = executor.context();
         executor.block_on(async {
-            let budget = Budget::new(64 * MIB);
-            let line = Rc::new(Line::new(budget.clone()));
-            let work = |parts: u64| {
-                let (line, context) = (line.clone(), context.clone());
-                async move {
-                    let mut wanted = line.wanted(&context);
-                    for _ in 0..parts {
-                        wanted.add(MIB).await;
-                        // The next part takes a while to come.
-                        context.sleep_ns(1_000_000).await;
-                    }
-                    drop(wanted.into_taken());
-                }
+            let budget = Budget::default();
+            let (line, other) = (Line::new(budget.listener()), Line::new(budget.listener()));
+            let greedy = client(&line, 0);
+            let held_by_one = held(&context, &greedy).await;
+            assert_eq!(held_by_one.len(), 96, "its share");
+            // More of it wait.
+            let waits = greedy.clone();
+            let of_task = context.clone();
+            let _waits = context.spawn(async move { waits.wanted(&of_task).add(MIB).await });
+            let begun_ns = context.now_ns();
+            for line in [&line, &other] {
+                let victim = client(line, 1);
+                victim.wanted(&context).add(32 * MIB).await;
+            }
+            assert_eq!(context.now_ns(), begun_ns, "at once");
+            drop(held_by_one);
+        });
+    }
+
+    #[test]
+    fn many_greedy_clients_leave_others_enough() {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        executor.block_on(async {
+            let budget = Budget::default();
+            let (line, other) = (Line::new(budget.listener()), Line::new(budget.listener()));
+            let mut all_held = Vec::new();
+            let greedy: Vec<_> = (0..6).map(|user| client(&line, user)).collect();
+            for client in &greedy {
+                all_held.push(held(&context, client).await);
+            }
+            assert_eq!(budget.used_bytes(), (256 - 32) * MIB, "all but the reserve of the other listener");
+            let begun_ns = context.now_ns();
+            let small = client(&line, 9);
+            let small_ones: Vec<_> = (0..32).map(|_| small.wanted(&context)).collect();
+            for mut wanted in small_ones {
+                wanted.add(4096).await;
+            }
+            client(&other, 9).wanted(&context).add(32 * MIB).await;
+            assert_eq!(context.now_ns(), begun_ns, "at once");
+            assert!(small.haste() < 0.01, "it holds next to nothing");
+            assert!(greedy[0].haste() > 0.9, "{}", greedy[0].haste());
+            assert!(greedy[5].haste() < 0.1, "{}", greedy[5].haste());
+        });
+    }
+
+    #[test]
+    fn a_stalled_request_blocks_none_once_memory_is_free() {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        executor.block_on(async {
+            let budget = Budget::default();
+            let client = client(&Line::new(budget.listener()), 0);
+            let mut ordinary = client.client.nothing();
+            while ordinary.try_add(MIB, Urgency::Ordinary) {}
+            let mut stalled = client.wanted(&context);
+            stalled.add(MIB).await;
+            assert!(stalled.is_first());
+            let (waiting, of_task) = (client.clone(), context.clone());
+            let work = context.spawn(async move { waiting.wanted(&of_task).add(32 * MIB).await });
+            context.sleep_ns(1_000_000_000).await;
+            let begun_ns = context.now_ns();
+            drop(ordinary);
+            work.await;
+            assert!(context.now_ns() - begun_ns < 100_000_000);
+            stalled.add(MIB).await;
+            assert!(!stalled.is_first(), "it needs no turn any more");
+        });
+    }
+
+    #[test]
+    fn a_client_that_waits_for_itself_blocks_no_other() {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        executor.block_on(async {
+            let budget = Budget::default();
+            let (line, _other) = (Line::new(budget.listener()), budget.listener());
+            let greedy: Vec<_> = (0..2).map(|user| client(&line, user)).collect();
+            let mut all_held = Vec::new();
+            for client in &greedy {
+                all_held.extend(held(&context, client).await);
+            }
+            assert_eq!(all_held.len(), 192, "all that is common");
+            let wait = |client: &Rc<ClientLine>| {
+                let (client, of_task) = (client.clone(), context.clone());
+                context.spawn(async move { client.wanted(&of_task).add(32 * MIB).await })
             };
-            let all: Vec<_> = (0..20).map(|_| context.spawn(work(32))).collect();
-            let most = {
-                let mut most = 0;
-                for _ in 0..50 {
-                    context.sleep_ns(1_000_000).await;
-                    most = budget.used_bytes().max(most);
-                }
-                most
-            };
-            assert!(most <= 64 * MIB && line.is_short(), "{most}");
-            for work in all {
+            let waiting: Vec<_> = greedy.iter().map(wait).collect();
+            context.sleep_ns(1_000_000_000).await;
+            let begun_ns = context.now_ns();
+            client(&line, 9).wanted(&context).add(32 * MIB).await;
+            assert_eq!(context.now_ns(), begun_ns, "at once");
+            drop(all_held);
+            for work in waiting {
                 work.await;
             }
-            assert_eq!(budget.used_bytes(), 0, "all is given back");
-            assert!(!line.is_short());
         });
     }
 }

@@ -13,9 +13,14 @@
 mod block;
 pub mod bridge;
 pub mod budget;
+mod client_id;
 pub mod fuse;
+mod losses;
 pub mod nbd;
 mod pools;
+pub mod shares;
 
 pub use block::{Ending, Export, Exports, SECTOR_BYTES, UnalignedGate, VolumeExport, write};
+pub use client_id::ClientId;
+pub use losses::Losses;
 pub use pools::{Hold, PoolExports};

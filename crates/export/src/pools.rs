@@ -5,9 +5,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
+use stripewise_engine::pool::{Closing, PoolId, VolumeId};
 use stripewise_engine::{Pool, Volume};
 
 use crate::block::{Export, Exports, VolumeExport};
+use crate::losses::Losses;
 
 /// The volumes of some pools. Clones are the same list.
 #[derive(Clone, Default)]
@@ -21,9 +23,26 @@ struct Shared {
     /// Those with which it is over, and that a client has still: files that are open, and go on
     /// with their successors.
     ended: RefCell<Vec<(String, Weak<VolumeExport>)>>,
+    /// What is known of volumes for longer than their pool is open.
+    known: RefCell<HashMap<(PoolId, VolumeId), Known>>,
     /// What clients may not open now, by the number of the hold.
     held: RefCell<HashMap<u64, Held>>,
     holds: Cell<u64>,
+}
+
+/// A volume that clients have used.
+#[derive(Default)]
+struct Known {
+    losses: Rc<Losses>,
+    /// Its pool was closed, and is not open again.
+    closed: Option<Closing>,
+}
+
+impl Known {
+    /// Whether it is to be kept: a client has the volume open, or is to be told of a loss.
+    fn is_wanted(&self) -> bool {
+        self.closed.is_some() || self.losses.is_wanted() || Rc::strong_count(&self.losses) > 1
+    }
 }
 
 /// Volumes that clients may not open now: one, or (`None`) all of a pool.
@@ -81,6 +100,13 @@ impl PoolExports {
 
     /// Exports the volumes of a pool, those it has and those it will have.
     pub fn add(&self, pool: Pool, read_only: bool) {
+        for ((of_pool, _), known) in self.0.known.borrow_mut().iter_mut() {
+            if *of_pool == pool.id()
+                && let Some(closed) = known.closed.take()
+            {
+                known.losses.note_reopened(closed.was_in_order());
+            }
+        }
         self.0.pools.borrow_mut().push((pool, read_only));
     }
 
@@ -88,7 +114,9 @@ impl PoolExports {
     /// connected is told. If it is reopened its volumes are others, whichever client holds the old
     /// ones still.
     pub fn remove(&self, pool_name: &str) {
-        self.0.pools.borrow_mut().retain(|(pool, _)| pool.name() != pool_name);
+        let removed: Vec<_> =
+            self.0.pools.borrow_mut().extract_if(.., |(pool, _)| pool.name() == pool_name).collect();
+        removed.iter().for_each(|(pool, _)| self.keep_until_reopened(pool));
         let is_of_it = |name: &str| name.split_once('/').is_some_and(|(of_pool, _)| of_pool == pool_name);
         let ended: Vec<_> = self.0.in_use.borrow_mut().extract_if(|name, _| is_of_it(name)).collect();
         ended.iter().filter_map(|(_, export)| export.upgrade()).for_each(|export| export.ending().begin());
@@ -107,6 +135,11 @@ impl PoolExports {
         names.sort();
         names.dedup();
         names
+    }
+
+    /// The size of `POOL/VOL` now.
+    pub fn size_bytes(&self, name: &str) -> Option<u64> {
+        self.open(name).map(|(volume, _)| volume.capacity_bytes())
     }
 
     /// The pools, in the order in which they came.
@@ -151,6 +184,33 @@ impl PoolExports {
         Some(known.unwrap_or_else(|| Rc::new(VolumeExport::new(volume, read_only))))
     }
 
+    /// Keeps the volumes of a pool that is about to be closed until it is known what became of
+    /// writes that were not flushed.
+    fn keep_until_reopened(&self, pool: &Pool) {
+        let mut all_known = self.0.known.borrow_mut();
+        for known in all_known.values_mut() {
+            if known.closed.as_ref().is_some_and(Closing::was_in_order) {
+                known.closed = None;
+                known.losses.note_reopened(true);
+            }
+        }
+        all_known.retain(|_, known| known.is_wanted());
+        for volume in pool.volumes() {
+            let Some(known) = all_known.get_mut(&(pool.id(), volume.id)) else { continue };
+            match pool.volume(&volume.name) {
+                Ok(volume) => known.closed = Some(volume.closing()),
+                Err(_) => known.losses.note_reopened(false),
+            }
+        }
+    }
+
+    /// The losses of a volume, through all its openings.
+    fn losses(&self, volume: &Volume) -> Rc<Losses> {
+        let mut all_known = self.0.known.borrow_mut();
+        all_known.retain(|_, known| known.is_wanted());
+        all_known.entry((volume.pool().id(), volume.id())).or_default().losses.clone()
+    }
+
     fn open(&self, name: &str) -> Option<(Volume, bool)> {
         let (pool_name, volume_name) = name.split_once('/')?;
         let pools = self.0.pools.borrow();
@@ -169,7 +229,8 @@ impl PoolExports {
             return Some(known);
         }
         in_use.retain(|_, export| export.strong_count() > 0);
-        let export = Rc::new(VolumeExport::new(volume, read_only));
+        let losses = self.losses(&volume);
+        let export = Rc::new(VolumeExport::with_losses(volume, read_only, losses));
         in_use.insert(name.to_owned(), Rc::downgrade(&export));
         Some(export)
     }

@@ -4,8 +4,8 @@
 //! HTTP runs on a thread of its own. What is asked becomes a request (`api.rs`), which the daemon's
 //! executor carries out as if it had been typed (`orders.rs`); the document of its response is the
 //! answer. `doors.rs` says where it is listened for, `guard.rs` with `access.rs`
-//! who is let in and what for, `connections.rs` how many at a time, and for how long,
-//! `bodies.rs` how much each may send.
+//! who is let in and what for, `connections.rs` with `clients.rs` how many at a time, and for how
+//! long, `bodies.rs` how much each may send.
 //!
 //! Expected faults: a place in use, an address that other machines reach without TLS (refused),
 //! tokens that cannot be read, clients that send anything, are slow, or leave.
@@ -30,6 +30,7 @@ mod access;
 mod address;
 mod api;
 mod bodies;
+mod clients;
 mod connections;
 mod doors;
 mod guard;
@@ -40,6 +41,7 @@ mod problem;
 mod strangers;
 
 use access::AccessFile;
+use clients::Clients;
 use doors::{Door, HttpPlace, TlsFiles};
 use guard::Guard;
 use orders::Order;
@@ -120,10 +122,10 @@ impl Http {
         if needs_token {
             app.printer.note(format!("tokens for HTTP are in {}", access.path().display()));
         }
-        Self::serve_at(doors, access, budget.clone(), app.news.clone())
+        Self::serve_at(doors, access, budget, app.news.clone())
     }
 
-    fn serve_at(doors: Vec<Door>, access: Arc<AccessFile>, budget: Budget, news: Rc<News>) -> Result<Self> {
+    fn serve_at(doors: Vec<Door>, access: Arc<AccessFile>, budget: &Budget, news: Rc<News>) -> Result<Self> {
         let refused =
             |error: std::io::Error| Failure::new(format!("cannot listen for HTTP: {}", system_text(&error)));
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -134,8 +136,9 @@ impl Http {
         let (orders_in, orders) = mpsc::channel(MAX_ORDERS);
         let (stop, stopped) = oneshot::channel();
         let refusals = Arc::new(Refusals::default());
-        let guard = Guard { access: access.clone(), refusals: refusals.clone() };
-        let router = api::router(orders_in, guard, budget);
+        let clients = Clients::new(budget);
+        let guard = Guard { access: access.clone(), refusals: refusals.clone(), clients: clients.clone() };
+        let router = api::router(orders_in, guard);
         let (doors, files): (Vec<_>, Vec<_>) = {
             let _inside = runtime.enter();
             let open = doors.into_iter().map(Door::into_open).collect::<std::io::Result<Vec<_>>>();
@@ -147,7 +150,7 @@ impl Http {
                     // Also where the daemon ends without a word.
                     let _ = stopped.await;
                 };
-                connections::serve(doors, router, access, refusals, told).await;
+                connections::serve(doors, router, access, refusals, clients, told).await;
             });
         });
         let thread = thread.map_err(refused)?;

@@ -13,7 +13,7 @@ use crate::error::ArrayError;
 #[derive(Default)]
 pub(crate) struct Lifecycle {
     closed: Cell<bool>,
-    closed_in_order: Cell<bool>,
+    closed_in_order: Rc<Cell<bool>>,
     protected: Cell<bool>,
     /// Its volume was deleted, or converted: what drives refuse of it is no reason to give one up.
     abandoned: Cell<bool>,
@@ -97,6 +97,11 @@ impl Lifecycle {
     /// Whether it was closed with everything acknowledged durable.
     pub(crate) fn is_closed_in_order(&self) -> bool {
         self.closed_in_order.get()
+    }
+
+    /// The same, as a flag that outlives the array.
+    pub(crate) fn closed_in_order(&self) -> Rc<Cell<bool>> {
+        self.closed_in_order.clone()
     }
 
     /// Lets what the journal holds be written to drives that keep it in memory, until

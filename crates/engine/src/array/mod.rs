@@ -436,11 +436,11 @@ impl Array {
         Ok(())
     }
 
-    /// Whether it was closed with everything that was acknowledged durable; not so where
+    /// Set when it was closed with everything that was acknowledged durable; not so where
     /// [`Self::close`] failed, did not come to its end, or there was nothing to close as it took no
     /// writes any more.
-    pub fn was_closed_in_order(&self) -> bool {
-        self.0.lifecycle.is_closed_in_order()
+    pub(crate) fn closed_in_order(&self) -> Rc<Cell<bool>> {
+        self.0.lifecycle.closed_in_order()
     }
 
     /// Ends when every read that is under way now has ended: slabs that the array no longer names

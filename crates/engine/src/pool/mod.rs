@@ -83,10 +83,10 @@ pub use status::{
     ConversionStatus, DriveState, DriveStatus, PoolState, PoolStatus, ShareState, SlotStatus, VolumeInfo,
     VolumeState,
 };
-pub use volume::Volume;
 pub use volume::conversion::ConversionPlan;
 pub use volume::drive::VolumeDrive;
 pub use volume::make::VolumeSpec;
+pub use volume::{Closing, Volume};
 
 use crate::array::{Array, ArrayOptions};
 use crate::member::{Member, MemberOptions};

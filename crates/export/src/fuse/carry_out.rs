@@ -204,9 +204,6 @@ impl Worker {
         }
         let written = block::write(&*file.export, offset, data.slice(0..length), durable).await;
         written.map_err(|error| self.number("write", &file, &error))?;
-        if !durable {
-            file.has_written();
-        }
         Ok(length as u32)
     }
 
@@ -221,9 +218,7 @@ impl Worker {
             return Ok(());
         }
         let zeroed = block::write_zeroes(&*file.export, offset, length).await;
-        zeroed.map_err(|error| self.number("zero part of", &file, &error))?;
-        file.has_written();
-        Ok(())
+        zeroed.map_err(|error| self.number("zero part of", &file, &error))
     }
 
     async fn flush(&self, handle: u64, closes: bool) -> Result<(), Errno> {
@@ -233,12 +228,11 @@ impl Worker {
         }
         // An `fsync` makes durable what anybody wrote to the file, through whichever descriptor it
         // is asked for.
-        let written = file.written_so_far();
-        file.export.flush().await.map_err(|error| self.number("flush", &file, &error))?;
-        file.has_flushed(written);
+        let flushed = file.export.flush().await;
         // The error is not looked at of a close, and a process that starts another closes what it
         // has open once more.
-        let may_have_lost = if closes { file.may_have_lost() } else { file.tells_what_it_lost() };
+        let may_have_lost = if closes { file.may_have_lost() } else { file.is_told_of_losses() };
+        flushed.map_err(|error| self.number("flush", &file, &error))?;
         if may_have_lost { Err(self.trouble.may_have_lost(&file.name)) } else { Ok(()) }
     }
 

@@ -5,8 +5,8 @@
 //! A volume that was deleted and made again is another file: who has the old one open does not
 //! write into the new one. One whose pool was closed and reopened is the same file: what is open
 //! goes on with it, since a loop device cannot be opened again by anybody. What was written and not
-//! flushed before may be lost then; the next flush says so, as the kernel's do after an error of
-//! writing back.
+//! flushed before may be lost then; the next flush of each descriptor says so, as the kernel's do
+//! after an error of writing back.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -22,6 +22,7 @@ use stripewise_engine::pool::VolumeId;
 use super::Tree;
 use super::wire::{FileAttr, FileType};
 use crate::block::{Export, Exports, VolumeExport};
+use crate::losses::Seen;
 use crate::pools::PoolExports;
 
 /// The folder that is mounted.
@@ -48,58 +49,18 @@ pub(super) struct Open {
     pub(super) name: String,
     pub(super) export: Rc<VolumeExport>,
     pub(super) write: bool,
-    written: Rc<Written>,
-}
-
-/// What was written through an open file, and is it durable?
-#[derive(Default)]
-struct Written {
-    /// Writes that were acknowledged.
-    count: Cell<u64>,
-    /// So many of them are durable.
-    flushed: Cell<u64>,
-    /// Others may be lost, and nobody was told yet.
-    may_be_lost: Cell<bool>,
+    seen: Rc<Seen>,
 }
 
 impl Open {
-    /// A write was acknowledged that is durable only after a flush.
-    pub(super) fn has_written(&self) {
-        self.written.count.set(self.written.count.get() + 1);
-        if self.export.ending().has_begun() {
-            self.written.may_be_lost.set(true);
-        }
-    }
-
-    /// For [`Self::has_flushed`]: how much was written when a flush began.
-    pub(super) fn written_so_far(&self) -> u64 {
-        self.written.count.get()
-    }
-
-    /// What was written until then is durable.
-    pub(super) fn has_flushed(&self, written: u64) {
-        self.written.flushed.set(self.written.flushed.get().max(written));
-    }
-
-    /// Whether some of what was written through it may be lost, and nobody was told yet.
+    /// Whether some of what was written to the volume may be lost, and this descriptor was not told.
     pub(super) fn may_have_lost(&self) -> bool {
-        self.written.may_be_lost.get()
+        self.seen.has_news(self.export.losses())
     }
 
-    /// The same for who is told now.
-    pub(super) fn tells_what_it_lost(&self) -> bool {
-        self.written.may_be_lost.replace(false)
-    }
-
-    /// The same file on what is there in the place of its volume now.
-    fn on(&self, successor: Rc<VolumeExport>) -> Self {
-        let written = self.written.clone();
-        let is_unflushed = written.count.get() > written.flushed.get();
-        if is_unflushed && !self.export.volume().was_closed_in_order() {
-            written.may_be_lost.set(true);
-        }
-        written.flushed.set(written.count.get());
-        Self { name: self.name.clone(), export: successor, write: self.write, written }
+    /// The same for a descriptor that is told now.
+    pub(super) fn is_told_of_losses(&self) -> bool {
+        self.seen.takes_news(self.export.losses())
     }
 }
 
@@ -234,7 +195,8 @@ impl Files {
     /// Opens a volume; the number of the open file.
     pub(super) fn open(&self, name: String, export: Rc<VolumeExport>, write: bool) -> u64 {
         let handle = self.next_number();
-        let open = Open { name, export, write, written: Rc::default() };
+        let seen = Rc::new(export.losses().open());
+        let open = Open { name, export, write, seen };
         self.open.borrow_mut().insert(handle, Rc::new(open));
         handle
     }
@@ -246,7 +208,8 @@ impl Files {
             return Some(open);
         }
         let Some(successor) = self.exports.successor(&open.name, &open.export) else { return Some(open) };
-        let open = Rc::new(open.on(successor));
+        let (name, seen) = (open.name.clone(), open.seen.clone());
+        let open = Rc::new(Open { name, export: successor, write: open.write, seen });
         self.open.borrow_mut().insert(handle, open.clone());
         Some(open)
     }

@@ -44,8 +44,8 @@ impl Trouble {
     pub(super) fn may_have_lost(&self, volume: &str) -> Errno {
         if self.lost.borrow_mut().insert(volume.to_owned()) {
             self.host.remark(format!(
-            "some of what was written to {volume} and not flushed before its pool was reopened may be lost; its next flush fails with EIO, \
-             once"
+            "some of what was written to {volume} and not flushed before its pool was reopened may be lost; the next flush of each open file \
+             fails with EIO, once"
         ));
         }
         Errno::EIO

@@ -17,10 +17,11 @@ use std::rc::Rc;
 use stripewise_runtime::{Piece, Stream};
 
 use crate::block::Exports;
+use crate::client_id::ClientId;
 use crate::nbd::connection::strangers::Stranger;
 use crate::nbd::connection::terrain::Terrain;
 use crate::nbd::connection::transmission::transmit;
-use crate::nbd::door::{Allowed, Client as Comer};
+use crate::nbd::door::{Allowed, Client as Comer, Door};
 use crate::nbd::transport::Transport;
 use crate::nbd::transport::inbox::Inbox;
 use crate::nbd::transport::patience::within;
@@ -51,7 +52,24 @@ pub(crate) async fn serve<E: Exports>(
     let Some((transport, agreed)) = negotiated else { return Ok(()) };
     drop(stranger);
     begins(&agreed.name);
-    transmit(terrain, Rc::new(transport), inbox, agreed.export, agreed.terms).await
+    let id = client_id(terrain.door, &transport);
+    transmit(terrain, Rc::new(transport), inbox, agreed.export, agreed.terms, id).await
+}
+
+/// The identity of a client that has agreed on an export.
+fn client_id(door: &Door, transport: &Transport) -> ClientId {
+    let certificate = transport.certificate();
+    certificate.map_or_else(
+        || origin(transport.stream(), door),
+        |certificate| ClientId::Certificate(certificate.to_vec()),
+    )
+}
+
+/// The identity of a client that has said nothing yet.
+pub(super) fn origin(stream: &Stream, door: &Door) -> ClientId {
+    let user = |user| ClientId::User { place: door.place.clone(), user };
+    let address = stream.peer_address().map(ClientId::from);
+    address.or_else(|| stream.peer_user().map(user)).unwrap_or(ClientId::Unknown)
 }
 
 type Negotiated<X> = Option<(Transport, Agreed<X>)>;

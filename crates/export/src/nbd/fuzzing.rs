@@ -14,6 +14,7 @@ use crate::nbd::wire::replies::{Outcome, Reply};
 use crate::nbd::wire::requests::{REQUEST_BYTES, Request, Rules};
 
 use crate::block::{Ending, Export, Exports, UnalignedGate};
+use crate::losses::Losses;
 
 const SIZE_BYTES: u64 = 1 << 30;
 
@@ -99,6 +100,10 @@ impl Export for Nothing {
     }
 
     fn ending(&self) -> &Ending {
+        unreachable!("nobody is connected")
+    }
+
+    fn losses(&self) -> &Rc<Losses> {
         unreachable!("nobody is connected")
     }
 

@@ -5,10 +5,12 @@
 /// (`ServerOptions::budget`), and some 100 KiB for each client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time.
+    /// Connections at a time; each listener has a reserve of at most 16 of them.
     pub clients: usize,
-    /// Of them, those that came over TCP and have not agreed on an export yet; further ones are
-    /// closed.
+    /// Of them, those of one address (IPv6: one /64) or user; further ones are told so and closed.
+    pub clients_of_one: usize,
+    /// Of those that came over TCP to one listener, those that have not agreed on an export yet;
+    /// further ones are closed.
     pub strangers: usize,
     /// Of these, from one address (IPv6: one /64).
     pub strangers_of_one: usize,
@@ -37,6 +39,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             clients: 256,
+            clients_of_one: 128,
             strangers: 64,
             strangers_of_one: 32,
             place_ns: 10 * SECOND_NS,

@@ -19,19 +19,23 @@ use stripewise_runtime::{Listener, Stream};
 
 use crate::block::Exports;
 use crate::budget::{Budget, Line};
-use crate::nbd::connection::serve;
 use crate::nbd::connection::strangers::Strangers;
 use crate::nbd::connection::terrain::Terrain;
 use crate::nbd::connection::turned_away;
+use crate::nbd::connection::{origin, serve};
 use crate::nbd::door::{Door, Rule};
 use crate::nbd::limits::Limits;
 use crate::nbd::transport::tls::{Tls, TlsPolicy};
+use crate::shares::{Client, Group, ShareRules, Shares, Taken};
 
 /// How long to wait where the system has no descriptor for a client.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 
 /// Clients too many that are told so at a time; of more than these the connections just end.
 const MOST_TOLD: usize = 64;
+
+/// Places that are kept for each listener, where there are eight times as many.
+const LISTENER_PLACES: usize = 16;
 
 /// Room for answers in the kernel on a unix socket: a long one goes there at once, so that the
 /// client can take it while the next one is read. Of 1, 2 and 4 MB the first did best (1.13, 1.08
@@ -150,8 +154,7 @@ struct Shared<E> {
     exports: E,
     options: ServerOptions,
     rules: Option<Rc<Vec<Rule>>>,
-    line: Line,
-    strangers: Strangers,
+    places: Shares,
     clients: RefCell<BTreeMap<u64, Rc<Stream>>>,
     next: Cell<u64>,
     listening: Cell<usize>,
@@ -159,13 +162,32 @@ struct Shared<E> {
     turned_away: Cell<u64>,
     /// Clients that are being told that they are too many.
     told: Cell<usize>,
-    /// Since when newcomers have found no place at once.
-    full_since_ns: Cell<Option<u64>>,
     ending: Cell<bool>,
     /// The server ends.
     stop: Event,
     /// A client or a listener has gone.
     gone: Event,
+}
+
+/// A listener, and what its clients share.
+struct Entrance {
+    door: Door,
+    memory: Line,
+    places: Group,
+    strangers: Strangers,
+    /// Since when newcomers have found no place at once.
+    full_since_ns: Cell<Option<u64>>,
+}
+
+fn places(limits: &Limits) -> Shares {
+    Shares::new(ShareRules {
+        total: limits.clients as u64,
+        group_reserve: LISTENER_PLACES.min(limits.clients / 8) as u64,
+        least_common: 0,
+        client_limit: limits.clients_of_one as u64,
+        client_first: 0,
+        client_beside: 0,
+    })
 }
 
 /// An NBD server. Clones are the same server.
@@ -187,8 +209,7 @@ impl<E: Exports> Server<E> {
             context: context.clone(),
             exports,
             rules: options.rules.take().map(Rc::new),
-            line: Line::new(options.budget.clone()),
-            strangers: Strangers::default(),
+            places: places(&options.limits),
             options,
             clients: RefCell::default(),
             next: Cell::new(0),
@@ -196,7 +217,6 @@ impl<E: Exports> Server<E> {
             given_up: Cell::new(0),
             turned_away: Cell::new(0),
             told: Cell::new(0),
-            full_since_ns: Cell::new(None),
             ending: Cell::new(false),
             stop: Event::new(),
             gone: Event::new(),
@@ -210,19 +230,25 @@ impl<E: Exports> Server<E> {
 
     /// Lets clients in, from now on until the end. As many places as wanted.
     pub fn listen(&self, listener: Listener) {
-        let server = self.clone();
-        self.0.listening.set(self.0.listening.get() + 1);
-        self.0.context.spawn(async move {
-            server.accept_all(&listener).await;
+        let (server, shared) = (self.clone(), &self.0);
+        let entrance = Rc::new(Entrance {
+            door: Door { rules: shared.rules.clone(), place: listener.place().to_owned() },
+            memory: Line::new(shared.options.budget.listener()),
+            places: shared.places.group(),
+            strangers: Strangers::default(),
+            full_since_ns: Cell::new(None),
+        });
+        shared.listening.set(shared.listening.get() + 1);
+        shared.context.spawn(async move {
+            server.accept_all(&listener, &entrance).await;
             drop(listener);
             server.0.listening.set(server.0.listening.get() - 1);
             server.0.gone.notify_all();
         });
     }
 
-    async fn accept_all(&self, listener: &Listener) {
+    async fn accept_all(&self, listener: &Listener, entrance: &Rc<Entrance>) {
         let shared = &*self.0;
-        let door = Door { rules: shared.rules.clone(), place: listener.place().to_owned() };
         let mut stop = pin!(shared.stop.wait());
         while !shared.ending.get() {
             let accepted = match select(pin!(listener.accept()), stop.as_mut()).await {
@@ -230,11 +256,14 @@ impl<E: Exports> Server<E> {
                 Either::Right(_) => return,
             };
             match accepted {
-                Ok(stream) => match select(pin!(self.has_place()), stop.as_mut()).await {
-                    Either::Left((true, _)) => self.let_in(stream, &door),
-                    Either::Left((false, _)) => self.turn_away(stream),
-                    Either::Right(_) => return,
-                },
+                Ok(stream) => {
+                    let client = entrance.places.client(origin(&stream, &entrance.door));
+                    match select(pin!(self.place(&client, entrance)), stop.as_mut()).await {
+                        Either::Left((Some(place), _)) => self.let_in(stream, entrance, place),
+                        Either::Left((None, _)) => self.turn_away(stream),
+                        Either::Right(_) => return,
+                    }
+                }
                 Err(why) => {
                     (shared.options.notices)(&Notice::NotAccepted {
                         place: listener.place().to_owned(),
@@ -247,25 +276,25 @@ impl<E: Exports> Server<E> {
         }
     }
 
-    /// Whether there is a place for one more, now or soon.
-    async fn has_place(&self) -> bool {
+    /// A place for one more, now or soon. A client that has all of its own does not wait: others
+    /// would wait behind it.
+    async fn place(&self, client: &Client, entrance: &Entrance) -> Option<Taken> {
         let shared = &*self.0;
-        let is_full = || shared.clients.borrow().len() >= shared.options.limits.clients;
-        if !is_full() {
-            shared.full_since_ns.set(None);
-        }
-        while is_full() {
-            let now_ns = shared.context.now_ns();
-            let since_ns = shared.full_since_ns.get().unwrap_or(now_ns);
-            shared.full_since_ns.set(Some(since_ns));
-            let end_ns = since_ns.saturating_add(shared.options.limits.place_ns);
-            if now_ns >= end_ns {
-                return false;
+        loop {
+            if let Some(place) = client.take(1) {
+                entrance.full_since_ns.set(None);
+                return Some(place);
             }
+            let now_ns = shared.context.now_ns();
+            let since_ns = entrance.full_since_ns.get().unwrap_or(now_ns);
+            let end_ns = since_ns.saturating_add(shared.options.limits.place_ns);
+            if !client.has_share(1) || now_ns >= end_ns {
+                return None;
+            }
+            entrance.full_since_ns.set(Some(since_ns));
             // Whether one has gone, or the time is over, is seen above.
             let _ = shared.context.time_limit_ns(end_ns - now_ns, pin!(shared.gone.wait())).await;
         }
-        true
     }
 
     /// Says, where that is possible, that there is no place.
@@ -284,11 +313,12 @@ impl<E: Exports> Server<E> {
         });
     }
 
-    fn let_in(&self, stream: Stream, door: &Door) {
+    fn let_in(&self, stream: Stream, entrance: &Rc<Entrance>, place: Taken) {
         let shared = &*self.0;
         let limits = &shared.options.limits;
-        let place = |address| shared.strangers.place(address, limits.strangers, limits.strangers_of_one);
-        let stranger = match stream.peer_address().map(place) {
+        let strangers = &entrance.strangers;
+        let among_them = |address| strangers.place(address, limits.strangers, limits.strangers_of_one);
+        let stranger = match stream.peer_address().map(among_them) {
             Some(None) => return self.turn_away(stream),
             other => other.flatten(),
         };
@@ -301,12 +331,12 @@ impl<E: Exports> Server<E> {
         let number = shared.next.replace(shared.next.get() + 1);
         shared.clients.borrow_mut().insert(number, stream.clone());
         (shared.options.notices)(&Notice::Connected { peer: peer.clone() });
-        let (server, door) = (self.clone(), door.clone());
+        let (server, entrance) = (self.clone(), entrance.clone());
         shared.context.spawn(async move {
             let shared = &*server.0;
             let terrain = Terrain {
-                line: &shared.line,
-                door: &door,
+                line: &entrance.memory,
+                door: &entrance.door,
                 context: &shared.context,
                 exports: &shared.exports,
                 limits: shared.options.limits,
@@ -321,6 +351,7 @@ impl<E: Exports> Server<E> {
             };
             let outcome = serve(&terrain, stream, begins, stranger).await;
             shared.clients.borrow_mut().remove(&number);
+            drop(place);
             let notice = match outcome {
                 Ok(()) => Notice::Ended { peer, export },
                 Err(why) => {

@@ -7,6 +7,8 @@ mod members;
 mod misbehaving;
 mod programs;
 mod protocol;
+mod reopened;
+mod shares;
 mod tls;
 
 #[path = "../../../../tests/damage.rs"]

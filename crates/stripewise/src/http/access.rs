@@ -97,10 +97,15 @@ impl Access {
 
     /// The role of a user of this machine.
     pub(super) fn user(&self, user: u32) -> Option<Role> {
-        if user == 0 || own_user() == Some(user) {
+        if Self::is_owner(user) {
             return Some(Role::Admin);
         }
         self.users.iter().find(|(number, _)| *number == user).map(|(_, role)| *role)
+    }
+
+    /// Whether the daemon is this user's, or the user is root.
+    pub(super) fn is_owner(user: u32) -> bool {
+        user == 0 || own_user() == Some(user)
     }
 }
 

@@ -25,12 +25,12 @@ use stripewise_control::daemon::refusals::Refusals;
 use stripewise_control::names::PoolName;
 use stripewise_control::request::*;
 use stripewise_control::response::{Events, Pools};
-use stripewise_export::budget::Budget;
 use utoipa::{IntoParams, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::bodies::{Document, MAX_BYTES, no_memory, whole_body};
+use super::clients::{Allowance, Counted, count_answer, held, too_many};
 use super::guard::{Guard, Visitor, let_in};
 use super::orders::{Answer, Order};
 use super::problem::{self, Problem, bad_outcome, error};
@@ -56,7 +56,7 @@ mod volumes;
 struct Description;
 
 /// All paths, behind the guard.
-pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard, budget: Budget) -> Router {
+pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
     let refusals = guard.refusals.clone();
     let (router, description) = OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(list_pools, create_pool))
@@ -100,10 +100,11 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard, budget: Budget) 
         .layer(middleware::map_response(problem::in_one_shape))
         // Bodies are cut before, with all of them at hand.
         .layer(DefaultBodyLimit::disable())
-        .layer(middleware::from_fn_with_state(budget.clone(), whole_body))
+        .layer(middleware::from_fn(whole_body))
+        .layer(middleware::from_fn(count_answer))
         .layer(middleware::from_fn_with_state(refusals.clone(), roles::role_first))
         .layer(middleware::from_fn_with_state(Arc::new(guard), let_in))
-        .with_state(House { orders, refusals, budget })
+        .with_state(House { orders, refusals })
 }
 
 /// What the handlers share.
@@ -111,22 +112,24 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard, budget: Budget) 
 struct House {
     orders: mpsc::Sender<Order>,
     refusals: Arc<Refusals>,
-    budget: Budget,
 }
 
 /// The daemon, as one visitor may use it.
 struct Api {
     house: House,
     visitor: Visitor,
+    allowance: Allowance,
 }
 
 impl FromRequestParts<House> for Api {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, house: &House) -> Result<Self, Response> {
-        match parts.extensions.get::<Visitor>() {
-            Some(visitor) => Ok(Self { house: house.clone(), visitor: visitor.clone() }),
-            None => Err(error(StatusCode::UNAUTHORIZED, "it is not known who asks", None).into_response()),
+        match (parts.extensions.get::<Visitor>(), parts.extensions.get::<Allowance>()) {
+            (Some(visitor), Some(allowance)) => {
+                Ok(Self { house: house.clone(), visitor: visitor.clone(), allowance: allowance.clone() })
+            }
+            _ => Err(error(StatusCode::UNAUTHORIZED, "it is not known who asks", None).into_response()),
         }
     }
 }

@@ -8,17 +8,18 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest, MatchedPath, Request, State};
+use axum::extract::{FromRequest, MatchedPath, Request};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use stripewise_control::json::check_json;
-use stripewise_export::budget::{Budget, Taken};
+use stripewise_export::shares::{Taken, Urgency};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::clients::Allowance;
 use super::problem::error;
 
 /// Bytes of a volume in one request.
@@ -35,7 +36,7 @@ const BYTES_PATH: &str = "/bytes";
 const BODY_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Goes on with a request when all of its body is here. Memory for it is taken as it comes.
-pub(super) async fn whole_body(State(budget): State<Budget>, request: Request, next: Next) -> Response {
+pub(super) async fn whole_body(request: Request, next: Next) -> Response {
     let Some(path) = request.extensions().get::<MatchedPath>() else {
         // There is nothing that would read it.
         return next.run(request).await;
@@ -47,7 +48,10 @@ pub(super) async fn whole_body(State(budget): State<Budget>, request: Request, n
     if length.is_some_and(|length| length > most as u64) {
         return too_large(most);
     }
-    let mut memory = budget.nothing();
+    let Some(allowance) = parts.extensions.get::<Allowance>() else {
+        return error(StatusCode::UNAUTHORIZED, "it is not known who asks", None).into_response();
+    };
+    let mut memory = allowance.memory.nothing();
     match timeout(BODY_PATIENCE, collect(body, most, &mut memory)).await {
         Ok(Ok(bytes)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
         Ok(Err(BodyError::TooLarge)) => too_large(most),
@@ -80,7 +84,7 @@ async fn collect(body: Body, most: usize, memory: &mut Taken) -> Result<Vec<u8>,
             return Err(BodyError::TooLarge);
         }
         // Growing, it is there twice for a moment.
-        if !memory.try_add(2 * part.len() as u64) {
+        if !memory.try_add(2 * part.len() as u64, Urgency::FirstOfGroup) {
             return Err(BodyError::NoMemory);
         }
         bytes.extend_from_slice(&part);

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -22,13 +22,14 @@ use tower::Layer;
 
 use super::access::AccessFile;
 use super::address::Address;
+use super::clients::{Clients, Place};
 use super::doors::{OpenDoor, Socket};
-use super::guard::Peer;
+use super::guard::{Peer, user_of};
 use super::strangers::Strangers;
 
-/// Connections at a time; further ones are told so and closed.
-const MAX_CONNECTIONS: usize = 256;
-/// Connections that are being told so at a time; of more than these the connections just end.
+/// More connections than there can be: those of known callers, and at each place those of others.
+const MAX_OPEN: u32 = 1 << 20;
+/// Connections that are being told that they are too many at a time; of more than these the connections just end.
 const MAX_TOLD: usize = 64;
 /// Time for that: who has not sent its request by then, nor taken the answer, does without.
 const TOLD_PATIENCE: Duration = Duration::from_secs(2);
@@ -38,6 +39,8 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text
 const HEAD_BYTES: usize = 64 << 10;
 /// A request's head has to come within this time, counted from the end of the one before.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+/// Who a client is has to be known within this time.
+const STRANGER_PATIENCE: Duration = HEAD_PATIENCE;
 /// Some of an answer has to be taken within this time.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// Before connections are accepted again when that failed; out of descriptors, most likely.
@@ -48,9 +51,10 @@ struct House {
     router: Router,
     access: Arc<AccessFile>,
     refusals: Arc<Refusals>,
-    places: Arc<Semaphore>,
+    clients: Clients,
+    /// One permit of each connection.
+    open: Arc<Semaphore>,
     told: Arc<Semaphore>,
-    strangers: Strangers,
     closing: watch::Receiver<bool>,
 }
 
@@ -60,11 +64,12 @@ pub(super) async fn serve(
     router: Router,
     access: Arc<AccessFile>,
     refusals: Arc<Refusals>,
+    clients: Clients,
     stopped: impl Future<Output = ()>,
 ) {
     let (close, closing) = watch::channel(false);
-    let (places, told) = (Arc::new(Semaphore::new(MAX_CONNECTIONS)), Arc::new(Semaphore::new(MAX_TOLD)));
-    let house = House { router, access, refusals, places, told, strangers: Strangers::default(), closing };
+    let (open, told) = (Arc::new(Semaphore::new(MAX_OPEN as usize)), Arc::new(Semaphore::new(MAX_TOLD)));
+    let house = House { router, access, refusals, clients, open, told, closing };
     let house = Arc::new(house);
     let accepting: Vec<_> =
         doors.into_iter().map(|door| tokio::spawn(accept_all(door, house.clone()))).collect();
@@ -73,27 +78,30 @@ pub(super) async fn serve(
     accepting.iter().for_each(|door| door.abort());
     // The connections may all have gone.
     let _ = close.send(true);
-    let _ = house.places.acquire_many(MAX_CONNECTIONS as u32).await;
+    let _ = house.open.acquire_many(MAX_OPEN).await;
 }
 
 async fn accept_all(door: OpenDoor, house: Arc<House>) {
+    // Of this door alone: they keep no client out at others.
+    let strangers = Strangers::default();
     loop {
         let Ok((socket, address)) = door.accept().await else {
             sleep(ACCEPT_AGAIN).await;
             continue;
         };
-        let is_known = match address {
-            Address::Local { user, .. } => house.access.current().user(user).is_some(),
-            Address::Network(_) => false,
+        let place = match user_of(&house.access.current(), address) {
+            Some(user) => {
+                let mut place = Place::default();
+                place.give_to(&user, &house.clients).then_some(place)
+            }
+            None => strangers.place(address).map(Place::of_stranger),
         };
-        let stranger = if is_known { None } else { house.strangers.place(address) };
-        let place = house.places.clone().try_acquire_owned().ok().filter(|_| is_known || stranger.is_some());
         let tls = door.tls();
-        let Some(place) = place else {
+        let (Some(place), Ok(open)) = (place, house.open.clone().try_acquire_owned()) else {
             turn_away(socket, address, &house, tls.is_some());
             continue;
         };
-        let peer = Peer { address, stranger: Arc::new(Mutex::new(stranger)) };
+        let peer = Peer { address, place: Arc::new(Mutex::new(place)) };
         let house = house.clone();
         tokio::spawn(async move {
             match (socket, tls) {
@@ -105,7 +113,7 @@ async fn accept_all(door: OpenDoor, house: Arc<House>) {
                     Err(_) => house.refusals.tell("HTTP", &address, "it took too long over TLS"),
                 },
             }
-            drop(place);
+            drop(open);
         });
     }
 }
@@ -139,15 +147,27 @@ async fn tell_too_many(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::R
 /// One client, from its first request to its last.
 async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, peer: Peer, house: &House) {
     let io = TokioIo::new(Impatient { stream, given_up: None });
+    let place = peer.place.clone();
     let service = Extension(peer).layer(house.router.clone());
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).max_buf_size(HEAD_BYTES);
     let mut served = pin!(builder.serve_connection(io, TowerToHyperService::new(service)));
     let mut closing = house.closing.clone();
-    // How it ended is the client's matter.
-    tokio::select! {
-        _ = served.as_mut() => return,
-        _ = closing.wait_for(|closing| *closing) => {}
+    let mut stranger_patience = pin!(sleep(STRANGER_PATIENCE));
+    let is_stranger = || place.lock().unwrap_or_else(PoisonError::into_inner).is_strangers();
+    let mut may_be_stranger = true;
+    loop {
+        // How it ended is the client's matter.
+        tokio::select! {
+            _ = served.as_mut() => return,
+            _ = closing.wait_for(|closing| *closing) => break,
+            () = stranger_patience.as_mut(), if may_be_stranger => {
+                if is_stranger() {
+                    return;
+                }
+                may_be_stranger = false;
+            }
+        }
     }
     served.as_mut().graceful_shutdown();
     let _ = served.await;

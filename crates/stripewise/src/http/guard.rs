@@ -13,19 +13,20 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use stripewise_control::daemon::refusals::Refusals;
 use stripewise_control::roles::Role;
+use stripewise_export::ClientId;
 
-use super::access::AccessFile;
+use super::access::{Access, AccessFile};
 use super::address::Address;
+use super::clients::{Class, Clients, Place, too_many};
 use super::problem::error;
-use super::strangers::Stranger;
 
 /// A connection, as its requests know it.
 #[derive(Clone)]
 pub(super) struct Peer {
     /// Where it comes from.
     pub address: Address,
-    /// Its place among those that have not said yet who they are.
-    pub stranger: Arc<Mutex<Option<Stranger>>>,
+    /// Its place among all connections.
+    pub place: Arc<Mutex<Place>>,
 }
 
 /// Who sent a request.
@@ -35,6 +36,10 @@ pub(super) struct Visitor {
     pub name: String,
     /// What it may ask for.
     pub role: Role,
+    /// The token or user, whatever address it comes from.
+    pub client: ClientId,
+    /// With which others it shares a reserve.
+    pub class: Class,
 }
 
 /// Who is let in.
@@ -43,6 +48,8 @@ pub(super) struct Guard {
     pub access: Arc<AccessFile>,
     /// What is told of those who are not.
     pub refusals: Arc<Refusals>,
+    /// What each caller may have at a time.
+    pub clients: Clients,
 }
 
 type Refusal = (StatusCode, &'static str, Option<&'static str>);
@@ -53,15 +60,18 @@ impl Guard {
             return Err((StatusCode::FORBIDDEN, "requests of web pages of other sites are refused", None));
         }
         let access = self.access.current();
-        if let Address::Local { user, .. } = address
-            && let Some(role) = access.user(user)
-        {
-            return Ok(Visitor { name: address.to_string(), role });
+        if let Some(visitor) = user_of(&access, address) {
+            return Ok(visitor);
         }
         let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = sent.and_then(|value| value.strip_prefix("Bearer ")).and_then(|sent| access.token(sent));
         match token {
-            Some((name, role)) => Ok(Visitor { name: format!("token {name} from {address}"), role }),
+            Some((token, role)) => Ok(Visitor {
+                name: format!("token {token} from {address}"),
+                role,
+                client: ClientId::Named(token),
+                class: role.into(),
+            }),
             None => Err((
                 StatusCode::UNAUTHORIZED,
                 "a valid token is needed: Authorization: Bearer SECRET",
@@ -69,6 +79,15 @@ impl Guard {
             )),
         }
     }
+}
+
+/// The user of this machine that a connection comes from, if it has a role.
+pub(super) fn user_of(access: &Access, address: Address) -> Option<Visitor> {
+    let Address::Local { user, .. } = address else { return None };
+    let role = access.user(user)?;
+    let class = if Access::is_owner(user) { Class::Owner } else { role.into() };
+    let client = ClientId::User { place: String::new(), user };
+    Some(Visitor { name: address.to_string(), role, client, class })
 }
 
 /// Whether a browser sends this for a page of another site. Programs send neither header.
@@ -90,8 +109,11 @@ pub(super) async fn let_in(State(guard): State<Arc<Guard>>, mut request: Request
     };
     match guard.visitor(peer.address, request.headers()) {
         Ok(visitor) => {
-            // It counts among strangers no more.
-            peer.stranger.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if !peer.place.lock().unwrap_or_else(PoisonError::into_inner).give_to(&visitor, &guard.clients) {
+                guard.refusals.tell("HTTP", &peer.address, "too many of its connections are open");
+                return too_many("connections");
+            }
+            request.extensions_mut().insert(guard.clients.allowance(&visitor));
             request.extensions_mut().insert(visitor);
             next.run(request).await
         }
@@ -108,6 +130,7 @@ pub(super) async fn let_in(State(guard): State<Arc<Guard>>, mut request: Request
 mod tests {
     use super::*;
     use stripewise_control::registry::own_user;
+    use stripewise_export::budget::Budget;
 
     const TOKENS: &str = "token eyes read 0123456789abcdef\nuser 4711 operate\n";
 
@@ -116,7 +139,8 @@ mod tests {
         let path = folder.path().join("tokens");
         let access = AccessFile::open(&path, true).expect("made");
         std::fs::write(&path, TOKENS).expect("written");
-        let guard = Guard { access: Arc::new(access), refusals: Arc::default() };
+        let clients = Clients::new(&Budget::default());
+        let guard = Guard { access: Arc::new(access), refusals: Arc::default(), clients };
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(*name, value.parse().expect("a value"));
@@ -135,7 +159,8 @@ mod tests {
     #[test]
     fn tcp_needs_a_token_even_on_loopback() {
         let visitor = asked(network(), &[("authorization", "Bearer 0123456789abcdef")]).expect("let in");
-        assert_eq!(visitor, Visitor { name: "token eyes from 127.0.0.1:5".to_owned(), role: Role::Read });
+        assert_eq!((visitor.name.as_str(), visitor.role), ("token eyes from 127.0.0.1:5", Role::Read));
+        assert_eq!((visitor.client, visitor.class), (ClientId::Named("eyes".to_owned()), Class::Read));
         for wrong in ["Bearer 0123456789abcdeg", "Bearer ", "0123456789abcdef", "Bearer 0123456789abcdef0"] {
             assert_eq!(
                 asked(network(), &[("authorization", wrong)]),
@@ -150,6 +175,8 @@ mod tests {
     fn unix_socket_roles_follow_the_user_or_a_token() {
         let own = own_user().expect("a user");
         let role = |user| asked(local(user), &[]).map(|visitor| visitor.role);
+        let class = |user| asked(local(user), &[]).map(|visitor| visitor.class);
+        assert_eq!([class(0), class(4711)], [Ok(Class::Owner), Ok(Class::Operate)]);
         assert_eq!(role(own), Ok(Role::Admin));
         assert_eq!(role(0), Ok(Role::Admin));
         assert_eq!(role(4711), Ok(Role::Operate));

@@ -31,6 +31,7 @@ mod queue;
 mod reliability;
 mod reopened;
 mod serve;
+mod shares;
 mod stacked_pools;
 mod state;
 mod streams;

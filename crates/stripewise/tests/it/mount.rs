@@ -344,6 +344,12 @@ fn ext4_keeps_its_files_while_a_drive_is_replaced() {
     let mount = Mount::start(&sandbox, "mount tank/a @m --fs ext4");
     let files = fill_while_a_drive_is_replaced(&sandbox, &mount);
     expect_files(&files);
+    sandbox.ok("volume resize tank/a 80MiB");
+    let named = || mount.process.said().split_once("`resize2fs ").map(|(_, rest)| rest.to_owned());
+    until("the loop device has grown with it", || named().is_some());
+    let device = named().and_then(|rest| rest.split_once('`').map(|(device, _)| device.to_owned()));
+    let device = device.expect("its name");
+    assert_eq!(succeeds(&["blockdev", "--getsize64", &device]).trim(), (80_u64 << 20).to_string());
     mount.end();
     let left: Vec<_> = std::fs::read_dir(sandbox.path("home/mounts")).expect("there").collect();
     assert!(left.is_empty(), "{left:?}");

@@ -9,8 +9,8 @@ use crate::kit::daemon::{Daemon, PATIENCE, until};
 use crate::kit::web::{Web, free_port};
 use crate::kit::{Sandbox, unique_bytes};
 
-/// Clients that may follow at the same time.
-const MAX_FOLLOWERS: usize = 32;
+/// Streams that one caller may have at the same time.
+const MAX_STREAMS: usize = 8;
 
 /// A stream, read by a thread until it ends.
 struct Stream(Receiver<Value>);
@@ -122,13 +122,13 @@ fn streams_are_limited_and_a_leaver_frees_a_slot() {
         stream.read_line(&mut head).expect("an answer");
         (stream, head)
     };
-    let mut all: Vec<_> = (0..MAX_FOLLOWERS).map(|_| follow()).collect();
+    let mut all: Vec<_> = (0..MAX_STREAMS).map(|_| follow()).collect();
     assert!(all.iter().all(|(_, head)| head.starts_with("HTTP/1.1 200")));
     let (mut refused, head) = follow();
     assert!(head.starts_with("HTTP/1.1 503"), "{head}");
     let mut text = String::new();
     std::io::Read::read_to_string(&mut refused, &mut text).expect("the rest");
-    assert!(text.contains("32 clients follow the pools already"), "{text}");
+    assert!(text.contains("too many streams are open"), "{text}");
     all.pop();
     until("a place is free", || follow().1.starts_with("HTTP/1.1 200"));
     // Other requests are answered beside them, and they hold up no end.

@@ -5,16 +5,19 @@
 //! The loop device is told to go with its last user as soon as it is mounted, so that after a kill
 //! -9 `umount DIR` is all there is to do: what else a killed process left is removed by the next.
 //!
-//! Expected faults: a volume that holds something else, programs missing or failing, a mount that
-//! is in use at the end (waited for).
+//! Expected faults: a volume that holds something else, programs missing or failing, a volume that
+//! gets another size while it is mounted (the loop device gets it, too), a mount that is in use at
+//! the end (waited for).
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::atomic::AtomicBool;
 
+use futures_util::future::{Either, select};
 use stripewise_export::bridge::off_thread;
 use stripewise_export::fuse::{FuseMount, Tree};
 
@@ -26,6 +29,7 @@ use crate::drives::emptiness::{UNKNOWN_DATA, samples_hold_data};
 use crate::drives::signatures;
 use crate::failure::{Failure, Result};
 use crate::notation::names::VolumeName;
+use crate::notation::size::ByteSize;
 
 /// File systems that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +66,15 @@ impl FileSystem {
             Self::Xfs => "xfs_repair -f",
             Self::Ext4 => "e2fsck -f",
             Self::Btrfs => "btrfs check",
+        }
+    }
+
+    /// What has it use all of a device that grew.
+    fn grower(self, device: &str, folder: &Path) -> String {
+        match self {
+            Self::Xfs => format!("xfs_growfs {}", folder.display()),
+            Self::Ext4 => format!("resize2fs {device}"),
+            Self::Btrfs => format!("btrfs filesystem resize max {}", folder.display()),
         }
     }
 
@@ -132,7 +145,7 @@ impl Wanted<'_> {
         let words: [&OsStr; 4] =
             ["--find".as_ref(), "--show".as_ref(), "--direct-io=on".as_ref(), file.as_ref()];
         let device = run("losetup", UTIL_LINUX, &words).await?.trim().to_owned();
-        let result = self.on(control, &device, is_empty, work).await;
+        let result = self.on(control, (&device, &file), is_empty, work).await;
         // It has gone with its mount, unless there was none.
         while !fuse.has_ended() && is_attached(&device, &file) {
             if let Err(failure) = run("losetup", UTIL_LINUX, &["--detach".as_ref(), device.as_ref()]).await {
@@ -146,7 +159,7 @@ impl Wanted<'_> {
     async fn on(
         &self,
         control: &Control,
-        device: &str,
+        (device, file): (&str, &Path),
         is_empty: bool,
         work: impl AsyncFnOnce() -> Result<()>,
     ) -> Result<()> {
@@ -173,10 +186,44 @@ impl Wanted<'_> {
         // While it is used this only says that it is to go with its last user.
         let detached = run("losetup", UTIL_LINUX, &["--detach".as_ref(), device.as_ref()]).await;
         let result = match detached {
-            Ok(_) => work().await,
+            Ok(_) => match select(pin!(work()), pin!(self.follow_size(control, device, file))).await {
+                Either::Left((done, _)) => done,
+                Either::Right((failed, _)) => failed,
+            },
             Err(failure) => Err(failure),
         };
         result.and(unmount(control, self.folder, || self.is_mounted()).await)
+    }
+
+    /// Gives the loop device the size of the volume whenever that changes, and says how the file
+    /// system takes it on: that is a decision of its own. Ends only where nothing can be done.
+    async fn follow_size(&self, control: &Control, device: &str, file: &Path) -> Result<()> {
+        let context = control.executor()?.context();
+        let (name, mut known) = (self.volume.to_string(), self.size_bytes);
+        loop {
+            context.sleep_ns(super::RETRY_NS).await;
+            // Where its pool is closed for a while it has none.
+            let size = control.served.exports().size_bytes(&name).unwrap_or(known);
+            if size == known {
+                continue;
+            }
+            known = size;
+            // The kernel asks for the file's size only now.
+            let looked_at = file.to_owned();
+            let _ = off_thread(move || std::fs::metadata(looked_at)).await;
+            match run("losetup", UTIL_LINUX, &["--set-capacity".as_ref(), device.as_ref()]).await {
+                Ok(_) => control.note(format!(
+                    "volume {name} has {} now, and so has {device}; the file system takes that on with `{}`",
+                    ByteSize(size),
+                    self.kind.grower(device, self.folder)
+                )),
+                Err(failure) => control.warning(format!(
+                    "volume {name} has {} now, and {device} keeps its size until it is mounted again: {}",
+                    ByteSize(size),
+                    failure.message
+                )),
+            }
+        }
     }
 
     /// Whether a file system is to be made; an error if what is there is neither nothing nor the

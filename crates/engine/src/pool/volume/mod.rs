@@ -15,6 +15,7 @@ pub(crate) mod thin_growth;
 pub(crate) mod write_epochs;
 pub(crate) mod zones;
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use stripewise_drive::BufferPool;
@@ -90,10 +91,20 @@ impl Volume {
         self.io.arrays().iter().any(Array::is_protected)
     }
 
-    /// Whether its pool was closed with everything that was acknowledged here durable, flushed or
+    /// The end of this opening of the volume.
+    pub fn closing(&self) -> Closing {
+        Closing(self.io.arrays().iter().map(Array::closed_in_order).collect())
+    }
+}
+
+/// The end of an opening of a volume. It keeps nothing of the volume open.
+pub struct Closing(Vec<Rc<Cell<bool>>>);
+
+impl Closing {
+    /// Whether the pool was closed with everything that was acknowledged here durable, flushed or
     /// not.
-    pub fn was_closed_in_order(&self) -> bool {
-        self.io.arrays().iter().all(Array::was_closed_in_order)
+    pub fn was_in_order(&self) -> bool {
+        self.0.iter().all(|closed_in_order| closed_in_order.get())
     }
 }
 

@@ -94,7 +94,7 @@ fn a_flush_is_answered_also_when_the_pool_is_closed() {
         let flush = Box::pin(volume.flush());
         let answer = life.context.time_limit_ns(60_000 * MS, flush).await.expect("it is answered");
         answer.expect("all of it was made durable when the pool was closed");
-        assert!(volume.was_closed_in_order());
+        assert!(volume.closing().was_in_order());
     });
 }
 
@@ -115,6 +115,6 @@ fn flush_after_an_unclean_close_fails() {
         let flush = Box::pin(volume.flush());
         let answer = life.context.time_limit_ns(60_000 * MS, flush).await.expect("it is answered");
         answer.expect_err("nobody knows what is durable");
-        assert!(!volume.was_closed_in_order());
+        assert!(!volume.closing().was_in_order());
     });
 }

@@ -2,7 +2,7 @@
 //!
 //! Expected faults: a client that never reads its answers. They stay here, and with them the
 //! permits of their requests, so that no more requests are read; when the time allowed is over the
-//! connection is given up.
+//! connection is given up, the sooner the more its client holds while memory is short.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,9 +11,9 @@ use std::net::Shutdown;
 
 use stripewise_drive::{Context, Event, SemaphorePermit};
 
-use crate::budget::Taken;
+use crate::budget::{ClientLine, Taken};
 use crate::nbd::transport::Transport;
-use crate::nbd::transport::patience::within;
+use crate::nbd::transport::patience::Patience;
 use crate::nbd::wire::replies::Reply;
 
 /// Bytes that go out together, unless one answer alone is longer.
@@ -58,8 +58,9 @@ impl Outbox {
         context: &Context,
         transport: &Transport,
         stall_ns: u64,
+        memory: &ClientLine,
     ) -> io::Result<()> {
-        let outcome = self.send_all(context, transport, stall_ns).await;
+        let outcome = self.send_all(context, transport, stall_ns, memory).await;
         if outcome.is_err() {
             self.broken.set(true);
             // Whoever waits for permits, or for requests, is to notice.
@@ -70,7 +71,13 @@ impl Outbox {
         outcome
     }
 
-    async fn send_all(&self, context: &Context, transport: &Transport, stall_ns: u64) -> io::Result<()> {
+    async fn send_all(
+        &self,
+        context: &Context,
+        transport: &Transport,
+        stall_ns: u64,
+        memory: &ClientLine,
+    ) -> io::Result<()> {
         loop {
             while self.ready.borrow().is_empty() {
                 if self.ended.get() {
@@ -80,7 +87,8 @@ impl Outbox {
             }
             let (pieces, permits) = self.gather();
             let send = std::pin::pin!(transport.send(pieces));
-            within(context, stall_ns, send).await.ok_or_else(|| {
+            let sent = Patience::new(context, stall_ns).wait(|| memory.haste(), send).await;
+            sent.ok_or_else(|| {
                 io::Error::new(io::ErrorKind::TimedOut, "it did not take its answers in the time allowed")
             })??;
             drop(permits);

@@ -16,7 +16,7 @@ pub(crate) struct Terrain<'a, E> {
     pub limits: Limits,
     pub tls: Option<&'a Tls>,
     pub tls_policy: TlsPolicy,
-    /// Memory for requests of all connections.
+    /// Memory for requests of clients of this listener.
     pub line: &'a Line,
     /// Where it came in, and what it may open there.
     pub door: &'a Door,

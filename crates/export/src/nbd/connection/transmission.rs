@@ -12,13 +12,16 @@ use futures_util::future::{Either, select};
 use stripewise_drive::{Buffer, Context, Event, Semaphore, yield_now};
 
 use crate::block::{self, Export, Exports};
+use crate::budget::ClientLine;
+use crate::client_id::ClientId;
+use crate::losses::Connection;
 use crate::nbd::connection::outbox::{Outbox, Permits};
 use crate::nbd::connection::terrain::Terrain;
 use crate::nbd::transport::Transport;
 use crate::nbd::transport::inbox::Inbox;
 use crate::nbd::wire::errors::{Failure, rubbish};
 use crate::nbd::wire::negotiation::Terms;
-use crate::nbd::wire::protocol::{CMD_DISC, ENOTSUP, ESHUTDOWN};
+use crate::nbd::wire::protocol::{CMD_DISC, EIO, ENOTSUP, ESHUTDOWN};
 use crate::nbd::wire::replies::{Outcome, Reply};
 use crate::nbd::wire::requests::{Command, REQUEST_BYTES, Request, Rules};
 
@@ -30,11 +33,17 @@ const MOST_EXTENTS: usize = 4096;
 /// Zeros that may not become holes are written in pieces of this many bytes.
 const ZERO_WRITE_BYTES: u64 = 1 << 20;
 
+/// Told once to each client that had a volume open whose pool was reopened with a loss.
+const MAY_BE_LOST: &str = "some of what was written and not flushed before may be lost";
+
 /// What a connection and its requests share.
 struct Client<X> {
     export: Rc<X>,
     terms: Terms,
     outbox: Outbox,
+    memory: Rc<ClientLine>,
+    /// Losses of the volume that this client is to be told of.
+    losses: Connection,
     under_way: Cell<usize>,
     idle: Event,
 }
@@ -46,13 +55,25 @@ pub(crate) async fn transmit<E: Exports>(
     inbox: Inbox,
     export: Rc<E::Export>,
     terms: Terms,
+    id: ClientId,
 ) -> io::Result<()> {
-    let outbox = Outbox::default();
-    let client = Rc::new(Client { export, terms, outbox, under_way: Cell::new(0), idle: Event::new() });
+    let (outbox, memory) = (Outbox::default(), terrain.line.client(&id));
+    let losses = export.losses().connect(id);
+    let client = Rc::new(Client {
+        export,
+        terms,
+        outbox,
+        memory,
+        losses,
+        under_way: Cell::new(0),
+        idle: Event::new(),
+    });
     let sending = {
         let (client, transport) = (client.clone(), transport.clone());
         let (context, stall_ns) = (terrain.context.clone(), terrain.limits.reply_stall_ns);
-        terrain.context.spawn(async move { client.outbox.run(&context, &transport, stall_ns).await })
+        terrain
+            .context
+            .spawn(async move { client.outbox.run(&context, &transport, stall_ns, &client.memory).await })
     };
     let read = {
         let reading = pin!(read_requests(terrain, &transport, inbox, &client));
@@ -97,7 +118,7 @@ async fn read_requests<E: Exports>(
             return Ok(());
         }
         let own = [places.acquire(1).await, room.acquire(u64::from(request.transfer_bytes())).await];
-        let mut wanted = terrain.line.wanted(terrain.context);
+        let mut wanted = client.memory.wanted(terrain.context);
         let rules = Rules {
             terms: client.terms,
             size_bytes: client.export.size_bytes(),
@@ -120,6 +141,11 @@ async fn read_requests<E: Exports>(
             wanted.add(u64::from(request.transfer_bytes())).await;
         }
         let permits = Permits { _own: own, _memory: wanted.into_taken() };
+        let command =
+            command.and_then(|command| match command.relies_on_writes() && client.losses.takes_news() {
+                true => Err(Failure::new(EIO, MAY_BE_LOST)),
+                false => Ok(command),
+            });
         match command {
             Ok(command) => {
                 begin(terrain.context, client, request, command, payload, permits);

@@ -6,7 +6,7 @@ use stripewise_drive::{Buffer, BufferPool, Context};
 
 use crate::budget::Wanted;
 use crate::nbd::transport::Transport;
-use crate::nbd::transport::patience::{within, within_unless_short};
+use crate::nbd::transport::patience::{Patience, within};
 
 /// Memory of a connection's inbox.
 pub(crate) const INBOX_BYTES: usize = 64 << 10;
@@ -108,7 +108,8 @@ impl Inbox {
     }
 
     /// As [`Self::fill`], from the memory that connections share. Memory is taken for a part when
-    /// the part before it has come: a length that was only announced takes none.
+    /// the part before it has come: a length that was only announced takes none. While others may
+    /// wait for its memory, all parts together have the time of one.
     pub(in crate::nbd) async fn fill_from_budget(
         &mut self,
         transport: &Transport,
@@ -119,21 +120,25 @@ impl Inbox {
             self.need_more(transport, 1).await?;
         }
         let (context, stall_ns) = (self.context.clone(), self.stall_ns);
+        let mut patience = Patience::new(&context, stall_ns);
         let mut done = 0;
         while done < into.len() {
             let end = into.len().min(done + PART_BYTES);
             wanted.add((end - done) as u64).await;
-            let is_short = || wanted.is_short();
+            if !wanted.is_first() {
+                patience = Patience::new(&context, stall_ns);
+            }
+            let haste = || wanted.haste();
             let part = into.slice(done..end);
             let copied = self.copy_into(&part, 0);
             let rest = part.slice(copied..part.len());
             if rest.len() > DIRECT_BYTES {
                 let receive = std::pin::pin!(transport.receive_all(rest));
-                within_unless_short(&context, stall_ns, is_short, receive).await.ok_or_else(stalled)??;
+                patience.wait(haste, receive).await.ok_or_else(stalled)??;
             } else if !rest.is_empty() {
                 let is_there = {
                     let need = std::pin::pin!(self.need(transport, rest.len()));
-                    within_unless_short(&context, stall_ns, is_short, need).await.ok_or_else(stalled)??
+                    patience.wait(haste, need).await.ok_or_else(stalled)??
                 };
                 if !is_there {
                     return Err(io::ErrorKind::UnexpectedEof.into());

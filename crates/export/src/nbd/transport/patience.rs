@@ -7,27 +7,41 @@ use std::future::Future;
 use stripewise_drive::Context;
 
 /// Looks that a wait is divided into. Whatever the clock says, so many turns of the executor pass
-/// before a client is given up; a negotiation takes fewer.
-const LOOKS: u64 = 50;
+/// before a client is given up; a negotiation takes fewer, and so do waits in haste.
+const LOOKS: f64 = 50.0;
+/// Waits are not cut below this by haste.
+const LEAST_NS: f64 = 5e9;
 
-/// As [`within`], and a sixth as long from when `is_short` on: others wait for what this one keeps.
-pub(crate) async fn within_unless_short<F: Future + Unpin>(
-    context: &Context,
+/// What is left of the time that a client may take.
+pub(crate) struct Patience {
+    context: Context,
     limit_ns: u64,
-    is_short: impl Fn() -> bool,
-    mut work: F,
-) -> Option<F::Output> {
-    let mut short_looks = 0;
-    for _ in 0..LOOKS {
-        if let Ok(done) = context.time_limit_ns(limit_ns.div_ceil(LOOKS), &mut work).await {
-            return Some(done);
-        }
-        short_looks += u64::from(is_short());
-        if short_looks > LOOKS / 6 {
-            return None;
-        }
+    looks_left: f64,
+}
+
+impl Patience {
+    /// All of `limit_ns`.
+    pub(crate) fn new(context: &Context, limit_ns: u64) -> Self {
+        Self { context: context.clone(), limit_ns, looks_left: LOOKS }
     }
-    None
+
+    /// What `work` comes to; `None` if it takes longer than what is left. With a `haste` of 1 time
+    /// counts as if the whole limit were 5 s, with 0 not at all more than it is.
+    pub(crate) async fn wait<F: Future + Unpin>(
+        &mut self,
+        haste: impl Fn() -> f64,
+        mut work: F,
+    ) -> Option<F::Output> {
+        let look_ns = self.limit_ns.div_ceil(LOOKS as u64);
+        let most = (self.limit_ns as f64 / LEAST_NS).max(1.0);
+        while self.looks_left > 0.0 {
+            if let Ok(done) = self.context.time_limit_ns(look_ns, &mut work).await {
+                return Some(done);
+            }
+            self.looks_left -= 1.0 + haste().clamp(0.0, 1.0) * (most - 1.0);
+        }
+        None
+    }
 }
 
 /// What `work` comes to; `None` if it takes longer than `limit_ns`, not counted what the executor
@@ -35,12 +49,42 @@ pub(crate) async fn within_unless_short<F: Future + Unpin>(
 pub(crate) async fn within<F: Future + Unpin>(
     context: &Context,
     limit_ns: u64,
-    mut work: F,
+    work: F,
 ) -> Option<F::Output> {
-    for _ in 0..LOOKS {
-        if let Ok(done) = context.time_limit_ns(limit_ns.div_ceil(LOOKS), &mut work).await {
-            return Some(done);
-        }
+    Patience::new(context, limit_ns).wait(|| 0.0, work).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::pin::pin;
+
+    use stripewise_runtime::VirtualExecutor;
+
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn given_up_after_s(limit_s: u64, haste: f64) -> u64 {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        executor.block_on(async {
+            let mut patience = Patience::new(&context, limit_s * SECOND_NS);
+            assert!(patience.wait(|| haste, pin!(pending::<()>())).await.is_none());
+            // Nothing is left for more of it.
+            let now_ns = context.now_ns();
+            assert!(patience.wait(|| 0.0, pin!(pending::<()>())).await.is_none());
+            assert_eq!(context.now_ns(), now_ns);
+            now_ns / SECOND_NS
+        })
     }
-    None
+
+    #[test]
+    fn patience_shortens_as_memory_runs_short() {
+        assert_eq!(given_up_after_s(60, 0.0), 60);
+        assert!((5..=7).contains(&given_up_after_s(60, 1.0)));
+        assert!((5..=6).contains(&given_up_after_s(30, 1.0)));
+        assert!((9..=11).contains(&given_up_after_s(60, 0.5)));
+        assert_eq!(given_up_after_s(2, 1.0), 2, "what is short already stays so");
+    }
 }

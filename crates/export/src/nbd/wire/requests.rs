@@ -30,6 +30,13 @@ pub(crate) enum Command {
     BlockStatus { only_one: bool },
 }
 
+impl Command {
+    /// Whether its success tells the client that earlier writes are in the volume.
+    pub(in crate::nbd) fn relies_on_writes(&self) -> bool {
+        !matches!(self, Self::Read | Self::Cache | Self::BlockStatus { .. })
+    }
+}
+
 /// What requests are held against.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
-use stripewise_drive::{BufferPool, Drive, MemoryDrive};
-use stripewise_engine::{Pool, PoolSpec, VolumeSpec};
+use stripewise_drive::{BufferPool, Context, Drive, FaultyDrive, MemoryDrive};
+use stripewise_engine::{OpenMode, Pool, PoolSpec, VolumeSpec};
 use stripewise_export::PoolExports;
+use stripewise_export::budget::Budget;
 use stripewise_export::nbd::{Limits, Rule, Server, ServerOptions, Tls, TlsPolicy};
 use stripewise_layout::LayoutSpec;
 use stripewise_runtime::{OWNER_ONLY, RealExecutor};
@@ -40,6 +41,7 @@ pub struct Wanted {
     pub tls: Option<TlsFiles>,
     pub rules: Option<Vec<Rule>>,
     pub tcp: bool,
+    pub memory_bytes: u64,
     /// Milliseconds that the server's thread stands still in every turn, as on a machine with too
     /// much to do.
     pub stands_still_ms: u64,
@@ -67,6 +69,7 @@ impl Default for Wanted {
             tls: None,
             rules: None,
             tcp: false,
+            memory_bytes: 256 * MIB,
             stands_still_ms: 0,
         }
     }
@@ -78,8 +81,10 @@ pub struct Served {
     pub socket: PathBuf,
     pub port: u16,
     pub notices: Arc<Mutex<Vec<String>>>,
+    pub memory: Budget,
     stop: Arc<AtomicBool>,
     close_pool: Arc<AtomicBool>,
+    reopen_pool: Arc<AtomicBool>,
     thread: Option<JoinHandle<bool>>,
 }
 
@@ -88,16 +93,18 @@ impl Served {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
         let socket = folder.path().join("nbd.sock");
         let (stop, notices) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<String>>>::default());
-        let close_pool = Arc::new(AtomicBool::new(false));
+        let [close_pool, reopen_pool] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
         let (ready, is_ready) = mpsc::channel();
+        let memory = Budget::new(wanted.memory_bytes);
+        let their_memory = memory.clone();
         let (theirs, their_socket, their_notices) = (stop.clone(), socket.clone(), notices.clone());
-        let closes = close_pool.clone();
+        let (closes, reopens) = (close_pool.clone(), reopen_pool.clone());
         let thread = std::thread::spawn(move || {
             let tell = move |notice: &str| their_notices.lock().expect("unpoisoned").push(notice.to_owned());
-            run(&wanted, &their_socket, [&theirs, &closes], tell, &ready)
+            run(&wanted, their_memory, &their_socket, [&theirs, &closes, &reopens], tell, &ready)
         });
         let port = is_ready.recv().expect("the server begins");
-        Self { folder, socket, port, notices, stop, close_pool, thread: Some(thread) }
+        Self { folder, socket, port, notices, memory, stop, close_pool, reopen_pool, thread: Some(thread) }
     }
 
     /// `nbd+unix:///NAME?socket=...`.
@@ -114,6 +121,18 @@ impl Served {
     /// Closes the pool under its clients.
     pub fn close_pool(&self) {
         self.close_pool.store(true, Ordering::SeqCst);
+    }
+
+    /// Takes all drives from the pool, closes it under its clients, and opens it again.
+    pub fn lose_and_reopen(&self) {
+        self.reopen_pool.store(true, Ordering::SeqCst);
+        for _ in 0..7000 {
+            if !self.reopen_pool.load(Ordering::SeqCst) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        panic!("the pool is not open again");
     }
 
     pub fn ask_to_end(&self) {
@@ -152,10 +171,19 @@ pub fn memory_drives(count: usize, mib: u64) -> Vec<Rc<dyn Drive>> {
     (0..count).map(|index| MemoryDrive::new(&format!("drive{index}"), mib * MIB) as Rc<dyn Drive>).collect()
 }
 
+fn faulty_drives(context: &Context, drives: &[Rc<dyn Drive>]) -> Vec<Rc<FaultyDrive>> {
+    drives.iter().map(|drive| FaultyDrive::new(context, drive.clone(), 1)).collect()
+}
+
+fn as_drives(drives: &[Rc<FaultyDrive>]) -> Vec<Rc<dyn Drive>> {
+    drives.iter().map(|drive| drive.clone() as Rc<dyn Drive>).collect()
+}
+
 fn run(
     wanted: &Wanted,
+    budget: Budget,
     socket: &Path,
-    [stop, close_pool]: [&Arc<AtomicBool>; 2],
+    [stop, close_pool, reopen_pool]: [&Arc<AtomicBool>; 3],
     tell: impl Fn(&str) + 'static,
     ready: &mpsc::Sender<u16>,
 ) -> bool {
@@ -163,8 +191,9 @@ fn run(
     let (context, buffers) = (executor.context(), BufferPool::new(64 << 20));
     executor.block_on(async {
         let drives = memory_drives(wanted.drives, wanted.drive_mib);
-        let spec = PoolSpec { name: "tank".into(), drives, ..PoolSpec::default() };
-        let pool = Pool::create(&context, &buffers, spec).await.expect("a pool");
+        let mut faulty = faulty_drives(&context, &drives);
+        let spec = PoolSpec { name: "tank".into(), drives: as_drives(&faulty), ..PoolSpec::default() };
+        let mut pool = Pool::create(&context, &buffers, spec).await.expect("a pool");
         for (name, mib) in &wanted.volumes {
             let layout = LayoutSpec::parse(wanted.layout).expect("a layout");
             let size_bytes = Some(mib * MIB);
@@ -184,6 +213,7 @@ fn run(
             tls,
             tls_policy: wanted.tls.as_ref().map_or(TlsPolicy::None, |files| files.policy),
             rules: wanted.rules.clone(),
+            budget,
             notices: Box::new(move |notice| tell(&notice.to_string())),
             ..ServerOptions::default()
         };
@@ -213,6 +243,21 @@ fn run(
             if close_pool.swap(false, Ordering::SeqCst) {
                 server.exports().remove("tank");
                 pool.close().await.expect("closed");
+            }
+            if reopen_pool.load(Ordering::SeqCst) {
+                faulty.iter().for_each(|drive| drive.unplug());
+                let volume = pool.volume(wanted.volumes[0].0).expect("a volume");
+                volume.read(0, 4096).await.expect_err("no drive is there");
+                server.exports().remove("tank");
+                // With nothing to write to it may have nothing to say.
+                let _ = pool.close().await;
+                assert!(!volume.closing().was_in_order());
+                faulty = faulty_drives(&context, &drives);
+                let (mode, options) = (OpenMode::ReadWrite, Default::default());
+                let opened = Pool::open(&context, &buffers, as_drives(&faulty), mode, options);
+                pool = opened.await.expect("opened again");
+                server.exports().add(pool.clone(), wanted.read_only);
+                reopen_pool.store(false, Ordering::SeqCst);
             }
         }
         let all_gone = server.end().await;

@@ -20,7 +20,7 @@ use super::*;
 const QUIET: Duration = Duration::from_secs(15);
 
 /// What happens to all pools and how their jobs go on, from how they stand now. One stream is one
-/// of 32 at most.
+/// of 32 at most, and of 8 of a token or user.
 #[utoipa::path(get, path = "/api/v1/events",
     responses((status = 200, body = PoolNews, content_type = "text/event-stream", description = "Server-sent events")))]
 pub(super) async fn follow_pools(api: Api) -> Response {
@@ -42,12 +42,14 @@ pub(super) async fn follow_job(api: Api, Path((pool, job)): Path<(String, String
 impl Api {
     async fn follow(self, followed: Followed) -> Response {
         let who = self.visitor.name.clone();
+        let Some(place) = self.allowance.streams.take(1) else { return too_many("streams") };
         let news = match self.order(|answer| Order::Follow { followed, who, answer }).await {
             Err(response) => return response,
             Ok(Err(failure)) => return failed(&failure),
             Ok(Ok(news)) => news,
         };
-        let events = news.map(|news| {
+        let events = news.map(move |news| {
+            let _place = &place;
             let data = serde_json::to_string(&news).expect("plain data becomes JSON");
             Ok::<_, Infallible>(Event::default().event(news.kind()).data(data))
         });

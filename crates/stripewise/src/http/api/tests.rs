@@ -15,12 +15,14 @@ use stripewise_control::daemon::caller::Collected;
 use stripewise_control::daemon::news::{Followed, PoolNews};
 use stripewise_control::report::{PoolReport, PoolState};
 use stripewise_control::response::Response as ControlResponse;
+use stripewise_export::budget::Budget;
 use tower::ServiceExt;
 
 use super::*;
 use crate::cli::Cli;
 use crate::http::access::AccessFile;
 use crate::http::address::Address;
+use crate::http::clients::Clients;
 use crate::http::guard::Peer;
 
 /// Commands that have no path, and why.
@@ -119,12 +121,12 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
 
 fn guard() -> Guard {
     let access = AccessFile::open("/nowhere/tokens".as_ref(), false).expect("there is none");
-    Guard { access: Arc::new(access), refusals: Arc::default() }
+    Guard { access: Arc::new(access), refusals: Arc::default(), clients: Clients::new(&Budget::default()) }
 }
 
 /// The interface, as a connection from there sees it.
 fn visited_by(router: Router, address: Address) -> Router {
-    router.layer(axum::Extension(Peer { address, stranger: Arc::default() }))
+    router.layer(axum::Extension(Peer { address, place: Arc::default() }))
 }
 
 /// Asks for each; the requests that came of them, and the description.
@@ -132,8 +134,7 @@ fn ask_all(examples: &[(&str, &str, Value)]) -> (Vec<Request>, Value) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let (orders_in, mut orders) = mpsc::channel::<Order>(1);
-        let router =
-            visited_by(router(orders_in, guard(), Budget::default()), Address::Local { user: 0, process: 1 });
+        let router = visited_by(router(orders_in, guard()), Address::Local { user: 0, process: 1 });
         let mut asked = Vec::new();
         for (method, path, body) in examples {
             let request = http::Request::builder().method(*method).uri(*path).header("host", "localhost");
@@ -264,8 +265,7 @@ fn streams_send_typed_events_until_they_end() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let (orders_in, mut orders) = mpsc::channel::<Order>(1);
-        let router =
-            visited_by(router(orders_in, guard(), Budget::default()), Address::Local { user: 0, process: 1 });
+        let router = visited_by(router(orders_in, guard()), Address::Local { user: 0, process: 1 });
         let job = Followed::Job { pool: "tank".to_owned(), kind: "scrub".parse().expect("a kind") };
         for (path, wanted) in STREAMS.into_iter().zip([Followed::AllPools, job]) {
             let answering = async {

@@ -4,7 +4,6 @@ use axum::body::Bytes;
 use stripewise_control::names::VolumeName;
 use stripewise_control::response::{VolumeChanged, Volumes};
 use stripewise_engine::pool::Pin;
-use stripewise_export::budget::Taken;
 use stripewise_layout::LayoutSpec;
 
 use super::*;
@@ -214,29 +213,15 @@ pub(super) async fn read_volume(
     };
     let request = ReadVolume { volume, offset: range.offset, length: Some(length) };
     // Until the last of it was taken, since a client may be slow to take it.
-    let mut memory = api.house.budget.nothing();
-    if !memory.try_add(length) {
-        return no_memory();
-    }
+    let Some(memory) = api.allowance.memory.take(length) else { return no_memory() };
     match api.request(request.into(), false, Vec::new()).await {
         Err(response) => response,
         Ok(answer) if answer.result.is_ok() => {
-            let bytes = Bytes::from_owner(Held { bytes: answer.collected.output, _memory: memory });
-            ([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response()
+            let bytes = held(answer.collected.output, memory);
+            let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
+            (axum::Extension(Counted), kind, bytes).into_response()
         }
         Ok(answer) => answered(answer),
-    }
-}
-
-/// Bytes on their way to a client, and their part of the memory for connections.
-struct Held {
-    bytes: Vec<u8>,
-    _memory: Taken,
-}
-
-impl AsRef<[u8]> for Held {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
     }
 }
 

@@ -1,0 +1,304 @@
+//! A limited amount (bytes, places) that clients of several groups share, so that no client and no
+//! group can take all of it.
+//!
+//! Each group (a listener, a role) has a reserve that no other group can use. What is left is
+//! common to all. Of everything one client has at most its share. A client may have a little beside
+//! all of that, so that its small requests never wait for those of others.
+//!
+//! Expected faults: clients that take as much as they can and give nothing back, of one group or of
+//! several. No clocks and no waiting here: waiting is the caller's.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::client_id::ClientId;
+
+/// How an amount is shared.
+#[derive(Clone, Copy, Debug)]
+pub struct ShareRules {
+    /// All of it, the reserves included; more where `least_common` and the reserves need more.
+    pub total: u64,
+    /// Kept for each group.
+    pub group_reserve: u64,
+    /// At least this much is common.
+    pub least_common: u64,
+    /// For each client.
+    pub client_limit: u64,
+    /// Of its limit, kept for [`Urgency::FirstOfClient`].
+    pub client_first: u64,
+    /// For each client beside the total, for what fits into it as a whole.
+    pub client_beside: u64,
+}
+
+/// How urgent it is that something is added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// Other requests of the client are as urgent.
+    Ordinary,
+    /// The client's request that is to be finished first.
+    FirstOfClient,
+    /// The group's: it may use the reserve.
+    FirstOfGroup,
+}
+
+/// The amount. Clones are the same, on any thread.
+#[derive(Clone, Debug)]
+pub struct Shares(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    rules: ShareRules,
+    used: Mutex<Used>,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    groups: u64,
+    common: u64,
+    /// All that is taken, whatever it is taken from.
+    all: u64,
+}
+
+/// Clients with a reserve of their own. Clones are the same group.
+#[derive(Clone, Debug)]
+pub struct Group {
+    shares: Shares,
+    own: Arc<GroupOwn>,
+}
+
+#[derive(Debug, Default)]
+struct GroupOwn {
+    reserve_used: Mutex<u64>,
+    clients: Mutex<HashMap<ClientId, Weak<ClientOwn>>>,
+}
+
+#[derive(Debug, Default)]
+struct ClientUsed {
+    /// Of its limit.
+    all: u64,
+    /// Beside the total.
+    beside: u64,
+}
+
+/// One client of a group. All of the same identity are the same.
+#[derive(Clone, Debug)]
+pub struct Client(Arc<ClientOwn>);
+
+#[derive(Debug)]
+struct ClientOwn {
+    group: Group,
+    used: Mutex<ClientUsed>,
+}
+
+/// A part that is in use; free again when this is dropped.
+#[derive(Debug)]
+pub struct Taken {
+    client: Client,
+    common: u64,
+    reserve: u64,
+    beside: u64,
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ShareRules {
+    fn common(&self, groups: u64) -> u64 {
+        self.total.saturating_sub(groups * self.group_reserve).max(self.least_common)
+    }
+}
+
+impl Shares {
+    /// Nothing of it is taken.
+    pub fn new(rules: ShareRules) -> Self {
+        Self(Arc::new(Shared { rules, used: Mutex::default() }))
+    }
+
+    /// What is taken now.
+    pub fn used(&self) -> u64 {
+        lock(&self.0.used).all
+    }
+
+    /// One more group.
+    pub fn group(&self) -> Group {
+        lock(&self.0.used).groups += 1;
+        Group { shares: self.clone(), own: Arc::default() }
+    }
+}
+
+impl Group {
+    /// The client of that identity.
+    pub fn client(&self, id: ClientId) -> Client {
+        let mut clients = lock(&self.own.clients);
+        let known = clients.get(&id).and_then(Weak::upgrade);
+        Client(known.unwrap_or_else(|| {
+            clients.retain(|_, own| own.strong_count() > 0);
+            let own = Arc::new(ClientOwn { group: self.clone(), used: Mutex::default() });
+            clients.insert(id, Arc::downgrade(&own));
+            own
+        }))
+    }
+}
+
+impl Client {
+    /// Nothing yet, to which more can be added.
+    pub fn nothing(&self) -> Taken {
+        Taken { client: self.clone(), common: 0, reserve: 0, beside: 0 }
+    }
+
+    /// So much at once, if there is as much for the first of the group.
+    pub fn take(&self, amount: u64) -> Option<Taken> {
+        let mut taken = self.nothing();
+        taken.try_add(amount, Urgency::FirstOfGroup).then_some(taken)
+    }
+
+    /// Whether its limit allows so much more for the first of its requests.
+    pub fn has_share(&self, amount: u64) -> bool {
+        lock(&self.0.used).all + amount <= self.rules().client_limit
+    }
+
+    /// The part of its limit that it uses, and the part of what is common that is used: from 0 to 1.
+    pub(crate) fn fill(&self) -> (f64, f64) {
+        let rules = self.rules();
+        let part = |used: u64, of: u64| if of == 0 { 1.0 } else { (used as f64 / of as f64).min(1.0) };
+        let own = part(lock(&self.0.used).all, rules.client_limit - rules.client_first);
+        let used = lock(&self.0.group.shares.0.used);
+        (own, part(used.common, rules.common(used.groups)))
+    }
+
+    fn rules(&self) -> &ShareRules {
+        &self.0.group.shares.0.rules
+    }
+}
+
+impl Taken {
+    /// Whether some of it is of the group's reserve.
+    pub(crate) fn uses_reserve(&self) -> bool {
+        self.reserve > 0
+    }
+
+    /// Adds so much, all or nothing, if there is as much.
+    pub fn try_add(&mut self, amount: u64, urgency: Urgency) -> bool {
+        let client = &*self.client.0;
+        let (group, rules) = (&client.group, self.client.rules());
+        let mut own = lock(&client.used);
+        let kept = if urgency == Urgency::Ordinary { rules.client_first } else { 0 };
+        if own.all + amount > rules.client_limit - kept {
+            return false;
+        }
+        let mut used = lock(&group.shares.0.used);
+        if used.common + amount <= rules.common(used.groups) {
+            used.common += amount;
+            self.common += amount;
+        } else if own.beside + amount <= rules.client_beside {
+            own.beside += amount;
+            self.beside += amount;
+        } else {
+            let mut reserve_used = lock(&group.own.reserve_used);
+            if urgency != Urgency::FirstOfGroup || *reserve_used + amount > rules.group_reserve {
+                return false;
+            }
+            *reserve_used += amount;
+            self.reserve += amount;
+        }
+        own.all += amount;
+        used.all += amount;
+        true
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let client = &*self.client.0;
+        let group = &client.group;
+        let all = self.common + self.reserve + self.beside;
+        let mut own = lock(&client.used);
+        own.all -= all;
+        own.beside -= self.beside;
+        let mut used = lock(&group.shares.0.used);
+        used.common -= self.common;
+        used.all -= all;
+        if self.reserve > 0 {
+            *lock(&group.own.reserve_used) -= self.reserve;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Urgency::*;
+    use super::*;
+
+    /// 60 in common, 20 for each of two groups.
+    fn shares() -> (Shares, [Group; 2]) {
+        let rules = ShareRules {
+            total: 100,
+            group_reserve: 20,
+            least_common: 20,
+            client_limit: 40,
+            client_first: 20,
+            client_beside: 2,
+        };
+        let shares = Shares::new(rules);
+        let groups = [shares.group(), shares.group()];
+        (shares, groups)
+    }
+
+    fn client(group: &Group, number: u32) -> Client {
+        group.client(ClientId::User { place: "s".to_owned(), user: number })
+    }
+
+    /// As much as the client gets, one at a time.
+    fn all_of(client: &Client, urgency: Urgency) -> (u64, Taken) {
+        let mut taken = client.nothing();
+        let count = std::iter::repeat_with(|| taken.try_add(1, urgency)).take_while(|added| *added).count();
+        (count as u64, taken)
+    }
+
+    #[test]
+    fn one_client_gets_its_share_and_no_more() {
+        let (shares, [group, _]) = shares();
+        let (ordinary, _first) = all_of(&client(&group, 1), Ordinary);
+        let (more, _second) = all_of(&client(&group, 1), FirstOfGroup);
+        assert_eq!((ordinary, more), (20, 20), "the rest of its share is for the first of its requests");
+        assert!(!client(&group, 1).has_share(1) && client(&group, 2).has_share(40));
+        assert_eq!(shares.used(), 40);
+    }
+
+    #[test]
+    fn a_group_that_takes_all_leaves_others_a_reserve() {
+        let (shares, [greedy, other]) = shares();
+        let held: Vec<_> = (0..9).map(|number| all_of(&client(&greedy, number), FirstOfGroup)).collect();
+        // What is common, the reserve, and what clients have beside them where their share allows it.
+        assert_eq!(held.iter().map(|(count, _)| count).sum::<u64>(), 60 + 20 + 8 * 2);
+        let victim = client(&other, 1);
+        let (small, beside) = all_of(&victim, Ordinary);
+        assert_eq!(small, 2, "small requests need not wait");
+        assert!(!victim.nothing().try_add(3, FirstOfClient), "a long one takes nothing of that");
+        let first = victim.take(20).expect("the reserve of its group");
+        assert!(victim.take(1).is_none());
+        drop((first, beside));
+        assert_eq!(all_of(&victim, FirstOfGroup).0, 22);
+        drop(held);
+        assert_eq!(shares.used(), 0, "all is given back");
+        assert_eq!(all_of(&victim, FirstOfGroup).0, 40);
+    }
+
+    #[test]
+    fn many_groups_keep_something_in_common() {
+        let (shares, _) = shares();
+        let groups: Vec<_> = (0..10).map(|_| shares.group()).collect();
+        assert_eq!(all_of(&client(&groups[0], 1), FirstOfClient).0, 20 + 2);
+        assert!(client(&groups[1], 1).take(20).is_some(), "each has its reserve all the same");
+    }
+
+    #[test]
+    fn clients_that_have_left_are_not_remembered() {
+        let (_, [group, _]) = shares();
+        for number in 0..1000 {
+            drop(client(&group, number).take(1));
+        }
+        assert!(lock(&group.own.clients).len() <= 2);
+    }
+}
