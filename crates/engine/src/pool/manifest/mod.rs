@@ -1,6 +1,7 @@
 //! The record of a pool that every drive carries: what it says of drives, volumes and jobs. Plain
 //! data, and what can be told from it alone; how it comes onto drives is in `superblock/`.
 
+pub(crate) mod ancestry;
 pub(crate) mod care;
 pub(crate) mod check;
 pub(crate) mod drive_record;

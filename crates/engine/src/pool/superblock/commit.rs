@@ -154,8 +154,10 @@ impl Inner {
             // What was only tried is no part of the history: a new branch begins where the last
             // state ended that all had.
             next.branches.clone_from(&base.branches);
+            next.old_branches.clone_from(&base.old_branches);
             if standing(&next) != standing(&base) {
                 next.fork_tentatively(self.ids.borrow_mut().next(), base.generation + 1);
+                next.keep_branches_of_gone(&base, proven);
             } else if is_on_all {
                 next.confirm();
             }

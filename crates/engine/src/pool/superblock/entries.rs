@@ -32,6 +32,9 @@ pub(in crate::pool) const FEATURE_MOVES: u64 = 16;
 pub(in crate::pool) const FEATURE_LATENCY: u64 = 32;
 /// Another: parity of a volume stays on its columns for several rows.
 pub(in crate::pool) const FEATURE_ROTATION: u64 = 64;
+/// Another: branches are kept beyond the last ones, of which drives that are away may have no later
+/// one.
+pub(in crate::pool) const FEATURE_OLD_BRANCHES: u64 = 256;
 /// Flags of all such features.
 const KNOWN_FEATURES: u64 = FEATURE_HAD
     | FEATURE_HOST
@@ -39,7 +42,8 @@ const KNOWN_FEATURES: u64 = FEATURE_HAD
     | FEATURE_CARE
     | FEATURE_MOVES
     | FEATURE_LATENCY
-    | FEATURE_ROTATION;
+    | FEATURE_ROTATION
+    | FEATURE_OLD_BRANCHES;
 
 const CHECKPOINT: [u8; 8] = *b"SWCHKPNT";
 const CHANGE: [u8; 8] = *b"SWCHANGE";

@@ -28,7 +28,7 @@ use crate::pool::space::addresses::{MIN_SLOT_BYTES, end_of_slabs, slot_places};
 use crate::pool::superblock::changes::changes;
 use crate::pool::superblock::entries::{
     Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_HOST, FEATURE_LATENCY, FEATURE_MOVES,
-    FEATURE_ROTATION, FEATURE_TURNED_BACK, Header, entry_bytes, entry_room_bytes,
+    FEATURE_OLD_BRANCHES, FEATURE_ROTATION, FEATURE_TURNED_BACK, Header, entry_bytes, entry_room_bytes,
 };
 use crate::pool::superblock::slots::version_1_places;
 use crate::pool::{BLOCK_BYTES, MIB};
@@ -353,7 +353,8 @@ fn features(manifest: &Manifest) -> u64 {
     let latency = if manifest.settings.rebuild_latency_ms.is_some() { FEATURE_LATENCY } else { 0 };
     let rotates_later = |volume: &VolumeRecord| volume.parts.iter().any(|part| part.shape.rotation_rows > 1);
     let rotation = if manifest.volumes.iter().any(rotates_later) { FEATURE_ROTATION } else { 0 };
-    host | turned_back | care | moves | latency | rotation
+    let old_branches = if manifest.old_branches.is_empty() { 0 } else { FEATURE_OLD_BRANCHES };
+    host | turned_back | care | moves | latency | rotation | old_branches
 }
 
 /// Makes a drive hold nothing where superblocks, ours of any version or others', may be: its first
