@@ -5,6 +5,8 @@ mod bursts;
 mod checksums;
 mod contention;
 mod copies_after_cut;
+#[path = "membership/copies_in_use.rs"]
+mod copies_in_use;
 mod decoders;
 mod drive_cuts;
 mod extents;
@@ -15,6 +17,8 @@ mod images;
 mod imports;
 mod journal_losses;
 mod kit;
+#[path = "membership/long_away.rs"]
+mod long_away;
 mod lost_blocks;
 mod model_check;
 mod passed_over;
@@ -48,6 +52,8 @@ mod spare_cuts;
 mod stacked_pools;
 mod tiers;
 mod tuning;
+#[path = "membership/two_sessions.rs"]
+mod two_sessions;
 mod unrecorded_repairs;
 mod write_back;
 mod write_hole;

@@ -212,9 +212,10 @@ impl Manifest {
             && self.branches.last().is_some_and(|branch| branch.generation <= self.generation);
         let old_fit = self.old_branches.len() <= MAX_OLD_BRANCHES
             && self.old_branches.windows(2).all(|pair| pair[0].last_generation < pair[1].generation)
-            && self.old_branches.iter().all(|old| {
-                old.generation <= old.last_generation && old.last_generation < self.generation
-            });
+            && self
+                .old_branches
+                .iter()
+                .all(|old| old.generation <= old.last_generation && old.last_generation < self.generation);
         if branches_fit && old_fit { Ok(()) } else { Err("the branches are out of order".to_owned()) }
     }
 }

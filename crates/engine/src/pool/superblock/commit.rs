@@ -105,6 +105,7 @@ impl Inner {
     }
 
     async fn write(&self, mut next: Manifest, first: Option<u32>) -> Result<(), PoolError> {
+        self.session.before_commit().await?;
         let before = self.manifest.borrow().clone();
         let noted = self.news.unrecorded();
         noted.iter().for_each(|event| next.events.push(event.time_unix_ms, event.kind, &event.text));
@@ -202,6 +203,7 @@ impl Inner {
         }
         self.commits.prove(proven);
         *self.manifest.borrow_mut() = next.clone();
+        self.note_in_session(&next);
         self.news.forget_recorded(noted.len());
         let gone = |drive: &&DriveRecord| drive.is_online() && !next.is_online(drive.number);
         excluded.extend(before.drives.iter().filter(gone).map(|drive| drive.number));

@@ -83,7 +83,8 @@ fn old_branches_are_bounded_and_those_needed_stay() {
     let mut manifest = without_drive_3();
     for _ in 0..3 * MAX_OLD_BRANCHES as u32 {
         let before = manifest.clone();
-        let number = manifest.add_drive(Id(5000 + u128::from(manifest.next_number)), "/dev/n", Role::Spare, 64 * MIB);
+        let number =
+            manifest.add_drive(Id(5000 + u128::from(manifest.next_number)), "/dev/n", Role::Spare, 64 * MIB);
         go_on(&mut manifest);
         let with = manifest.clone();
         manifest.set_replaced(number);

@@ -70,6 +70,8 @@ impl History {
                     drive_id: Id(100 + index as u128),
                     manifest: self.drives[index].clone(),
                     also: Vec::new(),
+                    session: Id(0),
+                    sessions: Vec::new(),
                 },
             })
             .collect();

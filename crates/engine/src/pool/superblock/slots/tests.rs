@@ -245,7 +245,7 @@ fn leftovers_of_other_pools_and_places_are_not_believed() {
     assert_eq!(newest(&other), None);
     // The same drive in another pool: its header is new, the log is not.
     let header = Header { pool_id: POOL, drive_id: Id(5), capacity_bytes: 8 * MIB };
-    other.poke(0, &header.encode(0, 0));
+    other.poke(0, &header.encode(0, 0, Id(0)));
     other.poke(BLOCK_BYTES, &slot[BLOCK_BYTES as usize..]);
     assert_eq!(newest(&other), None);
     rig.executor.block_on(wipe(&rig.targets[0].member)).unwrap();
@@ -267,7 +267,7 @@ fn a_drive_that_grew_is_found_and_small_ones_hold_nothing() {
 #[test]
 fn other_versions_are_told() {
     let header = Header { pool_id: POOL, drive_id: Id(2), capacity_bytes: 8 * MIB };
-    let mut block = header.encode(0, 0);
+    let mut block = header.encode(0, 0, Id(0));
     let seal = |block: &mut Vec<u8>| {
         let checksum = crate::pool::superblock::entries::crc(&block[..508]).to_le_bytes();
         block[508..512].copy_from_slice(&checksum);
@@ -419,7 +419,7 @@ proptest! {
         drive.poke(slot_places(8 * MIB, (at % 2) as usize)[(at / 2) as usize], &bytes);
         prop_assert_eq!(read(&drive), Content::None);
         // Rubbish behind a header that is right.
-        drive.poke(0, &header.encode(0, 0));
+        drive.poke(0, &header.encode(0, 0, Id(0)));
         drive.poke(BLOCK_BYTES, &bytes);
         prop_assert_eq!(read(&drive), Content::Unreadable { pool_id: POOL, drive_id: Id(100) });
     }
