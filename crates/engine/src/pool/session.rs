@@ -261,6 +261,7 @@ impl Inner {
         session.looked_ns.set(session.context.boot_ns());
         session.slept_ns.set(session.slept_so_far_ns());
         session.is_begun.set(true);
+        self.note_in_session(&self.manifest.borrow());
         session.before_commit().await
     }
 
