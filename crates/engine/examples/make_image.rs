@@ -427,7 +427,7 @@ fn long() -> Made {
         let flapping = id_of(&pool, "drive2");
         for _ in 0..70 {
             pool.offline(flapping).await.expect("taken out");
-            pool.online(flapping, None).await.expect("brought back");
+            pool.online(flapping, Some(life.drives[2].clone())).await.expect("brought back");
         }
         pool.wait(JobKind::Rebuild).await.expect("caught up");
         volume.flush().await.expect("flushed");

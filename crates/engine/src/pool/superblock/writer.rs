@@ -155,7 +155,7 @@ impl Writer {
     }
 
     /// Whether a drive's headers are of this session, or of one that was before it.
-    pub(crate) async fn look(&self, target: &Target) -> Seen {
+    pub(in crate::pool) async fn look(&self, target: &Target) -> Seen {
         let (own, known, session) = {
             let state = self.state.borrow();
             let Some(session) = state.session else { return Seen::Nothing };

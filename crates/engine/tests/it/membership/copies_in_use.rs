@@ -98,26 +98,33 @@ fn a_pool_that_rests_is_not_written_to() {
 }
 
 #[test]
-fn a_drive_that_was_only_cut_off_is_believed() {
-    // Killed at any moment around the marks: no drive is taken for a copy.
-    for at_ms in (4_900..5_100).step_by(5) {
-        let images = memory_drives(2, 32);
+fn a_cut_in_the_middle_of_marks_makes_no_copy() {
+    let mut last = 0;
+    for at in 1.. {
+        let images = memory_drives(3, 32);
         let life = Life::new();
-        let cut = CutDrives::over(&images, at_ms);
+        let cut = Cut::over(&images, at);
+        let cut_and_writes = cut.clone();
         life.run(async {
             let pool = life.create(&cut.drives(&life.context), &[]).await.unwrap();
-            let volume = full_volume(&pool, spec("raid1", false), 1).await;
+            let volume = full_volume(&pool, spec("raid5", false), 1).await;
             volume.flush().await.unwrap();
-            life.context.sleep_ns(at_ms * 1_000_000).await;
+            cut_and_writes.arm(at);
+            life.context.sleep_ns(20 * SECOND_NS).await;
         });
         let left = cut.images();
         drop(life);
         let life = Life::new();
         life.run(async {
             let pool = life.open(&as_drives(&left)).await.unwrap();
-            assert_eq!(pool.status().state, PoolState::Online, "{at_ms}");
+            assert_eq!(pool.status().state, PoolState::Online, "write {at}: {:?}", pool.notices());
             holds(&pool.volume("data").unwrap(), 1, 0, SIZE).await.unwrap();
             pool.close().await.unwrap();
         });
+        if cut.writes() < at {
+            break;
+        }
+        last = at;
     }
+    assert!(last >= 12, "two marks at both ends of three drives, not {last} writes");
 }

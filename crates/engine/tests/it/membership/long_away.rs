@@ -19,18 +19,19 @@ fn mirror() -> Vec<Rc<MemoryDrive>> {
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&images), &[]).await.unwrap();
-        let spec = VolumeSpec { checksums: Some(false), ..volume_spec("data", "raid1", Some(SIZE)) };
+        let mut spec = VolumeSpec { checksums: Some(false), ..volume_spec("data", "raid1", Some(SIZE)) };
+        spec.layout.columns = Some(3);
         full_volume(&pool, spec, 1).await;
         pool.close().await.unwrap();
     });
     images
 }
 
-async fn flap(pool: &Pool, times: usize) {
+async fn flap(pool: &Pool, drive2: &Rc<MemoryDrive>, times: usize) {
     let id = id_of(&pool.status(), "drive2");
     for _ in 0..times {
         pool.offline(id).await.unwrap();
-        pool.online(id, None).await.unwrap();
+        pool.online(id, Some(drive2.clone())).await.unwrap();
     }
     pool.wait(JobKind::Rebuild).await.unwrap();
 }
@@ -42,7 +43,7 @@ fn used(images: &[Rc<MemoryDrive>], seed: u64, flaps: usize) {
         let pool = life.open(&as_drives(images)).await.unwrap();
         fill(&pool.volume("data").unwrap(), seed, 0, SIZE).await;
         if flaps > 0 {
-            flap(&pool, flaps).await;
+            flap(&pool, &images[1], flaps).await;
         }
         pool.close().await.unwrap();
     });
@@ -97,7 +98,7 @@ fn a_drive_replaced_long_ago_does_not_stop_a_pool() {
         let gone = id_of(&pool.status(), "drive0");
         pool.replace(gone, new.clone(), false).await.unwrap();
         pool.wait(JobKind::Rebuild).await.unwrap();
-        flap(&pool, MANY).await;
+        flap(&pool, &images[2], MANY).await;
         fill(&pool.volume("data").unwrap(), 2, 0, SIZE).await;
         pool.close().await.unwrap();
         let all = [&images[..], &[new]].concat();

@@ -54,7 +54,8 @@ async fn open(life: &Life, drives: Vec<Rc<dyn Drive>>, options: PoolOptions) -> 
 async fn made(life: &Life, drives: Vec<Rc<dyn Drive>>, layout: &str) -> Pool {
     let spec = PoolSpec { options: as_host(1, 5, false), ..spec("tank", &drives, &[]) };
     let pool = Pool::create(&life.context, &life.buffers, spec).await.unwrap();
-    let spec = VolumeSpec { checksums: Some(false), ..volume_spec("data", layout, Some(SIZE)) };
+    let mut spec = VolumeSpec { checksums: Some(false), ..volume_spec("data", layout, Some(SIZE)) };
+    spec.layout.columns = Some(3);
     full_volume(&pool, spec, 1).await.flush().await.unwrap();
     pool
 }

@@ -384,17 +384,28 @@ fn drives_that_were_replaced_are_strangers() {
 }
 
 #[test]
-fn history_is_forgotten_in_the_end_but_nothing_old_is_believed() {
-    let mut history = History::new(3, &[Level::Raid1]);
-    history.go_on(&[0, 1], &[2], &[0, 1]);
-    for _ in 0..200 {
-        let mut next = history.drives[0].clone();
-        next.generation += 1;
-        next.fork(Id(history.next_branch), next.generation);
-        history.next_branch += 1;
-        assert_eq!(next.check(), Ok(()));
-        history.drives[0] = next.clone();
-        history.drives[1] = next;
+fn what_is_forgotten_is_refused_and_what_is_kept_is_past() {
+    for is_kept in [true, false] {
+        let mut history = History::new(3, &[Level::Raid1]);
+        history.kind = ExclusionKind::Missing;
+        history.go_on(&[0, 1], &[2], &[0, 1]);
+        for _ in 0..200 {
+            let mut next = history.drives[0].clone();
+            next.drive_mut(2).unwrap().had = is_kept.then_some(1);
+            next.generation += 1;
+            next.fork(Id(history.next_branch), next.generation);
+            history.next_branch += 1;
+            assert_eq!(next.check(), Ok(()));
+            history.drives[0] = next.clone();
+            history.drives[1] = next;
+        }
+        match is_kept {
+            true => assert_eq!(history.worths(&[2, 0, 1]), [(2, Behind), (0, Current), (1, Current)]),
+            false => assert!(matches!(history.choose(&[2, 0, 1]), Err(Diverged { .. }))),
+        }
+        // Used alone it is half of a pool, kept or not.
+        history.go_on(&[2], &[0, 1], &[2]);
+        history.drives[2].branches.last_mut().unwrap().id = Id(7);
+        assert!(matches!(history.choose(&[2, 0, 1]), Err(Diverged { .. })));
     }
-    assert_eq!(history.worths(&[2, 0, 1]), [(2, Stale), (0, Current), (1, Current)]);
 }

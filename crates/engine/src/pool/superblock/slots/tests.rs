@@ -267,7 +267,7 @@ fn a_drive_that_grew_is_found_and_small_ones_hold_nothing() {
 #[test]
 fn other_versions_are_told() {
     let header = Header { pool_id: POOL, drive_id: Id(2), capacity_bytes: 8 * MIB };
-    let mut block = header.encode(0, 0, Id(0));
+    let mut block = header.encode(0, 0, Id(0x5e));
     let seal = |block: &mut Vec<u8>| {
         let checksum = crate::pool::superblock::entries::crc(&block[..508]).to_le_bytes();
         block[508..512].copy_from_slice(&checksum);
@@ -276,6 +276,7 @@ fn other_versions_are_told() {
     let mut expected = vec![0; 4096];
     expected[..8].copy_from_slice(b"STRPWISE");
     (expected[8], expected[16], expected[47], expected[63], expected[66]) = (2, 1, 1, 2, 0x80);
+    (expected[24], expected[95]) = (1, 0x5e);
     seal(&mut expected);
     assert_eq!(block, expected);
     let drive = MemoryDrive::new("d", 8 * MIB);
