@@ -419,7 +419,8 @@ fn long() -> Made {
         let host = Some(Host::new(0x0123_4567_89ab_cdef, "north"));
         let spec = PoolSpec { options: PoolOptions { host, ..options() }, ..pool_spec("long", &life.drives) };
         let pool = Pool::create(&life.context, &life.buffers, spec).await.expect("made");
-        let volume = pool.create_volume(volume_spec("one", "raid1", 3, 2 * MIB)).await.expect("made");
+        let spec = VolumeSpec { write_back: Some(true), ..volume_spec("one", "raid1", 3, 2 * MIB) };
+        let volume = pool.create_volume(spec).await.expect("made");
         book.write_quarters(&volume, 0, volume.capacity_bytes(), 1).await;
         volume.flush().await.expect("flushed");
         pool.offline(id_of(&pool, "drive0")).await.expect("taken out");
@@ -430,7 +431,7 @@ fn long() -> Made {
             pool.online(flapping, Some(life.drives[2].clone())).await.expect("brought back");
         }
         pool.wait(JobKind::Rebuild).await.expect("caught up");
-        volume.flush().await.expect("flushed");
+        book.write_small(&volume, 20).await;
         life.cut()
     });
     Made { what: "a drive away through 140 changes of who takes part, a session not closed", drives, book }

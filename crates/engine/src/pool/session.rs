@@ -26,13 +26,13 @@ use crate::member::Member;
 use crate::member::gate::Gate;
 use crate::pool::Inner;
 use crate::pool::error::PoolError;
-use crate::pool::jobs::SECOND_NS;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
 use crate::pool::superblock::commit::Change;
 use crate::pool::superblock::sessions::Seen;
 use crate::sync::rounds::Rounds;
 
+const SECOND_NS: u64 = 1_000_000_000;
 /// Marks are made this often while something is written.
 const MARK_NS: u64 = 5 * SECOND_NS;
 /// Signs of life, and looks, of a shared pool.

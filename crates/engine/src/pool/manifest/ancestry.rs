@@ -9,53 +9,11 @@
 //! Faults expected: drives that come back after very many changes of who takes part, halves of a
 //! pool that went on without each other for as long.
 
-use serde::{Deserialize, Serialize};
-
 use crate::mutation::{self, Mutation};
+use crate::pool::manifest::branches::{Branch, MAX_BRANCHES, MAX_OLD_BRANCHES, Moment, OldBranch};
 use crate::pool::manifest::drive_record::DriveRecord;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
-
-/// The last branches; older ones are kept only where a drive may have no later one.
-pub(in crate::pool) const MAX_BRANCHES: usize = 128;
-/// Older branches that are kept.
-pub(in crate::pool) const MAX_OLD_BRANCHES: usize = 128;
-
-/// One line of the pool's descent: it is lived on from this generation on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Branch {
-    pub id: Id,
-    pub generation: u64,
-    /// Nothing was done yet on the strength of it by the holder of this: not every drive that takes
-    /// part may have heard of it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub tentative: bool,
-}
-
-/// A moment of a pool's history: so many commits, on this branch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment {
-    pub branch: Id,
-    pub generation: u64,
-}
-
-/// A branch that is none of the last ones any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct OldBranch {
-    pub id: Id,
-    /// Its first commit, or the one before.
-    pub generation: u64,
-    /// The last commit of it in this history.
-    pub last_generation: u64,
-}
-
-impl OldBranch {
-    fn has(&self, generation: u64) -> bool {
-        (self.generation..=self.last_generation).contains(&generation)
-    }
-}
 
 impl Manifest {
     pub(crate) fn branch(&self) -> Branch {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::pool::manifest::ancestry::{Branch, OldBranch};
+use crate::pool::manifest::branches::{Branch, OldBranch};
 use crate::pool::manifest::care::{Care, ScrubRecord};
 use crate::pool::manifest::drive_record::{DriveRecord, Errors, Exclusion, Role, Standing, shortened};
 use crate::pool::manifest::events::Events;

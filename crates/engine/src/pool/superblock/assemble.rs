@@ -15,7 +15,7 @@
 //! written, never without such a one. A drive that lacks it was put back from an older copy: it is
 //! not believed, and proves nothing against what the others have. Pure: superblocks in, choice out.
 
-use crate::pool::manifest::ancestry::Moment;
+use crate::pool::manifest::branches::Moment;
 use crate::pool::manifest::drive_record::ExclusionKind;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::superblock::slots::Superblock;

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::pool::manifest::ancestry::{Branch, OldBranch};
+use crate::pool::manifest::branches::{Branch, OldBranch};
 use crate::pool::manifest::care::Care;
 use crate::pool::manifest::drive_record::DriveRecord;
 use crate::pool::manifest::events::Event;
