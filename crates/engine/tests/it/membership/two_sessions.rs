@@ -156,6 +156,58 @@ fn after_a_takeover_the_older_session_acknowledges_nothing() {
 }
 
 #[test]
+fn after_a_takeover_the_older_session_writes_nothing() {
+    for kind in [DriveKind::Network, DriveKind::BlockDevice] {
+        let images = memory_drives(3, 16);
+        let life = Life::new();
+        life.run(async {
+            let first = made(&life, reached(&images, kind), "raid5").await;
+            let writing = {
+                let volume = first.volume("data").unwrap();
+                life.context.spawn(async move {
+                    // No flush that would tell.
+                    for at in (0..).map(|block| block % (SIZE / BLOCK) * BLOCK) {
+                        let data = Buffer::from_bytes(&contents(2, at, BLOCK as usize));
+                        if volume.write(at, data, false).await.is_err() {
+                            break;
+                        }
+                        volume.pool().context().sleep_ns(5_000_000).await;
+                    }
+                })
+            };
+            life.context.sleep_ns(SECOND_NS).await;
+            let second = open(&life, reached(&images, kind), as_host(2, 6, true)).await.unwrap();
+            let volume = second.volume("data").unwrap();
+            fill(&volume, 3, 0, SIZE).await;
+            volume.flush().await.unwrap();
+            writing.await;
+            assert!(first.is_taken_over());
+            holds(&volume, 3, 0, SIZE).await.unwrap();
+            let report = volume.array().scrub(&|_, _| {}).await.unwrap();
+            assert_eq!((report.blamed.len(), report.unattributed_blocks), (0, 0));
+            second.close().await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_paused_machine_acknowledges_nothing() {
+    let images = memory_drives(3, 16);
+    let paused = Life::new();
+    let first = paused.run(made(&paused, exports(&images), "raid5"));
+    let life = Life::new();
+    let second = life.run(open(&life, exports(&images), as_host(1, 6, false))).unwrap();
+    // No clock of its own tells it that time has passed.
+    paused.run(async {
+        let volume = first.volume("data").unwrap();
+        assert!(volume.flush().await.is_err() && first.is_taken_over());
+        let data = Buffer::from_bytes(&contents(3, 0, BLOCK as usize));
+        assert!(volume.write(0, data, true).await.is_err());
+    });
+    life.run(second.close()).unwrap();
+}
+
+#[test]
 fn a_host_that_slept_does_not_write_on() {
     let images = memory_drives(3, 16);
     let asleep = Life::new();
