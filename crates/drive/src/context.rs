@@ -14,6 +14,10 @@ pub struct TimerId(pub u64);
 pub trait Clock {
     /// Nanoseconds since some fixed start.
     fn now_ns(&self) -> u64;
+    /// As [`Self::now_ns`], from another start, and it goes on while the machine sleeps.
+    fn boot_ns(&self) -> u64 {
+        self.now_ns()
+    }
     /// Wakes `waker` once the clock has reached `deadline_ns`.
     fn wake_at(&self, deadline_ns: u64, waker: Waker) -> TimerId;
     /// Takes a timer back; one that has fired already is ignored.
@@ -42,6 +46,11 @@ impl Context {
     /// Nanoseconds on the executor's clock.
     pub fn now_ns(&self) -> u64 {
         self.clock.now_ns()
+    }
+
+    /// Nanoseconds on a clock that goes on while the machine sleeps.
+    pub fn boot_ns(&self) -> u64 {
+        self.clock.boot_ns()
     }
 
     /// Ends `duration_ns` from now.

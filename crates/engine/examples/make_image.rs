@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         ("moving", moving as fn() -> Made),
         ("bounded", bounded as fn() -> Made),
         ("staying", staying as fn() -> Made),
+        ("long", long as fn() -> Made),
     ] {
         let folder = Path::new(&folder).join(name);
         if folder.exists() {
@@ -407,6 +408,33 @@ fn staying() -> Made {
         life.cut()
     });
     Made { what: "parity that stays for four rows, a drive away", drives, book }
+}
+
+/// A drive that is offline through more changes of who takes part than the pool lists branches; a
+/// session that was not closed.
+fn long() -> Made {
+    let mut book = Book::default();
+    let life = Life::on(&empty_drives(&[16; 3]));
+    let drives = life.run(async {
+        let host = Some(Host::new(0x0123_4567_89ab_cdef, "north"));
+        let spec = PoolSpec { options: PoolOptions { host, ..options() }, ..pool_spec("long", &life.drives) };
+        let pool = Pool::create(&life.context, &life.buffers, spec).await.expect("made");
+        let spec = VolumeSpec { write_back: Some(true), ..volume_spec("one", "raid1", 3, 2 * MIB) };
+        let volume = pool.create_volume(spec).await.expect("made");
+        book.write_quarters(&volume, 0, volume.capacity_bytes(), 1).await;
+        volume.flush().await.expect("flushed");
+        pool.offline(id_of(&pool, "drive0")).await.expect("taken out");
+        book.write(&volume, MIB / 2, SMALL, 2).await;
+        let flapping = id_of(&pool, "drive2");
+        for _ in 0..70 {
+            pool.offline(flapping).await.expect("taken out");
+            pool.online(flapping, Some(life.drives[2].clone())).await.expect("brought back");
+        }
+        pool.wait(JobKind::Rebuild).await.expect("caught up");
+        book.write_small(&volume, 20).await;
+        life.cut()
+    });
+    Made { what: "a drive away through 140 changes of who takes part, a session not closed", drives, book }
 }
 
 /// Changes a byte of the block that volume `hurt` begins with, of all blocks with these contents

@@ -85,6 +85,9 @@ pub enum ArrayError {
     /// A drive refused a flush, and what was written before it may be lost.
     #[error("a drive refused a flush while this was being made durable, and may have lost it")]
     NotDurable,
+    /// Another session has the pool's drives.
+    #[error("{0}")]
+    TakenOver(String),
     /// The array was closed.
     #[error("the volume is closed")]
     Closed,

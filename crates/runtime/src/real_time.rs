@@ -44,6 +44,10 @@ impl Clock for RealClock {
         clock_ns(libc::CLOCK_MONOTONIC)
     }
 
+    fn boot_ns(&self) -> u64 {
+        clock_ns(libc::CLOCK_BOOTTIME)
+    }
+
     fn wake_at(&self, deadline_ns: u64, waker: Waker) -> TimerId {
         self.core.wake_at(deadline_ns, waker)
     }

@@ -20,11 +20,16 @@ use crate::tasks::{Core, Next};
 struct VirtualClock {
     core: Rc<Core>,
     now_ns: Cell<u64>,
+    slept_ns: Cell<u64>,
 }
 
 impl Clock for VirtualClock {
     fn now_ns(&self) -> u64 {
         self.now_ns.get()
+    }
+
+    fn boot_ns(&self) -> u64 {
+        self.now_ns.get() + self.slept_ns.get()
     }
 
     fn wake_at(&self, deadline_ns: u64, waker: Waker) -> TimerId {
@@ -61,7 +66,7 @@ impl VirtualExecutor {
 
     fn with_order(shuffle_seed: Option<u64>) -> Self {
         let core = Core::new(Registration::new(None), shuffle_seed);
-        Self { clock: Rc::new(VirtualClock { core, now_ns: Cell::new(0) }) }
+        Self { clock: Rc::new(VirtualClock { core, now_ns: Cell::new(0), slept_ns: Cell::new(0) }) }
     }
 
     /// The clock and the means to start tasks, for everything that runs here.
@@ -72,6 +77,11 @@ impl VirtualExecutor {
     /// Nanoseconds of virtual time gone by.
     pub fn now_ns(&self) -> u64 {
         self.clock.now_ns.get()
+    }
+
+    /// The machine was asleep for so long: only the clock that goes on then is moved.
+    pub fn suspend_ns(&self, duration_ns: u64) {
+        self.clock.slept_ns.set(self.clock.slept_ns.get() + duration_ns);
     }
 
     /// Tasks started and not ended yet.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Drive};
-use stripewise_engine::pool::{DriveStatus, OpenMode, Pool, PoolError, PoolOptions};
+use stripewise_engine::pool::{DriveStatus, Id, OpenMode, Pool, PoolError, PoolOptions};
 use stripewise_runtime::{Holder, RealExecutor};
 
 use crate::access::Access;
@@ -41,6 +41,8 @@ pub(super) struct Opening {
     /// It is taken from whichever host has it, and its drives count also where they were put back
     /// from older copies.
     pub(super) is_forced: bool,
+    /// The last session of the pool that this process had open; it has ended.
+    pub(super) ended_session: Option<Id>,
     pub(super) lock: PoolLock,
 }
 
@@ -78,7 +80,7 @@ impl OpenPool {
         opener: &DriveOpener<'_, V>,
         opening: Opening,
     ) -> std::result::Result<Rc<Self>, Trouble> {
-        let Opening { registry, known, access, is_forced, lock } = opening;
+        let Opening { registry, known, access, is_forced, ended_session, lock } = opening;
         let (name, opened_unix_ms) = (known.name.clone(), unix_ms());
         if access == Access::Change {
             // What a killed process left.
@@ -97,13 +99,14 @@ impl OpenPool {
             pool_id: Some(pool_id(&known)?),
             take_rolled_back: is_forced,
             take_from_host: is_forced,
+            ended_session,
             ..pool_options(&opened)
         };
         let opening = Pool::open(&context, &buffers, drives, mode, options);
         let pool = opening.await.map_err(|error| {
             let failure = pool_failure(format!("cannot open pool `{name}`"), &error);
             match error {
-                PoolError::OtherHost { .. } => Trouble::Stop(failure),
+                PoolError::OtherHost { .. } | PoolError::InUse { .. } => Trouble::Stop(failure),
                 _ => Trouble::Missing(failure),
             }
         })?;

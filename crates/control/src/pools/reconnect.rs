@@ -3,6 +3,8 @@
 //! They are closed, as a crash would leave them if need be, and opened when their drives are there.
 //! Clients of their volumes see an error, and may come again.
 //!
+//! A pool that another process has taken over is closed and left to that.
+//!
 //! Expected faults: hosts that come back one after the other (waited for, a minute at most), some
 //! that do not come back, and pools that are no better afterwards (left alone for longer and
 //! longer).
@@ -65,6 +67,16 @@ pub async fn reconnect(control: &Control) -> Result<()> {
         context.sleep_ns(LOOK_NS).await;
         for session in Session::all_served(control) {
             let now_ns = context.now_ns();
+            if session.pool.is_taken_over() {
+                let name = session.name().to_owned();
+                drop(session);
+                let Some(session) = Session::end_serving(control, &name) else { continue };
+                control.warning(format!(
+                    "pool {name} was taken over by another process, on this host or another: it is not served here any more"
+                ));
+                close(&context, session).await;
+                continue;
+            }
             let rests = rests.get(session.name()).is_some_and(|rest| now_ns < rest.until_ns);
             if !rests && session.is_stranded() {
                 let name = session.name().to_owned();

@@ -3,10 +3,11 @@
 //! command of its own.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use stripewise_drive::Event;
-use stripewise_engine::pool::Pool;
+use stripewise_engine::pool::{Id, Pool};
 use stripewise_export::fuse::FuseLoad;
 use stripewise_export::nbd::Server;
 use stripewise_export::{Exports, Hold, PoolExports, VolumeExport};
@@ -25,6 +26,8 @@ pub struct Served {
     /// Pools that are to be served again as soon as they can be opened.
     to_come: Rc<RefCell<Vec<KnownPool>>>,
     coming: Rc<Coming>,
+    /// The last session of each pool that this process had open, by the pool's identity.
+    sessions: Rc<RefCell<HashMap<String, Id>>>,
 }
 
 /// Pools that are being opened to be served, by name.
@@ -66,6 +69,18 @@ impl Served {
         pool.top.stays.set(true);
         self.exports.add(pool.top.pool.clone(), false);
         self.pools.borrow_mut().push(pool);
+    }
+
+    /// This process has the pool open, as this session.
+    pub(super) fn note_session(&self, pool: &str, session: Option<Id>) {
+        if let Some(session) = session {
+            self.sessions.borrow_mut().insert(pool.to_owned(), session);
+        }
+    }
+
+    /// The last session of a pool that this process had open.
+    pub(super) fn last_session(&self, pool: &str) -> Option<Id> {
+        self.sessions.borrow().get(pool).copied()
     }
 
     /// A pool that was served, and could not be opened again.

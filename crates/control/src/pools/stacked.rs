@@ -138,9 +138,13 @@ impl StackOpener {
         let lock = lock.await.map_err(Trouble::Stop)?;
         let is_forced = self.forced.borrow().as_deref() == Some(known.id.as_str());
         self.opening.borrow_mut().push(known.name.clone());
-        let opening = Opening { registry, known, access, is_forced, lock };
+        let ended_session = self.control.served.last_session(&known.id);
+        let opening = Opening { registry, known, access, is_forced, ended_session, lock };
         let open = OpenPool::open(&self.drives(), opening).await;
         self.opening.borrow_mut().pop();
+        if let Ok(open) = &open {
+            self.control.served.note_session(&open.id, open.pool.session());
+        }
         open
     }
 

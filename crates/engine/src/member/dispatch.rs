@@ -44,6 +44,20 @@ impl Member {
         if self.is_failed() {
             return Completion::ready(Err(self.gone(&request)));
         }
+        if request.cause != Cause::Record
+            && let Some(gate) = &*self.gate.borrow()
+            && !gate.passes(&request)
+        {
+            return self.held_back(&**gate, class, request);
+        }
+        self.submit_past_gate(class, request)
+    }
+
+    /// As [`Self::submit`], without a look at whether the drive is still the pool's.
+    pub(super) fn submit_past_gate(self: &Rc<Self>, class: Class, request: IoRequest) -> Completion {
+        if self.is_failed() {
+            return Completion::ready(Err(self.gone(&request)));
+        }
         if request.operation == Operation::Flush {
             let mut queue = self.queue.borrow_mut();
             if queue.flushes.is_under_way {

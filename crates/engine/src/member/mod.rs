@@ -29,10 +29,12 @@ use stripewise_drive::{
 use crate::flush_losses::{FlushFailures, OnRefusedFlush};
 use crate::tuning::Tuning;
 use dispatch::dispatch_loop;
+use gate::Gate;
 use queue::Queue;
 use slices::Slices;
 
 mod dispatch;
+pub(crate) mod gate;
 mod queue;
 mod slices;
 
@@ -119,6 +121,7 @@ pub struct Member {
     wakeup: Event,
     watching: Cell<bool>,
     background_share: Cell<f64>,
+    gate: RefCell<Option<Rc<dyn Gate>>>,
     failed: RefCell<Option<FailReason>>,
     /// It failed because the drive is not there any more.
     was_pulled: Cell<bool>,
@@ -152,6 +155,7 @@ impl Member {
             wakeup: Event::new(),
             watching: Cell::new(false),
             background_share: Cell::new(0.3),
+            gate: RefCell::new(None),
             failed: RefCell::new(None),
             was_pulled: Cell::new(false),
             counters: Cell::default(),

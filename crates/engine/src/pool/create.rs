@@ -64,10 +64,13 @@ impl Pool {
             return Err(error.into());
         }
         let member_options = spec.options.member;
+        let session = spec.options.host.map(|_| ids.next());
         let pool =
             assembled(context, buffers, spec.options, OpenMode::ReadWrite, pool_id, ids, manifest, open);
         pool.0.news.event(EventKind::Pool, &format!("pool {} was made", spec.name));
+        pool.0.name_session(session);
         pool.0.commit(None, |_| ()).await?;
+        pool.0.begin_session().await?;
         if let Err(error) = check_one_name_each(context, &member_options, &named).await {
             pool.destroy().await?;
             return Err(error);

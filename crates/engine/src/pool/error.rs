@@ -177,6 +177,25 @@ pub enum PoolError {
         /// That host.
         host: HostUse,
     },
+    /// The drives were changed while they were looked at: another process has the pool open.
+    #[error(
+        "pool {pool} is in use by another process{}: its drives were changed while they were watched",
+        in_words(host.as_ref())
+    )]
+    InUse {
+        /// The pool.
+        pool: String,
+        /// The host that has it by the record.
+        host: Option<HostUse>,
+    },
+    /// Another process has opened the pool for writing since.
+    #[error(
+        "pool {pool} was taken over by another process, on this host or another: nothing more is written here"
+    )]
+    TakenOver {
+        /// The pool.
+        pool: String,
+    },
     /// Written by a newer version of the product.
     #[error("{drive} holds a pool in format version {version}; this program knows versions up to {known}")]
     NewerFormat {
@@ -498,6 +517,10 @@ fn in_mib(bytes: u64) -> String {
     if mib < 10 << 10 { format!("{mib} MiB") } else { format!("{:.1} GiB", mib as f64 / 1024.0) }
 }
 
+fn in_words(host: Option<&HostUse>) -> String {
+    host.map_or_else(String::new, |host| format!(" (last recorded: host {})", host.name))
+}
+
 impl PoolError {
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
@@ -546,6 +569,13 @@ impl PoolError {
                 "`stripewise pool export {pool}` on {} lets it go; if that host does not use it any more: stripewise pool import \
                  {pool} --force",
                 host.name
+            ),
+            Self::InUse { pool, .. } => format!(
+                "end that process; or, if its pool is to be taken from it: stripewise pool import {pool} --force"
+            ),
+            Self::TakenOver { pool } => format!(
+                "what was acknowledged before is kept. Find out who took it over; to have pool {pool} here again, end that \
+                 process first"
             ),
             Self::SameDriveTwice { .. } => "name every drive once".to_owned(),
             Self::SeveralPools { .. } => "name the drives of one pool".to_owned(),

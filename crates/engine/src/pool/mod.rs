@@ -24,6 +24,7 @@
 //! | `News` | events to be recorded, notices to be shown |
 //! | `Jobs` | what each lane of background work is at |
 //! | `Lifecycle` | whether the pool may be changed, and whose turn it is |
+//! | `Session` | whether the drives are still this process's, and marks on them while they are used |
 //!
 //! `SparePlanner`, `Filling`, `Copying` and their like are made of these for one task.
 //!
@@ -38,6 +39,7 @@
 //! Memory: a pool keeps one manifest (a few bytes per run of rows, 512 events) and a member per
 //! drive; the bounds of a volume are stated in `array/mod.rs`.
 
+mod claims;
 mod create;
 mod error;
 pub(crate) mod jobs;
@@ -49,6 +51,7 @@ mod open;
 mod open_drives;
 mod open_volumes;
 mod rolled_back;
+mod session;
 mod settings;
 pub(crate) mod space;
 pub(crate) mod sparing;
@@ -98,6 +101,7 @@ use manifest::ids::IdSource;
 use news::News;
 use open_drives::OpenDrives;
 use open_volumes::OpenVolumes;
+use session::Session;
 use space::freed::Freed;
 use space::slabs::FreeSlabs;
 use sparing::planner::SparePlanner;
@@ -151,6 +155,9 @@ pub struct PoolOptions {
     pub host: Option<Host>,
     /// Take the pool from the host that has it.
     pub take_from_host: bool,
+    /// A session of this process that has ended: what it left on the drives is no sign that they
+    /// are in use.
+    pub ended_session: Option<Id>,
 }
 
 impl PoolOptions {
@@ -211,6 +218,7 @@ pub(crate) struct Inner {
     news: News,
     jobs: Jobs,
     lifecycle: Lifecycle,
+    session: Rc<Session>,
 }
 
 /// An open pool. Clones are the same pool. To be ended with [`Pool::close`]; dropped without it, it
@@ -238,6 +246,17 @@ impl Pool {
     /// are ([`PoolOptions::take_rolled_back`]).
     pub fn takes_rolled_back(&self) -> bool {
         self.0.drives.takes_rolled_back()
+    }
+
+    /// Whether another process has opened the pool for writing since: nothing is written here any
+    /// more.
+    pub fn is_taken_over(&self) -> bool {
+        self.0.session.check().is_err()
+    }
+
+    /// What the drives call this opening of the pool; `None` where the record names no host.
+    pub fn session(&self) -> Option<Id> {
+        self.0.commits.writer.session()
     }
 
     /// The count of commits so far.
@@ -294,6 +313,7 @@ impl Pool {
     /// Ends the pool for good: afterwards its drives hold nothing of it.
     pub async fn destroy(&self) -> Result<(), PoolError> {
         self.0.check_changeable()?;
+        self.0.session.check()?;
         self.0.close(true).await
     }
 }
@@ -385,12 +405,21 @@ impl Inner {
         result
     }
 
-    /// The last commit: how far jobs have come, error counts, lost blocks. Left out where nothing
-    /// changed.
+    /// The last commits: how far jobs have come, error counts, lost blocks, that no session has the
+    /// pool. Left out where nothing changed.
     async fn record_end(&self) -> Result<(), PoolError> {
-        if self.is_up_to_date() || self.drives.check_readable(&self.manifest.borrow()).is_err() {
+        if self.drives.check_readable(&self.manifest.borrow()).is_err() {
             return Ok(());
         }
-        self.commit(None, |_| ()).await
+        let last = u64::from(self.session.has_identity() || !self.is_up_to_date());
+        let commits = self.session.marks_due().max(last);
+        for left in (0..commits).rev() {
+            if left == 0 && self.session.has_identity() {
+                self.session.before_commit().await?;
+                self.commits.writer.end_session();
+            }
+            self.commit(None, |_| ()).await?;
+        }
+        Ok(())
     }
 }

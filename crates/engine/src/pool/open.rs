@@ -14,6 +14,8 @@ use futures_util::future::join_all;
 use stripewise_drive::{BufferPool, Context, Drive};
 
 use crate::member::Member;
+use crate::member::gate::Gate;
+use crate::pool::claims::Approach;
 use crate::pool::error::PoolError;
 use crate::pool::lifecycle::Lifecycle;
 use crate::pool::manifest::drive_record::{DriveRecord, Errors, Standing, shortened};
@@ -23,6 +25,7 @@ use crate::pool::membership::host::check_host;
 use crate::pool::news::News;
 use crate::pool::open_drives::{OpenDrive, OpenDrives};
 use crate::pool::rolled_back::{ROLLED_BACK, RolledBack, SHARED, judge_rolled_back};
+use crate::pool::session::Session;
 use crate::pool::settings::check_priority;
 use crate::pool::space::slabs::FreeSlabs;
 use crate::pool::superblock::assemble::{Choice, Diverged, Found, Worth, choose, last_lived};
@@ -56,17 +59,38 @@ impl Pool {
             check_priority(percent)?;
         }
         let mut notices = Vec::new();
-        let ReadAll { found, mut torn, slots } = read_all(context, &options, &drives, &mut notices).await?;
-        let Some(first) = found.first() else {
+        let mut read = read_all(context, &options, &drives, &mut notices).await?;
+        if read.found.is_empty() {
             let drives = drives.iter().map(|drive| drive.info().label.to_string()).collect();
             return Err(match options.pool_id {
                 Some(id) => PoolError::NotOfPool { drives, id, notices },
                 None => PoolError::NoPool { drives },
             });
-        };
-        let pool_id = first.superblock.pool_id;
-        let mut choice = choose(&found)?;
+        }
+        let mut choice = choose(&read.found)?;
         check_host(&choice.manifest, mode, &options)?;
+        let mut ids = IdSource::new(options.id_seed.map(|seed| seed ^ moment(&choice.manifest, &read.found)));
+        let has_session = mode == OpenMode::ReadWrite && options.host.is_some();
+        let session = has_session.then(|| ids.next());
+        if let Some(session) = session {
+            let approach = Approach::to(&choice, &read.found, &drives, &options);
+            if approach != Approach::AtOnce {
+                let slots: Vec<(usize, usize)> =
+                    read.slots.iter().map(|(index, slot)| (*index, *slot)).collect();
+                approach.carry_out(context, &choice, &read.found, &drives, (session, &slots)).await?;
+                notices.clear();
+                let before =
+                    std::mem::replace(&mut read, read_all(context, &options, &drives, &mut notices).await?);
+                if read.found.is_empty() || approach.is_disproved(&before.found, &read.found, session) {
+                    let (pool, host) = (choice.manifest.name.clone(), choice.manifest.host.clone());
+                    return Err(PoolError::InUse { pool, host });
+                }
+                choice = choose(&read.found)?;
+                check_host(&choice.manifest, mode, &options)?;
+            }
+        }
+        let ReadAll { found, mut torn, slots } = read;
+        let pool_id = found[0].superblock.pool_id;
         let rolled_back = judge_rolled_back(&mut choice, &found, &options)?;
         let takes_rolled_back = rolled_back.iter().any(|drive| drive.is_taken);
         torn |= choice.behind || choice.manifest.is_tentative();
@@ -80,7 +104,6 @@ impl Pool {
         if let Some(percent) = options.rebuild_priority_percent {
             manifest.rebuild_priority_percent = percent;
         }
-        let ids = IdSource::new(options.id_seed.map(|seed| seed ^ moment(&manifest, &found)));
         let pool = assembled(context, buffers, options, mode, pool_id, ids, manifest, open);
         let inner = &pool.0;
         // Also that of a commit which never counted, so that the next one is newer than it on every
@@ -97,6 +120,11 @@ impl Pool {
         for (number, slot) in slots {
             inner.commits.writer.found(number, slot);
         }
+        for (index, number, _) in &choice.drives {
+            let own = found.iter().find(|found| found.index == *index).expect("chosen from these");
+            inner.commits.writer.knows(*number, own.superblock.sessions.clone());
+        }
+        inner.name_session(session);
         note_strangers(inner, &drives, &choice, &rolled_back);
         let returned = returning(&choice);
         // What counts may be at one end of one drive only, because power was cut: it is at both
@@ -147,6 +175,9 @@ impl Pool {
             inner.space.borrow_mut().refresh(&inner.manifest.borrow());
         }
         inner.set_background_share();
+        if mode == OpenMode::ReadWrite {
+            inner.begin_session().await?;
+        }
         inner.open_volumes().await;
         Ok(pool)
     }
@@ -175,23 +206,28 @@ pub(in crate::pool) fn assembled(
     manifest: Manifest,
     drives: BTreeMap<u32, OpenDrive>,
 ) -> Pool {
-    Pool(Rc::new_cyclic(|me| Inner {
-        me: me.clone(),
-        context: context.clone(),
-        buffers: buffers.clone(),
-        options,
-        pool_id,
-        ids: RefCell::new(ids),
-        space: RefCell::new(FreeSlabs::new(&manifest)),
-        freed: Default::default(),
-        commits: Commits::new(pool_id, options.array.tuning.commit_piece_bytes, manifest.generation),
-        growth: ThinGrowth::new(),
-        news: News::new(context, options.unix_ms),
-        drives: OpenDrives::new(drives),
-        volumes: Default::default(),
-        manifest: RefCell::new(manifest),
-        jobs: Default::default(),
-        lifecycle: Lifecycle::new(mode),
+    Pool(Rc::new_cyclic(|me| {
+        let session = Session::new(me.clone(), context, manifest.generation);
+        let gate = (mode == OpenMode::ReadWrite).then(|| session.clone() as Rc<dyn Gate>);
+        Inner {
+            me: me.clone(),
+            session,
+            context: context.clone(),
+            buffers: buffers.clone(),
+            options,
+            pool_id,
+            ids: RefCell::new(ids),
+            space: RefCell::new(FreeSlabs::new(&manifest)),
+            freed: Default::default(),
+            commits: Commits::new(pool_id, options.array.tuning.commit_piece_bytes, manifest.generation),
+            growth: ThinGrowth::new(),
+            news: News::new(context, options.unix_ms),
+            drives: OpenDrives::new(drives, gate),
+            volumes: Default::default(),
+            manifest: RefCell::new(manifest),
+            jobs: Default::default(),
+            lifecycle: Lifecycle::new(mode),
+        }
     }))
 }
 

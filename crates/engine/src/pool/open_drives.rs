@@ -12,6 +12,7 @@ use stripewise_drive::Drive;
 
 use crate::array::ArrayMember;
 use crate::member::Member;
+use crate::member::gate::Gate;
 use crate::pool::error::PoolError;
 use crate::pool::manifest::drive_record::{DriveRecord, Errors, Exclusion, ExclusionKind, Role};
 use crate::pool::manifest::format::Manifest;
@@ -51,6 +52,8 @@ impl OpenDrive {
 
 /// All drives at hand.
 pub(in crate::pool) struct OpenDrives {
+    /// What requests to them go through; none where nothing is written.
+    gate: Option<Rc<dyn Gate>>,
     /// By number: also those excluded since opening (their members are failed) and those that were
     /// away.
     open: RefCell<BTreeMap<u32, OpenDrive>>,
@@ -78,8 +81,12 @@ impl Drop for OpenDrives {
 
 impl OpenDrives {
     /// These, by number.
-    pub(in crate::pool) fn new(open: BTreeMap<u32, OpenDrive>) -> Self {
+    pub(in crate::pool) fn new(open: BTreeMap<u32, OpenDrive>, gate: Option<Rc<dyn Gate>>) -> Self {
+        for (drive, gate) in open.values().zip(std::iter::repeat(&gate)) {
+            gate.iter().for_each(|gate| drive.member.set_gate(gate.clone()));
+        }
         Self {
+            gate,
             open: RefCell::new(open),
             shadows: RefCell::default(),
             stale: RefCell::default(),
@@ -99,6 +106,11 @@ impl OpenDrives {
         open.any(|drive| drive.member.info().has_dear_positions())
     }
 
+    /// The queues of all drives at hand.
+    pub(in crate::pool) fn members(&self) -> Vec<Rc<Member>> {
+        self.open.borrow().values().map(|drive| drive.member.clone()).collect()
+    }
+
     /// Whether a drive is at hand.
     pub(in crate::pool) fn is_here(&self, number: u32) -> bool {
         self.open.borrow().contains_key(&number)
@@ -106,6 +118,7 @@ impl OpenDrives {
 
     /// A drive comes; gives what was open under its number.
     pub(in crate::pool) fn insert(&self, number: u32, drive: OpenDrive) -> Option<OpenDrive> {
+        self.gate.iter().for_each(|gate| drive.member.set_gate(gate.clone()));
         self.open.borrow_mut().insert(number, drive)
     }
 
@@ -141,10 +154,8 @@ impl OpenDrives {
 
     /// Wipes the pool's record from all drives that work. The first error is reported.
     pub(in crate::pool) async fn wipe_all(&self) -> Result<(), PoolError> {
-        let members: Vec<Rc<Member>> =
-            self.open.borrow().values().map(|drive| drive.member.clone()).collect();
         let mut result = Ok(());
-        for member in members.iter().filter(|member| !member.is_failed()) {
+        for member in self.members().iter().filter(|member| !member.is_failed()) {
             result = result.and(writer::wipe(member).await.map_err(PoolError::from));
         }
         result
@@ -463,7 +474,7 @@ mod tests {
             let member = Member::new(&context, drives[*number as usize].clone(), MemberOptions::default());
             (*number, OpenDrive { member, errors_before: Errors::default(), behind: None })
         };
-        (manifest, OpenDrives::new(here.iter().map(open).collect()), drives)
+        (manifest, OpenDrives::new(here.iter().map(open).collect(), None), drives)
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use crate::error::ArrayError;
 use crate::pool::manifest::care::MAX_TAKEOVERS;
 use crate::pool::manifest::format::{
-    Branch, MAX_BRANCHES, MAX_DRIVE_RECORDS, MAX_FORMER, MAX_ROWS, MAX_VOLUMES, Manifest, check_name,
+    MAX_DRIVE_RECORDS, MAX_FORMER, MAX_ROWS, MAX_VOLUMES, Manifest, check_name,
 };
 use crate::pool::manifest::volume_record::{LostRange, PartRecord, VolumeRecord};
 use crate::pool::space::addresses::{MAX_DRIVE_BYTES, is_slab_size};
@@ -29,14 +29,7 @@ impl Manifest {
     /// Whether everything in it makes sense; what does not is named.
     pub(crate) fn check(&self) -> Result<(), String> {
         check_name(&self.name)?;
-        let rising = |pair: &[Branch]| pair[0].generation < pair[1].generation;
-        let branches_fit = (1..=MAX_BRANCHES).contains(&self.branches.len())
-            && self.branches.windows(2).all(rising)
-            && self.branches.windows(2).all(|pair| pair[1].tentative || !pair[0].tentative)
-            && self.branches.last().is_some_and(|branch| branch.generation <= self.generation);
-        if !branches_fit {
-            return Err("the branches are out of order".to_owned());
-        }
+        self.check_history()?;
         if self.drives.len() > MAX_DRIVE_RECORDS
             || self.volumes.len() > MAX_VOLUMES
             || self.former.len() > MAX_FORMER

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::mutation::{self, Mutation};
+use crate::pool::manifest::branches::{Branch, OldBranch};
 use crate::pool::manifest::care::{Care, ScrubRecord};
 use crate::pool::manifest::drive_record::{DriveRecord, Errors, Exclusion, Role, Standing, shortened};
 use crate::pool::manifest::events::Events;
@@ -25,33 +25,12 @@ pub(crate) const MAX_DRIVE_RECORDS: usize = 2 * MAX_DRIVES;
 pub(crate) const MAX_VOLUMES: usize = 256;
 /// Rows of all maps together, holes included: bounds the memory of maps that hold nothing.
 pub(crate) const MAX_ROWS: u64 = 1 << 30;
-/// Branches remembered; the oldest are forgotten.
-pub(in crate::pool) const MAX_BRANCHES: usize = 128;
 /// Drives that no longer belong, remembered so that they can be told from strangers.
 pub(in crate::pool) const MAX_FORMER: usize = 64;
 /// Ranges of lost blocks that can be recorded in all.
 const MAX_LOST_RANGES: usize = 1500;
 /// Lost blocks that can be recorded in all: they are kept in memory one by one.
 const MAX_LOST_BLOCKS: u64 = 1 << 20;
-
-/// One line of the pool's descent: it is lived on from this generation on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Branch {
-    pub id: Id,
-    pub generation: u64,
-    /// Nothing was done yet on the strength of it by the holder of this: not every drive that takes
-    /// part may have heard of it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub tentative: bool,
-}
-
-/// A moment of a pool's history: so many commits, on this branch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment {
-    pub branch: Id,
-    pub generation: u64,
-}
 
 /// A scrub that was begun: volumes still to do, the first of them from a region on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +120,8 @@ pub(crate) struct Manifest {
     /// Oldest first; the last is the one lived on. A new one begins whenever it changes who takes
     /// part.
     pub branches: Vec<Branch>,
+    /// Older branches that a drive which is away, or was replaced, may have last.
+    pub old_branches: Vec<OldBranch>,
     pub next_number: u32,
     /// In the order of their numbers.
     pub drives: Vec<DriveRecord>,
@@ -167,6 +148,7 @@ impl Manifest {
             generation: 0,
             proven: 0,
             branches: Vec::new(),
+            old_branches: Vec::new(),
             next_number: 0,
             drives: Vec::new(),
             former: Vec::new(),
@@ -181,111 +163,6 @@ impl Manifest {
             care: Care::default(),
             events: Events::default(),
         }
-    }
-
-    pub(crate) fn branch(&self) -> Branch {
-        *self.branches.last().expect("a checked manifest has a branch")
-    }
-
-    /// Goes on under a new branch from a generation on, that of the commit which is to be made, or
-    /// one before it.
-    pub(crate) fn fork(&mut self, id: Id, generation: u64) {
-        if self.branches.len() >= MAX_BRANCHES {
-            self.branches.remove(0);
-        }
-        self.branches.push(Branch { id, generation, tentative: false });
-    }
-
-    /// As [`Self::fork`], to be lived on when all that take part have it and know so
-    /// ([`Self::confirm`]).
-    pub(crate) fn fork_tentatively(&mut self, id: Id, generation: u64) {
-        self.fork(id, generation);
-        self.branches.last_mut().expect("just added").tentative = true;
-    }
-
-    /// Every drive that takes part has the last branch, and with it all that led there: from now on
-    /// it is lived on.
-    pub(crate) fn confirm(&mut self) {
-        self.branches.iter_mut().for_each(|branch| branch.tentative = false);
-    }
-
-    /// Whether the last branch is yet to be confirmed.
-    pub(crate) fn is_tentative(&self) -> bool {
-        self.branch().tentative
-    }
-
-    /// The last moment that may have been lived on by who has this manifest: that before its first
-    /// tentative branch.
-    pub(crate) fn last_confirmed(&self) -> Moment {
-        let Some(first) = self.branches.iter().position(|branch| branch.tentative) else {
-            return self.moment();
-        };
-        // Where all that went before is forgotten, it is before everything that is known.
-        let before = &self.branches[first.saturating_sub(1)];
-        Moment { branch: before.id, generation: self.branches[first].generation.saturating_sub(1) }
-    }
-
-    /// The moment that it describes.
-    pub(crate) fn moment(&self) -> Moment {
-        Moment { branch: self.branch().id, generation: self.generation }
-    }
-
-    /// Whether `other` describes an earlier (or the same) moment of the history that led here.
-    pub(crate) fn descends_from(&self, other: &Manifest) -> bool {
-        self.has_had(other.moment())
-    }
-
-    /// Whether this is a moment of the history that led here.
-    pub(crate) fn has_had(&self, moment: Moment) -> bool {
-        match self.last_generation_on(moment.branch) {
-            Some(last) => moment.generation <= last,
-            // Forgotten, or never known. A drive so far behind is of no use in either case.
-            None => {
-                let oldest = self.branches.first().expect("a checked manifest has a branch");
-                self.branches.len() == MAX_BRANCHES && moment.generation < oldest.generation
-            }
-        }
-    }
-
-    /// The moment of the history that led here with this generation; `None` where it is forgotten.
-    pub(crate) fn moment_at(&self, generation: u64) -> Option<Moment> {
-        let branch = self.branches.iter().rev().find(|branch| branch.generation <= generation)?;
-        Some(Moment { branch: branch.id, generation })
-    }
-
-    /// Whether a drive of this pool, with `theirs` on it, lacks a commit that it is known to have
-    /// had: then it was put back from an older copy. A cut in the middle of a commit leaves drives
-    /// without that commit, never without the one before.
-    pub(crate) fn is_rolled_back(&self, drive: &DriveRecord, theirs: &Manifest) -> bool {
-        if mutation::is_chosen(Mutation::RolledBackDriveCounts) {
-            return false;
-        }
-        let had = match drive.is_online() {
-            true => (self.proven > 0).then_some(self.proven),
-            false => drive.had,
-        };
-        had.and_then(|generation| self.moment_at(generation)).is_some_and(|moment| !theirs.has_had(moment))
-    }
-
-    /// The last commit of a branch in the history that led here; `None` where it was not on that
-    /// branch.
-    pub(crate) fn last_generation_on(&self, branch: Id) -> Option<u64> {
-        let index = self.branches.iter().position(|other| other.id == branch)?;
-        let next = self.branches.get(index + 1);
-        Some(next.map_or(self.generation, |next| next.generation - 1))
-    }
-
-    /// The last moment of this history that is one of the `other` too, where every commit since is
-    /// of the last branch, so that for all of them the same drives took part.
-    pub(crate) fn shares_all_but_its_last_branch(&self, other: &Manifest) -> Option<Moment> {
-        let last = self.branch();
-        if let Some(theirs) = other.last_generation_on(last.id) {
-            return Some(Moment { branch: last.id, generation: theirs.min(self.generation) });
-        }
-        let before = self.branches.iter().rev().nth(1)?;
-        let generation = last.generation - 1;
-        let theirs = other.last_generation_on(before.id)?;
-        (theirs >= generation).then_some(Moment { branch: before.id, generation })
     }
 
     pub(crate) fn add_drive(&mut self, id: Id, path: &str, role: Role, capacity_bytes: u64) -> u32 {

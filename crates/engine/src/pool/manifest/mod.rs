@@ -1,6 +1,8 @@
 //! The record of a pool that every drive carries: what it says of drives, volumes and jobs. Plain
 //! data, and what can be told from it alone; how it comes onto drives is in `superblock/`.
 
+pub(in crate::pool) mod ancestry;
+pub(crate) mod branches;
 pub(crate) mod care;
 pub(crate) mod check;
 pub(crate) mod drive_record;

@@ -66,7 +66,7 @@ impl Manifest {
         label: &str,
         superblock: Superblock,
     ) -> Result<Manifest, PoolError> {
-        let Superblock { pool_id, drive_id, manifest, also } = superblock;
+        let Superblock { pool_id, drive_id, manifest, also, .. } = superblock;
         if pool_id != ours {
             let (drive, pool_name) = (label.to_owned(), manifest.name);
             return Err(PoolError::DriveOfOtherPool { drive, pool_name, pool_id });
@@ -119,6 +119,7 @@ impl Inner {
                     return Err(PoolError::DriveStanding { drive: label, what: what.to_owned() });
                 }
             };
+        let sessions = superblock.sessions.clone();
         let manifest = self.manifest.borrow().own_words(self.pool_id, record, &label, *superblock)?;
         if info.capacity_bytes < record.capacity_bytes {
             let (capacity_bytes, needed_bytes) = (info.capacity_bytes, record.capacity_bytes);
@@ -131,6 +132,7 @@ impl Inner {
         let (errors_before, behind) = (record.errors, Some(Rc::new(behind)));
         let open = OpenDrive { member, errors_before, behind };
         self.commits.writer.found(number, slot);
+        self.commits.writer.knows(number, sessions);
         let before = self.drives.insert(number, open);
         if let Some(before) = before {
             before.member.fail("it was reopened");
@@ -150,6 +152,7 @@ impl Inner {
         match slots::read_in_time(&self.context, &self.options.member, &*drive).await? {
             Content::Valid { superblock, slot, .. } => {
                 let manifest = self.manifest.borrow();
+                self.commits.writer.knows(record.number, superblock.sessions.clone());
                 let theirs = manifest.own_words(self.pool_id, record, &label, *superblock)?;
                 self.commits.writer.found(record.number, slot);
                 manifest.believed(record, theirs)

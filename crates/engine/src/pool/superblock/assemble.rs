@@ -8,15 +8,16 @@
 //! branch that is still tentative was not lived on by who has it. The same holds for a branch of
 //! which none of the volumes could be read with the drives that are on it or absent. Two branches
 //! that were lived on, as two halves can that go on without each other, are refused, since only a
-//! person knows which one is right.
+//! person knows which one is right. So is what is not known to be past (`manifest/ancestry.rs`).
 //!
 //! Every commit says which commit all that take part in it are known to have, and of each drive
 //! that is out which one it had. A power cut leaves a drive without the commit that was being
 //! written, never without such a one. A drive that lacks it was put back from an older copy: it is
 //! not believed, and proves nothing against what the others have. Pure: superblocks in, choice out.
 
+use crate::pool::manifest::branches::Moment;
 use crate::pool::manifest::drive_record::ExclusionKind;
-use crate::pool::manifest::format::{Manifest, Moment};
+use crate::pool::manifest::format::Manifest;
 use crate::pool::superblock::slots::Superblock;
 
 /// A superblock and what people call the drive it is on.

@@ -190,6 +190,7 @@ impl Replay {
             generation,
             proven: 0,
             branches: head.branches,
+            old_branches: head.old_branches,
             next_number: head.next_number,
             drives,
             former: head.former,

@@ -105,6 +105,7 @@ impl Inner {
     }
 
     async fn write(&self, mut next: Manifest, first: Option<u32>) -> Result<(), PoolError> {
+        self.session.before_commit().await?;
         let before = self.manifest.borrow().clone();
         let noted = self.news.unrecorded();
         noted.iter().for_each(|event| next.events.push(event.time_unix_ms, event.kind, &event.text));
@@ -154,8 +155,10 @@ impl Inner {
             // What was only tried is no part of the history: a new branch begins where the last
             // state ended that all had.
             next.branches.clone_from(&base.branches);
+            next.old_branches.clone_from(&base.old_branches);
             if standing(&next) != standing(&base) {
                 next.fork_tentatively(self.ids.borrow_mut().next(), base.generation + 1);
+                next.keep_branches_of_gone(&base, proven);
             } else if is_on_all {
                 next.confirm();
             }
@@ -200,6 +203,7 @@ impl Inner {
         }
         self.commits.prove(proven);
         *self.manifest.borrow_mut() = next.clone();
+        self.note_in_session(&next);
         self.news.forget_recorded(noted.len());
         let gone = |drive: &&DriveRecord| drive.is_online() && !next.is_online(drive.number);
         excluded.extend(before.drives.iter().filter(gone).map(|drive| drive.number));

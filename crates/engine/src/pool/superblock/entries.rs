@@ -32,6 +32,15 @@ pub(in crate::pool) const FEATURE_MOVES: u64 = 16;
 pub(in crate::pool) const FEATURE_LATENCY: u64 = 32;
 /// Another: parity of a volume stays on its columns for several rows.
 pub(in crate::pool) const FEATURE_ROTATION: u64 = 64;
+/// Another: branches are kept beyond the last ones, of which drives that are away may have no later
+/// one.
+pub(in crate::pool) const FEATURE_OLD_BRANCHES: u64 = 256;
+/// A feature that a reader need not know: the header names the session that wrote it.
+const FEATURE_SESSION: u64 = 1;
+/// Where in the header the session is.
+const SESSION_AT: usize = 80;
+/// In a header: the pool was closed, or the program that wrote it knew no sessions.
+pub(in crate::pool) const NO_SESSION: Id = Id(0);
 /// Flags of all such features.
 const KNOWN_FEATURES: u64 = FEATURE_HAD
     | FEATURE_HOST
@@ -39,7 +48,8 @@ const KNOWN_FEATURES: u64 = FEATURE_HAD
     | FEATURE_CARE
     | FEATURE_MOVES
     | FEATURE_LATENCY
-    | FEATURE_ROTATION;
+    | FEATURE_ROTATION
+    | FEATURE_OLD_BRANCHES;
 
 const CHECKPOINT: [u8; 8] = *b"SWCHKPNT";
 const CHANGE: [u8; 8] = *b"SWCHANGE";
@@ -78,8 +88,9 @@ pub(in crate::pool) enum HeaderContent {
 }
 
 impl Header {
-    /// The header's block for the slot at `place`, with flags for the features of what follows.
-    pub(crate) fn encode(&self, place: u64, features: u64) -> Vec<u8> {
+    /// The header's block for the slot at `place`, written by a session, with flags for the features
+    /// of what follows.
+    pub(crate) fn encode(&self, place: u64, features: u64, session: Id) -> Vec<u8> {
         let mut bytes = vec![0; BLOCK_BYTES as usize];
         bytes[0..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -90,8 +101,7 @@ impl Header {
         bytes[48..64].copy_from_slice(&self.drive_id.0.to_be_bytes());
         bytes[64..72].copy_from_slice(&self.capacity_bytes.to_le_bytes());
         bytes[72..80].copy_from_slice(&place.to_le_bytes());
-        let checksum = crc(&bytes[..CHECKSUM_AT]);
-        bytes[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        set_session(&mut bytes, session);
         bytes
     }
 
@@ -125,6 +135,20 @@ impl Header {
             capacity_bytes,
         })
     }
+}
+
+/// The session that a header names, which [`Header::decode`] has found valid.
+pub(in crate::pool) fn session(bytes: &[u8]) -> Id {
+    Id(u128::from_be_bytes(array(bytes, SESSION_AT)))
+}
+
+/// Puts another session into a header.
+pub(in crate::pool) fn set_session(bytes: &mut [u8], session: Id) {
+    let optional = number(bytes, 24) | FEATURE_SESSION;
+    bytes[24..32].copy_from_slice(&optional.to_le_bytes());
+    bytes[SESSION_AT..SESSION_AT + 16].copy_from_slice(&session.0.to_be_bytes());
+    let checksum = crc(&bytes[..CHECKSUM_AT]);
+    bytes[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
 }
 
 /// What came before a change in its slot.

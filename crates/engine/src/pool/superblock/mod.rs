@@ -7,6 +7,7 @@
 //! | `sections.rs`, `changes.rs`, `row_runs.rs` | the record as bytes, whole or what changed |
 //! | `entries.rs`, `slots.rs` | where these lie on a drive, and reading them |
 //! | `writer.rs`, `commits.rs`, `commit.rs` | writing them to all drives, so that they count |
+//! | `sessions.rs` | which opening of the pool has its drives |
 //! | `assemble.rs` | what counts of what is on the drives |
 
 pub(crate) mod assemble;
@@ -16,5 +17,6 @@ pub(crate) mod commits;
 pub(crate) mod entries;
 pub(crate) mod row_runs;
 pub(crate) mod sections;
+pub(crate) mod sessions;
 pub(crate) mod slots;
 pub(crate) mod writer;

@@ -7,10 +7,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::pool::manifest::branches::{Branch, OldBranch};
 use crate::pool::manifest::care::Care;
 use crate::pool::manifest::drive_record::DriveRecord;
 use crate::pool::manifest::events::Event;
-use crate::pool::manifest::format::{Branch, Manifest, Patrol, RebalanceIntent, ScrubIntent, Settings};
+use crate::pool::manifest::format::{Manifest, Patrol, RebalanceIntent, ScrubIntent, Settings};
 use crate::pool::manifest::host_use::HostUse;
 use crate::pool::manifest::ids::{Id, VolumeId};
 use crate::pool::manifest::volume_record::VolumeRecord;
@@ -32,6 +33,8 @@ const MAX_EVENT_TEXT_BYTES: usize = 256;
 pub(in crate::pool) struct Head {
     pub name: String,
     pub branches: Vec<Branch>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub old_branches: Vec<OldBranch>,
     pub next_number: u32,
     pub drives: Vec<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -58,6 +61,7 @@ impl Head {
         Self {
             name: manifest.name.clone(),
             branches: manifest.branches.clone(),
+            old_branches: manifest.old_branches.clone(),
             next_number: manifest.next_number,
             drives: manifest.drives.iter().map(|drive| drive.number).collect(),
             former: manifest.former.clone(),

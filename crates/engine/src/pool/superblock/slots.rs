@@ -11,10 +11,12 @@ use stripewise_drive::{Buffer, Cause, Context, Drive, DriveError, DriveErrorKind
 
 use crate::member::MemberOptions;
 use crate::pool::manifest::format::Manifest;
-use crate::pool::manifest::ids::{DriveId, PoolId};
+use crate::pool::manifest::ids::{DriveId, Id, PoolId};
 use crate::pool::space::addresses::{MIN_DRIVE_BYTES, slot_places};
 use crate::pool::superblock::changes::replay;
-use crate::pool::superblock::entries::{Before, EntryHeader, Header, HeaderContent, entry_room_bytes};
+use crate::pool::superblock::entries::{
+    Before, EntryHeader, Header, HeaderContent, NO_SESSION, entry_room_bytes, session,
+};
 use crate::pool::{BLOCK_BYTES, MIB};
 
 /// Read at once where entries follow one another.
@@ -29,6 +31,10 @@ pub(crate) struct Superblock {
     /// Other drives of the pool that its slots speak of. A drive is wiped before it joins, so one
     /// that is written properly has none.
     pub also: Vec<DriveId>,
+    /// The session that wrote the newest state; [`NO_SESSION`] where the pool was closed.
+    pub session: Id,
+    /// All sessions that its headers name.
+    pub sessions: Vec<Id>,
 }
 
 /// What was found on a drive.
@@ -81,6 +87,8 @@ async fn read_bytes(drive: &dyn Drive, offset_bytes: u64, length: u64) -> Result
 #[derive(Default)]
 struct Headers {
     valid: Vec<(u64, Header)>,
+    /// By place.
+    sessions: Vec<(u64, Id)>,
     older: Option<u32>,
     newer: Option<u32>,
     unknown: Option<u64>,
@@ -98,6 +106,11 @@ impl Headers {
         places.dedup();
         let reads = places.iter().map(|&place| read_bytes(drive, place, BLOCK_BYTES));
         for (&place, read) in places.iter().zip(join_all(reads).await) {
+            if let Ok(bytes) = &read
+                && let HeaderContent::Valid(_) = Header::decode(bytes, place)
+            {
+                self.sessions.push((place, session(bytes)));
+            }
             match read.as_ref().map(|bytes| Header::decode(bytes, place)) {
                 Err(error) => self.refused.push(error.clone()),
                 Ok(HeaderContent::None) => {}
@@ -183,7 +196,11 @@ pub(crate) async fn read_superblock(drive: &dyn Drive) -> Result<Content, DriveE
         let Header { pool_id, drive_id, .. } = slot.header;
         let is_other = |header: &&Header| header.pool_id == pool_id && header.drive_id != drive_id;
         let also = identities.iter().filter(is_other).map(|header| header.drive_id).collect();
-        let superblock = Superblock { pool_id, drive_id, manifest, also };
+        let mut sessions: Vec<Id> = headers.sessions.iter().map(|(_, session)| *session).collect();
+        sessions.dedup();
+        let newest = headers.sessions.iter().find(|(place, _)| places.contains(place));
+        let session = newest.map_or(NO_SESSION, |(_, session)| *session);
+        let superblock = Superblock { pool_id, drive_id, manifest, also, session, sessions };
         let intact = whole && places.iter().all(has_header);
         return Ok(Content::Valid { superblock: Box::new(superblock), slot: slot.slot, intact });
     }

@@ -16,20 +16,22 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, DriveError, DriveKind, IoRequest, Operation, Segments};
 
 use crate::member::{Class, Member};
 use crate::pool::manifest::format::{Manifest, ScrubIntent};
-use crate::pool::manifest::ids::{DriveId, PoolId};
+use crate::pool::manifest::ids::{DriveId, Id, PoolId};
 use crate::pool::manifest::volume_record::VolumeRecord;
 use crate::pool::space::addresses::{MIN_SLOT_BYTES, end_of_slabs, slot_places};
 use crate::pool::superblock::changes::changes;
 use crate::pool::superblock::entries::{
     Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_HOST, FEATURE_LATENCY, FEATURE_MOVES,
-    FEATURE_ROTATION, FEATURE_TURNED_BACK, Header, entry_bytes, entry_room_bytes,
+    FEATURE_OLD_BRANCHES, FEATURE_ROTATION, FEATURE_TURNED_BACK, Header, NO_SESSION, entry_bytes,
+    entry_room_bytes,
 };
+use crate::pool::superblock::sessions::{Seen, read_session};
 use crate::pool::superblock::slots::version_1_places;
 use crate::pool::{BLOCK_BYTES, MIB};
 
@@ -79,6 +81,12 @@ struct State {
     slots: BTreeMap<u32, usize>,
     /// Drives that have all of the log, at both ends.
     current: Vec<u32>,
+    /// The session that writes; none where the pool's record names no host.
+    session: Option<Id>,
+    /// The slots of each drive whose headers that session wrote.
+    own: BTreeMap<u32, [bool; 2]>,
+    /// Sessions that each drive's headers named before.
+    known: BTreeMap<u32, Vec<Id>>,
 }
 
 /// What a drive has of a commit.
@@ -103,6 +111,8 @@ struct Plan {
     is_checkpoint: bool,
     /// What a reader must know.
     features: u64,
+    /// For the headers.
+    session: Id,
     /// What of the sections goes into the entry's first block.
     first: Vec<u8>,
     /// The other blocks.
@@ -119,6 +129,51 @@ impl Writer {
     /// A drive at hand has its newest state in this slot, which is not written over next.
     pub(crate) fn found(&self, drive: u32, slot: usize) {
         self.state.borrow_mut().slots.insert(drive, slot);
+    }
+
+    /// A drive's headers named these sessions when it was opened.
+    pub(crate) fn knows(&self, drive: u32, sessions: Vec<Id>) {
+        let mut state = self.state.borrow_mut();
+        state.known.insert(drive, sessions);
+        state.own.remove(&drive);
+    }
+
+    /// From now on headers name this session.
+    pub(crate) fn begin_session(&self, session: Id) {
+        self.state.borrow_mut().session = Some(session);
+    }
+
+    /// The session that headers name.
+    pub(crate) fn session(&self) -> Option<Id> {
+        self.state.borrow().session
+    }
+
+    /// The next commit is a checkpoint whose headers name no session: the pool is closed then.
+    pub(crate) fn end_session(&self) {
+        let mut state = self.state.borrow_mut();
+        (state.session, state.log) = (None, None);
+    }
+
+    /// Whether a drive's headers are of this session, or of one that was before it.
+    pub(in crate::pool) async fn look(&self, target: &Target) -> Seen {
+        let (own, known, session) = {
+            let state = self.state.borrow();
+            let Some(session) = state.session else { return Seen::Nothing };
+            let own = state.own.get(&target.number).copied().unwrap_or_default();
+            (own, state.known.get(&target.number).cloned().unwrap_or_default(), session)
+        };
+        let header = target.header(self.pool_id);
+        let found = join(read_session(&target.member, &header, 0), read_session(&target.member, &header, 1));
+        let (first, second) = found.await;
+        let mut seen = Seen::Nothing;
+        for (found, own) in [first, second].into_iter().zip(own) {
+            let Some(found) = found else { continue };
+            if found != session && (own || !known.contains(&found)) {
+                return Seen::Other;
+            }
+            seen = Seen::Ours;
+        }
+        seen
     }
 
     /// Bytes that a checkpoint of this manifest takes in a slot. Takes time in proportion to the
@@ -209,7 +264,7 @@ impl Writer {
             return Err(TooLarge { needed_bytes, room_bytes: room });
         }
         let entry = EntryHeader::new(manifest.generation, manifest.proven, None, &sections);
-        Ok(Plan::new(entry, 0, features, &sections))
+        Ok(Plan::new(entry, 0, features, &sections).of_session(state.session.unwrap_or(NO_SESSION)))
     }
 
     /// The slot that a commit goes to.
@@ -226,11 +281,16 @@ impl Writer {
         let header = target.header(self.pool_id);
         let places = slot_places(target.capacity_bytes, self.slot(plan, target.number));
         let ends = places.map(|place| self.write_end(plan, target, header, place));
-        match join_all(ends).await.as_slice() {
+        let written = match join_all(ends).await.as_slice() {
             [Ok(()), Ok(())] => Ok(Written::AtBothEnds),
             [Err(error), Err(_)] => Err(error.clone()),
             _ => Ok(Written::AtOneEnd),
+        };
+        if plan.is_checkpoint && matches!(written, Ok(Written::AtBothEnds)) {
+            let slot = self.slot(plan, target.number);
+            self.state.borrow_mut().own.entry(target.number).or_default()[slot] = true;
         }
+        written
     }
 
     /// To one end of a drive, and once more if it refuses; counted as one error.
@@ -273,7 +333,12 @@ impl Plan {
             rest.resize(rest.len().next_multiple_of(BLOCK_BYTES as usize), 0);
             Buffer::from_bytes(&rest)
         });
-        Self { entry, at, is_checkpoint: entry.before.is_none(), features, first: first.to_vec(), rest }
+        let (is_checkpoint, first) = (entry.before.is_none(), first.to_vec());
+        Self { entry, at, is_checkpoint, features, session: NO_SESSION, first, rest }
+    }
+
+    fn of_session(self, session: Id) -> Self {
+        Self { session, ..self }
     }
 
     /// Writes to one end of a drive, whose copy of the slot is at `place`.
@@ -289,7 +354,7 @@ impl Plan {
         let mut head = Vec::with_capacity(2 * BLOCK_BYTES as usize);
         if self.is_checkpoint {
             // The slot's header is made again every time, so that it does not stay rotten.
-            head.extend(header.encode(place, self.features));
+            head.extend(header.encode(place, self.features, self.session));
             start = place;
         }
         head.extend(self.entry.encode(header, entry_place));
@@ -340,7 +405,7 @@ pub(crate) async fn begin(member: &Rc<Member>) -> Result<(), DriveError> {
 }
 
 /// Flags of what in a manifest a reader must know.
-fn features(manifest: &Manifest) -> u64 {
+pub(in crate::pool) fn features(manifest: &Manifest) -> u64 {
     let is_turned_back = |volume: &VolumeRecord| {
         volume.conversion.is_some_and(|conversion| conversion.until_offset_bytes.is_some())
     };
@@ -353,7 +418,8 @@ fn features(manifest: &Manifest) -> u64 {
     let latency = if manifest.settings.rebuild_latency_ms.is_some() { FEATURE_LATENCY } else { 0 };
     let rotates_later = |volume: &VolumeRecord| volume.parts.iter().any(|part| part.shape.rotation_rows > 1);
     let rotation = if manifest.volumes.iter().any(rotates_later) { FEATURE_ROTATION } else { 0 };
-    host | turned_back | care | moves | latency | rotation
+    let old_branches = if manifest.old_branches.is_empty() { 0 } else { FEATURE_OLD_BRANCHES };
+    host | turned_back | care | moves | latency | rotation | old_branches
 }
 
 /// Makes a drive hold nothing where superblocks, ours of any version or others', may be: its first

@@ -53,6 +53,7 @@ impl Volume {
                 Box::pin(zones.write(offset_bytes, data, fua)).await
             }
         };
+        let result = if fua { self.acknowledged(result).await } else { result };
         under_way.ended(RequestKind::Write, length_bytes, &result);
         result
     }
@@ -67,8 +68,17 @@ impl Volume {
             asked = self.io.arrays();
             result = self.flush_arrays().await;
         }
+        let result = self.acknowledged(result).await;
         under_way.ended(RequestKind::Flush, 0, &result);
         result
+    }
+
+    /// What is durable is acknowledged only while the drives are this session's.
+    async fn acknowledged(&self, result: Result<(), ArrayError>) -> Result<(), ArrayError> {
+        match result {
+            Ok(()) => self.pool.0.session.before_acknowledgement().await,
+            error => error,
+        }
     }
 
     async fn flush_arrays(&self) -> Result<(), ArrayError> {
@@ -133,10 +143,11 @@ impl Volume {
     /// acknowledged is durable: to `end_bytes`, or less where drives refuse. Of a volume that is
     /// being converted nothing is said.
     pub async fn durable_until(&self, start_bytes: u64, end_bytes: u64) -> u64 {
-        match &self.io.arrays()[..] {
+        let until_bytes = match &self.io.arrays()[..] {
             [array] => array.durable_until(start_bytes, end_bytes).await,
             _ => start_bytes,
-        }
+        };
+        self.acknowledged(Ok(())).await.map_or(start_bytes, |()| until_bytes)
     }
 
     /// Ends when every write that is under way now has ended.

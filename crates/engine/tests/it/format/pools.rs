@@ -62,8 +62,8 @@ fn inspecting_a_drive_describes_its_pool_read_only() {
         assert_eq!((label.pool_name.as_str(), label.pool_id), ("tank", pool.id()));
         assert_eq!(
             (label.role, label.state.as_str(), label.generation),
-            (Role::Data, "online", 2),
-            "made, and one volume"
+            (Role::Data, "online", 3),
+            "made, one volume, and a mark since it was written to"
         );
         assert_eq!(label.drives.len(), 3);
         assert_eq!(label.drives[2].role, Role::Spare);

@@ -1,13 +1,16 @@
 //! Drives that join, leave, fail, return and are replaced.
 
 mod checksum_pages;
+mod copies_in_use;
 mod cut_members;
 mod drives;
 mod identity;
 mod journal_losses;
 mod largest_sizes;
+mod long_away;
 mod losses;
 mod metadata_copies;
 mod power_cuts;
 mod replacement;
 mod stacked_pools;
+mod two_sessions;

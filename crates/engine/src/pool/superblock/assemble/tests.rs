@@ -70,6 +70,8 @@ impl History {
                     drive_id: Id(100 + index as u128),
                     manifest: self.drives[index].clone(),
                     also: Vec::new(),
+                    session: Id(0),
+                    sessions: Vec::new(),
                 },
             })
             .collect();
@@ -382,17 +384,28 @@ fn replaced_drives_are_foreign() {
 }
 
 #[test]
-fn pruned_history_still_rejects_old_drives() {
-    let mut history = History::new(3, &[Level::Raid1]);
-    history.go_on(&[0, 1], &[2], &[0, 1]);
-    for _ in 0..200 {
-        let mut next = history.drives[0].clone();
-        next.generation += 1;
-        next.fork(Id(history.next_branch), next.generation);
-        history.next_branch += 1;
-        assert_eq!(next.check(), Ok(()));
-        history.drives[0] = next.clone();
-        history.drives[1] = next;
+fn forgotten_branches_are_refused_kept_ones_are_past() {
+    for is_kept in [true, false] {
+        let mut history = History::new(3, &[Level::Raid1]);
+        history.kind = ExclusionKind::Missing;
+        history.go_on(&[0, 1], &[2], &[0, 1]);
+        for _ in 0..200 {
+            let mut next = history.drives[0].clone();
+            next.drive_mut(2).unwrap().had = is_kept.then_some(1);
+            next.generation += 1;
+            next.fork(Id(history.next_branch), next.generation);
+            history.next_branch += 1;
+            assert_eq!(next.check(), Ok(()));
+            history.drives[0] = next.clone();
+            history.drives[1] = next;
+        }
+        match is_kept {
+            true => assert_eq!(history.worths(&[2, 0, 1]), [(2, Behind), (0, Current), (1, Current)]),
+            false => assert!(matches!(history.choose(&[2, 0, 1]), Err(Diverged { .. }))),
+        }
+        // Used alone it is half of a pool, kept or not.
+        history.go_on(&[2], &[0, 1], &[2]);
+        history.drives[2].branches.last_mut().unwrap().id = Id(7);
+        assert!(matches!(history.choose(&[2, 0, 1]), Err(Diverged { .. })));
     }
-    assert_eq!(history.worths(&[2, 0, 1]), [(2, Stale), (0, Current), (1, Current)]);
 }

@@ -245,7 +245,7 @@ fn leftovers_of_other_pools_and_slots_are_rejected() {
     assert_eq!(newest(&other), None);
     // The same drive in another pool: its header is new, the log is not.
     let header = Header { pool_id: POOL, drive_id: Id(5), capacity_bytes: 8 * MIB };
-    other.poke(0, &header.encode(0, 0));
+    other.poke(0, &header.encode(0, 0, Id(0)));
     other.poke(BLOCK_BYTES, &slot[BLOCK_BYTES as usize..]);
     assert_eq!(newest(&other), None);
     rig.executor.block_on(wipe(&rig.targets[0].member)).unwrap();
@@ -267,7 +267,7 @@ fn grown_drive_is_found_and_tiny_drive_is_empty() {
 #[test]
 fn other_format_versions_are_identified() {
     let header = Header { pool_id: POOL, drive_id: Id(2), capacity_bytes: 8 * MIB };
-    let mut block = header.encode(0, 0);
+    let mut block = header.encode(0, 0, Id(0x5e));
     let seal = |block: &mut Vec<u8>| {
         let checksum = crate::pool::superblock::entries::crc(&block[..508]).to_le_bytes();
         block[508..512].copy_from_slice(&checksum);
@@ -276,6 +276,7 @@ fn other_format_versions_are_identified() {
     let mut expected = vec![0; 4096];
     expected[..8].copy_from_slice(b"STRPWISE");
     (expected[8], expected[16], expected[47], expected[63], expected[66]) = (2, 1, 1, 2, 0x80);
+    (expected[24], expected[95]) = (1, 0x5e);
     seal(&mut expected);
     assert_eq!(block, expected);
     let drive = MemoryDrive::new("d", 8 * MIB);
@@ -419,7 +420,7 @@ proptest! {
         drive.poke(slot_places(8 * MIB, (at % 2) as usize)[(at / 2) as usize], &bytes);
         prop_assert_eq!(read(&drive), Content::None);
         // Rubbish behind a header that is right.
-        drive.poke(0, &header.encode(0, 0));
+        drive.poke(0, &header.encode(0, 0, Id(0)));
         drive.poke(BLOCK_BYTES, &bytes);
         prop_assert_eq!(read(&drive), Content::Unreadable { pool_id: POOL, drive_id: Id(100) });
     }
