@@ -101,6 +101,7 @@ use open_volumes::OpenVolumes;
 use space::freed::Freed;
 use space::slabs::FreeSlabs;
 use sparing::planner::SparePlanner;
+use status::memo::StatusMemo;
 use superblock::commits::Commits;
 use volume::thin_growth::ThinGrowth;
 
@@ -209,6 +210,7 @@ pub(crate) struct Inner {
     commits: Commits,
     growth: ThinGrowth,
     news: News,
+    status_memo: StatusMemo,
     jobs: Jobs,
     lifecycle: Lifecycle,
 }

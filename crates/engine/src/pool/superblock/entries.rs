@@ -32,6 +32,8 @@ pub(in crate::pool) const FEATURE_MOVES: u64 = 16;
 pub(in crate::pool) const FEATURE_LATENCY: u64 = 32;
 /// Another: parity of a volume stays on its columns for several rows.
 pub(in crate::pool) const FEATURE_ROTATION: u64 = 64;
+/// Another: blocks are lost, and recorded in sections of their own.
+pub(in crate::pool) const FEATURE_LOST: u64 = 512;
 /// Flags of all such features.
 const KNOWN_FEATURES: u64 = FEATURE_HAD
     | FEATURE_HOST
@@ -39,7 +41,8 @@ const KNOWN_FEATURES: u64 = FEATURE_HAD
     | FEATURE_CARE
     | FEATURE_MOVES
     | FEATURE_LATENCY
-    | FEATURE_ROTATION;
+    | FEATURE_ROTATION
+    | FEATURE_LOST;
 
 const CHECKPOINT: [u8; 8] = *b"SWCHKPNT";
 const CHANGE: [u8; 8] = *b"SWCHANGE";

@@ -7,5 +7,6 @@ mod journal_losses;
 mod losses;
 mod metadata_copies;
 mod power_cuts;
+mod record_room;
 mod replacement;
 mod stacked_pools;
