@@ -98,7 +98,7 @@ mod tests {
     fn a_plan_is_made_once_for_each_change() {
         let (memo, plans) = (StatusMemo::default(), Cell::new(0));
         let mut manifest = pool(&[64; 3], MIB);
-        let mut ask = |manifest: &Manifest, working: &[u32]| {
+        let ask = |manifest: &Manifest, working: &[u32]| {
             let working = working.iter().copied().collect();
             let planner = SparePlanner { working, rebuildable: BTreeSet::new() };
             let made = memo.prospect(manifest, planner, |_| {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use crate::kit::pool::*;
 use stripewise_drive::{CrashDrive, Delay, Drive, FaultyDrive, MemoryDrive, ModelDrive, ModelSpec};
 use stripewise_engine::pool::{EventKind, LastScrub};
-use stripewise_engine::{JobKind, OpenMode, Pool, PoolState, VolumeState};
+use stripewise_engine::{JobKind, OpenMode, Pool, PoolState};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const SPEED: ModelSpec = ModelSpec { latency_ns: 100_000, bytes_per_second: 2_000_000, queue_depth: 4 };
