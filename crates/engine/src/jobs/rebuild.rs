@@ -358,14 +358,24 @@ impl Source {
                         return Err(error);
                     }
                     let found = array.bad.note_unit_lost(&stripe, block);
-                    array.bad.note_untold(found);
                     lost.set(lost.get() + found);
+                    if !is_pending(array, &stripe, block) {
+                        array.bad.note_untold(found);
+                    }
                 }
                 Err(error) => return Err(error),
             }
         }
         Ok(rebuilt)
     }
+}
+
+/// Whether the journal has what a block is to hold: it is whole when that is in place.
+fn is_pending(array: &Inner, stripe: &Stripe, block: UnitRange) -> bool {
+    let in_stripe = block.unit as u64 * array.geometry.interleave_bytes() + block.start;
+    let at = stripe.index * array.geometry.stripe_data_bytes() + in_stripe;
+    block.unit < array.geometry.data_units()
+        && array.deferred.pending.holds_any_of(&array.geometry, at, BLOCK_BYTES)
 }
 
 /// A column of a row that was filled and is to be made durable.

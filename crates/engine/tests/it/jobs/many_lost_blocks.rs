@@ -196,7 +196,11 @@ fn a_full_record_keeps_only_rows_with_losses_waiting() {
                 }
             }
             volume.flush().await.expect("flushed");
+            for &at in &lost {
+                holds(&volume, 2, at, BLOCK).await.expect("acknowledged, wherever it is");
+            }
             pool.wait(JobKind::Rebuild).await.expect("there is room for what is lost");
+            pool.wait(JobKind::Destage).await.expect("put in place");
             assert_eq!((pool.status().state, pool.status().volumes[0].lost_blocks), (PoolState::Online, 0));
             std::mem::forget(pool);
             cut.images()
