@@ -18,7 +18,9 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use images::{BLOCK, Expected, VolumeContents, Written, contents, kept_status, label, open};
-use stripewise_drive::{Buffer, BufferPool, Context, CrashDrive, Drive, MemoryDrive, ModelDrive, ModelSpec};
+use stripewise_drive::{
+    Buffer, BufferPool, Context, CrashDrive, Drive, FaultyDrive, MemoryDrive, ModelDrive, ModelSpec,
+};
 use stripewise_engine::pool::{Host, Pin};
 use stripewise_engine::tuning::Tuning;
 use stripewise_engine::{
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         ("bounded", bounded as fn() -> Made),
         ("staying", staying as fn() -> Made),
         ("long", long as fn() -> Made),
+        ("lost", lost as fn() -> Made),
     ] {
         let folder = Path::new(&folder).join(name);
         if folder.exists() {
@@ -435,6 +438,43 @@ fn long() -> Made {
         life.cut()
     });
     Made { what: "a drive away through 140 changes of who takes part, a session not closed", drives, book }
+}
+
+/// A volume with a block of a column that could not be rebuilt, and one with dead blocks.
+fn lost() -> Made {
+    let mut book = Book::default();
+    let life = Life::on(&empty_drives(&[20; 4]));
+    let place = life.run(async {
+        let spec = pool_spec("lost", &life.drives[..3]);
+        let pool = Pool::create(&life.context, &life.buffers, spec).await.expect("made");
+        for spec in [volume_spec("five", "raid5", 3, 4 * MIB), volume_spec("two", "raid1", 2, 2 * MIB)] {
+            let volume = pool.create_volume(spec).await.expect("made");
+            book.write_quarters(&volume, 0, volume.capacity_bytes(), 1).await;
+        }
+        let array = pool.volume("five").expect("it is there").array();
+        let places = array.rows().run(0).expect("allocated").places_of(0);
+        let slab = places.iter().find(|place| place.drive == 0).expect("it is on all drives").slab;
+        pool.close().await.expect("closed");
+        2 * MIB + u64::from(slab) * MIB
+    });
+    let life = Life::on(&life.cut());
+    let drives = life.run(async {
+        let faults = FaultyDrive::new(&life.context, life.drives[0].clone(), 1);
+        faults.make_unreadable(place..place + BLOCK);
+        let drives = vec![faults as Rc<dyn Drive>, life.drives[1].clone(), life.drives[2].clone()];
+        let pool = Pool::open(&life.context, &life.buffers, drives, OpenMode::ReadWrite, options());
+        let pool = pool.await.expect("opened");
+        let dead = [3, 300, 301];
+        pool.volume("two").expect("it is there").array().note_dead_blocks(dead);
+        book.lost_bytes.insert("two".to_owned(), dead.iter().map(|block| block * BLOCK).collect());
+        pool.fail_drive(id_of(&pool, "drive1"), "it broke").await.expect("taken out");
+        pool.replace(id_of(&pool, "drive1"), life.drives[3].clone(), false).await.expect("begun");
+        pool.wait(JobKind::Rebuild).await.expect("rebuilt");
+        let lost: Vec<u64> = pool.volumes().iter().map(|volume| volume.lost_blocks).collect();
+        assert_eq!(lost, [1, 3]);
+        life.cut()
+    });
+    Made { what: "a block that could not be rebuilt, dead blocks", drives, book }
 }
 
 /// Changes a byte of the block that volume `hurt` begins with, of all blocks with these contents

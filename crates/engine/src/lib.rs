@@ -15,6 +15,7 @@
 #![warn(unreachable_pub)]
 
 mod array;
+mod block_set;
 #[doc(hidden)]
 pub mod checksums;
 mod columns;
@@ -44,6 +45,8 @@ pub use array::{
     AreaPlace, Array, ArrayCounters, ArrayHost, ArrayInit, ArrayMember, ArrayOptions, ArraySpec, LocalFuture,
     NoHost, SumsInit,
 };
+#[doc(hidden)]
+pub use block_set::BlockSet;
 pub use error::ArrayError;
 pub use jobs::rebuild::RowRebuild;
 pub use jobs::scrub::{ScrubProgress, ScrubReport};

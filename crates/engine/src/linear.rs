@@ -9,6 +9,7 @@ use stripewise_layout::{MemberSet, Shape};
 
 use crate::array::spec::SumsInit;
 use crate::array::{AreaPlace, Array, ArrayInit, ArrayMember, ArraySpec};
+use crate::block_set::BlockSet;
 use crate::error::ArrayError;
 use crate::jobs::rebuild::RowRebuild;
 use crate::member::Member;
@@ -135,8 +136,8 @@ impl LinearSpec {
             journal: (0..with_journal).map(journal_place).collect(),
             journal_epoch: 1,
             write_back: self.write_back,
-            lost_blocks: Vec::new(),
-            dead_blocks: Vec::new(),
+            lost_blocks: BlockSet::default(),
+            dead_blocks: BlockSet::default(),
             checksums: self.checksums.then(|| SumsInit {
                 first_stamp: OPENINGS.replace(OPENINGS.get() + 1) << 32,
                 cache_bytes: SUMS_CACHE_BYTES,

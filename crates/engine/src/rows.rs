@@ -212,16 +212,22 @@ impl RowTable {
         while at < end {
             let index = (at / ROWS_PER_BLOCK) as usize;
             let stop = end.min((index as u64 + 1) * ROWS_PER_BLOCK);
-            let old = &self.blocks[index];
-            let mut runs: Vec<Run> = old.iter().filter_map(|run| run.part(0, at)).collect();
+            // In place, where no other version shares the block: a plan that moves many rows would
+            // copy all runs for each of them.
+            let runs = Rc::make_mut(&mut self.blocks[index]);
+            // The runs that are touched, and one on either side that may go on in what is new.
+            let touched = runs.partition_point(|run| run.end_row() < at)
+                ..runs.partition_point(|run| run.first_row <= stop);
+            let mut new: Vec<Run> = Vec::with_capacity(touched.len() + 1);
+            new.extend(runs[touched.clone()].iter().filter_map(|run| run.part(0, at)));
             if let Some(places) = places {
                 let first = Run { first_row, rows: end - first_row, places: places.into() };
-                push(&mut runs, first.part(at, stop).expect("not empty"));
+                push(&mut new, first.part(at, stop).expect("not empty"));
             }
-            for run in old.iter().filter_map(|run| run.part(stop, u64::MAX)) {
-                push(&mut runs, run);
+            for run in runs[touched.clone()].iter().filter_map(|run| run.part(stop, u64::MAX)) {
+                push(&mut new, run);
             }
-            self.blocks[index] = Rc::new(runs);
+            runs.splice(touched, new);
             at = stop;
         }
     }

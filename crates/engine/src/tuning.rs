@@ -92,6 +92,15 @@ pub struct Tuning {
     pub begun_regions: usize,
     /// Largest single write of a commit to the pool's record.
     pub commit_piece_bytes: usize,
+    /// The pool's record is never larger than this, nor than its slot on the smallest drive. At
+    /// least what it has already.
+    pub record_room_bytes: u64,
+    /// Of that so much is kept free for what failing drives add to the record, besides what they
+    /// add to the rows that there are.
+    pub record_reserve_bytes: u64,
+    /// The names of lost blocks take at most so much of the record, and at most 4 MiB: about three
+    /// bytes a block, where they are scattered.
+    pub lost_record_bytes: u64,
     /// Rows given to a thin volume at once, at most.
     pub thin_rows: u64,
     /// How long a write to a thin volume waits for slabs that are free but still in use.
@@ -143,6 +152,9 @@ impl Default for Tuning {
             known_bad_blocks: 65_536,
             begun_regions: 4096,
             commit_piece_bytes: 1 << 20,
+            record_room_bytes: u64::MAX,
+            record_reserve_bytes: 160 << 10,
+            lost_record_bytes: 4 << 20,
             thin_rows: 16,
             thin_patience_ns: 2 * SECOND_NS,
             released_rows: 16,

@@ -12,71 +12,111 @@
 //! Expected faults: commits for any other reason between the write and the flush. No I/O here.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
+use std::rc::Rc;
 
 use stripewise_layout::{Geometry, Place, Stripe, UnitRange};
 
 use super::BLOCK_BYTES;
+use crate::block_set::{Block, BlockSet};
 use crate::error::ArrayError;
 use crate::mutation::{self, Mutation};
 
 /// A block of a column: the column, and the block's number in the column's linear space.
-pub(crate) type ColumnBlock = (usize, u64);
+pub(crate) type ColumnBlock = Block;
+
+/// The space that blocks of the volume are in.
+const VOLUME: usize = 0;
 
 /// The blocks of one array.
 #[derive(Default)]
 pub(crate) struct BadBlocks {
-    lost: RefCell<Blocks<ColumnBlock>>,
-    dead: RefCell<Blocks<u64>>,
+    lost: RefCell<Blocks>,
+    dead: RefCell<Blocks>,
     repairs: Cell<Repairs>,
     /// How often repairs that were not durable have been undone.
     undone: Cell<u64>,
+    /// Blocks that rebuilds found lost, and no event has told of.
+    untold: Cell<u64>,
 }
 
 /// Blocks of one kind.
-struct Blocks<K> {
+#[derive(Default)]
+struct Blocks {
     /// Reading these is an error.
-    bad: BTreeSet<K>,
+    bad: BlockSet,
     /// Written since, and not yet durably: each with the number of the repair.
-    written: BTreeMap<K, u64>,
+    written: BTreeMap<Block, u64>,
     /// Written since, and still bad by the pool's record.
-    unrecorded: BTreeMap<K, u64>,
+    unrecorded: BTreeMap<Block, u64>,
+    /// What is to be recorded, until something changes.
+    to_record: Option<Rc<BlockSet>>,
 }
 
-impl<K> Default for Blocks<K> {
-    fn default() -> Self {
-        Self { bad: BTreeSet::new(), written: BTreeMap::new(), unrecorded: BTreeMap::new() }
-    }
-}
-
-impl<K: Ord + Copy> Blocks<K> {
+impl Blocks {
     /// Bad blocks, and those whose repair is not yet durable.
-    fn to_record(&self) -> BTreeSet<K> {
-        self.bad.iter().chain(self.written.keys()).copied().collect()
+    fn to_record(&mut self) -> Rc<BlockSet> {
+        let Self { bad, written, to_record, .. } = self;
+        let all = to_record.get_or_insert_with(|| {
+            let mut all = bad.clone();
+            for &(space, block) in written.keys() {
+                all.insert(space, block..=block);
+            }
+            Rc::new(all)
+        });
+        all.clone()
     }
 
-    fn retain(&mut self, keep: impl Fn(&K) -> bool) {
-        self.bad.retain(&keep);
-        self.written.retain(|block, _| keep(block));
-        self.unrecorded.retain(|block, _| keep(block));
+    /// Adds blocks; how many were not bad before.
+    fn add(&mut self, space: usize, blocks: RangeInclusive<u64>) -> u64 {
+        self.to_record = None;
+        self.bad.insert(space, blocks)
+    }
+
+    /// Keeps blocks in spans of 1 MiB of which this is true, told the first block of each.
+    fn retain_spans(&mut self, keep: impl Fn(Block) -> bool) {
+        self.to_record = None;
+        self.bad.retain_spans(&keep);
+        self.written.retain(|block, _| keep(*block));
+        self.unrecorded.retain(|block, _| keep(*block));
+    }
+
+    /// Forgets a range of blocks of a space.
+    fn forget(&mut self, space: usize, blocks: RangeInclusive<u64>) {
+        self.to_record = None;
+        self.bad.remove(space, blocks.clone());
+        let is_kept = |block: &Block| block.0 != space || !blocks.contains(&block.1);
+        self.written.retain(|block, _| is_kept(block));
+        self.unrecorded.retain(|block, _| is_kept(block));
     }
 
     fn undo_repairs(&mut self) {
-        self.bad.extend(std::mem::take(&mut self.written).into_keys());
+        self.to_record = None;
+        for (space, block) in std::mem::take(&mut self.written).into_keys() {
+            self.bad.insert(space, block..=block);
+        }
     }
 
-    fn repair(&mut self, blocks: impl std::ops::RangeBounds<K>, repairs: &Cell<Repairs>) {
-        let gone: Vec<K> = self.bad.range(blocks).copied().collect();
-        for block in gone {
-            self.bad.remove(&block);
+    fn repair(&mut self, space: usize, blocks: RangeInclusive<u64>, repairs: &Cell<Repairs>) {
+        for block in self.bad.remove(space, blocks) {
+            self.to_record = None;
             let before = repairs.get();
             let made = before.made + 1;
             repairs.set(Repairs { made, ..before });
-            self.unrecorded.insert(block, made);
+            self.unrecorded.insert((space, block), made);
             if !mutation::is_chosen(Mutation::LostBlocksForgottenEarly) {
-                self.written.insert(block, made);
+                self.written.insert((space, block), made);
             }
+        }
+    }
+
+    /// The first `made` repairs are durable.
+    fn repairs_are_durable(&mut self, made: u64) {
+        let before = self.written.len();
+        self.written.retain(|_, repair| *repair > made);
+        if self.written.len() != before {
+            self.to_record = None;
         }
     }
 }
@@ -91,41 +131,50 @@ struct Repairs {
     recorded: u64,
 }
 
-/// The blocks that a range of a unit touches.
-fn blocks_of(place: Place, range: UnitRange) -> RangeInclusive<ColumnBlock> {
+/// The blocks that a range of a unit touches: the column, and its blocks.
+fn blocks_of(place: Place, range: UnitRange) -> (usize, RangeInclusive<u64>) {
     let first = (place.offset_bytes + range.start) / BLOCK_BYTES;
     let last = (place.offset_bytes + range.end - 1) / BLOCK_BYTES;
-    (place.member, first)..=(place.member, last)
+    (place.member, first..=last)
 }
 
 impl BadBlocks {
     /// Blocks of columns that are lost.
     pub(crate) fn lost(&self) -> Vec<ColumnBlock> {
-        self.lost.borrow().bad.iter().copied().collect()
+        self.lost.borrow().bad.iter().collect()
     }
 
     /// Blocks of the volume that are dead.
     pub(crate) fn dead(&self) -> Vec<u64> {
-        self.dead.borrow().bad.iter().copied().collect()
+        self.dead.borrow().bad.iter().map(|(_, block)| block).collect()
     }
 
     /// What the pool has to record of [`Self::lost`].
-    pub(crate) fn lost_to_record(&self) -> Vec<ColumnBlock> {
-        self.lost.borrow().to_record().into_iter().collect()
+    pub(crate) fn lost_to_record(&self) -> Rc<BlockSet> {
+        self.lost.borrow_mut().to_record()
     }
 
     /// What the pool has to record of [`Self::dead`]: blocks below `end`.
-    pub(crate) fn dead_to_record(&self, end: u64) -> Vec<u64> {
-        let dead = self.dead.borrow();
+    pub(crate) fn dead_to_record(&self, end: u64) -> Rc<BlockSet> {
+        let mut dead = self.dead.borrow_mut();
         // Dead blocks beyond a smaller size are dropped when the size is recorded.
-        let written = dead.written.keys().copied().filter(|block| *block < end);
-        let all: BTreeSet<u64> = dead.bad.iter().copied().chain(written).collect();
-        all.into_iter().collect()
+        if dead.written.range((VOLUME, end)..).next().is_none() {
+            return dead.to_record();
+        }
+        let mut all = BlockSet::clone(&dead.to_record());
+        for &(space, block) in dead
+            .written
+            .keys()
+            .filter(|(space, block)| *block >= end && dead.bad.first_in(*space, *block..=*block).is_none())
+        {
+            all.remove(space, block..=block);
+        }
+        Rc::new(all)
     }
 
-    /// How many blocks of columns are lost.
-    pub(crate) fn lost_count(&self) -> usize {
-        self.lost.borrow().bad.len()
+    /// How many blocks are lost, of columns, and dead, of the volume.
+    pub(crate) fn count(&self) -> u64 {
+        self.lost.borrow().bad.count() + self.dead.borrow().bad.count()
     }
 
     /// Whether no block of a column is lost.
@@ -145,8 +194,19 @@ impl BadBlocks {
 
     /// As [`Self::is_unit_lost`], where the unit's place is known.
     pub(crate) fn is_lost_at(&self, place: Place, range: UnitRange) -> bool {
-        let lost = &self.lost.borrow().bad;
-        !lost.is_empty() && lost.range(blocks_of(place, range)).next().is_some()
+        let (column, blocks) = blocks_of(place, range);
+        self.lost.borrow().bad.first_in(column, blocks).is_some()
+    }
+
+    /// Whether any block of a stripe, data or parity, is lost.
+    pub(crate) fn is_any_lost_in(&self, geometry: &Geometry, stripe: u64) -> bool {
+        let lost = self.lost.borrow();
+        let last = geometry.shape().interleave_bytes / BLOCK_BYTES - 1;
+        let is_lost = |place: &Place| {
+            let first = place.offset_bytes / BLOCK_BYTES;
+            lost.bad.first_in(place.member, first..=first + last).is_some()
+        };
+        !lost.bad.is_empty() && geometry.stripe(stripe).units.iter().any(is_lost)
     }
 
     /// Refuses to read what is dead: bytes of the volume.
@@ -165,37 +225,57 @@ impl BadBlocks {
 
     /// The first of these blocks that is dead.
     fn first_dead(&self, blocks: Range<u64>) -> Option<u64> {
-        let dead = &self.dead.borrow().bad;
-        if dead.is_empty() { None } else { dead.range(blocks).next().copied() }
+        let last = blocks.end.checked_sub(1)?;
+        self.dead.borrow().bad.first_in(VOLUME, blocks.start..=last)
     }
 
-    /// Blocks of a column are lost.
-    pub(crate) fn note_lost(&self, blocks: impl IntoIterator<Item = ColumnBlock>) {
-        self.lost.borrow_mut().bad.extend(blocks);
+    /// Blocks of columns are lost.
+    pub(crate) fn note_lost(&self, blocks: &BlockSet) {
+        let mut lost = self.lost.borrow_mut();
+        lost.to_record = None;
+        lost.bad.extend(blocks);
     }
 
-    /// Blocks that a range of a unit touches are lost.
-    pub(crate) fn note_unit_lost(&self, stripe: &Stripe, range: UnitRange) {
-        let ((column, first), (_, last)) = blocks_of(stripe.units[range.unit], range).into_inner();
-        self.note_lost((first..=last).map(|block| (column, block)));
+    /// Blocks of the volume that are recorded as dead.
+    pub(crate) fn note_recorded_dead(&self, blocks: &BlockSet) {
+        let mut dead = self.dead.borrow_mut();
+        dead.to_record = None;
+        dead.bad.extend(blocks);
+    }
+
+    /// Blocks that a range of a unit touches are lost; how many were not before.
+    pub(crate) fn note_unit_lost(&self, stripe: &Stripe, range: UnitRange) -> u64 {
+        let (column, blocks) = blocks_of(stripe.units[range.unit], range);
+        self.lost.borrow_mut().add(column, blocks)
+    }
+
+    /// A rebuild has found so many more blocks lost.
+    pub(crate) fn note_untold(&self, blocks: u64) {
+        self.untold.set(self.untold.get() + blocks);
+    }
+
+    /// Blocks that rebuilds found lost since this was last asked.
+    pub(crate) fn take_untold(&self) -> u64 {
+        self.untold.take()
     }
 
     /// Blocks of the volume are dead.
     pub(crate) fn note_dead(&self, blocks: impl IntoIterator<Item = u64>) {
-        self.dead.borrow_mut().bad.extend(blocks);
+        let mut dead = self.dead.borrow_mut();
+        for block in blocks {
+            dead.add(VOLUME, block..=block);
+        }
     }
 
     /// A range of a unit was written: it holds something valid again.
     pub(crate) fn repair_unit(&self, stripe: &Stripe, range: UnitRange) {
-        self.repair_lost(blocks_of(stripe.units[range.unit], range));
+        let (column, blocks) = blocks_of(stripe.units[range.unit], range);
+        self.repair_lost(column, blocks);
     }
 
     /// These blocks of a column were written.
-    pub(crate) fn repair_lost(&self, blocks: RangeInclusive<ColumnBlock>) {
-        let mut lost = self.lost.borrow_mut();
-        if !lost.bad.is_empty() {
-            lost.repair(blocks, &self.repairs);
-        }
+    pub(crate) fn repair_lost(&self, column: usize, blocks: RangeInclusive<u64>) {
+        self.lost.borrow_mut().repair(column, blocks, &self.repairs);
     }
 
     /// Bytes of the volume were written. Where they cover part of a block, the rest of it is as
@@ -207,20 +287,36 @@ impl BadBlocks {
 
     /// These blocks of the volume were written.
     fn repair_dead(&self, blocks: Range<u64>) {
-        let mut dead = self.dead.borrow_mut();
-        if !dead.bad.is_empty() && !blocks.is_empty() {
-            dead.repair(blocks, &self.repairs);
+        if let Some(last) = blocks.end.checked_sub(1) {
+            self.dead.borrow_mut().repair(VOLUME, blocks.start..=last, &self.repairs);
         }
     }
 
-    /// Of the blocks of columns, only these still exist.
-    pub(crate) fn retain_lost(&self, keep: impl Fn(&ColumnBlock) -> bool) {
-        self.lost.borrow_mut().retain(keep);
+    /// Of the blocks of columns, only those in spans of 1 MiB of which this is true still exist;
+    /// told the first block of each.
+    pub(crate) fn retain_lost(&self, keep: impl Fn(ColumnBlock) -> bool) {
+        let mut lost = self.lost.borrow_mut();
+        if !(lost.bad.is_empty() && lost.written.is_empty() && lost.unrecorded.is_empty()) {
+            lost.retain_spans(keep);
+        }
     }
 
-    /// Of the blocks of the volume, only these still exist.
-    pub(crate) fn retain_dead(&self, keep: impl Fn(&u64) -> bool) {
-        self.dead.borrow_mut().retain(keep);
+    /// Blocks of the volume from `end` on do not exist any more.
+    pub(crate) fn forget_dead_from(&self, end: u64) {
+        self.dead.borrow_mut().forget(VOLUME, end..=u64::MAX);
+    }
+
+    /// Blocks of the volume below `end` do not exist any more.
+    pub(crate) fn forget_dead_below(&self, end: u64) {
+        if let Some(last) = end.checked_sub(1) {
+            self.dead.borrow_mut().forget(VOLUME, 0..=last);
+        }
+    }
+
+    /// These blocks of the volume are not dead after all.
+    pub(crate) fn take_back_dead(&self, blocks: &[u64]) {
+        let mut dead = self.dead.borrow_mut();
+        blocks.iter().for_each(|block| dead.forget(VOLUME, *block..=*block));
     }
 
     /// How many repairs were made: to be asked before a flush, and passed to
@@ -231,8 +327,8 @@ impl BadBlocks {
 
     /// The first `made` repairs are durable.
     pub(crate) fn repairs_are_durable(&self, made: u64) {
-        self.lost.borrow_mut().written.retain(|_, repair| *repair > made);
-        self.dead.borrow_mut().written.retain(|_, repair| *repair > made);
+        self.lost.borrow_mut().repairs_are_durable(made);
+        self.dead.borrow_mut().repairs_are_durable(made);
         let before = self.repairs.get();
         self.repairs.set(Repairs { durable: before.durable.max(made), ..before });
     }
@@ -293,7 +389,7 @@ impl BadBlocks {
             let first = place.offset_bytes / BLOCK_BYTES;
             lost.range((place.member, first)..(place.member, first + unit_blocks)).next().is_some()
         };
-        dead.range(start..end.div_ceil(BLOCK_BYTES)).next().is_some()
+        dead.range((VOLUME, start)..(VOLUME, end.div_ceil(BLOCK_BYTES))).next().is_some()
             || geometry.stripe(stripe).units.iter().any(is_unit)
     }
 }
@@ -301,6 +397,11 @@ impl BadBlocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is recorded as dead.
+    fn dead(blocks: &BadBlocks) -> Vec<u64> {
+        blocks.dead_to_record(100).iter().map(|(_, block)| block).collect()
+    }
 
     #[test]
     fn dead_block_stays_recorded_until_write_is_durable() {
@@ -312,25 +413,25 @@ mod tests {
         blocks.note_dead([7]);
         blocks.repair_dead(7..8);
         assert!(blocks.has_no_dead() && blocks.has_undurable_repairs());
-        assert_eq!(blocks.dead_to_record(100), [7, 9]);
+        assert_eq!(dead(&blocks), [7, 9]);
         blocks.repairs_are_durable(first_flush);
-        assert_eq!(blocks.dead_to_record(100), [7, 9], "written again after the flush began");
+        assert_eq!(dead(&blocks), [7, 9], "written again after the flush began");
         blocks.repairs_are_durable(blocks.repairs());
-        assert!(blocks.dead_to_record(100).is_empty() && !blocks.has_undurable_repairs());
+        assert!(dead(&blocks).is_empty() && !blocks.has_undurable_repairs());
     }
 
     #[test]
     fn durable_repairs_are_recorded_exactly_once() {
         let blocks = BadBlocks::default();
-        blocks.note_lost([(1, 4), (1, 5), (2, 4)]);
-        blocks.repair_lost((1, 0)..=(1, u64::MAX));
+        blocks.note_lost(&[(1, 4), (1, 5), (2, 4)].into_iter().collect());
+        blocks.repair_lost(1, 0..=u64::MAX);
         assert_eq!(blocks.lost(), [(2, 4)]);
         assert_eq!(blocks.repairs_to_record(), None);
         blocks.repairs_are_durable(blocks.repairs());
         let durable = blocks.repairs_to_record().unwrap();
         blocks.repairs_are_recorded(durable);
         assert_eq!(blocks.repairs_to_record(), None);
-        assert_eq!(blocks.lost_to_record(), [(2, 4)]);
+        assert_eq!(*blocks.lost_to_record(), [(2, 4)].into_iter().collect());
     }
 
     #[test]
@@ -345,7 +446,7 @@ mod tests {
         // The next flush succeeds.
         blocks.repairs_are_durable(refused);
         assert_eq!(blocks.dead(), [9]);
-        assert_eq!(blocks.dead_to_record(100), [9]);
+        assert_eq!(dead(&blocks), [9]);
     }
 
     #[test]
@@ -353,8 +454,8 @@ mod tests {
         let blocks = BadBlocks::default();
         blocks.note_dead([3, 8]);
         blocks.repair_dead(8..9);
-        blocks.retain_dead(|block| *block < 8);
-        assert_eq!(blocks.dead_to_record(100), [3]);
+        blocks.forget_dead_from(8);
+        assert_eq!(dead(&blocks), [3]);
         assert_eq!(blocks.first_dead(0..100), Some(3));
     }
 

@@ -51,7 +51,7 @@ impl Array {
         let inner = &self.0;
         inner.pass_over_refusals_elsewhere();
         inner.columns.set_rows(rows);
-        inner.bad.retain_lost(|&(column, block)| inner.columns.holds_block(column, block, BLOCK_BYTES));
+        inner.bad.retain_lost(|(column, block)| inner.columns.holds_block(column, block, BLOCK_BYTES));
     }
 
     /// Rows in which anything is missing or to be filled: first row, rows, columns lacking, and how
@@ -160,7 +160,7 @@ impl Inner {
 
     pub(crate) fn drive_gone(&self, number: u32) {
         let is_on_it =
-            |&(column, block): &(usize, u64)| self.columns.is_block_on(column, block, BLOCK_BYTES, number);
+            |(column, block): (usize, u64)| self.columns.is_block_on(column, block, BLOCK_BYTES, number);
         self.bad.retain_lost(|block| !is_on_it(block));
         self.log.remove_area(number);
         self.columns.remove_member(number);

@@ -16,13 +16,19 @@ pub trait ArrayHost {
     /// lacks is acknowledged. Told more than once of the same member, it answers as the first time.
     fn exclude<'a>(&'a self, member: &'a Rc<Member>, reason: &'a str) -> LocalFuture<'a, Result<(), String>>;
 
-    /// Records durably which blocks of array `id` are lost, as
-    /// [`Array::lost_blocks`](crate::Array::lost_blocks) has them. Asked before a flush is
-    /// acknowledged, when they changed: a block that was lost and is written again must not be lost
-    /// after a restart.
+    /// Records durably which blocks of array `id` are lost no more, of those that
+    /// [`Array::lost_blocks`](crate::Array::lost_blocks) had, and which are lost, as far as there is
+    /// room. Asked before a flush is acknowledged, when they changed: a block that was lost and is
+    /// written again must not be lost after a restart.
     fn record_lost(&self, id: u128) -> LocalFuture<'_, Result<(), String>> {
         let _ = id;
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// As [`Self::record_lost`], before something relies on every lost block being recorded; an
+    /// error where the record has no room for all of them.
+    fn record_losses(&self, id: u128) -> LocalFuture<'_, Result<(), String>> {
+        self.record_lost(id)
     }
 
     /// The file system under a drive is full: the array writes nothing more. Told once.

@@ -20,6 +20,7 @@ use std::rc::{Rc, Weak};
 use stripewise_drive::{Buffer, BufferPool, Context, Semaphore};
 use stripewise_layout::Geometry;
 
+use crate::block_set::BlockSet;
 use crate::columns::Columns;
 use crate::error::ArrayError;
 use crate::flush_losses::FlushLosses;
@@ -41,6 +42,7 @@ pub(crate) mod host;
 mod lifecycle;
 pub(crate) mod parity;
 pub(crate) mod parts;
+mod poison;
 mod sequential_detector;
 pub(crate) mod spec;
 pub(crate) mod stripe_write;
@@ -224,8 +226,8 @@ impl Array {
             array.add_member(member);
         }
         // Before the journal is read: what it has of them makes them whole.
-        array.0.bad.note_lost(lost_blocks);
-        array.0.bad.note_dead(dead_blocks);
+        array.0.bad.note_lost(&lost_blocks);
+        array.0.bad.note_recorded_dead(&dead_blocks);
         Ok(array)
     }
 
@@ -276,7 +278,7 @@ impl Array {
         }
         // What is beyond is nobody's, and whatever was dead there reads as zeros when it is new.
         let kept = size_bytes.min(old).div_ceil(BLOCK_BYTES);
-        inner.bad.retain_dead(|block| *block < kept);
+        inner.bad.forget_dead_from(kept);
         inner.capacity.set(size_bytes);
         inner.regions.resize(regions);
         inner.persist_map().await
@@ -322,13 +324,18 @@ impl Array {
         self.0.bad.dead()
     }
 
+    /// How many blocks are lost for now: [`Self::lost_blocks`] and [`Self::dead_blocks`].
+    pub(crate) fn bad_block_count(&self) -> u64 {
+        self.0.bad.count()
+    }
+
     /// What is to be recorded of [`Self::lost_blocks`].
-    pub(crate) fn lost_blocks_to_record(&self) -> Vec<(usize, u64)> {
+    pub(crate) fn lost_blocks_to_record(&self) -> Rc<BlockSet> {
         self.0.bad.lost_to_record()
     }
 
     /// What is to be recorded of [`Self::dead_blocks`].
-    pub(crate) fn dead_blocks_to_record(&self) -> Vec<u64> {
+    pub(crate) fn dead_blocks_to_record(&self) -> Rc<BlockSet> {
         self.0.bad.dead_to_record(self.0.capacity.bytes().div_ceil(BLOCK_BYTES))
     }
 

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use stripewise_layout::{Geometry, LayoutError, Shape};
 
+use crate::block_set::BlockSet;
 use crate::error::ArrayError;
 use crate::map::regions::RegionShape;
 use crate::member::Member;
@@ -122,9 +123,9 @@ pub struct ArrayInit {
     /// Every block has a checksum, and every read is verified; the same for the array's whole life.
     pub checksums: Option<SumsInit>,
     /// Blocks of columns that are recorded as lost: column, and block of its linear space.
-    pub lost_blocks: Vec<(usize, u64)>,
-    /// Blocks of the volume that are recorded as dead.
-    pub dead_blocks: Vec<u64>,
+    pub lost_blocks: BlockSet,
+    /// Blocks of the volume that are recorded as dead, all in space 0.
+    pub dead_blocks: BlockSet,
     /// The drives that are there and current. What lies on others is missing.
     pub members: Vec<ArrayMember>,
     /// Partial stripes are acknowledged when the journal has them. Needs a journal, and a layout

@@ -79,6 +79,8 @@ pub(crate) struct PutTogether {
     pub changed: StripRanges,
     /// What was read of the stripe for that, as it was.
     pub old: OldData,
+    /// How it is written, where that is not for the fewest reads to say.
+    pub plan: Option<WritePlan>,
 }
 
 /// A stripe of which is known what it will hold and how it is written; old data are being read.
@@ -92,6 +94,8 @@ struct Prepared {
     covers: Option<u64>,
     /// The stripe was never written, so what it held before is known to be zeros.
     is_new: bool,
+    /// Lost blocks are poisoned: the journal has none of it.
+    is_poison: bool,
     plan: WritePlan,
     reads: Reads,
     /// Until the write has ended.
@@ -278,11 +282,11 @@ impl Inner {
         let StripeWrite { index, content, fua, class, covers } = write;
         let stripe = self.geometry.stripe(index);
         let is_new = self.regions.is_unwritten(index);
-        let mut old = OldData::new();
+        let (mut old, mut known_plan) = (OldData::new(), None);
         let (mut parts, changed) = match content {
             NewContent::Parts(content) => {
-                let PutTogether { parts, changed, old: before } = *content;
-                old = before;
+                let PutTogether { parts, changed, old: before, plan } = *content;
+                (old, known_plan) = (before, plan);
                 (parts, changed)
             }
             NewContent::Pieces(pieces) => {
@@ -294,7 +298,11 @@ impl Inner {
         if is_new {
             parts.iter_mut().for_each(|parts| pad_with_zeroes(parts, &self.zeroes));
         }
-        let plan = self.plan(&stripe, &parts)?;
+        let is_poison = known_plan.is_some();
+        let plan = match known_plan {
+            Some(plan) => self.check_writable().map(|()| plan)?,
+            None => self.plan(&stripe, &parts)?,
+        };
         let mut prepared = Box::new(Prepared {
             stripe,
             parts,
@@ -303,6 +311,7 @@ impl Inner {
             class,
             covers,
             is_new,
+            is_poison,
             plan,
             reads: Reads::new(),
             _intent: intent,
@@ -373,8 +382,9 @@ impl Inner {
     /// Awaits the reads: what the plan needs of the old data.
     async fn read_old(&self, prepared: &mut Prepared, old: &mut OldData) -> Result<(), ArrayError> {
         loop {
-            let Prepared { stripe, plan, reads, class, .. } = &mut *prepared;
+            let Prepared { stripe, plan, reads, class, covers, .. } = &mut *prepared;
             old.clear();
+            let mut lost = None;
             let mut planned_for = self.columns.missing_in(stripe.index);
             for (range, mut buffer, answer) in std::mem::take(reads) {
                 let answer = answer.await;
@@ -387,16 +397,29 @@ impl Inner {
                     }
                     planned_for = self.columns.missing_in(stripe.index);
                     if !planned_for.contains(stripe.units[range.unit].member) {
-                        buffer = Box::pin(HeldStripe::new(self, stripe, *class).fetch_unit(range)).await?;
+                        match Box::pin(HeldStripe::new(self, stripe, *class).fetch_unit(range)).await {
+                            Ok(content) => buffer = content,
+                            Err(error @ ArrayError::Lost { .. }) => lost = Some(error),
+                            Err(error) => return Err(error),
+                        }
                     }
                 }
                 old.push((range, buffer));
             }
-            let needed =
-                plan.reads.iter().all(|range| !planned_for.contains(stripe.units[range.unit].member));
-            let unchanged = planned_for == self.columns.missing_in(stripe.index);
-            if needed && unchanged {
-                return Ok(());
+            if let Some(lost) = lost {
+                let reads = plan.reads.iter();
+                let strip = reads
+                    .fold((u64::MAX, 0), |(start, end), read| (start.min(read.start), end.max(read.end)));
+                let how = (*class, covers.is_some());
+                // What was read may be of before.
+                Box::pin(self.poison_lost_blocks(stripe, strip, how, lost)).await?;
+            } else {
+                let needed =
+                    plan.reads.iter().all(|range| !planned_for.contains(stripe.units[range.unit].member));
+                let unchanged = planned_for == self.columns.missing_in(stripe.index);
+                if needed && unchanged {
+                    return Ok(());
+                }
             }
             // A member went while its old data were being read: what is to be read and written is
             // another matter now.
@@ -555,7 +578,7 @@ impl Inner {
                 record.parts.push(Part { unit: range.unit as u16, start: start as u32, segments });
             };
             match range.unit.checked_sub(data_units) {
-                None if kind == Kind::Parity => {}
+                None if kind == Kind::Parity && !prepared.is_poison => {}
                 None => part(range.start, computed.content(*range)),
                 // Between ranges that change it is written as it was.
                 Some(number) => {

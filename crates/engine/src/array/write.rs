@@ -278,9 +278,11 @@ impl Inner {
             return self.lead_in_place(led).await;
         };
         let is_dear = self.columns.have_dear_positions();
-        let (later, now): (Group<Led>, Group<Led>) = led
-            .into_iter()
-            .partition(|led| self.deferred.is_on && led.is_deferrable(&self.geometry, is_dear));
+        // Putting it in place may take more room in the journal than is kept for that.
+        let is_hurt = |led: &Led| self.bad.is_any_lost_in(&self.geometry, led.stripe);
+        let (later, now): (Group<Led>, Group<Led>) = led.into_iter().partition(|led| {
+            self.deferred.is_on && led.is_deferrable(&self.geometry, is_dear) && !is_hurt(led)
+        });
         // Stripes never written need no room in the journal, and must not wait for those that do: a
         // flush that makes room may have to wait for them. Where something is pending of one, that
         // is written first, and then it needs room.

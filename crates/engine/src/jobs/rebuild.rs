@@ -75,13 +75,12 @@ impl Array {
     pub(crate) async fn fill_row(&self, row: u64) -> Result<RowRebuild, ArrayError> {
         let inner = &self.0;
         inner.check_writable()?;
-        let lost_before = inner.bad.lost_count();
+        let lost = Cell::new(0);
         let mut bytes = 0;
         for column in inner.columns.to_fill(row) {
-            bytes += ColumnFill { array: inner, key: (row, column) }.fill().await?;
+            bytes += ColumnFill { array: inner, key: (row, column), lost: &lost }.fill().await?;
         }
-        let lost_blocks = inner.bad.lost_count().saturating_sub(lost_before) as u64;
-        Ok(RowRebuild { bytes, lost_blocks })
+        Ok(RowRebuild { bytes, lost_blocks: lost.get() })
     }
 
     /// Makes durable what was filled of rows, checksums included. Where it ends with an error, rows
@@ -125,12 +124,14 @@ struct ColumnFill<'a> {
     array: &'a Inner,
     /// Row and column.
     key: (u64, usize),
+    /// Blocks found lost that were not known as lost before.
+    lost: &'a Cell<u64>,
 }
 
 impl ColumnFill<'_> {
     /// Gives the bytes that were written.
     async fn fill(&self) -> Result<u64, ArrayError> {
-        let Self { array, key } = *self;
+        let Self { array, key, .. } = *self;
         let Some(place) = array.columns.rows.borrow().place(key.0, key.1) else { return Ok(0) };
         let Some(member) =
             array.columns.members.borrow().get(place.drive).map(|member| member.member.clone())
@@ -163,7 +164,7 @@ impl ColumnFill<'_> {
     }
 
     async fn work_on_regions(&self, next: &Cell<u64>, end: u64, bytes: &Cell<u64>) -> Result<(), ArrayError> {
-        let Self { array, key } = *self;
+        let Self { array, key, .. } = *self;
         let first = key.0 * array.columns.regions_per_row;
         while next.get() < end {
             let region = next.get();
@@ -199,14 +200,14 @@ impl ColumnFill<'_> {
 
     /// Whether the column was only away, and the region was not written meanwhile.
     fn is_current_from_before(&self, region: u64) -> bool {
-        let Self { array, key: (row, column) } = *self;
+        let Self { array, key: (row, column), .. } = *self;
         let place = array.columns.rows.borrow().place(row, column);
         place.is_some_and(|place| place.state == SlotState::CatchingUp) && !array.regions.is_behind(region)
     }
 
     /// Keeps the column's checksum pages of a region in memory until the column is filled.
     async fn keep_pages(&self, region: u64) -> Result<(), ArrayError> {
-        let Self { array, key } = *self;
+        let Self { array, key, .. } = *self;
         let Some(sums) = array.sums.get() else { return Ok(()) };
         let length = array.regions.shape.member_region_bytes;
         let pages = sums.table.pin(key.1 as u16, region * length, length).await?;
@@ -219,7 +220,7 @@ impl ColumnFill<'_> {
     /// Copies what a column should hold of a region; the caller gets the locks of its stripes with
     /// it.
     async fn fill_region(&self, region: u64) -> Result<(u64, Vec<StripeGuard>), ArrayError> {
-        let Self { array, key } = *self;
+        let Self { array, key, lost } = *self;
         let of_column = array.columns.units_on(key.1, region);
         let guards = array.table.lock_all(of_column.iter().map(|(stripe, _)| stripe.index).collect()).await;
         let written = of_column.into_iter().filter(|(stripe, _)| !array.regions.is_unwritten(stripe.index));
@@ -244,7 +245,7 @@ impl ColumnFill<'_> {
         let mut bytes = 0;
         for source in sources {
             let (stripe, unit) = (source.stripe.clone(), source.unit);
-            for (range, data) in source.rebuilt(array).await? {
+            for (range, data) in source.rebuilt(array, lost).await? {
                 bytes += range.length();
                 let place = stripe.units[unit];
                 let request = IoRequest::write(place.offset_bytes + range.start, data.clone(), false);
@@ -311,7 +312,7 @@ impl Source {
     }
 
     /// The unit's content: as a whole, or in blocks where some of it is lost.
-    async fn rebuilt(self, array: &Inner) -> Result<Vec<(UnitRange, Buffer)>, ArrayError> {
+    async fn rebuilt(self, array: &Inner, lost: &Cell<u64>) -> Result<Vec<(UnitRange, Buffer)>, ArrayError> {
         let Self { stripe, unit, units, buffers, answers } = self;
         let mut complete = units.len() == array.geometry.data_units();
         for answer in answers {
@@ -350,19 +351,31 @@ impl Source {
             let part = slice_of(&target, 0, block.start, block.end);
             match HeldStripe::new(array, &stripe, Class::Background).reconstruct(block, &part).await {
                 Ok(()) => rebuilt.push((block, part)),
-                Err(lost @ ArrayError::Lost { .. }) => {
+                Err(error @ ArrayError::Lost { .. }) => {
                     // A drive that went meanwhile may have it, and may come back.
                     if !array.geometry.stripe_survives(stripe.index, &array.columns.missing_in(stripe.index))
                     {
-                        return Err(lost);
+                        return Err(error);
                     }
-                    array.bad.note_unit_lost(&stripe, block);
+                    let found = array.bad.note_unit_lost(&stripe, block);
+                    lost.set(lost.get() + found);
+                    if !is_pending(array, &stripe, block) {
+                        array.bad.note_untold(found);
+                    }
                 }
                 Err(error) => return Err(error),
             }
         }
         Ok(rebuilt)
     }
+}
+
+/// Whether the journal has what a block is to hold: it is whole when that is in place.
+fn is_pending(array: &Inner, stripe: &Stripe, block: UnitRange) -> bool {
+    let in_stripe = block.unit as u64 * array.geometry.interleave_bytes() + block.start;
+    let at = stripe.index * array.geometry.stripe_data_bytes() + in_stripe;
+    block.unit < array.geometry.data_units()
+        && array.deferred.pending.holds_any_of(&array.geometry, at, BLOCK_BYTES)
 }
 
 /// A column of a row that was filled and is to be made durable.

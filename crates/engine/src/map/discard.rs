@@ -166,7 +166,7 @@ impl Inner {
         let (first, last) = (at / BLOCK_BYTES, (at + length) / BLOCK_BYTES - 1);
         for column in 0..self.geometry.width() {
             // What was lost there is zeros now, as everything else.
-            self.bad.repair_lost((column, first)..=(column, last));
+            self.bad.repair_lost(column, first..=last);
             // Advice only: a drive that refuses keeps the space, nothing else.
             let request = IoRequest::range(Operation::Discard, at, length);
             let _ = self.columns.submit(column, Class::Foreground, request.because(Cause::Discard)).await;

@@ -461,6 +461,12 @@ pub enum PoolError {
         /// Bytes there are.
         room_bytes: u64,
     },
+    /// More blocks are lost than the metadata have room for.
+    #[error("more blocks are lost than the metadata of pool {pool} have room to name")]
+    LossesFull {
+        /// The pool.
+        pool: String,
+    },
     /// A job could not go on.
     #[error("{0}")]
     Job(String),
@@ -626,6 +632,13 @@ impl PoolError {
             }
             Self::OlderFormat { .. } => {
                 "copy its contents elsewhere with the program that made it; --force overwrites it".to_owned()
+            }
+            Self::LossesFull { .. } => {
+                "write the lost blocks again, or discard them: blocks that are whole need no room".to_owned()
+            }
+            Self::MetadataFull { .. } => {
+                "replace the pool's smallest drive, which sets how much room there is, by a larger one; or delete a volume"
+                    .to_owned()
             }
             Self::Layout(error) | Self::Array(ArrayError::Layout(error)) => error.hint(),
             Self::DriveInUse { .. } => "`pool retire` empties it first, and then lets go of it".to_owned(),

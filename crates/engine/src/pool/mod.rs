@@ -105,6 +105,7 @@ use session::Session;
 use space::freed::Freed;
 use space::slabs::FreeSlabs;
 use sparing::planner::SparePlanner;
+use status::memo::StatusMemo;
 use superblock::commits::Commits;
 use volume::thin_growth::ThinGrowth;
 
@@ -216,6 +217,7 @@ pub(crate) struct Inner {
     commits: Commits,
     growth: ThinGrowth,
     news: News,
+    status_memo: StatusMemo,
     jobs: Jobs,
     lifecycle: Lifecycle,
     session: Rc<Session>,

@@ -1,5 +1,7 @@
 //! Manifests for tests: plain pools, one with everything in it, and random changes.
 
+use std::rc::Rc;
+
 use stripewise_drive::SplitMix64;
 use stripewise_layout::{LayoutSpec, Level};
 
@@ -10,8 +12,7 @@ use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::{Manifest, RebalanceIntent, ScrubIntent};
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{
-    Conversion, JournalPlaceRecord, LostRange, MetaPlaceRecord, MetaRecord, PartRecord, Pin, PlaceState,
-    VolumeRecord,
+    Conversion, JournalPlaceRecord, MetaPlaceRecord, MetaRecord, PartRecord, Pin, PlaceState, VolumeRecord,
 };
 use crate::pool::space::slabs::{FreeSlabs, put_rows};
 use crate::rows::{RowTable, SlotState};
@@ -49,8 +50,10 @@ pub(in crate::pool) fn part(
         shape,
         meta: MetaRecord { slabs: 1, map_rows: rows, places: places.into_iter().map(place).collect() },
         journal: Vec::new(),
-        lost: Vec::new(),
-        dead: Vec::new(),
+        old_lost: Vec::new(),
+        old_dead: Vec::new(),
+        lost: Default::default(),
+        dead: Default::default(),
         rows: table,
     }
 }
@@ -86,7 +89,8 @@ pub(in crate::pool) fn sample() -> Manifest {
     let volume = &mut manifest.volumes[0];
     volume.parts[0].journal =
         vec![JournalPlaceRecord { drive: 5, slab: 2, slabs: 3, state: PlaceState::Active }];
-    volume.parts[0].lost = vec![LostRange(1, 17, 2)];
+    volume.parts[0].lost = Rc::new([(1, 17), (1, 18)].into_iter().collect());
+    volume.parts[0].dead = Rc::new([(0, 300)].into_iter().collect());
     volume.write_back = true;
     let mut places = volume.parts[0].rows.run(3).expect("a row").places_of(3);
     places[1].state = SlotState::CatchingUp;
@@ -133,7 +137,7 @@ pub(in crate::pool) fn sample() -> Manifest {
 /// Changes something, so that it is still possible; the generation is counted up.
 pub(in crate::pool) fn change(manifest: &mut Manifest, random: &mut SplitMix64) {
     let generation = manifest.generation;
-    match random.below(9) {
+    match random.below(10) {
         0 => manifest.events.push(generation, EventKind::Pool, "something happened"),
         1 => {
             let index = random.below(manifest.drives.len() as u64) as usize;
@@ -166,7 +170,7 @@ pub(in crate::pool) fn change(manifest: &mut Manifest, random: &mut SplitMix64) 
             let index = random.below(manifest.volumes.len() as u64) as usize;
             let part = &mut manifest.volumes[index].parts[0];
             let row = random.below(part.rows.rows());
-            part.lost.clear();
+            (part.lost, part.dead) = Default::default();
             part.rows.clear(row, 1);
             let hole = random.below(part.rows.rows());
             let drives = free.usable(Role::Data);
@@ -183,9 +187,17 @@ pub(in crate::pool) fn change(manifest: &mut Manifest, random: &mut SplitMix64) 
             let part = &mut volume.parts[0];
             let rows = 1 + random.below(2 * part.rows.rows());
             volume.size_bytes = volume.size_bytes.min(rows * slab_bytes);
-            part.lost.clear();
+            (part.lost, part.dead) = Default::default();
             part.rows.resize(rows);
             part.meta.map_rows = part.meta.map_rows.max(rows);
+        }
+        8 if !manifest.volumes.is_empty() => {
+            let part = &mut manifest.volumes[0].parts[0];
+            let block = random.below(part.rows.rows()) * 256 + random.below(256);
+            let (lost, dead) = (Rc::make_mut(&mut part.lost), Rc::make_mut(&mut part.dead));
+            lost.insert(random.below(3) as usize, block..=block / 256 * 256 + 255);
+            lost.remove(random.below(3) as usize, 0..=random.below(block + 1));
+            dead.insert(0, block..=block + random.below(600));
         }
         7 => manifest.rebuild_priority_percent = 1 + random.below(100) as u32,
         _ => {

@@ -13,7 +13,7 @@ use stripewise_drive::{Buffer, Cause, Completion, DriveError, DriveErrorKind, Io
 use stripewise_layout::{Decode, Place, Segment, Stripe, UnitRange, plan_read};
 
 use crate::array::parity::{decode_units, slice_of};
-use crate::array::{Array, Inner};
+use crate::array::{Array, BLOCK_BYTES, Inner};
 use crate::error::ArrayError;
 use crate::member::Class;
 use crate::read::recover::{HeldStripe, recover_read};
@@ -61,7 +61,12 @@ impl Array {
         let _counted = inner.reads.begin();
         let _permit = inner.admission.acquire(end - start).await;
         let patches = inner.deferred.pending.patches(&inner.geometry, start, end);
-        let buffer = inner.read_blocks(class, start, end).await?;
+        let buffer = match inner.read_blocks(class, start, end).await {
+            Err(lost @ ArrayError::Lost { .. }) if !patches.is_empty() => {
+                Box::pin(inner.read_beside_pending(class, (start, end), &patches, lost)).await?
+            }
+            result => result?,
+        };
         for (at, bytes) in &patches {
             crate::write_back::destage::patch(&buffer, start, *at, bytes);
         }
@@ -71,6 +76,31 @@ impl Array {
 }
 
 impl Inner {
+    /// Reads blocks of which some are lost where they lie: those that are pending are not needed.
+    async fn read_beside_pending(
+        &self,
+        class: Class,
+        (start, end): (u64, u64),
+        patches: &[(u64, Buffer)],
+        lost: ArrayError,
+    ) -> Result<Buffer, ArrayError> {
+        let whole = self.buffers.allocate((end - start) as usize);
+        let mut is_any_pending = false;
+        let mut at = start;
+        while at < end {
+            let to = (at / BLOCK_BYTES * BLOCK_BYTES + BLOCK_BYTES).min(end);
+            let covers = |(from, bytes): &(u64, Buffer)| *from <= at && to <= from + bytes.len() as u64;
+            if patches.iter().any(covers) {
+                is_any_pending = true;
+            } else {
+                let block = self.read_blocks(class, at, to).await?;
+                whole.slice((at - start) as usize..(to - start) as usize).copy_from(&block);
+            }
+            at = to;
+        }
+        if is_any_pending { Ok(whole) } else { Err(lost) }
+    }
+
     async fn read_blocks(&self, class: Class, start: u64, end: u64) -> Result<Buffer, ArrayError> {
         let buffer = self.buffers.allocate((end - start) as usize);
         let copy = self.copy_for_all(start, end);

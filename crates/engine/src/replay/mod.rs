@@ -253,9 +253,9 @@ impl Inner {
         Ok(())
     }
 
-    /// The same where no pool has recorded them yet.
+    /// The same where no pool has recorded them yet; an error where it has no room for them.
     pub(crate) async fn record_and_forget_replayed(&self) -> Result<(), ArrayError> {
-        self.host.record_lost(self.spec.id).await.map_err(ArrayError::CannotRecord)?;
+        self.host.record_losses(self.spec.id).await.map_err(ArrayError::CannotRecord)?;
         self.forget_replayed().await
     }
 }

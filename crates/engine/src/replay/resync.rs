@@ -106,8 +106,10 @@ impl StripeResync<'_> {
             let holds = |(of, from, data): &&(usize, u64, Buffer)| {
                 *of == number && *from <= at && at + BLOCK_BYTES <= from + data.len() as u64
             };
-            let (_, from, data) = self.pending.iter().rev().find(holds)?;
-            return Some(data.slice((at - from) as usize..(at - from + BLOCK_BYTES) as usize));
+            if let Some((_, from, data)) = self.pending.iter().rev().find(holds) {
+                return Some(data.slice((at - from) as usize..(at - from + BLOCK_BYTES) as usize));
+            }
+            // The record itself has what poisons a lost block.
         }
         let part = record.parts.iter().find(|part| {
             let from = u64::from(part.start);

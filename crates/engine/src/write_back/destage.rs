@@ -213,10 +213,7 @@ impl<'a> Destaging<'a> {
                     match is_unwritten {
                         true => whole.fill(0),
                         false => {
-                            Box::pin(
-                                HeldStripe::new(array, stripe, Class::Foreground).fetch_data(start, &whole),
-                            )
-                            .await?;
+                            Box::pin(fetch_gap(array, stripe, start, &whole)).await?;
                             let before = array.buffers.allocate(whole.len());
                             before.copy_from(&whole);
                             old.push((UnitRange { unit, start: start - base, end: end - base }, before));
@@ -231,7 +228,7 @@ impl<'a> Destaging<'a> {
             parts.push(unit_parts);
         }
         let changed = covered(changed.into_iter());
-        Ok(NewContent::Parts(Box::new(PutTogether { parts, changed, old })))
+        Ok(NewContent::Parts(Box::new(PutTogether { parts, changed, old, plan: None })))
     }
 
     /// Writes the oldest pending stripes in place and flushes the drives. It waits for no request
@@ -353,6 +350,20 @@ impl Inner {
             }
             inner.deferred.is_destaging.set(false);
         });
+    }
+}
+
+/// Reads what lies between pending pieces of a unit; blocks that no drive has any more are poisoned
+/// first, so that what is pending around them comes into place.
+async fn fetch_gap(array: &Inner, stripe: &Stripe, from: u64, target: &Buffer) -> Result<(), ArrayError> {
+    loop {
+        let lost = match HeldStripe::new(array, stripe, Class::Foreground).fetch_data(from, target).await {
+            Err(lost @ ArrayError::Lost { .. }) => lost,
+            result => return result,
+        };
+        let start = from % array.geometry.interleave_bytes();
+        let strip = (start, start + target.len() as u64);
+        array.poison_lost_blocks(stripe, strip, (Class::Foreground, true), lost).await?;
     }
 }
 

@@ -152,6 +152,7 @@ impl Inner {
         let pool = self.rc();
         let committed = self
             .try_commit(None, move |manifest| {
+                let (slab_bytes, before) = (manifest.slab_bytes, manifest.clone());
                 for step in planned {
                     // Somebody may have asked for just that drive to be emptied, or it may be out.
                     let takes_new = manifest.drive(step.to.drive).is_some_and(DriveRecord::takes_new);
@@ -166,11 +167,9 @@ impl Inner {
                     // Where more blocks are lost than can be recorded, the old place keeps what it
                     // has.
                     let says_what_is_lost = |part: &PartRecord| {
-                        let mut known = part.clone();
-                        array.as_ref().is_some_and(|array| {
-                            known.set_lost(&array.lost_blocks_to_record());
-                            known.lost == part.lost
-                        })
+                        array
+                            .as_ref()
+                            .is_some_and(|array| part.has_losses_of(array, step.row, step.column, slab_bytes))
                     };
                     let part = manifest.part_mut(step.part).filter(|_| takes_new && is_migrating);
                     // The row may have been given back and taken anew since, on other drives.
@@ -189,6 +188,8 @@ impl Inner {
                 if counter.get() == 0 {
                     return Ok(Change::Nothing(()));
                 }
+                let width = manifest.parts().map(|part| part.rows.width()).max().unwrap_or(0) as u64;
+                pool.commits.check_runs((&before, manifest), counter.get() as u64, width)?;
                 note(manifest, counter.get() as u64);
                 Ok(Change::Commit(()))
             })

@@ -165,7 +165,7 @@ impl Inner {
             true => format!("volume {} is {to} again", record.name),
             false => format!("volume {} was converted from {from} to {to}", record.name),
         };
-        let lost = new.dead_blocks().len();
+        let lost = new.bad_block_count();
         if lost > 0 {
             text += &format!("; {lost} blocks of 4 KiB are lost");
         }
@@ -404,9 +404,7 @@ impl Copying<'_> {
             let Some(record) = volume.part_mut(part) else {
                 return Err(PoolError::Job("the conversion has ended".to_owned()));
             };
-            let mut known = record.clone();
-            known.set_dead(&array.dead_blocks_to_record());
-            if known.dead != record.dead {
+            if !record.dead.has_all(&array.dead_blocks_to_record()) {
                 return Err(PoolError::Job(
                     "more blocks cannot be read than can be recorded as lost".to_owned(),
                 ));
@@ -439,11 +437,11 @@ impl Copying<'_> {
                 old.drain_reads().await;
                 lock_order::scope(self.release_old_rows(row, to)).await?;
             }
-            old.0.bad.retain_lost(|(_, block)| *block >= to * blocks_per_slab);
+            old.0.bad.retain_lost(|(_, block)| block >= to * blocks_per_slab);
             row = to;
             zones.released_rows.set(row);
         }
-        old.0.bad.retain_dead(|block| *block >= below / BLOCK_BYTES);
+        old.0.bad.forget_dead_below(below / BLOCK_BYTES);
         Ok(())
     }
 

@@ -12,7 +12,8 @@
 //! go the rows in work are ended and what is due is looked at again, so that what has become more
 //! exposed comes first. Faults expected: the drive that is filled fails (then another drive takes
 //! over), sources that cannot be read (then blocks are lost, which is recorded), more lost blocks
-//! than can be recorded (then the row stays unfilled).
+//! than there is room for in the record (then rows that lost any do not count as filled until there
+//! is; all others do, and the rebuild ends).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -25,6 +26,7 @@ use stripewise_drive::{Context, Event};
 use crate::array::Array;
 use crate::error::ArrayError;
 use crate::pool::Inner;
+use crate::pool::error::PoolError;
 use crate::pool::jobs::row_queue::{Due, RowQueue};
 use crate::pool::jobs::{Lane, Parts, Progress, watched};
 use crate::pool::manifest::events::EventKind;
@@ -250,7 +252,6 @@ impl Inner {
             parts: parts.clone(),
             queue: RefCell::new(RowQueue::new(due, self.tuning().rebuild_look_ahead)),
             filled: FilledRows::new(self.tuning().rebuild_batch_bytes),
-            lost_blocks: Cell::new(0),
         };
         let working = filling.run(workers);
         let checkpoint = || async move { self.commit(None, |_| ()).await };
@@ -273,8 +274,6 @@ struct Filling<'a> {
     parts: Parts,
     queue: RefCell<RowQueue>,
     filled: FilledRows,
-    /// Blocks that no drive has any more.
-    lost_blocks: Cell<u64>,
 }
 
 impl Filling<'_> {
@@ -289,10 +288,6 @@ impl Filling<'_> {
             self.filled.end();
         };
         join(filling, self.finish_rows()).await;
-    }
-
-    fn count_lost(&self, blocks: u64) {
-        self.lost_blocks.set(self.lost_blocks.get() + blocks);
     }
 
     /// Of all parts.
@@ -332,7 +327,6 @@ impl Filling<'_> {
         let generation = self.pool.manifest.borrow().generation;
         match array.fill_row(row).await {
             Ok(done) => {
-                self.count_lost(done.lost_blocks);
                 // What needed no copying is done as well.
                 let bytes = due_bytes.max(done.bytes);
                 self.filled.add(FilledRow { part, row, bytes, generation });
@@ -371,9 +365,7 @@ impl Filling<'_> {
             self.pool.jobs.look_again.set(true);
             return Err(ArrayError::Closed);
         }
-        let done = array.rebuild_row(row.row).await?;
-        self.count_lost(done.lost_blocks);
-        Ok(())
+        array.rebuild_row(row.row).await.map(drop)
     }
 
     fn row_failed(&self, part: Id, row: u64, generation: u64, error: &ArrayError) {
@@ -392,7 +384,8 @@ impl Filling<'_> {
 
     /// Records what was filled.
     async fn record(&self) {
-        let (pool, lost) = (self.pool, self.lost_blocks.get());
+        let pool = self.pool;
+        let lost: u64 = self.arrays().map(|array| array.0.bad.take_untold()).sum();
         if lost > 0 {
             let text = format!(
                 "{lost} blocks of 4 KiB could not be rebuilt, since no drive had them any more; reading them is an error until \
@@ -409,12 +402,16 @@ impl Filling<'_> {
             if let Err(error) = &committed {
                 let why = format!("the rebuild of volume {name} could not be recorded: {error}");
                 pool.jobs.rebuilding.stall(Some((part, None)), why);
-            } else if !array.rebuilt().is_empty() && !pool.jobs.look_again.get() {
+            } else if let Some((row, _)) = array.rebuilt().first()
+                && !pool.jobs.look_again.get()
+            {
+                let rows: BTreeSet<u64> = array.rebuilt().into_iter().map(|(row, _)| row).collect();
+                let full = PoolError::LossesFull { pool: pool.name() };
                 let why = format!(
-                    "the rebuild of volume {name} stopped: more blocks are lost than can be recorded, so its new drives do \
-                     not count as rebuilt"
+                    "{} of the rows of volume {name} have no redundancy until what they lost is recorded: {full}",
+                    rows.len()
                 );
-                pool.jobs.rebuilding.stall(Some((part, None)), why);
+                pool.jobs.rebuilding.stall(Some((part, Some(*row))), why);
             } else if array.lacking_rows().is_empty() {
                 note_ended(pool, part, progress);
             }

@@ -234,7 +234,7 @@ impl Inner {
         let now_ns = self.context.now_ns();
         let manifest = self.manifest.borrow();
         // Rows that lie alone take room in the record; some is kept for when it is needed.
-        let may_move_up = manifest.check_room_to_grow().is_ok();
+        let may_move_up = self.commits.check_growth(&manifest).is_ok();
         let since_ns = self.jobs.tiers.since_ns.get().unwrap_or(now_ns);
         let may_move_down = now_ns.saturating_sub(since_ns) >= self.options.tiers.half_life_ns;
         let mut parts = Vec::new();

@@ -6,13 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use crate::block_set::{BlockSet, SPAN_BLOCKS};
 use crate::error::ArrayError;
 use crate::pool::manifest::care::MAX_TAKEOVERS;
 use crate::pool::manifest::format::{
     MAX_DRIVE_RECORDS, MAX_FORMER, MAX_ROWS, MAX_VOLUMES, Manifest, check_name,
 };
-use crate::pool::manifest::volume_record::{LostRange, PartRecord, VolumeRecord};
+use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
 use crate::pool::space::addresses::{MAX_DRIVE_BYTES, is_slab_size};
+use crate::pool::superblock::block_bytes::MAX_LOST_BYTES;
 use crate::pool::{BLOCK_BYTES, MIB, REBUILD_LATENCY_MS};
 use crate::rows::check_block;
 use crate::tuning::MapGrain;
@@ -104,7 +106,7 @@ impl Manifest {
     }
 
     fn check_volumes(&self) -> Result<(), String> {
-        if !self.lost_fits() {
+        if self.lost_bytes() > MAX_LOST_BYTES {
             return Err("too many lost blocks".to_owned());
         }
         let rows = self.parts().fold(0u64, |sum, part| sum.saturating_add(part.rows.rows()));
@@ -193,16 +195,14 @@ impl Manifest {
             }
         }
         let blocks = part.rows.rows().saturating_mul(self.slab_bytes / BLOCK_BYTES);
-        let fits = |lost: &LostRange| {
-            usize::from(lost.0) < width
-                && lost.2 > 0
-                && lost.1.checked_add(lost.2).is_some_and(|end| end <= blocks)
-        };
         let volume_blocks = MAX_VOLUME_BYTES / BLOCK_BYTES;
-        let is_dead_possible = |&(first, count): &(u64, u64)| {
-            count > 0 && first.checked_add(count).is_some_and(|end| end <= volume_blocks)
+        let are_within = |set: &BlockSet, spaces: usize, blocks: u64| {
+            set.spans().all(|((space, span), bits)| {
+                let last = bits.last().unwrap_or(0);
+                space < spaces && span.saturating_mul(SPAN_BLOCKS).saturating_add(last) < blocks
+            })
         };
-        if !part.lost.iter().all(fits) || !part.dead.iter().all(is_dead_possible) {
+        if !are_within(&part.lost, width, blocks) || !are_within(&part.dead, 1, volume_blocks) {
             return Err("it has lost blocks that it never had".to_owned());
         }
         Ok(())

@@ -75,6 +75,14 @@ impl Events {
         Self { first, list: VecDeque::new() }
     }
 
+    /// Forgets all but so many; whether there were more.
+    pub(in crate::pool) fn keep_newest(&mut self, count: usize) -> bool {
+        let surplus = self.list.len().saturating_sub(count);
+        self.list.drain(..surplus);
+        self.first += surplus as u64;
+        surplus > 0
+    }
+
     /// Number of the oldest event kept.
     pub(crate) fn first_number(&self) -> u64 {
         self.first

@@ -16,6 +16,7 @@ use crate::pool::manifest::events::Events;
 use crate::pool::manifest::host_use::HostUse;
 use crate::pool::manifest::ids::{Id, VolumeId};
 use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
+use crate::pool::superblock::block_bytes::record_bytes;
 
 /// Most drives, in whatever role and state, that take part.
 pub(crate) const MAX_DRIVES: usize = 255;
@@ -27,10 +28,6 @@ pub(crate) const MAX_VOLUMES: usize = 256;
 pub(crate) const MAX_ROWS: u64 = 1 << 30;
 /// Drives that no longer belong, remembered so that they can be told from strangers.
 pub(in crate::pool) const MAX_FORMER: usize = 64;
-/// Ranges of lost blocks that can be recorded in all.
-const MAX_LOST_RANGES: usize = 1500;
-/// Lost blocks that can be recorded in all: they are kept in memory one by one.
-const MAX_LOST_BLOCKS: u64 = 1 << 20;
 
 /// A scrub that was begun: volumes still to do, the first of them from a region on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -313,13 +310,9 @@ impl Manifest {
         self.former.drain(..surplus);
     }
 
-    /// Whether no more blocks are lost than can be recorded.
-    pub(crate) fn lost_fits(&self) -> bool {
-        let lost = self.parts().flat_map(|part| part.lost.iter().map(|range| range.2));
-        let dead = self.parts().flat_map(|part| part.dead.iter().map(|range| range.1));
-        let (ranges, blocks) =
-            lost.chain(dead).fold((0, 0u64), |(ranges, sum), count| (ranges + 1, sum.saturating_add(count)));
-        ranges <= MAX_LOST_RANGES && blocks <= MAX_LOST_BLOCKS
+    /// Most bytes that the lost blocks take in the record.
+    pub(in crate::pool) fn lost_bytes(&self) -> u64 {
+        self.parts().map(|part| record_bytes(&part.lost) + record_bytes(&part.dead)).sum()
     }
 }
 

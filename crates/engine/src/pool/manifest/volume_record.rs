@@ -4,9 +4,13 @@
 //! to another layout: then part 0 is the old one and part 1 the new one, which has the volume's
 //! bytes below the frontier.
 
+use std::rc::Rc;
+
 use serde::{Deserialize, Serialize};
 use stripewise_layout::{Geometry, MemberSet, Shape};
 
+use crate::block_set::{Block, BlockSet};
+use crate::pool::BLOCK_BYTES;
 use crate::pool::manifest::ids::{Id, VolumeId};
 use crate::rows::{RowTable, Run, SlotState};
 
@@ -88,6 +92,9 @@ pub(crate) struct JournalPlaceRecord {
     pub state: PlaceState,
 }
 
+/// Most blocks that older versions recorded as lost.
+const MAX_OLD_LOST_BLOCKS: u64 = 1 << 20;
+
 /// Blocks of 4 KiB of a column that hold nothing valid: column, first block, how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LostRange(pub u16, pub u64, pub u64);
@@ -102,12 +109,19 @@ pub(crate) struct PartRecord {
     pub meta: MetaRecord,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub journal: Vec<JournalPlaceRecord>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lost: Vec<LostRange>,
-    /// Blocks of 4 KiB of the array that were being written when power was cut and a drive was
-    /// lost: first, how many.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub dead: Vec<(u64, u64)>,
+    /// As older versions recorded [`Self::lost`]; empty in what is written.
+    #[serde(default, rename = "lost", skip_serializing_if = "Vec::is_empty")]
+    pub old_lost: Vec<LostRange>,
+    /// As older versions recorded [`Self::dead`]: first, how many.
+    #[serde(default, rename = "dead", skip_serializing_if = "Vec::is_empty")]
+    pub old_dead: Vec<(u64, u64)>,
+    /// Blocks of columns that hold nothing valid. Recorded apart.
+    #[serde(skip)]
+    pub lost: Rc<BlockSet>,
+    /// Blocks of the array that hold nothing valid: no drive had them any more when they were
+    /// resynchronised or converted. Recorded apart.
+    #[serde(skip)]
+    pub dead: Rc<BlockSet>,
     /// Recorded apart, block by block.
     #[serde(skip)]
     pub rows: RowTable,
@@ -200,38 +214,27 @@ impl PartRecord {
         });
     }
 
-    pub(crate) fn set_lost(&mut self, blocks: &[(usize, u64)]) {
-        self.lost.clear();
-        for &(column, block) in blocks {
-            match self.lost.last_mut() {
-                Some(LostRange(last, first, count))
-                    if usize::from(*last) == column && *first + *count == block =>
-                {
-                    *count += 1;
-                }
-                _ => self.lost.push(LostRange(column as u16, block, 1)),
-            }
+    /// Takes over what an older version recorded as lost; `None` for what cannot be.
+    pub(in crate::pool) fn take_over_old_lost(&mut self) -> Option<()> {
+        let (lost, dead) = (std::mem::take(&mut self.old_lost), std::mem::take(&mut self.old_dead));
+        let blocks = lost.iter().map(|range| range.2).chain(dead.iter().map(|range| range.1));
+        if blocks.fold(0, u64::saturating_add) > MAX_OLD_LOST_BLOCKS {
+            return None;
         }
-    }
-
-    pub(crate) fn set_dead(&mut self, blocks: &[u64]) {
-        self.dead.clear();
-        for &block in blocks {
-            match self.dead.last_mut() {
-                Some((first, count)) if *first + *count == block => *count += 1,
-                _ => self.dead.push((block, 1)),
-            }
+        let last = |first: u64, count: u64| first.checked_add(count.checked_sub(1)?);
+        for LostRange(column, first, count) in lost {
+            Rc::make_mut(&mut self.lost).insert(usize::from(column), first..=last(first, count)?);
         }
+        for (first, count) in dead {
+            Rc::make_mut(&mut self.dead).insert(0, first..=last(first, count)?);
+        }
+        Some(())
     }
 
-    pub(crate) fn dead_blocks(&self) -> impl Iterator<Item = u64> + '_ {
-        self.dead.iter().flat_map(|&(first, count)| first..first + count)
-    }
-
-    pub(crate) fn lost_blocks(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        self.lost.iter().flat_map(|&LostRange(column, first, count)| {
-            (first..first + count).map(move |block| (usize::from(column), block))
-        })
+    /// The columns and rows in which blocks can be lost: what is not current anyway has none.
+    pub(in crate::pool) fn is_current_at(&self, (column, block): Block, slab_bytes: u64) -> bool {
+        let place = self.rows.place(block / (slab_bytes / BLOCK_BYTES), column);
+        place.is_some_and(|place| matches!(place.state, SlotState::Active | SlotState::CatchingUp))
     }
 }
 

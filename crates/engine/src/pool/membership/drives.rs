@@ -195,7 +195,7 @@ impl Inner {
         let (number, room) = {
             let mut planned = self.manifest.borrow().clone();
             let number = planned.add_drive(id, &path, role, capacity_bytes);
-            (number, planned.check_room_to_grow())
+            (number, self.commits.check_growth(&planned))
         };
         room?;
         if let Some(before) = before {

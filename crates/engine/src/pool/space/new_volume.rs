@@ -81,8 +81,10 @@ impl LaidOut {
             shape,
             meta: self.meta.clone(),
             journal: self.journal.clone(),
-            lost: Vec::new(),
-            dead: Vec::new(),
+            old_lost: Vec::new(),
+            old_dead: Vec::new(),
+            lost: Default::default(),
+            dead: Default::default(),
             rows: self.rows.clone(),
         }
     }

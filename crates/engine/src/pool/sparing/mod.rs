@@ -178,6 +178,10 @@ impl Inner {
                 }
                 further(manifest);
                 manifest.forget_replaced();
+                if matches!(onto, Onto::All) {
+                    // Rows are cut into stretches. Onto one drive they go as they are.
+                    pool.commits.check_growth(manifest)?;
+                }
                 Ok(Change::Commit(()))
             })
             .await;

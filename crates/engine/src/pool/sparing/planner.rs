@@ -276,4 +276,29 @@ mod tests {
         let refused = planner.check_not_needed_as_room(&manifest, &books, 4);
         assert!(matches!(refused, Err(PoolError::DriveStanding { .. })), "{refused:?}");
     }
+
+    #[test]
+    fn planning_many_short_runs_takes_no_time() {
+        // Each row lies somewhere else. Clients wait while this runs.
+        let rows = 6000;
+        let mut manifest = testing::pool(&[16_384; 26], MIB);
+        testing::add_volume(&mut manifest, 55, Level::Raid6, 24, rows);
+        let table = &mut manifest.volumes[0].parts[0].rows;
+        let mut places: Vec<_> = (0..rows).map(|row| table.run(row).expect("a row").places_of(row)).collect();
+        let mut random = stripewise_drive::SplitMix64::new(1);
+        (1..places.len()).for_each(|at| places.swap(at, random.below(at as u64 + 1) as usize));
+        places.iter().zip(0..).for_each(|(places, row)| table.set(row, 1, places));
+        assert!(table.runs().count() > 5500);
+        assert_eq!(manifest.check(), Ok(()));
+        let working = manifest.drives.iter().map(|drive| drive.number).collect();
+        let rebuildable = manifest.parts().map(|part| part.id).collect();
+        let mut planner = SparePlanner { working, rebuildable };
+        fail(&mut manifest, &mut planner, 3);
+        let mut books = FreeSlabs::new(&manifest);
+        let began = std::time::Instant::now();
+        planner.plan(&mut manifest, &mut books);
+        assert!(began.elapsed().as_secs() < 4, "{:?}", began.elapsed());
+        let lacks = |place: &SlotPlace| place.state == SlotState::Missing;
+        assert!(!manifest.parts().any(|part| part.rows.runs().any(|run| run.places.iter().any(lacks))));
+    }
 }

@@ -6,6 +6,7 @@
 pub(crate) mod activity;
 pub(crate) mod copies;
 pub(crate) mod load;
+pub(crate) mod memo;
 pub(crate) mod volume;
 pub(crate) mod words;
 
@@ -23,9 +24,9 @@ use crate::pool::manifest::volume_record::{PartRecord, Pin};
 use crate::pool::open_drives::OpenDrives;
 use crate::pool::space::addresses;
 use crate::pool::status::activity::Activity;
+use crate::pool::status::memo::FilledDrives;
 use crate::pool::volume::thin::slabs_in_use;
 use crate::pool::{Inner, Pool};
-use crate::rows::SlotState;
 
 /// How a pool is as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -387,7 +388,8 @@ impl Inner {
         let errors = open.as_ref().map_or(drive.errors, |open| open.errors());
         let space = self.space.borrow();
         let (slabs, used) = (space.slabs(drive.number), space.used_slabs(drive.number));
-        let (state, reason) = drive_state(&self.drives, manifest, drive);
+        let filled = self.status_memo.filled(manifest);
+        let (state, reason) = drive_state(&self.drives, &filled, drive);
         DriveStatus {
             id: drive.id,
             path: drive.path.clone(),
@@ -407,7 +409,7 @@ impl Inner {
 
 fn drive_state(
     drives: &OpenDrives,
-    manifest: &Manifest,
+    filled: &FilledDrives,
     drive: &DriveRecord,
 ) -> (DriveState, Option<String>) {
     let open = drives.get(drive.number);
@@ -441,17 +443,9 @@ fn drive_state(
         ),
         Standing::Online if open.is_none() => (DriveState::Missing, Some("it was not found".to_owned())),
         Standing::Online => {
-            let has = |state: SlotState| {
-                let in_part = |part: &PartRecord| {
-                    let is_it =
-                        |place: &crate::rows::SlotPlace| place.drive == drive.number && place.state == state;
-                    part.rows.runs().any(|run| run.places.iter().any(is_it))
-                };
-                manifest.parts().any(in_part)
-            };
-            if has(SlotState::Rebuilding) {
+            if filled.rebuilding.contains(&drive.number) {
                 (DriveState::Rebuilding, None)
-            } else if has(SlotState::CatchingUp) {
+            } else if filled.catching_up.contains(&drive.number) {
                 (DriveState::CatchingUp, None)
             } else if drive.successor.is_some() {
                 (DriveState::Replacing, None)

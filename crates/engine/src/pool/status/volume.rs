@@ -150,11 +150,8 @@ impl Inner {
             written_bytes: is_open.then(|| arrays.iter().map(|array| array.written_bytes()).sum()),
             redundancy_left: tally.left.unwrap_or(shape.fault_tolerance() as isize).max(0) as usize,
             lost_blocks: match is_open {
-                true => arrays
-                    .iter()
-                    .map(|array| (array.lost_blocks().len() + array.dead_blocks().len()) as u64)
-                    .sum(),
-                false => volume.parts.iter().flat_map(|part| &part.lost).map(|lost| lost.2).sum(),
+                true => arrays.iter().map(|array| array.bad_block_count()).sum(),
+                false => volume.parts.iter().map(|part| part.lost.count() + part.dead.count()).sum(),
             },
             thin: volume.thin,
             write_back: volume.write_back,

@@ -90,9 +90,9 @@ impl Inner {
             // Before a person brings a drive, the pool helps itself; not with others where it is
             // back.
             let is_back = out.iter().any(|drive| drive.state == DriveState::Behind);
-            if let Some(prospect) =
-                prospect(&self.spare_planner(), manifest, self.space.borrow().clone()).filter(|_| !is_back)
-            {
+            let reckon = |planner: &SparePlanner| prospect(planner, manifest, self.space.borrow().clone());
+            let prospect = self.status_memo.prospect(manifest, self.spare_planner(), reckon);
+            if let Some(prospect) = prospect.filter(|_| !is_back) {
                 condition += &format!("; {prospect}");
                 return (condition, format!("stripewise pool wait {pool} rebuild"));
             }
@@ -180,8 +180,10 @@ impl Inner {
     /// have gone since, or something new may have taken it.
     fn retiring_without_room(&self, manifest: &Manifest) -> Option<String> {
         let first = manifest.drives.iter().find(|drive| drive.retiring && drive.is_online())?;
-        let room = self.spare_planner().check_evacuation(manifest, &self.space.borrow(), first.number);
-        room.err().map(|error| error.to_string())
+        self.status_memo.evacuation(manifest, self.spare_planner(), |planner| {
+            let room = planner.check_evacuation(manifest, &self.space.borrow(), first.number);
+            room.err().map(|error| error.to_string())
+        })
     }
 
     /// What a person should know beside the state.

@@ -8,12 +8,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use crate::block_set::BlockSet;
 use crate::pool::manifest::drive_record::DriveRecord;
 use crate::pool::manifest::events::Events;
 use crate::pool::manifest::format::{MAX_ROWS, Manifest};
 use crate::pool::manifest::ids::{Id, VolumeId};
 use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
-use crate::pool::superblock::row_runs::Patch;
+use crate::pool::superblock::block_bytes::{put_blocks, take_blocks};
+use crate::pool::superblock::row_runs::{Patch, Reader};
 use crate::pool::superblock::sections::{Head, Section};
 use crate::rows::{Block, ROWS_PER_BLOCK, RowTable};
 
@@ -37,7 +39,9 @@ pub(crate) fn changes(before: Option<&Manifest>, next: &Manifest) -> Vec<u8> {
             put(Section::Volume(Box::new(bare)));
         }
         for part in &volume.parts {
-            put_map(&mut put, known.and_then(|known| known.part(part.id)), part);
+            let known = known.and_then(|known| known.part(part.id));
+            put_map(&mut put, known, part);
+            put_lost(&mut put, known, part);
         }
     }
     let known = before.map_or(0, |before| before.events.next_number());
@@ -56,8 +60,10 @@ fn without_rows(volume: &VolumeRecord) -> VolumeRecord {
         shape: part.shape,
         meta: part.meta.clone(),
         journal: part.journal.clone(),
-        lost: part.lost.clone(),
-        dead: part.dead.clone(),
+        old_lost: Vec::new(),
+        old_dead: Vec::new(),
+        lost: Rc::default(),
+        dead: Rc::default(),
         rows: RowTable::default(),
     };
     VolumeRecord {
@@ -65,6 +71,20 @@ fn without_rows(volume: &VolumeRecord) -> VolumeRecord {
         name: volume.name.clone(),
         parts: volume.parts.iter().map(bare).collect(),
         ..*volume
+    }
+}
+
+fn put_lost(put: &mut impl FnMut(Section), known: Option<&PartRecord>, part: &PartRecord) {
+    let none = BlockSet::default();
+    let (known_lost, known_dead) = known.map_or((&none, &none), |known| (&*known.lost, &*known.dead));
+    for (dead, before, next) in [(false, known_lost, &*part.lost), (true, known_dead, &*part.dead)] {
+        let mut changes = Vec::new();
+        if !std::ptr::eq(before, next) {
+            put_blocks(&mut changes, before, next);
+        }
+        if !changes.is_empty() {
+            put(Section::Lost { part: part.id, dead, changes });
+        }
     }
 }
 
@@ -113,6 +133,8 @@ struct Replay {
     drives: BTreeMap<u32, DriveRecord>,
     volumes: BTreeMap<VolumeId, VolumeRecord>,
     maps: BTreeMap<Id, RowTable>,
+    /// Lost blocks of each part, and dead ones.
+    lost: BTreeMap<(Id, bool), BlockSet>,
     events: Events,
 }
 
@@ -135,6 +157,10 @@ impl Replay {
                         return None;
                     }
                     map.replace_runs(patch.from, patch.to, patch.runs);
+                }
+                Section::Lost { part, dead, changes } => {
+                    let set = self.lost.entry((part, dead)).or_default();
+                    take_blocks(&mut Reader(&changes), set)?;
                 }
                 Section::Events { number, list } => {
                     if number != self.events.next_number() {
@@ -171,6 +197,7 @@ impl Replay {
         let parts: BTreeSet<Id> =
             self.volumes.values().flat_map(|volume| &volume.parts).map(|part| part.id).collect();
         self.maps.retain(|id, _| parts.contains(id));
+        self.lost.retain(|(id, _), _| parts.contains(id));
         Some(())
     }
 
@@ -181,6 +208,9 @@ impl Replay {
             let mut volume = self.volumes.remove(id)?;
             for part in &mut volume.parts {
                 part.rows = self.maps.remove(&part.id)?;
+                part.lost = Rc::new(self.lost.remove(&(part.id, false)).unwrap_or_default());
+                part.dead = Rc::new(self.lost.remove(&(part.id, true)).unwrap_or_default());
+                part.take_over_old_lost()?;
             }
             volumes.push(volume);
         }

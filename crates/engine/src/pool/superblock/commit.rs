@@ -24,12 +24,10 @@ use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::taken_back::take_back;
 use crate::pool::manifest::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
-use crate::pool::superblock::writer::{TooLarge, Writer};
-use crate::rows::{SlotPlace, SlotState};
+use crate::pool::superblock::writer::TooLarge;
 
-/// Room kept for what is recorded when drives fail, so that a full manifest never stands in the way
-/// of that.
-const RESERVE_BYTES: u64 = 160 << 10;
+/// So many events are kept where the record has no room for more.
+const EVENTS_AT_LEAST: usize = 32;
 
 /// What a change of the manifest came to.
 pub(in crate::pool) enum Change<T> {
@@ -43,20 +41,6 @@ impl From<TooLarge> for PoolError {
     fn from(too_large: TooLarge) -> Self {
         let TooLarge { needed_bytes, room_bytes } = too_large;
         Self::MetadataFull { needed_bytes, room_bytes }
-    }
-}
-
-impl Manifest {
-    /// For changes that add to the manifest: refuses them before there is no room left for
-    /// emergencies.
-    pub(in crate::pool) fn check_room_to_grow(&self) -> Result<(), PoolError> {
-        let needed_bytes = Writer::checkpoint_bytes(self) + RESERVE_BYTES;
-        let room_bytes = Writer::room_bytes(self);
-        if needed_bytes <= room_bytes {
-            Ok(())
-        } else {
-            Err(PoolError::MetadataFull { needed_bytes, room_bytes })
-        }
     }
 }
 
@@ -162,7 +146,12 @@ impl Inner {
             } else if is_on_all {
                 next.confirm();
             }
-            let written = self.commits.writer.commit(&next, first, &targets).await?;
+            let mut written = self.commits.writer.commit(&next, first, &targets).await;
+            if written.is_err() && next.events.keep_newest(EVENTS_AT_LEAST) {
+                // What must be recorded comes before what happened long ago.
+                written = self.commits.writer.commit(&next, first, &targets).await;
+            }
+            let written = written?;
             let (mut all_have_it, mut full) = (true, None);
             for (number, result) in written {
                 let Err(error) = result else { continue };
@@ -239,43 +228,16 @@ impl Inner {
         }
         self.note_space();
         self.note_fast_drives();
+        if next.lost_bytes() < before.lost_bytes() {
+            // Rows may have waited for room in the record.
+            self.jobs.rebuilding.forget_stalls();
+            self.kick_jobs();
+        }
         if !excluded.is_empty() {
             // Spare allocation may have work.
             self.jobs.forget_stalls();
             self.kick_jobs();
         }
-    }
-
-    /// What arrays and members know better than the manifest: counts of errors, columns that were
-    /// filled, lost blocks.
-    pub(in crate::pool) fn refresh(&self, manifest: &mut Manifest) {
-        self.drives.enter_errors(manifest);
-        for (id, array) in self.volumes.parts() {
-            let Some(part) = manifest.part_mut(id) else { continue };
-            let known = (part.lost.clone(), part.dead.clone());
-            part.set_lost(&array.lost_blocks_to_record());
-            part.set_dead(&array.dead_blocks_to_record());
-            if !manifest.lost_fits() {
-                // Too many to remember: the rebuild that found them does not count as further than
-                // it did.
-                let part = manifest.part_mut(id).expect("just found");
-                (part.lost, part.dead) = known;
-                continue;
-            }
-            let part = manifest.part_mut(id).expect("just found");
-            let rows = array.rows();
-            for (row, column) in array.rebuilt() {
-                note_filled(part, row, column, rows.place(row, column));
-            }
-        }
-    }
-
-    /// Whether a commit now would change nothing but its number.
-    pub(in crate::pool) fn is_up_to_date(&self) -> bool {
-        let manifest = self.manifest.borrow();
-        let mut next = manifest.clone();
-        self.refresh(&mut next);
-        next == *manifest
     }
 
     /// Has a drive excluded that failed under an array; told again of the same drive it does
@@ -373,18 +335,6 @@ fn leave_out(array: &Array, part: &PartRecord, number: u32) {
         array.protect();
     }
     array.drive_gone(number);
-}
-
-/// A column that an array has filled is current, if it still is where the array thinks.
-fn note_filled(part: &mut PartRecord, row: u64, column: usize, filled: Option<SlotPlace>) {
-    let Some(run) = part.rows.run(row) else { return };
-    let mut places = run.places_of(row);
-    let place = &mut places[column];
-    let is_it = filled.is_some_and(|filled| (filled.drive, filled.slab) == (place.drive, place.slab));
-    if is_it && matches!(place.state, SlotState::Rebuilding | SlotState::CatchingUp) {
-        place.state = SlotState::Active;
-        part.rows.set(row, 1, &places);
-    }
 }
 
 /// A place of a part's map, as arrays know it.

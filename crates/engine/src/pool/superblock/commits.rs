@@ -7,13 +7,19 @@ use std::cell::Cell;
 
 use stripewise_drive::{Semaphore, SemaphorePermit};
 
+use crate::pool::error::PoolError;
+use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::PoolId;
+use crate::pool::superblock::room::RecordBounds;
 use crate::pool::superblock::writer::Writer;
+use crate::tuning::Tuning;
 
 /// The commits of an open pool.
 pub(in crate::pool) struct Commits {
     /// What writes them to drives.
     pub writer: Writer,
+    /// How much the record may hold.
+    pub bounds: RecordBounds,
     turns: Semaphore,
     /// The highest number that a commit was begun with.
     attempted: Cell<u64>,
@@ -26,15 +32,33 @@ pub(in crate::pool) struct Commits {
 }
 
 impl Commits {
-    /// Of a pool that is at this generation. `piece_bytes`: the largest single write.
-    pub(in crate::pool) fn new(pool_id: PoolId, piece_bytes: usize, generation: u64) -> Self {
+    /// Of a pool that is at this generation.
+    pub(in crate::pool) fn new(pool_id: PoolId, tuning: &Tuning, generation: u64) -> Self {
         Self {
-            writer: Writer::new(pool_id, piece_bytes),
+            writer: Writer::new(pool_id, tuning.commit_piece_bytes, tuning.record_room_bytes),
+            bounds: RecordBounds::of(tuning),
             turns: Semaphore::new(1),
             attempted: Cell::new(generation),
             proven: Cell::new(0),
             stamped: Cell::new(generation),
         }
+    }
+
+    /// Refuses a change of one state to another that adds to the record, before there is no room
+    /// left for emergencies.
+    pub(in crate::pool) fn check_growth(&self, next: &Manifest) -> Result<(), PoolError> {
+        self.bounds.check_growth(next)
+    }
+
+    /// As [`Self::check_growth`], where so many runs of `width` columns are added; takes little time
+    /// as long as there is much room.
+    pub(in crate::pool) fn check_runs(
+        &self,
+        change: (&Manifest, &Manifest),
+        runs: u64,
+        width: u64,
+    ) -> Result<(), PoolError> {
+        self.writer.ledger.check_runs(&self.bounds, change, runs, width)
     }
 
     /// Commits go one at a time.
@@ -82,7 +106,7 @@ mod tests {
 
     #[test]
     fn commit_numbers_are_unique_and_above_any_seen() {
-        let commits = Commits::new(Id(1), 1 << 20, 5);
+        let commits = Commits::new(Id(1), &Tuning::default(), 5);
         assert_eq!([commits.begin_attempt(5), commits.begin_attempt(5)], [6, 7], "the first did not count");
         commits.note_attempted(20);
         commits.note_attempted(3);
@@ -92,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_generation_of_the_opening_is_taken() {
-        let commits = Commits::new(Id(1), 1 << 20, 5);
+        let commits = Commits::new(Id(1), &Tuning::default(), 5);
         assert!(commits.is_stamped(5) && !commits.is_stamped(6));
         commits.stamp(6);
         assert!(commits.is_stamped(6));

@@ -35,6 +35,8 @@ pub(in crate::pool) const FEATURE_ROTATION: u64 = 64;
 /// Another: branches are kept beyond the last ones, of which drives that are away may have no later
 /// one.
 pub(in crate::pool) const FEATURE_OLD_BRANCHES: u64 = 256;
+/// Another: blocks are lost, and recorded in sections of their own.
+pub(in crate::pool) const FEATURE_LOST: u64 = 512;
 /// A feature that a reader need not know: the header names the session that wrote it.
 const FEATURE_SESSION: u64 = 1;
 /// Where in the header the session is.
@@ -49,7 +51,8 @@ const KNOWN_FEATURES: u64 = FEATURE_HAD
     | FEATURE_MOVES
     | FEATURE_LATENCY
     | FEATURE_ROTATION
-    | FEATURE_OLD_BRANCHES;
+    | FEATURE_OLD_BRANCHES
+    | FEATURE_LOST;
 
 const CHECKPOINT: [u8; 8] = *b"SWCHKPNT";
 const CHANGE: [u8; 8] = *b"SWCHANGE";

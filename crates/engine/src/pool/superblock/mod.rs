@@ -4,17 +4,21 @@
 //!
 //! | files | what is there |
 //! |---|---|
-//! | `sections.rs`, `changes.rs`, `row_runs.rs` | the record as bytes, whole or what changed |
+//! | `sections.rs`, `changes.rs`, `row_runs.rs`, `block_bytes.rs` | the record as bytes, whole or what changed |
 //! | `entries.rs`, `slots.rs` | where these lie on a drive, and reading them |
+//! | `room.rs`, `losses.rs` | how much of that there may be; which lost blocks are recorded |
 //! | `writer.rs`, `commits.rs`, `commit.rs` | writing them to all drives, so that they count |
 //! | `sessions.rs` | which opening of the pool has its drives |
 //! | `assemble.rs` | what counts of what is on the drives |
 
 pub(crate) mod assemble;
+pub(crate) mod block_bytes;
 pub(crate) mod changes;
 pub(crate) mod commit;
 pub(crate) mod commits;
 pub(crate) mod entries;
+pub(crate) mod losses;
+pub(crate) mod room;
 pub(crate) mod row_runs;
 pub(crate) mod sections;
 pub(crate) mod sessions;

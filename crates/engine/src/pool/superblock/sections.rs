@@ -23,6 +23,8 @@ const VOLUME: u8 = 3;
 const MAP: u8 = 4;
 const ROWS: u8 = 5;
 const EVENTS: u8 = 6;
+const LOST: u8 = 7;
+const DEAD: u8 = 8;
 
 /// No event's text is longer, bytes.
 const MAX_EVENT_TEXT_BYTES: usize = 256;
@@ -97,6 +99,13 @@ pub(in crate::pool) enum Section {
         width: u16,
         patch: Patch,
     },
+    /// Blocks of a part that hold nothing valid, as changes of the set; with `dead` blocks of the
+    /// volume, else of columns.
+    Lost {
+        part: Id,
+        dead: bool,
+        changes: Vec<u8>,
+    },
     /// Events from a number on.
     Events {
         number: u64,
@@ -165,6 +174,11 @@ impl Section {
                 put_patch(&mut body, usize::from(*width), patch);
                 (ROWS, body)
             }
+            Self::Lost { part, dead, changes } => {
+                let mut body = part.0.to_be_bytes().to_vec();
+                body.extend(changes);
+                (if *dead { DEAD } else { LOST }, body)
+            }
             Self::Events { number, list } => {
                 let mut body = number.to_le_bytes().to_vec();
                 body.extend(json(list));
@@ -195,6 +209,10 @@ impl Section {
                 let width = u16::from_le_bytes(body.array()?);
                 let patch = take_patch(&mut body, usize::from(width))?;
                 body.0.is_empty().then_some(Self::Rows { part, width, patch })?
+            }
+            LOST | DEAD => {
+                let part = Id(u128::from_be_bytes(body.array()?));
+                Self::Lost { part, dead: kind == DEAD, changes: body.0.to_vec() }
             }
             EVENTS => {
                 let number = u64::from_le_bytes(body.array()?);

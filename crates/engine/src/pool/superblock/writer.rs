@@ -27,10 +27,11 @@ use crate::pool::manifest::volume_record::VolumeRecord;
 use crate::pool::space::addresses::{MIN_SLOT_BYTES, end_of_slabs, slot_places};
 use crate::pool::superblock::changes::changes;
 use crate::pool::superblock::entries::{
-    Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_HOST, FEATURE_LATENCY, FEATURE_MOVES,
-    FEATURE_OLD_BRANCHES, FEATURE_ROTATION, FEATURE_TURNED_BACK, Header, NO_SESSION, entry_bytes,
-    entry_room_bytes,
+    Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_HOST, FEATURE_LATENCY, FEATURE_LOST,
+    FEATURE_MOVES, FEATURE_OLD_BRANCHES, FEATURE_ROTATION, FEATURE_TURNED_BACK, Header, NO_SESSION,
+    entry_bytes, entry_room_bytes,
 };
+use crate::pool::superblock::room::RoomLedger;
 use crate::pool::superblock::sessions::{Seen, read_session};
 use crate::pool::superblock::slots::version_1_places;
 use crate::pool::{BLOCK_BYTES, MIB};
@@ -100,7 +101,11 @@ enum Written {
 pub(crate) struct Writer {
     pool_id: PoolId,
     piece_bytes: usize,
+    /// A slot is filled no further than this.
+    most_bytes: u64,
     state: RefCell<State>,
+    /// How full the slots are.
+    pub(in crate::pool) ledger: RoomLedger,
 }
 
 /// What is to be written: the same on every drive but for headers.
@@ -120,10 +125,12 @@ struct Plan {
 }
 
 impl Writer {
-    /// `piece_bytes`: the largest single write, rounded up to whole blocks.
-    pub(crate) fn new(pool_id: PoolId, piece_bytes: usize) -> Self {
+    /// `piece_bytes`: the largest single write, rounded up to whole blocks. `most_bytes`: a slot is
+    /// filled no further.
+    pub(crate) fn new(pool_id: PoolId, piece_bytes: usize, most_bytes: u64) -> Self {
         let piece_bytes = piece_bytes.max(1).next_multiple_of(BLOCK_BYTES as usize);
-        Self { pool_id, piece_bytes, state: RefCell::default() }
+        let (state, ledger) = (RefCell::default(), RoomLedger::default());
+        Self { pool_id, piece_bytes, most_bytes, state, ledger }
     }
 
     /// A drive at hand has its newest state in this slot, which is not written over next.
@@ -246,6 +253,7 @@ impl Writer {
     fn plan(&self, manifest: &Manifest, targets: &[Target]) -> Result<Plan, TooLarge> {
         let state = self.state.borrow();
         let room = targets.iter().map(|target| entry_room_bytes(target.capacity_bytes)).min().unwrap_or(0);
+        let room = room.min(self.most_bytes);
         let features = features(manifest);
         if let Some(log) = &state.log
             // Flags are in the header, which only a checkpoint writes.
@@ -315,6 +323,13 @@ impl Writer {
             .filter(|(_, result)| result.is_ok())
             .map(|(number, _)| (*number, self.slot(plan, *number)))
             .collect();
+        match plan.is_checkpoint {
+            true => self.ledger.forget(),
+            false => {
+                let width = manifest.parts().map(|part| part.rows.width()).max().unwrap_or(0) as u64;
+                self.ledger.note_change(plan.entry.entry_bytes(), width);
+            }
+        }
         let mut state = self.state.borrow_mut();
         let whole = results.iter().filter(|(_, result)| matches!(result, Ok(Written::AtBothEnds)));
         state.current = whole.map(|(number, _)| *number).collect();
@@ -419,7 +434,9 @@ pub(in crate::pool) fn features(manifest: &Manifest) -> u64 {
     let rotates_later = |volume: &VolumeRecord| volume.parts.iter().any(|part| part.shape.rotation_rows > 1);
     let rotation = if manifest.volumes.iter().any(rotates_later) { FEATURE_ROTATION } else { 0 };
     let old_branches = if manifest.old_branches.is_empty() { 0 } else { FEATURE_OLD_BRANCHES };
-    host | turned_back | care | moves | latency | rotation | old_branches
+    let has_lost = manifest.parts().any(|part| !part.lost.is_empty() || !part.dead.is_empty());
+    let lost = if has_lost { FEATURE_LOST } else { 0 };
+    host | turned_back | care | moves | latency | rotation | old_branches | lost
 }
 
 /// Makes a drive hold nothing where superblocks, ours of any version or others', may be: its first

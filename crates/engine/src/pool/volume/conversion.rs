@@ -218,7 +218,7 @@ impl Inner {
             volume.parts.push(part.clone());
             volume.conversion = Some(Conversion::begun());
         }
-        planned.check_room_to_grow()?;
+        self.commits.check_growth(&planned)?;
         planned.check().map_err(PoolError::Job)?;
         let init = self.array_init(record, &part);
         let host = PoolHost::of(self);

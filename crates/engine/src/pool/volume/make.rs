@@ -106,7 +106,7 @@ impl Inner {
     async fn make_volume(&self, record: VolumeRecord) -> Result<Array, PoolError> {
         let mut planned = self.manifest.borrow().clone();
         planned.volumes.push(record.clone());
-        planned.check_room_to_grow()?;
+        self.commits.check_growth(&planned)?;
         let part = &record.parts[0];
         let init = self.array_init(&record, part);
         let host = PoolHost::of(self);

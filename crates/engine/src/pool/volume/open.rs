@@ -8,6 +8,7 @@ use stripewise_layout::Level;
 
 use crate::array::spec::SumsInit;
 use crate::array::{AreaPlace, Array, ArrayInit, ArraySpec};
+use crate::block_set::BlockSet;
 use crate::error::ArrayError;
 use crate::member::Member;
 use crate::pool::manifest::events::EventKind;
@@ -16,7 +17,7 @@ use crate::pool::manifest::volume_record::{JournalPlaceRecord, PartRecord, Place
 use crate::pool::superblock::commit::{leave_out_excluded, map_place};
 use crate::pool::volume::shadow::Shadow;
 use crate::pool::volume::thin::PoolHost;
-use crate::pool::{BLOCK_BYTES, Inner, PoolError};
+use crate::pool::{Inner, PoolError};
 
 impl PartRecord {
     /// What arrays are made from.
@@ -45,8 +46,10 @@ impl Inner {
             journal_epoch: self.manifest.borrow().generation + 1,
             write_back: record.write_back && part.shape.parity_units() > 0,
             checksums: record.checksums.then(|| self.sums_init()),
-            lost_blocks: still_lost(part, slab_bytes),
-            dead_blocks: part.dead_blocks().collect(),
+            // Those of columns that hold nothing current are found lost again, or not, when they are
+            // filled.
+            lost_blocks: part.lost.filtered(|block| part.is_current_at(block, slab_bytes)),
+            dead_blocks: BlockSet::clone(&part.dead),
             members: self.drives.array_members(&self.manifest.borrow()),
             read_only: self.lifecycle.is_read_only(),
         }
@@ -132,10 +135,18 @@ impl Inner {
         // A drive may have been excluded since.
         opened.iter().for_each(|array| leave_out_excluded(&self.manifest.borrow(), array));
         // What the journal's replay found lost is recorded before the journal may forget why.
-        if !self.lifecycle.is_read_only() && opened.iter().any(|array| !array.dead_blocks().is_empty()) {
+        if !self.lifecycle.is_read_only() && opened.iter().any(|array| !array.0.bad.has_no_dead()) {
             self.commit(None, |_| ()).await.map_err(|error| error.to_string())?;
-            for array in &opened {
-                array.0.forget_replayed().await.map_err(|error| error.to_string())?;
+            for (part, array) in record.parts.iter().zip(&opened) {
+                if self.are_losses_recorded(part.id) {
+                    array.0.forget_replayed().await.map_err(|error| error.to_string())?;
+                    continue;
+                }
+                // The journal alone knows them, and keeps them; so nothing may be written.
+                array.protect();
+                let full = PoolError::LossesFull { pool: self.name() };
+                let text = format!("volume {} can only be read: {full}", record.name);
+                self.news.event(EventKind::Loss, &text);
             }
         }
         Ok(())
@@ -163,16 +174,4 @@ impl Inner {
         array.0.lifecycle.fill_up(drive.into());
         Ok(array)
     }
-}
-
-/// Lost blocks, less those of columns that hold nothing current: these are found lost again, or
-/// not, when they are filled.
-fn still_lost(part: &PartRecord, slab_bytes: u64) -> Vec<(usize, u64)> {
-    use crate::rows::SlotState::{Active, CatchingUp};
-    let blocks_per_slab = slab_bytes / BLOCK_BYTES;
-    let counts = |&(column, block): &(usize, u64)| {
-        let place = part.rows.place(block / blocks_per_slab, column);
-        place.is_some_and(|place| matches!(place.state, Active | CatchingUp))
-    };
-    part.lost_blocks().filter(counts).collect()
 }

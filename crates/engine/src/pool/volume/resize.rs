@@ -153,6 +153,11 @@ impl Inner {
         let mut table = array.rows();
         table.resize(rows);
         put_rows(&mut table, old_rows, &taken.rows, SlotState::Active);
+        let mut planned = self.manifest.borrow().clone();
+        if let Some(part) = planned.part_mut(part.id) {
+            part.rows = table.clone();
+        }
+        self.commits.check_growth(&planned)?;
         array.set_rows(table);
         if let Some(meta) = &meta {
             array.add_map_places(&areas(meta)).await?;

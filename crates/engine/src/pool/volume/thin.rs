@@ -59,6 +59,17 @@ impl ArrayHost for PoolHost {
         })
     }
 
+    fn record_losses(&self, id: u128) -> LocalFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            let pool = self.pool()?;
+            self.record_lost(id).await?;
+            match pool.are_losses_recorded(Id(id)) {
+                true => Ok(()),
+                false => Err(PoolError::LossesFull { pool: pool.name() }.to_string()),
+            }
+        })
+    }
+
     fn allocate_rows(&self, id: u128, first_row: u64, rows: u64) -> LocalFuture<'_, Result<(), String>> {
         Box::pin(async move {
             let pool = self.pool()?;
@@ -147,7 +158,7 @@ impl Inner {
     /// Whether the rows have these slabs now; not where one of the drives has gone meanwhile, falls
     /// out while it is recorded, or is to be emptied.
     async fn record_rows(&self, part: Id, first_row: u64, new: Vec<NewRows>) -> Result<bool, PoolError> {
-        let rows = new.clone();
+        let (rows, pool) = (new.clone(), self.rc());
         let recorded = self
             .try_commit(None, move |manifest| {
                 let takes_new = |drive: u32| manifest.drive(drive).is_some_and(DriveRecord::takes_new);
@@ -155,11 +166,14 @@ impl Inner {
                     return Ok(Change::Nothing(false));
                 }
                 let count: u64 = rows.iter().map(|new| new.rows).sum();
+                let before = manifest.clone();
                 let record = manifest.part_mut(part).filter(|part| first_row + count <= part.rows.rows());
                 let Some(record) = record else {
                     return Err(PoolError::Job("the volume was deleted or made smaller".to_owned()));
                 };
                 put_rows(&mut record.rows, first_row, &rows, SlotState::Active);
+                let width = record.rows.width() as u64;
+                pool.commits.check_runs((&before, manifest), rows.len() as u64, width)?;
                 Ok(Change::Commit(true))
             })
             .await;
@@ -209,13 +223,16 @@ impl Inner {
         }
         // That nothing is there must be durable before the slabs can hold something else.
         inner.persist_map().await?;
-        let part = Id(array.spec().id);
+        let (part, pool) = (Id(array.spec().id), self.rc());
         let released = self.try_commit(None, move |manifest| {
+            let before = manifest.clone();
             let Some(record) = manifest.part_mut(part) else { return Ok(Change::Nothing(())) };
-            let rows = record.rows.rows();
+            let (rows, count, width) = (record.rows.rows(), unused.len() as u64, record.rows.width() as u64);
             for row in unused.into_iter().filter(|row| *row < rows) {
                 record.rows.clear(row, 1);
             }
+            // Holes cut runs.
+            pool.commits.check_runs((&before, manifest), count, width)?;
             Ok(Change::Commit(()))
         });
         released.await.map_err(|error| ArrayError::CannotRecord(error.to_string()))

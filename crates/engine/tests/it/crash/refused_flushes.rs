@@ -266,7 +266,7 @@ async fn with_a_lost_block(context: &Context, drive: &Rc<Forgetful>, is_dead: bo
     let member = Member::new(context, drive.clone(), MemberOptions::default());
     let mut init = spec.init(vec![SlotInit::Active(member)]).unwrap();
     if !is_dead {
-        init.lost_blocks = vec![(0, 0)];
+        init.lost_blocks = [(0, 0)].into_iter().collect();
     }
     let (buffers, options) = (BufferPool::new(8 << 20), ArrayOptions::default());
     let array = Array::create(context, &buffers, init, Rc::new(NoHost), options).await.unwrap();

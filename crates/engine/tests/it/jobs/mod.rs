@@ -3,6 +3,7 @@
 mod conversion;
 mod conversion_random;
 mod evacuation;
+mod many_lost_blocks;
 mod rebalance;
 mod rebuild;
 mod rebuild_speed;

@@ -10,8 +10,8 @@ use stripewise_drive::{BufferPool, Context, MemoryDrive, SplitMix64};
 use stripewise_engine::linear::{LinearSpec, rebuild};
 use stripewise_engine::rows::{Places, RowTable, SlotPlace, SlotState};
 use stripewise_engine::{
-    AreaPlace, Array, ArrayError, ArrayHost, ArrayInit, ArrayMember, ArrayOptions, LocalFuture, Member,
-    NoHost,
+    AreaPlace, Array, ArrayError, ArrayHost, ArrayInit, ArrayMember, ArrayOptions, BlockSet, LocalFuture,
+    Member, NoHost,
 };
 use stripewise_runtime::VirtualExecutor;
 
@@ -56,8 +56,8 @@ impl Field {
             journal_epoch: 0,
             write_back: false,
             checksums: None,
-            lost_blocks: Vec::new(),
-            dead_blocks: Vec::new(),
+            lost_blocks: BlockSet::default(),
+            dead_blocks: BlockSet::default(),
             read_only: false,
             members: self.members(),
         }

@@ -11,6 +11,7 @@ mod long_away;
 mod losses;
 mod metadata_copies;
 mod power_cuts;
+mod record_room;
 mod replacement;
 mod stacked_pools;
 mod two_sessions;

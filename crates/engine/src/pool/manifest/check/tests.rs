@@ -8,6 +8,11 @@ use crate::pool::manifest::volume_record::{Conversion, MetaPlaceRecord, PlaceSta
 use crate::pool::testing::{add_volume, pool, sample};
 use crate::rows::{RowTable, Run, SlotPlace};
 
+/// Records blocks of the first volume as lost.
+fn lose(manifest: &mut Manifest, blocks: impl IntoIterator<Item = (usize, u64)>) {
+    manifest.volumes[0].parts[0].lost = Rc::new(blocks.into_iter().collect());
+}
+
 #[test]
 fn inconsistent_manifests_are_refused() {
     type Spoil = fn(&mut Manifest);
@@ -91,10 +96,12 @@ fn inconsistent_manifests_are_refused() {
             part.rows = RowTable::new(4, MAX_ROWS + 1);
             part.meta.map_rows = MAX_ROWS + 1;
         }),
-        ("lost blocks beyond the end", |m| m.volumes[0].parts[0].lost[0].1 = u64::MAX),
-        ("lost blocks of no column", |m| m.volumes[0].parts[0].lost[0].0 = 4),
-        ("no lost blocks", |m| m.volumes[0].parts[0].lost[0].2 = 0),
-        ("more lost than can be kept", |m| m.volumes[0].parts[0].lost[0].2 = 1 << 21),
+        ("lost blocks beyond the end", |m| lose(m, [(1, 9 * 256)])),
+        ("lost blocks of no column", |m| lose(m, [(4, 17)])),
+        ("more lost than can be kept", |m| lose(m, (0..1 << 20).map(|span| (0, span * 256)))),
+        ("dead blocks beyond anything", |m| {
+            m.volumes[0].parts[0].dead = Rc::new([(0, 1 << 50)].into_iter().collect());
+        }),
         ("a drive that is left out counts as current", |m| {
             *m = pool(&[64; 3], MIB);
             add_volume(m, 1, stripewise_layout::Level::Raid5, 3, 4);

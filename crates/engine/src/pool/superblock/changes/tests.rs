@@ -84,7 +84,9 @@ fn contradictory_change_ends_replay_before_it() {
     let place = SlotPlace { drive: 0, slab: 0, state: SlotState::Active };
     let run = crate::rows::Run { first_row: 0, rows: 1, places: [place].into_iter().collect() };
     let patch = Patch { from: 0, to: 1, runs: vec![run] };
-    let nonsense: [Vec<Section>; 4] = [
+    let lost = |changes: &[u8]| Section::Lost { part: Id(1055), dead: false, changes: changes.to_vec() };
+    let nonsense: [Vec<Section>; 5] = [
+        vec![lost(&[0, 0, 2, 5])],
         vec![Section::Rows { part: Id(0xdead), width: 1, patch: patch.clone() }],
         vec![Section::Rows { part: Id(1055), width: 1, patch }],
         vec![Section::Map { part: Id(1), width: 1, rows: u64::MAX }],
@@ -114,6 +116,10 @@ fn the_sections_are_as_described() {
     expected.extend([0; 14]);
     expected.extend([3, 0, 5, 4, 0, 0, 0, 0, 0, 0]);
     assert_eq!(bytes, expected);
+    let mut bytes = Vec::new();
+    Section::Lost { part: Id(0x0102 << 112), dead: true, changes: vec![0, 0, 1, 7] }.put(&mut bytes);
+    assert_eq!(bytes[..5], [8, 20, 0, 0, 0]);
+    assert_eq!(bytes[21..], [0, 0, 1, 7]);
     let mut bytes = Vec::new();
     Section::Events { number: 7, list: Vec::new() }.put(&mut bytes);
     assert_eq!(bytes, [6, 10, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, b'[', b']']);
@@ -169,7 +175,7 @@ proptest! {
             prop_assert_eq!(manifest.check(), Ok(()));
             for volume in &manifest.volumes {
                 let _ = volume.survives(|drive| drive == 2);
-                let _ = volume.parts.iter().flat_map(|part| part.lost_blocks()).take(10).count();
+                let _ = volume.parts.iter().flat_map(|part| part.lost.iter()).take(10).count();
             }
             let _ = crate::pool::space::slabs::FreeSlabs::new(&manifest);
             let _ = changes(Some(&before), &manifest);

@@ -53,7 +53,7 @@ impl Rig {
             member: Member::new(&executor.context(), image.clone(), MemberOptions::default()),
         };
         let targets = images.iter().enumerate().map(target).collect();
-        Self { executor, images, targets, writer: Writer::new(POOL, 1 << 20) }
+        Self { executor, images, targets, writer: Writer::new(POOL, 1 << 20, u64::MAX) }
     }
 
     fn commit(&self, manifest: &Manifest) {
@@ -66,7 +66,7 @@ impl Rig {
 
     /// As after closing and opening.
     fn reopen(&mut self) {
-        self.writer = Writer::new(POOL, 1 << 20);
+        self.writer = Writer::new(POOL, 1 << 20, u64::MAX);
         for (number, image) in self.images.iter().enumerate() {
             let (_, slot, _) = newest(image).expect("a state");
             self.writer.found(number as u32, slot);
@@ -332,7 +332,7 @@ fn one_working_end_of_a_drive_is_enough() {
     faults.set_delay(Delay::Exponential { mean_ns: 1000 });
     let member = Member::new(&executor.context(), faults.clone(), MemberOptions::default());
     let target = Target { number: 0, id: Id(100), capacity_bytes: 8 * MIB, member };
-    let writer = Writer::new(POOL, 1 << 20);
+    let writer = Writer::new(POOL, 1 << 20, u64::MAX);
     for generation in 1..=3 {
         executor.block_on(writer.commit(&small(generation), None, std::slice::from_ref(&target))).unwrap();
     }
