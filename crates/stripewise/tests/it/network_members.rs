@@ -148,15 +148,23 @@ fn a_pool_resumes_when_all_its_lost_drives_return() {
     let piece = unique_bytes(20 * MIB, 4);
     let all: Vec<usize> = (0..kits.len()).collect();
     die_while_written(&sandbox, &daemon, &mut kits, &all, &piece);
-    // The status is that of the drives: the daemon may not have opened the pool again yet.
-    let socket = sandbox.path("nbd.sock");
-    until("the volume is served again", || Client::try_ready(&socket, "tank/a").is_ok());
-    until_whole(&sandbox, &daemon);
-    let mut client = Client::ready(&socket, "tank/a");
+    let mut client = served_again(&sandbox, &daemon);
     old_or_new(&mut client, &data, &piece);
     client.write(0, &piece);
     nothing_is_wrong(&sandbox);
     daemon.end();
+}
+
+/// A client of the volume, once all drives are back and the daemon has opened the pool again: the
+/// status is that of the drives, and may be earlier.
+fn served_again(sandbox: &Sandbox, daemon: &Daemon) -> Client {
+    until_whole(sandbox, daemon);
+    let mut client = None;
+    until("the volume is served again", || {
+        client = Client::try_ready(&sandbox.path("nbd.sock"), "tank/a").ok();
+        client.is_some()
+    });
+    client.expect("until it is there")
 }
 
 /// What was not being written is as it was. Of what was, a block may be refused: servers die one
@@ -200,8 +208,7 @@ fn a_pool_past_its_tolerance_resumes_by_a_command() {
         let done = sandbox.ok(action.strip_prefix("stripewise ").expect("a command"));
         assert!(done.text().contains("was reopened"), "{}", done.text());
         assert!(before.is_closed(), "it has to come again");
-        until_whole(&sandbox, &daemon);
-        let mut client = Client::ready(&sandbox.path("nbd.sock"), "tank/a");
+        let mut client = served_again(&sandbox, &daemon);
         old_or_new(&mut client, &data, &piece);
         // Rewritten they are good again.
         client.write(0, &piece);

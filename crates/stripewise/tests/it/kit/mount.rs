@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
 use super::Sandbox;
-use super::daemon::Process;
+use super::daemon::{Process, until};
 use super::programs::{program, succeeds};
 
 /// A process that has something mounted. Whatever becomes of the test, nothing of it stays mounted.
@@ -55,9 +55,20 @@ impl Mount {
         self.process.expect_end()
     }
 
-    /// Takes away what a killed one left mounted at its folder.
+    /// Takes away what a killed one left mounted at its folder, and waits until the kernel has let
+    /// go of its loop device: another test's mount namespace may hold it a moment longer.
     pub fn unmount(&self) {
         succeeds(&["umount", &self.folder.display().to_string()]);
+        until("the loop device is free", || self.loop_devices().is_empty());
+    }
+
+    /// Loop devices on files of the sandbox.
+    fn loop_devices(&self) -> Vec<String> {
+        let sandbox = self.sandbox.display().to_string();
+        let listed = program(&["losetup", "--list", "--noheadings"]).stdout;
+        let listed = String::from_utf8_lossy(&listed);
+        let ours = listed.lines().filter(|line| line.contains(&sandbox));
+        ours.filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect()
     }
 }
 
@@ -80,12 +91,8 @@ impl Drop for Mount {
         for place in places.filter(is_ours) {
             program(&["umount", "--lazy", place]);
         }
-        for line in String::from_utf8_lossy(&program(&["losetup", "--list", "--noheadings"]).stdout).lines() {
-            if line.contains(&*self.sandbox.to_string_lossy())
-                && let Some(device) = line.split_whitespace().next()
-            {
-                program(&["losetup", "--detach", device]);
-            }
+        for device in self.loop_devices() {
+            program(&["losetup", "--detach", &device]);
         }
     }
 }
