@@ -50,6 +50,7 @@ pub use block_set::BlockSet;
 pub use error::ArrayError;
 pub use jobs::rebuild::RowRebuild;
 pub use jobs::scrub::{ScrubProgress, ScrubReport};
+pub use journal::Area;
 pub use map::extents::Extent;
 pub use member::{Class, FailReason, Member, MemberCounters, MemberOptions};
 pub use pool::{

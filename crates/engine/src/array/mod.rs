@@ -38,6 +38,7 @@ use crate::write_back::Deferred;
 mod bad_blocks;
 mod capacity;
 mod drive_faults;
+mod for_pool;
 pub(crate) mod host;
 mod lifecycle;
 pub(crate) mod parity;

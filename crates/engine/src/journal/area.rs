@@ -26,7 +26,7 @@ const CHECKSUM_END: usize = 72;
 
 /// A space on a drive for the journal. `base_bytes` and `bytes` are multiples of 4096.
 #[derive(Clone)]
-pub(crate) struct Area {
+pub struct Area {
     /// The drive's number, as the pool counts.
     pub drive: u32,
     pub member: Rc<Member>,

@@ -86,7 +86,7 @@ use stripewise_drive::{
     Buffer, BufferPool, Cause, Context, DriveError, DriveKind, Event, IoRequest, Segments,
 };
 
-pub(crate) use area::Area;
+pub use area::Area;
 pub(crate) use batch::decode_sealed;
 pub(crate) use replay::Found;
 pub(crate) use space::Reservation;

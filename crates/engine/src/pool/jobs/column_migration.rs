@@ -21,7 +21,6 @@ use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::PartRecord;
 use crate::pool::open_volumes::OpenVolumes;
-use crate::pool::space::freed::until_row_is_quiet;
 use crate::pool::space::slabs::FreeSlabs;
 use crate::pool::sparing::allocation::put;
 use crate::pool::superblock::commit::Change;
@@ -119,7 +118,7 @@ impl<'a> Migrator<'a> {
     async fn undo(&self, step: &Step) {
         if let Some(array) = self.volumes.array(step.part) {
             array.cancel_migration(step.row, step.column);
-            until_row_is_quiet(&array, step.row).await;
+            array.until_row_is_quiet(step.row).await;
             array.until_pages_written().await;
         }
         self.give_back(step);
@@ -159,11 +158,9 @@ impl Inner {
                     // A migration that ended since, because the drive it went to refused a write,
                     // is none.
                     let array = pool.volumes.array(step.part);
-                    let is_migrating = array.as_ref().is_some_and(|array| {
-                        let mut migrations = array.0.columns.migrations.borrow_mut();
-                        let migration = migrations.get_mut(&(step.row, step.column));
-                        migration.is_some_and(|migration| migration.begin_recording(step.to))
-                    });
+                    let is_migrating = array
+                        .as_ref()
+                        .is_some_and(|array| array.begin_recording(step.row, step.column, step.to));
                     // Where more blocks are lost than can be recorded, the old place keeps what it
                     // has.
                     let says_what_is_lost = |part: &PartRecord| {

@@ -22,7 +22,6 @@ use stripewise_drive::{Buffer, DriveErrorKind};
 
 use crate::array::Array;
 use crate::error::ArrayError;
-use crate::map::regions::RegionState;
 use crate::member::Class;
 use crate::mutation::{self, Mutation};
 use crate::pool::error::PoolError;
@@ -288,7 +287,7 @@ impl Copying<'_> {
                 // Nothing is there as a rule; or what was copied before the conversion was
                 // interrupted.
                 zones.new.write_zeroes(from, to - from).await?;
-                zones.new.0.bad.repair_dead_bytes(from, to);
+                zones.new.repair_dead(from..to);
             }
         }
         if zones.cursor.get() == start {
@@ -328,7 +327,7 @@ impl Copying<'_> {
                 // What is known as written is larger than what was; a thin volume takes no space
                 // for the rest.
                 zones.new.write_zeroes(start, end - start).await?;
-                zones.new.0.bad.repair_dead_bytes(start, end);
+                zones.new.repair_dead(start..end);
                 Ok(())
             }
             Ok(data) => Ok(zones.new.write_as(Class::Background, start, data, false).await?),
@@ -365,7 +364,7 @@ impl Copying<'_> {
         if !lost.is_empty() {
             // What the journal of the new array has of them is from before the conversion was
             // interrupted, and would count as written since.
-            zones.new.0.put_in_place_what_is_logged().await?;
+            zones.new.destage_all().await?;
             zones.new.note_dead_blocks(lost);
         }
         Ok(())
@@ -388,11 +387,10 @@ impl Copying<'_> {
         if is_flushed {
             zones.new.flush_internally().await?;
         }
-        let losses = &zones.new.0.losses;
-        if losses.check_since(zones.losses.get()).is_err() {
+        if zones.new.has_refused_since(zones.losses.get()) {
             // A drive that the new array cannot do without refused a flush, whichever request met
             // it: what was copied is copied again.
-            zones.losses.set(losses.count());
+            zones.losses.set(zones.new.refused_flushes());
             zones.cursor.set(from);
             return Ok(());
         }
@@ -437,32 +435,17 @@ impl Copying<'_> {
                 old.drain_reads().await;
                 lock_order::scope(self.release_old_rows(row, to)).await?;
             }
-            old.0.bad.retain_lost(|(_, block)| block >= to * blocks_per_slab);
+            old.forget_lost_below(to * blocks_per_slab);
             row = to;
             zones.released_rows.set(row);
         }
-        old.0.bad.forget_dead_below(below / BLOCK_BYTES);
+        old.forget_dead_below(below);
         Ok(())
     }
 
     async fn release_old_rows(&self, first: u64, end: u64) -> Result<(), Stop> {
         let (part, old) = (self.converting.old, &self.zones.old);
-        let inner = &old.0;
-        // Regions written in part are completed here, which cannot be done under the locks.
-        inner.flush().await?;
-        let stripes = first * inner.columns.stripes_per_row..end * inner.columns.stripes_per_row;
-        let _guards = inner.table.lock_all(stripes.clone().collect()).await;
-        inner.forget_logged(stripes).await?;
-        let regions = || (first..end).flat_map(|row| inner.columns.regions_of_row(row));
-        for region in regions().filter(|&region| inner.regions.state(region) != RegionState::Unwritten) {
-            inner.regions.mark_unwritten(region);
-        }
-        // That nothing is there must be durable before the slabs can hold something else.
-        inner.persist_map().await?;
-        regions().for_each(|region| inner.sums.forget_region(region));
-        // Pages of checksums that were on their way to these slabs' places have arrived when this
-        // ends.
-        inner.release_records().await?;
+        let _held = old.clear_rows(first..end).await?;
         let released = self.pool.try_commit(None, move |manifest| {
             let Some(record) = manifest.part_mut(part) else { return Ok(Change::Nothing(())) };
             let end = end.min(record.rows.rows());
@@ -485,13 +468,13 @@ fn window_end(array: &Array, start: u64, bytes: u64) -> u64 {
 
 /// A range, cut where regions that were written and others meet.
 fn stretches(array: &Array, start: u64, end: u64) -> Vec<(u64, u64, bool)> {
-    let region_bytes = array.0.regions.shape.region_data_bytes;
+    let region_bytes = array.region_data_bytes();
     let mut all: Vec<(u64, u64, bool)> = Vec::new();
     let mut at = start;
     while at < end {
         let region = at / region_bytes;
         let to = ((region + 1) * region_bytes).min(end);
-        let is_written = !array.0.holds_nothing(region);
+        let is_written = !array.holds_nothing(region);
         match all.last_mut() {
             Some(last) if last.2 == is_written => last.1 = to,
             _ => all.push((at, to, is_written)),

@@ -207,13 +207,7 @@ impl Inner {
     pub(in crate::pool) fn rows_at_once(&self, parts: impl Iterator<Item = Id>) -> u64 {
         let row_bytes = |part: Id| {
             let Some(array) = self.volumes.array(part) else { return 1 };
-            let inner = &array.0;
-            let region_bytes = inner.regions.shape.member_region_bytes * inner.geometry.width() as u64;
-            // As the array itself bounds it.
-            let regions = (inner.options.background_bytes / region_bytes)
-                .clamp(1, 16)
-                .min(inner.columns.regions_per_row);
-            region_bytes * regions
+            array.background_bytes_per_row()
         };
         let largest = parts.map(row_bytes).max().unwrap_or(1);
         let drives = self.manifest.borrow().drives.iter().filter(|drive| drive.is_online()).count() as u64;
@@ -280,7 +274,7 @@ impl Filling<'_> {
     /// Fills so many rows at once, on disks more while clients do nothing, and makes them
     /// durable.
     async fn run(&self, workers: u64) {
-        let are_disks = self.arrays().all(|array| array.0.columns.have_dear_positions());
+        let are_disks = self.arrays().all(|array| array.is_seek_bound());
         let more = if are_disks { workers * IDLE_FACTOR } else { workers };
         let all = more.min(self.pool.tuning().rebuild_rows);
         let filling = async {
@@ -299,7 +293,7 @@ impl Filling<'_> {
     async fn work(&self, while_idle: bool) {
         let pool = self.pool;
         while !pool.lifecycle.is_closed() && !pool.jobs.look_again.get() {
-            if while_idle && self.arrays().any(|array| array.0.columns.serve_clients()) {
+            if while_idle && self.arrays().any(|array| array.serves_clients()) {
                 if self.queue.borrow().is_empty() {
                     return;
                 }
@@ -385,7 +379,7 @@ impl Filling<'_> {
     /// Records what was filled.
     async fn record(&self) {
         let pool = self.pool;
-        let lost: u64 = self.arrays().map(|array| array.0.bad.take_untold()).sum();
+        let lost: u64 = self.arrays().map(|array| array.take_new_losses()).sum();
         if lost > 0 {
             let text = format!(
                 "{lost} blocks of 4 KiB could not be rebuilt, since no drive had them any more; reading them is an error until \

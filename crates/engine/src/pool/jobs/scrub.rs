@@ -302,7 +302,7 @@ impl ScrubOfVolume<'_> {
                 next_ns = next_ns.max(pool.context.now_ns().saturating_sub(SECOND_NS)) + cost_ns;
             }
         }
-        array.0.release_records().await
+        array.release_records().await
     }
 
     /// Records how far it has come, where there is news or the last time is long ago.
@@ -320,7 +320,7 @@ impl ScrubOfVolume<'_> {
     async fn record(&self, array: &Array, next_region: u64) -> Result<(), PoolError> {
         // One beside the other: what is counted is below the place that is recorded.
         let (volume, report) = (self.volume, self.found.borrow().clone());
-        array.0.release_records().await?;
+        array.release_records().await?;
         let summary = ScrubSummary { volume: String::new(), report, error: None };
         let found = ScrubRecord::of(&summary, &self.pool.manifest.borrow());
         self.pool

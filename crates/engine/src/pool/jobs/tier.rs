@@ -167,7 +167,7 @@ impl Inner {
     pub(in crate::pool) fn note_fast_drives(&self) {
         let counts = !self.lifecycle.is_read_only() && self.manifest.borrow().has_fast_drives();
         let half_life_ns = if counts { self.options.tiers.half_life_ns.max(1) } else { 0 };
-        self.volumes.arrays().iter().for_each(|array| array.0.heat.set_half_life(half_life_ns));
+        self.volumes.arrays().iter().for_each(|array| array.set_heat_half_life(half_life_ns));
         let since_ns = self.jobs.tiers.since_ns.get().unwrap_or_else(|| self.context.now_ns());
         self.jobs.tiers.since_ns.set(counts.then_some(since_ns));
     }
@@ -243,8 +243,8 @@ impl Inner {
                 let Some(array) = self.volumes.array(part.id).filter(|array| !array.is_protected()) else {
                     continue;
                 };
-                if array.0.is_whole() {
-                    let heat = array.0.heat.all(now_ns).into_iter().collect();
+                if array.is_whole() {
+                    let heat = array.heat(now_ns).into_iter().collect();
                     parts.push(TierPart { part: part.id, pin: volume.pin, rows: part.rows.clone(), heat });
                 }
             }
@@ -340,7 +340,7 @@ pub(in crate::pool) fn tier_info(pool: &Inner, volume: &VolumeRecord) -> TierInf
         }
         let Some(array) = pool.volumes.array(part.id) else { continue };
         info.moving_rows += array.migrating_rows();
-        for (row, heat) in array.0.heat.all(now_ns) {
+        for (row, heat) in array.heat(now_ns) {
             let Some(run) = part.rows.run(row) else { continue };
             let heat = f64::from(heat);
             match field.tier_of(&run.places) {

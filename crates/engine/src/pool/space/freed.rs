@@ -21,10 +21,6 @@ use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::PartRecord;
 use crate::pool::space::addresses;
 use crate::rows::{Block, Run, SlotPlace, SlotState};
-use crate::stripes::lock_order;
-
-/// An array that is no more is looked at this often.
-const LOOK_AGAIN_NS: u64 = 1_000_000;
 
 /// Slabs of drives: drive, first, one past the last; in order.
 type Stretches = Vec<(u32, u64, u64)>;
@@ -141,21 +137,19 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
         if let Some(pool) = pool.upgrade() {
             pool.jobs.until_off(Id(array.spec().id)).await;
         }
-        until_quiet(array).await;
+        array.until_quiet().await;
     }
     let waits = if mutation::is_chosen(Mutation::FreedAtOnce) { &[][..] } else { &loot.arrays[..] };
     for (array, moved) in waits {
         for &row in moved {
-            until_row_is_quiet(array, row).await;
+            array.until_row_is_quiet(row).await;
         }
         array.drain_reads().await;
     }
     for array in loot.arrays.iter().map(|(array, _)| array).chain(&loot.ended) {
         array.until_pages_written().await;
         array.until_map_written().await;
-        if let Some(log) = array.0.log.open() {
-            log.journal.until_written().await;
-        }
+        array.until_journal_written().await;
     }
     let Some(pool) = pool.upgrade() else { return };
     if !pool.lifecycle.is_closed() {
@@ -184,23 +178,6 @@ async fn discard(pool: &Inner, stretches: &Stretches) {
         discards.push(member.submit(Class::Foreground, request.because(Cause::Discard)));
     }
     join_all(discards).await;
-}
-
-/// Ends when nothing is asked of an array any more that takes no new requests, by clients or by
-/// what the array does itself: destaging and repairs hold their stripes.
-async fn until_quiet(array: &Array) {
-    while array.0.activity.writes() > 0 || !array.0.table.is_idle() {
-        array.0.context.sleep_ns(LOOK_AGAIN_NS).await;
-    }
-    array.drain_reads().await;
-}
-
-/// Ends when whatever is written in a row began with the places that it has now.
-pub(in crate::pool) async fn until_row_is_quiet(array: &Array, row: u64) {
-    let stripes = array.0.columns.stripes_per_row;
-    for stripe in row * stripes..(row + 1) * stripes {
-        drop(lock_order::scope(array.0.table.lock(stripe)).await);
-    }
 }
 
 fn add_areas(part: &PartRecord, all: &mut Stretches) {

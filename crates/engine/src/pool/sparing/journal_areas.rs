@@ -50,9 +50,7 @@ impl Inner {
         let rebuildable = self.rebuildable();
         let arrays = self.volumes.arrays();
         for array in arrays.iter().filter(|array| rebuildable.contains(&Id(array.spec().id))) {
-            if let Some(log) = array.0.log.open().filter(|log| log.journal.is_short()) {
-                log.journal.restore_copies().await?;
-            }
+            array.restore_journal_copies().await?;
         }
         Ok(())
     }
@@ -70,7 +68,7 @@ impl Inner {
             .parts()
             .filter(is_without)
             .filter_map(|part| Some((part.id, self.volumes.array(part.id)?)));
-        arrays.filter(|(_, array)| array.0.log.open().is_none()).collect()
+        arrays.filter(|(_, array)| !array.has_journal()).collect()
     }
 
     /// Volumes that go on without their journal begin one, as soon as it has an area.
@@ -166,7 +164,7 @@ impl Inner {
         let Some(array) = self.volumes.array(part) else { return Ok(()) };
         // One that takes nothing more has lost what is not known: that is for the next opening to
         // find.
-        if array.0.log.open().is_some_and(|log| log.journal.broken().is_some()) {
+        if array.is_journal_broken() {
             return Ok(());
         }
         // A drive that came back has its slabs still; every other may have an area already.
@@ -178,7 +176,7 @@ impl Inner {
             Ok(Some(area)) => area,
             Ok(None) => return Ok(()),
             Err(error) => {
-                let _ = array.0.note_write_error(&error).await;
+                let _ = array.note_write_error(&error).await;
                 return Ok(());
             }
         };
@@ -208,23 +206,11 @@ impl Inner {
                 return Err(error);
             }
         }
-        if let Some(log) = array.0.log.open()
-            && self.working_member(new.drive).is_some()
+        if self.working_member(new.drive).is_some()
+            && let Err(error) = array.add_journal_area(area).await
         {
-            // What is in place durably need not be copied to it. What keeps that from being so
-            // shows elsewhere.
-            if array.0.flush_members().await.is_ok() {
-                let _ = array.0.release_records().await;
-            }
-            match log.journal.add_area(area).await {
-                // What is there already has lacked a copy since the old area went.
-                Ok(()) => drop(log.journal.restore_copies().await),
-                // The commit stands; the area holds nothing and is tried again when the array is
-                // opened.
-                Err(error) => {
-                    self.news.notice(format!("an area of a journal could not be taken into use: {error}"))
-                }
-            }
+            // The commit stands; the area holds nothing and is tried again at the next opening.
+            self.news.notice(format!("an area of a journal could not be taken into use: {error}"));
         }
         if in_place { Ok(()) } else { self.leave_journal(&array, part, old).await }
     }
@@ -253,26 +239,9 @@ impl Inner {
         };
         // The drive's successor has one, and those of other drives may be lost; else as many as the
         // layout asks for.
-        let least = if goes_to_successor { 1 } else { array.0.geometry.fault_tolerance() + 1 };
-        if let Some(log) = array.0.log.open() {
-            let mut has_left = false;
-            // Clients keep the other areas full, and writes may be under way that the area has
-            // records of: then there is no room for copies of these, but they are over soon.
-            for _ in 0..LEAVING_ATTEMPTS {
-                if !log.journal.begin_leaving(old.drive, least) {
-                    return Ok(());
-                }
-                // What is durable in place is not needed in the journal any more.
-                let emptied = array.0.put_in_place_what_is_logged().await;
-                has_left = log.journal.leave_area(old.drive).await?;
-                if has_left {
-                    break;
-                }
-                emptied?;
-            }
-            if !has_left {
-                return Ok(());
-            }
+        let least = if goes_to_successor { 1 } else { array.geometry().fault_tolerance() + 1 };
+        if !array.leave_journal_area(old.drive, least, LEAVING_ATTEMPTS).await? {
+            return Ok(());
         }
         self.try_commit(None, move |manifest| {
             let is_enough = is_enough(manifest);

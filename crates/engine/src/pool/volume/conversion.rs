@@ -359,10 +359,9 @@ fn slabs_beside(laid_out: &LaidOut) -> u64 {
 /// Rows of so many bytes in which something was written: first and one past the last of each
 /// stretch.
 fn rows_of_written(array: &Array, row_bytes: u64) -> Vec<(u64, u64)> {
-    let inner = &array.0;
-    let region_bytes = inner.regions.shape.region_data_bytes;
+    let region_bytes = array.region_data_bytes();
     let mut stretches: Vec<(u64, u64)> = Vec::new();
-    for region in (0..inner.regions.count()).filter(|&region| !inner.holds_nothing(region)) {
+    for region in (0..array.regions()).filter(|&region| !array.holds_nothing(region)) {
         let end_bytes = ((region + 1) * region_bytes).min(array.capacity_bytes());
         let (first, end) = (region * region_bytes / row_bytes, end_bytes.div_ceil(row_bytes));
         match stretches.last_mut() {

@@ -94,7 +94,7 @@ impl Volume {
     /// Whether a conversion has ended since these were the volume's arrays, and taken what they had
     /// to another one.
     fn has_moved_from(&self, asked: &[Array]) -> bool {
-        let was_ended = |array: &Array| array.0.lifecycle.is_abandoned();
+        let was_ended = |array: &Array| array.is_abandoned();
         asked.iter().all(was_ended) && !self.io.arrays().iter().all(was_ended)
     }
 
@@ -235,7 +235,7 @@ impl VolumeIo {
     /// The new array has everything: from now on it is the volume's only one.
     pub(crate) fn end(&self) {
         if let Some(zones) = self.zones.take() {
-            zones.new.0.losses.take_over(&zones.old.0.losses);
+            zones.new.take_over_refusals(&zones.old);
             *self.array.borrow_mut() = zones.new.clone();
         }
     }

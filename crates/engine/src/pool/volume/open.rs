@@ -135,11 +135,11 @@ impl Inner {
         // A drive may have been excluded since.
         opened.iter().for_each(|array| leave_out_excluded(&self.manifest.borrow(), array));
         // What the journal's replay found lost is recorded before the journal may forget why.
-        if !self.lifecycle.is_read_only() && opened.iter().any(|array| !array.0.bad.has_no_dead()) {
+        if !self.lifecycle.is_read_only() && opened.iter().any(|array| !array.has_no_dead()) {
             self.commit(None, |_| ()).await.map_err(|error| error.to_string())?;
             for (part, array) in record.parts.iter().zip(&opened) {
                 if self.are_losses_recorded(part.id) {
-                    array.0.forget_replayed().await.map_err(|error| error.to_string())?;
+                    array.forget_replayed().await.map_err(|error| error.to_string())?;
                     continue;
                 }
                 // The journal alone knows them, and keeps them; so nothing may be written.
@@ -171,7 +171,7 @@ impl Inner {
         }
         let host = PoolHost::of(self);
         let array = Array::open(&self.context, &self.buffers, init, host, self.options.array).await?;
-        array.0.lifecycle.fill_up(drive.into());
+        array.fill_up(drive);
         Ok(array)
     }
 }

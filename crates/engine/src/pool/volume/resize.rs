@@ -9,7 +9,6 @@
 
 use crate::array::{AreaPlace, Array};
 use crate::error::ArrayError;
-use crate::map::regions::RegionState;
 use crate::mutation::{self, Mutation};
 use crate::pool::error::PoolError;
 use crate::pool::manifest::events::EventKind;
@@ -49,12 +48,12 @@ impl Pool {
         let resized = match size_bytes.cmp(&before) {
             std::cmp::Ordering::Equal => return Ok(()),
             std::cmp::Ordering::Greater => {
-                array.0.capacity.end_writes_at(before);
+                array.end_writes_at(before);
                 inner.grow(&record, &array, size_bytes).await
             }
             std::cmp::Ordering::Less => inner.shrink(&record, &volume, size_bytes).await,
         };
-        array.0.capacity.end_writes_at(u64::MAX);
+        array.end_writes_at(u64::MAX);
         resized?;
         inner.freed.until_reclaimed().await;
         Ok(())
@@ -166,7 +165,7 @@ impl Inner {
         array.resize(size_bytes).await?;
         // Both slots of every page: nothing that an earlier, larger life of the volume left can be
         // taken for this one's.
-        array.0.rewrite_map().await?;
+        array.rewrite_map().await?;
         Ok(meta)
     }
 
@@ -196,7 +195,7 @@ impl Inner {
         };
         // The first look spares clients the refusals that they get during the second.
         check().await?;
-        array.0.capacity.end_writes_at(size_bytes);
+        array.end_writes_at(size_bytes);
         volume.until_writes_ended().await;
         check().await?;
         if let Err(error) = array.resize(size_bytes).await {
@@ -237,15 +236,14 @@ fn old_areas(part: &PartRecord) -> Vec<AreaPlace> {
 /// Bytes stored in whole regions beyond a new end, and whether anything but zeros is in the rest of
 /// the region that it cuts.
 async fn stored_beyond(array: &Array, size_bytes: u64) -> Result<u64, ArrayError> {
-    let regions = &array.0.regions;
-    let region_bytes = regions.shape.region_data_bytes;
+    let region_bytes = array.region_data_bytes();
     let capacity_bytes = array.capacity_bytes();
     // What is acknowledged and only in the journal may leave its region unwritten.
     let is_written = |region: u64| match mutation::is_chosen(Mutation::ShrinkOverPending) {
-        true => regions.state(region) != RegionState::Unwritten,
-        false => !array.0.holds_nothing(region),
+        true => !array.is_region_unwritten(region),
+        false => !array.holds_nothing(region),
     };
-    let whole = (size_bytes.div_ceil(region_bytes)..regions.count()).filter(|&region| is_written(region));
+    let whole = (size_bytes.div_ceil(region_bytes)..array.regions()).filter(|&region| is_written(region));
     let end_of = |region: u64| ((region + 1) * region_bytes).min(capacity_bytes);
     let mut stored: u64 = whole.map(|region| end_of(region) - region * region_bytes).sum();
     let cut = size_bytes / region_bytes;

@@ -43,7 +43,7 @@ impl Pool {
         let arrays = self.0.volumes.arrays();
         let mut has_recovered = false;
         for array in &arrays {
-            has_recovered |= array.0.recover_in_memory().await.unwrap_or(false);
+            has_recovered |= array.recover_in_memory().await.unwrap_or(false);
         }
         has_recovered
     }

@@ -203,7 +203,7 @@ impl Inner {
         let rows = array.rows();
         let candidates = offset_bytes / row_bytes..=(offset_bytes + length_bytes - 1) / row_bytes;
         let unused: Vec<u64> =
-            candidates.filter(|&row| !rows.is_hole(row) && is_unused(array, row)).collect();
+            candidates.filter(|&row| !rows.is_hole(row) && array.is_row_unwritten(row)).collect();
         for batch in unused.chunks(self.tuning().released_rows as usize) {
             if lock_order::scope(self.release_rows(array, batch)).await.is_err() {
                 return;
@@ -213,16 +213,13 @@ impl Inner {
 
     /// Takes rows out of the slab map while nobody can write to them.
     async fn release_rows(&self, array: &Array, rows: &[u64]) -> Result<(), ArrayError> {
-        let inner = &array.0;
-        let stripes_of =
-            |row: &u64| row * inner.columns.stripes_per_row..(row + 1) * inner.columns.stripes_per_row;
-        let _guards = inner.table.lock_all(rows.iter().flat_map(stripes_of).collect()).await;
-        let unused: Vec<u64> = rows.iter().copied().filter(|&row| is_unused(array, row)).collect();
+        let _held = array.lock_rows(rows.iter().copied()).await;
+        let unused: Vec<u64> = rows.iter().copied().filter(|&row| array.is_row_unwritten(row)).collect();
         if unused.is_empty() {
             return Ok(());
         }
         // That nothing is there must be durable before the slabs can hold something else.
-        inner.persist_map().await?;
+        array.persist_map().await?;
         let (part, pool) = (Id(array.spec().id), self.rc());
         let released = self.try_commit(None, move |manifest| {
             let before = manifest.clone();
@@ -289,10 +286,4 @@ pub(in crate::pool) fn slabs_in_use(manifest: &Manifest, books: &FreeSlabs) -> (
     let data = manifest.drives.iter().filter(|drive| drive.role == Role::Data && !drive.replaced);
     let used: u64 = data.map(|drive| books.used_slabs(drive.number)).sum();
     (used, used + room(manifest, books).usable_slabs)
-}
-
-/// Whether nothing in a row was ever written, or all of it was discarded.
-fn is_unused(array: &Array, row: u64) -> bool {
-    let inner = &array.0;
-    inner.columns.regions_of_row(row).all(|region| inner.holds_nothing(region))
 }

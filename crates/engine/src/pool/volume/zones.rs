@@ -87,7 +87,7 @@ impl Zones {
     pub(crate) fn new(old: Array, new: Array, committed: u64, end_bytes: u64) -> Self {
         let end_bytes = end_bytes.min(old.capacity_bytes());
         let committed = committed.min(end_bytes);
-        let losses = Cell::new(new.0.losses.count());
+        let losses = Cell::new(new.refused_flushes());
         Self {
             old,
             new,
@@ -130,7 +130,7 @@ impl Zones {
     }
 
     pub(crate) async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
-        self.new.0.check_range(offset_bytes, length as u64)?;
+        self.new.check_range(offset_bytes, length as u64)?;
         let pieces = self.pieces(offset_bytes, offset_bytes + length as u64);
         // A read is counted in its array before it waits for anything, so the move of the
         // frontier knows of it.
@@ -155,7 +155,7 @@ impl Zones {
 
     pub(crate) async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
         let end = offset_bytes.saturating_add(data.len() as u64);
-        self.new.0.check_range(offset_bytes, data.len() as u64)?;
+        self.new.check_range(offset_bytes, data.len() as u64)?;
         let _held = self.gate.enter(offset_bytes, end).await;
         let writes = self.pieces(offset_bytes, end).into_iter().map(|piece| {
             let (from, to) = ((piece.start - offset_bytes) as usize, (piece.end - offset_bytes) as usize);
@@ -216,7 +216,7 @@ impl Zones {
         offset_bytes: u64,
         length_bytes: u64,
     ) -> Result<(), ArrayError> {
-        self.new.0.check_range(offset_bytes, length_bytes)?;
+        self.new.check_range(offset_bytes, length_bytes)?;
         let end = offset_bytes + length_bytes;
         let _held = self.gate.enter(offset_bytes, end).await;
         let mut result = Ok(());
@@ -249,7 +249,7 @@ impl Zones {
         length_bytes: u64,
         most: usize,
     ) -> Result<Vec<Extent>, ArrayError> {
-        self.new.0.check_range(offset_bytes, length_bytes)?;
+        self.new.check_range(offset_bytes, length_bytes)?;
         let mut extents = Vec::new();
         for piece in self.pieces(offset_bytes, offset_bytes + length_bytes) {
             for extent in self.read_from(piece.zone).extents(piece.start, piece.end - piece.start, most)? {
@@ -272,7 +272,7 @@ impl Zones {
         length_bytes: u64,
         question: impl Fn(&Array, u64, u64) -> Result<bool, ArrayError>,
     ) -> Result<bool, ArrayError> {
-        self.new.0.check_range(offset_bytes, length_bytes)?;
+        self.new.check_range(offset_bytes, length_bytes)?;
         for piece in self.pieces(offset_bytes, offset_bytes + length_bytes) {
             if !question(self.read_from(piece.zone), piece.start, piece.end - piece.start)? {
                 return Ok(false);

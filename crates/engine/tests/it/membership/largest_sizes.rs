@@ -12,11 +12,11 @@ fn a_drive_beyond_the_limit_is_too_large() {
     let life = Life::new();
     life.run(async {
         let huge: Vec<Rc<dyn Drive>> = vec![MemoryDrive::new("huge", 1 << 63)];
-        let error = life.create(&huge, &[]).await.err().expect("refused");
+        let error = life.create(&huge, &[]).await.expect_err("refused");
         assert!(matches!(error, PoolError::DriveTooLarge { .. }), "{error}");
         assert!(error.to_string().contains("huge is too large: it has 9223372036854775808 bytes"), "{error}");
         let pool = life.create(&as_drives(&memory_drives(2, 16)), &[]).await.expect("made");
-        let error = pool.add(huge[0].clone(), Role::Data, false).await.err().expect("refused");
+        let error = pool.add(huge[0].clone(), Role::Data, false).await.expect_err("refused");
         assert!(matches!(error, PoolError::DriveTooLarge { .. }), "{error}");
         pool.close().await.expect("closed");
     });
