@@ -5,9 +5,9 @@
 //! once, as Linux gives it to every open descriptor (`errseq_t`). A loss that no client was told of
 //! is told to the next one that opens the volume.
 //!
-//! A connection does not outlive the reopening of a pool. A client that connects again is recognised
-//! by its identity ([`ClientId`]): of each identity as many connections are told as were open, and
-//! while any of them is to be told, every new one of that identity is.
+//! A connection does not outlive the reopening of a pool. A client that connects again is
+//! recognised by its identity ([`ClientId`]): of each identity as many connections are told as were
+//! open, and while any of them is to be told, every new one of that identity is.
 //!
 //! Expected faults: clients that are away when the loss is found, that never come back, and that
 //! come back in great numbers (what is remembered of them is bounded).
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_of_clients_is_bounded() {
+    fn the_memory_of_clients_is_bounded() {
         let losses = written();
         let all: Vec<_> = (0..2 * MAX_REMEMBERED as u32).map(|user| losses.connect(client(user))).collect();
         assert_eq!(losses.connections.borrow().len(), MAX_REMEMBERED);

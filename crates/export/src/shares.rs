@@ -158,7 +158,8 @@ impl Client {
         lock(&self.0.used).all + amount <= self.rules().client_limit
     }
 
-    /// The part of its limit that it uses, and the part of what is common that is used: from 0 to 1.
+    /// The part of its limit that it uses, and the part of what is common that is used: from 0 to
+    /// 1.
     pub(crate) fn fill(&self) -> (f64, f64) {
         let rules = self.rules();
         let part = |used: u64, of: u64| if of == 0 { 1.0 } else { (used as f64 / of as f64).min(1.0) };
@@ -270,7 +271,8 @@ mod tests {
     fn a_group_that_takes_all_leaves_others_a_reserve() {
         let (shares, [greedy, other]) = shares();
         let held: Vec<_> = (0..9).map(|number| all_of(&client(&greedy, number), FirstOfGroup)).collect();
-        // What is common, the reserve, and what clients have beside them where their share allows it.
+        // What is common, the reserve, and what clients have beside them where their share allows
+        // it.
         assert_eq!(held.iter().map(|(count, _)| count).sum::<u64>(), 60 + 20 + 8 * 2);
         let victim = client(&other, 1);
         let (small, beside) = all_of(&victim, Ordinary);

@@ -84,8 +84,8 @@ pub struct Alert {
 }
 
 impl Alert {
-    /// Makes an alert of a pool, or of none. Names and reasons come from drives: what a terminal or a
-    /// mailer would act on is escaped.
+    /// Makes an alert of a pool, or of none. Names and reasons come from drives: what a terminal or
+    /// a mailer would act on is escaped.
     pub fn new(pool: &str, kind: &'static str, text: &str) -> Self {
         Self { pool: one_line(pool), kind, text: cut(&one_line(text), MOST_TEXT_BYTES) }
     }

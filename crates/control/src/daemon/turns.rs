@@ -3,8 +3,8 @@
 //!
 //! Commands that only look take no turn, and neither does a pool's own recovery: it must not wait
 //! for a caller. A command that connects to another machine, or reads much of a drive that is to
-//! come in, lets others go on until that is done. Expected faults: more commands than can wait (refused), callers that leave before
-//! their turn (their commands are not carried out).
+//! come in, lets others go on until that is done. Expected faults: more commands than can wait
+//! (refused), callers that leave before their turn (their commands are not carried out).
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -155,9 +155,9 @@ impl Candidate {
         }
     }
 
-    /// Finds what overwriting the drive would destroy. Members of our own pools are not known here, and
-    /// what is no path ([`Self::is_path`]) is read through its opened drive (`contents.rs`). Blocks
-    /// the thread, long for a large file that is full of zeros.
+    /// Finds what overwriting the drive would destroy. Members of our own pools are not known here,
+    /// and what is no path ([`Self::is_path`]) is read through its opened drive (`contents.rs`).
+    /// Blocks the thread, long for a large file that is full of zeros.
     pub fn contents(&self) -> Result<Contents> {
         self.contents_until(&AtomicBool::new(false))
     }

@@ -1,6 +1,6 @@
-//! Rights to make drives of paths. A daemon may open what its callers may not: a caller
-//! whose role is not `admin` names drives that its pools know, block devices, or what lies in folders that
-//! the daemon was given for drives.
+//! Rights to make drives of paths. A daemon may open what its callers may not: a caller whose role
+//! is not `admin` names drives that its pools know, block devices, or what lies in folders that the
+//! daemon was given for drives.
 //!
 //! Expected faults: links that lead out of such a folder, and paths that become something else
 //! after they were looked at (`Session::open_new_drive` compares what was opened).

@@ -56,7 +56,7 @@ struct Blocks {
 
 impl Blocks {
     /// Bad blocks, and those whose repair is not yet durable.
-    fn to_record(&mut self) -> Rc<BlockSet> {
+    fn all_to_record(&mut self) -> Rc<BlockSet> {
         let Self { bad, written, to_record, .. } = self;
         let all = to_record.get_or_insert_with(|| {
             let mut all = bad.clone();
@@ -151,7 +151,7 @@ impl BadBlocks {
 
     /// What the pool has to record of [`Self::lost`].
     pub(crate) fn lost_to_record(&self) -> Rc<BlockSet> {
-        self.lost.borrow_mut().to_record()
+        self.lost.borrow_mut().all_to_record()
     }
 
     /// What the pool has to record of [`Self::dead`]: blocks below `end`.
@@ -159,9 +159,9 @@ impl BadBlocks {
         let mut dead = self.dead.borrow_mut();
         // Dead blocks beyond a smaller size are dropped when the size is recorded.
         if dead.written.range((VOLUME, end)..).next().is_none() {
-            return dead.to_record();
+            return dead.all_to_record();
         }
-        let mut all = BlockSet::clone(&dead.to_record());
+        let mut all = BlockSet::clone(&dead.all_to_record());
         for &(space, block) in dead
             .written
             .keys()

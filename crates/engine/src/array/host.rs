@@ -17,9 +17,9 @@ pub trait ArrayHost {
     fn exclude<'a>(&'a self, member: &'a Rc<Member>, reason: &'a str) -> LocalFuture<'a, Result<(), String>>;
 
     /// Records durably which blocks of array `id` are lost no more, of those that
-    /// [`Array::lost_blocks`](crate::Array::lost_blocks) had, and which are lost, as far as there is
-    /// room. Asked before a flush is acknowledged, when they changed: a block that was lost and is
-    /// written again must not be lost after a restart.
+    /// [`Array::lost_blocks`](crate::Array::lost_blocks) had, and which are lost, as far as there
+    /// is room. Asked before a flush is acknowledged, when they changed: a block that was lost and
+    /// is written again must not be lost after a restart.
     fn record_lost(&self, id: u128) -> LocalFuture<'_, Result<(), String>> {
         let _ = id;
         Box::pin(std::future::ready(Ok(())))

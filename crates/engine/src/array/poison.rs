@@ -77,9 +77,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether a stripe is the oldest of those that are destaged, or becomes it before long. No room
-    /// is kept for poison: what the oldest takes it soon gives back, more than one might block the
-    /// ring.
+    /// Whether a stripe is the oldest of those that are destaged, or becomes it before long. No
+    /// room is kept for poison: what the oldest takes it soon gives back, more than one might block
+    /// the ring.
     async fn is_oldest_in_time(&self, stripe: &Stripe) -> bool {
         let until_ns = self.context.now_ns() + PATIENCE_NS;
         let is_oldest =

@@ -29,8 +29,11 @@ const CHECKSUM_END: usize = 72;
 pub struct Area {
     /// The drive's number, as the pool counts.
     pub drive: u32,
+    /// The drive itself.
     pub member: Rc<Member>,
+    /// Offset of the space on the drive, bytes.
     pub base_bytes: u64,
+    /// Length of the space, bytes.
     pub bytes: u64,
 }
 

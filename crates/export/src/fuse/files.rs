@@ -53,7 +53,8 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Whether some of what was written to the volume may be lost, and this descriptor was not told.
+    /// Whether some of what was written to the volume may be lost, and this descriptor was not
+    /// told.
     pub(super) fn may_have_lost(&self) -> bool {
         self.seen.has_news(self.export.losses())
     }

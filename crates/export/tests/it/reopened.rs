@@ -1,5 +1,5 @@
-//! Clients whose pool was closed under them and opened again, with acknowledged writes that no flush
-//! covered.
+//! Clients whose pool was closed under them and opened again, with acknowledged writes that no
+//! flush covered.
 
 use crate::kit::client::{Client, FLUSH, FUA, READ, TRIM, WRITE, WRITE_ZEROES};
 use crate::kit::{Served, Wanted, contents};

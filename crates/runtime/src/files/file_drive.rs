@@ -54,8 +54,8 @@ impl FileDrive {
     }
 
     /// Looks whether the drive is still at its path and as large as it was; a few microseconds,
-    /// blocking. A drive found vanished answers every later request with [`DriveErrorKind::Gone`], or
-    /// [`DriveErrorKind::Cut`] if it is shorter.
+    /// blocking. A drive found vanished answers every later request with [`DriveErrorKind::Gone`],
+    /// or [`DriveErrorKind::Cut`] if it is shorter.
     pub fn still_there(&self) -> Result<(), Vanished> {
         let drive = &*self.opened;
         let outcome = drive.identity.look(&drive.file, &drive.path, drive.info.capacity_bytes);

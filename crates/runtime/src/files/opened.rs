@@ -97,8 +97,8 @@ impl Opened {
     }
 
     /// Looks whether the file or device is shorter than the drive, or its length is not to be had:
-    /// then it is lost. Answers that the ring takes in one turn belong to requests that were carried
-    /// out before, so one look is enough for them; turn 0 looks always.
+    /// then it is lost. Answers that the ring takes in one turn belong to requests that were
+    /// carried out before, so one look is enough for them; turn 0 looks always.
     pub(crate) fn is_lost(&self, turn: u64) -> bool {
         if self.lost.get().is_none() && (turn == 0 || self.compared_turn.replace(turn) != turn) {
             self.uncompared.set(false);

@@ -26,8 +26,8 @@ fn length(path: &Path) -> u64 {
     path.metadata().expect("a file").len()
 }
 
-/// Whether a write is looked at with others, by the read or flush that follows: a short one of a file
-/// in memory.
+/// Whether a write is looked at with others, by the read or flush that follows: a short one of a
+/// file in memory.
 fn is_asked_about_later(path: &Path, written: usize) -> bool {
     path.starts_with("/dev/shm") && written <= 64 << 10
 }

@@ -119,18 +119,20 @@ impl<T: DeserializeOwned + Send + 'static, S: Send + Sync> FromRequest<S> for Do
             return Err(error(StatusCode::UNSUPPORTED_MEDIA_TYPE, text, None).into_response());
         }
         let bytes = Bytes::from_request(request, state).await.map_err(IntoResponse::into_response)?;
-        let parsed = spawn_blocking(move || parse(&bytes)).await;
-        parsed.unwrap_or_else(|_| {
-            let text = "the document could not be read";
-            Err(error(StatusCode::INTERNAL_SERVER_ERROR, text, None).into_response())
-        })
+        match spawn_blocking(move || parse(&bytes)).await {
+            Ok(parsed) => parsed.map_err(|response| *response),
+            Err(_) => {
+                let text = "the document could not be read";
+                Err(error(StatusCode::INTERNAL_SERVER_ERROR, text, None).into_response())
+            }
+        }
     }
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Document<T>, Response> {
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Document<T>, Box<Response>> {
     check_json(bytes, MAX_VALUES, MAX_DEPTH).map_err(|why| {
         let text = format!("the document is larger than any request: {why}");
         error(StatusCode::PAYLOAD_TOO_LARGE, &text, None).into_response()
     })?;
-    Json::from_bytes(bytes).map(|Json(sent)| Document(sent)).map_err(IntoResponse::into_response)
+    Json::from_bytes(bytes).map(|Json(sent)| Document(sent)).map_err(|error| Box::new(error.into_response()))
 }

@@ -29,7 +29,8 @@ use super::strangers::Strangers;
 
 /// More connections than there can be: those of known callers, and at each place those of others.
 const MAX_OPEN: u32 = 1 << 20;
-/// Connections that are being told that they are too many at a time; of more than these the connections just end.
+/// Connections that are being told that they are too many at a time; of more than these the
+/// connections just end.
 const MAX_TOLD: usize = 64;
 /// Time for that: who has not sent its request by then, nor taken the answer, does without.
 const TOLD_PATIENCE: Duration = Duration::from_secs(2);

@@ -31,8 +31,8 @@ pub(super) struct Processes {
     left_behind: VecDeque<LeftBehind>,
 }
 
-/// A group that outlived the process that led it. The group's number is not given to others while the
-/// pipe shows that some of it is there.
+/// A group that outlived the process that led it. The group's number is not given to others while
+/// the pipe shows that some of it is there.
 struct LeftBehind {
     group: u32,
     stderr: ChildStderr,

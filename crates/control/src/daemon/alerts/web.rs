@@ -125,7 +125,8 @@ mod tests {
 
     use super::*;
 
-    /// A server that gives each client the next of these answers; the address, and the heads that came.
+    /// A server that gives each client the next of these answers; the address, and the heads that
+    /// came.
     fn server(answers: Vec<String>) -> (String, std::sync::mpsc::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = format!("http://{}", listener.local_addr().expect("bound"));

@@ -126,8 +126,8 @@ impl Pool {
         self.leave_out(&member, reason).await
     }
 
-    /// As [`Self::drive_vanished`], of a drive that is shorter than it was: should it get its length
-    /// back, nothing that it holds counts.
+    /// As [`Self::drive_vanished`], of a drive that is shorter than it was: should it get its
+    /// length back, nothing that it holds counts.
     pub async fn drive_cut(&self, id: DriveId, reason: &str) -> Result<(), PoolError> {
         let Some(member) = self.member(id) else { return Ok(()) };
         member.fail(reason);

@@ -50,8 +50,8 @@ impl Commits {
         self.bounds.check_growth(next)
     }
 
-    /// As [`Self::check_growth`], where so many runs of `width` columns are added; takes little time
-    /// as long as there is much room.
+    /// As [`Self::check_growth`], where so many runs of `width` columns are added; takes little
+    /// time as long as there is much room.
     pub(in crate::pool) fn check_runs(
         &self,
         change: (&Manifest, &Manifest),

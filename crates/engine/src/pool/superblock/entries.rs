@@ -91,8 +91,8 @@ pub(in crate::pool) enum HeaderContent {
 }
 
 impl Header {
-    /// The header's block for the slot at `place`, written by a session, with flags for the features
-    /// of what follows.
+    /// The header's block for the slot at `place`, written by a session, with flags for the
+    /// features of what follows.
     pub(crate) fn encode(&self, place: u64, features: u64, session: Id) -> Vec<u8> {
         let mut bytes = vec![0; BLOCK_BYTES as usize];
         bytes[0..8].copy_from_slice(&MAGIC);

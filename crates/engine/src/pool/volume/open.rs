@@ -46,8 +46,8 @@ impl Inner {
             journal_epoch: self.manifest.borrow().generation + 1,
             write_back: record.write_back && part.shape.parity_units() > 0,
             checksums: record.checksums.then(|| self.sums_init()),
-            // Those of columns that hold nothing current are found lost again, or not, when they are
-            // filled.
+            // Those of columns that hold nothing current are found lost again, or not, when they
+            // are filled.
             lost_blocks: part.lost.filtered(|block| part.is_current_at(block, slab_bytes)),
             dead_blocks: BlockSet::clone(&part.dead),
             members: self.drives.array_members(&self.manifest.borrow()),

@@ -4,15 +4,14 @@ use std::rc::Rc;
 
 use crate::kit::pool::*;
 use stripewise_drive::{Drive, MemoryDrive};
-use stripewise_engine::PoolError;
-use stripewise_engine::Role;
+use stripewise_engine::{PoolError, Role};
 
 #[test]
 fn a_drive_beyond_the_limit_is_too_large() {
     let life = Life::new();
     life.run(async {
         let huge: Vec<Rc<dyn Drive>> = vec![MemoryDrive::new("huge", 1 << 63)];
-        let error = life.create(&huge, &[]).await.expect_err("refused");
+        let error = life.create(&huge, &[]).await.map(drop).expect_err("refused");
         assert!(matches!(error, PoolError::DriveTooLarge { .. }), "{error}");
         assert!(error.to_string().contains("huge is too large: it has 9223372036854775808 bytes"), "{error}");
         let pool = life.create(&as_drives(&memory_drives(2, 16)), &[]).await.expect("made");

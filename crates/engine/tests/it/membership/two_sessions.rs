@@ -119,7 +119,7 @@ fn a_dead_session_is_waited_for_on_the_network_only() {
 }
 
 #[test]
-fn after_a_takeover_the_older_session_acknowledges_nothing() {
+fn the_session_taken_over_acknowledges_nothing() {
     for (kind, host) in [(DriveKind::Network, 1), (DriveKind::Network, 2), (DriveKind::BlockDevice, 2)] {
         for layout in ["raid5", "raid1"] {
             let images = memory_drives(3, 16);

@@ -215,7 +215,6 @@ fn run(
             rules: wanted.rules.clone(),
             budget,
             notices: Box::new(move |notice| tell(&notice.to_string())),
-            ..ServerOptions::default()
         };
         let server = Server::new(&context, exports, options);
         let network = executor.network();

@@ -34,8 +34,8 @@ pub(super) struct NbdOptions {
     /// times
     #[arg(long = "nbd-volumes", value_name = "WHO=VOLUMES", requires = "places")]
     volumes: Vec<VolumesFor>,
-    /// Memory for all connections: requests over NBD, bodies and answers over HTTP. One client has a
-    /// quarter and 32MiB at most, and every listener 32MiB for itself
+    /// Memory for all connections: requests over NBD, bodies and answers over HTTP. One client has
+    /// a quarter and 32MiB at most, and every listener 32MiB for itself
     #[arg(long = "connection-memory", value_name = "SIZE", default_value = "256MiB")]
     pub memory: ByteSize,
     /// Whether clients may also come in the clear

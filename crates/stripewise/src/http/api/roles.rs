@@ -14,8 +14,8 @@ use stripewise_control::roles::Role;
 use crate::http::guard::Visitor;
 use crate::http::problem::error;
 
-/// The least role of those that a path's requests need. A path that is not here needs `operate` for all
-/// but GET.
+/// The least role of those that a path's requests need. A path that is not here needs `operate` for
+/// all but GET.
 pub(super) fn least_role(method: &Method, path: &str) -> Role {
     let below_pool = path.strip_prefix("/api/v1/pools/{pool}");
     match (method.as_str(), below_pool) {
@@ -48,7 +48,7 @@ pub(super) async fn role_first(
 
 /// The answer to what a caller may not ask for.
 pub(super) fn refused(visitor: &Visitor, needed: Role, asked: &str, refusals: &Refusals) -> Response {
-    let Visitor { name, role } = visitor;
+    let Visitor { name, role, .. } = visitor;
     let why = format!("it needs the role {needed}, and this caller has the role {role}");
     refusals.tell("HTTP", name, &format!("`{asked}`: {why}"));
     error(StatusCode::FORBIDDEN, &why, None).into_response()

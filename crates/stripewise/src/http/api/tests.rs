@@ -317,10 +317,11 @@ fn with_tokens(folder: &std::path::Path) -> (Router, mpsc::Receiver<Order>) {
     AccessFile::open(&path, true).expect("made");
     std::fs::write(&path, text).expect("written");
     let access = AccessFile::open(&path, true).expect("right");
-    let guard = Guard { access: Arc::new(access), refusals: Arc::default() };
+    let clients = Clients::new(&Budget::default());
+    let guard = Guard { access: Arc::new(access), refusals: Arc::default(), clients };
     let (orders_in, orders) = mpsc::channel::<Order>(1);
     let network = Address::Network("127.0.0.1:5".parse().expect("an address"));
-    (visited_by(router(orders_in, guard, Budget::default()), network), orders)
+    (visited_by(router(orders_in, guard), network), orders)
 }
 
 async fn answer_of(
