@@ -24,7 +24,7 @@
 //! | `News` | events to be recorded, notices to be shown |
 //! | `Jobs` | what each lane of background work is at |
 //! | `Lifecycle` | whether the pool may be changed, and whose turn it is |
-//! | `Session` | whether the drives are still this process's, and marks on them while they are used |
+//! | `Session` | this process's claim to the drives, and its marks on them |
 //!
 //! `SparePlanner`, `Filling`, `Copying` and their like are made of these for one task.
 //!

@@ -4,7 +4,7 @@
 //!
 //! | files | what is there |
 //! |---|---|
-//! | `sections.rs`, `changes.rs`, `row_runs.rs`, `block_bytes.rs` | the record as bytes, whole or what changed |
+//! | `sections.rs`, `changes.rs`, `row_runs.rs`, `block_bytes.rs` | the record as bytes |
 //! | `entries.rs`, `slots.rs` | where these lie on a drive, and reading them |
 //! | `room.rs`, `losses.rs` | how much of that there may be; which lost blocks are recorded |
 //! | `writer.rs`, `commits.rs`, `commit.rs` | writing them to all drives, so that they count |
