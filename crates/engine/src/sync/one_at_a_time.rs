@@ -1,10 +1,10 @@
-//! Work of which one piece is under way at a time, while callers that need its result wait.
+//! Work that at most one caller does at a time, while callers that need its result wait.
 
 use std::cell::Cell;
 
 use stripewise_drive::Event;
 
-/// Whether the work is under way.
+/// State of the work: idle or running.
 #[derive(Default)]
 pub(crate) struct OneAtATime {
     is_under_way: Cell<bool>,
@@ -12,21 +12,21 @@ pub(crate) struct OneAtATime {
 }
 
 impl OneAtATime {
-    /// Ends when none is under way. A caller that then begins one, begins it before it waits again.
+    /// Waits until no work is running. A caller that then begins must do so before its next await.
     pub(crate) async fn until_free(&self) {
         while self.is_under_way.get() {
             self.ended.wait().await;
         }
     }
 
-    /// Begins a piece of work, which ends when the guard is dropped.
+    /// Begins the work, which ends when the guard is dropped.
     pub(crate) fn begin(&self) -> UnderWay<'_> {
         assert!(!self.is_under_way.replace(true), "one at a time");
         UnderWay(self)
     }
 }
 
-/// The work that is under way.
+/// The running work.
 pub(crate) struct UnderWay<'a>(&'a OneAtATime);
 
 impl Drop for UnderWay<'_> {
