@@ -2,8 +2,8 @@
 //!
 //! With a bound, background work gets the drive for one slice at a time: requests that together
 //! take no longer than the bound, all in flight at once. The client requests that were waiting when
-//! the slice ended go before the next slice. So a client request waits for at most one slice at
-//! each drive, and during a slice the arm stays with the background work.
+//! the slice ended go before the next slice. So a client request waits for one slice at each
+//! drive, and during a slice the arm stays with the background work.
 //!
 //! The share of background work holds as long as clients leave that much time between two slices.
 //! Where they ask for more than the drive can do, the share falls to [`LEAST_PART`] of the setting,

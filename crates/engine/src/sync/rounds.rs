@@ -12,7 +12,7 @@ pub(crate) struct Rounds {
     begun: Cell<u64>,
     /// Number of the last successful round.
     done: Cell<u64>,
-    is_under_way: Cell<bool>,
+    is_running: Cell<bool>,
     ended: Event,
 }
 
@@ -21,13 +21,13 @@ impl Rounds {
     /// succeeded.
     pub(crate) async fn begin(&self) -> Option<Round<'_>> {
         let wanted = self.begun.get() + 1;
-        while self.is_under_way.get() {
+        while self.is_running.get() {
             self.ended.wait().await;
             if self.done.get() >= wanted {
                 return None;
             }
         }
-        self.is_under_way.set(true);
+        self.is_running.set(true);
         let number = self.begun.get() + 1;
         self.begun.set(number);
         Some(Round { rounds: self, number })
@@ -49,7 +49,7 @@ impl Round<'_> {
 
 impl Drop for Round<'_> {
     fn drop(&mut self) {
-        self.rounds.is_under_way.set(false);
+        self.rounds.is_running.set(false);
         self.rounds.ended.notify_all();
     }
 }

@@ -136,7 +136,7 @@ impl Draft {
         self.follow(&free, apart, link)
     }
 
-    /// Moves as many rows as bring the two drives closer to the average of all, and no more.
+    /// Applies a move, limited to as many rows as leave neither drive further from the average.
     fn follow(&mut self, free: &BTreeMap<u32, u64>, apart: u64, link: Link) -> Option<Link> {
         let level = free.values().sum::<u64>() / free.len().max(1) as u64;
         let to_level =

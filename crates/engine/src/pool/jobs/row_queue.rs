@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::pool::manifest::ids::Id;
 
-/// Maximum number of rows that are passed over in a row before one is taken regardless.
+/// Number of rows in use that are passed over before one is taken regardless.
 const MOST_PASSED_OVER: usize = 64;
 
 /// Consecutive rows to be filled, on the same drives.

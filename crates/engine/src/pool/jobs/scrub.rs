@@ -22,9 +22,9 @@ use crate::pool::superblock::commit::Change;
 use crate::pool::{Inner, Pool};
 
 /// Maximum delay before findings are recorded: a repaired block would not be found again.
-const NEWS_NS: u64 = SECOND_NS;
+const FINDINGS_DELAY_NS: u64 = SECOND_NS;
 /// Maximum interval between looks at the clock, because it may jump.
-const LOOK_S: u64 = 600;
+const CLOCK_INTERVAL_S: u64 = 600;
 /// Lowest scrub rate that can be set, bytes per second.
 const LEAST_RATE: u64 = 1 << 20;
 
@@ -174,8 +174,8 @@ impl Inner {
         let scrub = ScrubOfVolume {
             pool: self,
             volume,
-            found: RefCell::new(self.take_up_scrub(volume)),
-            has_news: Cell::new(false),
+            found: RefCell::new(self.findings_so_far(volume)),
+            has_findings: Cell::new(false),
             recorded_ns: Cell::new(self.context.now_ns()),
         };
         let mut error = None;
@@ -198,7 +198,7 @@ impl Inner {
             let interval_ns = self.tuning().scrub_checkpoint_ns;
             let work = scrub.check(&array, &at, &progress);
             let checkpoint = async || scrub.checkpoint(&array, passed + at.get(), interval_ns).await;
-            match watched(&self.context, &parts, work, NEWS_NS.min(interval_ns), checkpoint).await {
+            match watched(&self.context, &parts, work, FINDINGS_DELAY_NS.min(interval_ns), checkpoint).await {
                 Ok(()) => {}
                 Err(ArrayError::Closed) => {
                     if self.volumes.array(part).is_some() {
@@ -224,7 +224,7 @@ impl Inner {
 
     /// Findings so far of an interrupted scrub for this volume. Restores the reports of the volumes
     /// that it has finished.
-    fn take_up_scrub(&self, volume: VolumeId) -> ScrubReport {
+    fn findings_so_far(&self, volume: VolumeId) -> ScrubReport {
         let manifest = self.manifest.borrow();
         let Some(scrub) = &manifest.scrub else { return ScrubReport::default() };
         let mut reports = self.jobs.reports.borrow_mut();
@@ -265,7 +265,7 @@ struct ScrubOfVolume<'a> {
     volume: VolumeId,
     found: RefCell<ScrubReport>,
     /// There are findings that are not recorded yet.
-    has_news: Cell<bool>,
+    has_findings: Cell<bool>,
     recorded_ns: Cell<u64>,
 }
 
@@ -281,8 +281,8 @@ impl ScrubOfVolume<'_> {
             let rate = pool.manifest.borrow().patrol.rate_bytes_per_s;
             if rate.is_some() && pool.context.now_ns() < next_ns {
                 // Short sleeps, because the pool may be closed in between.
-                let nap_ns = (next_ns - pool.context.now_ns()).min(SECOND_NS);
-                pool.context.sleep_ns(nap_ns).await;
+                let sleep_ns = (next_ns - pool.context.now_ns()).min(SECOND_NS);
+                pool.context.sleep_ns(sleep_ns).await;
                 if pool.lifecycle.is_closed() {
                     return Err(ArrayError::Closed);
                 }
@@ -292,7 +292,7 @@ impl ScrubOfVolume<'_> {
             let scrubbed = array.scrub_range(at.get()..at.get() + 1, &mut found).await;
             self.found.borrow_mut().add(&found);
             if found.found_something() {
-                self.has_news.set(true);
+                self.has_findings.set(true);
             }
             scrubbed?;
             at.set(at.get() + 1);
@@ -308,7 +308,7 @@ impl ScrubOfVolume<'_> {
     /// Records the progress if there are findings, or if the last record is old enough.
     async fn checkpoint(&self, array: &Array, next_region: u64, interval_ns: u64) -> Result<(), PoolError> {
         let now_ns = self.pool.context.now_ns();
-        if !self.has_news.replace(false) && now_ns < self.recorded_ns.get() + interval_ns {
+        if !self.has_findings.replace(false) && now_ns < self.recorded_ns.get() + interval_ns {
             return Ok(());
         }
         self.recorded_ns.set(now_ns);
@@ -350,9 +350,9 @@ async fn keep_schedule(me: Weak<Inner>) {
             };
             if wait_s == 0 && pool.begin_scrub().await.is_err() {
                 // The obstacle may be gone the next time.
-                (LOOK_S, pool.context.clone())
+                (CLOCK_INTERVAL_S, pool.context.clone())
             } else {
-                (wait_s.clamp(10, LOOK_S), pool.context.clone())
+                (wait_s.clamp(10, CLOCK_INTERVAL_S), pool.context.clone())
             }
         };
         context.sleep_ns(wait_s * SECOND_NS).await;

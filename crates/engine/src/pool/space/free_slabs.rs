@@ -80,7 +80,7 @@ impl Stretches {
         self.push(first + count, end);
     }
 
-    /// Returns slabs that are in use.
+    /// Gives back slabs that are in use.
     pub(crate) fn give(&mut self, first: u32, count: u32) {
         if count == 0 {
             return;

@@ -24,7 +24,7 @@ use crate::rows::{Block, Run, SlotPlace, SlotState};
 use crate::stripes::lock_order;
 
 /// Interval at which an ended array is checked for activity.
-const LOOK_AGAIN_NS: u64 = 1_000_000;
+const POLL_INTERVAL_NS: u64 = 1_000_000;
 
 /// Slabs of drives: drive, first slab, end; in order.
 type Stretches = Vec<(u32, u64, u64)>;
@@ -191,7 +191,7 @@ async fn discard(pool: &Inner, stretches: &Stretches) {
 /// hold their stripes.
 async fn until_quiet(array: &Array) {
     while array.0.activity.writes() > 0 || !array.0.table.is_idle() {
-        array.0.context.sleep_ns(LOOK_AGAIN_NS).await;
+        array.0.context.sleep_ns(POLL_INTERVAL_NS).await;
     }
     array.drain_reads().await;
 }

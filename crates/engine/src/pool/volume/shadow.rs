@@ -1,5 +1,5 @@
 //! Keeps writes to the drives of a read-only pool in memory. No change reaches the drive; reads
-//! return the data in memory. So the journal replay after a crash can be done for a reader.
+//! return the data in memory. This allows the journal replay after a crash in a read-only pool.
 //!
 //! Memory: at most [`MOST_BYTES`] per drive; writes beyond that are refused.
 

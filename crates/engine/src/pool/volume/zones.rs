@@ -40,7 +40,7 @@ pub(in crate::pool) struct Zones {
     pub is_cancelled: Cell<bool>,
     /// Number of rows of the old array that have given their slabs back, from its beginning.
     pub released_rows: Cell<u64>,
-    /// Losses of the new array before anything was copied beyond the frontier.
+    /// Loss count of the new array when nothing was copied beyond the frontier yet.
     pub losses: Cell<u64>,
 }
 
