@@ -1,17 +1,16 @@
-//! How large an array is, and which ranges requests may name.
+//! Size of an array, and the ranges that requests may name.
 
 use std::cell::Cell;
 
 use crate::error::ArrayError;
 
-/// Offsets and lengths of requests are multiples of this.
+/// Alignment of offsets and lengths of requests.
 const SECTOR_BYTES: u64 = 512;
 
-/// Usable bytes.
+/// Usable size.
 pub(crate) struct Capacity {
     bytes: Cell<u64>,
-    /// Clients' writes beyond this are refused, though the array reaches further: while its size is
-    /// being changed.
+    /// Limit of clients' writes: lower than the size while the array is being resized.
     writes_end: Cell<u64>,
 }
 
@@ -28,12 +27,12 @@ impl Capacity {
         self.bytes.set(bytes);
     }
 
-    /// From now on writes end there; `u64::MAX`: where the array does.
+    /// Refuses writes beyond this offset from now on; `u64::MAX`: writes may reach the array's end.
     pub(crate) fn end_writes_at(&self, bytes: u64) {
         self.writes_end.set(bytes);
     }
 
-    /// Whether a range may be read.
+    /// Checks that a range is aligned and within the array.
     pub(crate) fn check(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
         if !(offset_bytes | length_bytes).is_multiple_of(SECTOR_BYTES) {
             return Err(ArrayError::Misaligned { offset_bytes, length_bytes });
@@ -41,7 +40,7 @@ impl Capacity {
         Self::check_end(offset_bytes, length_bytes, self.bytes.get())
     }
 
-    /// Whether a range that may be read may be written, too.
+    /// Checks that a range that may be read may be written, too.
     pub(crate) fn check_written(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
         Self::check_end(offset_bytes, length_bytes, self.writes_end.get())
     }
@@ -67,7 +66,7 @@ mod tests {
         assert!(matches!(capacity.check(7680, 1024), Err(ArrayError::OutOfRange { .. })));
         assert!(matches!(capacity.check(512, u64::MAX - 511), Err(ArrayError::OutOfRange { .. })));
         capacity.end_writes_at(4096);
-        assert!(capacity.check(4096, 512).is_ok(), "it is read as before");
+        assert!(capacity.check(4096, 512).is_ok(), "reads are still allowed there");
         let refused = capacity.check_written(4096, 512);
         assert!(matches!(refused, Err(ArrayError::OutOfRange { capacity_bytes: 4096, .. })));
         assert!(capacity.check_written(3584, 512).is_ok());

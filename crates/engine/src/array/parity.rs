@@ -1,5 +1,5 @@
-//! Arithmetic on a stripe's units: the new parity, from the change of what is written or from all
-//! data, and units from others. No I/O.
+//! Arithmetic on a stripe's units: computes new parity from the change of the data or from all
+//! data, and reconstructs units from others. No I/O.
 
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, BufferPool, access};
@@ -8,11 +8,11 @@ use stripewise_parity::Recovery;
 
 use crate::array::parts::UnitParts;
 
-/// What is known of a unit's content, old and new: start, end and bytes; where pieces overlap the
+/// Known pieces of a unit's content, old and new: start, end and bytes. Where pieces overlap the
 /// first counts.
 type KnownPieces = SmallVec<[(u64, u64, Buffer); 2]>;
 
-/// The new parity over the plan's window, P first; empty where none is written.
+/// Computes the new parity over the plan's window, P first; empty if no parity is written.
 pub(crate) fn new_parity(
     geometry: &Geometry,
     buffers: &BufferPool,
@@ -57,7 +57,7 @@ fn modified_parity(
             });
         }
     }
-    // By number, so that the writer finds P, Q and R whichever are present.
+    // Indexed by number, so that the writer finds P, Q and R whichever are present.
     let mut by_number: SmallVec<[Buffer; 3]> =
         (0..geometry.parity_units()).map(|_| Buffer::phantom(0)).collect();
     for (number, buffer) in which.into_iter().zip(parity) {
@@ -78,8 +78,8 @@ fn encoded_parity(
     let length = (end - start) as usize;
     let data_units = geometry.data_units();
     let decoded = plan.decode.as_deref().map(|decode| decode_units(geometry, buffers, decode, old));
-    // Old data first, new data over it; what remains are stretches in which every unit is one
-    // piece of memory.
+    // New data hides old data. The cuts divide the window into stretches in which every unit is
+    // one piece of memory.
     let mut units: SmallVec<[KnownPieces; 8]> = SmallVec::new();
     let mut cuts: SmallVec<[u64; 8]> = SmallVec::from_iter([start, end]);
     for (unit, new) in parts.iter().enumerate().take(data_units) {
@@ -125,7 +125,7 @@ fn encoded_parity(
     parity
 }
 
-/// Reconstructs the wanted units over the decode's window from what was read.
+/// Reconstructs the wanted units over the decode's window from the data that was read.
 pub(crate) fn decode_units(
     geometry: &Geometry,
     buffers: &BufferPool,
@@ -147,7 +147,7 @@ pub(crate) fn decode_units(
     (decode.wanted.clone(), wanted)
 }
 
-/// `wanted` units from as many `sources` as the stripe has data units.
+/// Reconstructs `wanted` units from as many `sources` as the stripe has data units.
 pub(crate) fn recover_units(
     data_units: usize,
     source_units: &[usize],
@@ -162,7 +162,7 @@ pub(crate) fn recover_units(
     access(&sources, &wanted, |sources, wanted| recovery.apply(sources, wanted));
 }
 
-/// Bytes `start..end` of a strip, of a buffer that begins at byte `at` of it.
+/// Bytes `start..end` of a strip, out of a buffer that begins at byte `at` of the strip.
 pub(crate) fn slice_of(buffer: &Buffer, at: u64, start: u64, end: u64) -> Buffer {
     buffer.slice((start - at) as usize..(end - at) as usize)
 }

@@ -1,11 +1,11 @@
-//! Finds out whether a write continues an earlier one.
+//! Detects whether a write continues an earlier one.
 
 use std::cell::{Cell, RefCell};
 
-/// Streams that are followed at a time.
+/// Maximum number of streams that are tracked.
 const STREAMS: usize = 32;
 
-/// Where recent writes ended.
+/// End offsets of recent writes.
 pub(crate) struct SequentialDetector {
     ends: RefCell<[u64; STREAMS]>,
     /// The entry that the next new stream takes: the one that began longest ago.
@@ -19,7 +19,7 @@ impl Default for SequentialDetector {
 }
 
 impl SequentialDetector {
-    /// Notes a write of a range in bytes. Whether it begins where an earlier one ended.
+    /// Records a write of a range in bytes. True if the range begins where an earlier write ended.
     pub(crate) fn note(&self, start_bytes: u64, end_bytes: u64) -> bool {
         let mut ends = self.ends.borrow_mut();
         if let Some(stream) = ends.iter_mut().find(|end| **end == start_bytes) {

@@ -1,11 +1,11 @@
-//! How many writes are under way, for writers that may gain by waiting for others.
+//! Number of writes in flight, for writers that may gain by waiting for others.
 
 use std::cell::Cell;
 use std::future::Future;
 
 use stripewise_drive::Event;
 
-/// Counts of clients' writes and of groups of stripes that are being written.
+/// Counts of clients' writes and of stripe groups that are being written.
 #[derive(Default)]
 pub(crate) struct WriteActivity {
     writes: Cell<usize>,
@@ -14,33 +14,33 @@ pub(crate) struct WriteActivity {
 }
 
 impl WriteActivity {
-    /// Counts a client's write for as long as the guard lives.
+    /// Counts a client's write until the guard is dropped.
     pub(crate) fn begin_write(&self) -> Counted<'_> {
         Counted::new(&self.writes, None)
     }
 
-    /// Counts a group of stripes that is written together.
+    /// Counts a group of stripes that are written together, until the guard is dropped.
     pub(crate) fn begin_group(&self) -> Counted<'_> {
         Counted::new(&self.groups, Some(&self.group_ended))
     }
 
-    /// Clients' writes under way.
+    /// Number of clients' writes in flight.
     pub(crate) fn writes(&self) -> usize {
         self.writes.get()
     }
 
-    /// Whether a group of stripes is being written.
+    /// True if a group of stripes is being written.
     pub(crate) fn has_groups(&self) -> bool {
         self.groups.get() > 0
     }
 
-    /// Ends when a group has ended.
+    /// Waits until a group has ended.
     pub(crate) fn until_group_ends(&self) -> impl Future<Output = ()> + '_ {
         self.group_ended.wait()
     }
 }
 
-/// One that counts; no more when it is dropped.
+/// Guard that counts one write or group until it is dropped.
 pub(crate) struct Counted<'a> {
     count: &'a Cell<usize>,
     ended: Option<&'a Event>,

@@ -1,4 +1,4 @@
-//! What is being done to a column of a row: it is filled (`jobs/rebuild.rs`), or migrated
+//! Work in progress on a column of a row: filling (`jobs/rebuild.rs`) or migration
 //! (`jobs/migration.rs`).
 
 use std::collections::BTreeMap;
@@ -6,45 +6,45 @@ use std::collections::BTreeMap;
 use crate::checksums::Pin;
 use crate::rows::SlotPlace;
 
-/// How far the filling of a column of a row has come, in memory.
+/// Progress of filling a column of a row, in memory.
 pub(crate) struct Fill {
     pub place: SlotPlace,
-    /// Regions of the row that are done.
+    /// State of each region of the row: true once it is filled.
     pub done: Vec<bool>,
-    /// Something was written that was not flushed yet.
+    /// Data was written that is not flushed yet.
     pub is_fresh: bool,
-    /// Flushes that the drive had refused when the filling began.
+    /// Number of flushes that the drive had refused when the filling began.
     pub failures: u64,
     pub complete: bool,
-    /// The column's checksum pages of the regions that are done, until it is complete: at most 0.3
+    /// The column's checksum pages of the filled regions, until the column is complete: at most 0.3
     /// MiB.
     pub pages: BTreeMap<u64, Pin>,
 }
 
 impl Fill {
-    /// Whether the region of the row is current in the new slab.
+    /// True if the region of the row is current in the new slab.
     pub(crate) fn has(&self, region_in_row: u64) -> bool {
         self.complete || self.done[region_in_row as usize]
     }
 
-    /// Whether all of it is there.
+    /// True if the whole column is filled.
     pub(crate) fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Whether it is the filling of this place.
+    /// True if this fills the given place.
     pub(crate) fn is_of(&self, place: SlotPlace) -> bool {
         self.place.drive == place.drive && self.place.slab == place.slab
     }
 }
 
-/// A column migration under way.
+/// A column migration in progress.
 pub(crate) struct Migration {
     from: SlotPlace,
     to: SlotPlace,
     failed: bool,
-    /// The new place is being recorded: it counts as soon as that is done, so what it refuses from
-    /// now on is refused to who asked, and does not end the migration.
+    /// The new place is being recorded, and counts as soon as that is done. A write that it refuses
+    /// from now on fails for the caller, and does not end the migration.
     is_being_recorded: bool,
 }
 
@@ -57,25 +57,26 @@ impl Migration {
         self.failed
     }
 
-    /// The new place is about to be recorded. `false`: it has failed, or is another one.
+    /// Marks the new place as about to be recorded. `false`: it has failed, or is a different
+    /// place.
     pub(crate) fn begin_recording(&mut self, to: SlotPlace) -> bool {
         self.is_being_recorded = self.target() == Some(to);
         self.is_being_recorded
     }
 
-    /// The new place, if it is this one, has refused something.
+    /// Records that the new place, if it is this one, has refused a request.
     pub(crate) fn fail(&mut self, to: SlotPlace) {
         if self.to == to && !self.is_being_recorded {
             self.failed = true;
         }
     }
 
-    /// The drive of the new place is gone.
+    /// Gives up because the drive of the new place is gone.
     pub(crate) fn give_up(&mut self) {
         self.failed = true;
     }
 
-    /// Where writes go besides the old place; nowhere once the new place has failed.
+    /// The place that writes go to as well as the old one; `None` once it has failed.
     pub(crate) fn target(&self) -> Option<SlotPlace> {
         (!self.failed).then_some(self.to)
     }
@@ -100,7 +101,7 @@ mod tests {
         let mut migration = Migration::new(place(0), place(1));
         assert!(migration.begin_recording(place(1)));
         migration.fail(place(1));
-        assert_eq!(migration.target(), Some(place(1)), "it would miss what is written until it counts");
+        assert_eq!(migration.target(), Some(place(1)), "the new place must not miss a write");
         migration.give_up();
         assert_eq!(migration.target(), None);
 
@@ -108,6 +109,6 @@ mod tests {
         migration.fail(place(2));
         assert_eq!(migration.target(), Some(place(1)));
         migration.fail(place(1));
-        assert!(!migration.begin_recording(place(1)), "it has missed something");
+        assert!(!migration.begin_recording(place(1)), "the new place has missed a write");
     }
 }

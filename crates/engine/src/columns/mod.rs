@@ -1,9 +1,8 @@
-//! Which column of which row is where, and whether it is there: from places in the layout to slabs
-//! on drives, and what is missing.
+//! The columns of each row: their places (slabs on drives), and which of them are missing.
 //!
 //! A column of a row counts as missing where its slab holds nothing current: its drive is gone, it
-//! is to be filled and the region in question is not yet, or its drive was away while the region
-//! was written. What changes a column that is being moved goes to both its places.
+//! is to be filled and the region in question is not filled yet, or its drive was away while the
+//! region was written. A change to a column that is being migrated goes to both its places.
 
 pub(crate) mod column_work;
 pub(crate) mod members;
@@ -37,16 +36,16 @@ pub(crate) struct Columns {
     regions: Rc<Regions>,
     pub rows: RefCell<RowTable>,
     pub members: RefCell<Members>,
-    /// Every column of every row is current and there.
+    /// Every column of every row is current and its drive present.
     whole: Cell<bool>,
     /// Columns of rows that are being filled, by row and column.
     pub fills: RefCell<FxHashMap<(u64, usize), Fill>>,
-    /// Columns of rows that are being copied elsewhere.
+    /// Columns of rows that are being migrated, by row and column.
     pub migrations: RefCell<FxHashMap<(u64, usize), Migration>>,
 }
 
 impl Columns {
-    /// Rows of slabs of so many bytes, none of whose drives is there yet.
+    /// Creates the columns of rows of `slab_bytes` slabs, without any drive yet.
     pub(crate) fn new(
         context: &Context,
         geometry: &Geometry,
@@ -74,14 +73,13 @@ impl Columns {
         columns
     }
 
-    /// A drive that rows name, or soon will.
+    /// Adds a drive that rows name, or soon will.
     pub(crate) fn add_member(&self, member: ArrayMember) {
         self.members.borrow_mut().insert(member);
         self.note_wholeness();
     }
 
-    /// Takes over a slab map. Columns that are being filled or moved go on from where they are if
-    /// their place stays.
+    /// Replaces the slab map. Fills and migrations continue where their place stays the same.
     pub(crate) fn set_rows(&self, rows: RowTable) {
         assert_eq!(rows.width(), self.geometry.width(), "a column per member of the layout");
         let place_of = |key: &(u64, usize)| rows.place(key.0, key.1);
@@ -98,7 +96,7 @@ impl Columns {
         self.note_wholeness();
     }
 
-    /// A drive is gone, and with it what it held, whether it was valid or not.
+    /// Removes a drive, and with it the slabs on it, valid or not.
     pub(crate) fn remove_member(&self, number: u32) {
         self.members.borrow_mut().remove(number);
         let rows = self.rows.borrow();
@@ -115,7 +113,7 @@ impl Columns {
         self.note_wholeness();
     }
 
-    /// Whether every column of every row is current and there.
+    /// True if every column of every row is current and its drive present.
     pub(crate) fn is_whole(&self) -> bool {
         self.whole.get()
     }
@@ -125,12 +123,12 @@ impl Columns {
         self.whole.set(rows.runs().all(|run| run.places.iter().all(|&place| self.is_current(place))));
     }
 
-    /// Whether a block of a column, by its number in the column's linear space, lies on the drive.
+    /// True if a block of a column, by its number in the column's linear space, lies on the drive.
     pub(crate) fn is_block_on(&self, column: usize, block: u64, block_bytes: u64, number: u32) -> bool {
         self.place(column, block * block_bytes).is_some_and(|place| place.drive == number)
     }
 
-    /// Whether a block of a column, by its number in the column's linear space, is on a drive that
+    /// True if a block of a column, by its number in the column's linear space, is on a drive that
     /// has it, or is being filled.
     pub(crate) fn holds_block(&self, column: usize, block: u64, block_bytes: u64) -> bool {
         let place = self.place(column, block * block_bytes);
@@ -138,8 +136,8 @@ impl Columns {
             || self.fills.borrow().contains_key(&(block * block_bytes / self.slab_bytes, column))
     }
 
-    /// Keeps a column's checksum pages in memory where it is being filled: of a region that was
-    /// passed over since it was unwritten, and now begins to be written.
+    /// Keeps a column's checksum pages in memory while the column is being filled. They belong to a
+    /// region that was unwritten when the filling passed it, and is now being written.
     pub(crate) fn keep_fresh_pages(&self, column: usize, region: u64, pages: Pin) {
         let row = region / self.regions_per_row;
         if let Some(fill) = self.fills.borrow_mut().get_mut(&(row, column))
@@ -149,7 +147,7 @@ impl Columns {
         }
     }
 
-    /// Whether the place holds current data in all its regions.
+    /// True if the place holds current data in all its regions.
     pub(crate) fn is_current(&self, place: SlotPlace) -> bool {
         place.state == SlotState::Active && self.members.borrow().get(place.drive).is_some()
     }
@@ -158,18 +156,18 @@ impl Columns {
         stripe / self.stripes_per_row
     }
 
-    /// Regions of a row that belong to the volume.
+    /// Regions of the row, as far as the volume reaches.
     pub(crate) fn regions_of_row(&self, row: u64) -> Range<u64> {
         let first = row * self.regions_per_row;
         first..(first + self.regions_per_row).min(self.regions.count())
     }
 
-    /// Whether anything of the row was ever written.
+    /// True if any region of the row was ever written.
     pub(crate) fn holds_data(&self, row: u64) -> bool {
         self.regions_of_row(row).any(|region| self.regions.state(region) != RegionState::Unwritten)
     }
 
-    /// Columns of a row that are to be filled.
+    /// Columns of the row that are to be filled.
     pub(crate) fn to_fill(&self, row: u64) -> SmallVec<[usize; 4]> {
         let rows = self.rows.borrow();
         let Some(run) = rows.run(row) else { return SmallVec::new() };
@@ -179,8 +177,8 @@ impl Columns {
         (0..run.places.len()).filter(to_fill).collect()
     }
 
-    /// The stripes of a region that have a unit on the column, and which that is; each has one at
-    /// most.
+    /// The stripes of a region that have a unit on the column, with the number of that unit; each
+    /// stripe has at most one.
     pub(crate) fn units_on(&self, column: usize, region: u64) -> Vec<(Stripe, usize)> {
         let on_column = |index: u64| {
             let stripe = self.geometry.stripe(index);
@@ -194,7 +192,7 @@ impl Columns {
         self.regions_of_row(run.first_row).start..self.regions_of_row(run.end_row() - 1).end
     }
 
-    /// Columns that hold nothing current in the stripe.
+    /// Columns without current data in the stripe.
     pub(crate) fn missing_in(&self, stripe: u64) -> MemberSet {
         if self.whole.get() {
             return MemberSet::EMPTY;
@@ -225,7 +223,7 @@ impl Columns {
         missing
     }
 
-    /// Whether a write to the row misses a column that may want to catch up later.
+    /// True if a write to the row misses a column that may catch up later.
     pub(crate) fn is_column_away(&self, row: u64) -> bool {
         if self.whole.get() {
             return false;
@@ -240,7 +238,7 @@ impl Columns {
         })
     }
 
-    /// After opening: what was not durable when a column went counts as lacking on it.
+    /// After opening: marks regions that were not durable when a column went away as behind.
     pub(crate) fn note_columns_away(&self) {
         for run in self.rows.borrow().runs() {
             if run.places.iter().any(|place| place.state == SlotState::Missing) {
@@ -249,7 +247,7 @@ impl Columns {
         }
     }
 
-    /// Where all columns are current nothing is lacking on any any more.
+    /// Forgets regions that were behind in rows whose columns are all current.
     pub(crate) fn forget_behind(&self) {
         if !self.regions.any_behind() {
             return;
@@ -261,8 +259,8 @@ impl Columns {
         }
     }
 
-    /// Rows in which anything is missing or to be filled: first row, rows, columns lacking, and how
-    /// many more columns could be lost (negative where too many are).
+    /// Rows with missing or unfilled columns: first row, number of rows, those columns, and the
+    /// number of further columns that may be lost (negative if too many are missing).
     pub(crate) fn lacking_rows(&self) -> Vec<(u64, u64, MemberSet, isize)> {
         let rows = self.rows.borrow();
         let tolerance = self.geometry.fault_tolerance() as isize;
@@ -291,30 +289,32 @@ impl Columns {
         self.members.borrow().get(slot.drive).map(|member| member.member.clone())
     }
 
-    /// How busy the drive behind a place is.
+    /// Load of the drive behind a place.
     pub(crate) fn load_at(&self, place: Place) -> usize {
         let Some(slot) = self.place(place.member, place.offset_bytes) else { return usize::MAX };
         self.members.borrow().get(slot.drive).map_or(usize::MAX, |member| member.member.load())
     }
 
-    /// The shortest gap between two requests that a drive closes: 0 where none does.
+    /// Smallest gap between two requests that the drives still merge across, bytes; 0 if a drive
+    /// merges across none.
     pub(crate) fn least_gap_bytes(&self) -> u64 {
         let members = self.members.borrow();
         members.iter().map(|member| member.member.info().gap_bytes).min().unwrap_or(0)
     }
 
-    /// Whether a drive costs as much for a position as for many bytes.
+    /// True if any drive is seek-bound.
     pub(crate) fn have_dear_positions(&self) -> bool {
         self.members.borrow().iter().any(|member| member.member.info().has_dear_positions())
     }
 
-    /// Whether a drive does anything for clients at the moment.
+    /// True if any drive is serving clients at the moment.
     pub(crate) fn serve_clients(&self) -> bool {
         self.members.borrow().iter().any(|member| member.member.serves_clients())
     }
 
     /// Sends a request, addressed within the column's linear space and within one of its slabs, to
-    /// the drive that has it. What changes a column that is being moved goes to both its places.
+    /// the drive that holds the slab. A change to a column that is being migrated goes to both
+    /// places.
     pub(crate) fn submit(&self, column: usize, class: Class, mut request: IoRequest) -> Completion {
         let slab_bytes = self.slab_bytes;
         let row = request.offset_bytes / slab_bytes;
@@ -348,7 +348,7 @@ impl Columns {
         self.submit(place.member, class, request.because(cause))
     }
 
-    /// Sends a request, addressed within a slab, to the drive that has it.
+    /// Sends a request, addressed within a slab, to the drive that holds the slab.
     pub(crate) fn submit_to_slab(
         &self,
         place: SlotPlace,
@@ -361,9 +361,10 @@ impl Columns {
         member.member.submit(class, request)
     }
 
-    /// Writes to a column that is being moved. It is answered when both places have answered. A new
-    /// place that refuses ends the migration, and the writer is told, so that the drive is excluded
-    /// before the write counts: the pool may just be recording the new place as the column's own.
+    /// Writes to a column that is being migrated, and completes when both places have. If the new
+    /// place refuses, the migration ends and the write fails, so that the drive is excluded before
+    /// the write counts: the pool may be recording the new place as the column's own at this
+    /// moment.
     pub(crate) fn submit_to_both(
         &self,
         class: Class,
@@ -388,7 +389,7 @@ impl Columns {
         answer
     }
 
-    /// The new place of a column has refused something.
+    /// Ends a migration whose new place has refused a request.
     pub(crate) fn fail_move(&self, key: (u64, usize), to: SlotPlace) {
         if let Some(migration) = self.migrations.borrow_mut().get_mut(&key) {
             migration.fail(to);
@@ -413,13 +414,13 @@ impl Columns {
         self.submit(column, class, request.because(Cause::Zero))
     }
 
-    /// Whether the array can do without a drive, on top of what is missing already.
+    /// True if the array survives the loss of this drive on top of what is missing already.
     pub(crate) fn can_spare(&self, number: u32) -> bool {
         let rows = self.rows.borrow();
         rows.runs().all(|run| {
             let has_it = |place: &SlotPlace| place.drive == number && place.state != SlotState::Rebuilding;
             if !run.places.iter().any(has_it) {
-                // A half-filled slab can always be given up: it only goes back to where it was.
+                // Giving up a half-filled slab returns the column to its former place.
                 return true;
             }
             let lacking: MemberSet = (0..run.places.len())
@@ -429,16 +430,16 @@ impl Columns {
         })
     }
 
-    /// Whether a column of a row lies on the drive, or is on its way there. Maps and journals need
-    /// no flush.
+    /// True if a column of a row lies on the drive or is being migrated to it. Maps and journals
+    /// need no flush.
     pub(crate) fn has_rows_on(&self, number: u32) -> bool {
         let lies_there = |run: &Run| run.places.iter().any(|place| place.drive == number);
         self.rows.borrow().runs().any(lies_there)
             || self.migrations.borrow().values().any(|migration| migration.goes_to(number))
     }
 
-    /// The drive that gave the error, if the array still has it: while an error of the one before
-    /// waits to be looked at, a replacement may have come, and must not pay for it.
+    /// Returns the drive that reported the error, if the array still has it. A replacement may have
+    /// arrived before the error is handled, and must not be blamed for it.
     pub(crate) fn member_that_gave(&self, error: &DriveError) -> Option<ArrayMember> {
         self.members.borrow().iter().find(|member| member.member.gave(error)).cloned()
     }

@@ -1,13 +1,13 @@
-//! Column migration: copying a column of a row to another slab while clients go on: for retiring
-//! drives, tiers and sharing load.
+//! Column migration: copies a column of a row to another slab while clients use it. For retiring
+//! drives, tiers and balancing.
 //!
-//! From the beginning of a migration everything written to the column goes to both places; then,
-//! region by region and under the locks of its stripes, what was there before is copied. When that
-//! is done both places hold the same and go on being written, until the pool has recorded the new
-//! place and calls [`Array::set_rows`]. So the old place stays current and redundancy is never less
-//! than before. A block that no drive has any more is lost at the new place as well, which the
-//! commit that records it says. If the new place fails, the migration is off and nothing else; if
-//! the old one fails the column is missing as without a migration.
+//! From the beginning of a migration all writes to the column go to both places. Then its existing
+//! content is copied, region by region and under the locks of its stripes. After that both places
+//! hold the same and are both written, until the pool has recorded the new place and calls
+//! [`Array::set_rows`]. So the old place stays current and redundancy is never reduced. A block
+//! that no drive holds any more is lost at the new place as well, and the commit that records the
+//! place says so. If the new place fails, only the migration is cancelled; if the old one fails,
+//! the column is missing as without a migration.
 
 use futures_util::future::join_all;
 use stripewise_drive::{Buffer, IoRequest};
@@ -22,19 +22,19 @@ use crate::read::recover::HeldStripe;
 use crate::rows::SlotPlace;
 use crate::stripes::lock_order;
 
-/// Asked before each region of so many bytes is copied; it may take its time. `false`: the
-/// migration is to be given up.
+/// Throttle, called before each region is copied, with the region's size in bytes; it may take its
+/// time. `false`: the migration is to be cancelled.
 pub(crate) type Pace<'a> = &'a dyn Fn(u64) -> LocalFuture<'a, bool>;
 
 impl Array {
-    /// Copies a column of a row to a new slab. When this ends well both hold the same, durably, and
-    /// go on being written until the pool records the new place ([`Array::set_rows`]) or gives up
-    /// ([`Array::cancel_migration`]). The column must be current.
+    /// Copies a column of a row to a new slab. On success both hold the same, durably, and both are
+    /// written until the pool records the new place ([`Array::set_rows`]) or cancels the migration
+    /// ([`Array::cancel_migration`]). The column must be current. Returns the bytes copied.
     pub async fn migrate_column(&self, row: u64, column: usize, to: SlotPlace) -> Result<u64, ArrayError> {
         self.migrate_column_at(row, column, to, &|_| Box::pin(std::future::ready(true))).await
     }
 
-    /// As [`Self::migrate_column`], no faster than `pace` lets it.
+    /// As [`Self::migrate_column`], throttled by `pace`.
     pub(crate) async fn migrate_column_at(
         &self,
         row: u64,
@@ -56,7 +56,7 @@ impl Array {
         copied
     }
 
-    /// Rows of which a column is being migrated now.
+    /// Number of rows with a column that is being migrated.
     pub(crate) fn migrating_rows(&self) -> u64 {
         let migrations = self.0.columns.migrations.borrow();
         let mut rows: Vec<u64> = migrations.keys().map(|(row, _)| *row).collect();
@@ -65,13 +65,13 @@ impl Array {
         rows.len() as u64
     }
 
-    /// Ends a migration without its new place.
+    /// Cancels a migration; the old place remains the only one.
     pub(crate) fn cancel_migration(&self, row: u64, column: usize) {
         self.0.columns.migrations.borrow_mut().remove(&(row, column));
     }
 }
 
-/// The copying of a column of a row to another slab.
+/// Copy of a column of a row to another slab.
 struct ColumnCopy<'a> {
     array: &'a Inner,
     /// Row and column.
@@ -80,7 +80,7 @@ struct ColumnCopy<'a> {
 }
 
 impl ColumnCopy<'_> {
-    /// Gives the bytes that were copied.
+    /// Copies the column, and returns the bytes copied.
     async fn run(&self, pace: Pace<'_>) -> Result<u64, ArrayError> {
         let Self { array, key: (row, column), to } = *self;
         let Some(member) = array.columns.members.borrow().get(to.drive).map(|member| member.member.clone())
@@ -116,7 +116,7 @@ impl ColumnCopy<'_> {
         Ok(bytes)
     }
 
-    /// An error where the migration was given up, or its new place has failed.
+    /// Fails if the migration was cancelled, or its new place has failed.
     fn check(&self) -> Result<(), ArrayError> {
         let Self { array, key: (row, column), .. } = *self;
         let migrations = array.columns.migrations.borrow();
@@ -138,7 +138,7 @@ impl ColumnCopy<'_> {
             let whole = UnitRange { unit, start: 0, end: length };
             match HeldStripe::new(array, &stripe, Class::Background).fetch_unit(whole).await {
                 Ok(data) => self.write_copy(at, data).await,
-                // A drive that is out may have it, and may come back.
+                // If a column is missing, its drive may have the data and may come back.
                 Err(ArrayError::Lost { .. }) if array.columns.missing_in(stripe.index).is_empty() => {
                     self.copy_blocks(&stripe, unit, at).await
                 }
@@ -149,7 +149,7 @@ impl ColumnCopy<'_> {
         Ok(bytes)
     }
 
-    /// Copies block by block; those that no drive has any more are remembered as lost.
+    /// Copies block by block; blocks that no drive holds any more are recorded as lost.
     async fn copy_blocks(&self, stripe: &Stripe, unit: usize, at: u64) -> Result<(), ArrayError> {
         let array = self.array;
         for start in (0..array.geometry.interleave_bytes()).step_by(BLOCK_BYTES as usize) {
@@ -176,11 +176,11 @@ impl ColumnCopy<'_> {
         }
     }
 
-    /// Brings the checksum pages of a column's slab onto its new place, and makes them durable.
+    /// Writes the checksum pages of the column's slab to the new place, durably.
     async fn rewrite_sums(&self) -> Result<(), ArrayError> {
         let Self { array, key: (row, column), .. } = *self;
         let Some(sums) = array.sums.get() else { return Ok(()) };
-        // A row that holds nothing costs nothing.
+        // A row without data has no pages to copy.
         if !array.columns.holds_data(row) {
             return Ok(());
         }

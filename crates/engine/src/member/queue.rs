@@ -1,11 +1,10 @@
-//! What waits for a drive and what the drive has, by class: requests are merged with their
-//! neighbours on the drive, whichever task issued them. Plain data; `dispatch.rs` says what goes
-//! when.
+//! Requests of a drive, waiting and in flight, by class. Requests are merged with their neighbours
+//! on the drive, whichever task issued them. Plain data; `dispatch.rs` decides what goes when.
 //!
-//! Where a position costs the drive as much as many bytes, requests go in the order of a sweep over
-//! it: from the place of the last one onwards, and at the end again from the beginning. A request
-//! that was overtaken too often goes next, so that a long stream ahead of the arm keeps nobody
-//! waiting for good. On other drives the oldest goes first.
+//! On a seek-bound drive, requests go in the order of a sweep over it: from the end of the last one
+//! onwards, and at the end again from the beginning. A request that was overtaken too often goes
+//! next, so that a long stream ahead of the arm starves no other. On other drives the oldest goes
+//! first.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,11 +18,11 @@ use crate::member::slices::{Clients, Slices};
 pub(super) struct Pending {
     pub request: IoRequest,
     pub sender: CompletionSender,
-    /// Asked again after a merged request failed: must not be merged again.
+    /// Retry after a merged request failed: must not be merged again.
     pub alone: bool,
-    /// Reads of the very same range that came while this one waited: they get a copy.
+    /// Reads of the same range that came while this one waited: they get a copy.
     pub same: Vec<(Buffer, CompletionSender)>,
-    /// Rises with every request that is put into the class's queue.
+    /// Sequence number in the class's queue.
     pub number: u64,
 }
 
@@ -32,7 +31,7 @@ impl Pending {
         Self { request, sender, alone, same: Vec::new(), number: 0 }
     }
 
-    /// Whether what a read wants is read by this request anyway, into memory of one piece.
+    /// True if this read, into one segment, can also answer the other.
     fn reads_the_same(&self, other: &IoRequest) -> bool {
         let own = &self.request;
         !self.alone
@@ -53,22 +52,22 @@ impl Pending {
     }
 }
 
-/// How large a merged request becomes.
+/// Limits of a merged request.
 #[derive(Clone, Copy)]
 pub(super) struct MergeLimits {
     pub max_bytes: u64,
-    /// Between reads that are merged.
+    /// Largest hole between merged reads.
     pub gap_bytes: u64,
-    /// Scattered segments of memory.
+    /// Maximum number of memory segments.
     pub max_segments: usize,
     /// Requests go in sweeps over the drive.
     pub sweeps: bool,
 }
 
-/// A request goes next that was overtaken by so many, and by so many more for each that waits.
+/// Number of overtakes after which a request goes next, plus a number for each request that waits.
 const MOST_OVERTAKES: u64 = 64;
 const MOST_OVERTAKES_PER_WAITING: u64 = 4;
-/// Kinds of [`merge_kind`].
+/// Values of [`merge_kind`].
 const KINDS: std::ops::Range<u8> = 0..4;
 
 #[derive(Default)]
@@ -76,13 +75,13 @@ pub(super) struct ClassQueue {
     /// Keys into `waiting`, oldest first; a key whose entry was merged away is skipped.
     pub order: VecDeque<usize>,
     pub waiting: Slab<Option<Pending>>,
-    /// Mergeable requests by kind and by where they start and end on the drive.
+    /// Mergeable requests by kind and by start or end on the drive.
     pub by_start: BTreeMap<(u8, u64), usize>,
     pub by_end: BTreeMap<(u8, u64), usize>,
     pub length: usize,
-    /// The number of the next request.
+    /// Sequence number of the next request.
     pub next_number: u64,
-    /// Where the last request ended that was sent.
+    /// End of the last request that was sent.
     pub swept_to_bytes: u64,
     pub in_flight: usize,
     /// Service time received divided by weight: the class that is behind goes first.
@@ -92,7 +91,7 @@ pub(super) struct ClassQueue {
 }
 
 impl ClassQueue {
-    /// Whether anything waits or is under way.
+    /// True if any request waits or is in flight.
     pub(super) fn has_any(&self) -> bool {
         self.length + self.in_flight > 0
     }
@@ -138,7 +137,7 @@ impl ClassQueue {
         pending
     }
 
-    /// The entry that has waited longest; forgets the keys of those before it that were merged away
+    /// The entry that has waited longest. Drops the keys of earlier entries that were merged away
     /// or sent ahead.
     fn oldest(&mut self) -> Option<usize> {
         while let Some(&key) = self.order.front() {
@@ -151,8 +150,9 @@ impl ClassQueue {
         None
     }
 
-    /// The entry at which the sweep goes on, or the oldest where that cannot wait any longer: it is
-    /// in no sweep, or of a journal, which writes wait for, or was overtaken too often.
+    /// The entry at which the sweep continues, or the oldest if that must not wait any longer: it
+    /// takes no part in sweeps, belongs to a journal, which writes wait for, or was overtaken too
+    /// often.
     fn next_in_sweep(&self, oldest: usize) -> usize {
         let pending = self.waiting[oldest].as_ref().expect("the oldest waits");
         let request = &pending.request;
@@ -175,8 +175,8 @@ impl ClassQueue {
         Some(self.take(key))
     }
 
-    /// The request whose turn it is with all waiting neighbours on the drive that fit into one
-    /// request, in drive order. Reads count as neighbours across a hole of up to `gap_bytes`.
+    /// Takes the request whose turn it is with all waiting neighbours on the drive that fit into
+    /// one request, in drive order. Reads are neighbours across a hole of up to `gap_bytes`.
     pub(super) fn pop_merged(&mut self, limits: MergeLimits) -> Option<SmallVec<[Pending; 4]>> {
         let MergeLimits { max_bytes, gap_bytes, max_segments, sweeps } = limits;
         let oldest = self.oldest()?;
@@ -222,13 +222,13 @@ impl ClassQueue {
         Some(parts)
     }
 
-    /// The number of the request that has waited longest.
+    /// Sequence number of the request that has waited longest.
     fn oldest_number(&self) -> Option<u64> {
         let entry = |key: &usize| self.waiting.get(*key).and_then(Option::as_ref);
         self.order.iter().find_map(entry).map(|pending| pending.number)
     }
 
-    /// Who waits, for slices to go by.
+    /// State of this queue, as input for the slices.
     pub(super) fn clients(&self) -> Clients {
         Clients { oldest: self.oldest_number(), next: self.next_number }
     }
@@ -238,7 +238,7 @@ impl ClassQueue {
     }
 }
 
-/// Requests of one kind can become one; `None` for those that cannot.
+/// Kind of a request for merging: requests of one kind can be merged; `None`: never merged.
 pub(super) fn merge_kind(operation: Operation) -> Option<u8> {
     match operation {
         Operation::Read => Some(0),
@@ -249,7 +249,7 @@ pub(super) fn merge_kind(operation: Operation) -> Option<u8> {
     }
 }
 
-/// A request (merged or not) that the drive has.
+/// A request in flight, merged or not.
 pub(super) struct Flight {
     pub parts: SmallVec<[Pending; 4]>,
     pub class: Class,
@@ -272,23 +272,23 @@ pub(super) struct Queue {
     pub next_serial: u64,
     pub answers: Vec<(u64, IoResult)>,
     pub flushes: FlushQueue,
-    /// Where background work's effect on the clients' latency is bounded.
+    /// Slices of background work; `None` unless its effect on clients' latency is bounded.
     pub slices: Option<Slices>,
 }
 
-/// The flushes of a drive: one is with it, or waits in the queue; the others wait for that one to
-/// end.
+/// The flushes of a drive: one is in flight or queued; the others wait for it to end.
 #[derive(Default)]
 pub(super) struct FlushQueue {
     pub is_under_way: bool,
-    /// Those that the one under way answers, too.
+    /// Flushes that the one in flight also answers.
     pub joined: Vec<CompletionSender>,
-    /// Those that came after it was sent.
+    /// Flushes that came after it was sent.
     pub waiting: Vec<CompletionSender>,
 }
 
 impl FlushQueue {
-    /// The flush under way was answered: who else gets that answer, and the flush to be sent next.
+    /// Ends the flush in flight: returns the others that share its answer, and the next flush to
+    /// send.
     pub(super) fn landed(&mut self) -> (Vec<CompletionSender>, Option<Pending>) {
         let joined = std::mem::take(&mut self.joined);
         let mut next = std::mem::take(&mut self.waiting).into_iter();
@@ -299,7 +299,7 @@ impl FlushQueue {
         (joined, first.map(flush))
     }
 
-    /// All that are not in the queue themselves.
+    /// Takes all flushes that are not in the queue themselves.
     pub(super) fn drain(&mut self) -> Vec<CompletionSender> {
         let Self { joined, waiting, .. } = std::mem::take(self);
         joined.into_iter().chain(waiting).collect()
@@ -332,8 +332,8 @@ pub(super) fn key_of(token: u64) -> usize {
     (token & 0xF_FFFF) as usize
 }
 
-/// One request for all parts, in drive order. Holes between reads go into `ditch`.
-pub(super) fn merged_request(parts: &[Pending], ditch: &Buffer) -> IoRequest {
+/// One request for all parts, in drive order. Holes between reads go into `gap_buffer`.
+pub(super) fn merged_request(parts: &[Pending], gap_buffer: &Buffer) -> IoRequest {
     let first = &parts[0].request;
     if parts.len() == 1 {
         return first.clone();
@@ -344,7 +344,8 @@ pub(super) fn merged_request(parts: &[Pending], ditch: &Buffer) -> IoRequest {
         if hole > 0 {
             let phantom = part.request.segments[0].is_phantom();
             let hole = hole as usize;
-            merged.segments.push(if phantom { Buffer::phantom(hole) } else { ditch.slice(0..hole) });
+            let filler = if phantom { Buffer::phantom(hole) } else { gap_buffer.slice(0..hole) };
+            merged.segments.push(filler);
         }
         merged.length_bytes += hole + part.request.length_bytes;
         for segment in &part.request.segments {
@@ -415,7 +416,7 @@ mod tests {
         assert_eq!(taken(&mut writes), [0]);
     }
 
-    /// As [`LIMITS`], of a drive with an arm.
+    /// As [`LIMITS`], for a seek-bound drive.
     const ARM: MergeLimits = MergeLimits { max_bytes: 4096, sweeps: true, ..LIMITS };
 
     fn next_of_arm(queue: &mut ClassQueue) -> u64 {

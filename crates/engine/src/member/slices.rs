@@ -1,52 +1,52 @@
-//! Background work in slices, where its effect on the clients' latency is bounded.
+//! Time slices for background work, used where its effect on clients' latency is bounded.
 //!
-//! With a bound, background work gets the drive for one slice at a time: requests that take the
-//! drive no longer than the bound, all in flight together. The clients' requests that waited when
-//! the slice ended go before the next one. So a client's request waits for one slice at each drive,
-//! and in a slice the arm stays with the background work.
+//! With a bound, background work gets the drive for one slice at a time: requests that together
+//! take no longer than the bound, all in flight at once. The client requests that were waiting when
+//! the slice ended go before the next slice. So a client request waits for one slice at each
+//! drive, and during a slice the arm stays with the background work.
 //!
-//! The share of background work holds as long as the clients leave that much time between two
-//! slices. Where they ask for more than the drive can do, the share falls to [`LEAST_PART`] of what
-//! was set, and a request may wait for a second slice.
+//! The share of background work holds as long as clients leave that much time between two slices.
+//! Where they ask for more than the drive can do, the share falls to [`LEAST_PART`] of the setting,
+//! and a client request may wait for a second slice.
 //!
-//! Expected fault: requests that take longer than those before them. A slice is then longer than
-//! the bound by what its requests in flight take longer.
+//! Fault expected: requests that take longer than those before them. A slice then exceeds the bound
+//! by the additional time of its requests in flight.
 
-/// Of the share that is set, the part that background work keeps in any case.
+/// Part of the configured share that background work always keeps.
 const LEAST_PART: f64 = 1.0 / 3.0;
-/// Background requests are merged to this size, until it is known what they take, and also where
-/// one takes longer than a slice: smaller ones cost a disk as much time.
+/// Smallest merge limit of background requests: used until the service time is known, and also
+/// where a request takes longer than a slice, because smaller ones take a disk just as long.
 const LEAST_REQUEST_BYTES: u64 = 256 << 10;
-/// No longer one is worth it.
+/// Largest merge limit; larger requests gain nothing.
 const MOST_REQUEST_BYTES: u64 = 4 << 20;
 
-/// Whose turn it is.
+/// The side that the drive currently serves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Turn {
-    /// Background work that has used this much of its slice.
+    /// Background work, which has used this much of its slice.
     Background { used_ns: f64 },
-    /// The clients', since then, after a slice of that length. Their requests below the number
-    /// waited for it.
+    /// Clients, since this time, after a slice of this length. Client requests with lower numbers
+    /// than `waited_below` waited for that slice.
     Clients { since_ns: u64, slice_ns: f64, waited_below: u64 },
 }
 
-/// What a member knows of its clients' queue when it asks for the next turn.
+/// State of the client queue of a member when it asks for the next turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clients {
-    /// The number of the request that waits longest.
+    /// Number of the request that has waited longest.
     pub oldest: Option<u64>,
-    /// The number that the next request to come will have.
+    /// Number of the next request to arrive.
     pub next: u64,
 }
 
 /// The slices of one drive.
 #[derive(Debug)]
 pub(super) struct Slices {
-    /// No slice is longer.
+    /// Maximum length of a slice.
     bound_ns: u64,
-    /// What a background request takes, a moving average; 0 before the first.
+    /// Service time of a background request, a moving average; 0 before the first.
     request_ns: f64,
-    /// Background requests are not merged to more than this, so that they fit into a slice.
+    /// Merge limit of background requests, bytes, so that they fit into a slice.
     request_bytes: u64,
     turn: Turn,
 }
@@ -61,33 +61,33 @@ impl Slices {
         self.bound_ns
     }
 
-    /// Background requests are not merged to more than this.
+    /// Merge limit of background requests, bytes.
     pub(super) fn request_bytes(&self) -> u64 {
         self.request_bytes
     }
 
-    /// The credit in virtual time that a slice is worth at this share.
+    /// Credit in virtual time that a slice is worth at this share.
     pub(super) fn slice_credit_ns(&self, share: f64) -> f64 {
         self.bound_ns as f64 / share
     }
 
-    /// Whether one more background request fits beside `in_flight` of them and what the slice has
-    /// used. One always does, and nothing else before the first was measured.
+    /// True if another background request fits into the slice beside `in_flight` others and the
+    /// time used. The first always fits, and no second until its service time is known.
     fn has_room(&self, used_ns: f64, in_flight: usize) -> bool {
         let is_first = in_flight == 0 && used_ns == 0.0;
         let needed_ns = used_ns + (in_flight + 1) as f64 * self.request_ns;
         is_first || (self.request_ns > 0.0 && needed_ns <= self.bound_ns as f64)
     }
 
-    /// Whether background work, of which something waits, may send a request while the drive has
-    /// no clients. The slice counts as used up when one comes.
+    /// True if waiting background work may send a request while the drive has no client requests.
+    /// The slice counts as used up when one arrives.
     pub(super) fn may_go_alone(&mut self, in_flight: usize) -> bool {
         self.turn = Turn::Background { used_ns: self.bound_ns as f64 };
         self.has_room(0.0, in_flight)
     }
 
-    /// Whether background work, of which something waits, may send a request while there are
-    /// clients. `ahead_ns` is the virtual time by which the clients are ahead.
+    /// True if waiting background work may send a request while there are client requests.
+    /// `ahead_ns` is the virtual time by which the clients are ahead.
     pub(super) fn may_go(
         &mut self,
         now_ns: u64,
@@ -115,7 +115,7 @@ impl Slices {
         false
     }
 
-    /// A background request of so many bytes took the drive this long.
+    /// Records the service time of a background request of `bytes`.
     pub(super) fn landed(&mut self, service_ns: f64, bytes: u64) {
         self.request_ns = match self.request_ns {
             0.0 => service_ns,

@@ -1,8 +1,8 @@
-//! Whether a pool may still be changed, and whose turn it is to do so.
+//! State of an open pool, and the order of changes to it.
 //!
-//! Changes of drives and volumes go one at a time, each of several commits and I/O. A caller that
-//! waits for its turn is reason enough for background work to rest. Fault expected: the pool is
-//! closed while a caller waits.
+//! Changes of drives and volumes run one at a time; each takes several commits and I/O. Background
+//! work pauses while a caller waits to make one. Fault expected: the pool is closed while a caller
+//! waits.
 
 use std::cell::Cell;
 
@@ -11,68 +11,70 @@ use stripewise_drive::{Semaphore, SemaphorePermit};
 use crate::pool::OpenMode;
 use crate::pool::error::PoolError;
 
-/// How far an open pool's life is.
+/// Open mode and state of an open pool.
 pub(in crate::pool) struct Lifecycle {
     mode: OpenMode,
     turns: Semaphore,
-    /// Exported: what is written from now on says that no host has the pool.
+    /// Exported: every commit from now on records that no host uses the pool.
     released: Cell<bool>,
     closed: Cell<bool>,
 }
 
 impl Lifecycle {
-    /// Open.
+    /// State of a pool that was just opened.
     pub(in crate::pool) fn new(mode: OpenMode) -> Self {
         Self { mode, turns: Semaphore::new(1), released: Cell::new(false), closed: Cell::new(false) }
     }
 
-    /// How it was opened.
+    /// The mode that the pool was opened in.
     pub(in crate::pool) fn mode(&self) -> OpenMode {
         self.mode
     }
 
-    /// Whether nothing is written to any drive.
+    /// True if nothing may be written to any drive.
     pub(in crate::pool) fn is_read_only(&self) -> bool {
         self.mode == OpenMode::ReadOnly
     }
 
-    /// Whether it is closed, or being closed.
+    /// True if the pool is closed or being closed.
     pub(in crate::pool) fn is_closed(&self) -> bool {
         self.closed.get()
     }
 
-    /// Closes; whether it was open.
+    /// Closes the pool. True if it was open.
     pub(in crate::pool) fn close(&self) -> bool {
         !self.closed.replace(true)
     }
 
-    /// Refuses where the pool, of this name, is closed.
+    /// Fails if the pool, of this name, is closed.
     pub(in crate::pool) fn check_open(&self, pool: &str) -> Result<(), PoolError> {
         if self.is_closed() { Err(PoolError::Closed { pool: pool.to_owned() }) } else { Ok(()) }
     }
 
-    /// Refuses where the pool, of this name, is closed or may not be changed.
+    /// Fails if the pool, of this name, is closed or read-only.
     pub(in crate::pool) fn check_changeable(&self, pool: &str) -> Result<(), PoolError> {
         self.check_open(pool)?;
         if self.is_read_only() { Err(PoolError::ReadOnly { pool: pool.to_owned() }) } else { Ok(()) }
     }
 
-    /// The turn to change drives or volumes. The pool may be closed while the caller waits for it.
+    /// Waits for the exclusive right to change drives or volumes. The pool may be closed in the
+    /// meantime.
     pub(in crate::pool) async fn turn(&self) -> SemaphorePermit {
         self.turns.acquire(1).await
     }
 
-    /// Whether a caller waits for its turn.
+    /// True if a caller waits to change drives or volumes.
     pub(in crate::pool) fn is_turn_wanted(&self) -> bool {
         self.turns.waiting() > 0
     }
 
-    /// No host has the pool once a commit says so; `false`: this one keeps it.
+    /// With `true`, the next commit records that no host uses the pool; with `false`, this host
+    /// keeps it.
     pub(in crate::pool) fn set_released(&self, released: bool) {
         self.released.set(released);
     }
 
-    /// Whether the next commit says that no host has the pool.
+    /// True if commits record that no host uses the pool.
     pub(in crate::pool) fn is_released(&self) -> bool {
         self.released.get()
     }

@@ -1,6 +1,6 @@
-//! What a pool has to tell: events, which the next commit records, and notices, which it shows.
+//! News of a pool: events, which the next commit records, and notices, which the user sees.
 //!
-//! Memory: as many events as a pool keeps, and each notice once.
+//! Memory: at most as many events as a pool keeps, and each notice once.
 
 use std::cell::{Cell, RefCell};
 
@@ -9,25 +9,25 @@ use stripewise_drive::Context;
 use crate::pool::manifest::drive_record::shortened;
 use crate::pool::manifest::events::{Event, EventKind, MAX_EVENTS};
 
-/// Where the time of events begins in runs that are to be repeated.
+/// Start of the event clock in repeatable runs.
 const REPEATABLE_START_UNIX_MS: u64 = 1_700_000_000_000;
 
 /// Events and notices of an open pool.
 pub(in crate::pool) struct News {
     context: Context,
-    /// Left out: a fixed moment plus the pool's clock.
+    /// Clock in milliseconds since 1970; `None`: a fixed moment plus the pool's clock.
     wall_clock_ms: Option<fn() -> u64>,
     notices: RefCell<Vec<String>>,
-    /// What happened since the last commit.
+    /// Events since the last commit.
     happened: RefCell<Vec<Event>>,
-    /// The drive under which the file system was found full.
+    /// The drive whose file system was found full.
     full: RefCell<Option<String>>,
-    /// Whether it was said that space is short.
+    /// Low space has been reported.
     is_short: Cell<bool>,
 }
 
 impl News {
-    /// Nothing to tell. `wall_clock_ms` gives milliseconds since 1970.
+    /// Creates an empty list. `wall_clock_ms` returns milliseconds since 1970.
     pub(in crate::pool) fn new(context: &Context, wall_clock_ms: Option<fn() -> u64>) -> Self {
         Self {
             context: context.clone(),
@@ -39,7 +39,7 @@ impl News {
         }
     }
 
-    /// The time of events, milliseconds since 1970.
+    /// Current time for events, milliseconds since 1970.
     pub(in crate::pool) fn unix_ms(&self) -> u64 {
         match self.wall_clock_ms {
             Some(unix_ms) => unix_ms(),
@@ -47,7 +47,7 @@ impl News {
         }
     }
 
-    /// Something happened. The oldest events are forgotten where no commit records any.
+    /// Adds an event. If no commit records events, the oldest are dropped.
     pub(in crate::pool) fn event(&self, kind: EventKind, text: &str) {
         let mut happened = self.happened.borrow_mut();
         if happened.len() >= MAX_EVENTS {
@@ -56,22 +56,22 @@ impl News {
         happened.push(Event { time_unix_ms: self.unix_ms(), kind, text: shortened(text) });
     }
 
-    /// Events that no commit has recorded yet, oldest first.
+    /// Events that are not recorded by a commit yet, oldest first.
     pub(in crate::pool) fn unrecorded(&self) -> Vec<Event> {
         self.happened.borrow().clone()
     }
 
-    /// A commit has recorded the first `count` events.
+    /// Drops the first `count` events, which a commit has recorded.
     pub(in crate::pool) fn forget_recorded(&self, count: usize) {
         self.happened.borrow_mut().drain(..count);
     }
 
-    /// What was to happen did not.
+    /// Removes the event of a change that failed.
     pub(in crate::pool) fn take_back(&self, text: &str) {
         self.happened.borrow_mut().retain(|event| event.text != text);
     }
 
-    /// A person should know this.
+    /// Adds a notice for the user.
     pub(in crate::pool) fn notice(&self, text: String) {
         let mut notices = self.notices.borrow_mut();
         if !notices.contains(&text) {
@@ -84,8 +84,8 @@ impl News {
         self.notices.borrow().clone()
     }
 
-    /// The file system under a drive is full, and something stopped being written: an event when it
-    /// is found first.
+    /// Records that the file system under a drive is full and a write has stopped. The first time,
+    /// adds an event.
     pub(in crate::pool) fn note_full(&self, drive: &str) {
         if self.full.borrow_mut().replace(drive.to_owned()).is_none() {
             self.event(
@@ -95,12 +95,12 @@ impl News {
         }
     }
 
-    /// The drive under which the file system was found full.
+    /// The drive whose file system was found full.
     pub(in crate::pool) fn full_drive(&self) -> Option<String> {
         self.full.borrow().clone()
     }
 
-    /// So many of all slabs are in use: an event when that becomes `warn_percent` or more.
+    /// Records the number of slabs in use. Adds an event when it reaches `warn_percent`.
     pub(in crate::pool) fn note_space(&self, used: u64, all: u64, warn_percent: u64) {
         let is_short = all > 0 && used * 100 >= all * warn_percent;
         if is_short != self.is_short.replace(is_short) && is_short {
@@ -156,7 +156,7 @@ mod tests {
         [(79, 100), (80, 100), (90, 100), (10, 100), (0, 0), (80, 100)]
             .iter()
             .for_each(|(used, all)| news.note_space(*used, *all, 80));
-        assert_eq!(news.unrecorded().len(), 2, "it ended in between");
+        assert_eq!(news.unrecorded().len(), 2, "space was free again in between");
         ["disk0", "disk1"].iter().for_each(|drive| news.note_full(drive));
         assert_eq!((news.unrecorded().len(), news.full_drive().as_deref()), (3, Some("disk1")));
     }

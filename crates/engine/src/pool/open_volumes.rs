@@ -1,7 +1,7 @@
-//! The volumes of a pool that are open: the array of each part, and the way to them for requests.
-//! Of the others the reason why they are not.
+//! The open volumes of a pool: the array of each part, and the I/O path of each volume. For volumes
+//! that could not be opened, the reason.
 //!
-//! A volume has one part; while it is converted to another layout it has two.
+//! A volume has one part; during a conversion to another layout it has two.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +14,14 @@ use crate::pool::manifest::ids::{Id, VolumeId};
 use crate::pool::manifest::volume_record::VolumeRecord;
 use crate::pool::volume::io::VolumeIo;
 
-/// All volumes that are open.
+/// Open volumes, and the reasons why others are not open.
 #[derive(Default)]
 pub(in crate::pool) struct OpenVolumes {
-    /// Parts of volumes that could be opened, by the array's identity.
+    /// Arrays of the open parts, by the array's identity.
     arrays: RefCell<BTreeMap<Id, Array>>,
-    /// The way to these for requests, by the volume's identity.
+    /// I/O paths to these arrays, by the volume's identity.
     ios: RefCell<BTreeMap<VolumeId, Rc<VolumeIo>>>,
-    /// Why the others could not, by the volume's identity.
+    /// Reasons why volumes could not be opened, by the volume's identity.
     failures: RefCell<BTreeMap<VolumeId, String>>,
 }
 
@@ -41,25 +41,25 @@ impl OpenVolumes {
         self.arrays.borrow().iter().map(|(part, array)| (*part, array.clone())).collect()
     }
 
-    /// A part has an array.
+    /// Adds the array of a part.
     pub(in crate::pool) fn insert(&self, part: Id, array: Array) {
         self.arrays.borrow_mut().insert(part, array);
     }
 
-    /// A volume was opened, perhaps again: from now on these are its arrays, reached by a new way.
+    /// Replaces the arrays of a volume that was opened, perhaps again; a new I/O path is made on
+    /// demand.
     pub(in crate::pool) fn reopen(&self, volume: VolumeId, arrays: impl IntoIterator<Item = (Id, Array)>) {
         self.ios.borrow_mut().remove(&volume);
         self.arrays.borrow_mut().extend(arrays);
     }
 
-    /// Takes out and abandons the arrays of parts that the record does not have any more.
+    /// Removes and abandons the arrays of parts that are no longer in the manifest.
     pub(in crate::pool) fn end_all_but(&self, manifest: &Manifest) -> Vec<Array> {
         let mut ended = Vec::new();
         self.arrays.borrow_mut().retain(|id, array| {
             let is_there = manifest.has_part(*id);
             if !is_there {
-                // Nothing that it holds matters any more; after a conversion, but for reads that
-                // are under way.
+                // Its contents no longer matter, except, after a conversion, to reads in flight.
                 array.abandon();
                 ended.push(array.clone());
             }
@@ -68,18 +68,18 @@ impl OpenVolumes {
         ended
     }
 
-    /// A volume is no more; its arrays are ended by the commit that says so.
+    /// Forgets a deleted volume; the commit that deletes it ends its arrays.
     pub(in crate::pool) fn forget(&self, volume: VolumeId) {
         self.failures.borrow_mut().remove(&volume);
         self.ios.borrow_mut().remove(&volume);
     }
 
-    /// Whether all parts of a volume have an array.
+    /// True if all parts of a volume are open.
     pub(in crate::pool) fn is_open(&self, record: &VolumeRecord) -> bool {
         record.parts.iter().all(|part| self.arrays.borrow().contains_key(&part.id))
     }
 
-    /// What came of opening a volume.
+    /// Records the outcome of opening a volume.
     pub(in crate::pool) fn note_opened(&self, volume: VolumeId, opened: Result<(), String>) {
         match opened {
             Ok(()) => self.failures.borrow_mut().remove(&volume),
@@ -87,12 +87,12 @@ impl OpenVolumes {
         };
     }
 
-    /// Why a volume is not open.
+    /// Reason why a volume is not open.
     pub(in crate::pool) fn failure(&self, volume: VolumeId) -> Option<String> {
         self.failures.borrow().get(&volume).cloned()
     }
 
-    /// The way to the arrays of a volume, where these are open.
+    /// The I/O path to a volume's arrays, if all are open.
     pub(in crate::pool) fn io(&self, record: &VolumeRecord) -> Option<Rc<VolumeIo>> {
         if let Some(io) = self.ios.borrow().get(&record.id) {
             return Some(io.clone());
@@ -110,14 +110,14 @@ impl OpenVolumes {
         Some(io)
     }
 
-    /// Whether a conversion of the volume is being cancelled this moment.
+    /// True if a conversion of the volume is being cancelled.
     pub(in crate::pool) fn is_conversion_cancelled(&self, record: &VolumeRecord) -> bool {
         let zones = self.ios.borrow().get(&record.id).and_then(|io| io.zones());
         zones.is_some_and(|zones| zones.is_cancelled.get())
     }
 
-    /// Parts whose rows can be rebuilt. `looks`: the pool is only read, and those are meant that
-    /// could be if it were not.
+    /// Parts whose rows can be rebuilt. `looks`: the pool is open read-only; includes parts that
+    /// could be rebuilt if it were writable.
     pub(in crate::pool) fn rebuildable(&self, looks: bool) -> BTreeSet<Id> {
         let arrays = self.arrays.borrow();
         let sound =
@@ -125,7 +125,8 @@ impl OpenVolumes {
         sound.map(|(id, _)| *id).collect()
     }
 
-    /// Puts in place what is acknowledged and only in journals, of all volumes.
+    /// Destages the journals of all volumes: writes in place what is acknowledged and only in
+    /// journals.
     pub(in crate::pool) async fn destage(&self) -> Result<(), ArrayError> {
         for array in self.arrays().iter().filter(|array| array.pending_bytes() > 0) {
             array.destage().await?;

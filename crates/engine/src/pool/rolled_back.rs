@@ -1,4 +1,4 @@
-//! Drives that were put back from an older copy: what becomes of them when the pool is opened.
+//! Drives that were restored from an older copy, and their treatment when the pool is opened.
 
 use std::collections::BTreeSet;
 
@@ -7,29 +7,30 @@ use crate::pool::error::PoolError;
 use crate::pool::manifest::drive_record::{Exclusion, ExclusionKind};
 use crate::pool::superblock::assemble::{Choice, Found, Worth};
 
-/// A drive that was put back from an older copy, by number, and whether it is taken as it is.
+/// A drive, by number, that was restored from an older copy.
 pub(in crate::pool) struct RolledBack {
     pub number: u32,
+    /// The drive is used as it is.
     pub is_taken: bool,
 }
 
 impl RolledBack {
-    /// Its columns do not count any more, but for those of volumes that cannot do without.
+    /// The exclusion of its columns, except for those of volumes that cannot do without them.
     pub(in crate::pool) fn exclusion(&self) -> Exclusion {
         Exclusion { drive: self.number, reason: ROLLED_BACK.to_owned(), kind: ExclusionKind::Failed }
     }
 }
 
-/// What is wrong with a drive that two records have had as theirs.
+/// The fault of a drive that two drive records claim.
 pub(in crate::pool) const SHARED: &str =
-    "was written as two drives of the pool, and is good for neither; `pool replace` takes it back";
+    "was used as two different drives of the pool and is valid as neither; `pool replace` takes it back";
 
-/// Why such a drive is left out.
+/// The reason for leaving out such a drive.
 pub(in crate::pool) const ROLLED_BACK: &str =
-    "it was put back from an older copy, so what it holds is out of date";
+    "it was put back from an older copy, so its contents are out of date";
 
-/// What becomes of drives that were put back from an older copy: they are left out. Where nothing
-/// could be read without them they outvote the rest, and only a person can say what is to count.
+/// Leaves out drives that were restored from an older copy. Where nothing could be read without
+/// them, the restored drives outvote the rest, and the user has to decide which side counts.
 pub(in crate::pool) fn judge_rolled_back(
     choice: &mut Choice,
     found: &[Found],
@@ -73,7 +74,7 @@ pub(in crate::pool) fn judge_rolled_back(
             .find(|(_, number, _)| *number == drive.number)
             .expect("it was found among these");
         *worth = if drive.is_taken { Worth::Returning } else { Worth::Stale };
-        // What it says of other volumes goes for nothing.
+        // Its state of other volumes must not be used.
         choice.misled.push(*index);
     }
     Ok(judged)

@@ -1,11 +1,11 @@
-//! Settings that the pool keeps: what background work may take, from when on space counts as short.
+//! Settings that the pool records: limits of background work, and the threshold for low space.
 
 use crate::pool::error::PoolError;
 use crate::pool::{Pool, REBUILD_LATENCY_MS};
 
 impl Pool {
-    /// Sets the share of each drive's time that rebuild and scrub get while there is other load, 1
-    /// to 100 percent, and records it.
+    /// Sets and records the share of each drive's time that rebuild and scrub get under client
+    /// load, 1 to 100 percent.
     pub async fn set_rebuild_priority(&self, percent: u32) -> Result<(), PoolError> {
         check_priority(percent)?;
         self.0.commit(None, move |manifest| manifest.rebuild_priority_percent = percent).await?;
@@ -13,12 +13,12 @@ impl Pool {
         Ok(())
     }
 
-    /// Sets how much rebuild and scrub add at most to what a client's request waits for a drive, 1
-    /// to 10,000 ms, and records it; `None`: no bound. They go in slices of that length then.
+    /// Sets and records the longest delay that rebuild and scrub may add to a client's wait for a
+    /// drive, 1 to 10,000 ms; `None`: no bound. With a bound they run in slices of that length.
     pub async fn set_rebuild_latency(&self, bound_ms: Option<u32>) -> Result<(), PoolError> {
         if let Some(ms) = bound_ms.filter(|ms| !REBUILD_LATENCY_MS.contains(ms)) {
             return Err(PoolError::BadSetting(format!(
-                "a rebuild latency is {} to {} ms, not {ms}",
+                "rebuild latency must be {} to {} ms, not {ms}",
                 REBUILD_LATENCY_MS.start(),
                 REBUILD_LATENCY_MS.end()
             )));
@@ -29,30 +29,30 @@ impl Pool {
         Ok(())
     }
 
-    /// What rebuild and scrub add at most to what a client's request waits for a drive, ms; `None`:
-    /// no bound.
+    /// Longest delay that rebuild and scrub may add to a client's wait for a drive, ms; `None`: no
+    /// bound.
     pub fn rebuild_latency(&self) -> Option<u32> {
         self.0.manifest.borrow().settings.rebuild_latency_ms
     }
 
-    /// Share of each drive's time that rebuild and scrub get while there is other load, percent.
+    /// Share of each drive's time that rebuild and scrub get under client load, percent.
     pub fn rebuild_priority(&self) -> u32 {
         self.0.manifest.borrow().rebuild_priority_percent
     }
 
-    /// Sets from how many percent of the space on a pool with thin volumes counts as short of it, 1
-    /// to 100, and records it.
+    /// Sets and records the used percentage, 1 to 100, from which a pool with thin volumes counts
+    /// as short of space.
     pub async fn set_space_warning(&self, percent: u32) -> Result<(), PoolError> {
         if !(1..=100).contains(&percent) {
             return Err(PoolError::BadSetting(format!(
-                "a space warning is a percentage from 1 to 100, not {percent}"
+                "space warning must be 1 to 100 percent, not {percent}"
             )));
         }
         self.0.check_changeable()?;
         self.0.commit(None, move |manifest| manifest.settings.space_warning_percent = percent).await
     }
 
-    /// From how many percent on space counts as short.
+    /// Used percentage from which the pool counts as short of space.
     pub fn space_warning(&self) -> u32 {
         self.0.manifest.borrow().settings.space_warning_percent
     }
@@ -62,5 +62,5 @@ pub(crate) fn check_priority(percent: u32) -> Result<(), PoolError> {
     if (1..=100).contains(&percent) {
         return Ok(());
     }
-    Err(PoolError::BadSetting(format!("a rebuild priority is a percentage from 1 to 100, not {percent}")))
+    Err(PoolError::BadSetting(format!("rebuild priority must be 1 to 100 percent, not {percent}")))
 }

@@ -1,11 +1,11 @@
-//! When a drive says no: get the bytes from the rest of the stripe, and give them back to the
-//! drive.
+//! Recovery from a refused or wrong read: reconstructs the bytes from the rest of the stripe, and
+//! writes them back to the drive.
 //!
 //! A range that cannot be read is reconstructed from other units. If one of those cannot be read
-//! either, others take its place as far as the layout goes; when that ends, the range is tried
-//! block by block, because errors at different places on several drives lose nothing. What was
-//! reconstructed is written back: a drive replaces a bad sector when it is written. Everything here
-//! works under the stripe's lock.
+//! either, others take its place as far as the redundancy allows. After that the range is tried
+//! block by block, because errors at different places on several drives lose nothing. Reconstructed
+//! data is written back: a drive replaces a bad sector when it is written. Everything here works
+//! under the stripe's lock.
 
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Cause, Completion, DriveError, DriveErrorKind, IoRequest, access};
@@ -18,8 +18,8 @@ use crate::member::Class;
 use crate::stripes::lock_order;
 use crate::sums::Recording;
 
-/// After a read without a lock was refused, or gave what it should not have (then there is no
-/// error): counts the error, then reads under the stripe's lock by every means.
+/// Recovers a read without a lock that was refused, or that returned wrong data (`error` is
+/// `None`). Counts the error, then reads under the stripe's lock by every means.
 pub(crate) async fn recover_read(
     array: &Inner,
     stripe: u64,
@@ -43,7 +43,7 @@ async fn recover_alone(
 ) -> Result<Buffer, ArrayError> {
     let _alone = array.table.lock(stripe).await;
     if array.regions.is_unwritten(stripe) {
-        // Discarded meanwhile.
+        // The region was discarded before the stripe was locked.
         return Ok(array.buffers.allocate_zeroed(range.length() as usize));
     }
     let stripe = array.geometry.stripe(stripe);
@@ -56,7 +56,7 @@ async fn recover_alone(
     HeldStripe::new(array, &stripe, class).fetch_unit(UnitRange { unit, ..range }).await
 }
 
-/// A stripe that the caller holds alone, and the means to get what it holds whatever drives refuse.
+/// A stripe that the caller holds exclusively, with every means of reading it.
 pub(crate) struct HeldStripe<'a> {
     array: &'a Inner,
     stripe: &'a Stripe,
@@ -64,13 +64,13 @@ pub(crate) struct HeldStripe<'a> {
 }
 
 impl<'a> HeldStripe<'a> {
-    /// Requests to drives are of this class.
+    /// Wraps a held stripe; requests to drives are of this class.
     pub(crate) fn new(array: &'a Inner, stripe: &'a Stripe, class: Class) -> Self {
         Self { array, stripe, class }
     }
 
-    /// Reads data of a stripe by every means, from byte `from` of its data, into memory that no
-    /// drive was handed. The caller holds the stripe alone.
+    /// Reads data of the stripe by every means, from byte `from` of its data, into memory that no
+    /// drive has access to.
     pub(crate) async fn fetch_data(&self, from: u64, target: &Buffer) -> Result<(), ArrayError> {
         let Self { array, .. } = *self;
         let mut at = 0;
@@ -83,8 +83,8 @@ impl<'a> HeldStripe<'a> {
         Ok(())
     }
 
-    /// A range of a stripe's data widened to whole blocks with what the stripe holds there: where
-    /// it begins, and the bytes.
+    /// Widens new data to whole blocks with the present content of the stripe. Returns the start
+    /// and the bytes.
     pub(crate) async fn complete_blocks(
         &self,
         start: u64,
@@ -105,8 +105,8 @@ impl<'a> HeldStripe<'a> {
         }
         for block in partial {
             let target = whole.slice((block - from) as usize..(block - from + BLOCK_BYTES) as usize);
-            // What is left of a block that is lost cannot be told, so it would stay lost, and with
-            // it what is written now.
+            // The rest of a dead block is unknown, so the block would stay dead, together with
+            // the new data in it.
             let at = stripe.index * array.geometry.stripe_data_bytes() + block;
             array.bad.check_alive(&array.geometry, at, at + BLOCK_BYTES)?;
             if is_new {
@@ -120,12 +120,12 @@ impl<'a> HeldStripe<'a> {
         Ok((from, whole))
     }
 
-    /// Reads a range of a unit by every means: from its member, else from the rest of the stripe,
-    /// and then repairs the member. For mirrors any copy will do. The caller holds the stripe
-    /// alone.
+    /// Reads a range of a unit by every means: from its member, or else from the rest of the
+    /// stripe, and then repairs the member. For mirrors any copy will do.
     ///
-    /// The bytes come in memory of their own: a drive that was given up may still write into what
-    /// it was handed, so what was handed to a drive that refused is never used again.
+    /// The bytes are returned in memory of their own. A drive that was given up may still write
+    /// into a buffer that it was handed, so a buffer handed to a drive that refused is never used
+    /// again.
     pub(crate) async fn fetch_unit(&self, range: UnitRange) -> Result<Buffer, ArrayError> {
         let Self { array, stripe, class } = *self;
         let slot = stripe.units[range.unit].member;
@@ -139,7 +139,7 @@ impl<'a> HeldStripe<'a> {
             let from = array.columns.slot_of(stripe.units[range.unit]);
             match array.columns.submit_unit_read(stripe, range, class, Cause::PreRead, read.clone()).await {
                 Ok(()) => return self.put_right(range, read).await,
-                // A drive is let go of with the commit that records the column's new place.
+                // The commit that removes a drive records the column's new place: retry there.
                 Err(_) if array.columns.slot_of(stripe.units[range.unit]) != from => {}
                 Err(error) => {
                     array.note_read_error(&error).await?;
@@ -157,8 +157,8 @@ impl<'a> HeldStripe<'a> {
         Ok(fresh)
     }
 
-    /// Replaces the blocks of what was read of a unit that are not what they should be, there and
-    /// on the member.
+    /// Replaces blocks that do not match their checksums, in the data that was read and on the
+    /// member.
     async fn put_right(&self, range: UnitRange, read: Buffer) -> Result<Buffer, ArrayError> {
         let Self { array, stripe, .. } = *self;
         let place = stripe.units[range.unit];
@@ -172,7 +172,7 @@ impl<'a> HeldStripe<'a> {
                     let label = member.map_or_else(|| "a drive".into(), |member| member.label().clone());
                     let at = (place.offset_bytes + start) / BLOCK_BYTES;
                     let what =
-                        format!("{label}: block {at} of the column does not agree with its checksum; {what}");
+                        format!("{label}: block {at} of the column does not match its checksum; {what}");
                     return Err(ArrayError::Lost { stripe, what });
                 }
                 result => result?,
@@ -192,8 +192,9 @@ impl<'a> HeldStripe<'a> {
         Ok(read)
     }
 
-    /// What was recorded of a block is lost: where the others are what is recorded of them, and
-    /// give the block, that counts, and is recorded. Otherwise it stays as it was read.
+    /// Resolves a block whose checksum was lost. If the other units match their checksums and
+    /// determine the block, that content is used and its checksum recorded. Otherwise the block
+    /// stays as it was read.
     async fn resolve_doubt(&self, block: UnitRange, read: &Buffer) -> Result<(), ArrayError> {
         let Self { array, stripe, .. } = *self;
         let missing = array.columns.missing_in(stripe.index);
@@ -237,7 +238,7 @@ impl<'a> HeldStripe<'a> {
                 array.count(|counters| counters.repaired_reads += 1);
                 Ok(())
             }
-            // The client has its data; if the drive cannot be spared, so be it.
+            // The client has its data, so the write error of a drive that is needed is ignored.
             Err(error) => match array.note_write_error(&error).await {
                 Err(error @ ArrayError::CannotExclude(_)) => Err(error),
                 _ => Ok(()),
@@ -245,7 +246,8 @@ impl<'a> HeldStripe<'a> {
         }
     }
 
-    /// A range of a unit from the other units of its stripe: as a whole, else block by block.
+    /// Reconstructs a range of a unit from the other units of its stripe: as a whole, or else block
+    /// by block.
     pub(crate) async fn reconstruct(&self, range: UnitRange, target: &Buffer) -> Result<(), ArrayError> {
         if range.length() <= BLOCK_BYTES {
             return self.reconstruct_block(range, target).await;
@@ -266,9 +268,9 @@ impl<'a> HeldStripe<'a> {
         Ok(())
     }
 
-    /// A block, or part of one, from the other units. Where they cannot give it, a block that is
-    /// recorded as zeros is known all the same: a drive may have lost, with its cache, what a new
-    /// region was filled with.
+    /// Reconstructs a block, or part of one, from the other units. If they cannot provide it, a
+    /// block recorded as zeros is known all the same: a drive may have lost the zeros of a new
+    /// region with its cache.
     async fn reconstruct_block(&self, block: UnitRange, target: &Buffer) -> Result<(), ArrayError> {
         let Self { array, stripe, .. } = *self;
         match self.reconstruct_once(block, target).await {
@@ -280,8 +282,8 @@ impl<'a> HeldStripe<'a> {
         }
     }
 
-    /// Tries sources until as many as needed were read; each that refuses is left out of the next
-    /// try.
+    /// Reads sources until there are as many as needed; a source that refuses is left out of the
+    /// next attempt.
     async fn reconstruct_once(&self, range: UnitRange, target: &Buffer) -> Result<(), ArrayError> {
         let Self { array, stripe, class } = *self;
         let mut have: SmallVec<[(usize, Buffer); 12]> = SmallVec::new();
@@ -323,8 +325,7 @@ impl<'a> HeldStripe<'a> {
                             continue;
                         }
                         bad.iter().for_each(|&start| array.sums.note_bad_block(stripe.units[unit], start));
-                        refused
-                            .push((unit, format!("{} blocks do not agree with their checksums", bad.len())));
+                        refused.push((unit, format!("{} blocks do not match their checksums", bad.len())));
                     }
                     Err(error) => {
                         refused.push((unit, error.to_string()));
@@ -355,8 +356,8 @@ impl<'a> HeldStripe<'a> {
         }
         let is_parity = array.geometry.copies() == 1 && range.unit >= needed;
         if is_parity && units.iter().all(|unit| *unit < needed) {
-            // Of data that are all right parity follows, whatever was recorded of it: a write that
-            // failed half-way, with the drive of the parity gone, leaves a sum that nothing has.
+            // Parity that is computed from verified data is right, whatever checksum is recorded: a
+            // write that failed half-way, with the parity's drive gone, leaves a stale one.
             if !array.lifecycle.is_protected() {
                 array.sums.record_content(stripe, range, target, Recording::All).await?;
             }
@@ -368,15 +369,14 @@ impl<'a> HeldStripe<'a> {
             }
             return Ok(());
         }
-        refused.push((range.unit, "what the others give does not agree with its checksum".to_owned()));
+        refused.push((range.unit, "the reconstructed data does not match its checksum".to_owned()));
         Err(self.lost(range, &array.columns.missing_in(stripe.index), &refused))
     }
 
-    /// Whether units that were not needed to reconstruct `found` agree with it, so that what is
-    /// recorded of it is what is wrong: the drive with one place of its page is missing, and the
-    /// write of the other was lost. All others have to be what is recorded of them, and none may
-    /// contradict. One at least that was not used has to follow from `found`, or the unit itself
-    /// has to hold just that.
+    /// True if units that were not needed to reconstruct `found` confirm it, so that the recorded
+    /// checksum must be wrong: the drive with one copy of its page is missing, and the write of the
+    /// other copy was lost. All other units must match their checksums and none may contradict. At
+    /// least one unused unit must follow from `found`, or the unit itself must hold exactly that.
     async fn is_borne_out(
         &self,
         range: UnitRange,
@@ -397,7 +397,7 @@ impl<'a> HeldStripe<'a> {
                 .submit_unit_read(stripe, of_unit, class, Cause::Reconstruct, buffer.clone())
                 .await
                 .is_ok();
-            // Of what nothing is recorded nothing is known: it bears out nothing.
+            // A unit without recorded checksums confirms nothing.
             let is_known = is_read
                 && !array.sums.lacks_any(stripe, of_unit).await?
                 && array.sums.bad_blocks(stripe, of_unit, &buffer).await?.is_empty();
@@ -431,7 +431,7 @@ impl<'a> HeldStripe<'a> {
         Ok(!witnesses.is_empty() || self.holds(range, found).await)
     }
 
-    /// Whether a range of a unit, as its member gives it, is `expected`.
+    /// True if the unit's member returns `expected` for a range.
     async fn holds(&self, range: UnitRange, expected: &Buffer) -> bool {
         let Self { array, stripe, class } = *self;
         let missing = array.columns.missing_in(stripe.index);

@@ -1,22 +1,23 @@
-//! Which copy of a mirror a read goes to on drives whose positions are dear.
+//! Choice of the mirror copy for a read on seek-bound drives.
 //!
-//! Two arms that take every other MiB of a stream are no faster than one: what the one reads passes
-//! under the other all the same. So a stream reads a long run from one copy and the next from
-//! another. With enough requests in flight all arms work, each on a run of its own. A read that
-//! continues no stream goes to the copy that has the least to do.
+//! Two disks that read alternate MiB of a stream are no faster than one: the data that one disk
+//! reads passes under the head of the other as well. So a stream reads a long run from one copy and
+//! the next run from another. With enough requests in flight all disks work, each on its own run. A
+//! read that continues no stream goes to the least busy copy.
 //!
-//! Memory: the ends of the [`STREAMS`] streams that were read last.
+//! Memory: the ends of the last [`STREAMS`] streams.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-/// Streams that are told apart; reads that continue none count as streams that begin.
+/// Number of streams that are tracked; a read that continues none of them begins a new one.
 const STREAMS: usize = 64;
 
 #[derive(Clone, Copy, Default)]
 struct Stream {
-    /// Where its last read ended; 0: there is none.
+    /// End of its last read; 0: unused entry.
     end_bytes: u64,
+    /// Number of the run that was read last.
     run: u64,
     copy: usize,
 }
@@ -34,8 +35,8 @@ impl Default for ReadStreams {
 }
 
 impl ReadStreams {
-    /// The copy, of so many, that a read of these bytes of the volume goes to, where runs have
-    /// `run_bytes`.
+    /// Returns the copy, out of `copies`, that serves a read of these bytes of the volume; a run
+    /// has `run_bytes`.
     pub(crate) fn copy_for(
         &self,
         read: Range<u64>,
@@ -80,7 +81,7 @@ mod tests {
         let first: Vec<usize> = (0..8)
             .map(|at| {
                 assert_eq!(read(1000 + at, 2), if at < 4 { 2 } else { 0 });
-                assert_eq!(read(5000 + 2 * at, 1), 1, "no stream: there is a hole");
+                assert_eq!(read(5000 + 2 * at, 1), 1, "holes between reads: no stream");
                 read(at, 0)
             })
             .collect();

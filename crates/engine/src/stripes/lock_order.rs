@@ -1,25 +1,26 @@
-//! The order in which the engine may wait for what others hold; debug builds assert it.
+//! The order in which the engine may wait for resources; debug builds assert it.
 //!
-//! A wait is allowed only for what stands *behind* everything that the waiting code holds:
+//! A wait is allowed only for a resource that comes *after* everything that the waiting code holds:
 //!
-//! 1. a request's admission, a range of a volume that is converted, the turn to change drives or
+//! 1. a request's admission, a range of a volume in conversion, the right to change drives or
 //!    volumes;
 //! 2. stripes: all at once and holding none ([`StripeTable::lock_all`]; a write leads each of its
-//!    stripes by itself, and no stripe it leads waits for another one);
-//! 3. room in the journal for a write in place: holding only stripes of which nothing is pending,
-//!    and that were written before;
-//! 4. the completion of regions and the flush that makes them known ([`Inner::flush`]): holding no
-//!    stripe. It takes stripes that were never written ahead of whatever waits for them;
-//! 5. room in the journal for destaging: the journal keeps it free (`journal/space.rs`);
+//!    stripes separately, and no stripe it leads waits for another one);
+//! 3. room in the journal for a write in place: holding only stripes that have nothing pending and
+//!    that were written before;
+//! 4. the completion of regions and the flush that records them as written ([`Inner::flush`]):
+//!    holding no stripe. It locks stripes that were never written ahead of all that wait for them;
+//! 5. room in the journal for destaging: the journal reserves it (`journal/space.rs`);
 //! 6. checksum pages, pages of the region map, commits of the pool, drives.
 //!
-//! Room comes from releasing the journal's oldest records. Those need 4 where their region is not
-//! known as written yet, else 5 for a stripe that is free, reserved, or in the hands of code that
-//! waits for nothing above 5. So there is no circle.
+//! Room becomes free when the journal's oldest records are released. These need 4 if their region
+//! is not recorded as written yet, or else 5 for a stripe that is free, reserved, or held by code
+//! that waits for nothing before 5. So there is no cycle.
 //!
-//! [`scope`] marks one course of work. Scopes nest as futures do: what an outer one holds counts
-//! for an inner one, which it waits for; work that is joined with other work needs a scope of its
-//! own, since what the other holds is given up independently. Release builds do nothing of this.
+//! [`scope`] marks one sequence of work. Scopes nest as futures do: stripes held by an outer scope
+//! count for an inner one, which it waits for. Work that is joined with other work needs a scope of
+//! its own, because the other work releases its stripes independently. Release builds check
+//! nothing.
 //!
 //! [`StripeTable::lock_all`]: crate::stripes::stripe_table::StripeTable::lock_all
 //! [`Inner::flush`]: crate::array::Inner::flush
@@ -29,10 +30,10 @@ pub(crate) use checked::{Holding, assert_holds_only, scope, took};
 #[cfg(not(debug_assertions))]
 pub(crate) use unchecked::{Holding, assert_holds_only, scope, took};
 
-/// A table of stripes, told from others by where it is.
+/// A table of stripes, identified by its address.
 pub(crate) trait Stripes {}
 
-/// Before a wait for which no stripe of the table may be held.
+/// Asserts, before a wait, that no stripe of the table is held.
 pub(crate) fn assert_holds_none(table: &impl Stripes, wait: &str) {
     assert_holds_only(table, wait, |_| false);
 }
@@ -50,13 +51,13 @@ mod checked {
         static CURRENT: RefCell<Option<Rc<Scope>>> = const { RefCell::new(None) };
     }
 
-    /// What one course of work holds: which table, which stripe.
+    /// Stripes held by one sequence of work, as table and stripe.
     struct Scope {
         held: RefCell<Vec<(usize, u64)>>,
         outer: Option<Rc<Scope>>,
     }
 
-    /// Makes a scope the current one until dropped.
+    /// Makes a scope the current one until this is dropped.
     struct Entered(Option<Rc<Scope>>);
 
     impl Entered {
@@ -71,8 +72,8 @@ mod checked {
         }
     }
 
-    /// Runs a future as one course of work. What is around it is looked at when it runs: a task
-    /// that was spawned has nothing around it.
+    /// Runs a future as one sequence of work. Its outer scope is determined when it first runs: a
+    /// spawned task has none.
     pub(crate) async fn scope<F: Future>(work: F) -> F::Output {
         let outer = CURRENT.with_borrow(Clone::clone);
         let scope = Rc::new(Scope { held: RefCell::default(), outer });
@@ -84,7 +85,7 @@ mod checked {
         .await
     }
 
-    /// A stripe is held until this is dropped, wherever that is.
+    /// Records that a stripe is held until this is dropped, in whichever scope.
     pub(crate) struct Holding {
         scope: Rc<Scope>,
         table: usize,
@@ -103,7 +104,7 @@ mod checked {
         std::ptr::from_ref(table).addr()
     }
 
-    /// The current scope has taken a stripe.
+    /// Records that the current scope has taken a stripe.
     pub(crate) fn took(table: &impl Stripes, stripe: u64) -> Holding {
         let scope =
             CURRENT.with_borrow(Clone::clone).expect("stripes are taken in a scope (stripes/lock_order.rs)");
@@ -112,7 +113,7 @@ mod checked {
         Holding { scope, table, stripe }
     }
 
-    /// Before a wait: of this table, only stripes are held that may be.
+    /// Asserts, before a wait, that only allowed stripes of this table are held.
     pub(crate) fn assert_holds_only(table: &impl Stripes, wait: &str, may_be: impl Fn(u64) -> bool) {
         let mut next = CURRENT.with_borrow(Clone::clone);
         while let Some(scope) = next {
@@ -131,7 +132,7 @@ mod checked {
 mod unchecked {
     use super::Stripes;
 
-    /// A stripe is held.
+    /// Stand-in for a held stripe.
     pub(crate) struct Holding;
 
     pub(crate) fn scope<F: Future>(work: F) -> F {
@@ -154,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// With a size: two of none may be at the same place.
+    /// Has a size, because two values without one may have the same address.
     #[derive(Default)]
     struct Table {
         _size: u64,

@@ -1,17 +1,17 @@
-//! Who works on which stripe: every write, degraded read, repair and rebuild of a stripe goes one
-//! at a time, in order of arrival, and writes that wait for the same stripe are handed over
-//! together, so that they can become one.
+//! Serialises access to stripes. Writes, degraded reads, repairs and rebuilds of a stripe run one
+//! at a time, in order of arrival; writes that wait for the same stripe are handed over together,
+//! so that they can be merged.
 //!
-//! The first to ask for an idle stripe *leads* it: it holds the stripe and works for itself and for
-//! all writes queued there that fit. A write that finds the stripe held queues its piece and later
-//! learns either that it was carried out by a leader, or that it leads now itself. The table holds
-//! only stripes in use, so its size is bounded by the requests admitted.
+//! The first request for an idle stripe *leads* it: it holds the stripe and works for itself and
+//! for all queued writes that fit. A write that finds the stripe held queues its piece. Later it
+//! learns either that a leader has written it, or that it leads now itself. The table holds only
+//! stripes in use, so its size is bounded by the number of admitted requests.
 //!
 //! Work on many stripes (rebuild, discard, scrub, column migration) takes them as a *group*: it
-//! queues in all of them in one step and holds none until it is its turn in every one. A stripe in
-//! which only a group's turn has come is *reserved*: later requests wait, but destaging may have it
-//! in between. So the record that the journal's room hangs on is never held by work that waits for
-//! another stripe (`stripes/lock_order.rs`).
+//! queues in all of them in one step and holds none until it is at the front of every queue. A
+//! stripe where only a group's turn has come is *reserved*: later requests wait, but destaging may
+//! use it in between. So work that waits for another stripe never holds the stripe whose record
+//! keeps the journal full (`stripes/lock_order.rs`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -35,9 +35,9 @@ pub(crate) struct Piece {
     pub from: u64,
     pub data: Buffer,
     pub fua: bool,
-    /// Who waits for it.
+    /// Class of the caller that waits for it.
     pub class: Class,
-    /// What it may be deferred with, see `write_back/destage.rs`.
+    /// Journal space that allows the write to be deferred, see `write_back/destage.rs`.
     pub room: Option<Rc<RefCell<Option<Room>>>>,
 }
 
@@ -50,7 +50,7 @@ impl Piece {
 pub(crate) enum Turn {
     /// The caller holds the stripe now, and its piece (if any) is first in the queue.
     Lead,
-    /// A leader carried the piece out, with this result.
+    /// A leader has written the piece, with this result.
     Done(Result<(), ArrayError>),
 }
 
@@ -80,12 +80,12 @@ impl Ticket {
 }
 
 enum Wish {
-    /// Write this, alone or together with neighbours.
+    /// Write this piece, alone or merged with neighbours.
     Write(Piece),
-    /// Have the stripe alone, together with the group's others.
+    /// Hold the stripe exclusively, together with the group's others.
     Group(Rc<Group>),
-    /// Have it beside other readers: for reads that decode, which need data and parity to belong
-    /// together.
+    /// Share the stripe with other readers: for reads that decode, which need consistent data and
+    /// parity.
     Shared,
 }
 
@@ -110,12 +110,12 @@ impl Entry {
     }
 }
 
-/// Stripes that are taken together.
+/// Stripes that are locked together.
 struct Group {
     stripes: Vec<u64>,
-    /// Goes before whatever is queued.
+    /// Goes before all queued requests.
     is_ahead: bool,
-    /// In how many of the stripes it is the group's turn.
+    /// Number of stripes reserved for the group.
     reserved: Cell<usize>,
     has_begun: Cell<bool>,
     ticket: Rc<Ticket>,
@@ -126,7 +126,7 @@ enum Hold {
     /// Reserved for the group whose turn it is.
     Free,
     Alone,
-    /// By so many readers.
+    /// Number of readers.
     Shared(u32),
 }
 
@@ -135,12 +135,12 @@ struct StripeState {
     /// Groups that go before the queue.
     ahead: Vec<Rc<Group>>,
     queue: VecDeque<Entry>,
-    /// Told of every piece that joins the queue, for a leader that holds back for more.
+    /// Signals each request that joins the queue, for a leader that waits for more writes.
     joined: Option<Rc<Event>>,
 }
 
 impl StripeState {
-    /// The group that is next, if it is a group's turn.
+    /// The group whose turn it is, if the next request is a group.
     fn next_group(&self) -> Option<&Rc<Group>> {
         self.ahead.first().or_else(|| self.queue.front().and_then(Entry::group))
     }
@@ -148,7 +148,7 @@ impl StripeState {
 
 type Stripes = FxHashMap<u64, StripeState>;
 
-/// All stripes in use of one array.
+/// Stripes of one array that are in use.
 #[derive(Default)]
 pub(crate) struct StripeTable {
     stripes: RefCell<Stripes>,
@@ -161,8 +161,8 @@ impl lock_order::Stripes for StripeTable {}
 const KEPT_QUEUES: usize = 256;
 
 impl StripeTable {
-    /// Queues a write. Returns its ticket if the caller leads the stripe at once, else what to wait
-    /// for.
+    /// Queues a write. Returns its ticket if the caller leads the stripe at once, otherwise a
+    /// future of its turn.
     pub(crate) fn enter(&self, stripe: u64, piece: Piece) -> Result<Rc<Ticket>, Waiting> {
         self.enter_with(stripe, Wish::Write(piece))
     }
@@ -201,19 +201,19 @@ impl StripeTable {
         StripeState { hold, ahead: Vec::new(), queue, joined: None }
     }
 
-    /// Takes the stripe alone, waiting for its turn.
+    /// Locks the stripe exclusively, waiting for its turn.
     pub(crate) async fn lock(self: &Rc<Self>, stripe: u64) -> StripeGuard {
         self.lock_all(vec![stripe]).await.pop().expect("one stripe, one guard")
     }
 
-    /// Takes these stripes (in order, each once) alone, all at the same time. Until then it holds
-    /// none.
+    /// Locks these stripes (in order, each once) exclusively, all at the same time. Until then it
+    /// holds none.
     pub(crate) async fn lock_all(self: &Rc<Self>, stripes: Vec<u64>) -> Vec<StripeGuard> {
         self.lock_group(stripes, false).await
     }
 
-    /// As [`Self::lock_all`], before all that wait for any of the stripes. Those that have one now
-    /// must not be waiting for what the caller is to bring about.
+    /// As [`Self::lock_all`], ahead of all requests that wait for any of the stripes. The present
+    /// holders must not be waiting for the result of the caller's work.
     pub(crate) async fn lock_all_ahead(self: &Rc<Self>, stripes: Vec<u64>) -> Vec<StripeGuard> {
         self.lock_group(stripes, true).await
     }
@@ -244,7 +244,7 @@ impl StripeTable {
         let mut membership = Membership { table: &table, group: &group, is_over: false };
         if !group.has_begun.get() {
             let turn = Waiting { ticket }.await;
-            assert!(matches!(turn, Turn::Lead), "nothing else can carry out a lock");
+            assert!(matches!(turn, Turn::Lead), "a lock has no piece that a leader could write");
         }
         membership.is_over = true;
         group.stripes.iter().map(|&stripe| StripeGuard::new(&table, stripe)).collect()
@@ -295,7 +295,7 @@ impl StripeTable {
         group.ticket.signal(Signal::Lead);
     }
 
-    /// A group that is no longer wanted leaves the queues, or the stripes where it has them.
+    /// Removes a dropped group from its queues, or releases its stripes if it has them.
     fn withdraw(&self, group: &Rc<Group>) {
         if group.has_begun.get() {
             group.stripes.iter().for_each(|&stripe| self.leave(stripe));
@@ -314,13 +314,13 @@ impl StripeTable {
         }
     }
 
-    /// Whether nobody has any of these stripes, or waits for one.
+    /// True if none of these stripes is held or waited for.
     pub(crate) fn are_unused(&self, stripes: impl IntoIterator<Item = u64>) -> bool {
         let used = self.stripes.borrow();
         used.is_empty() || stripes.into_iter().all(|stripe| !used.contains_key(&stripe))
     }
 
-    /// Takes a stripe alone if nothing holds it: one that is idle, or reserved.
+    /// Locks a stripe exclusively if no request holds it: it is idle, or reserved.
     pub(crate) fn try_lock(self: &Rc<Self>, stripe: u64) -> Option<StripeGuard> {
         if mutation::is_chosen(Mutation::LockWithoutWaiting) {
             let own = Rc::new(Self::default());
@@ -347,12 +347,13 @@ impl StripeTable {
         lock_order::assert_holds_none(&**self, "a stripe");
         if let Err(waiting) = self.enter_with(stripe, Wish::Shared) {
             let turn = waiting.await;
-            assert!(matches!(turn, Turn::Lead), "nothing else can carry out a lock");
+            assert!(matches!(turn, Turn::Lead), "a lock has no piece that a leader could write");
         }
         StripeGuard::new(self, stripe)
     }
 
-    /// For a leader: the pieces at the front of the queue that `fits` accepts, the first always.
+    /// For a leader: takes the pieces at the front of the queue that `fits` accepts; always the
+    /// first.
     pub(crate) fn take_pieces(
         &self,
         stripe: u64,
@@ -373,9 +374,9 @@ impl StripeTable {
         taken
     }
 
-    /// For a leader that holds back: bytes of the stripe's data covered by the pieces queued, and
-    /// an event that tells of the next one. Pieces that overlap count twice: then the stripe is
-    /// taken for complete early, which is harmless.
+    /// For a leader that waits for more: the number of bytes of stripe data in the queued pieces,
+    /// and an event that signals the next request. Overlapping pieces count twice, so the stripe
+    /// may seem complete early, which is harmless.
     pub(crate) fn gathered(&self, stripe: u64) -> (u64, Rc<Event>) {
         let mut stripes = self.stripes.borrow_mut();
         let state = stripes.get_mut(&stripe).expect("a leader's stripe is in the table");
@@ -383,12 +384,12 @@ impl StripeTable {
         (bytes, state.joined.get_or_insert_with(|| Rc::new(Event::new())).clone())
     }
 
-    /// Whether nobody works on any stripe, nor waits for one.
+    /// True if no request holds or waits for any stripe.
     pub(crate) fn is_idle(&self) -> bool {
         self.stripes.borrow().is_empty()
     }
 
-    /// For whoever holds the stripe and is done: hands it to the next in its queue.
+    /// Releases a held stripe to the next request in its queue.
     pub(crate) fn leave(&self, stripe: u64) {
         let mut stripes = self.stripes.borrow_mut();
         let state = stripes.get_mut(&stripe).expect("a held stripe is in the table");
@@ -398,7 +399,7 @@ impl StripeTable {
         }
     }
 
-    /// Nothing holds the stripe now: it is the turn of what is next.
+    /// Gives a stripe that is no longer held to the next request.
     fn pass_on(&self, stripes: &mut Stripes, stripe: u64) {
         let state = stripes.get_mut(&stripe).expect("a stripe that is passed on is in the table");
         state.hold = Hold::Free;
@@ -433,7 +434,7 @@ impl StripeTable {
     }
 }
 
-/// A group that waits; it withdraws when this is dropped before it has its stripes.
+/// A waiting group, which withdraws when this is dropped before it has its stripes.
 struct Membership<'a> {
     table: &'a StripeTable,
     group: &'a Rc<Group>,
@@ -448,8 +449,8 @@ impl Drop for Membership<'_> {
     }
 }
 
-/// Future of a piece or lock that has to wait. Once polled it must be driven to its end: a leader
-/// may count on it.
+/// Future of a piece or lock that has to wait. Once polled it must be driven to its end, because a
+/// leader may count on it.
 pub(crate) struct Waiting {
     ticket: Rc<Ticket>,
 }
@@ -465,7 +466,7 @@ impl Future for Waiting {
                 Poll::Pending
             }
             Signal::Lead => {
-                // Its own piece is still to be finished, by itself.
+                // The leader still has to finish its own piece.
                 *signal = Signal::Waiting(None);
                 Poll::Ready(Turn::Lead)
             }
@@ -475,7 +476,7 @@ impl Future for Waiting {
     }
 }
 
-/// Holds one stripe, alone or shared; gives it on when dropped.
+/// Holds one stripe, exclusively or shared, and releases it when dropped.
 pub(crate) struct StripeGuard {
     table: Rc<StripeTable>,
     stripe: u64,

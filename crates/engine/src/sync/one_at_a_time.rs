@@ -1,37 +1,37 @@
-//! Work of which one piece is under way at a time, while callers that need its result wait.
+//! Work that at most one caller does at a time, while callers that need its result wait.
 
 use std::cell::Cell;
 
 use stripewise_drive::Event;
 
-/// Whether the work is under way.
+/// State of the work: idle or running.
 #[derive(Default)]
 pub(crate) struct OneAtATime {
-    is_under_way: Cell<bool>,
+    is_running: Cell<bool>,
     ended: Event,
 }
 
 impl OneAtATime {
-    /// Ends when none is under way. A caller that then begins one, begins it before it waits again.
+    /// Waits until no work is running. A caller that then begins must do so before its next await.
     pub(crate) async fn until_free(&self) {
-        while self.is_under_way.get() {
+        while self.is_running.get() {
             self.ended.wait().await;
         }
     }
 
-    /// Begins a piece of work, which ends when the guard is dropped.
-    pub(crate) fn begin(&self) -> UnderWay<'_> {
-        assert!(!self.is_under_way.replace(true), "one at a time");
-        UnderWay(self)
+    /// Begins the work, which ends when the guard is dropped.
+    pub(crate) fn begin(&self) -> Running<'_> {
+        assert!(!self.is_running.replace(true), "one at a time");
+        Running(self)
     }
 }
 
-/// The work that is under way.
-pub(crate) struct UnderWay<'a>(&'a OneAtATime);
+/// The running work.
+pub(crate) struct Running<'a>(&'a OneAtATime);
 
-impl Drop for UnderWay<'_> {
+impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.0.is_under_way.set(false);
+        self.0.is_running.set(false);
         self.0.ended.notify_all();
     }
 }
@@ -48,10 +48,10 @@ mod tests {
     fn callers_wait_for_the_work_in_progress() {
         let work = OneAtATime::default();
         assert!(work.until_free().now_or_never().is_some());
-        let under_way = work.begin();
+        let running = work.begin();
         let mut waiting = pin!(work.until_free());
         assert!(waiting.as_mut().now_or_never().is_none());
-        drop(under_way);
+        drop(running);
         assert!(waiting.now_or_never().is_some());
     }
 }

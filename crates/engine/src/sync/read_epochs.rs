@@ -1,14 +1,14 @@
-//! Reads under way, so that slabs can be reused once no read can still reach them.
+//! Reads in flight, so that slabs are reused only when no read can still reach them.
 //!
-//! Every read counts itself into the current epoch. A caller that has taken slabs out of the slab
-//! map flips the epoch and waits for the former one to empty: reads that begin later see the new
-//! map, and do not hold it up.
+//! Every read counts in the current epoch. A caller that has taken slabs out of the slab map flips
+//! the epoch and waits until the former one is empty: reads that begin later see the new map and do
+//! not delay it.
 
 use std::cell::Cell;
 
 use stripewise_drive::Event;
 
-/// Counts of reads in two epochs.
+/// Numbers of reads in two epochs.
 #[derive(Default)]
 pub(crate) struct ReadEpochs {
     in_flight: Cell<[usize; 2]>,
@@ -17,19 +17,19 @@ pub(crate) struct ReadEpochs {
 }
 
 impl ReadEpochs {
-    /// Counts a read for as long as the guard lives.
+    /// Counts a read until the guard is dropped.
     pub(crate) fn begin(&self) -> ReadGuard<'_> {
         let epoch = self.current.get();
         self.change(epoch, 1);
         ReadGuard { epochs: self, epoch }
     }
 
-    /// Reads under way.
+    /// Number of reads in flight.
     pub(crate) fn under_way(&self) -> usize {
         self.in_flight.get().iter().sum()
     }
 
-    /// Ends when every read that is under way now has ended.
+    /// Waits until every read that is in flight now has ended.
     pub(crate) async fn drain(&self) {
         // Two flips: the other epoch may still have readers from the flip before.
         for _ in 0..2 {
@@ -53,7 +53,7 @@ impl ReadEpochs {
     }
 }
 
-/// A read under way.
+/// Guard that counts a read until it is dropped.
 pub(crate) struct ReadGuard<'a> {
     epochs: &'a ReadEpochs,
     epoch: usize,

@@ -1,47 +1,47 @@
-//! Rounds of the same work, one at a time. A caller needs a round that begins after it has asked:
-//! the one under way may not cover what the caller means. So it waits for that one, and for the
-//! next, whichever caller makes it.
+//! Rounds of the same work, one at a time. A caller needs a round that begins after its call,
+//! because a running round may not cover what the caller means. So it waits for the running round
+//! and then for the next, whichever caller runs that.
 
 use std::cell::Cell;
 
 use stripewise_drive::Event;
 
-/// Counts of rounds.
+/// Counters of the rounds.
 #[derive(Default)]
 pub(crate) struct Rounds {
     begun: Cell<u64>,
-    /// The last round that ended well.
+    /// Number of the last successful round.
     done: Cell<u64>,
-    is_under_way: Cell<bool>,
+    is_running: Cell<bool>,
     ended: Event,
 }
 
 impl Rounds {
-    /// Begins a round when none is under way; `None` where one that began after this call has ended
-    /// well.
+    /// Begins a round once none is running; `None` if a round that began after this call has
+    /// succeeded.
     pub(crate) async fn begin(&self) -> Option<Round<'_>> {
         let wanted = self.begun.get() + 1;
-        while self.is_under_way.get() {
+        while self.is_running.get() {
             self.ended.wait().await;
             if self.done.get() >= wanted {
                 return None;
             }
         }
-        self.is_under_way.set(true);
+        self.is_running.set(true);
         let number = self.begun.get() + 1;
         self.begun.set(number);
         Some(Round { rounds: self, number })
     }
 }
 
-/// A round under way; it ends when this is dropped.
+/// A running round, which ends when this is dropped.
 pub(crate) struct Round<'a> {
     rounds: &'a Rounds,
     number: u64,
 }
 
 impl Round<'_> {
-    /// It has done its work, also for callers that wait for it.
+    /// Marks the round as successful, also for the callers that wait for it.
     pub(crate) fn ends_well(&self) {
         self.rounds.done.set(self.number);
     }
@@ -49,7 +49,7 @@ impl Round<'_> {
 
 impl Drop for Round<'_> {
     fn drop(&mut self) {
-        self.rounds.is_under_way.set(false);
+        self.rounds.is_running.set(false);
         self.rounds.ended.notify_all();
     }
 }
@@ -65,12 +65,12 @@ mod tests {
     #[test]
     fn caller_is_served_by_a_round_begun_after_its_call() {
         let rounds = Rounds::default();
-        let first = rounds.begin().now_or_never().flatten().expect("nothing is under way");
+        let first = rounds.begin().now_or_never().flatten().expect("no round is running");
         let (mut second, mut third) = (pin!(rounds.begin()), pin!(rounds.begin()));
         assert!(second.as_mut().now_or_never().is_none() && third.as_mut().now_or_never().is_none());
         first.ends_well();
         drop(first);
-        // The first round began before they asked: one of them makes the next.
+        // The first round began before these two calls: one of them runs the next.
         let round = second.now_or_never().flatten().expect("its own round");
         assert!(third.as_mut().now_or_never().is_none());
         round.ends_well();
@@ -81,11 +81,11 @@ mod tests {
     #[test]
     fn a_round_that_failed_serves_no_other_caller() {
         let rounds = Rounds::default();
-        let first = rounds.begin().now_or_never().flatten().expect("nothing is under way");
+        let first = rounds.begin().now_or_never().flatten().expect("no round is running");
         let (mut second, mut third) = (pin!(rounds.begin()), pin!(rounds.begin()));
         assert!(second.as_mut().now_or_never().is_none() && third.as_mut().now_or_never().is_none());
         drop(first);
         drop(second.now_or_never().flatten().expect("its own round"));
-        assert!(third.now_or_never().flatten().is_some(), "that one did nothing for it");
+        assert!(third.now_or_never().flatten().is_some(), "the failed round does not count");
     }
 }

@@ -54,7 +54,7 @@ fn impossible_layouts_are_usage_errors() {
     );
     assert!(sandbox.run("volume create tank/a/b --layout raid5").expect_code(2).err.contains("contains `/`"));
     assert!(sandbox.run("pool set tank rebuild-priority=0").expect_code(2).err.contains("1 to 100"));
-    assert!(sandbox.run("pool wait tank rebuld").expect_code(2).err.contains("is no job"));
+    assert!(sandbox.run("pool wait tank rebuld").expect_code(2).err.contains("unknown job"));
 }
 
 #[test]

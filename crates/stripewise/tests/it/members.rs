@@ -198,7 +198,7 @@ fn a_replaced_drive_serves_until_the_rebuild_is_done() {
     assert!(drive(&now, &old).is_none(), "{now}");
     assert!(holds(&sandbox, &data));
     let told = sandbox.ok("pool events tank");
-    assert!(told.text().contains(&format!("{new} has the place of {old}")), "{}", told.text());
+    assert!(told.text().contains(&format!("{new} replaced {old}")), "{}", told.text());
 }
 
 #[test]

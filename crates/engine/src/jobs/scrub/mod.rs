@@ -1,21 +1,22 @@
 //! Scrub and resync: read everything that was written, compare, repair.
 //!
 //! A scrub reads every unit of every written stripe. What a drive cannot read is reconstructed and
-//! written back. Where copies or parity disagree: with two parities, or three copies, the unit that
-//! lied is named, repaired from the others and counted against its drive; with one, it cannot be
-//! told who is right, so data are taken as they are (of two copies the first) and the rest is made
-//! to agree, as after a crash. A *resync* is the same for chunks that a crash left open, where
-//! disagreement is nobody's lie: parity is recomputed, or the first copy copied.
+//! written back. Where copies or parity disagree: with two parities, or three copies, the wrong
+//! unit is identified, repaired from the others and counted against its drive. With one parity, or
+//! two copies, the wrong one cannot be identified: the data (of two copies the first) are taken as
+//! they are and the rest is made to match, as after a crash. A *resync* does the same for chunks
+//! that a crash left open, where a disagreement is no drive's fault: parity is recomputed, or the
+//! first copy is copied.
 //!
-//! With checksums every block says by itself whether it is right, in any layout; what is said above
-//! is then left for blocks of which nothing is recorded. The pages of checksums are compared with
-//! their copies first, because a drive that lost the write of a block may have lost that of its
-//! page too.
+//! With checksums every block proves its own content, in any layout. The rules above then apply
+//! only to blocks without a recorded checksum. The pages of checksums are compared with their
+//! copies first, because a drive that lost the write of a block may also have lost that of its
+//! page.
 //!
-//! Blocks of which nothing is recorded are those of pages that were lost. Where the others of their
-//! row are known to be right they are made to follow from these; and of all that agree with the
-//! rest of their row (without redundancy: that could be read) a sum is recorded by a scrub, so that
-//! from then on they are verified like all others (`jobs/scrub/recording.rs`).
+//! Blocks without a recorded checksum are those of lost pages. Where the other blocks of their row
+//! are verified, they are recomputed from these. A scrub also records a checksum for each block
+//! that agrees with the rest of its row (without redundancy: each that could be read), so that it
+//! is verified like all others from then on (`jobs/scrub/recording.rs`).
 
 mod recording;
 mod region_check;
@@ -29,17 +30,17 @@ use region_check::{Purpose, RegionCheck};
 
 pub use report::ScrubReport;
 
-/// Told after each region: regions done, regions in all.
+/// Progress callback, called after each region with the regions done and the total.
 pub type ScrubProgress<'a> = &'a dyn Fn(u64, u64);
 
 impl Array {
-    /// Checks and repairs all that was written. Ends early with [`ArrayError::Closed`] when the
-    /// array is closed.
+    /// Checks and repairs all written data. Stops early with [`ArrayError::Closed`] if the array is
+    /// closed.
     pub async fn scrub(&self, progress: ScrubProgress<'_>) -> Result<ScrubReport, ArrayError> {
         self.scrub_from(0, progress).await
     }
 
-    /// As [`Self::scrub`], from a region on: to go on with one that was interrupted.
+    /// As [`Self::scrub`], starting at a region: resumes an interrupted scrub.
     pub(crate) async fn scrub_from(
         &self,
         first_region: u64,
@@ -55,7 +56,7 @@ impl Array {
         Ok(report)
     }
 
-    /// Checks and repairs some regions; what is found is added to the report.
+    /// Checks and repairs a range of regions, and adds the findings to the report.
     pub(crate) async fn scrub_range(
         &self,
         regions: std::ops::Range<u64>,
@@ -68,9 +69,9 @@ impl Array {
         Ok(())
     }
 
-    /// Makes copies and parity agree in the chunks that a crash left open. Where members went
-    /// meanwhile there is nothing to compare: these chunks stay open ([`Self::needs_resync`]) until
-    /// all is there again.
+    /// Makes copies and parity agree in the chunks that a crash left open. Chunks that cannot be
+    /// compared because members are missing stay open ([`Self::needs_resync`]) until all members
+    /// are back.
     pub async fn resync(&self, progress: ScrubProgress<'_>) -> Result<ScrubReport, ArrayError> {
         let inner = &self.0;
         inner.check_writable()?;

@@ -1,15 +1,16 @@
-//! Sums of blocks that have none, recorded by a scrub.
+//! Records checksums for blocks that have none, during a scrub.
 //!
-//! A page of checksums of which one place rots while the drive with the other one is away, is lost:
-//! of its blocks nothing is known, and a client that reads them has to take them as they are. A
-//! scrub sees whether they agree with the rest of their stripe. Then what they hold is what they
-//! should hold, as far as anybody can tell, and its sum is recorded.
+//! A checksum page is lost when one copy rots while the drive with the other copy is away. Its
+//! blocks then have no checksums, and a client that reads them has to accept them unverified. A
+//! scrub sees whether they agree with the rest of their stripe. If they do, they are as right as
+//! can be determined, and their checksums are recorded.
 //!
-//! The stripes are held from the read on until their sums are recorded. No journal has these sums,
-//! so what they are of is made durable first: a sum that survives a crash must not speak of bytes
-//! that a drive had in its cache only. A region that lacks none costs nothing; of one that does,
-//! all is flushed once and recorded together. The sums are durable with the next checkpoint, which
-//! the scrub makes at the end, and before it is recorded how far it came.
+//! The stripes are held from the read until their checksums are recorded. No journal has these
+//! checksums, so their data is made durable first: a checksum that survives a crash must not
+//! describe bytes that were only in a drive's cache. A region without missing checksums costs
+//! nothing; in any other region the drives are flushed once and all checksums recorded together.
+//! They become durable with the next checkpoint, which the scrub makes at its end, and before its
+//! progress is recorded.
 
 use stripewise_drive::{Buffer, Cause, access};
 use stripewise_layout::{Stripe, UnitRange};
@@ -23,7 +24,7 @@ use crate::stripes::stripe_table::StripeGuard;
 use crate::sums::Recording;
 
 impl RegionCheck<'_> {
-    /// Keeps of what was found right in a stripe that of which nothing is recorded, if anything.
+    /// Keeps those ranges of a stripe, found right, that lack a checksum, if any.
     pub(super) async fn note_unrecorded(
         &mut self,
         stripe: Stripe,
@@ -33,7 +34,7 @@ impl RegionCheck<'_> {
         let inner = self.inner;
         let mut ranges = Vec::new();
         for (range, data) in right {
-            // A performance model has no bytes, and its pages say nothing.
+            // A performance model has no bytes, and its checksum pages are empty.
             if !data.is_phantom() && inner.sums.lacks_any(&stripe, range).await? {
                 ranges.push((range, data));
             }
@@ -44,7 +45,7 @@ impl RegionCheck<'_> {
         Ok(())
     }
 
-    /// Records the sums; gives the number of blocks.
+    /// Records the checksums, and returns the number of blocks.
     pub(super) async fn record_sums(&mut self) -> Result<u64, ArrayError> {
         let inner = self.inner;
         let unrecorded = std::mem::take(&mut self.unrecorded);
@@ -61,7 +62,7 @@ impl RegionCheck<'_> {
         Ok(blocks)
     }
 
-    /// Of a range that cannot be read as a whole, the blocks that can be.
+    /// Reads the blocks that can be read of a range that cannot be read as a whole.
     pub(super) async fn readable_blocks(
         &self,
         stripe: &Stripe,
@@ -75,7 +76,7 @@ impl RegionCheck<'_> {
             if inner.bad.is_unit_lost(stripe, block) {
                 continue;
             }
-            // That it cannot be read was counted.
+            // The read error was counted before.
             if inner
                 .columns
                 .submit_unit_read(stripe, block, Class::Background, Cause::Scrub, buffer.clone())
@@ -88,8 +89,8 @@ impl RegionCheck<'_> {
         readable
     }
 
-    /// Where sums say of enough blocks of a row that they are right (they were verified), the rest
-    /// of the row follows from those: puts right what does not, on the drives and in the row.
+    /// Repairs a row that has enough verified blocks: recomputes the others from these, and writes
+    /// those that differ to the drives and to `row`.
     pub(super) async fn follow_known(
         &mut self,
         stripe: &Stripe,

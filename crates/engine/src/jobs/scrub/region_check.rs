@@ -1,6 +1,6 @@
-//! The check of one region: its stripes are read, compared, and made to agree.
+//! Check of one region: reads its stripes, compares them and makes them agree.
 //!
-//! Memory: what is read of a region at a time, its size times the width.
+//! Memory: the content of one region, which is its size times the width.
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
@@ -34,19 +34,19 @@ struct StripeRead {
     guard: StripeGuard,
 }
 
-/// What was found right of a stripe and lacks sums.
+/// Verified ranges of a stripe that lack checksums.
 pub(super) struct OfStripe {
     pub(super) stripe: Stripe,
     pub(super) ranges: Vec<(UnitRange, Buffer)>,
     pub(super) guard: StripeGuard,
 }
 
-/// What was found right and lacks sums, its stripes held. At most the buffers that the region was
-/// read into.
+/// Verified ranges that lack checksums, with their stripes held. At most the buffers that the
+/// region was read into.
 #[derive(Default)]
 pub(super) struct Unrecorded(pub(super) Vec<OfStripe>);
 
-/// One region that is checked.
+/// Check of one region.
 pub(super) struct RegionCheck<'a> {
     pub(super) inner: &'a Inner,
     purpose: Purpose,
@@ -59,7 +59,7 @@ impl<'a> RegionCheck<'a> {
         Self { inner, purpose, report, unrecorded: Unrecorded::default() }
     }
 
-    /// Checks it; ends early with [`ArrayError::Closed`] when the array is closed.
+    /// Checks the region; stops with [`ArrayError::Closed`] if the array is closed.
     pub(super) async fn run(&mut self, region: u64) -> Result<(), ArrayError> {
         let inner = self.inner;
         if inner.lifecycle.is_closed() {
@@ -89,7 +89,7 @@ impl<'a> RegionCheck<'a> {
         Ok(())
     }
 
-    /// Compares the places of the region's checksum pages.
+    /// Compares both copies of the region's checksum pages.
     async fn audit_region(&mut self, region: u64) -> Result<(), ArrayError> {
         let inner = self.inner;
         let Some(sums) = inner.sums.get() else { return Ok(()) };
@@ -108,8 +108,8 @@ impl<'a> RegionCheck<'a> {
         Ok(())
     }
 
-    /// Puts right what does not agree with its checksum, on the drive and in what was read. `false`
-    /// if that cannot be done.
+    /// Repairs blocks that do not match their checksums, on the drive and in `buffer`. `false` if a
+    /// block cannot be repaired.
     async fn check_sums(
         &mut self,
         stripe: &Stripe,
@@ -136,7 +136,7 @@ impl<'a> RegionCheck<'a> {
         Ok(all)
     }
 
-    /// Without redundancy a scrub can only see whether everything can be read.
+    /// Checks a stripe without redundancy: all a scrub can see is whether it can be read.
     async fn read_stripe(&mut self, read: StripeRead) -> Result<(), ArrayError> {
         let inner = self.inner;
         let StripeRead { stripe, units, answers, guard } = read;
@@ -160,13 +160,13 @@ impl<'a> RegionCheck<'a> {
         self.note_unrecorded(stripe, found, guard).await
     }
 
-    /// Sends the reads of all units of a region's stripes. The region's memory is bounded by its
-    /// size times the width.
+    /// Sends the reads of all units of a region's stripes. Memory is bounded by the region's size
+    /// times the width.
     async fn read_stripes(&self, region: u64) -> Vec<StripeRead> {
         let inner = self.inner;
         let length = inner.geometry.interleave_bytes();
         let mut reads = Vec::new();
-        // Beyond the volume's end nothing is stored that could be lost.
+        // Beyond the volume's end there is no data that could be lost.
         let end = inner.capacity.bytes().div_ceil(inner.geometry.stripe_data_bytes());
         let stripes: Vec<u64> = inner.regions.stripes_of(region).filter(|stripe| *stripe < end).collect();
         for (&index, guard) in stripes.iter().zip(inner.table.lock_all(stripes.clone()).await) {
@@ -190,7 +190,7 @@ impl<'a> RegionCheck<'a> {
         reads
     }
 
-    /// Checks one stripe; `false` if too much of it is missing to compare anything.
+    /// Checks one stripe; `false` if too much of it is missing for a comparison.
     async fn check_stripe(&mut self, read: StripeRead) -> Result<bool, ArrayError> {
         let inner = self.inner;
         let StripeRead { stripe, mut units, answers, guard } = read;
@@ -246,8 +246,8 @@ impl<'a> RegionCheck<'a> {
         Ok(true)
     }
 
-    /// Reads a unit block by block that could not be read at once; writes back what was
-    /// reconstructed. `None` if some of it is lost.
+    /// Reads block by block a unit that could not be read as a whole, and writes back reconstructed
+    /// blocks. `None` if a block is lost.
     async fn repair_unreadable(&self, stripe: &Stripe, unit: usize) -> Result<Option<Buffer>, ArrayError> {
         let inner = self.inner;
         let length = inner.geometry.interleave_bytes();
@@ -279,8 +279,8 @@ impl<'a> RegionCheck<'a> {
         agrees
     }
 
-    /// Makes a row of blocks agree; `start`: where in their strips they are. Gives the blocks of
-    /// which a sum may be recorded.
+    /// Makes a row of blocks agree; `start` is their offset in the strips. Returns the blocks whose
+    /// checksums may be recorded.
     async fn check_row(&mut self, stripe: &Stripe, mut row: Units, start: u64) -> Result<Units, ArrayError> {
         let inner = self.inner;
         let end = start + BLOCK_BYTES;
@@ -290,8 +290,8 @@ impl<'a> RegionCheck<'a> {
         if self.agrees(&row) {
             return Ok(if self.purpose == Purpose::Scrub { row } else { Units::new() });
         }
-        let liar = if self.purpose == Purpose::Scrub { self.liar(&row) } else { None };
-        if let Some(unit) = liar {
+        let culprit = if self.purpose == Purpose::Scrub { self.locate_wrong(&row) } else { None };
+        if let Some(unit) = culprit {
             let right = inner.buffers.allocate(BLOCK_BYTES as usize);
             let range = UnitRange { unit, start, end };
             self.blame(stripe, unit);
@@ -323,7 +323,7 @@ impl<'a> RegionCheck<'a> {
         Ok(written)
     }
 
-    /// A block of a unit was found wrong, and not by its checksum.
+    /// Counts a wrong block, found by other means than its checksum, against its drive.
     pub(super) fn blame(&mut self, stripe: &Stripe, unit: usize) {
         let inner = self.inner;
         if let Some(member) = inner.columns.member_at(stripe.units[unit]) {
@@ -332,13 +332,13 @@ impl<'a> RegionCheck<'a> {
         }
     }
 
-    /// The one unit that is wrong, where that can be told.
-    fn liar(&self, blocks: &[(usize, Buffer)]) -> Option<usize> {
+    /// The single wrong unit, if it can be identified.
+    fn locate_wrong(&self, blocks: &[(usize, Buffer)]) -> Option<usize> {
         let inner = self.inner;
         let buffers: SmallVec<[&Buffer; 12]> = blocks.iter().map(|(_, buffer)| buffer).collect();
-        let mut liar = None;
+        let mut wrong = None;
         access(&buffers, &[], |units, _| {
-            liar = if inner.geometry.copies() > 1 {
+            wrong = if inner.geometry.copies() > 1 {
                 outvoted(units)
             } else {
                 match stripewise_parity::locate(inner.geometry.data_units(), units) {
@@ -347,11 +347,11 @@ impl<'a> RegionCheck<'a> {
                 }
             };
         });
-        liar
+        wrong
     }
 
-    /// Writes a range in place. Nothing is recorded of it afterwards: that has to wait until it is
-    /// durable.
+    /// Writes a range in place. Its checksum is not recorded here, because that has to wait until
+    /// the data is durable.
     pub(super) async fn write_unit(
         &self,
         stripe: &Stripe,
@@ -361,8 +361,8 @@ impl<'a> RegionCheck<'a> {
         let inner = self.inner;
         let place = stripe.units[range.unit];
         if inner.sums.get().is_some() {
-            // No journal says what is changed here: until it is done nothing must be recorded of
-            // the block.
+            // No journal announces this change, so the block must have no recorded checksum until
+            // the change is complete.
             inner.sums.set(&inner.sums.of_unit(stripe, range).await?, 1);
             inner.release_records().await?;
         }

@@ -1,27 +1,27 @@
-//! What a scrub found and did.
+//! Result of a scrub.
 
-/// What a scrub found and did.
+/// Findings and repairs of a scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubReport {
     /// Bytes read from the members and compared.
     pub checked_bytes: u64,
-    /// Blocks of 4 KiB found wrong on a known drive, by its label, and repaired.
+    /// Blocks of 4 KiB that were wrong on an identified drive and were repaired, by the drive's
+    /// label.
     pub blamed: Vec<(String, u64)>,
-    /// Rows of blocks that disagreed where it cannot be told which is wrong; made to agree.
+    /// Rows of blocks that disagreed where the wrong one could not be identified; now consistent.
     pub unattributed_blocks: u64,
-    /// Strips of which some could not be read, nor reconstructed.
+    /// Strips with data that could be neither read nor reconstructed.
     pub unreadable_strips: u64,
     /// Regions that could not be compared because members are missing.
     pub regions_without_redundancy: u64,
-    /// Blocks of 4 KiB that did not agree with their checksums; those that could be put right are
-    /// among `blamed` too.
+    /// Blocks of 4 KiB that did not match their checksums. Those that could be repaired also count
+    /// in `blamed`.
     pub checksum_errors: u64,
-    /// Pages of checksums of which one place was wrong or old, and was written again from the
-    /// other.
+    /// Checksum pages with one wrong or stale copy, which was rewritten from the other.
     pub pages_repaired: u64,
-    /// Pages of checksums of which no place was right: nothing is known of their blocks.
+    /// Checksum pages without a valid copy: the checksums of their blocks are lost.
     pub pages_lost: u64,
-    /// Blocks of 4 KiB of which no checksum was recorded, and now is.
+    /// Blocks of 4 KiB that had no checksum and now have one.
     pub sums_recorded: u64,
 }
 
@@ -37,9 +37,9 @@ impl ScrubReport {
         }
     }
 
-    /// Adds what was found elsewhere.
+    /// Adds the findings of another report.
     pub fn add(&mut self, other: &Self) {
-        // What was recorded comes from a drive.
+        // Saturates, because recorded figures are read from a drive and may be anything.
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         add(&mut self.checked_bytes, other.checked_bytes);
         other.blamed.iter().for_each(|(label, blocks)| self.blame_for(label, *blocks));
@@ -52,7 +52,7 @@ impl ScrubReport {
         add(&mut self.sums_recorded, other.sums_recorded);
     }
 
-    /// Whether something was wrong.
+    /// True if the scrub found errors.
     pub fn found_something(&self) -> bool {
         !self.blamed.is_empty()
             || self.unattributed_blocks + self.unreadable_strips + self.pages_repaired + self.pages_lost > 0

@@ -1,13 +1,13 @@
-//! Emptying drives that retire, and drives that are replaced while they work
-//! (`membership/replacement.rs`): columns move, one by one, to drives that have room, or to the
-//! successor, while clients go on and without less redundancy at any time; copies of maps and areas
-//! of journals with them. Where all drives that could take a column are full, others move out of
-//! its way first (`space/evacuation.rs`). Then the drive is let go of.
+//! Emptying of drives that retire, and of working drives that are being replaced
+//! (`membership/replacement.rs`). Columns migrate one by one to drives with room, or to the
+//! successor, while clients use them and without reducing redundancy; copies of maps and areas of
+//! journals move as well. Where all drives that could take a column are full, other columns move
+//! out of the way first (`space/evacuation.rs`). Then the drive is removed.
 //!
 //! A batch of migrations is made, then recorded by one commit; until then both places are written.
-//! What a crash interrupts is moved again. Memory: as a rebuild. Faults expected: the new place
-//! fails (another is found), the retiring drive fails (then what it had is rebuilt instead), there
-//! is no room any more (said, and tried again when something changes).
+//! Migrations interrupted by a crash are repeated. Memory: as for a rebuild. Faults expected: the
+//! new place fails (another is found), the retiring drive fails (its columns are rebuilt instead),
+//! there is no room any more (reported, and retried when something changes).
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ use crate::pool::sparing::allocation::{candidates, stretches};
 use crate::rows::{SlotPlace, SlotState};
 
 impl Inner {
-    /// Works on emptying the first drive that is to be emptied; whether anything was done.
+    /// Moves some content off the first drive that is to be emptied. True if anything was done.
     pub(in crate::pool) async fn drain(&self) -> bool {
         for number in self.retiring() {
             match self.drain_some(number).await {
@@ -57,8 +57,8 @@ impl Inner {
         if self.lifecycle.is_closed() {
             return Ok(false);
         }
-        // Of all drives that are to be emptied, before rows take the consecutive slabs that these
-        // need.
+        // Maps and journals of all leaving drives go first, before rows take the consecutive slabs
+        // that these need.
         let is_retiring =
             |manifest: &Manifest, drive: u32| manifest.drive(drive).is_some_and(DriveRecord::is_leaving);
         let off = |manifest: &Manifest, place: &MetaPlaceRecord| {
@@ -79,7 +79,7 @@ impl Inner {
             room.map_err(|error| error.to_string())?;
             let path = manifest.path_of(number);
             return Err(format!(
-                "{path} cannot be emptied now: what is on it is not current, or its volume takes no writes"
+                "{path} cannot be emptied now: its contents are not current, or the volume is read-only"
             ));
         }
         let taken = self.take_steps(number, steps).await;
@@ -88,8 +88,8 @@ impl Inner {
             .map_err(|why| format!("{} cannot be emptied: {why}", self.manifest.borrow().path_of(number)))
     }
 
-    /// A batch of steps that empties a drive, or makes room for what is on it. Takes their slabs
-    /// from the books.
+    /// Plans a batch of steps that empties a drive, or makes room for its content, and takes their
+    /// slabs from the free space.
     fn next_steps(&self, number: u32) -> Vec<Step> {
         let (manifest, rebuildable) = (self.manifest.borrow(), self.rebuildable());
         let most = (self.tuning().drain_batch_bytes / manifest.slab_bytes).clamp(1, 512);
@@ -111,7 +111,7 @@ impl Inner {
         self.jobs.begin(lane, parts.clone());
         let ids: BTreeSet<Id> = steps.iter().map(|step| step.part).collect();
         let workers = self.rows_at_once(ids.into_iter());
-        // A change of drives or volumes need not wait for a whole batch.
+        // A batch stops early for a waiting change of drives or volumes.
         let rests =
             || self.lifecycle.is_closed() || self.jobs.look_again.get() || self.lifecycle.is_turn_wanted();
         let pace = |_| -> LocalFuture<'_, bool> { Box::pin(std::future::ready(true)) };
@@ -131,13 +131,13 @@ impl Inner {
         }
         recorded.map_err(|error| error.to_string())?;
         match batch.failure {
-            // Drives that failed were excluded, and the job looks at it again.
+            // Failed drives were excluded, and the job considers the new state.
             Some((_, why)) if count == 0 && !self.jobs.look_again.get() => Err(why),
             _ => Ok(()),
         }
     }
 
-    /// What there is to do in all, for people.
+    /// Updates the progress of the drain for the status.
     fn note_drain(&self, number: u32) -> Parts {
         let manifest = self.manifest.borrow();
         let mut current = self.jobs.rebuilding.current.borrow_mut();
@@ -146,7 +146,7 @@ impl Inner {
             let bytes = written_on(&array, part, number);
             let successor = manifest.drive(number).and_then(|drive| drive.successor);
             let progress = current.entry(part.id).or_insert_with(|| {
-                // What moved to a successor before the pool was opened counts.
+                // Counts what moved to the successor before the pool was opened.
                 let progress = Progress::default();
                 let done = successor.map_or(0, |successor| written_on(&array, part, successor));
                 progress.done_bytes.set(done as f64);
@@ -158,7 +158,7 @@ impl Inner {
     }
 }
 
-/// Columns on other drives that move on so that there is room for what is on this one.
+/// Plans moves of columns on other drives, to make room for the content of this one.
 fn plan_making_room(
     manifest: &Manifest,
     space: &mut FreeSlabs,
@@ -173,7 +173,7 @@ fn plan_making_room(
     found.map_or_else(Vec::new, |found| steps_of(&link, &found))
 }
 
-/// The next columns to move, and where; what is free there is taken from the books.
+/// Plans the next columns to move and their new places, and takes the slabs from the free space.
 fn plan_steps(
     manifest: &Manifest,
     space: &mut FreeSlabs,
@@ -217,7 +217,7 @@ pub(in crate::pool) fn steps_of(link: &Link, found: &Replacement) -> Vec<Step> {
     (0..found.rows).map(step).collect()
 }
 
-/// What stalls stand under: drives have no part of their own.
+/// Task under which stalls of a drain are recorded: a drive has no part of its own.
 fn drain_task(number: u32) -> Id {
     Id(u128::from(number))
 }

@@ -5,21 +5,22 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What kind of job.
+/// Kind of job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobKind {
-    /// Filling replacements, catching up, emptying drives that retire or are replaced.
+    /// Fills replacements, brings returned drives up to date, and empties drives that are retired
+    /// or replaced.
     Rebuild,
-    /// Checking everything, and making copies and parity agree after a crash.
+    /// Checks all data, and resyncs copies and parity after a crash.
     Scrub,
-    /// Changing a volume's layout.
+    /// Changes a volume's layout.
     Convert,
-    /// Putting in place what is only in journals.
+    /// Writes in place what only the journals hold.
     Destage,
-    /// Moving rows between fast and data drives.
+    /// Moves rows between fast drives and data drives.
     Tier,
-    /// Spreading rows over all data drives, so that free space can be used.
+    /// Spreads rows over all data drives, so that free space becomes usable.
     Rebalance,
 }
 
@@ -42,7 +43,7 @@ impl FromStr for JobKind {
     fn from_str(text: &str) -> Result<Self, String> {
         let kinds = [Self::Rebuild, Self::Scrub, Self::Convert, Self::Destage, Self::Tier, Self::Rebalance];
         kinds.into_iter().find(|kind| kind.to_string() == text).ok_or_else(|| {
-            format!("`{text}` is no job; there are rebuild, scrub, convert, destage, tier and rebalance")
+            format!("unknown job `{text}`; jobs: rebuild, scrub, convert, destage, tier, rebalance")
         })
     }
 }

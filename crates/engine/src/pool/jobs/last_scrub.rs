@@ -1,9 +1,9 @@
-//! What is remembered for the person who looks after a pool: what the last scrub found, what the
-//! one under way has found so far, and that a spare stood in for a drive. It is shown until it is
-//! replaced by news, or acknowledged with [`Pool::clear`].
+//! Records for the administrator: findings of the last scrub, findings so far of the running one,
+//! and spare allocations. They are shown until newer ones replace them, or [`Pool::clear`]
+//! acknowledges them.
 //!
-//! Drives are recorded by number, so that a path that changes does not matter. What is recorded is
-//! bounded: of each volume the drives with the most wrong blocks, and the last few takeovers.
+//! Drives are recorded by number, so that a changed path does not matter. The records are bounded:
+//! for each volume the drives with the most wrong blocks, and the last few spare allocations.
 
 use crate::jobs::scrub::ScrubReport;
 use crate::pool::Pool;
@@ -51,7 +51,7 @@ impl ScrubRecord {
     pub(crate) fn summary(&self, manifest: &Manifest) -> ScrubSummary {
         let label = |number: &Option<u32>| {
             let drive = number.and_then(|number| manifest.drive(number));
-            drive.map_or_else(|| "drives that are gone".to_owned(), |drive| drive.path.clone())
+            drive.map_or_else(|| "other drives".to_owned(), |drive| drive.path.clone())
         };
         ScrubSummary {
             volume: self.volume.clone(),
@@ -91,12 +91,12 @@ impl LastScrub {
 }
 
 impl Manifest {
-    /// Ends a scrub that has no volume left to do, and keeps what it found. `counted`: wrong
-    /// blocks, on all drives.
+    /// Ends a scrub that has no volumes left, and records its result. `counted`: number of wrong
+    /// blocks counted on all drives.
     pub(crate) fn end_scrub_when_done(&mut self, now_unix_s: u64, counted: u64) {
         let Some(scrub) = self.scrub.take_if(|scrub| scrub.volumes.is_empty()) else { return };
         if scrub.done.is_empty() {
-            // All its volumes were deleted before it came to them.
+            // All its volumes were deleted before it reached them.
             return;
         }
         let began_unix_s = scrub.began_unix_s.unwrap_or(now_unix_s);
@@ -106,8 +106,7 @@ impl Manifest {
 }
 
 impl Pool {
-    /// Sets the counts of errors back, of one drive or of all, and forgets that spares took over
-    /// for it.
+    /// Resets the error counters of one drive or of all, and forgets the spare allocations for it.
     pub async fn clear(&self, drive: Option<DriveId>) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -132,14 +131,14 @@ impl Pool {
             .await
     }
 
-    /// Whether a scrub was asked for and has not ended.
+    /// True if a scrub was requested and has not ended.
     pub fn is_scrub_due(&self) -> bool {
         self.0.manifest.borrow().scrub.is_some()
     }
 }
 
 impl Takeover {
-    /// A spare takes the place of a drive.
+    /// Records that a spare takes the place of a drive.
     pub(in crate::pool) fn by_spare(manifest: &Manifest, old: u32, spare: u32, unix_s: u64) -> Option<Self> {
         let (old, spare) = (manifest.drive(old)?, manifest.drive(spare)?);
         Some(Self {
@@ -163,10 +162,10 @@ mod tests {
         let mut manifest = sample();
         manifest.care = Care::default();
         manifest.end_scrub_when_done(5, 0);
-        assert_eq!(manifest.care.last_scrub, None, "a volume is left to do");
+        assert_eq!(manifest.care.last_scrub, None, "a volume is left to scrub");
         let scrub = manifest.scrub.as_mut().expect("begun");
         scrub.volumes.clear();
-        // What a drive says is added without an overflow.
+        // Figures from a drive are added without overflow.
         scrub.done.extend([1, u64::MAX].map(|checked_bytes| ScrubRecord {
             checked_bytes,
             blamed: vec![(Some(1), 2), (None, u64::MAX)],
@@ -201,6 +200,6 @@ mod tests {
         let record = ScrubRecord::of(&summary, &manifest);
         assert!(record.is_bounded(), "{record:?}");
         let shown = record.summary(&manifest).report.blamed;
-        assert_eq!(shown, [(path, 1000), ("drives that are gone".to_owned(), (1..30).sum())]);
+        assert_eq!(shown, [(path, 1000), ("other drives".to_owned(), (1..30).sum())]);
     }
 }

@@ -1,15 +1,15 @@
-//! Jobs: rebuild, emptying drives that retire, resync after a crash, scrub. They belong to the
-//! pool: what is to be done stands in the manifest, and the process that opens the pool and starts
-//! its jobs goes on with them where the last one stopped.
+//! Jobs: rebuild, emptying of drives that retire, resync after a crash, scrub. They belong to the
+//! pool: the manifest records the work to be done, and the process that opens the pool and starts
+//! its jobs continues where the last one stopped.
 //!
-//! Lanes work side by side. One restores redundancy: allocates space for lacking columns
-//! (`sparing/mod.rs`), fills them (`jobs/rebuild.rs`), and when all is whole empties drives
-//! (`jobs/drain.rs`, shown as a rebuild: to an observer it is one). The other checks
-//! (`jobs/scrub.rs`). A third one converts volumes to other layouts (`jobs/convert.rs`). Others
-//! move rows between tiers (`jobs/tier.rs`) and spread them (`jobs/rebalance.rs`). A resync waits
-//! for its volume to be whole, since with a member missing there is nothing to compare. What ends
-//! in an error is not tried again before something changes. Faults expected: drives fail meanwhile,
-//! the pool is closed.
+//! Jobs run concurrently in lanes. One lane restores redundancy: it allocates space for missing
+//! columns (`sparing/mod.rs`), fills them (`jobs/rebuild.rs`), and once redundancy is complete it
+//! empties drives (`jobs/drain.rs`, shown as a rebuild, because it looks like one from outside).
+//! The second lane checks (`jobs/scrub.rs`). The third converts volumes to other layouts
+//! (`jobs/convert.rs`). Two more move rows between tiers (`jobs/tier.rs`) and spread them over
+//! drives (`jobs/rebalance.rs`). A resync waits until its volume is complete, because with a member
+//! missing there is nothing to compare. Work that failed is retried only after something has
+//! changed. Faults expected: drives fail during a job, the pool is closed.
 
 pub(crate) mod column_migration;
 pub(crate) mod convert;
@@ -44,31 +44,31 @@ use crate::pool::status::activity::Activity;
 use crate::pool::{Inner, Pool};
 
 pub(in crate::pool) const SECOND_NS: u64 = 1_000_000_000;
-/// Progress is looked at this often.
+/// Interval between progress samples.
 const TICK_NS: u64 = SECOND_NS;
-/// Rates are of the last so many seconds.
+/// Time over which rates are averaged.
 const RATE_WINDOW_NS: u64 = 10 * SECOND_NS;
-/// Rows of one part that refuse to be worked on before the part as a whole is left alone.
+/// Number of stalled rows of a part from which the whole part is skipped.
 const MAX_STALLED_ROWS: usize = 64;
 
-/// What a scrub of one volume found.
+/// Result of a scrub of one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScrubSummary {
-    /// The volume.
+    /// Name of the volume.
     pub volume: String,
-    /// What was found and done.
+    /// Findings and repairs.
     pub report: ScrubReport,
-    /// Why it ended early, if it did.
+    /// Reason why it ended early, if it did.
     pub error: Option<String>,
 }
 
-/// How far work on one part of a volume is.
+/// Progress of a job on one part of a volume.
 #[derive(Default)]
 pub(in crate::pool) struct Progress {
     pub done_bytes: Cell<f64>,
-    /// All there was to do since it began.
+    /// Total work of the job, including that done by earlier processes.
     pub total_bytes: Cell<f64>,
-    /// When this process began, and what was done by then.
+    /// Time at which this process began, and the work done by then.
     pub begun: Cell<Option<(u64, f64)>>,
     samples: RefCell<VecDeque<(u64, f64)>>,
 }
@@ -86,7 +86,7 @@ impl Progress {
         }
     }
 
-    /// Bytes per second of late.
+    /// Recent rate, bytes per second.
     pub(super) fn rate(&self) -> f64 {
         let samples = self.samples.borrow();
         match (samples.front(), samples.back()) {
@@ -111,21 +111,21 @@ impl Progress {
     }
 }
 
-/// What a lane is working on: the progress of each part.
+/// Parts that a lane works on, with the progress of each.
 pub(in crate::pool) type Parts = BTreeMap<Id, Rc<Progress>>;
 
 #[derive(Default)]
 pub(in crate::pool) struct Lane {
     pub running: Cell<bool>,
-    /// Parts that are worked on, now or in between.
+    /// Parts of the current job, also while it pauses.
     pub current: RefCell<Parts>,
-    /// Work is under way this moment.
+    /// Work is in progress at this moment.
     busy: Cell<bool>,
-    /// What ended in an error and why: not tried again before something changes.
+    /// Failed tasks and their errors: not retried before something changes.
     stalled: RefCell<BTreeMap<Task, String>>,
 }
 
-/// A row of a part, a part as a whole; `None`: whatever has no part.
+/// A row of a part, or a part as a whole; `None`: work without a part.
 pub(in crate::pool) type Task = Option<(Id, Option<u64>)>;
 
 impl Lane {
@@ -148,12 +148,12 @@ impl Lane {
         stalled.insert(task, why);
     }
 
-    /// Why a part as a whole is left alone.
+    /// Reason why a part as a whole is skipped.
     pub(super) fn stalled_because(&self, part: Id) -> Option<String> {
         self.stalled.borrow().get(&Some((part, None))).cloned()
     }
 
-    /// What had ended in an error may be tried again.
+    /// Allows failed tasks to be retried.
     pub(super) fn forget_stalls(&self) {
         self.stalled.borrow_mut().clear();
     }
@@ -176,18 +176,18 @@ pub(crate) struct Jobs {
     pub(in crate::pool) tiering: Lane,
     pub(in crate::pool) balancing: Lane,
     pub(in crate::pool) tiers: TierState,
-    /// Columns of rows that nobody has room for.
+    /// Number of columns of rows for which no drive has room.
     pub(in crate::pool) without_room: Cell<u64>,
-    /// Something changed that the rebuilding lane must look at before it goes on.
+    /// Something has changed that the rebuild lane must consider before it continues.
     pub(in crate::pool) look_again: Cell<bool>,
     pub(in crate::pool) reports: RefCell<Vec<ScrubSummary>>,
-    /// The task that begins scrubs on schedule runs.
+    /// The task that starts scheduled scrubs is running.
     pub(in crate::pool) scheduling: Cell<bool>,
     pub(in crate::pool) changed: Event,
 }
 
 impl Jobs {
-    /// Ends when no job is under way.
+    /// Waits until no job is running.
     pub(crate) async fn until_idle(&self) {
         self.changed.notify_all();
         while self.lanes().iter().any(|lane| lane.running.get()) {
@@ -195,8 +195,8 @@ impl Jobs {
         }
     }
 
-    /// Ends when no conversion is under way: they use volumes as clients do, so arrays are closed
-    /// after them.
+    /// Waits until no conversion is running. Conversions use volumes as clients do, so arrays are
+    /// closed after them.
     pub(crate) async fn until_conversions_rest(&self) {
         self.changed.notify_all();
         while self.converting.running.get() {
@@ -204,7 +204,7 @@ impl Jobs {
         }
     }
 
-    /// Ends when no job is at work on the array.
+    /// Waits until no job works on the array.
     pub(crate) async fn until_off(&self, part: Id) {
         while self.lanes().iter().any(|lane| lane.is_at(part)) {
             self.look_again.set(true);
@@ -216,20 +216,21 @@ impl Jobs {
         self.started.get()
     }
 
-    /// Drives came or went: what stopped work before does not count any more.
+    /// Allows failed tasks to be retried after drives came or went.
     pub(crate) fn forget_stalls(&self) {
         self.rebuilding.stalled.borrow_mut().clear();
         self.converting.stalled.borrow_mut().clear();
         self.balancing.stalled.borrow_mut().clear();
     }
 
-    /// There is more space: a conversion may have waited for it.
+    /// Allows conversions to be retried after space was freed. True if any had failed.
     pub(crate) fn forget_conversion_stalls(&self) -> bool {
         let mut stalled = self.converting.stalled.borrow_mut();
         !std::mem::take(&mut *stalled).is_empty()
     }
 
-    /// Whether rows are restored or change tiers: everything else that moves rows waits for that.
+    /// True if rows are being rebuilt or moved between tiers; all other moves of rows wait for
+    /// that.
     pub(in crate::pool) fn is_rebuilding_or_tiering(&self) -> bool {
         self.rebuilding.running.get() || self.tiering.running.get()
     }
@@ -238,14 +239,14 @@ impl Jobs {
         [&self.rebuilding, &self.checking, &self.converting, &self.tiering, &self.balancing]
     }
 
-    /// Work on these parts begins.
+    /// Begins work on these parts.
     pub(in crate::pool) fn begin(&self, lane: &Lane, parts: Parts) {
         *lane.current.borrow_mut() = parts;
         lane.busy.set(true);
         self.changed.notify_all();
     }
 
-    /// Nothing is under way for now: arrays may go.
+    /// Marks the lane as paused: arrays may be closed.
     pub(in crate::pool) fn pause(&self, lane: &Lane) {
         lane.busy.set(false);
         self.changed.notify_all();
@@ -258,8 +259,8 @@ impl Jobs {
 }
 
 impl Pool {
-    /// Begins all jobs that are due and from now on those that become due, spare allocation
-    /// included. A second call only tries again what had ended in an error.
+    /// Starts all jobs that are due, and from now on those that become due, including spare
+    /// allocation. A second call only retries failed tasks.
     pub fn start_jobs(&self) {
         let jobs = &self.0.jobs;
         jobs.started.set(true);
@@ -271,7 +272,7 @@ impl Pool {
         self.0.start_schedule();
     }
 
-    /// Works on jobs of a kind (and all others that are due) until none of it is left.
+    /// Runs jobs of a kind, and all others that are due, until none of that kind is left.
     pub async fn wait(&self, kind: JobKind) -> Result<(), PoolError> {
         let inner = &self.0;
         inner.check_changeable()?;
@@ -287,7 +288,8 @@ impl Pool {
         loop {
             inner.check_open()?;
             let changed = inner.jobs.changed.wait();
-            // A rebuild may make a resync due, and tiers wait for it, as a rebalance does for both.
+            // A rebuild may make a resync due; tier moves wait for a rebuild, and a rebalance for
+            // both.
             let follows = matches!(kind, JobKind::Scrub | JobKind::Tier | JobKind::Rebalance);
             let is_last = kind == JobKind::Rebalance && inner.jobs.tiering.running.get();
             let more_may_come = is_last || (follows && inner.jobs.rebuilding.running.get());
@@ -295,7 +297,7 @@ impl Pool {
                 if kind == JobKind::Convert {
                     inner.freed.until_reclaimed().await;
                     if lane.running.get() {
-                        // What it waited for may be there since.
+                        // The space that the conversion waited for may have become free.
                         continue;
                     }
                 }
@@ -305,15 +307,15 @@ impl Pool {
         }
     }
 
-    /// What the last scrub found, so far: of volumes that it is done with, by whatever process. Of
-    /// one that ended before the pool was opened the status tells.
+    /// Results of the current or last scrub so far: volumes that it has finished, in whichever
+    /// process. The status has the results of a scrub that ended before the pool was opened.
     pub fn scrub_reports(&self) -> Vec<ScrubSummary> {
         self.0.jobs.reports.borrow().clone()
     }
 }
 
 impl Inner {
-    /// Starts the lanes that rest, if jobs run in this pool.
+    /// Starts the idle lanes, if jobs run in this pool.
     pub(in crate::pool) fn kick_jobs(&self) {
         let jobs = &self.jobs;
         if !jobs.started.get() || self.lifecycle.is_closed() || self.lifecycle.is_read_only() {
@@ -342,7 +344,7 @@ impl Inner {
             if !lane.is_stalled(None)
                 && let Err(error) = self.allocate_spares().await
             {
-                // What stopped one would stop the next.
+                // The error would stop the next attempt, too.
                 lane.stall(None, error.to_string());
             }
             if self.lifecycle.is_closed() {
@@ -357,7 +359,7 @@ impl Inner {
         }
         self.jobs.end(lane);
         lane.running.set(false);
-        // A resync, and tiers, may have waited for this.
+        // A resync, tier moves or a rebalance may have waited for this.
         self.kick_checks();
         self.kick_tiers();
         self.kick_balancing();
@@ -387,7 +389,7 @@ impl Inner {
         self.jobs.changed.notify_all();
     }
 
-    /// Jobs under way or due.
+    /// Jobs that are running or due.
     pub(in crate::pool) fn activity(&self) -> Vec<Activity> {
         let manifest = self.manifest.borrow();
         let mut all = Vec::new();
@@ -449,8 +451,8 @@ impl Inner {
     }
 }
 
-/// Runs `work` to its end; meanwhile measures how fast the parts get on and every `interval_ns`
-/// does `checkpoint`.
+/// Runs `work` to its end. Until then it samples the progress of the parts, and calls `checkpoint`
+/// every `interval_ns`.
 pub(in crate::pool) async fn watched<T, C: Future<Output = Result<(), PoolError>>>(
     context: &Context,
     parts: &Parts,
@@ -477,7 +479,7 @@ pub(in crate::pool) async fn watched<T, C: Future<Output = Result<(), PoolError>
             }
             parts.values().for_each(|progress| progress.sample(now_ns));
             if now_ns >= next_ns {
-                // Not recorded now means recorded next time, or done again.
+                // Progress that is not recorded now is recorded next time, or the work is repeated.
                 let _ = checkpoint().await;
                 next_ns = context.now_ns() + interval_ns;
             }
@@ -486,7 +488,7 @@ pub(in crate::pool) async fn watched<T, C: Future<Output = Result<(), PoolError>
     join(working, watching).await.0
 }
 
-/// Whether a crash left something to compare, and all of it is there.
+/// True if a crash left chunks to compare and all their columns are present.
 pub(in crate::pool) fn is_resync_due(array: &Array) -> bool {
     array.needs_resync() && array.lacking_rows().is_empty() && !array.is_protected()
 }

@@ -1,14 +1,14 @@
 //! Rebalancing: columns move between data drives until free space lies where rows can use it
-//! (`jobs/rebalance_plan.rs` says which move). Begun by hand, and by itself when a data drive was
-//! added and rows gain by it; it is a line of the pool's record, so the next process to open the
-//! pool goes on.
+//! (`jobs/rebalance_plan.rs` plans the moves). It is started by command, and automatically when a
+//! data drive was added and rows gain by it. It is recorded in the manifest, so the next process
+//! that opens the pool continues it.
 //!
-//! Everything else goes first: while anything is rebuilt nothing is moved, the copying has the
-//! lowest share of each drive, and a change of drives or volumes does not wait for more than the
-//! columns in work. Batches as a drain's: both places are written until one commit records the new
-//! ones. Faults expected: either drive of a migration fails (the migration is off, and what was
-//! lost is rebuilt first), a cut (what was not recorded is where it was), the gain is used up by
-//! others meanwhile (it ends).
+//! It has the lowest priority: nothing is moved during a rebuild, the copying has the lowest share
+//! of each drive, and a change of drives or volumes waits only for the columns in progress. Batches
+//! are as in a drain: both places are written until one commit records the new ones. Faults
+//! expected: either drive of a migration fails (the migration is cancelled, and lost columns are
+//! rebuilt first), a power cut (moves that were not recorded have not happened), others use up the
+//! gain (the rebalance ends).
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -28,15 +28,14 @@ use crate::pool::status::activity::Activity;
 use crate::pool::superblock::commit::Change;
 use crate::pool::{Inner, Pool, REBUILD_PRIORITY_LOW_PERCENT};
 
-/// Columns in a batch.
+/// Maximum number of columns in a batch.
 const MOST_STEPS: u64 = 256;
-/// Columns in work at once, at most.
+/// Maximum number of columns migrated concurrently.
 const MOST_AT_ONCE: u64 = 8;
 
 impl Pool {
-    /// Has what volumes take spread over all data drives, so that there is room for more rows;
-    /// recorded when this ends, and done when jobs run. `false`: no layout that there is gains by
-    /// it, and nothing is moved.
+    /// Requests a rebalance, so that there is room for more rows; recorded when this returns, and
+    /// done when jobs run. `false`: no existing layout gains by it, and nothing is moved.
     pub async fn rebalance(&self) -> Result<bool, PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -52,7 +51,7 @@ impl Pool {
                     return Ok(Change::Nothing(true));
                 }
                 manifest.rebalance = Some(RebalanceIntent::default());
-                manifest.events.push(time_unix_ms, EventKind::Rebuild, "a rebalance was begun");
+                manifest.events.push(time_unix_ms, EventKind::Rebuild, "rebalance started");
                 Ok(Change::Commit(true))
             })
             .await?;
@@ -62,7 +61,7 @@ impl Pool {
         Ok(is_due)
     }
 
-    /// Ends a rebalance: what has moved stays where it is. Whether there was one.
+    /// Stops a rebalance; columns that have moved stay where they are. True if there was one.
     pub async fn stop_rebalance(&self) -> Result<bool, PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -70,7 +69,7 @@ impl Pool {
         inner
             .try_commit(None, move |manifest| {
                 let Some(intent) = manifest.rebalance.take() else { return Ok(Change::Nothing(false)) };
-                let text = format!("the rebalance was stopped, {} slabs had moved", intent.moved_slabs);
+                let text = format!("rebalance stopped, {} slabs moved", intent.moved_slabs);
                 manifest.events.push(time_unix_ms, EventKind::Rebuild, &text);
                 Ok(Change::Commit(true))
             })
@@ -79,7 +78,7 @@ impl Pool {
 }
 
 impl Inner {
-    /// Whether some layout that there is would have room for more rows after a rebalance.
+    /// True if an existing layout would have room for more rows after a rebalance.
     pub(in crate::pool) fn would_gain(&self, manifest: &Manifest) -> bool {
         let mut books = self.space.borrow().clone();
         books.refresh(manifest);
@@ -87,22 +86,22 @@ impl Inner {
         !plan(manifest, &books, |part| rebuildable.contains(&part)).is_empty()
     }
 
-    /// Has a rebalance begin, where a data drive came and rows gain by it.
+    /// Requests a rebalance after a data drive was added, if rows gain by it.
     pub(in crate::pool) fn rebalance_onto_new(&self, manifest: &mut Manifest) {
         if manifest.rebalance.is_none() && self.would_gain(manifest) {
             manifest.rebalance = Some(RebalanceIntent::default());
-            let text = "a rebalance was begun, so that volumes can use the new drive's space";
+            let text = "rebalance started, so that volumes can use the new drive's space";
             manifest.events.push(self.news.unix_ms(), EventKind::Rebuild, text);
         }
     }
 
-    /// What is left to move.
+    /// Moves that are left.
     fn due_to_rebalance(&self, manifest: &Manifest) -> Vec<Link> {
         let rebuildable = self.rebuildable();
         plan(manifest, &self.space.borrow(), |part| rebuildable.contains(&part))
     }
 
-    /// Goes on with a rebalance, if there is one and jobs run.
+    /// Continues a rebalance, if there is one and jobs run.
     pub(in crate::pool) fn kick_balancing(&self) {
         let lane = &self.jobs.balancing;
         let is_due = self.manifest.borrow().rebalance.is_some();
@@ -134,22 +133,22 @@ impl Inner {
         self.jobs.changed.notify_all();
     }
 
-    /// Has tiers decide, where their time came while columns moved.
+    /// Starts the tier moves that became due while columns moved.
     fn kick_due_tiers(&self) {
         if self.jobs.tiers.is_due.take() {
             self.kick_tiers();
         }
     }
 
-    /// Whether migrations are to be given up for now.
+    /// True if migrations are to be cancelled for now.
     fn should_rest(&self) -> bool {
         let is_over = self.lifecycle.is_closed() || self.manifest.borrow().rebalance.is_none();
         is_over || self.lifecycle.is_turn_wanted() || self.jobs.is_rebuilding_or_tiering()
     }
 
-    /// Moves a batch of columns and records where they are; whether there is more to do.
+    /// Moves a batch of columns and records their new places. True if there is more to do.
     async fn balance_some(&self) -> Result<bool, String> {
-        // What was freed by the batch before is room for this one.
+        // Slabs freed by the last batch are room for this one.
         self.freed.until_reclaimed().await;
         let _alone = self.lifecycle.turn().await;
         if self.lifecycle.is_closed() || self.manifest.borrow().rebalance.is_none() {
@@ -192,7 +191,7 @@ impl Inner {
         }
     }
 
-    /// What there is to do in all, for people: one progress, whatever parts it is of.
+    /// Updates the progress of the rebalance for the status: one progress for all parts.
     fn note_rebalance(&self, links: &[Link], steps: &[Step]) -> Parts {
         let known = self.jobs.balancing.current.borrow().values().next().cloned();
         let (done, left) = rebalance_bytes(&self.volumes, &self.manifest.borrow(), links);
@@ -210,14 +209,14 @@ impl Inner {
         let time_unix_ms = self.news.unix_ms();
         self.try_commit(None, move |manifest| {
             let Some(intent) = manifest.rebalance.take() else { return Ok(Change::Nothing(())) };
-            let text = format!("the rebalance is done, {} slabs moved", intent.moved_slabs);
+            let text = format!("rebalance finished, {} slabs moved", intent.moved_slabs);
             manifest.events.push(time_unix_ms, EventKind::Rebuild, &text);
             Ok(Change::Commit(()))
         })
         .await
     }
 
-    /// The rebalance, under way or due.
+    /// The rebalance in the status, running or due.
     pub(in crate::pool) fn rebalance_activity(&self, manifest: &Manifest) -> Option<Activity> {
         manifest.rebalance.as_ref()?;
         let running = self.jobs.balancing.current.borrow().values().next().cloned();
@@ -232,7 +231,7 @@ impl Inner {
     }
 }
 
-/// Takes slabs for the first of these moves, as many as make a batch.
+/// Takes slabs for the first of these moves, up to one batch.
 fn take_room(manifest: &Manifest, space: &mut FreeSlabs, links: &[Link]) -> Vec<Step> {
     let (mut steps, mut seen): (Vec<Step>, BTreeSet<(Id, u64)>) = (Vec::new(), BTreeSet::new());
     for link in links {
@@ -240,7 +239,7 @@ fn take_room(manifest: &Manifest, space: &mut FreeSlabs, links: &[Link]) -> Vec<
         let part = manifest.parts().find(|part| part.id == link.part);
         let is_there =
             part.is_some_and(|part| part.rows.place(link.first_row, link.column) == Some(link.from));
-        // What follows from moves of this batch has to wait for them.
+        // A move that depends on moves of this batch has to wait for them.
         let follows = (link.first_row..link.first_row + rows).any(|row| seen.contains(&(link.part, row)));
         if rows == 0 || !is_there || follows {
             break;
@@ -252,7 +251,7 @@ fn take_room(manifest: &Manifest, space: &mut FreeSlabs, links: &[Link]) -> Vec<
     steps
 }
 
-/// Bytes that have moved, and that are left.
+/// Bytes that have moved, and bytes that are left.
 fn rebalance_bytes(volumes: &OpenVolumes, manifest: &Manifest, links: &[Link]) -> (f64, f64) {
     let done = manifest.rebalance.as_ref().map_or(0, |intent| intent.moved_bytes);
     let of_link = |link: &Link| {

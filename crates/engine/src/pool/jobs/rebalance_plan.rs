@@ -1,11 +1,10 @@
-//! Spreading what volumes take over all data drives, so that free space lies where rows can use it.
-//! Pure.
+//! Plans the rebalancing of data drives, so that free space lies where rows can use it. Pure.
 //!
-//! The columns of a row lie on drives of their own, so free slabs of one drive are of no use to a
-//! volume whose rows need several. A pool that was full and got a drive has all its free space
-//! there. Columns move from the fullest drives to the emptiest that their rows are not on, as long
-//! as the layouts there are get room for more rows by it: what gains nothing is not moved. Each
-//! move makes the drives more alike, so this ends. The only fault expected is that nothing can be
+//! The columns of a row lie on distinct drives, so the free slabs of a single drive are useless to
+//! a volume whose rows need several. A full pool that gets a new drive has all its free space
+//! there. Columns move from the fullest drives to the emptiest ones that their rows are not on, as
+//! long as the existing layouts gain room for more rows; a move without gain is not made. Each move
+//! makes the drives more alike, so this ends. The only fault expected is that nothing can be
 //! gained.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,28 +19,28 @@ use crate::pool::space::slabs::FreeSlabs;
 use crate::pool::sparing::allocation::put;
 use crate::rows::{Run, SlotPlace, SlotState};
 
-/// Less than one in so many of the free slabs is not worth moving anything for: no drives are ever
-/// quite alike.
+/// Divisor for the smallest gain worth any move: one in this many of the free slabs. No drives are
+/// ever quite alike.
 const WORTH_SHARE: u64 = 32;
-/// Moves looked ahead at most; what is behind them is found when these are done.
+/// Maximum number of moves planned ahead; later ones are found when these are done.
 const MOST_LINKS: usize = 1024;
 
-/// What can be allocated on data drives.
+/// Free space on data drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::pool) struct Room {
-    /// Free slabs that rows of the layouts there are can use as they lie.
+    /// Free slabs that the existing layouts can use for rows where they are.
     pub usable_slabs: u64,
-    /// Free slabs in all.
+    /// All free slabs.
     pub free_slabs: u64,
 }
 
-/// Drives that rows may be moved on and off to balance them: neither being emptied nor replaced.
+/// Drives that take part in balancing: neither retiring nor being replaced.
 fn drives_to_balance(manifest: &Manifest, books: &FreeSlabs) -> Vec<u32> {
     let stays = |number: &u32| manifest.drive(*number).is_some_and(|drive| drive.successor.is_none());
     books.usable(Role::Data).into_iter().filter(stays).collect()
 }
 
-/// How many drives a row lies on, of each layout that rows on data drives have or may get.
+/// Row widths of the layouts that rows on data drives have or may get.
 fn widths(manifest: &Manifest) -> BTreeSet<usize> {
     let of_volume = |volume: &crate::pool::manifest::volume_record::VolumeRecord| {
         let part = volume.parts.last().filter(|_| volume.pin != Pin::Fast)?;
@@ -54,15 +53,15 @@ fn free(books: &FreeSlabs, drives: &[u32]) -> Vec<u64> {
     drives.iter().map(|&drive| books.free_slabs(drive)).collect()
 }
 
-/// Rows that there is room for, of each of these widths.
+/// Number of rows that fit, for each of these widths.
 fn rows_of(free: &[u64], widths: &BTreeSet<usize>) -> Vec<u64> {
     widths.iter().map(|&width| max_rows(free, width)).collect()
 }
 
-/// What of the free slabs on data drives the layouts there are can use: the one that can use most
-/// of them. Where there are no volumes, all.
+/// Free slabs on data drives, and those that the existing layouts can use, by the layout that can
+/// use most. Without volumes all are usable.
 pub(in crate::pool) fn room(manifest: &Manifest, books: &FreeSlabs) -> Room {
-    // One that is out may be back, or another in its place.
+    // An excluded drive counts: it may return, or another may take its place.
     let counts = |drive: &&DriveRecord| {
         let takes_rows = drive.role == Role::Data && !drive.replaced && !drive.retiring;
         takes_rows && manifest.predecessor_of(drive.number).is_none()
@@ -74,20 +73,20 @@ pub(in crate::pool) fn room(manifest: &Manifest, books: &FreeSlabs) -> Room {
     Room { usable_slabs: in_rows.max().unwrap_or(free_slabs), free_slabs }
 }
 
-/// Moves that make room for more rows, in their order; none where nothing is gained. Of parts that
-/// it `may`.
+/// Moves that make room for more rows, in order; none if nothing can be gained. Only parts for
+/// which `may` returns true are moved.
 pub(in crate::pool) fn plan(manifest: &Manifest, books: &FreeSlabs, may: impl Fn(Id) -> bool) -> Vec<Link> {
     let widths = widths(manifest);
     let drives = drives_to_balance(manifest, books);
     let before = free(books, &drives);
     let (now, total) = (rows_of(&before, &widths), before.iter().sum::<u64>());
-    // What there would be room for if it could lie anywhere.
+    // Room if slabs could lie anywhere.
     let is_possible = |(width, now): (&usize, &u64)| *width <= drives.len() && total / *width as u64 > *now;
     if !widths.iter().zip(&now).any(is_possible) {
         return Vec::new();
     }
     let mut draft = Draft { manifest: manifest.clone(), books: books.clone(), drives };
-    // Up to here something is gained.
+    // `useful`: number of moves up to the last one that gains something.
     let (mut links, mut useful, mut best) = (Vec::new(), 0, now.clone());
     while links.len() < MOST_LINKS {
         let Some(link) = draft.next(&may) else { break };
@@ -114,7 +113,7 @@ struct Draft {
 }
 
 impl Draft {
-    /// The move between the drives that differ most, carried out on paper.
+    /// Applies the best move, between the most different drives, to the draft.
     fn next(&mut self, may: impl Fn(Id) -> bool) -> Option<Link> {
         let free: BTreeMap<u32, u64> =
             self.drives.iter().map(|&drive| (drive, self.books.free_slabs(drive))).collect();
@@ -137,7 +136,7 @@ impl Draft {
         self.follow(&free, apart, link)
     }
 
-    /// Moves so many of the rows that the two drives are not further from the others than before.
+    /// Applies a move, limited to as many rows as leave neither drive further from the average.
     fn follow(&mut self, free: &BTreeMap<u32, u64>, apart: u64, link: Link) -> Option<Link> {
         let level = free.values().sum::<u64>() / free.len().max(1) as u64;
         let to_level =
@@ -167,7 +166,7 @@ mod tests {
     use crate::pool::MIB;
     use crate::pool::sparing::allocation::tests::pool;
 
-    /// A full pool of four drives with a volume over all of them, and so many drives more.
+    /// A full pool of four drives with a volume over all of them, and `more` empty drives.
     fn grown(slabs: u64, more: usize) -> (Manifest, FreeSlabs) {
         let (mut manifest, _) = pool(&[slabs; 4], "raid5", 4, slabs - 1);
         for index in 0..more {
@@ -178,7 +177,7 @@ mod tests {
         (manifest, books)
     }
 
-    /// Follows a plan; rows that there is room for then.
+    /// Applies a plan. Returns the number of rows moved.
     fn follow(manifest: &mut Manifest, links: &[Link]) -> u64 {
         let mut books = FreeSlabs::new(manifest);
         let mut moved = 0;
@@ -215,7 +214,7 @@ mod tests {
             assert!(after > before || more >= 4 && moved == 0, "{before} {after} of {free}");
             assert!(after >= free / 4 - free / 128 - 1, "{before} {after} of {free}");
             assert!(moved <= free, "{moved} slabs moved for {free}");
-            // Balanced enough: nothing more is gained.
+            // Balanced: nothing more can be gained.
             let books = FreeSlabs::new(&manifest);
             assert_eq!(plan(&manifest, &books, |_| true), []);
             assert!(room(&manifest, &books).usable_slabs >= free - free / 32 - 4);
@@ -224,15 +223,15 @@ mod tests {
 
     #[test]
     fn nothing_moves_where_nothing_is_gained() {
-        // All drives alike; one drive too few for a row to gain by it; a volume that must not be
-        // touched.
+        // All drives alike; one drive too few for a row to gain anything; a volume that must not
+        // be touched.
         let (manifest, books) = pool(&[200; 4], "raid5", 4, 150);
         assert_eq!(plan(&manifest, &books, |_| true), []);
         let (manifest, books) = pool(&[200, 200, 50], "raid5", 3, 40);
         assert_eq!(plan(&manifest, &books, |_| true), []);
         let (manifest, books) = grown(50, 1);
         assert_eq!(plan(&manifest, &books, |_| false), []);
-        // Rows that lack a column are for a rebuild first.
+        // Rows with a missing column are rebuilt first.
         let (mut manifest, _) = grown(50, 1);
         let part = &mut manifest.volumes[0].parts[0];
         for row in 0..part.rows.rows() {
@@ -242,7 +241,7 @@ mod tests {
         }
         let books = FreeSlabs::new(&manifest);
         assert_eq!(plan(&manifest, &books, |_| true), []);
-        // Nor does a drive take part that is to be emptied.
+        // A retiring drive takes no part, either.
         let (mut manifest, _) = grown(50, 1);
         manifest.drives[4].retiring = true;
         let books = FreeSlabs::new(&manifest);

@@ -1,8 +1,8 @@
-//! Which row to rebuild next: the most exposed, and of these one whose drives have least to do
-//! right now. A row in which clients are at work, who would have to be waited for, is passed over
-//! and comes again after the others that are as exposed. Pure.
+//! Order of rebuilding rows: the most exposed first, and among these a row whose drives are least
+//! busy. A row that clients are using is deferred until the others of the same exposure are done,
+//! so that the rebuild does not wait for the clients. Pure.
 //!
-//! Rows are kept in stretches, so memory goes with the number of stretches, not of rows.
+//! Rows are kept in stretches, so memory is proportional to the number of stretches, not of rows.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,23 +10,23 @@ use smallvec::SmallVec;
 
 use crate::pool::manifest::ids::Id;
 
-/// So many rows are passed over before one is waited for.
+/// Number of rows in use that are passed over before one is taken regardless.
 const MOST_PASSED_OVER: usize = 64;
 
-/// Consecutive rows that are to be filled, on the same drives.
+/// Consecutive rows to be filled, on the same drives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::pool) struct Due {
     pub part: Id,
     pub first_row: u64,
     pub rows: u64,
-    /// How many more columns could be lost.
+    /// Number of further columns that may be lost.
     pub left: isize,
-    /// All drives that a rebuild reads from or writes to.
+    /// Drives that a rebuild of these rows reads from or writes to.
     pub drives: SmallVec<[u32; 8]>,
 }
 
 impl Due {
-    /// Takes the first row off.
+    /// Splits off the first row.
     fn take_first(&mut self) -> Self {
         let first = Self { rows: 1, ..self.clone() };
         self.first_row += 1;
@@ -34,13 +34,13 @@ impl Due {
         first
     }
 
-    /// Whether `next` goes on where this ends.
+    /// True if `next` continues where this ends.
     fn goes_on_with(&self, next: &Self) -> bool {
         self.part == next.part && self.first_row + self.rows == next.first_row && self.drives == next.drives
     }
 }
 
-/// A row to work on.
+/// A row to rebuild.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::pool) struct DueRow {
     pub part: Id,
@@ -48,22 +48,22 @@ pub(in crate::pool) struct DueRow {
     drives: SmallVec<[u32; 8]>,
 }
 
-/// Rows that are to be rebuilt.
+/// Rows to be rebuilt.
 #[derive(Clone, Debug)]
 pub(in crate::pool) struct RowQueue {
     due: VecDeque<Due>,
-    /// What comes again once nothing else is due that is as exposed.
+    /// Deferred rows, which are due again once no others of the same exposure are.
     passed_over: Vec<Due>,
-    /// Rows under way on each drive.
+    /// Number of rows in progress on each drive.
     busy: BTreeMap<u32, u32>,
-    /// Stretches looked at for the next row.
+    /// Number of stretches considered for the next row.
     look_ahead: usize,
 }
 
 impl RowQueue {
-    /// Looks at so many stretches for the next row.
+    /// Creates a queue that considers `look_ahead` stretches for the next row.
     pub(crate) fn new(mut due: Vec<Due>, look_ahead: usize) -> Self {
-        // Stable: parts and rows in order otherwise.
+        // A stable sort: otherwise parts and rows stay in order.
         due.sort_by_key(|due| due.left);
         let (passed_over, busy) = (Vec::new(), BTreeMap::new());
         Self { due: due.into(), passed_over, busy, look_ahead: look_ahead.max(1) }
@@ -73,8 +73,8 @@ impl RowQueue {
         self.due.is_empty() && self.passed_over.is_empty()
     }
 
-    /// Takes the next row; to be given back with [`Self::done`]. `is_free`: whether nobody is at
-    /// work in a row of a part.
+    /// Takes the next row, which the caller gives back with [`Self::done`]. `is_free`: returns true
+    /// if no client uses a row of a part.
     pub(crate) fn next(&mut self, is_free: impl Fn(Id, u64) -> bool) -> Option<DueRow> {
         let mut passed_over = 0;
         loop {
@@ -93,7 +93,7 @@ impl RowQueue {
         }
     }
 
-    /// Takes one row off the stretch whose drives have least to do, of the most exposed.
+    /// Takes one row from the stretch with the least busy drives among the most exposed.
     fn take(&mut self) -> Option<Due> {
         if let Some(waiting) = self.passed_over.first()
             && self.due.front().is_none_or(|due| due.left > waiting.left)
@@ -115,7 +115,7 @@ impl RowQueue {
         Some(first)
     }
 
-    /// A row is not under way any more, done or not.
+    /// Gives a row back, whether it was rebuilt or not.
     pub(crate) fn done(&mut self, row: &DueRow) {
         for drive in &row.drives {
             let busy = self.busy.get_mut(drive).expect("it was counted in");
@@ -156,9 +156,9 @@ mod tests {
         let mut queue = RowQueue::new(vec![due(10, 4, 0, &[0, 1]), due(20, 1, 1, &[0, 1])], 128);
         let mut next = |busy: &[u64]| queue.next(|_, row| !busy.contains(&row)).map(|row| row.row);
         assert_eq!(next(&[10, 11]), Some(12));
-        assert_eq!(next(&[10]), Some(13), "what was passed over comes after the others");
+        assert_eq!(next(&[10]), Some(13), "deferred rows come after the others");
         assert_eq!(next(&[10]), Some(11));
-        assert_eq!(next(&[10]), Some(10), "and before what is less exposed, even where it is waited for");
+        assert_eq!(next(&[10]), Some(10), "before less exposed rows, although it is in use");
         assert_eq!(next(&[]), Some(20));
         assert_eq!(next(&[]), None);
         assert!(queue.is_empty());

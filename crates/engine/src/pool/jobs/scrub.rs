@@ -1,10 +1,10 @@
-//! Checking: after a crash what was open then, and everything on demand or on schedule.
+//! Checks of volumes: the resync after a crash, and scrubs on demand or on schedule.
 //!
-//! How far a scrub has come is recorded, so that the next process goes on there. Where a patrol
-//! rate is set, the scrub sleeps between regions so that it reads no more than that. On schedule, a
-//! scrub begins when so much time has passed since the last one ended, by the clock that events are
-//! dated with. Faults expected: drives fail meanwhile (what lacks a member is not compared), the
-//! pool is closed, a clock that jumps.
+//! The progress of a scrub is recorded, so that the next process continues it. With a scrub rate,
+//! the scrub sleeps between regions so that it reads no more than that. A scheduled scrub begins
+//! when the interval has passed since the end of the last one, by the clock that dates events.
+//! Faults expected: drives fail during a scrub (regions with a missing member are not compared),
+//! the pool is closed, a clock that jumps.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -21,26 +21,25 @@ use crate::pool::manifest::ids::{Id, VolumeId};
 use crate::pool::superblock::commit::Change;
 use crate::pool::{Inner, Pool};
 
-/// What a scrub has found is recorded within this time: a block that was repaired is not found
-/// again.
-const NEWS_NS: u64 = SECOND_NS;
-/// The clock is looked at this often at least: it may have jumped.
-const LOOK_S: u64 = 600;
-/// The slowest patrol that can be set.
+/// Maximum delay before findings are recorded: a repaired block would not be found again.
+const FINDINGS_DELAY_NS: u64 = SECOND_NS;
+/// Maximum interval between looks at the clock, because it may jump.
+const CLOCK_INTERVAL_S: u64 = 600;
+/// Lowest scrub rate that can be set, bytes per second.
 const LEAST_RATE: u64 = 1 << 20;
 
 impl Pool {
-    /// Records that everything is to be checked; done when jobs run. One that was begun before goes
-    /// on.
+    /// Records that all volumes are to be scrubbed; jobs do the work. A scrub that was begun before
+    /// continues.
     pub async fn scrub(&self) -> Result<(), PoolError> {
         let inner = &self.0;
         inner.check_changeable()?;
         inner.begin_scrub().await
     }
 
-    /// How scrubs run: at most `rate_bytes_per_s` are read from the volume's drives together (left
-    /// out: what the rebuild priority gives), and one begins by itself `interval_s` after the last
-    /// one ended (left out: only by hand).
+    /// Sets the scrub rate and schedule. At most `rate_bytes_per_s` are read from all drives of a
+    /// volume together (`None`: limited by the rebuild priority only), and a scrub begins
+    /// `interval_s` after the last one ended (`None`: only on demand).
     pub async fn set_patrol(
         &self,
         rate_bytes_per_s: Option<u64>,
@@ -49,10 +48,10 @@ impl Pool {
         let inner = &self.0;
         inner.check_changeable()?;
         if rate_bytes_per_s.is_some_and(|rate| rate < LEAST_RATE) {
-            return Err(PoolError::BadSetting("a patrol reads at least 1 MiB per second".to_owned()));
+            return Err(PoolError::BadSetting("the scrub rate must be at least 1 MiB per second".to_owned()));
         }
         if interval_s.is_some_and(|interval| interval < 60) {
-            return Err(PoolError::BadSetting("scrubs on schedule are at least a minute apart".to_owned()));
+            return Err(PoolError::BadSetting("the scrub interval must be at least one minute".to_owned()));
         }
         let now_s = inner.news.unix_ms() / 1000;
         inner
@@ -66,8 +65,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Rate, bytes per second, and interval, seconds, as [`Self::set_patrol`] takes them; and when
-    /// the last scrub ended, seconds since 1970.
+    /// Scrub rate in bytes per second and interval in seconds, as for [`Self::set_patrol`], and the
+    /// time at which the last scrub ended, seconds since 1970.
     pub fn patrol(&self) -> (Option<u64>, Option<u64>, Option<u64>) {
         let patrol = self.0.manifest.borrow().patrol;
         (patrol.rate_bytes_per_s, patrol.interval_s, patrol.last_unix_s)
@@ -96,7 +95,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Starts the task that begins scrubs on schedule, where that is wanted and jobs run.
+    /// Starts the task that begins scheduled scrubs, if a schedule is set and jobs run.
     pub(in crate::pool) fn start_schedule(&self) {
         let wanted = self.manifest.borrow().patrol.interval_s.is_some();
         if !wanted || self.lifecycle.is_closed() || self.lifecycle.is_read_only() || !self.jobs.is_started() {
@@ -108,7 +107,7 @@ impl Inner {
         }
     }
 
-    /// Seconds until a scrub is due.
+    /// Seconds until a scrub is due; `None` without a schedule.
     fn next_scrub_s(&self) -> Option<u64> {
         let patrol = self.manifest.borrow().patrol;
         let now_s = self.news.unix_ms() / 1000;
@@ -116,7 +115,8 @@ impl Inner {
         Some((last_s.saturating_add(patrol.interval_s?)).saturating_sub(now_s))
     }
 
-    /// The check to do next, of a part: a resync before a scrub (true).
+    /// The next check to run: its part, and whether it is a scrub (`true`) or a resync. Resyncs
+    /// come first.
     pub(in crate::pool) fn next_check(&self) -> Option<(Id, bool)> {
         let lane = &self.jobs.checking;
         {
@@ -129,12 +129,12 @@ impl Inner {
         let manifest = self.manifest.borrow();
         let scrub = manifest.scrub.as_ref().filter(|_| !lane.is_stalled(None))?;
         let volume = scrub.volumes.first()?;
-        // Of a volume that is being converted both parts are checked; the intent names the volume.
+        // Both parts of a volume in conversion are checked; the intent names the volume.
         let part = manifest.volume_by_id(*volume).and_then(|volume| volume.parts.first());
         Some((part.map_or(*volume, |part| part.id), true))
     }
 
-    /// What is to be checked of an array, for people.
+    /// Begins the check of an array, with the progress that the status shows.
     fn begin_check(&self, part: Id, array: Option<&Array>) -> (Parts, Rc<Progress>) {
         let progress: Rc<Progress> = Rc::default();
         progress.total_bytes.set(array.map_or(0.0, |array| array.written_bytes() as f64));
@@ -174,16 +174,16 @@ impl Inner {
         let scrub = ScrubOfVolume {
             pool: self,
             volume,
-            found: RefCell::new(self.take_up_scrub(volume)),
-            has_news: Cell::new(false),
+            found: RefCell::new(self.findings_so_far(volume)),
+            has_findings: Cell::new(false),
             recorded_ns: Cell::new(self.context.now_ns()),
         };
         let mut error = None;
-        // Regions are counted through all parts.
+        // Regions are numbered through all parts.
         let mut passed = 0;
         for part in parts {
             if !self.manifest.borrow().has_part(part) {
-                // The layout that the volume had before: all of it is in the other part now.
+                // The former layout of a converted volume: all its data is in the other part now.
                 continue;
             }
             let Some(array) = self.volumes.array(part) else {
@@ -198,17 +198,17 @@ impl Inner {
             let interval_ns = self.tuning().scrub_checkpoint_ns;
             let work = scrub.check(&array, &at, &progress);
             let checkpoint = async || scrub.checkpoint(&array, passed + at.get(), interval_ns).await;
-            match watched(&self.context, &parts, work, NEWS_NS.min(interval_ns), checkpoint).await {
+            match watched(&self.context, &parts, work, FINDINGS_DELAY_NS.min(interval_ns), checkpoint).await {
                 Ok(()) => {}
                 Err(ArrayError::Closed) => {
                     if self.volumes.array(part).is_some() {
-                        // The pool is being closed; its last commit is still to come.
+                        // The pool is being closed; its last commit has not been made yet.
                         let _ = scrub.record(&array, passed + at.get()).await;
                     }
                     return self.jobs.end(lane);
                 }
-                // While it was being checked; what is left of it is in the other part, which is
-                // checked from its beginning.
+                // The part was removed during its check. Its remaining data is in the other part,
+                // which is checked from its beginning.
                 Err(_) if !self.manifest.borrow().has_part(part) => continue,
                 Err(failure) => {
                     error = Some(failure.to_string());
@@ -222,9 +222,9 @@ impl Inner {
         self.jobs.end(lane);
     }
 
-    /// What a scrub that goes on has found so far of this volume; what it has found of others is
-    /// told with what it will find.
-    fn take_up_scrub(&self, volume: VolumeId) -> ScrubReport {
+    /// Findings so far of an interrupted scrub for this volume. Restores the reports of the volumes
+    /// that it has finished.
+    fn findings_so_far(&self, volume: VolumeId) -> ScrubReport {
         let manifest = self.manifest.borrow();
         let Some(scrub) = &manifest.scrub else { return ScrubReport::default() };
         let mut reports = self.jobs.reports.borrow_mut();
@@ -259,30 +259,30 @@ impl Inner {
     }
 }
 
-/// A volume that is being scrubbed.
+/// The scrub of one volume.
 struct ScrubOfVolume<'a> {
     pool: &'a Inner,
     volume: VolumeId,
     found: RefCell<ScrubReport>,
-    /// Something was found that is not recorded yet.
-    has_news: Cell<bool>,
+    /// There are findings that are not recorded yet.
+    has_findings: Cell<bool>,
     recorded_ns: Cell<u64>,
 }
 
 impl ScrubOfVolume<'_> {
-    /// Checks an array from region `at` on, no faster than the patrol rate.
+    /// Checks an array from region `at` on, no faster than the scrub rate.
     async fn check(&self, array: &Array, at: &Cell<u64>, progress: &Progress) -> Result<(), ArrayError> {
         let (pool, regions) = (self.pool, array.regions());
         let per_region = progress.total_bytes.get() / regions.max(1) as f64;
         progress.done_bytes.set(at.get() as f64 * per_region);
-        // Not earlier than this may more be read.
+        // Earliest time of the next read.
         let mut next_ns = pool.context.now_ns();
         while at.get() < regions {
             let rate = pool.manifest.borrow().patrol.rate_bytes_per_s;
             if rate.is_some() && pool.context.now_ns() < next_ns {
-                // In short naps, since the pool may be closed meanwhile.
-                let nap_ns = (next_ns - pool.context.now_ns()).min(SECOND_NS);
-                pool.context.sleep_ns(nap_ns).await;
+                // Short sleeps, because the pool may be closed in between.
+                let sleep_ns = (next_ns - pool.context.now_ns()).min(SECOND_NS);
+                pool.context.sleep_ns(sleep_ns).await;
                 if pool.lifecycle.is_closed() {
                     return Err(ArrayError::Closed);
                 }
@@ -292,7 +292,7 @@ impl ScrubOfVolume<'_> {
             let scrubbed = array.scrub_range(at.get()..at.get() + 1, &mut found).await;
             self.found.borrow_mut().add(&found);
             if found.found_something() {
-                self.has_news.set(true);
+                self.has_findings.set(true);
             }
             scrubbed?;
             at.set(at.get() + 1);
@@ -305,20 +305,20 @@ impl ScrubOfVolume<'_> {
         array.release_records().await
     }
 
-    /// Records how far it has come, where there is news or the last time is long ago.
+    /// Records the progress if there are findings, or if the last record is old enough.
     async fn checkpoint(&self, array: &Array, next_region: u64, interval_ns: u64) -> Result<(), PoolError> {
         let now_ns = self.pool.context.now_ns();
-        if !self.has_news.replace(false) && now_ns < self.recorded_ns.get() + interval_ns {
+        if !self.has_findings.replace(false) && now_ns < self.recorded_ns.get() + interval_ns {
             return Ok(());
         }
         self.recorded_ns.set(now_ns);
         self.record(array, next_region).await
     }
 
-    /// Records how far a scrub has come, after what it has recorded of the blocks that it passed is
-    /// durable: these are not looked at again.
+    /// Records the progress, after the checksums recorded for the blocks passed are durable: these
+    /// blocks are not checked again.
     async fn record(&self, array: &Array, next_region: u64) -> Result<(), PoolError> {
-        // One beside the other: what is counted is below the place that is recorded.
+        // Taken at the same moment: the findings are from regions below the recorded position.
         let (volume, report) = (self.volume, self.found.borrow().clone());
         array.release_records().await?;
         let summary = ScrubSummary { volume: String::new(), report, error: None };
@@ -349,10 +349,10 @@ async fn keep_schedule(me: Weak<Inner>) {
                 return;
             };
             if wait_s == 0 && pool.begin_scrub().await.is_err() {
-                // What stands in the way now may not the next time.
-                (LOOK_S, pool.context.clone())
+                // The obstacle may be gone the next time.
+                (CLOCK_INTERVAL_S, pool.context.clone())
             } else {
-                (wait_s.clamp(10, LOOK_S), pool.context.clone())
+                (wait_s.clamp(10, CLOCK_INTERVAL_S), pool.context.clone())
             }
         };
         context.sleep_ns(wait_s * SECOND_NS).await;
@@ -366,15 +366,15 @@ fn in_words(summary: &ScrubSummary) -> String {
         found.push(format!("{blocks} wrong blocks on {drive}"));
     }
     if report.unattributed_blocks > 0 {
-        found.push(format!("{} blocks that disagreed", report.unattributed_blocks));
+        found.push(format!("{} mismatched blocks", report.unattributed_blocks));
     }
     if report.unreadable_strips > 0 {
-        found.push(format!("{} strips that cannot be read", report.unreadable_strips));
+        found.push(format!("{} unreadable strips", report.unreadable_strips));
     }
     let found = if found.is_empty() { "nothing wrong".to_owned() } else { found.join(", ") };
     let mib = report.checked_bytes >> 20;
     match error {
-        None => format!("volume {volume} was checked, {mib} MiB: {found}"),
-        Some(error) => format!("checking volume {volume} ended early after {mib} MiB ({error}): {found}"),
+        None => format!("volume {volume} was scrubbed, {mib} MiB: {found}"),
+        Some(error) => format!("scrub of volume {volume} ended early after {mib} MiB ({error}): {found}"),
     }
 }

@@ -1,16 +1,16 @@
-//! Tiers: which rows should lie on fast drives, and which step leads there.
+//! Plans the moves of rows between fast and data drives.
 //!
-//! A pinned volume's rows belong on its kind of drives. Of the others a row moves up when what
-//! clients ask of it (`heat.rs`), weighed against what the move costs, makes it worth while, and
-//! room is there; where it is not, the coldest row up there moves down for it, if it is clearly
-//! colder. So the hottest rows that fit are up, nothing moves to and fro, and what is not asked for
-//! stays where it is. There is no other read cache: a block has one place, so a row on fast drives
-//! has its redundancy there, and its writes go there too.
+//! The rows of a pinned volume belong on its kind of drive. Any other row moves up when its heat
+//! (client requests, see `heat.rs`) justifies the cost of the move and there is room. If there is
+//! none, the coldest row on fast drives moves down for it, provided that it is clearly colder. So
+//! the hottest rows that fit are on fast drives, no row oscillates, and rows without requests stay
+//! where they are. There is no other read cache: a block has one place, so a row on fast drives has
+//! its redundancy there, and its writes go there, too.
 //!
-//! A row moves as a whole, since it is as fast as its slowest column. Where drives failed or room
-//! was short, a row may lie on both kinds; it counts as not up, and moves like any other. A few
-//! slabs of every fast drive stay free, so that rows can change places. Pure but for the books; the
-//! fault expected is that there is no room, which is said.
+//! A row moves as a whole, because it is as fast as its slowest column. After drive failures or a
+//! shortage of room a row may lie on both kinds of drives; it counts as not up, and moves like any
+//! other. A few slabs of every fast drive stay free, so that rows can be exchanged. Pure except for
+//! the free-space table; the fault expected is a lack of room, which is reported.
 
 use std::collections::BTreeMap;
 
@@ -23,53 +23,50 @@ use crate::pool::manifest::volume_record::Pin;
 use crate::pool::space::slabs::FreeSlabs;
 use crate::rows::{Places, RowTable, Run, SlotPlace, SlotState};
 
-/// What a row must be asked for before it moves up, in seeks of a disk per MiB that is copied: a
-/// move pays for itself when it spares the disks several times the work that it makes.
+/// Heat from which a row moves up, in disk seeks per MiB to copy: a move pays when it saves the
+/// disks several times the work that it causes.
 const HEAT_PER_MIB: f32 = 4.0;
-/// A row takes the place of another only if it is warmer by this factor: what is asked for varies
-/// from minute to minute.
+/// Factor by which a row must be warmer to displace another: heat varies from minute to minute.
 const CLEARLY: f32 = 2.0;
-/// One in so many slabs of each fast drive stays free, and one at least.
+/// Divisor for the reserve of free slabs on each fast drive: one slab in this many, at least one.
 const RESERVE_SHARE: u64 = 20;
 
-/// Where a volume's rows lie, and how warm they are.
+/// Placement and heat of a volume's rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TierInfo {
     /// Rows all of whose columns are on fast drives.
     pub fast_rows: u64,
     /// Rows all of whose columns are on data drives.
     pub data_rows: u64,
-    /// Rows that lie on both.
+    /// Rows with columns on both kinds of drives.
     pub mixed_rows: u64,
     /// Bytes of rows on fast drives.
     pub fast_bytes: u64,
     /// Bytes of rows on data drives.
     pub data_bytes: u64,
-    /// What clients asked of late of rows that are wholly on fast drives, in seeks of a disk (a
-    /// request, or a MiB); halves with every half-life. Known only while a process has the pool
-    /// open.
+    /// Recent heat of rows wholly on fast drives, in disk seeks (one per request or MiB); halves
+    /// with every half-life. Known only while a process has the pool open.
     pub fast_heat: f64,
-    /// The same of all other rows.
+    /// Recent heat of all other rows, likewise.
     pub data_heat: f64,
-    /// The most of any row.
+    /// Heat of the hottest row.
     pub hottest_row_heat: f64,
-    /// Rows that are being moved now.
+    /// Number of rows being moved.
     pub moving_rows: u64,
-    /// Why fast drives are of no use to the volume, where they are not, or what keeps its rows from
-    /// where they belong.
+    /// Reason why the volume cannot use fast drives, or why rows are not where they belong.
     pub note: Option<String>,
 }
 
-/// A part of a volume, as tiers see it.
+/// A part of a volume, as input for the planner.
 pub(in crate::pool) struct TierPart {
     pub part: Id,
     pub pin: Pin,
     pub rows: RowTable,
-    /// Heat of rows of which anything is known.
+    /// Heat of the rows for which it is known.
     pub heat: BTreeMap<u64, f32>,
 }
 
-/// Whether a row lies on fast drives.
+/// Kind of drives that a row lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pool) enum Tier {
     Fast,
@@ -77,32 +74,32 @@ pub(in crate::pool) enum Tier {
     Mixed,
 }
 
-/// Drives and space, as far as rows may move there.
+/// Drives and free space that rows may move to.
 pub(in crate::pool) struct Field<'a> {
     pub books: &'a mut FreeSlabs,
     pub roles: BTreeMap<u32, Role>,
-    /// Fast drives that work and take something new.
+    /// Fast drives that are online and take new content.
     pub fast: Vec<u32>,
-    /// Data drives that do.
+    /// Data drives that are online and take new content.
     pub data: Vec<u32>,
 }
 
-/// What is to be done next.
+/// The next moves.
 #[derive(Default)]
 pub(in crate::pool) struct Plan {
     pub steps: Vec<Step>,
-    /// Bytes that they copy, all columns.
+    /// Bytes that the moves copy, all columns.
     pub bytes: u64,
-    /// Volumes' parts whose pin cannot be met now.
+    /// Parts of volumes whose pin cannot be satisfied now.
     pub without_room: Vec<Id>,
 }
 
-/// A row up or on its way.
+/// A row with its heat.
 #[derive(Clone, Copy, Debug)]
 struct Warm {
     index: usize,
     row: u64,
-    /// Heat for each column: fast slabs go where they do most.
+    /// Heat per column: fast slabs go to the rows that benefit most.
     density: f32,
 }
 
@@ -116,12 +113,12 @@ impl Field<'_> {
         }
     }
 
-    /// Slabs of a fast drive that stay free.
+    /// Number of slabs of a fast drive that stay free.
     fn reserve(&self, drive: u32) -> u64 {
         (self.books.slabs(drive) / RESERVE_SHARE).max(1)
     }
 
-    /// Fast drives with more free than is kept.
+    /// Fast drives with more free slabs than the reserve.
     fn fast_beyond_reserve(&self) -> Vec<u32> {
         let has_more = |drive: &&u32| self.books.free_slabs(**drive) > self.reserve(**drive);
         self.fast.iter().filter(has_more).copied().collect()
@@ -131,8 +128,8 @@ impl Field<'_> {
         self.fast.iter().any(|&drive| self.books.free_slabs(drive) < self.reserve(drive))
     }
 
-    /// Takes slabs on `drives` for the columns of a row that are not on drives of the role. All or
-    /// nothing.
+    /// Allocates slabs on `drives` for the columns of a row that are not on drives of the role. All
+    /// or nothing.
     fn place(
         &mut self,
         part: Id,
@@ -166,11 +163,11 @@ impl Field<'_> {
     }
 }
 
-/// What is being put together.
+/// A plan in progress.
 struct Draft<'a, 'b> {
     field: &'a mut Field<'b>,
     parts: &'a [TierPart],
-    /// Bytes that a column of a row holds.
+    /// Bytes in one column of a row.
     column_bytes: &'a dyn Fn(Id, u64) -> u64,
     most_bytes: u64,
     most_steps: usize,
@@ -182,7 +179,7 @@ impl Draft<'_, '_> {
         self.plan.bytes >= self.most_bytes || self.plan.steps.len() >= self.most_steps
     }
 
-    /// Plans a row's move; whether there is room.
+    /// Plans the move of a row. False if there is no room.
     fn add(&mut self, index: usize, row: u64, role: Role, drives: &[u32]) -> bool {
         let part = &self.parts[index];
         let Some(run) = part.rows.run(row) else { return false };
@@ -193,7 +190,7 @@ impl Draft<'_, '_> {
         true
     }
 
-    /// Rows of pinned volumes that are not where they belong.
+    /// Plans moves for rows of pinned volumes that are not where they belong.
     fn keep_pins(&mut self) {
         for index in 0..self.parts.len() {
             let (role, home) = match self.parts[index].pin {
@@ -220,7 +217,7 @@ impl Draft<'_, '_> {
         }
     }
 
-    /// Rows up there that may be moved down, the coldest last.
+    /// Rows on fast drives that may move down, the coldest last.
     fn up(&self) -> Vec<Warm> {
         let mut up = Vec::new();
         for (index, part) in self.parts.iter().enumerate().filter(|(_, part)| part.pin == Pin::None) {
@@ -254,13 +251,13 @@ impl Draft<'_, '_> {
         hot
     }
 
-    /// The hottest rows up, the coldest down for them where they must.
+    /// Plans moves of the hottest rows up, and of the coldest rows down where room is needed.
     fn follow_heat(&mut self, may_move_down: bool) {
         let (mut up, hot) = (self.up(), self.worth_it());
         let (fast, data) = (self.field.fast.clone(), self.field.data.clone());
         let mut has_moved_down = false;
         while may_move_down && self.field.is_below_reserve() && !self.is_full() {
-            // What it frees is free after it; one at a time is enough.
+            // Its slabs become free after the move; one at a time is enough.
             let Some(coldest) = up.pop().filter(|_| !has_moved_down) else { break };
             has_moved_down = self.add(coldest.index, coldest.row, Role::Data, &data);
         }
@@ -278,7 +275,7 @@ impl Draft<'_, '_> {
             }
             up.pop();
             let moves_down = self.add(coldest.index, coldest.row, Role::Data, &data);
-            // No room for it down there: then the other one goes first, into what is kept free.
+            // If the colder row has no room below, the hotter one moves first, into the reserve.
             if !moves_down && !self.add(row.index, row.row, Role::Fast, &fast) {
                 return;
             }
@@ -295,8 +292,8 @@ fn warm(part: &TierPart, index: usize, row: u64) -> Warm {
     Warm { index, row, density: heat / part.rows.width().max(1) as f32 }
 }
 
-/// The next moves: about `most_bytes` and `most_steps` of them; what they take is taken from the
-/// books. Rows move down for warmer ones only if `may_move_down`, up by heat only if `may_move_up`.
+/// Plans the next moves, up to about `most_bytes` and `most_steps`, and takes their slabs. Rows are
+/// displaced by hotter ones only if `may_move_down`, and move up by heat only if `may_move_up`.
 pub(in crate::pool) fn plan(
     field: &mut Field<'_>,
     parts: &[TierPart],

@@ -1,22 +1,21 @@
-//! What is recorded for the person who looks after a pool: scrubs and their findings, and that a
-//! spare stood in for a drive. Drives are recorded by number, so that a path that changes does not
-//! matter, and all of it is bounded.
+//! Records for the administrator of a pool: scrubs with their findings, and spare allocations.
+//! Drives are recorded by number, so that a changed path does not matter; all records are bounded.
 
 use serde::{Deserialize, Serialize};
 
 use crate::pool::manifest::ids::DriveId;
 
-/// Drives with wrong blocks that are recorded for each volume; the blocks of others are counted
-/// together.
+/// Maximum number of drives with wrong blocks recorded per volume; the blocks of further drives are
+/// counted together.
 pub(crate) const MAX_BLAMED: usize = 16;
-/// Takeovers that are remembered; the oldest are forgotten.
+/// Maximum number of spare allocations kept; the oldest are dropped.
 pub(crate) const MAX_TAKEOVERS: usize = 32;
 
 fn is_none(count: &u64) -> bool {
     *count == 0
 }
 
-/// What a scrub found on a volume, as it is recorded.
+/// Recorded findings of a scrub of one volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ScrubRecord {
@@ -24,7 +23,7 @@ pub(crate) struct ScrubRecord {
     pub volume: String,
     #[serde(skip_serializing_if = "is_none")]
     pub checked_bytes: u64,
-    /// Numbers of drives, and their wrong blocks; no number: of all others.
+    /// Drive numbers with their wrong blocks; `None`: all further drives together.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub blamed: Vec<(Option<u32>, u64)>,
     #[serde(skip_serializing_if = "is_none")]
@@ -50,45 +49,45 @@ impl ScrubRecord {
         *self == Self::default()
     }
 
-    /// Whether it can be, as read from a drive.
+    /// True if the record, as read from a drive, is within its bounds.
     pub(crate) fn is_bounded(&self) -> bool {
         self.blamed.len() <= MAX_BLAMED + 1
     }
 }
 
-/// The last scrub that ended, all volumes together.
+/// The last completed scrub, all volumes together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LastScrub {
-    /// When it was asked for, seconds since 1970.
+    /// Time of the request, seconds since 1970.
     pub began_unix_s: u64,
-    /// When it ended.
+    /// Time of the end, seconds since 1970.
     pub ended_unix_s: u64,
-    /// Volumes that were looked at.
+    /// Number of volumes scrubbed.
     pub volumes: u64,
     /// Bytes read and compared.
     pub checked_bytes: u64,
-    /// Blocks of 4 KiB found wrong on a known drive, and repaired.
+    /// Blocks of 4 KiB that were wrong on an identified drive and were repaired.
     pub repaired_blocks: u64,
-    /// Blocks that disagreed where the layout cannot tell which copy was right; made to agree.
+    /// Blocks that disagreed where the layout cannot identify the wrong copy; now consistent.
     pub unattributed_blocks: u64,
     /// Strips that could be neither read nor reconstructed.
     pub unreadable_strips: u64,
-    /// Volumes whose check ended early.
+    /// Number of volumes whose scrub ended early.
     pub cut_short: u64,
-    /// Blocks found wrong on drives by whatever means, as they were counted when it ended.
+    /// Total of wrong blocks counted on drives, however found, when the scrub ended.
     pub counted_before: u64,
 }
 
 impl LastScrub {
-    /// Whether nothing was wrong anywhere.
+    /// True if the scrub found no errors and was complete.
     pub fn is_clean(&self) -> bool {
         let Self { repaired_blocks, unattributed_blocks, unreadable_strips, cut_short, .. } = *self;
         [repaired_blocks, unattributed_blocks, unreadable_strips, cut_short] == [0; 4]
     }
 }
 
-/// A spare took the place of a drive.
+/// A spare allocation: a spare took the place of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Takeover {
@@ -99,7 +98,7 @@ pub(crate) struct Takeover {
     pub spare_path: String,
 }
 
-/// What a person is to be told.
+/// Records that are shown to the administrator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Care {

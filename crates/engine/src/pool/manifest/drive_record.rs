@@ -1,50 +1,50 @@
-//! What a pool records of each of its drives.
+//! Records of the drives of a pool.
 
 use serde::{Deserialize, Serialize};
 
 use crate::pool::manifest::ids::Id;
 use crate::pool::space::addresses;
 
-/// Longest text kept of a path or a reason, bytes.
+/// Maximum length of a recorded path or reason, bytes.
 const MAX_TEXT_BYTES: usize = 200;
 
-/// What a drive is for.
+/// Purpose of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Holds volumes.
+    /// Holds data of volumes.
     Data,
-    /// Waits for a data drive to fail.
+    /// Stands by to take the place of a failed data drive.
     Spare,
     /// Holds journals only.
     Journal,
-    /// Holds what is often asked for.
+    /// Holds frequently used data.
     Fast,
 }
 
-/// Why a drive is left out: what it can be used for when it is there again.
+/// Reason for an exclusion; it decides what the drive may be used for when it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExclusionKind {
-    /// It was not there.
+    /// The drive was missing.
     Missing,
-    /// It gave errors, or no answer.
+    /// The drive reported errors, or did not respond.
     Failed,
-    /// Somebody took it offline.
+    /// The drive was taken offline by command.
     Offline,
 }
 
-/// Whether a drive takes part.
+/// State of a drive in its pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Standing {
-    /// Every commit reaches it.
+    /// Takes part in every commit.
     Online,
-    /// Commits go on without it: what it holds is current only where a volume's map still says so.
+    /// Commits go on without it: its data is current only where a volume's map still says so.
     Excluded { reason: String, kind: ExclusionKind },
 }
 
-/// Errors of a drive since it belongs to the pool.
+/// Errors of a drive since it was added to the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Errors {
@@ -56,30 +56,31 @@ pub(crate) struct Errors {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DriveRecord {
-    /// What rows call the drive; never used again for another.
+    /// Number by which rows refer to the drive; never reused for another.
     pub number: u32,
     pub id: Id,
-    /// Where it was last seen.
+    /// Path at which it was last seen.
     pub path: String,
     pub role: Role,
     pub standing: Standing,
-    /// To be emptied: nothing new is put on it.
+    /// To be emptied: nothing new is placed on it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retiring: bool,
-    /// As it was taken in, even if it has grown since: everything on it lies accordingly.
+    /// Capacity when it was added, bytes, even if it has grown since: the layout of the drive
+    /// depends on it.
     pub capacity_bytes: u64,
     #[serde(default)]
     pub errors: Errors,
-    /// While it is left out: the generation of the last commit that it is known to have. Left out
-    /// where that is not known.
+    /// While it is excluded: the generation of the last commit that it is known to have; omitted if
+    /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub had: Option<u64>,
-    /// The number of the drive that is to have its place. All that it holds moves there while both
-    /// take part.
+    /// Number of the drive that is to take its place. All its contents move there while both are
+    /// online.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub successor: Option<u32>,
-    /// Another has taken its place; the record stays while a volume that cannot be rebuilt still
-    /// speaks of it.
+    /// Another drive has taken its place. The record stays while a volume that cannot be rebuilt
+    /// still refers to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaced: bool,
 }
@@ -89,7 +90,7 @@ impl DriveRecord {
         self.standing == Standing::Online
     }
 
-    /// Why it is left out, if it is.
+    /// Reason for the exclusion, if the drive is excluded.
     pub(crate) fn exclusion(&self) -> Option<ExclusionKind> {
         match self.standing {
             Standing::Online => None,
@@ -97,7 +98,7 @@ impl DriveRecord {
         }
     }
 
-    /// Whether nobody expects a drive that is out to come back with what it had.
+    /// True for an excluded drive that is not expected to return with its data.
     pub(in crate::pool) fn is_given_up(&self) -> bool {
         match self.exclusion() {
             None => false,
@@ -106,23 +107,23 @@ impl DriveRecord {
         }
     }
 
-    /// Whether new rows, journals and maps may be put on it.
+    /// True if new rows, journals and maps may be placed on it.
     pub(crate) fn takes_new(&self) -> bool {
         self.is_online() && !self.retiring && !self.replaced
     }
 
-    /// Whether all that it holds is to move elsewhere.
+    /// True if all its contents are to move elsewhere.
     pub(crate) fn is_leaving(&self) -> bool {
         self.is_online() && (self.retiring || self.successor.is_some())
     }
 
-    /// How many slabs it has.
+    /// Number of slabs on the drive.
     pub(crate) fn slab_count(&self, slab_bytes: u64) -> u32 {
         addresses::slab_count(self.capacity_bytes, slab_bytes)
     }
 }
 
-/// A drive that is to be left out.
+/// An exclusion that is to be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exclusion {
     pub drive: u32,
@@ -130,8 +131,8 @@ pub(crate) struct Exclusion {
     pub kind: ExclusionKind,
 }
 
-/// At most 200 bytes of a text, its end rather than its start: of a path that is what tells drives
-/// apart.
+/// Shortens a text to at most 200 bytes, keeping its end: the end of a path is what distinguishes
+/// drives.
 pub(crate) fn shortened(text: &str) -> String {
     if text.len() <= MAX_TEXT_BYTES {
         return text.to_owned();

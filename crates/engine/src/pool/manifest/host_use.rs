@@ -1,11 +1,11 @@
-//! A host, as a pool records which one has it.
+//! The record of the host that uses a pool.
 
 use serde::{Deserialize, Serialize};
 
 /// Longest name of a host, bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// A host, as a pool records it.
+/// Identity and name of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
     id: u64,
@@ -14,8 +14,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// `id` tells hosts apart, `name` is for people; what of it is no printable text is replaced,
-    /// and it is cut after 64 bytes.
+    /// `id` distinguishes hosts, `name` is for display. Control characters in the name are
+    /// replaced; it is truncated to 64 bytes.
     pub fn new(id: u64, name: &str) -> Self {
         let (mut bytes, mut length) = ([0; MAX_NAME_BYTES], 0);
         for c in name.chars().map(|c| if c.is_control() { '?' } else { c }) {
@@ -36,32 +36,32 @@ impl Host {
     }
 }
 
-/// Which host has a pool, or had it last.
+/// The host that uses a pool, or used it last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostUse {
-    /// Its identity: 16 hexadecimal digits.
+    /// Host identity: 16 hexadecimal digits.
     pub id: String,
-    /// What it calls itself.
+    /// Name that the host gives itself.
     pub name: String,
-    /// When it used the pool last, seconds since 1970, to the hour.
+    /// Time of last use, seconds since 1970, to the hour.
     pub unix_s: u64,
-    /// The pool was exported: no host has it.
+    /// The pool was exported and belongs to no host.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exported: bool,
 }
 
 impl HostUse {
-    /// Whether another host than this one has the pool.
+    /// True if a host other than this one uses the pool.
     pub fn is_other(&self, host: &Host) -> bool {
         !self.exported && self.id != host.id_text()
     }
 
-    /// Whether it makes sense, as read from a drive.
+    /// Checks a record that was read from a drive.
     pub(in crate::pool) fn check(&self) -> Result<(), String> {
         let is_id = self.id.len() == 16 && self.id.bytes().all(|byte| byte.is_ascii_hexdigit());
         let is_name = self.name.len() <= MAX_NAME_BYTES && !self.name.contains(char::is_control);
-        if is_id && is_name { Ok(()) } else { Err("the host is impossible".to_owned()) }
+        if is_id && is_name { Ok(()) } else { Err("the host record is invalid".to_owned()) }
     }
 }
 

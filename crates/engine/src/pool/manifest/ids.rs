@@ -1,5 +1,5 @@
-//! Identities of pools, drives, volumes and branches: random version 4 UUIDs, or drawn from a seed
-//! where a run must be repeatable. Faults expected: text that is no identity.
+//! Identities of pools, drives, volumes and branches: random version 4 UUIDs, or derived from a
+//! seed where a run must be repeatable. Fault expected: text that is not an identity.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,17 +7,16 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use stripewise_drive::SplitMix64;
 
-/// An identity of 128 bits, written as a UUID.
+/// A 128-bit identity, written as a UUID.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Id(pub u128);
 
-/// The identity that a pool gave a drive. A drive that was excluded and comes back as a new one
-/// gets another.
+/// Identity of a drive, assigned by its pool. An excluded drive that is added again gets a new one.
 pub type DriveId = Id;
-/// The identity of a pool.
+/// Identity of a pool.
 pub type PoolId = Id;
-/// The identity of a volume.
+/// Identity of a volume.
 pub type VolumeId = Id;
 
 impl fmt::Display for Id {
@@ -57,7 +56,7 @@ impl From<Id> for String {
     }
 }
 
-/// Where new identities come from.
+/// Source of new identities.
 pub(crate) enum IdSource {
     Random,
     Seeded(SplitMix64),

@@ -1,16 +1,17 @@
-//! What a commit puts on drives that fall out while it is written, and need not be there.
+//! Undoes the parts of a commit that lie on drives which fail while it is written, where they can
+//! be dropped.
 //!
-//! A column that moves to such a drive stays at its old place, which has all of it until the commit
-//! counts. A row of a thin volume that gets its first slabs there gets none: nothing is stored in
-//! it yet, and whoever asked for it takes others.
+//! A column that is to move to such a drive stays at its old place, which has all of its data until
+//! the commit counts. A row of a thin volume that was to get its first slabs there gets none: it
+//! holds no data yet, and the caller allocates other slabs.
 
 use crate::pool::manifest::drive_record::Exclusion;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::volume_record::PartRecord;
 use crate::rows::{Places, RowTable, SlotPlace, SlotState};
 
-/// Takes out of `next` what it has, and `before` has not, on drives that fall out; whether there
-/// was anything.
+/// Removes from `next` the places on failing drives that `before` does not have. True if it removed
+/// any.
 pub(in crate::pool) fn take_back(before: &Manifest, next: &mut Manifest, out: &[Exclusion]) -> bool {
     if out.is_empty() {
         return false;
@@ -37,15 +38,15 @@ pub(in crate::pool) fn take_back(before: &Manifest, next: &mut Manifest, out: &[
     is_any
 }
 
-/// Rows with a column on drives that fall out, each with its places.
+/// Rows with a column on failing drives, each with its places.
 fn rows_on(part: &PartRecord, falls_out: &impl Fn(u32) -> bool) -> Vec<(u64, Places)> {
     let is_on = |places: &Places| places.iter().any(|place| falls_out(place.drive));
     let runs = part.rows.runs().filter(|run| is_on(&run.places));
     runs.flat_map(|run| (run.first_row..run.end_row()).map(|row| (row, run.places_of(row)))).collect()
 }
 
-/// A row's places with those instead that were current on drives that stay; `None` where there are
-/// none.
+/// The row's places, with those on failing drives replaced by the former ones that were current on
+/// drives that stay; `None` if there are none.
 fn with_old_places(
     old: &RowTable,
     row: u64,
@@ -97,7 +98,7 @@ mod tests {
         let moved = next.clone();
         assert!(!take_back(&before, &mut next, &[]));
         assert!(!take_back(&before, &mut next, &out(&[from.drive])));
-        assert!(!take_back(&before, &mut next, &out(&[from.drive, onto])), "both are gone");
+        assert!(!take_back(&before, &mut next, &out(&[from.drive, onto])), "both have failed");
         assert_eq!(next, moved);
         assert!(take_back(&before, &mut next, &out(&[onto])));
         assert_eq!(next, before);
@@ -114,6 +115,6 @@ mod tests {
         assert_eq!(taken_back, before);
         let mut new = next.clone();
         before.volumes[0].parts[0].rows.resize(3);
-        assert!(!take_back(&before, &mut new, &out(&[drive])), "a volume that grows has all its rows");
+        assert!(!take_back(&before, &mut new, &out(&[drive])), "a growing volume keeps its rows");
     }
 }

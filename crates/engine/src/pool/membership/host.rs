@@ -1,9 +1,9 @@
-//! The host that has a pool: recorded in the manifest, so that a second one does not take the pool
-//! for its own because it can reach the drives. A pool that was exported belongs to no host; the
-//! record stays, to say where it came from.
+//! The host that uses a pool, as recorded in the manifest, so that a second host that can reach the
+//! drives does not take the pool over. An exported pool belongs to no host; the record stays, to
+//! show where the pool came from.
 //!
-//! Faults expected: two hosts that reach the same drives, a host that died with the pool, clocks
-//! that are wrong (the time only informs), names that cannot be names.
+//! Faults expected: two hosts that reach the same drives, a host that crashed while using the pool,
+//! wrong clocks (the time only informs), invalid names.
 
 use crate::pool::error::PoolError;
 use crate::pool::manifest::events::EventKind;
@@ -12,17 +12,18 @@ use crate::pool::manifest::host_use::HostUse;
 use crate::pool::superblock::commit::Change;
 use crate::pool::{Inner, OpenMode, Pool, PoolOptions};
 
-/// The time of the last use is rewritten at most so often: it is in the same section as much else.
+/// Shortest interval between updates of the time of last use: its section of the manifest also
+/// holds much else.
 const TIME_STEP_S: u64 = 3600;
 
 impl Pool {
-    /// The host that has the pool, or had it last; `None` where none was ever recorded.
+    /// The host that uses the pool, or used it last; `None` if none was ever recorded.
     pub fn host(&self) -> Option<HostUse> {
         self.0.manifest.borrow().host.clone()
     }
 
-    /// Records that this host lets the pool go, so that any other may take it. To be followed by
-    /// [`Self::close`].
+    /// Records that the host releases the pool, so that any other may take it. The caller closes
+    /// the pool next ([`Self::close`]).
     pub async fn release(&self) -> Result<(), PoolError> {
         let inner = &self.0;
         inner.check_changeable()?;
@@ -38,7 +39,7 @@ impl Pool {
         released
     }
 
-    /// Gives the pool another name, recorded when this ends.
+    /// Renames the pool; the new name is recorded when this returns.
     pub async fn rename(&self, name: &str) -> Result<(), PoolError> {
         let inner = &self.0;
         check_name(name).map_err(|why| PoolError::BadName { what: "pool", name: name.to_owned(), why })?;
@@ -58,7 +59,7 @@ impl Pool {
     }
 }
 
-/// Refuses to open a pool for writing that another host has.
+/// Refuses to open for writing a pool that another host uses.
 pub(in crate::pool) fn check_host(
     manifest: &Manifest,
     mode: OpenMode,
@@ -75,15 +76,15 @@ pub(in crate::pool) fn check_host(
 }
 
 impl Inner {
-    /// Whether the record names another host than this one, or none.
+    /// True if the record names another host than this one, or none.
     pub(in crate::pool) fn must_claim(&self) -> bool {
         let Some(host) = &self.options.host else { return false };
         let manifest = self.manifest.borrow();
         manifest.host.as_ref().is_none_or(|had| had.exported || had.id != host.id_text())
     }
 
-    /// Puts this host into a manifest that is about to be written. `opens`: with the time, however
-    /// short ago it was noted.
+    /// Puts this host into a manifest that is about to be written. `opens`: the pool is being
+    /// opened, and the time is updated however recent it is.
     pub(in crate::pool) fn stamp_host(&self, manifest: &mut Manifest, opens: bool) {
         let Some(host) = &self.options.host else { return };
         let (unix_s, exported) = (self.news.unix_ms() / 1000, self.lifecycle.is_released());

@@ -1,4 +1,4 @@
-//! What a drive says of its pool, for people: reads only.
+//! The pool label of a drive, as shown to the user. Read-only.
 
 use stripewise_drive::Drive;
 
@@ -10,7 +10,7 @@ use crate::pool::manifest::volume_record::PartRecord;
 use crate::pool::superblock::entries::FORMAT_VERSION;
 use crate::pool::superblock::slots::{Content, Superblock, read_identities, read_superblock};
 
-/// What a drive says of the pool it belongs to.
+/// A drive's record of the pool that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct DriveLabel {
     /// The pool's identity.
@@ -19,62 +19,63 @@ pub struct DriveLabel {
     pub pool_name: String,
     /// This drive's identity.
     pub drive_id: DriveId,
-    /// What this drive is for.
+    /// Purpose of this drive.
     pub role: Role,
-    /// `online`, or why it was excluded. As of `generation`: the other drives may know better.
+    /// `online`, or the reason for its exclusion, as of `generation`: other drives may be more
+    /// recent.
     pub state: String,
-    /// Counts commits: of several drives the highest is the newest.
+    /// Number of the last commit; of several drives the highest is the newest.
     pub generation: u64,
-    /// The version of the format.
+    /// Version of the on-disk format.
     pub format_version: u32,
-    /// Whether the same is written at both ends of the drive.
+    /// The same is written at both ends of the drive.
     pub intact: bool,
-    /// Bytes of a slab.
+    /// Slab size, bytes.
     pub slab_bytes: u64,
-    /// Slabs that the drive has.
+    /// Number of slabs on the drive.
     pub slabs: u32,
-    /// How many of them volumes have taken.
+    /// Number of slabs that are used by volumes.
     pub used_slabs: u64,
-    /// All drives of the pool, this one included.
+    /// Drives of the pool, this one included.
     pub drives: Vec<LabelDrive>,
-    /// The volumes.
+    /// Volumes of the pool.
     pub volumes: Vec<LabelVolume>,
-    /// The host that has the pool, or had it last; left out where none was recorded.
+    /// The host that uses the pool, or used it last; omitted if none was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostUse>,
 }
 
-/// A drive as a label names it.
+/// A drive as listed in a label.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct LabelDrive {
-    /// Its identity.
+    /// Identity of the drive.
     pub id: DriveId,
-    /// Where it was last seen.
+    /// Path at which it was last seen.
     pub path: String,
-    /// What it is for.
+    /// Purpose of the drive.
     pub role: Role,
-    /// `online`, or why it was excluded.
+    /// `online`, or the reason for its exclusion.
     pub state: String,
 }
 
-/// A volume as a label names it.
+/// A volume as listed in a label.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct LabelVolume {
-    /// Its name.
+    /// Name of the volume.
     pub name: String,
-    /// Its layout.
+    /// Layout of the volume.
     pub layout: stripewise_layout::Level,
-    /// Its members.
+    /// Number of columns.
     pub columns: usize,
-    /// Usable bytes.
+    /// Usable capacity, bytes.
     pub capacity_bytes: u64,
-    /// Whether this drive holds a part of it.
+    /// This drive holds a part of the volume.
     pub on_this_drive: bool,
-    /// Slabs that it has on this drive, map and journal included.
+    /// Slabs of the volume on this drive, map and journal included.
     pub slabs_on_this_drive: u64,
 }
 
-/// Reads what a drive says of its pool; `None` where it belongs to none. Writes nothing.
+/// Reads a drive's label; `None` if it belongs to no pool. Writes nothing.
 pub async fn inspect(drive: &dyn Drive) -> Result<Option<DriveLabel>, PoolError> {
     let label = drive.info().label.to_string();
     let (superblock, intact) = match read_superblock(drive).await? {
@@ -93,7 +94,7 @@ pub async fn inspect(drive: &dyn Drive) -> Result<Option<DriveLabel>, PoolError>
     let own = manifest.drive_by_id(drive_id);
     let is_own = |number: u32| own.is_some_and(|own| own.number == number);
     let volumes = manifest.volumes.iter().map(|volume| {
-        // While it is converted, the new layout is named.
+        // During a conversion this is the new layout.
         let shape = volume.parts.last().map(|part| part.shape);
         LabelVolume {
             name: volume.name.clone(),
@@ -129,7 +130,7 @@ pub async fn inspect(drive: &dyn Drive) -> Result<Option<DriveLabel>, PoolError>
     }))
 }
 
-/// Slabs of a part on a drive: of its rows, its map and its journal.
+/// Slabs of a part on a drive: those of its rows, its map and its journal.
 fn slabs_on(part: &PartRecord, is_it: impl Fn(u32) -> bool) -> u64 {
     let in_rows = part
         .rows
@@ -140,9 +141,9 @@ fn slabs_on(part: &PartRecord, is_it: impl Fn(u32) -> bool) -> u64 {
     in_rows.sum::<u64>() + maps * u64::from(part.meta.slabs) + journals.sum::<u64>()
 }
 
-/// Which drive of which pool a drive says it is, without reading more than it must; `None` where it
-/// belongs to none that this program knows, or says two things. Writes nothing. Believed only as
-/// far as to open the drive with its pool.
+/// Returns the pool and drive identities that a drive claims, reading as little as possible; `None`
+/// if it belongs to no known pool, or makes two claims. Writes nothing. The answer is trusted only
+/// for opening the drive with its pool.
 pub async fn identify(drive: &dyn Drive) -> Result<Option<(PoolId, DriveId)>, PoolError> {
     let names = read_identities(drive).await?;
     match names.as_slice() {

@@ -1,10 +1,9 @@
-//! Drives that go: failed by hand, taken offline, emptied, given back.
+//! Drives that leave: failed, taken offline, retired or removed.
 //!
-//! Taken offline, a drive keeps what it has and catches up when it returns. Retired, it is emptied
-//! first (`jobs/drain.rs`) and then let go of; that is recorded, so the next process to open the
-//! pool goes on with it. Everything is refused beforehand that could not be done to its end. Faults
-//! expected: drives that fail meanwhile; then there is nothing left to be emptied, and what they
-//! had is rebuilt.
+//! An offline drive keeps its data and catches up when it returns. A retired drive is emptied first
+//! (`jobs/drain.rs`) and then removed; the request is recorded, so the next process that opens the
+//! pool continues it. A request that could not be completed is refused at once. Fault expected: the
+//! drive fails before it is empty; its data is then rebuilt.
 
 use std::rc::Rc;
 
@@ -21,26 +20,26 @@ use crate::pool::superblock::writer;
 use crate::pool::{Inner, Pool};
 
 impl Pool {
-    /// Takes a drive out of service: recorded on all others when this ends. Volumes that cannot do
-    /// without it fail: they take no more writes, and what can still be read of them can be read.
+    /// Excludes a drive; recorded on all others when this returns. Volumes that cannot do without
+    /// it become read-only, and only what the other drives hold can still be read.
     pub async fn fail_drive(&self, id: DriveId, reason: &str) -> Result<(), PoolError> {
         let inner = &self.0;
         inner.check_changeable()?;
         let number = inner.manifest.borrow().number_of(id)?;
         match inner.drives.get(number).filter(|_| inner.manifest.borrow().is_online(number)) {
             Some(drive) => inner.exclude_member(&drive.member, reason).await,
-            // Not there anyway: the commit finds that out.
+            // The drive is not available: the commit notices that.
             None => inner.commit(None, |_| ()).await,
         }
     }
 
-    /// Volumes that could not be read any more without this drive.
+    /// Names of the volumes that could not be read without this drive.
     pub fn volumes_depending_on(&self, id: DriveId) -> Result<Vec<String>, PoolError> {
         let number = self.0.manifest.borrow().number_of(id)?;
         Ok(self.0.drives.depending_on(&self.0.manifest.borrow(), number))
     }
 
-    /// How many more drives each volume that lies on a drive could lose without it, by name.
+    /// Number of further drives that each volume on a drive could lose after this one, by name.
     pub fn redundancy_without(&self, id: DriveId) -> Result<Vec<(String, usize)>, PoolError> {
         let inner = &self.0;
         let number = inner.manifest.borrow().number_of(id)?;
@@ -59,20 +58,19 @@ impl Pool {
         Ok(names.into_iter().filter_map(left).collect())
     }
 
-    /// Takes a drive out for a while: no drive takes over from it, and when it is back
-    /// ([`Self::online`]) it catches up. Refused where a volume could not be read without it.
+    /// Takes a drive offline: its place is kept, and it catches up when it returns
+    /// ([`Self::online`]). Refused if a volume could not be read without it.
     pub async fn offline(&self, id: DriveId) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
         let number = inner.manifest.borrow().number_of(id)?;
         let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
         if record.exclusion() == Some(ExclusionKind::Offline) {
-            let what = "is offline already".to_owned();
+            let what = "is already offline".to_owned();
             return Err(PoolError::DriveStanding { drive: record.path, what });
         }
         inner.drives.check_spared(&inner.manifest.borrow(), number)?;
-        // What it is asked to keep is made durable there; what is written from now on it is known
-        // to lack.
+        // Makes all data on the drive durable; later writes are known to be missing on it.
         let arrays = inner.volumes.arrays();
         for array in arrays.iter().filter(|array| !array.is_protected()) {
             array.flush_internally().await?;
@@ -81,7 +79,7 @@ impl Pool {
         inner
             .try_commit(None, move |manifest| {
                 if manifest.is_online(number) {
-                    // Others may have gone while this waited.
+                    // Other drives may have failed in the meantime.
                     let volumes = pool.drives.depending_on(&pool.manifest.borrow(), number);
                     if !volumes.is_empty() {
                         return Err(PoolError::NeedsRedundancy {
@@ -97,8 +95,8 @@ impl Pool {
             .await
     }
 
-    /// Lets go of a drive that holds nothing current: a spare, an empty one, one that is out and
-    /// whose place others have, or can, take. Refused where it holds something; [`Self::retire`]
+    /// Removes a drive that holds nothing current: a spare, an empty drive, or an excluded one
+    /// whose place others have taken or can take. Refused if it holds data; [`Self::retire`]
     /// empties it first.
     pub async fn remove(&self, id: DriveId) -> Result<(), PoolError> {
         let inner = &self.0;
@@ -115,22 +113,21 @@ impl Pool {
         inner.kick_jobs();
         match released {
             true => Ok(()),
-            // Something was put on it, just now.
+            // Something was placed on it in the meantime.
             false => inner.manifest.borrow().check_holds_nothing(number),
         }
     }
 
-    /// Empties a drive and then lets go of it. Recorded when this ends; it is done when jobs run.
-    /// Refused where the other drives have no room for what it holds. A drive that is out is not
-    /// emptied but replaced.
+    /// Empties a drive and then removes it. Recorded when this returns, and done when jobs run.
+    /// Refused if the other drives have no room for its content. An excluded drive cannot be
+    /// emptied, only replaced.
     pub async fn retire(&self, id: DriveId) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
         let number = inner.manifest.borrow().number_of(id)?;
         let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
         if inner.working_member(number).is_none() {
-            let what =
-                "is out of service, so it cannot be emptied; `pool replace` or `pool remove` is for it";
+            let what = "is out of service, so it cannot be emptied; use `pool replace` or `pool remove`";
             return Err(PoolError::DriveStanding { drive: record.path, what: what.to_owned() });
         }
         inner.drives.check_not_the_last(&inner.manifest.borrow(), number)?;
@@ -142,7 +139,7 @@ impl Pool {
         let pool = inner.rc();
         inner
             .try_commit(None, move |manifest| {
-                // Here, since rows of thin volumes may be put on it until this counts.
+                // Checked here, because rows of thin volumes may be placed on it until this commit.
                 pool.spare_planner().check_evacuation(manifest, &pool.space.borrow(), number)?;
                 let Some(drive) = manifest.drive_mut(number).filter(|drive| !drive.retiring) else {
                     return Ok(Change::Nothing(()));
@@ -159,7 +156,7 @@ impl Pool {
 }
 
 impl Manifest {
-    /// Refuses to let go of a drive that holds something.
+    /// Refuses to remove a drive that holds data.
     fn check_holds_nothing(&self, number: u32) -> Result<(), PoolError> {
         let Some(record) = self.drive(number) else { return Ok(()) };
         let holds = |part: &PartRecord| {
@@ -176,10 +173,10 @@ impl Manifest {
 }
 
 impl Inner {
-    /// Takes a drive's record out of the pool where nothing is on it, and wipes it where it is at
-    /// hand; whether it did.
+    /// Removes a drive's record from the pool if nothing is on it, and wipes the drive if it is
+    /// available. True if it was removed.
     pub(in crate::pool) async fn release_drive(&self, number: u32) -> Result<bool, PoolError> {
-        // Slabs that were just freed may still be read.
+        // Freed slabs may still be read.
         self.freed.until_reclaimed().await;
         let pool = self.rc();
         let path = self.manifest.borrow().path_of(number);
@@ -197,13 +194,13 @@ impl Inner {
                 let successor = record.successor.and_then(|successor| manifest.drive(successor));
                 let text = match successor {
                     Some(successor) => {
-                        format!("{} has the place of {path}, which was let go of", successor.path)
+                        format!("{} replaced {path}, which was removed", successor.path)
                     }
-                    None => format!("{path} was let go of"),
+                    None => format!("{path} was removed"),
                 };
                 manifest.events.push(time_unix_ms, EventKind::Drive, &text);
                 if named {
-                    // What it lacks stays to be taken over by others.
+                    // Other drives still have to take over the columns that it lacks.
                     manifest.set_replaced(number);
                     return Ok(Change::Commit(true));
                 }
@@ -211,7 +208,7 @@ impl Inner {
                 manifest.former.push(id);
                 let surplus = manifest.former.len().saturating_sub(MAX_FORMER);
                 manifest.former.drain(..surplus);
-                // From here on nobody looks for it, so it need not be failed to be let go of.
+                // From here on the pool does not look for it, so it need not be marked as failed.
                 *keep.borrow_mut() = pool.drives.remove(number);
                 Ok(Change::Commit(true))
             })
@@ -227,12 +224,12 @@ impl Inner {
             }
         };
         if let Some(open) = taken {
-            // Advice to the next look at the drive; the pool does not know it any more in any
-            // case.
+            // The wipe is only a hint for later inspections: the pool no longer knows the drive in
+            // any case.
             if !open.member.is_failed() {
                 let _ = writer::wipe(&open.member).await;
             }
-            open.member.fail("it was let go of");
+            open.member.fail("it was removed from the pool");
             open.member.stop();
             open.member.release();
         }

@@ -1,17 +1,17 @@
-//! Replacing a drive that works: the new drive becomes its successor, and the old one stays a
-//! member until the successor has all that it held.
+//! Replacement of a working drive: the new drive becomes its successor, and the old one stays a
+//! member until the successor has all its content.
 //!
 //! Columns, copies of maps and areas of journals move from the old drive to its successor as they
-//! move off a drive that retires (`jobs/drain.rs`): written in both places until a commit records
-//! the new one. So each row has all its columns at any time, and a further drive may be lost
-//! meanwhile. When nothing is left on the old drive, one commit takes its record away and gives the
-//! successor back its freedom. Both drives take part until then; rows go on being placed on the old
-//! one, as many as the successor has room for.
+//! move off a retiring drive (`jobs/drain.rs`): they are written in both places until a commit
+//! records the new one. So each row has all its columns at any time, and a further drive may be
+//! lost during the replacement. When the old drive is empty, one commit removes its record, and the
+//! successor becomes a drive like any other. Until then both drives are online, and new rows are
+//! placed on the old one, as many as the successor has room for.
 //!
 //! Faults expected. The old drive fails: what has moved stays, the rest is rebuilt onto the
-//! successor (`sparing/mod.rs`). The successor fails, or is taken out: the replacement is
-//! called off, the old drive stays a member like any other, and what had moved is rebuilt. A cut:
-//! the next opening goes on, since the successor is part of the old drive's record.
+//! successor (`sparing/mod.rs`). The successor fails or is excluded: the replacement is cancelled,
+//! the old drive stays a member like any other, and what had moved is rebuilt. A power cut: the
+//! next opening continues, because the old drive's record names the successor.
 
 use std::rc::Rc;
 
@@ -32,7 +32,7 @@ use crate::pool::superblock::commit::Change;
 use crate::pool::{Inner, Pool};
 
 impl Manifest {
-    /// The drive whose place this one is to have.
+    /// The drive that this one is to replace.
     pub(crate) fn predecessor_of(&self, number: u32) -> Option<u32> {
         self.drives.iter().find(|drive| drive.successor == Some(number)).map(|drive| drive.number)
     }
@@ -42,25 +42,25 @@ impl Manifest {
         self.drives.iter().filter_map(|drive| Some((drive.number, drive.successor?)))
     }
 
-    /// Ends replacements that have nothing left to do, and calls off those whose successor does not
-    /// take part any more; which these are. To be called whenever drives came or went.
+    /// Ends replacements that are complete, and cancels those whose successor has left; returns the
+    /// cancelled ones. Called whenever drives came or left.
     pub(crate) fn end_replacements(&mut self) -> Vec<(u32, u32)> {
-        let mut called_off = Vec::new();
+        let mut cancelled = Vec::new();
         for (old, new) in self.replacements().collect::<Vec<_>>() {
             if !self.drive(new).is_some_and(DriveRecord::takes_new) {
                 if let Some(drive) = self.drive_mut(old) {
                     drive.successor = None;
                 }
-                called_off.push((old, new));
+                cancelled.push((old, new));
             } else if !self.is_online(old) && !self.named_drives().contains(&old) {
                 self.set_replaced(old);
             }
         }
-        called_off
+        cancelled
     }
 
-    /// As [`Self::end_replacements`], said. `known`: where drives are found that this record has
-    /// let go of.
+    /// As [`Self::end_replacements`], with an event and a notice for each. `known`: has the paths
+    /// of drives that this record has dropped.
     pub(in crate::pool) fn end_replacements_aloud(&mut self, known: &Manifest, news: &News) {
         for (old, new) in self.end_replacements() {
             let path = |number: u32| {
@@ -70,18 +70,17 @@ impl Manifest {
             let why = match self.drive(new) {
                 Some(drive) if drive.is_online() => "is to be emptied",
                 Some(_) => "is out of service",
-                None => "was let go of",
+                None => "was removed",
             };
             let (old, new) = (path(old), path(new));
-            let text = format!(
-                "the replacement of {old} with {new} was called off: {new} {why}; {old} stays in use"
-            );
+            let text =
+                format!("the replacement of {old} with {new} was cancelled: {new} {why}; {old} stays in use");
             self.events.push(news.unix_ms(), EventKind::Drive, &text);
             news.notice(text);
         }
     }
 
-    /// Refuses to replace a drive that another replacement concerns already.
+    /// Fails if a drive is already part of a replacement.
     pub(in crate::pool) fn check_replaceable(&self, number: u32) -> Result<(), PoolError> {
         let Some(record) = self.drive(number) else { return Ok(()) };
         let pool = self.name.clone();
@@ -100,8 +99,7 @@ impl Manifest {
         }
     }
 
-    /// Enters a successor in the record: from then on it takes what is on the old drive, and
-    /// nothing else.
+    /// Records a successor: from then on it takes the content of the old drive, and nothing else.
     pub(in crate::pool) fn enter_successor(
         &mut self,
         books: &FreeSlabs,
@@ -110,11 +108,11 @@ impl Manifest {
     ) -> Result<(), PoolError> {
         let slab_bytes = self.slab_bytes;
         let (Some(from), Some(to)) = (self.drive(old).cloned(), self.drive(new).cloned()) else {
-            return Err(PoolError::Job("a drive of the replacement was let go of".to_owned()));
+            return Err(PoolError::Job("a drive of the replacement was removed".to_owned()));
         };
         for drive in [&from, &to] {
             if !drive.is_online() {
-                let what = "went out of service when the replacement was to begin".to_owned();
+                let what = "went out of service before the replacement began".to_owned();
                 return Err(PoolError::DriveStanding { drive: drive.path.clone(), what });
             }
         }
@@ -125,7 +123,7 @@ impl Manifest {
             return Err(PoolError::DriveTooSmall { drive, capacity_bytes, needed_bytes });
         }
         if from.role == Role::Spare {
-            // There is nothing on it that could move.
+            // A spare holds nothing that could move.
             return Ok(());
         }
         if let Some(drive) = self.drive_mut(new) {
@@ -135,15 +133,15 @@ impl Manifest {
             drive.successor = Some(new);
             drive.retiring = false;
         }
-        let text = format!("{} is being replaced with {}, and stays in use until then", from.path, to.path);
+        let text = format!("{} is being replaced with {}; it stays in use until then", from.path, to.path);
         self.events.push(now_unix_ms, EventKind::Drive, &text);
         Ok(())
     }
 }
 
 impl Pool {
-    /// Puts a drive in the place of one that works: the pool has taken it in, as successor, when
-    /// this ends. Refused where it is too small for what the old one holds.
+    /// Replaces a working drive: the pool has added the new one, as successor, when this returns.
+    /// Refused if it is too small for the content of the old one.
     pub(in crate::pool) async fn replace_working(
         &self,
         old: u32,
@@ -161,14 +159,14 @@ impl Pool {
         };
         let id = inner.manifest.borrow().drive(number).map(|drive| drive.id);
         inner.after_replacement_began(old).await?;
-        id.ok_or_else(|| PoolError::Job("the new drive was let go of".to_owned()))
+        id.ok_or_else(|| PoolError::Job("the new drive was removed".to_owned()))
     }
 }
 
 impl Inner {
     /// Makes one drive of the pool the successor of another.
     pub(in crate::pool) async fn begin_replacement(&self, old: u32, new: u32) -> Result<(), PoolError> {
-        // What is on its way off the old drive needs no room.
+        // Content that is just moving off the old drive needs no room.
         self.freed.until_reclaimed().await;
         let pool = self.rc();
         self.try_commit(None, move |manifest| {
@@ -178,8 +176,8 @@ impl Inner {
         .await
     }
 
-    /// A spare is replaced at once: there is nothing to move. For all others jobs do what is to be
-    /// done.
+    /// Completes the replacement of a spare at once, because nothing has to move. All others are up
+    /// to the jobs.
     pub(in crate::pool) async fn after_replacement_began(&self, old: u32) -> Result<(), PoolError> {
         let is_spare = self.manifest.borrow().drive(old).is_some_and(|drive| drive.role == Role::Spare);
         if is_spare {
@@ -191,7 +189,8 @@ impl Inner {
     }
 }
 
-/// How far a drive's replacement is: bytes of volumes on its successor, and of those on both.
+/// Progress of a drive's replacement: bytes of volumes on its successor, and the total of both
+/// drives.
 pub(in crate::pool) fn replacement_bytes(
     volumes: &OpenVolumes,
     manifest: &Manifest,
@@ -206,8 +205,8 @@ pub(in crate::pool) fn replacement_bytes(
     (done as f64, (done + left) as f64)
 }
 
-/// The replacement that moves something of a part: the successor, and bytes that it has and
-/// that are to move.
+/// The replacement that moves content of a part: the successor, and the bytes that it has and that
+/// are left to move.
 pub(in crate::pool) fn replacement_in(
     manifest: &Manifest,
     part: &PartRecord,
@@ -220,13 +219,13 @@ pub(in crate::pool) fn replacement_in(
     Some((id, written_on(array, part, new), written_on(array, part, old)))
 }
 
-/// Bytes that were ever written of a part's rows on a drive.
+/// Bytes written in a part's rows on a drive.
 pub(in crate::pool) fn written_on(array: &Array, part: &PartRecord, drive: u32) -> u64 {
     let runs = part.rows.runs().filter(|run| run.places.iter().any(|place| place.drive == drive));
     runs.flat_map(|run| run.first_row..run.end_row()).map(|row| array.row_written_bytes(row)).sum()
 }
 
-/// The smallest drive that has so many slabs, bytes.
+/// Smallest capacity of a drive with this many slabs, bytes.
 fn capacity_for(slabs: u64, slab_bytes: u64) -> u64 {
     let (mut low, mut high) = (0, crate::pool::create::least_capacity_bytes(slab_bytes));
     while u64::from(slab_count(high, slab_bytes)) < slabs
@@ -275,9 +274,9 @@ mod tests {
         // The successor has an area of this journal already, and drive 1 must be emptied all the
         // same.
         assert_eq!(candidates(&manifest, &books, 1, &[1, 2, 4]), [0, 3]);
-        // Its row came from drive 1, which may have nothing else of it.
+        // Its row came from drive 1, which must take no other column of the row.
         assert_eq!(candidates(&manifest, &books, 2, &[0, 2, 4]), [3]);
-        // As much as the successor has room for, beside what is to move there.
+        // As much as the successor has room for beside the content that is to move there.
         let free = books.free_slabs(1);
         assert_eq!(free + books.used_slabs(1), books.slabs(1));
         books.take(4, 0, 20);
@@ -297,7 +296,7 @@ mod tests {
         assert_eq!(manifest.drive(1).unwrap().successor, Some(4), "what is missing is rebuilt there");
         manifest.volumes.clear();
         assert_eq!(manifest.end_replacements(), []);
-        assert!(manifest.drive(1).is_none(), "nothing names it any more");
+        assert!(manifest.drive(1).is_none(), "no record names it any more");
         assert_eq!(manifest.check(), Ok(()));
     }
 

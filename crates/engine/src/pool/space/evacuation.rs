@@ -1,14 +1,14 @@
-//! Whether what is on drives that are to be emptied fits onto others, and what has to move first
-//! where it does not fit at once. Pure.
+//! Checks that the content of drives that are to be emptied fits onto others, and finds what has to
+//! move first if it does not fit directly. Pure.
 //!
-//! The columns of a row lie on drives of their own, so a column may go to those drives only that
-//! its row is not on. Where all of these are full, one of them may be able to pass something on: a
-//! column of another row moves from it to a drive with room, perhaps by way of several. The
-//! shortest such *chain* is looked for drive by drive. Where there is none the column has no place,
-//! whatever else is moved: rows are matched with drives, and a chain is what augments a matching.
+//! The columns of a row lie on distinct drives, so a column can go only to drives that its row is
+//! not on. If all of these are full, one of them may be able to pass something on: a column of
+//! another row moves from it to a drive with room, perhaps via several. The shortest such *chain*
+//! is searched drive by drive. If there is none, the column has no place, whatever else is moved:
+//! this is a matching of rows with drives, and a chain is an augmenting path.
 //!
-//! Maps and areas of journals of several slabs need them in one piece; for these nothing is moved
-//! out of the way. The only fault expected is that there is not enough.
+//! Maps and journal areas of several slabs need consecutive slabs; for these nothing is moved out
+//! of the way. The only fault expected is a shortage of space.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -21,35 +21,35 @@ use crate::pool::sparing::allocation::{candidates, put};
 use crate::pool::sparing::enough_copies::{is_at_successor, lasting};
 use crate::rows::{Places, SlotPlace, SlotState};
 
-/// A column of consecutive rows that goes to another drive.
+/// Move of a column of consecutive rows to another drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::pool) struct Link {
     pub part: Id,
     pub first_row: u64,
     pub rows: u64,
     pub column: usize,
-    /// Where the first of the rows lies.
+    /// Place of the first row.
     pub from: SlotPlace,
     pub onto: u32,
 }
 
-/// What does not fit anywhere.
+/// Content that fits nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::pool) struct Shortage {
-    /// Slabs on the drives that are to be emptied.
+    /// Slabs in use on the drives that are to be emptied.
     pub held_slabs: u64,
-    /// Those of them that have no place.
+    /// Number of these that have no place.
     pub homeless_slabs: u64,
-    /// Slabs that are free and could not be used, since the rows in question are on these drives
-    /// already.
+    /// Free slabs that cannot be used, because the rows in question are already on their drives.
     pub useless_slabs: u64,
-    /// Slabs of the largest map or journal area without a place: they have to lie side by side.
+    /// Slabs of the largest map or journal area without a place; they have to be consecutive.
     pub adjacent_slabs: u64,
 }
 
-/// The shortest chain that ends with a slab free on a drive that could take what lies on `old` and
-/// that is none of `not_on`: what is to be moved first, first. Of columns in parts that it `may`
-/// and in places that are `movable`. `None` also where there is such a slab already.
+/// Finds the shortest chain that frees a slab on a drive which can take content of `old` and is not
+/// in `not_on`. The first move comes first. Only columns of parts for which `may` returns true and
+/// of places that are `movable` are moved. `None` if there is no chain, or if such a slab is free
+/// already.
 pub(in crate::pool) fn chain(
     manifest: &Manifest,
     books: &FreeSlabs,
@@ -63,7 +63,7 @@ pub(in crate::pool) fn chain(
     if waiting.iter().any(|drive| books.free_slabs(*drive) > 0) {
         return None;
     }
-    // For each drive that something can be passed on to, the link by which.
+    // The link by which each drive is reached.
     let mut by: BTreeMap<u32, Option<Link>> = waiting.iter().map(|drive| (*drive, None)).collect();
     while let Some(drive) = waiting.pop_front() {
         let takers = takers_of(manifest, books, drive);
@@ -99,7 +99,7 @@ fn walked_back(by: &BTreeMap<u32, Option<Link>>, goal: u32) -> Vec<Link> {
     links
 }
 
-/// Drives that may take what lies on a drive of this role, whether or not they have room.
+/// Drives that may take content of this drive, whether or not they have room.
 fn takers_of(manifest: &Manifest, books: &FreeSlabs, old: u32) -> Vec<u32> {
     if let Some(successor) = manifest.drive(old).and_then(|drive| drive.successor) {
         return vec![successor];
@@ -112,7 +112,7 @@ fn takers_of(manifest: &Manifest, books: &FreeSlabs, old: u32) -> Vec<u32> {
     takers
 }
 
-/// Moves on paper as many rows as all links of a chain have, at most `most`.
+/// Applies a chain to the planned manifest, for as many rows as all its links have, at most `most`.
 fn follow(manifest: &mut Manifest, books: &mut FreeSlabs, chain: &[Link], most: u64) {
     let mut rows = chain.iter().map(|link| link.rows).min().unwrap_or(0).min(most);
     for link in chain {
@@ -126,18 +126,18 @@ fn follow(manifest: &mut Manifest, books: &mut FreeSlabs, chain: &[Link], most: 
     }
 }
 
-/// Finds places for all that is on drives that are to be emptied, as their manifest says; what is
-/// left without one.
+/// Finds places for the content of all drives that are to be emptied according to the manifest, and
+/// returns what is left without one.
 pub(in crate::pool) fn shortage(mut manifest: Manifest, mut books: FreeSlabs) -> Option<Shortage> {
     let retiring: Vec<u32> =
         manifest.drives.iter().filter(|drive| drive.is_leaving()).map(|drive| drive.number).collect();
     let mut shortage = Shortage::default();
-    // Drives that could be of no use to what has no place.
+    // Drives whose free slabs are useless for the content without a place.
     let mut useless: BTreeSet<u32> = BTreeSet::new();
     for &number in &retiring {
         shortage.held_slabs += manifest.parts().map(|part| slabs_on(part, number)).sum::<u64>();
     }
-    // Places first: they are consecutive slabs.
+    // Maps and areas first, because they need consecutive slabs.
     for (slabs, not_on) in homeless_places(&mut manifest, &mut books, &retiring) {
         shortage.homeless_slabs += slabs;
         shortage.adjacent_slabs = shortage.adjacent_slabs.max(slabs);
@@ -154,14 +154,14 @@ pub(in crate::pool) fn shortage(mut manifest: Manifest, mut books: FreeSlabs) ->
     (shortage.homeless_slabs > 0).then_some(shortage)
 }
 
-/// Takes room for the maps and areas of journals on some drives, in the order in which a drain
-/// does; those that have none, as slabs and the drives they cannot go to.
+/// Takes room for maps and journal areas on leaving drives, in the order of a drain. Returns those
+/// without room, as slabs and the drives they cannot go to.
 fn homeless_places(manifest: &mut Manifest, books: &mut FreeSlabs, retiring: &[u32]) -> Vec<(u64, Vec<u32>)> {
     let mut homeless = Vec::new();
     let record = manifest.clone();
     for part in record.parts() {
         let mut maps: Vec<u32> = part.meta.places.iter().map(|place| place.drive).collect();
-        // As many as the layout needs are enough.
+        // Copies beyond the number that the layout needs may go without a place.
         let mut spared = lasting(&record, &maps).saturating_sub(part.shape.fault_tolerance() + 1);
         for old in part.meta.places.iter().filter(|place| retiring.contains(&place.drive)) {
             match place(manifest, books, old.drive, &maps, part.meta.slabs) {
@@ -187,8 +187,8 @@ fn homeless_places(manifest: &mut Manifest, books: &mut FreeSlabs, retiring: &[u
     homeless
 }
 
-/// Takes room for copies of maps and areas of journals that are to be made again, as spare
-/// allocation will; what has none goes without.
+/// Takes room for lost copies of maps and areas of journals, as spare allocation will; those
+/// without room are skipped.
 pub(in crate::pool) fn place_lost(
     manifest: &mut Manifest,
     books: &mut FreeSlabs,
@@ -229,7 +229,7 @@ pub(in crate::pool) fn place_lost(
     }
 }
 
-/// Takes consecutive slabs on a drive that something on `number` may go to; which.
+/// Takes consecutive slabs on a drive that content of `number` may go to, and returns the place.
 fn place(
     manifest: &mut Manifest,
     books: &mut FreeSlabs,
@@ -247,8 +247,8 @@ fn place(
     emptiest.into_iter().find_map(|drive| books.allocate_places(&[drive], slabs).ok()?.pop())
 }
 
-/// Takes room for the columns of rows on a drive; those that have none, as rows and the drives that
-/// they cannot go to.
+/// Takes room for the columns of rows on a drive. Returns those without room, as rows and the
+/// drives that they cannot go to.
 fn homeless_rows(manifest: &mut Manifest, books: &mut FreeSlabs, number: u32) -> Vec<(u64, Vec<u32>)> {
     let mut homeless = Vec::new();
     for part in manifest.parts().map(|part| part.id).collect::<Vec<Id>>() {
@@ -261,7 +261,7 @@ fn homeless_rows(manifest: &mut Manifest, books: &mut FreeSlabs, number: u32) ->
             }
             let possible = candidates(manifest, books, number, &in_rows);
             let prefer = Some(places[column].slab);
-            // In short stretches, so that it is spread.
+            // In short stretches, so that the rows are spread.
             let Some(found) = books.replace(&possible, &in_rows, rows.div_ceil(8), prefer) else {
                 homeless.push((rows, in_rows));
                 row = first_row + rows;
@@ -277,8 +277,8 @@ fn homeless_rows(manifest: &mut Manifest, books: &mut FreeSlabs, number: u32) ->
     homeless
 }
 
-/// The first rows from `row` on with a column on a drive: the first of them, how many, which
-/// column, where the first lies.
+/// The first rows from `row` on with a column on a drive: first row, number of rows, column, and
+/// the places of the first row.
 fn next_on(manifest: &Manifest, part: Id, number: u32, row: u64) -> Option<(u64, u64, usize, Places)> {
     let part = manifest.parts().find(|other| other.id == part)?;
     part.rows.runs().filter(|run| run.end_row() > row).find_map(|run| {
@@ -288,14 +288,14 @@ fn next_on(manifest: &Manifest, part: Id, number: u32, row: u64) -> Option<(u64,
     })
 }
 
-/// On paper a column that is yet to be filled moves as well: by the time its turn comes it is
-/// filled.
+/// True if a column counts as movable in the plan. One that is yet to be filled does: it will be
+/// filled by the time of its move.
 fn is_there(place: SlotPlace) -> bool {
     place.state != SlotState::Missing
 }
 
-/// What has to move first so that something on a drive, for which there is no room, gets a place;
-/// of parts that it `may`. `None` where nothing helps.
+/// The first move that is needed to make room for content of a drive that has no place. Only parts
+/// for which `may` returns true are considered and moved. `None` if no move helps.
 pub(in crate::pool) fn first_to_move(
     manifest: &Manifest,
     books: &FreeSlabs,
@@ -330,7 +330,7 @@ pub(in crate::pool) fn first_to_move(
     None
 }
 
-/// Slabs of a part on a drive, those of maps and journals included.
+/// Slabs of a part on a drive, including those of maps and journals.
 pub(in crate::pool) fn slabs_on(part: &PartRecord, number: u32) -> u64 {
     let meta = part.meta.places.iter().filter(|place| place.drive == number).count() as u64;
     let journal: u64 =

@@ -1,9 +1,9 @@
-//! The free slabs of one drive, as stretches. Memory: in proportion to the number of stretches, not
-//! of slabs.
+//! Free slabs of one drive, as stretches. Memory is proportional to the number of stretches, not of
+//! slabs.
 
 use std::collections::BTreeMap;
 
-/// Free slabs: first and one past the last of each stretch; stretches do not touch.
+/// Free slabs: first slab and end of each stretch; stretches do not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::pool) struct Stretches {
     by_start: BTreeMap<u32, u32>,
@@ -11,7 +11,8 @@ pub(in crate::pool) struct Stretches {
 }
 
 impl Stretches {
-    /// All of `slabs` slabs but those used: stretches in order, not overlapping.
+    /// Creates the free stretches of a drive with `slabs` slabs. `used` has the stretches in use,
+    /// in order and without overlap.
     pub(crate) fn without(slabs: u32, used: impl IntoIterator<Item = (u32, u32)>) -> Self {
         let mut free = Self::default();
         let mut next = 0;
@@ -30,23 +31,23 @@ impl Stretches {
         }
     }
 
-    /// How many slabs are free.
+    /// Number of free slabs.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The stretch that `slab` is in, or the first one behind it.
+    /// The stretch that contains `slab`, or the first one after it.
     pub(crate) fn at_or_after(&self, slab: u32) -> Option<(u32, u32)> {
         self.at(slab).or_else(|| self.by_start.range(slab..).next().map(|(start, end)| (*start, *end)))
     }
 
-    /// What is free from `slab` on, if it is: up to where.
+    /// The stretch that contains `slab`, if that is free.
     fn at(&self, slab: u32) -> Option<(u32, u32)> {
         let (start, end) = self.by_start.range(..=slab).next_back()?;
         (*end > slab).then_some((*start, *end))
     }
 
-    /// The first stretch with room for `count`; the longest where none has.
+    /// The first stretch with room for `count`, or else the longest.
     pub(crate) fn fit(&self, count: u64) -> Option<(u32, u32)> {
         let mut longest: Option<(u32, u32)> = None;
         for (&start, &end) in &self.by_start {
@@ -60,13 +61,13 @@ impl Stretches {
         longest
     }
 
-    /// Whether all of these are free.
+    /// True if all of these slabs are free.
     pub(crate) fn contains(&self, first: u32, count: u32) -> bool {
         let Some(end) = first.checked_add(count) else { return false };
         count == 0 || self.at(first).is_some_and(|(_, free_end)| free_end >= end)
     }
 
-    /// Takes slabs that are free.
+    /// Takes free slabs.
     pub(crate) fn take(&mut self, first: u32, count: u32) {
         assert!(self.contains(first, count), "slabs {first} and {count} on are free");
         if count == 0 {
@@ -79,7 +80,7 @@ impl Stretches {
         self.push(first + count, end);
     }
 
-    /// Gives slabs back that are not free.
+    /// Gives back slabs that are in use.
     pub(crate) fn give(&mut self, first: u32, count: u32) {
         if count == 0 {
             return;

@@ -1,8 +1,8 @@
-//! Slabs that a commit freed: of rows that moved, shrank or were given back, of volumes that were
-//! deleted. They may be used for something else once they are neither read nor written any more;
-//! a request that still does began before the commit.
+//! Slabs freed by a commit: of rows that moved, shrank or were discarded, and of deleted volumes.
+//! They become free for other uses once they are no longer read or written; a request that still
+//! uses them began before the commit.
 //!
-//! Memory: one entry per stretch of slabs while it is being waited for.
+//! Memory: one entry per stretch of slabs that is being waited for.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,57 +22,58 @@ use crate::pool::manifest::volume_record::PartRecord;
 use crate::pool::space::addresses;
 use crate::rows::{Block, Run, SlotPlace, SlotState};
 
-/// Slabs of drives: drive, first, one past the last; in order.
+/// Slabs of drives: drive, first slab, end; in order.
 type Stretches = Vec<(u32, u64, u64)>;
 
-/// How much is being waited for.
+/// Freed slabs that are still in use.
 #[derive(Default)]
 pub(in crate::pool) struct Freed {
+    /// Number of commits with slabs that are not free yet.
     waiting: Cell<usize>,
-    /// How often something was given back.
+    /// Number of times that slabs became free.
     given: Cell<u64>,
-    /// What `given` was when a request for slabs last waited in vain.
+    /// Value of `given` when a request for slabs last waited in vain.
     in_vain_at: Cell<Option<u64>>,
     done: Event,
 }
 
-/// What a commit freed.
-struct Loot {
+/// Slabs freed by a commit.
+struct FreedSlabs {
     stretches: Stretches,
-    /// Arrays that had them and go on, with rows of which a column went elsewhere.
+    /// Arrays that had the slabs and stay open, with their rows of which a column was moved.
     arrays: Vec<(Array, Vec<u64>)>,
-    /// Arrays that are no more.
+    /// Arrays of parts that were removed.
     ended: Vec<Array>,
 }
 
 impl Freed {
-    /// Something that was freed is to be waited for.
+    /// Begins waiting for freed slabs.
     fn begin(&self) {
         self.waiting.set(self.waiting.get() + 1);
     }
 
-    /// It is free.
+    /// Records that the slabs have become free.
     fn end(&self) {
         self.waiting.set(self.waiting.get() - 1);
         self.given.set(self.given.get() + 1);
         self.done.notify_all();
     }
 
-    /// Whether something that was freed is still being waited for.
+    /// True if any freed slabs are still being waited for.
     pub(in crate::pool) fn is_reclaiming(&self) -> bool {
         self.waiting.get() > 0
     }
 
-    /// Ends when everything that was freed is free.
+    /// Waits until all freed slabs are free.
     pub(in crate::pool) async fn until_reclaimed(&self) {
         while self.is_reclaiming() {
             self.done.wait().await;
         }
     }
 
-    /// Waits for slabs that are being given back, `patience_ns` at most; whether it makes sense to
-    /// look for slabs again. Requests wait one after the other, and hold their stripes; so where
-    /// one has waited in vain, the next ones wait only when something was given back since.
+    /// Waits for freed slabs, `patience_ns` at most. True if it makes sense to look for slabs
+    /// again. Requests wait one after the other, and hold their stripes; so after one has waited in
+    /// vain, the next ones wait only if slabs have become free since.
     pub(in crate::pool) async fn slabs_may_come(&self, context: &Context, patience_ns: u64) -> bool {
         if !self.is_reclaiming() || self.in_vain_at.get() == Some(self.given.get()) {
             return false;
@@ -86,7 +87,7 @@ impl Freed {
 }
 
 impl Inner {
-    /// Finds what a commit freed and has it given back as soon as it is at rest.
+    /// Finds the slabs that a commit freed, and makes them free once they are no longer in use.
     pub(in crate::pool) fn reclaim(&self, before: &Manifest, next: &Manifest, ended: Vec<Array>) {
         let (mut old, mut new): (Stretches, Stretches) = (Vec::new(), Vec::new());
         let mut arrays = Vec::new();
@@ -124,39 +125,39 @@ impl Inner {
         if stretches.is_empty() && ended.is_empty() {
             return;
         }
-        let loot = Loot { stretches, arrays, ended };
+        let freed = FreedSlabs { stretches, arrays, ended };
         self.freed.begin();
         let me = self.me.clone();
-        self.context.spawn(async move { wait_and_give(me, loot).await });
+        self.context.spawn(async move { wait_and_give(me, freed).await });
     }
 }
 
-async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
-    for array in &loot.ended {
+async fn wait_and_give(pool: Weak<Inner>, freed: FreedSlabs) {
+    for array in &freed.ended {
         let _ = array.close().await;
         if let Some(pool) = pool.upgrade() {
             pool.jobs.until_off(Id(array.spec().id)).await;
         }
         array.until_quiet().await;
     }
-    let waits = if mutation::is_chosen(Mutation::FreedAtOnce) { &[][..] } else { &loot.arrays[..] };
+    let waits = if mutation::is_chosen(Mutation::FreedAtOnce) { &[][..] } else { &freed.arrays[..] };
     for (array, moved) in waits {
         for &row in moved {
             array.until_row_is_quiet(row).await;
         }
         array.drain_reads().await;
     }
-    for array in loot.arrays.iter().map(|(array, _)| array).chain(&loot.ended) {
+    for array in freed.arrays.iter().map(|(array, _)| array).chain(&freed.ended) {
         array.until_pages_written().await;
         array.until_map_written().await;
         array.until_journal_written().await;
     }
     let Some(pool) = pool.upgrade() else { return };
     if !pool.lifecycle.is_closed() {
-        discard(&pool, &loot.stretches).await;
+        discard(&pool, &freed.stretches).await;
     }
     let mut space = pool.space.borrow_mut();
-    for (drive, first, end) in loot.stretches {
+    for (drive, first, end) in freed.stretches {
         space.give(drive, first as u32, (end - first) as u32);
     }
     drop(space);
@@ -166,7 +167,7 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
     }
 }
 
-/// Tells drives that space is free: advice, so refusals do not matter.
+/// Discards the slabs on their drives. This is advisory, so refusals do not matter.
 async fn discard(pool: &Inner, stretches: &Stretches) {
     let slab_bytes = pool.manifest.borrow().slab_bytes;
     let mut discards = Vec::new();
@@ -198,7 +199,7 @@ fn add_block(block: &Block, all: &mut Stretches) {
     }
 }
 
-/// Rows of a run of which a column lay before on another slab that may still be written to.
+/// Rows of a run with a column that was on another slab before, which may still be written to.
 fn moved_rows(before: &Block, run: &Run, is_used: impl Fn(u32) -> bool) -> Vec<u64> {
     let mut moved = Vec::new();
     let mut at = run.first_row;
@@ -217,7 +218,7 @@ fn moved_rows(before: &Block, run: &Run, is_used: impl Fn(u32) -> bool) -> Vec<u
     moved
 }
 
-/// What is in the first and not in the second.
+/// Stretches of `these` without those of `those`.
 fn without(mut these: Stretches, mut those: Stretches) -> Stretches {
     these.sort_unstable();
     those.sort_unstable();
@@ -257,10 +258,10 @@ mod tests {
         let context = executor.context();
         executor.block_on(async {
             let freed = Freed::default();
-            assert!(!freed.slabs_may_come(&context, 10).await, "nothing is being waited for");
+            assert!(!freed.slabs_may_come(&context, 10).await, "no freed slabs are in use");
             freed.begin();
             freed.begin();
-            assert!(freed.slabs_may_come(&context, 10).await, "it waits as long as it may");
+            assert!(freed.slabs_may_come(&context, 10).await, "waits for the whole patience");
             assert_eq!(context.now_ns(), 10);
             assert!(!freed.slabs_may_come(&context, 10).await);
             freed.end();

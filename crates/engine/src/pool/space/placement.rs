@@ -1,20 +1,21 @@
-//! Which drives each row of a volume lies on: how many rows each drive gets, and with which others.
-//! Pure.
+//! Distribution of a volume's rows over drives: the number of rows of each drive, and the sets of
+//! drives that share rows. Pure.
 //!
-//! With `n` rows of `width` columns a drive with `f` free slabs can take `min(f, n)` of them, and
-//! the rows fit exactly if those sum up to `width * n`: then each drive gets a *quota* in
-//! proportion to its free space, and as long as no quota is greater than the number of rows to
-//! come, and each drive whose quota is as large is in every row, all quotas are used up. Where
-//! there are more drives than columns, sets change from batch to batch so that every drive shares
-//! rows with every other about equally often: then all take part when one of them is rebuilt.
+//! With `n` rows of `width` columns, a drive with `f` free slabs can take `min(f, n)` of them, and
+//! the rows fit exactly if these sum up to `width * n`. Each drive gets a *quota* in proportion to
+//! its free space. All quotas are used up as long as no quota is larger than the number of rows
+//! left, and each drive with a quota of that size is in every row. With more drives than columns,
+//! the set changes from batch to batch so that every drive shares rows with every other about
+//! equally often: then all drives take part in the rebuild of any one.
 
-/// Batches are so many that a drive meets each of the others about this often: once more or less is
-/// then little, and when a drive is rebuilt the others have about equally much to read.
+/// Number of batches in which a drive meets each other drive, approximately. It is high enough that
+/// one more or less matters little, so that in a rebuild the other drives read about the same
+/// amount.
 const MEETINGS: u64 = 16;
-/// But never more than this, so that maps stay small.
+/// Maximum number of batches, so that maps stay small.
 const MAX_BATCHES: u64 = 1024;
 
-/// The most rows of `width` columns that fit on drives with so much free.
+/// Maximum number of rows of `width` columns that fit on drives with these numbers of free slabs.
 pub(in crate::pool) fn max_rows(free: &[u64], width: usize) -> u64 {
     let width = width as u128;
     if width == 0 {
@@ -33,13 +34,13 @@ pub(in crate::pool) fn max_rows(free: &[u64], width: usize) -> u64 {
     low
 }
 
-/// How many of `rows` rows each drive gets. They fit (see [`max_rows`]).
+/// Number of rows, of `rows`, that each drive gets. The rows fit (see [`max_rows`]).
 fn quotas(free: &[u64], width: usize, rows: u64, salt: u64) -> Vec<u64> {
     let caps: Vec<u64> = free.iter().map(|&free| free.min(rows)).collect();
     let mut quotas = vec![0u64; free.len()];
     let mut left = width as u128 * u128::from(rows);
     let mut open: Vec<usize> = (0..free.len()).collect();
-    // Drives so much larger than the others that they are in every row come first.
+    // Drives so large that they are in every row come first.
     loop {
         let sum: u128 = open.iter().map(|&drive| u128::from(free[drive])).sum();
         let is_full = |drive: &usize| u128::from(free[*drive]) * left >= u128::from(rows) * sum;
@@ -58,7 +59,7 @@ fn quotas(free: &[u64], width: usize, rows: u64, salt: u64) -> Vec<u64> {
         }
         open = others;
     }
-    // What rounding left over goes where most is free.
+    // The remainder of the rounding goes to the drives with the most free slabs.
     let given: u128 = quotas.iter().map(|&quota| u128::from(quota)).sum();
     let mut missing = (width as u128 * u128::from(rows)) - given;
     while missing > 0 {
@@ -72,20 +73,20 @@ fn quotas(free: &[u64], width: usize, rows: u64, salt: u64) -> Vec<u64> {
     quotas
 }
 
-/// Hands out sets of drives, batch by batch.
+/// Assigns sets of drives to rows, batch by batch.
 pub(in crate::pool) struct Placement {
     width: usize,
     rows: u64,
     quotas: Vec<u64>,
-    /// Rows that two drives have in common.
+    /// Number of rows that two drives share.
     met: Vec<u64>,
     batch_rows: u64,
     salt: u64,
 }
 
 impl Placement {
-    /// `rows` rows of `width` columns, which fit, on drives with so much free. Where nothing else
-    /// decides, `salt` does.
+    /// Prepares the placement of `rows` rows of `width` columns, which fit, on drives with these
+    /// numbers of free slabs. `salt` breaks ties.
     pub(crate) fn new(free: &[u64], width: usize, rows: u64, salt: u64) -> Self {
         let quotas = quotas(free, width, rows, salt);
         let drives = quotas.iter().filter(|quota| **quota > 0).count() as u64;
@@ -99,15 +100,15 @@ impl Placement {
         Self { width, rows, quotas, met, batch_rows: rows.div_ceil(batches).max(1), salt }
     }
 
-    /// Drives by index, ascending, for at most so many of the rows to come; `None` when all are
-    /// done.
+    /// Returns the drives of the next rows, as ascending indices, and the maximum number of rows
+    /// for this set; `None` when all rows are placed.
     pub(crate) fn next(&self) -> Option<(Vec<usize>, u64)> {
         if self.rows == 0 {
             return None;
         }
         let quota = |drive: usize| self.quotas[drive];
         let mut left: Vec<usize> = (0..self.quotas.len()).filter(|&drive| quota(drive) > 0).collect();
-        // Those that have to be in (nearly) every row to come, first.
+        // Drives that have to be in (nearly) every remaining row come first.
         left.sort_by_key(|&drive| std::cmp::Reverse(quota(drive)));
         let is_urgent = |drive: &usize| quota(*drive) + self.batch_rows > self.rows;
         let urgent = left.iter().take_while(|drive| is_urgent(drive)).count().min(self.width);
@@ -126,7 +127,7 @@ impl Placement {
                 (met[drive], std::cmp::Reverse(quota(drive)), mixed(self.salt ^ self.rows, drive))
             };
             let best = (0..left.len()).filter(|&index| close(left[index])).min_by_key(better);
-            let drive = left.swap_remove(best.expect("the one with most is close"));
+            let drive = left.swap_remove(best.expect("the drive with the largest quota is close"));
             meet(&mut met, drive);
             set.push(drive);
         }
@@ -138,7 +139,7 @@ impl Placement {
         Some((set, rows))
     }
 
-    /// So many rows were put on the set of [`Self::next`].
+    /// Records that `rows` rows were placed on the set returned by [`Self::next`].
     pub(crate) fn done(&mut self, set: &[usize], rows: u64) {
         self.rows -= rows;
         for &drive in set {
@@ -150,7 +151,7 @@ impl Placement {
     }
 }
 
-/// A number that looks random.
+/// Returns a pseudo-random number.
 pub(in crate::pool) fn mixed(salt: u64, number: usize) -> u64 {
     stripewise_drive::SplitMix64::new(salt ^ (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)).next_u64()
 }
@@ -161,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// Sets with their rows, everything checked on the way.
+    /// Places all rows, checks each set, and returns the sets with their rows.
     fn placed(free: &[u64], width: usize, rows: u64, salt: u64) -> Vec<(Vec<usize>, u64)> {
         let mut placement = Placement::new(free, width, rows, salt);
         let mut left = free.to_vec();

@@ -1,10 +1,10 @@
-//! Handing out slabs: rows of slabs on distinct drives, places for maps and journals, replacements
-//! for single columns.
+//! Allocation of slabs: rows of slabs on distinct drives, places for maps and journals,
+//! replacements for single columns.
 //!
 //! On equal drives a row has the same slab number everywhere and rows follow one another, so that a
-//! volume is a run or a few; on unequal ones every slab can be used (`space/placement.rs`). What is
-//! handed out is taken from the books at once: a caller that fails to record it gives it back.
-//! Pure; the only fault expected is that there is not enough.
+//! volume is one or a few runs; on unequal drives every slab can be used (`space/placement.rs`).
+//! Allocated slabs are in use at once: a caller that fails to record them gives them back. Pure;
+//! the only fault expected is a shortage of space.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,21 @@ use crate::pool::space::free_slabs::Stretches;
 use crate::pool::space::placement::{Placement, max_rows, mixed};
 use crate::rows::{Places, RowTable, SlotPlace, SlotState};
 
-/// Stretches looked at in search of one that is free on all drives of a row.
+/// Maximum number of stretches examined in search of one that is free on all drives of a row.
 const MAX_STEPS: usize = 4096;
 
 /// Rows on consecutive slabs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NewRows {
     pub rows: u64,
-    /// For each column the drive and the first row's slab.
+    /// Drive and slab of the first row, for each column.
     pub places: Vec<(u32, u32)>,
 }
 
-/// There is less space than asked for.
+/// There is less free space than requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shortage {
-    /// What could be had instead: rows, or places.
+    /// Number of rows or places that are possible.
     pub possible: u64,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Shortage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Replacement {
     pub drive: u32,
-    /// The first row's slab.
+    /// Slab of the first row.
     pub slab: u32,
     pub rows: u64,
 }
@@ -45,22 +45,22 @@ pub(crate) struct Replacement {
 struct DriveSpace {
     role: Role,
     takes_new: bool,
-    /// What is on it moves there.
+    /// Number of the drive that its content moves to.
     successor: Option<u32>,
-    /// Slabs in use for what is on its way from the drive whose successor it is.
+    /// Slabs in use for content that is moving here from the drive that this one replaces.
     arriving: u64,
     slabs: u32,
     free: Stretches,
 }
 
-/// Which slabs are free on which drive.
+/// Free slabs of each drive.
 #[derive(Clone, Debug)]
 pub(crate) struct FreeSlabs {
     drives: BTreeMap<u32, DriveSpace>,
 }
 
 impl FreeSlabs {
-    /// What a manifest (that passes its check) leaves free.
+    /// Finds the free slabs of a manifest that passes its check.
     pub(crate) fn new(manifest: &Manifest) -> Self {
         let mut used: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
         let mut add = |drive: u32, first: u32, slabs: u32| {
@@ -87,8 +87,8 @@ impl FreeSlabs {
         space
     }
 
-    /// Takes over who the drives are and what they may be used for; to be called after commits that
-    /// changed it. What is free on drives known before stays as it is.
+    /// Updates drives and their roles after a commit that changed them. Free slabs of known drives
+    /// stay as they are.
     pub(crate) fn refresh(&mut self, manifest: &Manifest) {
         self.drives.retain(|number, _| manifest.drive(*number).is_some());
         for drive in &manifest.drives {
@@ -104,20 +104,20 @@ impl FreeSlabs {
             let entry = self.drives.entry(drive.number).or_insert_with(new);
             entry.role = drive.role;
             entry.successor = drive.successor;
-            // A successor takes what is on the drive whose place it is to have, and nothing else
-            // until it has all of it.
+            // A successor takes the content of the drive that it replaces, and nothing else until
+            // that is complete.
             entry.takes_new = drive.takes_new() && manifest.predecessor_of(drive.number).is_none();
         }
     }
 
-    /// Drives of a role that may get something new, by number.
+    /// Drives of a role that may take new content, by number.
     pub(crate) fn usable(&self, role: Role) -> Vec<u32> {
         let usable = self.drives.iter().filter(|(_, drive)| drive.role == role && drive.takes_new);
         usable.map(|(number, _)| *number).collect()
     }
 
-    /// Free slabs of a drive that may be used for something new: of one that has a successor no
-    /// more than that one has room for, beside what is to move there.
+    /// Free slabs of a drive that may be allocated. For a drive with a successor these are at most
+    /// what the successor has room for beside the content that moves there.
     pub(crate) fn free_slabs(&self, drive: u32) -> u64 {
         let Some(space) = self.drives.get(&drive) else { return 0 };
         let free = space.free.count();
@@ -130,64 +130,64 @@ impl FreeSlabs {
         }
     }
 
-    /// So many slabs of a successor are in use for what still counts as being on the drive before
-    /// it.
+    /// Sets the number of slabs of a successor in use for content that still counts as being on the
+    /// drive that it replaces.
     pub(crate) fn set_arriving(&mut self, successor: u32, slabs: u64) {
         if let Some(space) = self.drives.get_mut(&successor) {
             space.arriving = slabs;
         }
     }
 
-    /// Whether nothing of a row on these drives may go to a drive: where it lies already, or where
-    /// that which lies on the successor came from.
+    /// True if a drive must take no other column of a row on these drives: it already holds one, or
+    /// its successor does.
     pub(crate) fn is_among(&self, drive: u32, in_rows: &[u32]) -> bool {
         let successor = self.drives.get(&drive).and_then(|space| space.successor);
         in_rows.contains(&drive) || successor.is_some_and(|successor| in_rows.contains(&successor))
     }
 
-    /// Slabs of a drive that are in use.
+    /// Number of slabs in use on a drive.
     pub(crate) fn used_slabs(&self, drive: u32) -> u64 {
         self.drives.get(&drive).map_or(0, |space| u64::from(space.slabs) - space.free.count())
     }
 
-    /// How many of these drives have a free slab.
+    /// Number of these drives that have a free slab.
     pub(crate) fn drives_with_room(&self, drives: &[u32]) -> usize {
         drives.iter().filter(|drive| self.free_slabs(**drive) > 0).count()
     }
 
-    /// All slabs of a drive.
+    /// Number of slabs on a drive.
     pub(crate) fn slabs(&self, drive: u32) -> u64 {
         self.drives.get(&drive).map_or(0, |drive| u64::from(drive.slabs))
     }
 
-    /// Takes slabs that are free.
+    /// Takes free slabs.
     pub(crate) fn take(&mut self, drive: u32, first: u32, slabs: u32) {
         self.drives.get_mut(&drive).expect("a drive of the pool").free.take(first, slabs);
     }
 
-    /// Gives slabs back; nothing where the drive is none of the pool's any more.
+    /// Gives slabs back; does nothing if the drive no longer belongs to the pool.
     pub(crate) fn give(&mut self, drive: u32, first: u32, slabs: u32) {
         if let Some(drive) = self.drives.get_mut(&drive) {
             drive.free.give(first, slabs);
         }
     }
 
-    /// Gives rows back that were handed out.
+    /// Gives allocated rows back.
     pub(crate) fn give_rows(&mut self, rows: &[NewRows]) {
         for new in rows {
             new.places.iter().for_each(|&(drive, slab)| self.give(drive, slab, new.rows as u32));
         }
     }
 
-    /// The most rows of `width` columns that could be had on these drives.
+    /// Maximum number of rows of `width` columns that can be allocated on these drives.
     pub(crate) fn max_rows(&self, drives: &[u32], width: usize) -> u64 {
         let free: Vec<u64> = drives.iter().map(|&drive| self.free_slabs(drive)).collect();
         max_rows(&free, width)
     }
 
-    /// Takes `rows` rows of `width` columns on drives out of `drives` (each at most once), in long
-    /// runs. `salt`: rows that are asked for one by one are spread evenly if it differs from one to
-    /// the next (the first row's number will do).
+    /// Allocates `rows` rows of `width` columns on drives out of `drives` (each at most once per
+    /// row), in long runs. `salt` spreads rows that are allocated one by one evenly, if it differs
+    /// from one to the next (the number of the first row will do).
     pub(crate) fn allocate_rows(
         &mut self,
         drives: &[u32],
@@ -206,8 +206,8 @@ impl FreeSlabs {
         while let Some((set, rows)) = placement.next() {
             let mut columns: Vec<u32> = set.iter().map(|&index| drives[index]).collect();
             if drives.len() > width {
-                // Neither is any drive always the one with parity, where that has a column of its
-                // own.
+                // Rotates the columns, so that in layouts with a fixed parity column no drive
+                // always holds the parity.
                 columns.rotate_left(batch % width);
                 batch = batch.wrapping_add(1);
             }
@@ -227,8 +227,8 @@ impl FreeSlabs {
         &self.drives[&drive].free
     }
 
-    /// Slabs of the same numbers on all of the drives: the first stretch long enough, else the
-    /// longest seen.
+    /// Slabs with the same numbers on all of the drives: the first stretch that is long enough, or
+    /// else the longest seen.
     fn common(&self, drives: &[u32], wanted: u64) -> Option<(Vec<u32>, u64)> {
         let mut best: Option<(u32, u32)> = None;
         let mut at = 0;
@@ -253,7 +253,7 @@ impl FreeSlabs {
         best.map(|(from, to)| (vec![from; drives.len()], wanted.min(u64::from(to - from))))
     }
 
-    /// Slabs anywhere on each of the drives, which have free ones.
+    /// Slabs anywhere on each of the drives, all of which have free ones.
     fn scattered(&self, drives: &[u32], wanted: u64) -> (Vec<u32>, u64) {
         let mut rows = wanted;
         let mut slabs = Vec::with_capacity(drives.len());
@@ -265,8 +265,8 @@ impl FreeSlabs {
         (slabs, rows)
     }
 
-    /// Takes `slabs` consecutive slabs on every one of the drives, at the same number where that is
-    /// possible; the first of each. All or nothing.
+    /// Allocates `slabs` consecutive slabs on every one of the drives, at the same number where
+    /// possible, and returns the first slab of each. All or nothing.
     pub(crate) fn allocate_places(
         &mut self,
         drives: &[u32],
@@ -296,17 +296,17 @@ impl FreeSlabs {
         Ok(places)
     }
 
-    /// The drives with most free, in descending order of it.
+    /// The drives in descending order of free slabs.
     pub(crate) fn emptiest(&self, drives: &[u32]) -> Vec<u32> {
         let mut drives = drives.to_vec();
         drives.sort_by_key(|&drive| (std::cmp::Reverse(self.free_slabs(drive)), drive));
         drives
     }
 
-    /// Takes slabs for one column of up to `rows` consecutive rows that lie on `in_rows` (drives of
-    /// all their columns, the one to be replaced included): on the emptiest of the `candidates`
-    /// that is not among them. `prefer`: the slab number to have if it is free there. The fewer
-    /// rows are asked for at once, the better they are spread.
+    /// Allocates slabs for one column of up to `rows` consecutive rows, on the emptiest of
+    /// `candidates` that may take a column of these rows. `in_rows`: the drives of all their
+    /// columns, including the replaced one. `prefer`: preferred slab number, used if free. Fewer
+    /// rows per call spread better.
     pub(crate) fn replace(
         &mut self,
         candidates: &[u32],
@@ -337,7 +337,7 @@ fn is_next(last: &NewRows, places: &[(u32, u32)]) -> bool {
     last.places.iter().zip(places).all(follows)
 }
 
-/// Enters rows in a map, from `first_row` on.
+/// Enters allocated rows in a map, from `first_row` on.
 pub(crate) fn put_rows(table: &mut RowTable, first_row: u64, new: &[NewRows], state: SlotState) {
     let mut row = first_row;
     for rows in new {

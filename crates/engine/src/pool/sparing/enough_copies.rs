@@ -1,14 +1,13 @@
-//! How many copies of a region map, and areas of a journal, are enough to give one up. Pure.
+//! Decides whether one copy of a region map, or one area of a journal, can be given up. Pure.
 //!
-//! The layout needs one more than it can lose drives. Two of them count as one where one lies on a
-//! drive that is being replaced and the other on its successor: the first goes when its drive does.
-//! (A cut leaves both, between the commit that adds the second and the one that gives up the
-//! first.)
+//! A layout needs one copy more than the number of drives that it can lose. A copy on a drive that
+//! is being replaced and one on its successor count once, because the first goes away with its
+//! drive. (A power cut between the commit that adds the second and the one that gives up the first
+//! leaves both.)
 
 use crate::pool::manifest::format::Manifest;
 
-/// Whether there are enough without the one on `old`, where `others` are drives with one that is
-/// current.
+/// True if enough copies remain without the one on `old`; `others` are drives with a current copy.
 pub(in crate::pool) fn is_enough_without(
     manifest: &Manifest,
     old: u32,
@@ -18,13 +17,13 @@ pub(in crate::pool) fn is_enough_without(
     is_at_successor(manifest, old, others) || lasting(manifest, others) > tolerance
 }
 
-/// Whether the drive is being replaced and its successor is one of these.
+/// True if the drive is being replaced and its successor is among `drives`.
 pub(in crate::pool) fn is_at_successor(manifest: &Manifest, number: u32, drives: &[u32]) -> bool {
     let successor = manifest.drive(number).and_then(|drive| drive.successor);
     successor.is_some_and(|successor| drives.contains(&successor))
 }
 
-/// How many of these stay when all replacements have ended.
+/// Number of these drives' copies that remain once all replacements have ended.
 pub(in crate::pool) fn lasting(manifest: &Manifest, drives: &[u32]) -> usize {
     drives.iter().filter(|number| !is_at_successor(manifest, **number, drives)).count()
 }

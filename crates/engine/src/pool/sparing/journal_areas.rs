@@ -1,10 +1,10 @@
-//! New areas of journals: where a drive with one is lost, another gets one, and before a drive is
-//! let go of its area moves.
+//! Replacement of journal areas: a new area when the drive with an area is lost, and a move of the
+//! area before its drive leaves the pool.
 //!
-//! A new area is recorded before the journal writes to it, so that whatever is in it is found after
-//! a cut; what was in it before is cleared first. An area is given up only after every batch has
-//! its copies elsewhere. Faults expected: the drive with the new area fails (then it is out like
-//! any other), there is no room (then the journal goes on with fewer areas).
+//! A new area is recorded before the journal writes to it, so that its batches are found after a
+//! power cut; its old content is cleared first. An area is given up only after every batch has its
+//! copies elsewhere. Faults expected: the drive with the new area fails (it is then excluded like
+//! any other), there is no room (the journal then continues with fewer areas).
 
 use stripewise_drive::{Cause, DriveError, IoRequest, Operation};
 
@@ -22,22 +22,21 @@ use crate::pool::sparing::enough_copies::{is_at_successor, is_enough_without};
 use crate::pool::superblock::commit::Change;
 use crate::pool::volume::open::journal_place;
 
-/// What is cleared of a new area: its header, in both of its places.
+/// Bytes cleared in a new area: its header, both slots.
 const HEADER_BYTES: u64 = 2 * 4096;
-/// How often it is tried to leave an area before the attempt counts as failed.
+/// Number of attempts to leave an area before giving up.
 const LEAVING_ATTEMPTS: usize = 16;
 
-/// Where a new area is to be.
+/// Place chosen for a new area.
 #[derive(Clone, Copy)]
 struct Chosen {
     place: JournalPlaceRecord,
-    /// Where the old one was; else its slabs were taken from the books for it.
+    /// True for the place of the old area; otherwise its slabs were taken from the free space.
     in_place: bool,
 }
 
 impl Inner {
-    /// Gives journals areas in place of those on drives that are out for good, or that have come
-    /// back empty.
+    /// Replaces journal areas on drives that are given up or have come back empty.
     pub(in crate::pool) async fn reallocate_journals(&self) -> Result<(), PoolError> {
         let is_lost = |manifest: &Manifest, place: &JournalPlaceRecord| {
             let is_here = self.working_member(place.drive).is_some();
@@ -46,7 +45,7 @@ impl Inner {
         };
         self.renew_journals(is_lost).await?;
         self.begin_journals().await?;
-        // What had a copy on an area that was lost gets another one.
+        // Restores the second copies of batches that were on a lost area.
         let rebuildable = self.rebuildable();
         let arrays = self.volumes.arrays();
         for array in arrays.iter().filter(|array| rebuildable.contains(&Id(array.spec().id))) {
@@ -55,7 +54,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether a volume goes on without its journal, since there was no room for any of its areas
+    /// True if a volume runs without its journal, because there was no room for any of its areas
     /// when it was opened.
     pub(in crate::pool) fn is_journal_wanted(&self) -> bool {
         !self.parts_without_journal().is_empty()
@@ -71,7 +70,7 @@ impl Inner {
         arrays.filter(|(_, array)| !array.has_journal()).collect()
     }
 
-    /// Volumes that go on without their journal begin one, as soon as it has an area.
+    /// Begins the journals of volumes that run without, as soon as they have an area.
     async fn begin_journals(&self) -> Result<(), PoolError> {
         for (part, array) in self.parts_without_journal() {
             let (places, epoch) = {
@@ -88,15 +87,15 @@ impl Inner {
                     EventKind::Journal,
                     &format!("volume {} has a journal again", self.manifest.borrow().volume_of(part).1),
                 );
-                // So that no other journal begins with this epoch.
+                // Prevents another journal from using this epoch.
                 self.commit(None, |_| ()).await?;
             }
         }
         Ok(())
     }
 
-    /// For a volume that is about to be opened and of whose journal no area is left: gives it new
-    /// ones, empty, in place of those that were lost, as far as there is room.
+    /// Replaces the areas of journals that have lost all of them by new, empty ones, as far as
+    /// there is room. The volumes are about to be opened.
     pub(in crate::pool) async fn renew_lost_journals(&self, parts: &[Id]) {
         for part in parts {
             let lost: Vec<JournalPlaceRecord> = {
@@ -107,7 +106,7 @@ impl Inner {
             };
             for old in lost {
                 if let Err(error) = self.renew_lost_area(*part, old).await {
-                    self.news.notice(format!("a journal that was lost could not be started over: {error}"));
+                    self.news.notice(format!("a lost journal could not be recreated: {error}"));
                     break;
                 }
             }
@@ -140,7 +139,7 @@ impl Inner {
         recorded.map(drop)
     }
 
-    /// Moves the areas for which `is_stale` says so, as far as there is room.
+    /// Moves the areas that `is_stale` selects, as far as there is room.
     pub(in crate::pool) async fn renew_journals(
         &self,
         is_stale: impl Fn(&Manifest, &JournalPlaceRecord) -> bool,
@@ -162,12 +161,11 @@ impl Inner {
 
     async fn renew_journal(&self, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
         let Some(array) = self.volumes.array(part) else { return Ok(()) };
-        // One that takes nothing more has lost what is not known: that is for the next opening to
-        // find.
+        // A broken journal may have lost records; the next opening handles that.
         if array.is_journal_broken() {
             return Ok(());
         }
-        // A drive that came back has its slabs still; every other may have an area already.
+        // A drive that came back still has its slabs; any other may already have an area.
         let in_place = old.state == PlaceState::Missing && self.working_member(old.drive).is_some();
         let Some(chosen) = self.choose_place(part, &old, in_place) else {
             return self.leave_journal(&array, part, old).await;
@@ -181,7 +179,7 @@ impl Inner {
             }
         };
         let new = chosen.place;
-        // Both stand there until the old one is not needed any more.
+        // Both areas stay in the record until the old one is no longer needed.
         let added = self
             .try_commit(None, move |manifest| {
                 let is_online = manifest.is_online(new.drive);
@@ -209,13 +207,14 @@ impl Inner {
         if self.working_member(new.drive).is_some()
             && let Err(error) = array.add_journal_area(area).await
         {
-            // The commit stands; the area holds nothing and is tried again at the next opening.
-            self.news.notice(format!("an area of a journal could not be taken into use: {error}"));
+            // The commit stands; the area is empty, and the next opening of the array tries again to
+            // use it.
+            self.news.notice(format!("a new journal area could not be used: {error}"));
         }
         if in_place { Ok(()) } else { self.leave_journal(&array, part, old).await }
     }
 
-    /// Gives up an area, where others are enough, after what was in it has its copies there.
+    /// Gives up an area if the others are enough, after its batches have copies there.
     async fn leave_journal(&self, array: &Array, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
         let others = move |part: &PartRecord| -> Vec<u32> {
             let is_other = |place: &&JournalPlaceRecord| {
@@ -237,8 +236,8 @@ impl Inner {
             let part = manifest.parts().find(|other| other.id == part);
             part.is_some_and(|part| is_at_successor(&manifest, old.drive, &others(part)))
         };
-        // The drive's successor has one, and those of other drives may be lost; else as many as the
-        // layout asks for.
+        // If the drive's successor has an area, areas on other drives may be lost; otherwise the
+        // journal keeps as many as the layout requires.
         let least = if goes_to_successor { 1 } else { array.geometry().fault_tolerance() + 1 };
         if !array.leave_journal_area(old.drive, least, LEAVING_ATTEMPTS).await? {
             return Ok(());
@@ -259,7 +258,7 @@ impl Inner {
         .await
     }
 
-    /// Where an area in place of `old` goes; `in_place`: to where that one was.
+    /// Chooses a place for the area that replaces `old`; `in_place`: the place of `old`.
     fn choose_place(&self, part: Id, old: &JournalPlaceRecord, in_place: bool) -> Option<Chosen> {
         let place = match in_place {
             true => JournalPlaceRecord { state: PlaceState::Active, ..*old },
@@ -274,8 +273,8 @@ impl Inner {
         }
     }
 
-    /// The area there, without anything in it that could be taken for this journal's. Where that
-    /// cannot be had, the slabs go back; `None`: the drive is not there any more.
+    /// Prepares the area at the chosen place: clears anything that could be mistaken for this
+    /// journal's. On failure the slabs become free again; `None`: the drive is gone.
     async fn clear_area(&self, chosen: Chosen) -> Result<Option<Area>, DriveError> {
         let Some(member) = self.drives.array_member(&self.manifest.borrow(), chosen.place.drive) else {
             self.give_back_area(chosen);
@@ -291,7 +290,7 @@ impl Inner {
         }
     }
 
-    /// Slabs for an area, taken from the books.
+    /// Takes slabs for an area from the free space.
     fn place_for_journal(&self, part: Id, old: &JournalPlaceRecord) -> Option<JournalPlaceRecord> {
         let manifest = self.manifest.borrow();
         let part = manifest.parts().find(|other| other.id == part)?;
@@ -308,8 +307,8 @@ impl Inner {
     }
 }
 
-/// Makes sure that nothing older in a new area is taken for this journal's; durable when it ends,
-/// as the record that names it is.
+/// Clears the headers of a new area, so that older content is not mistaken for this journal's.
+/// Durable when it returns, because the record that names the area will be.
 async fn clear(area: &Area) -> Result<(), DriveError> {
     let failures = area.member.flush_failures().count();
     let headers = IoRequest::range(Operation::WriteZeroes, area.base_bytes, HEADER_BYTES.min(area.bytes));

@@ -1,22 +1,22 @@
-//! A job of a pool, as its status tells of it.
+//! A pool job as shown in the status.
 
 use serde::Serialize;
 
 use crate::pool::jobs::kind::JobKind;
 use crate::pool::manifest::ids::DriveId;
 
-/// A job under way or due.
+/// A job that is running or due.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Activity {
-    /// What it does.
+    /// Kind of job.
     pub kind: JobKind,
-    /// Part done.
+    /// Part done, percent.
     pub percent: f64,
-    /// Speed of late, 10^6 bytes per second; 0 where it waits for its turn.
+    /// Recent speed, 10^6 bytes per second; 0 while the job waits to run.
     pub mb_per_s: f64,
-    /// Time to go at that speed; `None` where that cannot be told yet.
+    /// Estimated time left at that speed; `None` while there is no estimate.
     pub seconds_left: Option<f64>,
-    /// The volume; empty for what concerns the pool as a whole.
+    /// Name of the volume; empty for a job of the whole pool.
     pub volume: String,
     /// The drive being rebuilt.
     pub drive: Option<DriveId>,

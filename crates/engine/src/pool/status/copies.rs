@@ -1,12 +1,12 @@
-//! What redundancy the copies of region maps and the areas of journals leave to a volume, beside
-//! that of its rows.
+//! Redundancy that the copies of a volume's region maps and the areas of its journals leave, apart
+//! from that of its rows.
 
 use crate::array::Array;
 use crate::pool::manifest::volume_record::{PartRecord, PlaceState};
 
-/// How many more drives may be lost, whichever they are, before nothing is left of a part's
-/// region map, or of its journal; and whose copies are lacking where these are fewer than the
-/// layout can spare.
+/// Number of further drives, in the worst case, that may be lost before a part's region map or
+/// journal has no copy left; and, where fewer copies are left than the layout tolerates, the drives
+/// whose copies are missing.
 pub(in crate::pool) fn copies_left(
     part: &PartRecord,
     array: Option<&Array>,
@@ -26,8 +26,8 @@ pub(in crate::pool) fn copies_left(
     let journal: Vec<(u32, bool)> = journal_places(part).collect();
     if !journal.is_empty() {
         left = left.min(left_of(&journal));
-        // What the open journal knows is newer; where it could not be opened without an area it
-        // is not used at all.
+        // The open journal has newer information. A part that was opened without one of its areas
+        // does not use the journal at all.
         if let Some(array) = array.filter(|array| !array.is_protected()) {
             left = left.min(array.journal_redundancy().unwrap_or(0) as isize);
         }
@@ -35,17 +35,17 @@ pub(in crate::pool) fn copies_left(
     (left, lacking)
 }
 
-/// Drives with a copy of the region map, and whether it is current.
+/// Drives with a copy of the region map, and whether the copy is current.
 fn map_places(part: &PartRecord) -> impl Iterator<Item = (u32, bool)> {
     part.meta.places.iter().map(|place| (place.drive, place.state == PlaceState::Active))
 }
 
-/// Drives with an area of the journal, and whether it counts.
+/// Drives with an area of the journal, and whether the area is in use.
 fn journal_places(part: &PartRecord) -> impl Iterator<Item = (u32, bool)> {
     part.journal.iter().map(|place| (place.drive, place.state == PlaceState::Active))
 }
 
-/// Drives with either.
+/// Drives with a copy of the region map or an area of the journal, and whether it is current.
 pub(in crate::pool) fn copies(part: &PartRecord) -> impl Iterator<Item = (u32, bool)> {
     map_places(part).chain(journal_places(part))
 }

@@ -1,9 +1,10 @@
-//! What was asked of a volume since it was opened, and how long that took: counted at its door,
-//! the caller.
+//! Load of a volume since it was opened: its requests and their latencies, counted where callers
+//! enter the volume.
 //!
-//! Two looks at the clock (65 ns together on the machine of `docs/performance.md`) and one place in
-//! a fixed table (4 ns) for each request; nothing is allocated. Latencies are counted in steps, as
-//! Prometheus wants its histograms, so that they can be added up over volumes and machines.
+//! Each request costs two reads of the clock (65 ns together on the machine of
+//! `docs/performance.md`) and one update of a fixed table (4 ns), without allocation. Latencies are
+//! counted in steps, like Prometheus histograms, so that they can be added up over volumes and
+//! machines.
 
 use std::cell::{Cell, RefCell};
 
@@ -12,8 +13,8 @@ use stripewise_drive::Context;
 use crate::error::ArrayError;
 use crate::pool::Pool;
 
-/// The upper ends of the steps in which latencies are counted, nanoseconds; each belongs to its
-/// step. What took longer has one step more.
+/// Inclusive upper bounds of the latency steps, nanoseconds. Slower requests count in one further
+/// step.
 pub const LATENCY_STEPS_NS: [u64; 19] = {
     const US: u64 = 1_000;
     const MS: u64 = 1_000 * US;
@@ -41,26 +42,26 @@ pub const LATENCY_STEPS_NS: [u64; 19] = {
     ]
 };
 
-/// What can be asked of a volume.
+/// Kind of request to a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
-    /// Bytes are read.
+    /// Reads bytes.
     Read,
-    /// Bytes are written, durably or not.
+    /// Writes bytes, durably or not.
     Write,
-    /// What was written becomes durable.
+    /// Makes completed writes durable.
     Flush,
-    /// What a range holds is no longer needed.
+    /// Discards the content of a range.
     Discard,
-    /// A range is to read as zeros.
+    /// Makes a range read as zeros.
     WriteZeroes,
 }
 
 impl RequestKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Flush, Self::Discard, Self::WriteZeroes];
 
-    /// Its name in figures.
+    /// Name in statistics.
     pub fn word(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -72,22 +73,22 @@ impl RequestKind {
     }
 }
 
-/// Requests of one kind.
+/// Counters of the requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
-    /// Those that succeeded, by how long they took: one place for each of [`LATENCY_STEPS_NS`], and
-    /// one for the rest.
+    /// Successful requests by latency: one entry for each of [`LATENCY_STEPS_NS`], and one for
+    /// slower requests.
     pub by_latency: [u64; LATENCY_STEPS_NS.len() + 1],
-    /// How long these took together, nanoseconds.
+    /// Total time of the successful requests, nanoseconds.
     pub total_ns: u64,
-    /// Bytes that these were for.
+    /// Total bytes of the successful requests.
     pub bytes: u64,
-    /// Those that ended in an error.
+    /// Number of failed requests.
     pub failed: u64,
 }
 
 impl RequestCounts {
-    /// Those that succeeded.
+    /// Number of successful requests.
     pub fn succeeded(&self) -> u64 {
         self.by_latency.iter().sum()
     }
@@ -100,36 +101,36 @@ impl RequestCounts {
     }
 }
 
-/// What was asked of a volume since it was opened.
+/// Load of a volume since it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeLoad {
-    /// Its name.
+    /// Name of the volume.
     pub volume: String,
-    /// Requests that are not answered yet.
+    /// Number of requests in flight.
     pub under_way: u64,
-    /// By kind, in the order of [`RequestKind::ALL`].
+    /// Counters by kind, in the order of [`RequestKind::ALL`].
     pub requests: [RequestCounts; RequestKind::ALL.len()],
-    /// Bytes in use in its journals and bytes that these have for clients; `None` where it has
-    /// none. Part of what is there is kept for putting things in place, so that more may be in use
-    /// than clients have.
+    /// Bytes in use in its journals, and bytes that these have for clients; `None` without a
+    /// journal. Part of the space is reserved for destaging, so more may be in use than clients
+    /// have.
     pub journal: Option<(u64, u64)>,
 }
 
 impl VolumeLoad {
-    /// Requests of one kind.
+    /// Counters of the requests of one kind.
     pub fn of(&self, kind: RequestKind) -> &RequestCounts {
         &self.requests[kind as usize]
     }
 }
 
-/// Counts the requests of a volume.
+/// Counts the requests to a volume.
 #[derive(Default)]
 pub(in crate::pool) struct LoadCounter {
     under_way: Cell<u64>,
     requests: RefCell<[RequestCounts; RequestKind::ALL.len()]>,
 }
 
-/// A request under way. One that is given up half-way is not counted.
+/// A request in flight. If it is dropped before it has ended it is not counted.
 pub(in crate::pool) struct UnderWay<'a> {
     counter: &'a LoadCounter,
     context: &'a Context,
@@ -137,7 +138,7 @@ pub(in crate::pool) struct UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
-    /// It has come to its end, and was for so many bytes.
+    /// Counts the request, which was for `bytes`, by its result.
     pub(crate) fn ended<T>(self, kind: RequestKind, bytes: u64, result: &Result<T, ArrayError>) {
         let took_ns = self.context.now_ns().saturating_sub(self.begin_ns);
         let counts = &mut self.counter.requests.borrow_mut()[kind as usize];
@@ -155,17 +156,17 @@ impl Drop for UnderWay<'_> {
 }
 
 impl LoadCounter {
-    /// Requests that are not answered yet.
+    /// Number of requests in flight.
     pub(crate) fn under_way(&self) -> u64 {
         self.under_way.get()
     }
 
-    /// What was counted, by kind.
+    /// Counters by kind.
     pub(crate) fn requests(&self) -> [RequestCounts; RequestKind::ALL.len()] {
         *self.requests.borrow()
     }
 
-    /// A request begins.
+    /// Begins a request.
     pub(crate) fn begin<'a>(&'a self, context: &'a Context) -> UnderWay<'a> {
         self.under_way.set(self.under_way.get() + 1);
         UnderWay { counter: self, context, begin_ns: context.now_ns() }
@@ -173,7 +174,7 @@ impl LoadCounter {
 }
 
 impl Pool {
-    /// What was asked of each volume that is open, in the order in which they were made.
+    /// Loads of the open volumes, in the order of their creation.
     pub fn volume_loads(&self) -> Vec<VolumeLoad> {
         let manifest = self.0.manifest.borrow();
         let load = |volume: &crate::pool::manifest::volume_record::VolumeRecord| {

@@ -1,20 +1,19 @@
-//! Whether there is room to convert a volume: the conversion is gone through on a copy of the
-//! books, row by row, with slabs of the old layout coming back as its rows are left behind. Pure;
-//! nothing is touched.
+//! Checks that there is room to convert a volume. The conversion is rehearsed on a copy of the
+//! free-space table, row by row; slabs of the old layout become free as its rows are left behind.
+//! Pure: nothing is changed.
 
 use crate::pool::space::slabs::FreeSlabs;
 use crate::rows::RowTable;
 
-/// Steps in which it is gone through at first. Larger steps take more room than the conversion
-/// will, so where these fit, all is well; else it is gone through row by row.
+/// Number of steps of the first rehearsal. Larger steps need more room than the conversion will, so
+/// if these fit, the conversion fits; if not, it is rehearsed row by row.
 const COARSE_STEPS: u64 = 64;
 
-/// What a conversion asks of the books.
+/// Space requirements of a conversion.
 pub(in crate::pool) struct Rehearsal<'a> {
     pub old: &'a RowTable,
     pub old_row_bytes: u64,
-    /// Rows of the new layout that get slabs: first and one past the last of each stretch, in
-    /// order.
+    /// Rows of the new layout that need slabs: first row and end of each stretch, in order.
     pub needed: Vec<(u64, u64)>,
     pub new_rows: u64,
     pub new_row_bytes: u64,
@@ -25,13 +24,13 @@ pub(in crate::pool) struct Rehearsal<'a> {
 }
 
 impl Rehearsal<'_> {
-    /// Whether there is room all the way, from what `books` say is free.
+    /// True if every step of the conversion finds room, starting from the free space in `books`.
     pub(crate) fn fits(&self, books: &FreeSlabs) -> bool {
         let coarse = self.new_rows.div_ceil(COARSE_STEPS).max(1);
         self.fits_in_steps(books.clone(), coarse) || (coarse > 1 && self.fits_in_steps(books.clone(), 1))
     }
 
-    /// Rows that get slabs.
+    /// Number of rows that need slabs.
     pub(crate) fn needed_rows(&self) -> u64 {
         self.needed.iter().map(|(first, end)| end - first).sum()
     }
@@ -73,8 +72,8 @@ mod tests {
     use crate::pool::testing::pool;
     use crate::rows::{SlotPlace, SlotState};
 
-    /// A pool of four drives of which `free` slabs are left on each, and a volume of `rows` rows on
-    /// all of them.
+    /// A pool of four drives with `free` free slabs each, and a volume of `rows` rows on all of
+    /// them.
     fn books(rows: u64, free: u64) -> (FreeSlabs, RowTable) {
         let mut books = FreeSlabs::new(&pool(&[64; 4], MIB));
         let mut table = RowTable::new(4, rows);
@@ -110,7 +109,7 @@ mod tests {
         // From two copies of each block to one parity unit in four.
         assert!(!fits(12, 0, 2, 4, 3));
         assert!(fits(12, 1, 2, 4, 3));
-        // As much as before.
+        // The same amount of data per row.
         assert!(fits(12, 1, 3, 4, 3));
     }
 

@@ -1,13 +1,13 @@
 //! A volume as a drive of another pool: software striping over arrays, as over hardware
 //! controllers.
 //!
-//! Everything that a drive promises its pool the volume's own pool keeps: what a flush or a forced
-//! write acknowledged is durable, the rest is in a cache. So the outer pool knows nothing of the
-//! inner one but what drives say: an inner volume that lost a block gives a medium error, one that
-//! takes no writes denies them, one whose pool was closed is gone.
+//! The inner pool keeps every promise that a drive makes to the outer one: data that a flush or a
+//! forced write acknowledged is durable, the rest is cached. The outer pool sees only what drives
+//! report: an inner volume that lost a block reports a medium error, one that is read-only denies
+//! writes, one whose pool was closed is gone.
 //!
-//! The process that opens the outer pool keeps the inner one open for longer. Memory: as the inner
-//! volume admits requests; requests with scattered memory are gathered into one piece more.
+//! The process that opens the outer pool keeps the inner one open for longer. Memory: bounded by
+//! the admission of the inner volume; requests with scattered memory also need one contiguous copy.
 
 use std::rc::Rc;
 
@@ -19,17 +19,17 @@ use stripewise_drive::{
 use crate::error::ArrayError;
 use crate::pool::volume::Volume;
 
-/// Blocks of the drive, bytes: those of checksums, so that none is written in part.
+/// Block size of the drive, bytes: that of checksums, so that no block is written in part.
 const BLOCK_BYTES: u32 = 4096;
-/// Requests worth having in flight: the volume has several drives below.
+/// Useful number of requests in flight: the volume has several drives below.
 const QUEUE_DEPTH: u32 = 64;
-/// Bytes worth having in flight.
+/// Useful number of bytes in flight.
 const QUEUE_BYTES: u64 = 32 << 20;
-/// The longest request that pays is at least this long, bytes, and whole stripes.
+/// Lower bound of the useful request size, bytes, which is a whole number of stripes.
 const LEAST_REQUEST_BYTES: u64 = 1 << 20;
 
-/// A drive that is a volume. Clones of the volume go on working beside it; only the outer
-/// pool should write to it.
+/// A drive backed by a volume. Clones of the volume keep working beside it, but only the outer pool
+/// should write to it.
 pub struct VolumeDrive {
     context: Context,
     volume: Volume,
@@ -37,7 +37,7 @@ pub struct VolumeDrive {
 }
 
 impl VolumeDrive {
-    /// A drive on an open volume, called `label` (`POOL/VOL`).
+    /// Creates a drive on an open volume, with a label of the form `POOL/VOL`.
     pub fn new(volume: Volume, label: &str) -> Rc<Self> {
         let stripe_bytes = volume.geometry().stripe_data_bytes();
         let info = DriveInfo {
@@ -55,7 +55,7 @@ impl VolumeDrive {
         Rc::new(Self { context: volume.pool().context().clone(), volume, info })
     }
 
-    /// The volume.
+    /// The volume behind the drive.
     pub fn volume(&self) -> &Volume {
         &self.volume
     }
@@ -72,12 +72,12 @@ impl Drive for VolumeDrive {
         }
         let (sender, answer) = completion();
         let (volume, label) = (self.volume.clone(), self.info.label.clone());
-        drop(self.context.spawn(async move { sender.complete(carry_out(&volume, &label, request).await) }));
+        drop(self.context.spawn(async move { sender.complete(execute(&volume, &label, request).await) }));
         answer
     }
 }
 
-async fn carry_out(volume: &Volume, label: &Rc<str>, request: IoRequest) -> IoResult {
+async fn execute(volume: &Volume, label: &Rc<str>, request: IoRequest) -> IoResult {
     let (offset_bytes, length_bytes) = (request.offset_bytes, request.length_bytes);
     let result = match request.operation {
         Operation::Read => read(volume, &request).await,
@@ -99,7 +99,7 @@ async fn read(volume: &Volume, request: &IoRequest) -> Result<(), ArrayError> {
     Ok(())
 }
 
-/// What is to be written, in one piece.
+/// The data to write, in one buffer.
 fn gathered(volume: &Volume, request: &IoRequest) -> Buffer {
     if let [only] = request.segments.as_slice() {
         return only.clone();
@@ -113,7 +113,7 @@ fn gathered(volume: &Volume, request: &IoRequest) -> Buffer {
     whole
 }
 
-/// What a volume's error is to whoever takes it for a drive.
+/// Translates a volume's error into the error of a drive.
 fn as_drive_error(label: &Rc<str>, request: &IoRequest, error: &ArrayError) -> DriveError {
     let (kind, os_code) = match error {
         ArrayError::Closed => (DriveErrorKind::Gone, None),
@@ -122,7 +122,7 @@ fn as_drive_error(label: &Rc<str>, request: &IoRequest, error: &ArrayError) -> D
         ArrayError::NoSpace(_) | ArrayError::FileSystemFull { .. } => (DriveErrorKind::NoSpace, None),
         ArrayError::OutOfRange { .. } => (DriveErrorKind::OutOfRange, None),
         ArrayError::Misaligned { .. } => (DriveErrorKind::Misaligned, None),
-        // Of a drive below that cannot be spared: this one is not gone because of it.
+        // An inner drive reported this error; the volume as a drive is not gone because of it.
         ArrayError::Drive(below) if below.kind == DriveErrorKind::Medium => {
             (DriveErrorKind::Medium, below.os_code)
         }

@@ -1,10 +1,9 @@
-//! Whose turn it is to write where: ranges of a volume that must not be worked on by two at a time,
-//! first come, first served.
+//! Serialises work on overlapping ranges of a volume, first come, first served.
 //!
-//! While a volume is converted its writes hold their ranges here, since some of them are made in
-//! two arrays and must leave the same in both; and so do the copying of a range and the step that
-//! makes the copy the one that counts. A request waits for those only that came before and
-//! overlap, so no request waits for ever. Memory: one entry per write under way.
+//! While a volume is converted its writes hold their ranges here, because some of them go to two
+//! arrays and must leave the same data in both. Copying a range holds it as well, and so does the
+//! step that makes the copy the valid one. A request waits only for overlapping requests that came
+//! before it, so none waits for ever. Memory: one entry per write in flight.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -13,7 +12,7 @@ use stripewise_drive::Event;
 
 #[derive(Default)]
 pub(in crate::pool) struct RangeGate {
-    /// In the order of arrival: those who work, and those who wait.
+    /// Requests in order of arrival, running and waiting.
     entries: RefCell<VecDeque<Entry>>,
     next_ticket: Cell<u64>,
     left: Event,
@@ -27,8 +26,8 @@ struct Entry {
 }
 
 impl RangeGate {
-    /// Ends when no request that came before works in the range; it is the caller's as long as the
-    /// guard lives.
+    /// Waits until no earlier request works in the range; the caller holds it until the guard is
+    /// dropped.
     pub(crate) async fn enter(&self, start: u64, end: u64) -> RangeGuard<'_> {
         let ticket = self.next_ticket.replace(self.next_ticket.get() + 1);
         self.entries.borrow_mut().push_back(Entry { ticket, start, end });

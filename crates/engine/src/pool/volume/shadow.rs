@@ -1,8 +1,7 @@
-//! What a pool opened for reading only puts before each of its drives: no change gets through,
-//! the caller. What is written stays in memory and is read from there, so that what a
-//! crash left in a journal can be carried out for a reader.
+//! Keeps writes to the drives of a read-only pool in memory. No change reaches the drive; reads
+//! return the data in memory. This allows the journal replay after a crash in a read-only pool.
 //!
-//! Memory: [`MOST_BYTES`] for each drive; what would take more is refused.
+//! Memory: at most [`MOST_BYTES`] per drive; writes beyond that are refused.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,14 +14,14 @@ use stripewise_drive::{
 use crate::member::{Class, Member};
 use crate::pool::Pool;
 
-/// Kept for each drive.
+/// Maximum kept for each drive.
 const MOST_BYTES: usize = 512 << 20;
 const PAGE_BYTES: u64 = 4096;
 const SECTOR_BYTES: u64 = 512;
 
-/// What was written of 4 KiB.
+/// Written data of one 4 KiB page.
 struct Page {
-    /// Which of its sectors were.
+    /// Bitmap of the sectors that were written.
     sectors: u8,
     bytes: Box<[u8; PAGE_BYTES as usize]>,
 }
@@ -36,9 +35,9 @@ pub(crate) struct Shadow {
 }
 
 impl Pool {
-    /// Of a pool that is only read, and before anything is read: carries out in memory what a crash
-    /// left in its journals. Whether there was anything, so that opening the pool for writing would
-    /// put it in place. An array that cannot be recovered says so when it is read.
+    /// Replays the journals of a read-only pool in memory, before anything is read. True if there
+    /// was anything to replay, which opening the pool for writing would put in place. An array that
+    /// cannot be recovered reports that when it is read.
     pub async fn recover_in_memory(&self) -> bool {
         let arrays = self.0.volumes.arrays();
         let mut has_recovered = false;
@@ -54,7 +53,7 @@ impl Shadow {
         Rc::new(Self { context: context.clone(), drive, pages: Rc::default() })
     }
 
-    /// The same before a drive that others go on using through its queue.
+    /// As [`Self::over`], for a drive that others go on using through its queue.
     pub(crate) fn over_member(context: &Context, member: &Rc<Member>) -> Rc<dyn Drive> {
         Self::over(context, Rc::new(Queued(member.clone())))
     }
@@ -70,7 +69,7 @@ impl Shadow {
         for segment in &request.segments {
             let to = &mut bytes[at..at + segment.len()];
             if segment.with(|from| to.copy_from_slice(from)).is_none() {
-                // Models have no bytes to keep.
+                // The buffers of performance models have no bytes to keep.
                 return Ok(());
             }
             at += segment.len();
@@ -112,7 +111,7 @@ impl Shadow {
     }
 }
 
-/// A drive that is reached through its queue.
+/// A drive that is accessed through its queue.
 struct Queued(Rc<Member>);
 
 impl Drive for Queued {
@@ -125,7 +124,7 @@ impl Drive for Queued {
     }
 }
 
-/// Puts what was written over what was read.
+/// Copies written sectors over data that was read.
 fn lay_over(pages: &BTreeMap<u64, Page>, start: u64, segments: &[Buffer]) {
     let mut from = start;
     for segment in segments {
@@ -153,8 +152,7 @@ impl Drive for Shadow {
         match request.operation {
             Operation::Read => self.read(request),
             Operation::Write { .. } | Operation::WriteZeroes => Completion::ready(self.keep(&request)),
-            // Nothing reaches the medium, so nothing is to be made durable there; a discard is
-            // advice.
+            // Nothing reaches the medium, so nothing has to be made durable; a discard is advisory.
             Operation::Flush | Operation::Discard => Completion::ready(Ok(())),
         }
     }

@@ -1,6 +1,6 @@
-//! How many rows a thin volume gets at once: one after it was opened, twice as many each time it
-//! runs out again. So a volume that is written from one end to the other does not cost a commit for
-//! every row, and one that is written here and there takes no more than it needs.
+//! Number of rows that a thin volume allocates at once: one after it was opened, then twice as many
+//! each time it runs out. A volume that is written sequentially does not pay for a commit per row,
+//! and one that is written sparsely takes no more than it needs.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,29 +11,30 @@ use crate::pool::manifest::ids::Id;
 
 /// The growth of all thin volumes of a pool.
 pub(in crate::pool) struct ThinGrowth {
-    /// Allocations of rows go one at a time.
+    /// Serialises the allocation of rows.
     turns: Semaphore,
-    /// Rows that a part gets the next time, by the array's identity.
+    /// Rows of a part's next allocation, by the array's identity.
     steps: RefCell<BTreeMap<Id, u64>>,
 }
 
 impl ThinGrowth {
-    /// Nothing has grown yet.
+    /// State of a pool that was just opened: no part has grown.
     pub(in crate::pool) fn new() -> Self {
         Self { turns: Semaphore::new(1), steps: RefCell::default() }
     }
 
-    /// The turn to allocate rows.
+    /// Waits for the exclusive right to allocate rows.
     pub(in crate::pool) async fn turn(&self) -> SemaphorePermit {
         self.turns.acquire(1).await
     }
 
-    /// Rows that a part gets the next time.
+    /// Rows of the part's next allocation.
     pub(in crate::pool) fn next_rows(&self, part: Id) -> u64 {
         self.steps.borrow().get(&part).copied().unwrap_or(1)
     }
 
-    /// A part got rows: the next time twice as many, at most `most`.
+    /// Records that a part was given rows: its next allocation is twice as large, at most `most`
+    /// rows.
     pub(in crate::pool) fn grew(&self, part: Id, most: u64) {
         let next = (self.next_rows(part) * 2).min(most);
         self.steps.borrow_mut().insert(part, next);

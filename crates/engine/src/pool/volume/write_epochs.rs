@@ -1,13 +1,13 @@
-//! Which writes began before a conversion did: they hold no range of it, and are waited for before
-//! anything is copied. They may have begun without a conversion, or in an earlier one that has
-//! ended since.
+//! Waits for writes that began before a conversion did. They hold no range of the conversion, so
+//! they must end before anything is copied. They may have begun without a conversion, or during an
+//! earlier one that has ended since.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stripewise_drive::Event;
 
-/// Writes under way.
+/// Number of writes in flight.
 type Count = Rc<Cell<usize>>;
 
 #[derive(Default)]
@@ -17,26 +17,26 @@ pub(in crate::pool) struct WriteEpochs {
     ended: Event,
 }
 
-/// A write under way, for as long as it lives.
+/// Guard that counts a write until it is dropped.
 pub(in crate::pool) struct CountedWrite<'a> {
     epochs: &'a WriteEpochs,
     count: Count,
 }
 
 impl WriteEpochs {
-    /// A write begins.
+    /// Counts a write that begins now.
     pub(crate) fn count(&self) -> CountedWrite<'_> {
         let count = self.current.borrow().clone();
         count.set(count.get() + 1);
         CountedWrite { epochs: self, count }
     }
 
-    /// What is under way now is earlier from now on.
+    /// Starts a new epoch: all writes in flight now belong to an earlier one.
     pub(crate) fn turn(&self) {
         self.earlier.borrow_mut().push(self.current.take());
     }
 
-    /// Ends when all that began before the last turn has ended.
+    /// Waits until all writes of earlier epochs have ended.
     pub(crate) async fn until_earlier_ended(&self) {
         loop {
             let ended = self.ended.wait();
@@ -77,15 +77,15 @@ mod tests {
         epochs.turn();
         let in_the_second = epochs.count();
         drop(in_the_first);
-        assert!(!has_ended(), "one is older still");
+        assert!(!has_ended(), "one of the first epoch is still in flight");
         epochs.turn();
         let in_the_third = epochs.count();
         drop(longest);
-        assert!(!has_ended(), "that of the second one goes on");
+        assert!(!has_ended(), "that of the second epoch is still in flight");
         let mut waiting = Box::pin(epochs.until_earlier_ended());
         assert!(waiting.as_mut().now_or_never().is_none());
         drop(in_the_second);
-        assert!(waiting.now_or_never().is_some(), "it is told, and that of this one goes on");
+        assert!(waiting.now_or_never().is_some(), "the last write of an earlier epoch has ended");
         drop(in_the_third);
     }
 }

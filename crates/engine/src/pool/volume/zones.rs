@@ -1,15 +1,16 @@
-//! A volume that is being converted to another layout: which of its two arrays a request goes to.
+//! Routes the requests to a volume that is being converted to the array, or arrays, that hold the
+//! data.
 //!
-//! A conversion goes through the volume from its beginning. What is below the *frontier*, which is
-//! recorded, is in the new array alone. What is between the frontier and the *cursor* is in both,
-//! and written in both, so that the frontier can move up to the cursor and a crash before that
-//! loses nothing; the old one is read. Beyond the cursor there is the old one alone. Requests that
-//! reach across are cut. Writes hold their ranges (`volume/range_gate.rs`), so that the two arrays
-//! see the writes of a block in the same order, and no client writes what is being copied. A write
-//! that fails in the new array takes the cursor back: it is done, since the old one has it, and is
-//! copied again. A conversion that was cancelled goes the same way with the arrays in each other's
-//! place, up to where it had come; what lies behind that never left the array that is new now.
-//! Faults expected: either array fails, the new one has no space.
+//! A conversion proceeds through the volume from its beginning. Data below the *frontier*, which is
+//! recorded, is only in the new array. Data between the frontier and the *cursor* is in both, and
+//! is written to both, so that the frontier can move up to the cursor and a crash before that loses
+//! nothing; it is read from the old array. Data beyond the cursor is only in the old array.
+//! Requests across these limits are split. Writes hold their ranges (`volume/range_gate.rs`), so
+//! that both arrays see the writes of a block in the same order, and no client writes data that is
+//! being copied. A write that fails in the new array succeeds for the client, because the old array
+//! has it; it takes the cursor back, and the data is copied again. A cancelled conversion works the
+//! same way with the arrays exchanged, up to where it had come; data behind that never left the
+//! array that is now the new one. Faults expected: either array fails, the new one has no space.
 
 use std::cell::Cell;
 
@@ -29,26 +30,26 @@ pub(in crate::pool) struct Zones {
     pub old: Array,
     pub new: Array,
     pub gate: RangeGate,
-    /// The frontier, as it is recorded.
+    /// The recorded frontier.
     pub committed: Cell<u64>,
     pub cursor: Cell<u64>,
-    /// From here on the new array has it all, and always had: less than the volume where a
-    /// conversion was cancelled.
+    /// From here on the new array has had all data from the start: less than the volume's size
+    /// after a conversion was cancelled.
     end_bytes: u64,
-    /// It is being cancelled: nothing more is copied.
+    /// The conversion is being cancelled: nothing more is copied.
     pub is_cancelled: Cell<bool>,
-    /// Rows of the old array below this one have given their slabs back.
+    /// Number of rows of the old array that have given their slabs back, from its beginning.
     pub released_rows: Cell<u64>,
-    /// Losses of the new array when nothing was copied yet beyond the frontier.
+    /// Loss count of the new array when nothing was copied beyond the frontier yet.
     pub losses: Cell<u64>,
 }
 
-/// Two ways to do without what a range holds.
+/// Way to clear the content of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pool) enum Clearing {
-    /// It may read as what was there.
+    /// The range may still read as its former content.
     Discard,
-    /// It reads as zeros.
+    /// The range reads as zeros.
     WriteZeroes,
 }
 
@@ -66,7 +67,7 @@ impl Clearing {
     }
 }
 
-/// Which of the arrays have a range.
+/// Arrays that hold a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Zone {
     New,
@@ -83,7 +84,7 @@ struct Piece {
 type Pieces = SmallVec<[Piece; 4]>;
 
 impl Zones {
-    /// A conversion that has come to `committed`, and goes to `end_bytes`.
+    /// A conversion that has reached `committed` and proceeds to `end_bytes`.
     pub(crate) fn new(old: Array, new: Array, committed: u64, end_bytes: u64) -> Self {
         let end_bytes = end_bytes.min(old.capacity_bytes());
         let committed = committed.min(end_bytes);
@@ -105,7 +106,7 @@ impl Zones {
         self.new.capacity_bytes()
     }
 
-    /// Where what is to be copied ends.
+    /// End of the data to be copied.
     pub(crate) fn end_bytes(&self) -> u64 {
         self.end_bytes
     }
@@ -132,8 +133,8 @@ impl Zones {
     pub(crate) async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
         self.new.check_range(offset_bytes, length as u64)?;
         let pieces = self.pieces(offset_bytes, offset_bytes + length as u64);
-        // A read is counted in its array before it waits for anything, so the move of the
-        // frontier knows of it.
+        // A read is counted in its array before its first wait, so a move of the frontier waits for
+        // it.
         let reads = pieces
             .iter()
             .map(|piece| self.read_from(piece.zone).read(piece.start, (piece.end - piece.start) as usize));
@@ -178,8 +179,8 @@ impl Zones {
         join_all(writes).await.into_iter().collect()
     }
 
-    /// What came of a write in both arrays: the old one's answer counts. Where either refused they
-    /// may differ from here on.
+    /// Outcome of a write to both arrays: that of the old one counts. If either failed the arrays
+    /// may differ from here on, and the cursor moves back.
     fn old_answer(
         &self,
         start: u64,
@@ -198,16 +199,16 @@ impl Zones {
             return self.new.flush().await;
         }
         let (old, new) = join(self.old.flush(), self.new.flush()).await;
-        // The old one may have ended meanwhile; as long as there is nothing in the new one alone,
-        // it need not be there.
+        // The conversion may have ended, and the old array with it. The new array is not needed
+        // until it is the only one with some of the data.
         let old = if is_moved() { Ok(()) } else { old };
         let has_some = self.committed.get() > 0 || self.end_bytes < self.size_bytes();
         let new = if has_some { new } else { Ok(()) };
         old.and(new)
     }
 
-    /// What is in both arrays reads as zeros afterwards in any case: where discarding stops short
-    /// depends on the layout, and the two must not differ.
+    /// Clears a range. Where both arrays hold it, it is written with zeros in any case: the extent
+    /// of a discard depends on the layout, and the arrays must not differ.
     pub(crate) async fn clear(
         &self,
         pool: &Inner,
@@ -257,15 +258,16 @@ impl Zones {
                     return Ok(extents);
                 }
             }
-            let told: u64 = extents.iter().map(|extent| extent.length_bytes).sum();
-            if offset_bytes + told < piece.end {
+            let covered_bytes: u64 = extents.iter().map(|extent| extent.length_bytes).sum();
+            if offset_bytes + covered_bytes < piece.end {
                 return Ok(extents);
             }
         }
         Ok(extents)
     }
 
-    /// Whether something holds of all of a range, wherever it is read from.
+    /// True if `question` answers true for all of a range, asked of the arrays that it is read
+    /// from.
     pub(crate) fn ask_all(
         &self,
         offset_bytes: u64,

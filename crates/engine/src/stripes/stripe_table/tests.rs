@@ -1,4 +1,4 @@
-//! Turns at stripes: of groups, writers, readers and attempts, also all at random.
+//! Order of access to stripes: groups, writers, readers and attempts, also all at random.
 
 use futures_util::future::FutureExt;
 use stripewise_drive::SplitMix64;
@@ -12,7 +12,8 @@ fn piece() -> Piece {
     Piece { from: 0, data, fua: false, class: Class::Foreground, room: None }
 }
 
-/// A stripe that is idle or reserved, held by none of the scopes that wait later.
+/// Locks a stripe that is idle or reserved, in a scope of its own, so that scopes that wait later
+/// hold none.
 async fn alone(table: &Rc<StripeTable>, stripe: u64) -> StripeGuard {
     scope(async { table.try_lock(stripe) }).await.expect("nothing holds it")
 }
@@ -24,7 +25,7 @@ fn a_group_holds_nothing_until_it_has_all() {
         let writer = alone(&table, 2).await;
         let mut group = Box::pin(scope(table.lock_all(vec![1, 2, 3])));
         assert!(group.as_mut().now_or_never().is_none());
-        // What only the group waits for can be had in between, and goes back to it.
+        // A stripe that is reserved for the group can be locked in between, and goes back to it.
         let destaging = alone(&table, 1).await;
         assert!(table.try_lock(1).is_none());
         drop(writer);
@@ -71,7 +72,7 @@ fn a_group_that_is_dropped_leaves_no_trace() {
         assert!(next.as_mut().now_or_never().is_none());
         drop(waiting);
         drop(next.await);
-        // One that has got its stripes and does not know it yet.
+        // A group that has its stripes, but has not been polled since.
         let mut waiting = Box::pin(scope(table.lock_all(vec![1, 2])));
         assert!(waiting.as_mut().now_or_never().is_none());
         drop(held);
@@ -80,8 +81,8 @@ fn a_group_that_is_dropped_leaves_no_trace() {
     });
 }
 
-/// Groups, writers, readers and attempts at random: none is with another where it must not be,
-/// and all end.
+/// Groups, writers, readers and attempts at random: access is exclusive where it must be, and every
+/// request ends.
 #[test]
 fn stripe_access_is_exclusive_and_starves_no_request() {
     for seed in 0..30 {
@@ -147,7 +148,7 @@ fn stripe_access_is_exclusive_and_starves_no_request() {
                 }
             };
             let ended = context.time_limit_ns(1_000_000, std::pin::pin!(all)).await;
-            assert!(ended.is_ok(), "seed {seed}: not all get their turn");
+            assert!(ended.is_ok(), "seed {seed}: some requests never got their turn");
         });
         assert!(table.is_idle(), "seed {seed}");
     }

@@ -119,7 +119,7 @@ fn a_full_pool_that_gets_a_drive_takes_writes_again() {
         );
         check_rows(&volume, rows + more).await;
         assert_eq!(percent(&pool), None);
-        assert!(pool.events().iter().any(|event| event.text.contains("the rebalance is done")));
+        assert!(pool.events().iter().any(|event| event.text.contains("rebalance finished")));
         // Nothing more is gained.
         assert!(!pool.rebalance().await.unwrap());
         let report = volume.array().scrub(&|_, _| {}).await.unwrap();

@@ -241,7 +241,7 @@ fn new_drive_failing_half_way_keeps_the_old_one() {
         pool.wait(JobKind::Rebuild).await.unwrap();
         let status = pool.status();
         assert_eq!(state_of(&status, "drive1"), "online");
-        let is_told = |text: &str| text.contains("drive1 with drive3 was called off");
+        let is_told = |text: &str| text.contains("drive1 with drive3 was cancelled");
         assert!(pool.events().iter().any(|event| is_told(&event.text)), "{:#?}", pool.events());
         assert!(status.notices.iter().any(|notice| is_told(notice)), "{status:#?}");
         // What had moved is back on the old one.

@@ -7,13 +7,13 @@ use crate::pool::manifest::drive_record::{Exclusion, ExclusionKind};
 use crate::pool::testing::{add_volume, pool};
 use crate::rows::RowTable;
 
-/// A pool of drives with so many slabs (of 1 MiB) each.
+/// A pool of drives with these numbers of slabs (of 1 MiB).
 fn pool_of(slabs: &[u64]) -> Manifest {
     let with_rest = |slabs: &u64| slabs + 3 + (slabs * 8192).div_ceil(MIB);
     pool(&slabs.iter().map(with_rest).collect::<Vec<u64>>(), MIB)
 }
 
-/// The slabs of maps are in nobody's way here.
+/// Removes the maps, so that their slabs take no room.
 fn without_maps(mut manifest: Manifest) -> Manifest {
     manifest.volumes.iter_mut().for_each(|volume| volume.parts[0].meta.places.clear());
     manifest
@@ -23,9 +23,9 @@ fn retire(manifest: &mut Manifest, number: u32) {
     manifest.drive_mut(number).unwrap().retiring = true;
 }
 
-/// Whether all rows can be matched with drives, each column with one of its own, looked at in
-/// another way: each row is given the drives with most room left, the widest rows first, and what
-/// lies where now does not matter.
+/// True if all rows can be matched with drives, each column with a different one. A second method:
+/// it assigns each row the drives with most room left, the widest rows first, and ignores the
+/// present places.
 fn can_be_matched(manifest: &Manifest) -> bool {
     let books = FreeSlabs::new(manifest);
     let mut room: BTreeMap<u32, u64> =
@@ -79,7 +79,7 @@ fn evacuation_check_agrees_with_exhaustive_matching() {
     assert!(fitted > 100 && refused > 100 && by_chains > 4, "{fitted} {refused} {by_chains}");
 }
 
-/// Empties drives as a drain does, one move after the other; whether something had to be moved out
+/// Empties drives as a drain does, one move after the other. True if something had to be moved out
 /// of the way.
 fn empty_step_by_step(mut manifest: Manifest, mut books: FreeSlabs) -> bool {
     let mut moved_on = false;
@@ -87,7 +87,7 @@ fn empty_step_by_step(mut manifest: Manifest, mut books: FreeSlabs) -> bool {
         manifest.drives.iter().filter(|drive| drive.retiring).map(|drive| drive.number).collect();
     for number in retiring {
         for steps in 0.. {
-            assert!(steps < 1000, "it gets nowhere");
+            assert!(steps < 1000, "no progress");
             let parts: Vec<Id> = manifest.parts().map(|part| part.id).collect();
             let stretches: Vec<_> = parts
                 .iter()
@@ -103,7 +103,7 @@ fn empty_step_by_step(mut manifest: Manifest, mut books: FreeSlabs) -> bool {
                 Some((*part, *first_row, *column, places[*column], found))
             });
             let (part, row, column, from, found) = direct.unwrap_or_else(|| {
-                let link = first_to_move(&manifest, &books, number, |_| true).expect("it was said to fit");
+                let link = first_to_move(&manifest, &books, number, |_| true).expect("there is room");
                 moved_on = true;
                 let found = books.replace(&[link.onto], &[], 1, None).expect("there was room");
                 (link.part, link.first_row, link.column, link.from, found)
@@ -113,7 +113,7 @@ fn empty_step_by_step(mut manifest: Manifest, mut books: FreeSlabs) -> bool {
             books.give(from.drive, from.slab, 1);
             let row = manifest.parts().find(|other| other.id == part).unwrap().rows.run(row).unwrap();
             let drives: BTreeSet<u32> = row.places.iter().map(|place| place.drive).collect();
-            assert_eq!(drives.len(), row.places.len(), "each column of a row is on a drive of its own");
+            assert_eq!(drives.len(), row.places.len(), "columns of a row lie on distinct drives");
         }
     }
     moved_on
@@ -128,7 +128,7 @@ fn shortage_counts_slabs_without_a_target() {
     let books = FreeSlabs::new(&manifest);
     let found = shortage(manifest.clone(), books.clone()).unwrap();
     let others = [0, 1, 3].into_iter().map(|drive| books.free_slabs(drive)).sum();
-    // Every other drive is in every row.
+    // All other drives are in every row.
     let expected = Shortage { held_slabs: 8, homeless_slabs: 8, useless_slabs: others, adjacent_slabs: 0 };
     assert_eq!(found, expected);
     assert_eq!(first_to_move(&manifest, &books, 2, |_| true), None);
@@ -136,7 +136,7 @@ fn shortage_counts_slabs_without_a_target() {
 
 #[test]
 fn room_for_a_lost_journal_area_is_kept() {
-    // Rows on the first three drives; the last has room for the column of one that is to be
+    // Rows on the first three drives. The last has room either for the column of one that is to be
     // emptied, or for the area that was on the fourth, which failed.
     let mut manifest = pool_of(&[20, 20, 20, 20, 6]);
     [3, 4].into_iter().for_each(|drive| retire(&mut manifest, drive));

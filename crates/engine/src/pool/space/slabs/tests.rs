@@ -1,4 +1,5 @@
-//! No slab twice, no drive twice in a row, every slab usable, long runs where drives are equal.
+//! No slab is allocated twice, no drive twice in a row; every slab is usable; equal drives get long
+//! runs.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ use crate::pool::MIB;
 use crate::pool::manifest::drive_record::{Exclusion, ExclusionKind};
 use crate::pool::testing::{pool, sample};
 
-/// Enters rows in a set of used slabs, all of which must be new.
+/// Adds rows to a set of used slabs, none of which may be in it already.
 fn note(used: &mut BTreeSet<(u32, u32)>, new: &[NewRows], width: usize) -> u64 {
     for rows in new {
         let drives: BTreeSet<u32> = rows.places.iter().map(|place| place.0).collect();
@@ -44,7 +45,7 @@ fn a_large_pool_is_one_run() {
 
 #[test]
 fn unequal_drives_are_filled() {
-    // 62, 62, 30, 30, 30 slabs; two columns: half of all.
+    // 62, 62, 30, 30, 30 slabs; with two columns half of the total is usable.
     for (sizes, width) in [
         (vec![64, 64, 32, 32, 32], 2usize),
         (vec![64, 32, 32], 2),
@@ -56,7 +57,7 @@ fn unequal_drives_are_filled() {
         let drives = free.usable(Role::Data);
         let slabs: Vec<u64> = drives.iter().map(|&drive| free.slabs(drive)).collect();
         let (sum, widest) = (slabs.iter().sum::<u64>(), *slabs.iter().max().unwrap());
-        // All of it, unless the large ones have no partner: then the others decide.
+        // All slabs, unless the large drives lack partners: then the other drives decide.
         let limit = if width == 2 { (sum / 2).min(sum - widest) } else { sum / width as u64 };
         let most = free.max_rows(&drives, width);
         assert!(most == limit || (width > 2 && most <= limit && most * 10 >= limit * 9), "{most} of {limit}");
@@ -76,7 +77,7 @@ fn equal_drives_get_equal_slabs_in_narrow_rows() {
     let alike = |rows: &&NewRows| rows.places.iter().all(|place| place.1 == rows.places[0].1);
     let all_alike: u64 = rows.iter().filter(alike).map(|rows| rows.rows).sum();
     assert!(all_alike >= 270, "{all_alike} of 300");
-    // Not one drive is always the last column.
+    // No drive is always the last column.
     let last: BTreeSet<u32> = rows.iter().map(|rows| rows.places[3].0).collect();
     assert!(last.len() > 6);
 }
@@ -129,7 +130,7 @@ fn free_slabs_agree_with_the_manifest() {
             None => assert_eq!(free.free_slabs(drive.number), unused),
         }
     }
-    assert_eq!(free.usable(Role::Data), [0, 1, 2], "4 is excluded, 3 takes only what is on 2");
+    assert_eq!(free.usable(Role::Data), [0, 1, 2], "4 is excluded, 3 only takes the content of 2");
     assert_eq!((free.usable(Role::Journal), free.usable(Role::Spare)), (vec![5], vec![]));
     let kind = ExclusionKind::Offline;
     manifest.exclude(&[Exclusion { drive: 0, reason: String::new(), kind }]);
@@ -151,7 +152,7 @@ fn replacement_slabs_go_to_the_emptiest_other_drive() {
     let second = free.replace(&drives, &[0, 1, 3], 500, Some(17)).unwrap();
     assert_eq!(second, Replacement { drive: 2, slab: 17, rows: free.slabs(2) - 17 });
     let third = free.replace(&[2], &[], 500, Some(20)).unwrap();
-    assert_eq!((third.slab, third.rows), (0, 17), "what is taken is not preferred");
+    assert_eq!((third.slab, third.rows), (0, 17), "a preferred slab in use is not taken");
     assert_eq!(free.replace(&[2], &[], 1, None), None);
     assert_eq!(free.replace(&drives, &drives, 1, None), None);
 }
@@ -166,7 +167,7 @@ fn places_are_all_or_nothing() {
     free.take(2, 15, 2);
     free.take(0, 14, 10);
     free.take(1, 13, 10);
-    // No number is free on all three for so long.
+    // No stretch of this length is free at the same number on all three drives.
     assert_eq!(free.allocate_places(&[0, 1, 2], 12), Ok(vec![(0, 24), (1, 23), (2, 17)]));
     assert_eq!(free.emptiest(&[0, 1, 2])[2], 2);
 }
@@ -174,8 +175,8 @@ fn places_are_all_or_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Rows taken and given back in any order: books agree with a set of slabs, and what was said
-    /// to be possible is.
+    /// Rows are allocated and given back in any order: the free space agrees with a set of slabs,
+    /// and as many rows as reported are possible.
     #[test]
     fn nothing_is_handed_out_twice(
         sizes in prop::collection::vec(10u64..80, 1..9),
