@@ -288,9 +288,9 @@ impl WriteLog {
         Ok(())
     }
 
-    /// True if so much of the journal is in use, and so much of that could be released, that it is
-    /// time to free space. `oldest_pending` is the oldest record that has to be destaged: a release
-    /// frees nothing after it. `full_quarters` is the threshold in quarters of the journal.
+    /// True if it is time to free space: enough of the journal is in use, and enough of that can be
+    /// released. `oldest_pending` is the oldest record that has to be destaged: a release frees
+    /// nothing after it. `full_quarters` is the threshold in quarters of the journal.
     pub(crate) fn is_filling(&self, oldest_pending: Option<u64>, full_quarters: u64) -> bool {
         let held = self.journal.held(oldest_pending);
         let releasable = (self.applied.borrow().len() + self.before_checkpoint.borrow().len()) as u64;
