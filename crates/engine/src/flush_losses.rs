@@ -158,7 +158,10 @@ mod tests {
         assert!(second.news(3, &drive).is_some(), "handled by one array, still new to another");
         assert!(later.news(3, &drive).is_none());
         drive.note(&refused());
-        assert!(first.news(3, &drive).is_some() && later.news(3, &drive).is_some(), "the next refusal is new again");
+        assert!(
+            first.news(3, &drive).is_some() && later.news(3, &drive).is_some(),
+            "the next refusal is new again"
+        );
     }
 
     #[test]

@@ -14,10 +14,10 @@
 //! 1. *Found*: a record whose append succeeded, and that was not released, is found, byte for
 //!    byte.
 //! 2. *Atomic*: the records of one append are found together or not at all; an append that is found
-//!    without having been acknowledged is, before `open` returns, on as many areas as if it had been
-//!    (as far as there is room).
-//! 3. *Ordered*: sequences rise in the order of the calls of `append`; appends end in that order, so
-//!    that an acknowledged record is found only together with all earlier ones that are not
+//!    without having been acknowledged is, before `open` returns, on as many areas as if it had
+//!    been (as far as there is room).
+//! 3. *Ordered*: sequences rise in the order of the calls of `append`; appends end in that order,
+//!    so that an acknowledged record is found only together with all earlier ones that are not
 //!    released.
 //! 4. *Released stays released*: once any append (or [`mark`](Journal::mark)) that was called after
 //!    `release(s)` has succeeded, `s` is never found again, whatever else its batch holds. So a

@@ -174,7 +174,10 @@ fn pages_survive_a_missing_drive_and_fill_a_new_one() {
         bed.sums.checkpoint().await.expect("a checkpoint");
         bed.places.missing.borrow_mut()[1] = true;
         bed.reopen(OPTIONS);
-        assert!(!verify(&bed.sums, 1, 0, &data(2, 1)).await.is_good(), "the copy shows that the block is wrong");
+        assert!(
+            !verify(&bed.sums, 1, 0, &data(2, 1)).await.is_good(),
+            "the copy shows that the block is wrong"
+        );
         record(&bed.sums, 1, MIB, &data(4, 1), 2).await;
         bed.sums.checkpoint().await.expect("with one place");
         // Replace the drive with a new one.
@@ -376,7 +379,11 @@ fn page_is_reread_if_a_place_returns_during_load() {
         bed.places.missing.borrow_mut()[with_copy] = false;
         bed.sums.reload_incomplete();
         let verdict = reader.await;
-        assert_eq!((verdict.is_good(), verdict.unrecorded_blocks), (false, 0), "the copy shows that the block is wrong");
+        assert_eq!(
+            (verdict.is_good(), verdict.unrecorded_blocks),
+            (false, 0),
+            "the copy shows that the block is wrong"
+        );
         assert!(verify(&bed.sums, 1, 0, &block).await.is_good());
         assert_eq!((bed.sums.counters().loads, bed.sums.counters().lost_pages), (1, 0));
     });

@@ -35,7 +35,7 @@ async fn client(array: Array, history: Rc<History>, number: u64, clients: u64, s
     loop {
         let first = (random.below(chunks) * clients + number) * chunk + random.below(chunk);
         let count = 1 + random.below(chunk - first % chunk);
-        // Whole blocks half of the time: replay can tell old ones from new ones, one by one.
+        // Whole blocks half of the time: replay can distinguish old ones from new ones.
         let (first, count) = if random.chance(0.5) {
             let first = first / BLOCK_SECTORS * BLOCK_SECTORS;
             (first, count.next_multiple_of(BLOCK_SECTORS).min(chunk - first % chunk))

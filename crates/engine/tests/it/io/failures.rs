@@ -113,8 +113,7 @@ async fn read_what_is_left(array: &Array, model: &Model, missing: &MemberSet, wh
             let place = geometry.place_of_unit(stripe, range.unit);
             if !missing.contains(place.member) {
                 let data = array.read(unit_offset, range.length() as usize).await;
-                let data =
-                    data.unwrap_or_else(|error| panic!("{what}: a unit on a present member: {error}"));
+                let data = data.unwrap_or_else(|error| panic!("{what}: a unit on a present member: {error}"));
                 model.check(unit_offset / SECTOR, &data, stripe, what);
             }
         }

@@ -309,7 +309,10 @@ fn urgent_upkeep_does_not_wait_for_background_work() {
         member.submit(Class::Foreground, IoRequest::read(0, Buffer::phantom(4096))).await.expect("a read");
         let clients_wait_ns = upkeep_ns(&context, &member, 200).await;
         assert!(clients_wait_ns < alone_ns + 100 * MS, "{clients_wait_ns} instead of {alone_ns}");
-        assert!(no_client_waits_ns > 2 * clients_wait_ns, "background work has the drive: {no_client_waits_ns}");
+        assert!(
+            no_client_waits_ns > 2 * clients_wait_ns,
+            "background work has the drive: {no_client_waits_ns}"
+        );
     });
 }
 

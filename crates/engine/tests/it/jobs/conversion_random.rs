@@ -21,12 +21,12 @@ use stripewise_runtime::VirtualExecutor;
 
 const DRIVES: usize = 6;
 const BLOCK: u64 = 4096;
-/// Blocks that one client writes in a row of them before the next one's begin: a client that writes
-/// a block alone knows what it reads, and stripes, windows and frontiers are shared all the same.
+/// Number of adjacent blocks of one client, before those of the next: only one client writes a
+/// block, so it knows what it must read, yet clients share stripes, windows and frontiers.
 const STRIP: u64 = 24;
 const CLIENTS: u64 = 4;
-/// The largest strip of the layouts: what was being written at a cut, and can be told neither old
-/// nor new, is lost in whole strips; that is reported.
+/// Blocks of the largest strip of the layouts: writes in flight at a cut whose blocks are neither
+/// old nor new are lost in whole strips; that is reported.
 const LOSS: u64 = 16;
 
 /// Possible contents of a block: versions, 0 for zeros. The first entry was durable at the last

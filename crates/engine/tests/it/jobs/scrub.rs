@@ -168,10 +168,7 @@ fn rebuild_reports_lost_blocks_and_saves_the_rest() {
                 Err(error) => errors.push((first, error)),
             }
         }
-        assert!(
-            !errors.is_empty() && errors.len() <= 2,
-            "only lost blocks are reported: {errors:?}"
-        );
+        assert!(!errors.is_empty() && errors.len() <= 2, "only lost blocks are reported: {errors:?}");
         // Rewriting the whole stripe repairs it.
         let stripe = errors[0].0 * SECTOR / array.geometry().stripe_data_bytes();
         let sectors = array.geometry().stripe_data_bytes() / SECTOR;
