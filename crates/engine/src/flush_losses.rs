@@ -66,11 +66,11 @@ impl FlushFailures {
 #[derive(Default)]
 pub(crate) struct FlushLosses {
     /// Count of refusals that were handled, by drive number.
-    dealt_with: RefCell<FxHashMap<u32, u64>>,
+    handled: RefCell<FxHashMap<u32, u64>>,
     /// Number of losses: refusals by a drive that the array could not do without.
     lost: Cell<u64>,
     /// Number of losses that were reported to a client.
-    told: Cell<u64>,
+    reported: Cell<u64>,
     last: RefCell<Option<DriveError>>,
 }
 
@@ -78,12 +78,12 @@ impl FlushLosses {
     /// Marks all refusals of the drive so far as handled: the drive has just come in, or the array
     /// has no data on it.
     pub(crate) fn deal_with(&self, number: u32, failures: &FlushFailures) {
-        self.dealt_with.borrow_mut().insert(number, failures.count());
+        self.handled.borrow_mut().insert(number, failures.count());
     }
 
     /// Error of a flush that the drive refused since the last check, if any.
     pub(crate) fn news(&self, number: u32, failures: &FlushFailures) -> Option<DriveError> {
-        let known = self.dealt_with.borrow().get(&number).copied().unwrap_or(0);
+        let known = self.handled.borrow().get(&number).copied().unwrap_or(0);
         failures.since(known)
     }
 
@@ -97,7 +97,7 @@ impl FlushLosses {
     /// Takes over the unreported losses of `other`, which is no longer used: the next flush here
     /// reports them.
     pub(crate) fn take_over(&self, other: &Self) {
-        if other.told.replace(other.lost.get()) != other.lost.get() {
+        if other.reported.replace(other.lost.get()) != other.lost.get() {
             self.lost.set(self.lost.get() + 1);
             *self.last.borrow_mut() = other.last.borrow().clone();
         }
@@ -108,7 +108,7 @@ impl FlushLosses {
         self.lost.get()
     }
 
-    /// Returns the last loss, if there were any after the first `count`.
+    /// Fails with the last loss if there was one after the first `count`.
     pub(crate) fn check_since(&self, count: u64) -> Result<(), DriveError> {
         match &*self.last.borrow() {
             Some(error) if self.lost.get() != count => Err(error.clone()),
@@ -120,13 +120,13 @@ impl FlushLosses {
     /// data may have been lost, and a flush that already reported the loss did not cover it: the
     /// next flush reports the loss again.
     pub(crate) fn acknowledge_write(&self, count: u64) {
-        self.told.set(self.told.get().min(count));
+        self.reported.set(self.reported.get().min(count));
     }
 
     /// Result of a client's flush that began at `count` losses. Each loss is reported by the next
     /// flush to end, and by all others that were in flight when it occurred.
     pub(crate) fn tell_client(&self, count: u64) -> Result<(), DriveError> {
-        self.check_since(self.told.replace(self.lost.get()).min(count))
+        self.check_since(self.reported.replace(self.lost.get()).min(count))
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
         later.deal_with(3, &drive);
         assert!(first.news(3, &drive).is_some());
         first.note_lost(3, &drive, &refused());
-        assert!(first.news(3, &drive).is_none(), "dealt with once");
+        assert!(first.news(3, &drive).is_none(), "handled once");
         assert!(second.news(3, &drive).is_some(), "handled by one array, still new to another");
         assert!(later.news(3, &drive).is_none());
         drive.note(&refused());

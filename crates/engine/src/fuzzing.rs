@@ -36,8 +36,8 @@ pub fn change_numbers(image: &mut [u8], mut number: impl FnMut(u64) -> u64) {
 /// Decodes bytes as a checksum page and as a page of a region map, after correcting identity and
 /// checksum. True if both decoders accept them.
 pub fn page(bytes: &[u8]) -> bool {
-    let regions = Regions::survives_page(bytes);
-    checksums::page_is_taken(bytes) && regions
+    let regions = Regions::accepts_page(bytes);
+    checksums::accepts_page(bytes) && regions
 }
 
 /// Corrects the checksum of a block of 4 KiB that carries one: a checksum page, a page of a region

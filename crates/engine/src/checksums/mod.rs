@@ -43,7 +43,7 @@ pub use cache::Pin;
 pub use checkpoint::CheckpointReport;
 pub use entries::Recorded;
 pub use page::PAGE_BYTES;
-pub(crate) use page::page_is_taken;
+pub(crate) use page::accepts_page;
 pub use store::Checksums;
 pub(crate) use store::recorded_sequence;
 pub use verify::{Sums, Verdict};
@@ -114,9 +114,9 @@ pub trait PageIo {
         true
     }
 
-    /// Number of refused flushes, each of which lost writes. If this changes between a write and
-    /// the end of the flush after it, the write is not durable, even if that flush succeeds:
-    /// another flush has met the error.
+    /// Number of times so far that a flush lost writes. If this changes between a write and the end
+    /// of the flush after it, the write is not durable, even if that flush succeeds: another flush
+    /// has met the error.
     fn losses(&self) -> u64 {
         0
     }

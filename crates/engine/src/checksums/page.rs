@@ -104,7 +104,7 @@ pub(super) fn decode(bytes: &[u8], volume_id: u128, id: PageId) -> Decoded {
 
 /// For fuzzers: decodes bytes as a page after correcting magic, version, identity and checksum.
 /// True if the decoder accepts them.
-pub(crate) fn page_is_taken(bytes: &[u8]) -> bool {
+pub(crate) fn accepts_page(bytes: &[u8]) -> bool {
     let id = PageId { row: 3, column: 1, page: 2 };
     let mut page = [0; PAGE_BYTES];
     let length = bytes.len().min(PAGE_BYTES);

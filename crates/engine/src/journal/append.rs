@@ -30,7 +30,7 @@ const MAX_IN_FLIGHT: u32 = 4;
 /// Maximum batches of any size in flight per area. Further ones must have at least [`LARGE_PAGES`]:
 /// each batch has a head of a page or more, and appends that wait share the head of the next one.
 const SMALL_IN_FLIGHT: u32 = 2;
-/// Size from which the cost of a head is negligible.
+/// Pages of a batch from which the cost of its head is negligible.
 const LARGE_PAGES: u64 = 16;
 /// Maximum memory segments of one write; a batch with more is copied into one.
 const MAX_SEGMENTS: usize = 480;
@@ -66,7 +66,7 @@ impl Journal {
         if head_bytes + (self.0.state.borrow().batch_notes * NOTE_BYTES) as u64 > MAX_HEAD_BYTES
             || payload > u64::from(u32::MAX)
         {
-            return Err(ArrayError::Journal("an entry has too much in it".to_owned()));
+            return Err(ArrayError::Journal("an append is too large for one batch".to_owned()));
         }
         let grant = reservation.take();
         assert!(pages_of(head_bytes, payload) <= grant.pages, "an append fits its reservation");
@@ -92,7 +92,7 @@ impl Journal {
 
 /// The batch writer: runs for the journal's life and forms batches, after the tasks that append in
 /// this turn.
-pub(super) async fn pump(journal: Weak<Inner>) {
+pub(super) async fn run_batch_writer(journal: Weak<Inner>) {
     loop {
         let Some(inner) = journal.upgrade() else { return };
         let wake = inner.wake.clone();
@@ -134,8 +134,8 @@ impl State {
             || !self.clients_waiting.is_empty()
             || !self.in_place_waiting.is_empty()
             || !self.destage_waiting.is_empty();
-        let are_dear = || self.rings.iter().any(|ring| ring.area.member.info().has_dear_positions());
-        if self.queue.is_empty() || is_awaited || !are_dear() {
+        let are_seek_bound = || self.rings.iter().any(|ring| ring.area.member.info().has_dear_positions());
+        if self.queue.is_empty() || is_awaited || !are_seek_bound() {
             return None;
         }
         self.gathering.until_ns(self.queue.len(), now_ns)

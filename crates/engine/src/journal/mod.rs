@@ -101,8 +101,8 @@ use state::State;
 /// Bits of a batch number below its opening.
 const OPENING_SHIFT: u32 = 40;
 /// Maximum bytes of an area in a file that are preallocated, and bytes per write.
-const MOST_WRITTEN_ONCE_BYTES: u64 = 256 << 20;
-const WRITTEN_AT_A_TIME_BYTES: usize = 1 << 20;
+const MAX_PREALLOCATED_BYTES: u64 = 256 << 20;
+const PREALLOCATION_WRITE_BYTES: usize = 1 << 20;
 /// Limit of the opening's number, in the bits above.
 const MAX_OPENING: u64 = 1 << 23;
 
@@ -285,7 +285,7 @@ impl Journal {
         host: Rc<dyn JournalHost>,
     ) -> Result<Self, ArrayError> {
         let journal = Self::assemble(context, buffers, volume_id, epoch, 1, copies, host);
-        join_all(areas.iter().map(|area| journal.write_through_once(area))).await;
+        join_all(areas.iter().map(|area| journal.preallocate(area))).await;
         for area in areas {
             journal.take_into_use(area).await?;
         }
@@ -315,27 +315,27 @@ impl Journal {
             pressure: Event::new(),
             writes: Writes::default(),
         });
-        context.spawn(append::pump(Rc::downgrade(&inner)));
+        context.spawn(append::run_batch_writer(Rc::downgrade(&inner)));
         Self(inner)
     }
 
     /// Takes another area into use, after writing a new header to it. An error is the drive's.
     pub(crate) async fn add_area(&self, area: Area) -> Result<(), ArrayError> {
-        self.write_through_once(&area).await;
+        self.preallocate(&area).await;
         self.take_into_use(area).await
     }
 
-    /// Writes zeros to an area in a file, up to [`MOST_WRITTEN_ONCE_BYTES`]. Space of a file that
+    /// Writes zeros to an area in a file, up to [`MAX_PREALLOCATED_BYTES`]. Space of a file that
     /// was never written is only promised: the file system records each first write to it before
     /// that is durable, which takes several times as long as the write itself. Errors are ignored
     /// here; they recur when the area is used.
-    async fn write_through_once(&self, area: &Area) {
+    async fn preallocate(&self, area: &Area) {
         if area.member.info().kind != DriveKind::File {
             return;
         }
-        let zeroes = self.0.buffers.allocate_zeroed(WRITTEN_AT_A_TIME_BYTES);
-        let bytes = area.bytes.min(MOST_WRITTEN_ONCE_BYTES);
-        for at in (0..bytes).step_by(WRITTEN_AT_A_TIME_BYTES) {
+        let zeroes = self.0.buffers.allocate_zeroed(PREALLOCATION_WRITE_BYTES);
+        let bytes = area.bytes.min(MAX_PREALLOCATED_BYTES);
+        for at in (0..bytes).step_by(PREALLOCATION_WRITE_BYTES) {
             let length = (bytes - at).min(zeroes.len() as u64) as usize;
             let piece = IoRequest::write(area.base_bytes + at, zeroes.slice(0..length), false);
             let _in_flight = self.0.writes.begin();
@@ -561,12 +561,12 @@ impl Journal {
 
 fn too_small(area: &Area) -> ArrayError {
     ArrayError::Journal(format!(
-        "an area of {} bytes on {} is too small: at least {MIN_AREA_BYTES} are needed",
+        "an area of {} bytes on {} is too small: it needs at least {MIN_AREA_BYTES}",
         area.bytes,
         area.member.label()
     ))
 }
 
 fn no_area() -> ArrayError {
-    ArrayError::Journal("no drive with an area of it is left".to_owned())
+    ArrayError::Journal("no drive with one of its areas is left".to_owned())
 }

@@ -125,7 +125,7 @@ impl Journal {
             return Ok(record);
         }
         Err(ArrayError::Journal(format!(
-            "entry {} (stripe {}) is unreadable on all of its drives",
+            "record {} (stripe {}) is unreadable on all of its drives",
             record.sequence, record.stripe
         )))
     }

@@ -288,7 +288,7 @@ impl State {
                     Err(super::no_area())
                 } else if first.pages > self.longest_append() {
                     Err(ArrayError::Journal(format!(
-                        "an entry of {} KiB is too large: the journal takes at most {} KiB",
+                        "a record of {} KiB is too large: the journal takes at most {} KiB",
                         first.pages * PAGE_BYTES / 1024,
                         self.longest_append() * PAGE_BYTES / 1024
                     )))

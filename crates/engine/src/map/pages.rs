@@ -209,7 +209,7 @@ fn seal(bytes: &mut [u8]) {
 }
 
 /// For fuzzers: bytes as page 1 of volume 0, with corrected magic, place and checksum.
-pub(super) fn made_right(bytes: &[u8]) -> [u8; PAGE_BYTES] {
+pub(super) fn with_corrected_header(bytes: &[u8]) -> [u8; PAGE_BYTES] {
     let mut page = [0; PAGE_BYTES];
     let length = bytes.len().min(PAGE_BYTES);
     page[..length].copy_from_slice(&bytes[..length]);

@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use stripewise_drive::{BufferPool, Event};
 use stripewise_layout::Geometry;
 
-use crate::map::pages::{Bits, MapPages, PAGE_BYTES, PageWrite, made_right};
+use crate::map::pages::{Bits, MapPages, PAGE_BYTES, PageWrite, with_corrected_header};
 use crate::map::reserve;
 use crate::map::write_intents::WriteIntents;
 use crate::mutation::{self, Mutation};
@@ -448,7 +448,7 @@ impl Regions {
 
     /// For fuzzers: loads bytes as a page of a map, after correcting its identity, place and
     /// checksum. True if the decoder accepts them.
-    pub(crate) fn survives_page(bytes: &[u8]) -> bool {
+    pub(crate) fn accepts_page(bytes: &[u8]) -> bool {
         let shape = RegionShape {
             stripes_per_region: 16,
             member_region_bytes: REGION_BYTES,
@@ -456,7 +456,7 @@ impl Regions {
         };
         let grain = MapGrain::default();
         let map = Self::new(shape, grain, 0, grain.regions_per_page + 100).expect("a little memory");
-        let page = made_right(bytes);
+        let page = with_corrected_header(bytes);
         let Some(sequence) = map.pages.check(1, &page) else { return false };
         map.load_page(1, sequence, &page);
         map.all_written.get() || map.unwritten.get() <= map.count()

@@ -34,9 +34,10 @@ impl Deferred {
             admission: Admission::new(),
         }
     }
+
     /// True if a request may be acknowledged from the journal.
-    pub(crate) fn admits(&self, bytes: u64, geometry: &Geometry, has_dear_positions: bool) -> bool {
-        let longest = if has_dear_positions { LARGEST_ON_DISKS_BYTES } else { LARGEST_DEFERRED_BYTES };
+    pub(crate) fn admits(&self, bytes: u64, geometry: &Geometry, is_seek_bound: bool) -> bool {
+        let longest = if is_seek_bound { LARGEST_ON_DISKS_BYTES } else { LARGEST_DEFERRED_BYTES };
         self.is_on && bytes <= longest && geometry.parity_units() > 0
     }
 }
