@@ -10,7 +10,7 @@ use super::Record;
 
 /// Minimum appends of a batch from which further ones can be expected.
 const LEAST_APPENDS: usize = 4;
-/// Target of the next batch, as a multiple of the last one: of its appends, and of the time it took.
+/// Target of the next batch, as a multiple of the last one: of its appends, and of its time.
 const TIMES: usize = 4;
 /// Maximum time that an append waits for others.
 const LONGEST_NS: u64 = 60_000_000;
