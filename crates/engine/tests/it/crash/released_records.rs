@@ -156,7 +156,7 @@ async fn during_a_checkpoint(context: &Context, drives: &[Rc<HoldingDrive>], rel
     discarded_and_written(context, &array, drives, releases).await
 }
 
-fn cut_meanwhile(during_a_checkpoint_instead: bool, releases: bool, seed: u64) -> bool {
+fn cut_in_flight(during_a_checkpoint_instead: bool, releases: bool, seed: u64) -> bool {
     let spec = spec(during_a_checkpoint_instead);
     let journal_end = spec.data_base_bytes().expect("possible");
     let journal = journal_end - spec.journal_slabs * spec.array_spec().slab_bytes..journal_end;
@@ -206,15 +206,15 @@ fn cut_meanwhile(during_a_checkpoint_instead: bool, releases: bool, seed: u64) -
 #[test]
 fn region_rewrite_waits_for_durable_release() {
     for seed in 0..4 {
-        cut_meanwhile(false, false, 10 * seed);
-        assert!(cut_meanwhile(false, true, 10 * seed), "it continues when the batch has landed");
+        cut_in_flight(false, false, 10 * seed);
+        assert!(cut_in_flight(false, true, 10 * seed), "it continues when the batch has landed");
     }
 }
 
 #[test]
 fn region_rewrite_waits_for_the_checkpoint() {
     for seed in 0..4 {
-        cut_meanwhile(true, false, 10 * seed);
-        assert!(cut_meanwhile(true, true, 10 * seed), "it continues when the checkpoint has ended");
+        cut_in_flight(true, false, 10 * seed);
+        assert!(cut_in_flight(true, true, 10 * seed), "it continues when the checkpoint has ended");
     }
 }

@@ -135,11 +135,11 @@ fn wrong_block_without_redundancy_is_a_named_error() {
 
 /// One drive loses and misdirects writes while clients write, read and flush; wrong data must never
 /// be read.
-fn lie_under_load(level: &str, drives: usize, seed: u64, struck: &Cell<u64>) {
+fn lose_writes_under_load(level: &str, drives: usize, seed: u64, struck: &Cell<u64>) {
     run(level, drives, seed, async |rig, model| {
         let mut random = SplitMix64::new(seed);
-        let liar = random.below(drives as u64) as usize;
-        let faults = rig.drive(liar).faults;
+        let faulty = random.below(drives as u64) as usize;
+        let faults = rig.drive(faulty).faults;
         let data = data_base(&rig);
         let mut clients = Vec::new();
         let clients_count = 4;
@@ -182,11 +182,11 @@ fn lie_under_load(level: &str, drives: usize, seed: u64, struck: &Cell<u64>) {
         let counts = faults.counts();
         struck.set(struck.get() + counts.lost + counts.misdirected);
         let array = rig.array();
-        let what = format!("{level} on {drives}, drive {liar} lied: {counts:?}");
+        let what = format!("{level} on {drives}, drive {faulty} lost writes: {counts:?}");
         model.check_all(&array, seed, &what).await;
         let report = array.scrub(&|_, _| {}).await.expect("a scrub");
         assert_eq!((report.unattributed_blocks, report.unreadable_strips), (0, 0), "seed {seed}: {what}");
-        for slot in (0..drives).filter(|&slot| slot != liar) {
+        for slot in (0..drives).filter(|&slot| slot != faulty) {
             assert_eq!(errors_of(&rig, slot), 0, "seed {seed}: {what}: drive {slot} is blamed");
         }
     });
@@ -198,7 +198,7 @@ fn lost_and_misdirected_writes_are_never_read() {
     for seed in sweep(20, 60) {
         runs += 1;
         let (level, drives) = REDUNDANT[seed as usize % REDUNDANT.len()];
-        lie_under_load(level, drives, seed, &struck);
+        lose_writes_under_load(level, drives, seed, &struck);
     }
     assert!(runs == 1 || struck.get() > runs, "only {} writes went wrong in {runs} runs", struck.get());
 }

@@ -332,23 +332,23 @@ fn with_rot_and_lost_sums() -> Vec<(&'static str, Vec<Rc<MemoryDrive>>, usize, u
     let layouts = [("raid1", 2), ("raid1", 3), ("raid5", 3), ("raid6", 5)];
     let cases =
         layouts.into_iter().flat_map(|(layout, drives)| (0..drives).map(move |at| (layout, drives, at)));
-    let case = |(layout, drives, liar): (&'static str, usize, usize)| {
+    let case = |(layout, drives, faulty): (&'static str, usize, usize)| {
         let images = memory_drives(drives, 64);
         make(layout, &images);
-        let lost = own_page_names(&images[liar]);
+        let lost = own_page_names(&images[faulty]);
         images.iter().for_each(|drive| rot_pages(drive, &lost));
-        let rotten = rot(&images[liar]);
-        (layout, images, liar, rotten)
+        let rotten = rot(&images[faulty]);
+        (layout, images, faulty, rotten)
     };
     cases.map(case).collect()
 }
 
 #[test]
 fn rotten_block_without_a_sum_is_found_by_redundancy() {
-    for (layout, images, liar, rotten) in with_rot_and_lost_sums() {
-        let what = format!("{layout}, drive{liar}");
+    for (layout, images, faulty, rotten) in with_rot_and_lost_sums() {
+        let what = format!("{layout}, drive{faulty}");
         let (images, report) = scrubbed_and_cut(&images);
-        assert_eq!(report.blamed, [(format!("drive{liar}"), rotten)], "{what}: {report:?}");
+        assert_eq!(report.blamed, [(format!("drive{faulty}"), rotten)], "{what}: {report:?}");
         assert_eq!((report.unattributed_blocks, report.unreadable_strips), (0, 0), "{what}: {report:?}");
         assert!(report.sums_recorded > rotten, "{what}: {report:?}");
         all_is_verified(&images, false, &what);
