@@ -1,6 +1,6 @@
-//! What checksums cost: ns to verify a 4 KiB block whose page is in memory, beside the bare CRC-32C
-//! of the same block, and how fast sums of large buffers are computed. One core, processor time,
-//! medians over rounds with their range, since the machine may be shared.
+//! Prints the cost of checksums: time to verify a 4 KiB block whose page is in memory, next to the
+//! bare CRC-32C of the same block, and the rate of computing checksums of large buffers. One core,
+//! CPU time, medians over rounds with their range, since the machine may be shared.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -14,10 +14,10 @@ use stripewise_runtime::VirtualExecutor;
 
 const ROUNDS: usize = 9;
 
-/// Drives on which nothing was ever written, and that take everything.
-struct Nowhere;
+/// Drives that read as never written and accept all writes.
+struct EmptyPages;
 
-impl PageIo for Nowhere {
+impl PageIo for EmptyPages {
     fn read(&self, _: PageId, _: Side, into: Buffer) -> Completion {
         into.fill(0);
         Completion::ready(Ok(()))
@@ -45,7 +45,7 @@ fn cpu_ns() -> f64 {
     stripewise_runtime::process_cpu_ns() as f64
 }
 
-/// Median, least and most of what `f` gives, of which each round does `count`.
+/// Median, minimum and maximum time per call, over rounds in which `f` makes `count` calls.
 fn rounds(count: u64, mut f: impl FnMut()) -> (f64, f64, f64) {
     let mut each: Vec<f64> = (0..ROUNDS)
         .map(|_| {
@@ -62,14 +62,14 @@ fn print(name: &str, (median, least, most): (f64, f64, f64)) {
     println!("bench checksums {name}: {median:.1} ns ({least:.1}..{most:.1}), {ROUNDS} rounds");
 }
 
-/// Blocks of `column_bytes` of four columns verified at random from memory, all with the same
+/// Verifies random blocks of `column_bytes` of each of four columns from memory, all with the same
 /// bytes.
 fn verify_at_random(name: &str, column_bytes: u64, bytes: &Buffer) {
     let executor = VirtualExecutor::new();
     let spec = ChecksumSpec { volume_id: 1 << 100 | 7, width: 4, slab_bytes: 64 << 20 };
     let options =
         ChecksumOptions { cache_bytes: 256 << 20, window_pages: 256, prefer_newest: false, first_stamp: 1 };
-    let sums = Checksums::new(&BufferPool::new(8 << 20), spec, options, Rc::new(Nowhere));
+    let sums = Checksums::new(&BufferPool::new(8 << 20), spec, options, Rc::new(EmptyPages));
     let blocks = column_bytes / BLOCK_BYTES;
     executor.block_on(async {
         for column in 0..4 {
@@ -114,7 +114,7 @@ fn main() {
     let spec = ChecksumSpec { volume_id: 1, width: 4, slab_bytes: 64 << 20 };
     let options =
         ChecksumOptions { cache_bytes: 1 << 20, window_pages: 256, prefer_newest: false, first_stamp: 1 };
-    let sums = Checksums::new(&BufferPool::new(8 << 20), spec, options, Rc::new(Nowhere));
+    let sums = Checksums::new(&BufferPool::new(8 << 20), spec, options, Rc::new(EmptyPages));
     for (name, length, times) in [("64 KiB", 64 << 10, 8192_u64), ("256 MiB", 256 << 20, 2)] {
         let data = Buffer::from_bytes(&vec![0x5a; length]);
         let (median, least, most) = rounds(times * length as u64, || {

@@ -1,9 +1,8 @@
-//! Arrays over four file-backed drives with direct I/O, against what the same four files give to
-//! fio at the same total depth, in turns. Also the rate of an idle rebuild on paced files against
-//! the pace.
+//! Compares arrays over four file-backed drives with direct I/O to fio on the same four files at
+//! the same total depth, alternately. Also compares an idle rebuild on paced files to the pace.
 //!
-//! The files (1 GiB each by default, `STRIPEWISE_BENCH_MIB` changes it) are made beside the build,
-//! or in `STRIPEWISE_BENCH_DIR`, and removed. Without fio only our own side is printed.
+//! The files (1 GiB each by default, `STRIPEWISE_BENCH_MIB` changes it) are created in the build
+//! folder, or in `STRIPEWISE_BENCH_DIR`, and removed. Without fio only the array's rate is printed.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -24,11 +23,11 @@ const DRIVES: usize = 4;
 struct Case {
     name: &'static str,
     layout: &'static str,
-    /// fio's name of the pattern.
+    /// Name of the pattern in fio.
     pattern: &'static str,
     block_bytes: u64,
     depth: u64,
-    /// What share of the sum that fio gets of four files the array can give at best.
+    /// Best possible rate of the array, as a share of fio's total on the four files.
     ideal: f64,
     target: f64,
 }
@@ -194,7 +193,7 @@ async fn fill(executor: &RealExecutor, array: &Array) {
     array.flush().await.expect("filling");
 }
 
-/// Bytes per second of the array.
+/// Throughput of the array, in bytes per second.
 async fn ours(executor: &RealExecutor, array: &Array, case: &Case) -> f64 {
     let context = executor.context();
     let bytes = Rc::new(Cell::new(0u64));
@@ -231,8 +230,8 @@ async fn ours(executor: &RealExecutor, array: &Array, case: &Case) -> f64 {
     bytes.get() as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Bytes per second that fio gets of the same files, one job each, together at the same depth.
-/// `None` without fio.
+/// Throughput of fio on the same files, in bytes per second, with one job each and the same total
+/// depth. `None` without fio.
 fn fio(files: &Files, case: &Case) -> Option<f64> {
     let mut command = Command::new("fio");
     command.args([
@@ -253,7 +252,7 @@ fn fio(files: &Files, case: &Case) -> Option<f64> {
     }
     let output = command.output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // Everything else is zero, so the largest of the two directions is the one that ran.
+    // All other rates are zero, so the maximum is that of the direction that ran.
     let rates = text.match_indices("\"bw_bytes\" :").filter_map(|(at, found)| {
         let rest = text[at + found.len()..].trim_start();
         rest[..rest.find(|c: char| !c.is_ascii_digit())?].parse::<f64>().ok()
@@ -324,7 +323,7 @@ fn compare(executor: &RealExecutor, files: &Files, array: &Array, case: &Case) {
     );
 }
 
-/// An idle rebuild of RAID 5 onto a replacement, every drive held to the same pace.
+/// Measures an idle rebuild of RAID 5 onto a replacement, with the same pace on every drive.
 fn rebuild(executor: &RealExecutor, files: &Files) {
     let pace: Pace = "100MB/s,400iops".parse().expect("a pace");
     let mut ratios = Vec::new();

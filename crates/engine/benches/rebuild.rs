@@ -1,6 +1,6 @@
-//! Prints how much faster one drive of many is rebuilt into distributed spare space than onto a
-//! dedicated spare, in virtual time on drives of constant bandwidth, and what share of four disks a
-//! rebuild gets beside random writes; `tests/it/jobs/rebuild_speed.rs` asserts the bounds.
+//! Prints the speedup of a rebuild into distributed spare space over one onto a dedicated spare, in
+//! virtual time on drives of constant bandwidth, and the share of four disks that a rebuild gets
+//! beside random writes; `tests/it/jobs/rebuild_speed.rs` asserts the bounds.
 
 #[path = "../tests/it/kit/mod.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
@@ -14,8 +14,7 @@ fn main() {
         for (layout, columns) in [("raid1", 2), ("raid5", 4), ("raid5", 6), ("raid6", 10)] {
             let dedicated = measure::rebuild_seconds(drives, layout, columns, true);
             let distributed = measure::rebuild_seconds(drives, layout, columns, false);
-            // So many strips are read or written per strip rebuilt: data units read, and the one
-            // written.
+            // Strips read or written per strip rebuilt: the data units, and the one written.
             let strips = measure::strips_per_strip(layout, columns);
             let ideal = (drives - 1) as f64 / strips as f64;
             let ratio = dedicated / distributed;
@@ -25,8 +24,8 @@ fn main() {
             );
         }
     }
-    println!("random writes under way  rebuild's share of the disks");
+    println!("random writes in flight  rebuild's share of the disks");
     for writers in [1, 16, 256] {
-        println!("{writers:23}  {:28.3}", measure::rebuild_share_beside(writers));
+        println!("{writers:24}  {:28.3}", measure::rebuild_share_beside(writers));
     }
 }

@@ -1,9 +1,9 @@
-//! What checksums cost: two arrays on file-backed drives with direct I/O that differ in nothing
-//! else, measured in turns.
+//! Prints the cost of checksums: two arrays on file-backed drives with direct I/O that differ in
+//! nothing else, measured alternately.
 //!
 //! Each has four files of its own (512 MiB each by default, `STRIPEWISE_BENCH_MIB` changes it),
-//! made beside the build, or in `STRIPEWISE_BENCH_DIR`, and removed. Both have a journal of the
-//! same size. The pages of checksums fit their cache.
+//! created in the build folder, or in `STRIPEWISE_BENCH_DIR`, and removed. Both have a journal of
+//! the same size. The checksum pages fit their cache.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ struct Case {
     is_read: bool,
     block_bytes: u64,
     depth: u64,
-    /// What share of the rate without checksums is to be reached.
+    /// Target rate, as a share of the rate without checksums.
     target: f64,
 }
 
@@ -137,7 +137,7 @@ async fn array(
     (array, members)
 }
 
-/// Bytes per second.
+/// Throughput in bytes per second.
 async fn rate(executor: &RealExecutor, array: &Array, case: &Case) -> f64 {
     let bytes = Rc::new(Cell::new(0u64));
     let next = Rc::new(Cell::new(0u64));
@@ -169,7 +169,7 @@ async fn rate(executor: &RealExecutor, array: &Array, case: &Case) -> f64 {
     for task in tasks {
         task.await;
     }
-    // What is owed for these writes belongs to them.
+    // Deferred work of these writes counts.
     array.flush().await.expect("a flush");
     bytes.get() as f64 / start.elapsed().as_secs_f64()
 }
@@ -207,7 +207,7 @@ fn main() {
                     let rate = executor.block_on(rate(&executor, array, case));
                     (rate, (process_cpu_ns() - before) as f64 / 1e9)
                 };
-                // Each goes first as often as the other, nearly.
+                // Each goes first nearly as often as the other.
                 let (a, b) = match pair % 2 {
                     0 => {
                         let a = measure(&with);

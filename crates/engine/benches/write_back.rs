@@ -1,7 +1,7 @@
-//! Prints what a journal gives to small writes, in virtual time on modelled drives
+//! Prints the effect of a journal on small writes, in virtual time on modelled drives
 //! (`write_back_files.rs`: on paced files): 4 KiB random writes at depth 32 into a RAID 5 over four
-//! drives with two journal drives of the same kind, acknowledged by the journal or in place; and
-//! what a change of the record of a pool of sixty large drives takes.
+//! drives with two journal drives of the same kind, acknowledged from the journal or in place; and
+//! the time of a manifest commit in a pool of sixty large drives.
 
 #[path = "small_writes/counted.rs"]
 mod counted;
@@ -23,7 +23,7 @@ use stripewise_engine::Pool;
 const TB: u64 = 1_000_000_000_000;
 /// A burst that fits the journal.
 const BURST: u64 = 4_000;
-/// Long enough for the journal to be full most of the time; the second half counts.
+/// Long enough to keep the journal full most of the time; the second half counts.
 const LONG: u64 = 120_000;
 
 fn drives(life: &Life, count: usize, model: ModelSpec, bytes: u64) -> Vec<Rc<dyn Drive>> {
@@ -47,8 +47,8 @@ fn modelled_rates(model: ModelSpec, write_back: bool, checksums: bool) -> Rates 
     rates(&life, &drives(&life, ALL_DRIVES, model, TB), (write_back, checksums), &load)
 }
 
-/// The same on drives held to a pace, as large and as long in use as `write_back_files.rs` would
-/// have them if it had the time.
+/// The same on paced drives, with the size and the fill that `write_back_files.rs` would use if it
+/// had the time.
 fn paced_rates(pace: Pace, write_back: bool, checksums: bool) -> Rates {
     let life = Life::new();
     let one = |index: usize| {
@@ -85,7 +85,7 @@ fn paced_rates(pace: Pace, write_back: bool, checksums: bool) -> Rates {
     rates
 }
 
-/// Of the data drives together, and of the journal's.
+/// Total counts of the data drives, and of the journal drives.
 fn all_counts(drives: &[Rc<CountedDrive>]) -> [Counts; 2] {
     let (data, journals) = drives.split_at(DATA_DRIVES);
     [data, journals]
@@ -101,8 +101,8 @@ fn rates(life: &Life, drives: &[Rc<dyn Drive>], how: (bool, bool), load: &Load<'
     })
 }
 
-/// Milliseconds of virtual time that a small change of the record takes: sixty drives of 20 TB in a
-/// RAID 60 of six groups.
+/// Virtual time of creating a pool and volume, and of the slowest small commit, in milliseconds:
+/// sixty drives of 20 TB in a RAID 60 of six groups.
 fn commit_ms() -> (f64, f64) {
     let life = Life::new();
     let buffers = BufferPool::phantom();

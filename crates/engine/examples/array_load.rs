@@ -1,18 +1,18 @@
-//! Keeps an array over given block devices or files open and loads it as it is told, in this one
-//! process: what the engine gives without any listener in front of it.
-//! `scripts/bench-md.sh` compares Linux md with it.
+//! Opens an array over given block devices or files in this one process and loads it on command:
+//! the engine's performance without any network or file interface. `scripts/bench-md.sh` compares
+//! Linux md with it.
 //!
-//! `array_load LAYOUT plain|checksums SPAN_MIB DRIVE...` makes the array (what the drives hold is
-//! lost), fills it, and says `ready`. `plain` has neither checksums nor a journal; `checksums` has
-//! both. Loads stay within the first SPAN_MIB of it. Then each line of standard input is one order,
-//! answered by one line:
+//! `array_load LAYOUT plain|checksums SPAN_MIB DRIVE...` creates the array (the contents of the
+//! drives are lost), fills it, and prints `ready`. `plain` has neither checksums nor a journal;
+//! `checksums` has both. Loads stay within the first SPAN_MIB of it. Then each line of standard
+//! input is one command, answered by one line:
 //!
-//! - `load PATTERN BLOCK_BYTES DEPTH MILLISECONDS`, PATTERN as fio calls it: `MB_PER_S`
+//! - `load PATTERN BLOCK_BYTES DEPTH MILLISECONDS`, PATTERN as in fio: `MB_PER_S`
 //! - `fail COLUMN`: `failed`
 //! - `rebuild COLUMN DRIVE PATTERN BLOCK_BYTES DEPTH` onto a new drive, with that load beside it:
 //!   `MB_PER_S_REBUILT MB_PER_S_LOAD`
 //!
-//! Ends when standard input does. What cannot be done ends it with a message and exit code 1.
+//! Ends at the end of standard input, or with a message and exit code 1 on the first error.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -30,7 +30,7 @@ use stripewise_runtime::{OpenOptions, RealExecutor};
 
 const MIB: u64 = 1 << 20;
 const USAGE: &str = "usage: array_load LAYOUT plain|checksums SPAN_MIB DRIVE...";
-const ORDERS: &str = "orders: load PATTERN BLOCK_BYTES DEPTH MILLISECONDS, fail COLUMN, rebuild COLUMN DRIVE PATTERN BLOCK_BYTES DEPTH";
+const COMMANDS: &str = "commands: load PATTERN BLOCK_BYTES DEPTH MILLISECONDS, fail COLUMN, rebuild COLUMN DRIVE PATTERN BLOCK_BYTES DEPTH";
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -60,13 +60,13 @@ fn run() -> Result<()> {
     }
     println!("ready");
     for line in std::io::stdin().lock().lines() {
-        println!("{}", executor.block_on(rig.obey(&line?))?);
+        println!("{}", executor.block_on(rig.execute(&line?))?);
     }
     rig.members.iter().for_each(|member| member.stop());
     Ok(())
 }
 
-/// What keeps requests coming.
+/// Pattern, block size and depth of a load.
 #[derive(Clone, Copy)]
 struct Load {
     is_random: bool,
@@ -88,7 +88,7 @@ impl Load {
     }
 }
 
-/// A load under way: bytes it moved, where it goes next in sequence, whether it is to end.
+/// A running load: bytes transferred, next sequential block, and whether it has to stop.
 #[derive(Default)]
 struct Running {
     bytes: Cell<u64>,
@@ -100,7 +100,7 @@ struct Rig<'a> {
     executor: &'a RealExecutor,
     spec: LinearSpec,
     array: Array,
-    /// Columns' drives, and those that replaced them.
+    /// Drives of the columns, including replacements.
     members: Vec<Rc<Member>>,
     span_bytes: u64,
 }
@@ -142,8 +142,8 @@ impl<'a> Rig<'a> {
         Ok(Self { executor, spec, array, members: opened, span_bytes: 0 })
     }
 
-    async fn obey(&mut self, order: &str) -> Result<String> {
-        match order.split_whitespace().collect::<Vec<_>>().as_slice() {
+    async fn execute(&mut self, command: &str) -> Result<String> {
+        match command.split_whitespace().collect::<Vec<_>>().as_slice() {
             ["load", pattern, block_bytes, depth, milliseconds] => {
                 let load = Load::parse(pattern, block_bytes, depth)?;
                 let time_ns = milliseconds.parse::<u64>()?.saturating_mul(1_000_000);
@@ -167,7 +167,7 @@ impl<'a> Rig<'a> {
                 let load = Load::parse(pattern, block_bytes, depth)?;
                 self.rebuild(column.parse()?, path, load).await
             }
-            _ => Err(ORDERS.into()),
+            _ => Err(COMMANDS.into()),
         }
     }
 
@@ -191,9 +191,8 @@ impl<'a> Rig<'a> {
         Ok(format!("{rebuilt:.3} {loaded:.3}"))
     }
 
-    /// Keeps as many requests under way as the load says, until told to stop. The clock is not
-    /// read for each of them: in the guest that is a system call, which costs more than the
-    /// request.
+    /// Keeps as many requests in flight as the load has, until it is stopped. The clock is not read
+    /// for each of them: in the guest that is a system call, which costs more than the request.
     fn start(&self, load: Load) -> (Rc<Running>, Vec<JoinHandle<std::result::Result<(), ArrayError>>>) {
         let running = Rc::new(Running::default());
         let blocks = self.span_bytes / load.block_bytes;
@@ -223,14 +222,14 @@ impl<'a> Rig<'a> {
     }
 }
 
-/// Drives come back as replacements while what was there before may still have them open.
+/// Without a lock: drives return as replacements while an earlier member may still have them open.
 fn shared() -> OpenOptions {
     OpenOptions { lock: false, ..OpenOptions::default() }
 }
 
 fn new_member(executor: &RealExecutor, drive: Rc<dyn Drive>) -> Rc<Member> {
     let member = Member::new(&executor.context(), drive, MemberOptions::default());
-    // As md is told in this comparison: a rebuild does not step back for clients.
+    // Like md in this comparison: a rebuild does not yield to clients.
     member.set_background_share(1.0);
     member
 }

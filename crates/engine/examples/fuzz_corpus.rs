@@ -1,8 +1,8 @@
-//! What the fuzzers begin with: pieces of the images of pools in `tests/images`, one file each, for
-//! every target of `fuzz/`.
+//! Creates the fuzzers' initial corpus: pieces of the pool images in `tests/images`, one file each,
+//! for every target of `fuzz/`.
 //!
-//! `cargo run -p stripewise-engine --example fuzz_corpus -- fuzz/corpus`; `make fuzz` does so.
-//! Files are named by their contents, so that making it again adds nothing.
+//! `cargo run -p stripewise-engine --example fuzz_corpus -- fuzz/corpus`; `make fuzz` runs it.
+//! Files are named by their contents, so that a second run adds nothing.
 
 #[path = "../tests/it/kit/images.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
@@ -16,9 +16,9 @@ use images::{drives_in, folder};
 use stripewise_drive::{Drive, MemoryDrive};
 
 const BLOCK: usize = 4096;
-/// Where the second slot lies on the drives of images: they are all small.
+/// Offset of the second slot on the drives of images, which are all small.
 const SLOT: usize = 512 << 10;
-/// Of each kind from a drive: more say nothing new.
+/// Maximum pieces of a kind per drive; more add nothing.
 const MOST: usize = 24;
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ fn pieces_of(drive: &Rc<MemoryDrive>) -> Vec<(&'static str, Vec<u8>)> {
     let mut bytes = vec![0; drive.info().capacity_bytes as usize];
     drive.peek(0, &mut bytes);
     let mut pieces = vec![("packed", drive.pack())];
-    // A whole slot, without the zeros behind it.
+    // A whole slot, without trailing zeros.
     for slot in [0, SLOT] {
         let used = bytes[slot..slot + SLOT].iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         pieces.push(("drive", bytes[slot..slot + used].to_vec()));

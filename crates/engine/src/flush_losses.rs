@@ -1,23 +1,23 @@
-//! What becomes of a flush that a drive refused.
+//! Refused flushes: which arrays lost writes, and which clients still have to be notified.
 //!
 //! A drive that refuses a flush may have dropped its cache, and the next flush succeeds: Linux
 //! files and many drives behave so. The refusal therefore concerns everything that was written to
-//! the drive since its last good flush, by every array on it, and not only the caller that met it.
+//! the drive since its last good flush, by every array on it, not only by the caller whose flush
+//! failed.
 //!
-//! The drive's queue counts the refusals ([`FlushFailures`], one per drive). Every array compares
-//! that count with the one that it has dealt with ([`FlushLosses`], one per array) after each
-//! flush, its own or one that it joined. Where they differ the array has lost writes, whichever
-//! client asked for the flush that was refused. It excludes the drive, or, where it cannot do
-//! without it, fails the flush and keeps the error until the next flush of a client has reported
-//! it, as `fsync` does.
+//! The drive's queue counts the refusals ([`FlushFailures`], one per drive). After each flush, its
+//! own or one that it joined, every array compares that count with the one that it has handled
+//! ([`FlushLosses`], one per array). If they differ, the array has lost writes, whichever client
+//! issued the refused flush. It excludes the drive, or, if it cannot do without it, fails the flush
+//! and keeps the error until a client's flush has reported it, as `fsync` does.
 //!
 //! An operation of the engine that writes, flushes and then relies on it (a rebuild, a migration, a
 //! checkpoint, a conversion) notes the count before its first write: another flush may meet the
 //! refusal between its write and its own flush.
 //!
-//! What the drive lost must not be read either. So the queue also tells the arrays at once, before
-//! it passes on the answer to anything that the drive read later ([`OnRefusedFlush`]): an array
-//! that can do without the drive reads nothing more from it.
+//! The writes that the drive lost must not be read either. So the queue also notifies the arrays at
+//! once, before it passes on the answer to any later read ([`OnRefusedFlush`]): an array that can
+//! do without the drive reads nothing more from it.
 //!
 //! Faults expected: a drive that refuses one flush and accepts the next; two arrays, or two tasks
 //! of one array, that flush at the same time. No I/O here.
@@ -27,13 +27,14 @@ use std::cell::{Cell, RefCell};
 use rustc_hash::FxHashMap;
 use stripewise_drive::{DriveError, Operation};
 
-/// What an array does as soon as a drive refuses a flush.
+/// An array's immediate reaction to a refused flush.
 pub(crate) trait OnRefusedFlush {
-    /// The drive that gave `error` may have lost what it acknowledged since its last good flush.
+    /// Called when a drive refused a flush with `error`: it may have lost what it acknowledged
+    /// since its last good flush.
     fn flush_was_refused(&self, error: &DriveError);
 }
 
-/// The flushes that a drive has refused.
+/// Refused flushes of a drive.
 #[derive(Default)]
 pub(crate) struct FlushFailures {
     count: Cell<u64>,
@@ -41,8 +42,8 @@ pub(crate) struct FlushFailures {
 }
 
 impl FlushFailures {
-    /// Counts the error where it is that of a flush; also of one that the drive itself made a
-    /// forced write of.
+    /// Counts the error if it is that of a flush, including a flush by which a drive implements a
+    /// FUA write.
     pub(crate) fn note(&self, error: &DriveError) {
         if error.operation == Operation::Flush {
             self.count.set(self.count.get() + 1);
@@ -50,65 +51,64 @@ impl FlushFailures {
         }
     }
 
-    /// How many there were so far.
+    /// Number of refused flushes so far.
     pub(crate) fn count(&self) -> u64 {
         self.count.get()
     }
 
-    /// The last of them, where there were any since there were `count`.
+    /// Last refusal, if there were any after the first `count`.
     pub(crate) fn since(&self, count: u64) -> Option<DriveError> {
         if self.count.get() == count { None } else { self.last.borrow().clone() }
     }
 }
 
-/// What an array knows of the refused flushes of its drives.
+/// Refused flushes of an array's drives, handled and lost.
 #[derive(Default)]
 pub(crate) struct FlushLosses {
-    /// By the drive's number: up to which count they are dealt with.
-    dealt_with: RefCell<FxHashMap<u32, u64>>,
-    /// Times that the array could not do without the drive, and so lost writes.
+    /// Count of refusals that were handled, by drive number.
+    handled: RefCell<FxHashMap<u32, u64>>,
+    /// Number of losses: refusals by a drive that the array could not do without.
     lost: Cell<u64>,
-    /// How many of these a client was told of.
-    told: Cell<u64>,
+    /// Number of losses that were reported to a client.
+    reported: Cell<u64>,
     last: RefCell<Option<DriveError>>,
 }
 
 impl FlushLosses {
-    /// What the drive has refused so far needs nothing more: the drive has just come in, or the
-    /// array has nothing there.
+    /// Marks all refusals of the drive so far as handled: the drive has just come in, or the array
+    /// has no data on it.
     pub(crate) fn deal_with(&self, number: u32, failures: &FlushFailures) {
-        self.dealt_with.borrow_mut().insert(number, failures.count());
+        self.handled.borrow_mut().insert(number, failures.count());
     }
 
-    /// The error of a flush that the drive refused since the array last looked, if it did.
+    /// Error of a flush that the drive refused since the last check, if any.
     pub(crate) fn news(&self, number: u32, failures: &FlushFailures) -> Option<DriveError> {
-        let known = self.dealt_with.borrow().get(&number).copied().unwrap_or(0);
+        let known = self.handled.borrow().get(&number).copied().unwrap_or(0);
         failures.since(known)
     }
 
-    /// The array cannot do without the drive that gave `error`: what it lost is lost.
+    /// Records a loss: the array cannot do without the drive that gave `error`.
     pub(crate) fn note_lost(&self, number: u32, failures: &FlushFailures, error: &DriveError) {
         self.deal_with(number, failures);
         self.lost.set(self.lost.get() + 1);
         *self.last.borrow_mut() = Some(error.clone());
     }
 
-    /// What clients were not told of yet is told by this one's flushes from now on: `other` is not
-    /// asked any more.
+    /// Takes over the unreported losses of `other`, which is no longer used: the next flush here
+    /// reports them.
     pub(crate) fn take_over(&self, other: &Self) {
-        if other.told.replace(other.lost.get()) != other.lost.get() {
+        if other.reported.replace(other.lost.get()) != other.lost.get() {
             self.lost.set(self.lost.get() + 1);
             *self.last.borrow_mut() = other.last.borrow().clone();
         }
     }
 
-    /// How often writes were lost so far: to be compared by a caller that relies on writes that lie
-    /// between.
+    /// Number of losses so far. A caller that relies on its writes compares it before and after.
     pub(crate) fn count(&self) -> u64 {
         self.lost.get()
     }
 
-    /// Whether writes were lost since there were `count` losses.
+    /// Fails with the last loss if there was one after the first `count`.
     pub(crate) fn check_since(&self, count: u64) -> Result<(), DriveError> {
         match &*self.last.borrow() {
             Some(error) if self.lost.get() != count => Err(error.clone()),
@@ -116,17 +116,17 @@ impl FlushLosses {
         }
     }
 
-    /// A client's write that began when there were `count` losses is about to be acknowledged. What
-    /// it sent before a loss may be gone, and a flush that has reported the loss already did not
-    /// speak of it: the next one reports it again.
+    /// Called when a client's write that began at `count` losses is about to be acknowledged. Its
+    /// data may have been lost, and a flush that already reported the loss did not cover it: the
+    /// next flush reports the loss again.
     pub(crate) fn acknowledge_write(&self, count: u64) {
-        self.told.set(self.told.get().min(count));
+        self.reported.set(self.reported.get().min(count));
     }
 
-    /// What a client's flush that began when there were `count` losses has to report. Each loss is
-    /// reported by the next flush to end, and by all others that were under way when it was met.
+    /// Result of a client's flush that began at `count` losses. Each loss is reported by the next
+    /// flush to end, and by all others that were in flight when it occurred.
     pub(crate) fn tell_client(&self, count: u64) -> Result<(), DriveError> {
-        self.check_since(self.told.replace(self.lost.get()).min(count))
+        self.check_since(self.reported.replace(self.lost.get()).min(count))
     }
 }
 
@@ -154,11 +154,14 @@ mod tests {
         later.deal_with(3, &drive);
         assert!(first.news(3, &drive).is_some());
         first.note_lost(3, &drive, &refused());
-        assert!(first.news(3, &drive).is_none(), "dealt with once");
-        assert!(second.news(3, &drive).is_some(), "what one array did about it says nothing of another");
+        assert!(first.news(3, &drive).is_none(), "handled once");
+        assert!(second.news(3, &drive).is_some(), "handled by one array, still new to another");
         assert!(later.news(3, &drive).is_none());
         drive.note(&refused());
-        assert!(first.news(3, &drive).is_some() && later.news(3, &drive).is_some(), "the next is news again");
+        assert!(
+            first.news(3, &drive).is_some() && later.news(3, &drive).is_some(),
+            "the next refusal is new again"
+        );
     }
 
     #[test]
@@ -175,12 +178,12 @@ mod tests {
     fn flushes_in_flight_report_a_loss_once() {
         let (drive, array) = (FlushFailures::default(), FlushLosses::default());
         assert!(array.tell_client(array.count()).is_ok());
-        // Met by the engine itself: the next client's flush reports it.
+        // Met by the engine itself: the next flush of a client reports it.
         array.note_lost(0, &drive, &refused());
         let (first, second) = (array.count(), array.count());
         assert!(array.tell_client(first).is_err());
         assert!(array.tell_client(second).is_ok());
-        // Met by one of two flushes of clients: both report it, and the one after does not.
+        // Met by one of two flushes of clients: both report it, the next one does not.
         let (first, second) = (array.count(), array.count());
         array.note_lost(0, &drive, &refused());
         let third = array.count();
@@ -211,7 +214,7 @@ mod tests {
         array.note_lost(0, &drive, &refused());
         assert!(array.check_since(begun).is_err());
         let _ = array.tell_client(begun);
-        assert!(array.check_since(begun).is_err(), "that a client was told changes nothing");
+        assert!(array.check_since(begun).is_err(), "reporting to a client changes nothing");
         assert!(array.check_since(array.count()).is_ok());
     }
 }

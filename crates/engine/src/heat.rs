@@ -1,36 +1,36 @@
-//! How much clients ask of each row of a volume: what tiers are decided by.
+//! Client I/O per row of a volume, the basis for tiering.
 //!
-//! Counted in what a hard disk can do in the time of one seek (about 8 ms): a request counts 1, and
-//! 1 more for each MiB that it moves; one that goes on where another just ended needs no seek and
-//! counts its bytes only, so that reading a volume from end to end warms nothing much. What was
-//! counted halves with every half-life. In memory only: it is of use within minutes of its making,
-//! and to record it would cost writes where there is nothing to be saved.
+//! The unit is what a hard disk can do in the time of one seek (about 8 ms): a request counts 1,
+//! plus 1 for each MiB that it moves; a request that starts where another just ended needs no seek
+//! and counts its bytes only, so that reading a volume from end to end warms little. Counts halve
+//! with every half-life. They are kept in memory only: they are useful again within minutes of a
+//! restart, and recording them would cost writes and save nothing.
 //!
 //! Memory: [`MAX_ROWS`] entries of 24 bytes and their table, about 3 MiB for each volume; beyond
-//! that the colder half is forgotten. Counts nothing, and costs a look at a flag, in pools without
-//! fast drives.
+//! that the colder half is dropped. In pools without fast drives nothing is counted, at the cost of
+//! a test of a flag.
 
 use std::cell::{Cell, RefCell};
 
 use rustc_hash::FxHashMap;
 
-/// Rows remembered of each array; the colder half of them is forgotten when there are more.
+/// Maximum rows tracked per array; beyond it the colder half is dropped.
 const MAX_ROWS: usize = 65_536;
-/// Ends of requests remembered, to see which go on there.
+/// Ends of recent requests tracked to recognise sequential ones.
 const STREAMS: usize = 16;
-/// Bytes that a hard disk moves in the time of one seek.
+/// Bytes that a hard disk transfers in the time of one seek.
 const SEEK_BYTES: f32 = (1 << 20) as f32;
 
-/// What clients asked of one row.
+/// Heat of one row at a point in time.
 #[derive(Clone, Copy, Debug)]
 struct Warmth {
     heat: f32,
     at_ns: u64,
 }
 
-/// What clients asked of the rows of an array.
+/// Heat of the rows of an array.
 pub(crate) struct Heat {
-    /// 0: nothing is counted.
+    /// Half-life, in nanoseconds; 0 while counting is off.
     half_life_ns: Cell<u64>,
     rows: RefCell<FxHashMap<u64, Warmth>>,
     ends: RefCell<[u64; STREAMS]>,
@@ -49,7 +49,7 @@ impl Default for Heat {
 }
 
 impl Heat {
-    /// Begins to count, or (0) stops and forgets. Nanoseconds in which what was counted halves.
+    /// Starts counting with a half-life in nanoseconds; 0 stops counting and drops all counts.
     pub(crate) fn set_half_life(&self, half_life_ns: u64) {
         if self.half_life_ns.replace(half_life_ns) != half_life_ns && half_life_ns == 0 {
             self.rows.take();
@@ -74,13 +74,13 @@ impl Heat {
         }
     }
 
-    /// All rows that are remembered, and how warm they are now.
+    /// All tracked rows and their heat now.
     pub(crate) fn all(&self, now_ns: u64) -> Vec<(u64, f32)> {
         let rows = self.rows.borrow();
         rows.iter().map(|(row, warmth)| (*row, self.cooled(*warmth, now_ns))).collect()
     }
 
-    /// Whether a request begins where one of the last few ended.
+    /// True if a request begins where one of the last few ended.
     fn goes_on(&self, offset_bytes: u64, end_bytes: u64) -> bool {
         let mut ends = self.ends.borrow_mut();
         if let Some(end) = ends.iter_mut().find(|end| **end == offset_bytes) {
@@ -111,7 +111,7 @@ impl Heat {
         let mut heats: Vec<f32> = rows.values().map(|warmth| self.cooled(*warmth, now_ns)).collect();
         let middle = heats.len() / 2;
         let median = *heats.select_nth_unstable_by(middle, f32::total_cmp).1;
-        // Where all are equally warm none stands out, and none is kept.
+        // If all rows are equally warm, all are dropped.
         rows.retain(|_, warmth| self.cooled(*warmth, now_ns) > median);
     }
 }
@@ -155,7 +155,7 @@ mod tests {
         let heat = counting(10);
         for piece in 0..128 {
             heat.note(0, ROW, piece << 16, 1 << 16);
-            // Another one beside it.
+            // A second stream, interleaved.
             heat.note(0, ROW, 100 * ROW + (piece << 16), 1 << 16);
         }
         for row in [0, 1, 100, 101] {

@@ -1,5 +1,5 @@
-//! What drives are asked for, by what it is for: told by the place on the drive, since the drives'
-//! queues merge requests before anything here sees them.
+//! Counts a drive's requests by purpose, which follows from the offset, since the drives' queues
+//! merge requests before they get here.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,19 +8,18 @@ use stripewise_drive::{Completion, Drive, DriveInfo, IoRequest, Operation};
 
 use crate::kit::pool::MIB;
 
-/// Where the pages of checksums lie on a drive of 2 GiB with slabs of 2 MiB; behind them are the
-/// slabs.
+/// Range of the checksum pages on a drive of 2 GiB with slabs of 2 MiB; the slabs follow.
 const PAGES_FROM: u64 = MIB;
 const PAGES_TO: u64 = 17 * MIB;
 
-/// Requests, and bytes of those that transfer any.
+/// Number of requests, and bytes that they transfer.
 #[derive(Clone, Copy, Default)]
 pub struct Count {
     pub requests: u64,
     pub bytes: u64,
 }
 
-/// Of one drive, or of several together.
+/// Requests of one drive, or of several together.
 #[derive(Clone, Copy, Default)]
 pub struct Counts {
     pub reads: Count,
@@ -52,7 +51,7 @@ impl Counts {
     }
 }
 
-/// Counts what goes to the drive beneath.
+/// Counts the requests to the drive beneath.
 pub struct CountedDrive {
     inner: Rc<dyn Drive>,
     counts: Cell<Counts>,

@@ -1,6 +1,6 @@
-//! What the benchmarks of write-back measure, on whatever drives and clock they have: 4 KiB random
-//! writes at depth 32 into a RAID 5 over four drives with two journal drives of the same kind;
-//! after a quiet time a burst that fits the journal, then the long run.
+//! Workload of the write-back benchmarks, for any drives and clock: 4 KiB random writes at depth 32
+//! into a RAID 5 over four drives with two journal drives of the same kind; after an idle period a
+//! burst that fits the journal, then a sustained load.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,25 +11,25 @@ use stripewise_engine::{Pool, PoolSpec, Volume, VolumeSpec};
 
 use crate::kit::pool::{MIB, spec, volume_spec};
 
-/// Drives of the RAID 5, and behind them the journal's.
+/// Drives of the RAID 5, followed by those of the journal.
 pub const DATA_DRIVES: usize = 4;
 pub const ALL_DRIVES: usize = DATA_DRIVES + 2;
 
 const BLOCK: u64 = 4096;
-/// Written before, and then at random.
+/// Bytes written sequentially first, and then at random.
 const SPAN: u64 = 256 * MIB;
 const PIECE: u64 = 4 * MIB;
 const DEPTH: usize = 32;
-/// Within which an array that nobody writes to puts all in order, and its journal is empty.
+/// Time in which an idle array destages everything and empties its journal.
 const QUIET_NS: u64 = 12_000_000_000;
 
-/// How much is written; each stretch ends at whichever of its limits is reached first.
+/// Amount of writes; each stretch ends when one of its limits is reached.
 pub struct Load<'a> {
-    /// The journal is made in proportion to it.
+    /// The journal's size is proportional to it.
     pub volume_bytes: u64,
-    /// Fits the journal.
+    /// Writes that fit the journal.
     pub burst: Stretch,
-    /// Until the journal is full.
+    /// Writes that fill the journal.
     pub preconditioning: Stretch,
     pub long_run: Stretch,
     pub before_long_run: &'a dyn Fn(),
@@ -51,13 +51,13 @@ impl Stretch {
 pub struct Rates {
     pub burst: f64,
     pub long_run: f64,
-    /// How many there were.
-    #[allow(dead_code)] // one of the two benchmarks counts requests per write
+    /// Number of writes.
+    #[allow(dead_code)] // only one of the two benchmarks counts requests per write
     pub long_run_writes: u64,
 }
 
-/// A new pool and what it gives. It is not closed: on slow drives putting everything in place may
-/// take longer than all the rest.
+/// Creates a pool and measures it. The pool is not closed: on slow drives destaging everything may
+/// take longer than the whole measurement.
 pub async fn measure(
     context: &Context,
     buffers: &BufferPool,
@@ -89,7 +89,7 @@ pub async fn measure(
     (pool, Rates { burst, long_run, long_run_writes })
 }
 
-/// Writes per second, and how many there were.
+/// Writes per second, and the number of writes.
 async fn rate(
     context: &Context,
     volume: &Volume,

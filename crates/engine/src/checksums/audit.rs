@@ -1,28 +1,28 @@
-//! Pages of a whole row, for jobs: rebuild writes them to a new drive, scrub compares their two
-//! places.
+//! Audit and rewriting of the checksum pages of a whole row: rebuild writes them to a new drive,
+//! scrub compares their two places.
 //!
-//! Which pages there are is the caller's to say: regions that were never written have none that
-//! count.
+//! The caller decides which pages exist: regions that were never written have no valid pages.
 
 use super::{Checksums, Side};
 use crate::error::ArrayError;
 
-/// What an audit of a row found.
+/// Result of auditing a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AuditReport {
-    /// Pages looked at.
+    /// Pages examined.
     pub pages: u64,
-    /// Pages of which one place was invalid or old; they are written again by the next checkpoint.
+    /// Pages with one invalid or outdated place; the next checkpoint writes them again.
     pub repaired: u64,
-    /// Pages of which no place was valid and that were not in memory either: nothing is known of
-    /// their blocks.
+    /// Pages with no valid place that were not in memory either: the checksums of their blocks are
+    /// lost.
     pub lost: u64,
 }
 
 impl Checksums {
-    /// After a column was filled on a new drive: has the next checkpoint write what belongs on that
-    /// drive, which is the own pages of `column` and the copies of the column before it.
-    /// `holds_data` tells which MiB of the row's slabs were ever written.
+    /// Schedules the pages that belong on the drive of `column` for the next checkpoint: the
+    /// column's own pages and the copies of the column before it. Called after the column was
+    /// filled on a new drive. `holds_data` is true for each MiB of the row's slabs that was ever
+    /// written.
     pub async fn rewrite(
         &self,
         row: u64,
@@ -36,9 +36,9 @@ impl Checksums {
         Ok(())
     }
 
-    /// As [`Self::rewrite`], where the other places of these pages are as they should be, and the
-    /// new one does not count before a checkpoint has ended: that writes the new place only, in one
-    /// run of pages where it can, and the drives that are not new are not written.
+    /// Like [`Self::rewrite`], but writes the new drive only, in one run of pages where possible.
+    /// Requires that the other places of these pages are current and that the new places do not
+    /// count before a checkpoint has ended.
     pub(crate) async fn fill_places(
         &self,
         row: u64,
@@ -52,8 +52,8 @@ impl Checksums {
         Ok(())
     }
 
-    /// What lies on the drive of a column of a row: whose page, which one, and whether it is its
-    /// own place or the copy.
+    /// Pages on the drive of a column of a row: column, page number, and whether this is the page's
+    /// own place or its copy.
     fn places_on_drive<'a>(
         &self,
         column: u16,
@@ -65,9 +65,9 @@ impl Checksums {
         pages.flat_map(move |page| [(column, page, Side::Own), (before, page, Side::Copy)])
     }
 
-    /// Compares both places of the pages of a column of a row, and what is in memory: finds the
-    /// pages, and so the blocks, whose writes a drive lost together. To be called before the blocks
-    /// themselves are verified.
+    /// Compares both places of a column's pages in a row, and the pages in memory: finds pages, and
+    /// so blocks, whose writes one drive lost together. Must run before the blocks themselves are
+    /// verified.
     pub(crate) async fn audit(
         &self,
         row: u64,
@@ -79,8 +79,7 @@ impl Checksums {
             let (page, loaded) = self.load(column, self.number(row, page), true).await?;
             let noted = match loaded {
                 Some(noted) => noted,
-                // One that is changed will be written to both places anyway, and may be on its way
-                // there.
+                // A dirty page will be written to both places anyway; the write may be in flight.
                 None if page.dirty.get() => continue,
                 None => self.confirm(&page).await?,
             };

@@ -1,15 +1,13 @@
-//! Checksum pages in memory: an index, and a ring over which a hand goes round to find pages that
-//! may leave.
+//! Checksum pages in memory: an index, and a ring swept by a clock hand that finds pages to evict.
 //!
-//! A page leaves when it was not used since the hand last came by, is not pinned and has nothing to
-//! be written. Memory is bounded by the limit given, plus the pages that are pinned or changed
-//! beyond it; how many may be changed is the store's to bound, how many are pinned is bounded by
-//! the requests that the array admits.
+//! A page is evicted if it was not used since the hand last passed, is not pinned and is not dirty.
+//! Memory is bounded by the limit, plus pinned or dirty pages beyond it: the store bounds the
+//! number of dirty pages, the array's admission the number of pinned ones.
 //!
-//! Pages that were loaded beside one that was asked for count as used when they are asked for
-//! themselves. What is loaded so has a budget: each such page costs one, each that is used later
-//! earns [`EARNED`], and each page that is not in memory earns one. So loading ahead goes on where
-//! one page in [`EARNED`] is used before it leaves, and is tried now and then where it is not.
+//! Pages read ahead count as used when they are requested themselves. Read-ahead has a budget: each
+//! page read ahead costs one, each one used later earns [`EARNED`], and each cache miss earns one.
+//! So read-ahead continues where at least one page in [`EARNED`] is used before it is evicted, and
+//! is tried now and then where not.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,10 +18,10 @@ use smallvec::SmallVec;
 use super::entries::Page;
 use super::{BLOCK_BYTES, BLOCKS_PER_PAGE, PAGE_COVERS_BYTES};
 
-/// What a page loaded ahead is worth that is used: about as many are read in the time of one
-/// position.
+/// Budget earned by the use of a page that was read ahead: about as many pages are read in the time
+/// of one seek.
 const EARNED: usize = 8;
-/// A page in memory, about.
+/// Approximate memory of one page.
 const USUAL_PAGE_BYTES: usize = 1300;
 
 #[derive(Default)]
@@ -49,7 +47,7 @@ pub(super) struct Cache {
     used_bytes: Cell<usize>,
     limit_bytes: usize,
     evictions: Cell<u64>,
-    /// So many more pages may be loaded ahead.
+    /// Number of further pages that may be read ahead.
     ahead_budget: Cell<usize>,
 }
 
@@ -81,7 +79,8 @@ impl Cache {
         self.ahead_budget.set((self.ahead_budget.get() + pages).min(most));
     }
 
-    /// Whether so many pages may be loaded beside one that is not in memory; from then on they are.
+    /// Takes a read-ahead budget for `pages` pages next to one that is not in memory. True if the
+    /// budget allows it; the caller then has to load them.
     pub(super) fn take_ahead(&self, pages: usize) -> bool {
         self.earn(1);
         let budget = self.ahead_budget.get();
@@ -96,7 +95,8 @@ impl Cache {
         self.ring.borrow().index.contains_key(&key)
     }
 
-    /// Calls `f` with the page, if it is here; the way of every read, without counting references.
+    /// Calls `f` with the page, if it is in memory. Every read takes this path; it does not touch
+    /// reference counts.
     #[inline]
     pub(super) fn with<T>(&self, key: u64, f: impl FnOnce(&Page) -> T) -> Option<T> {
         let ring = self.ring.borrow();
@@ -107,7 +107,7 @@ impl Cache {
         Some(f(page))
     }
 
-    /// Adds a page, and lets others go until the limit is kept again or nothing may leave.
+    /// Adds a page, then evicts others until memory is within the limit or no page can be evicted.
     pub(super) fn insert(&self, page: Rc<Page>) {
         self.used_bytes.set(self.used_bytes.get() + page.memory_bytes());
         {
@@ -124,8 +124,8 @@ impl Cache {
 
     fn shrink(&self) {
         let ring = &mut *self.ring.borrow_mut();
-        // Twice round: once to take back the marks of use, once to find those that were not used
-        // again.
+        // Two rounds: the first clears the referenced bits, the second finds pages that were not
+        // used again.
         let mut steps = 2 * ring.pages.len();
         while self.used_bytes.get() > self.limit_bytes && steps > 0 {
             steps -= 1;
@@ -138,21 +138,21 @@ impl Cache {
                 continue;
             }
             let page = ring.remove(ring.hand);
-            // The page that took its place came last: it has its turn when the others had theirs.
+            // `swap_remove` moved the newest page here: the hand skips it and reaches it last.
             ring.hand += 1;
             self.used_bytes.set(self.used_bytes.get() - page.memory_bytes());
             self.evictions.set(self.evictions.get() + 1);
         }
     }
 
-    /// Takes a page out for good.
+    /// Removes a page for good.
     pub(super) fn forget(&self, page: &Page) {
         let removed = self.ring.borrow_mut().remove(page.ring_index.get());
         assert!(std::ptr::eq(&*removed, page), "the ring knows where its pages are");
         self.used_bytes.set(self.used_bytes.get() - removed.memory_bytes());
     }
 
-    /// Changes a page and keeps the count of memory in step.
+    /// Changes a page and updates the memory count.
     pub(super) fn change<T>(&self, page: &Page, f: impl FnOnce(&Page) -> T) -> T {
         let before = page.memory_bytes();
         let result = f(page);
@@ -182,7 +182,7 @@ impl Cache {
     }
 }
 
-/// A page that stays in memory as long as this lives.
+/// A page that stays in memory as long as this value lives.
 pub(super) struct Pinned(Rc<Page>);
 
 impl Pinned {
@@ -207,7 +207,7 @@ impl Drop for Pinned {
     }
 }
 
-/// The pages of a part of a column, held in memory. Sums are recorded through it.
+/// Pinned pages of a range of a column. Checksums are recorded through it.
 pub struct Pin {
     pub(super) column: u16,
     /// Number of the first page in the column.
@@ -215,14 +215,14 @@ pub struct Pin {
     pub(super) pages: SmallVec<[Pinned; 2]>,
 }
 
-/// A part of one page: which page of the column, and which of its blocks.
+/// A range of blocks within one page of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub number: u64,
     pub blocks: std::ops::Range<usize>,
 }
 
-/// The parts that blocks (numbered along the column) lie in.
+/// Splits a range of blocks, numbered along the column, by page.
 pub(super) fn parts(blocks: std::ops::Range<u64>) -> impl Iterator<Item = Part> {
     let mut at = blocks.start;
     std::iter::from_fn(move || {
@@ -237,22 +237,22 @@ pub(super) fn parts(blocks: std::ops::Range<u64>) -> impl Iterator<Item = Part> 
     })
 }
 
-/// The pages that bytes of a column lie in.
+/// Pages that cover a byte range of a column.
 pub(super) fn pages_of(offset_bytes: u64, length_bytes: u64) -> std::ops::Range<u64> {
     offset_bytes / PAGE_COVERS_BYTES..(offset_bytes + length_bytes).div_ceil(PAGE_COVERS_BYTES)
 }
 
-/// The blocks that bytes of a column make up; both ends must lie on blocks.
+/// Blocks of a byte range of a column, which must be block-aligned.
 pub(super) fn whole_blocks(offset_bytes: u64, length_bytes: u64) -> std::ops::Range<u64> {
     assert!(
         offset_bytes.is_multiple_of(BLOCK_BYTES) && length_bytes.is_multiple_of(BLOCK_BYTES),
-        "{length_bytes} bytes at {offset_bytes} are no whole blocks"
+        "{length_bytes} bytes at {offset_bytes} are not block-aligned"
     );
     offset_bytes / BLOCK_BYTES..(offset_bytes + length_bytes) / BLOCK_BYTES
 }
 
 impl Pin {
-    /// Whether all of this part of the column is held.
+    /// True if all pages of this range of the column are pinned.
     pub fn covers(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> bool {
         let pages = pages_of(offset_bytes, length_bytes);
         column == self.column

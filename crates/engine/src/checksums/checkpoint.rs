@@ -1,34 +1,33 @@
-//! Checkpoints: changed pages go to the drives, in turns. The two places of a page are never
-//! written in the same turn, and a turn begins when what the one before wrote is durable.
+//! Checkpoints write dirty pages to the drives, in turns. The two places of a page are never
+//! written in the same turn, and a turn begins once the writes of the previous one are durable.
 //!
-//! So at any instant at least one of the two places of every page is whole: a cut tears one only
-//! while the other is what it was, or durably new. What a page says at such a cut is the old or the
-//! new. A turn is of every other column's drive, with the own pages and the copies that it keeps:
-//! these lie side by side on it, so that its queue merges them. Of an odd number of columns the
-//! last has a turn by itself, since it is a neighbour of the first; a volume of one column has its
-//! copies written first, then its own pages.
+//! So at any instant at least one of the two places of every page is intact: a power cut tears one
+//! only while the other is unchanged, or durably new. After a cut a page has its old or its new
+//! contents. A turn writes to the drive of every other column, both the column's own pages and the
+//! copies on that drive: these are adjacent, so that the drive's queue merges them. With an odd
+//! number of columns the last column has a turn by itself, since it is a neighbour of the first; a
+//! volume of one column has its copies written first, then its own pages.
 //!
-//! A page that changes while it is being written is written as it is at that moment, twice perhaps
-//! in two versions, and stays changed: whatever was set before the checkpoint began is durable at
-//! its end, in both places.
+//! A page that changes while it is being written is written in its state at that moment, possibly
+//! in a different version to each place, and stays dirty: every change made before the checkpoint
+//! began is durable at its end, in both places.
 //!
 //! A cut may leave the new page at one place only, and the drive with it may be lost at the next
-//! cut. Nothing durable rests on that page alone: the records that say the same are in the journal
-//! until a checkpoint has written both places, so they are found and carried out at the next
-//! opening, and that ends with a checkpoint before any of them is released. A page of which one
-//! place is behind counts as changed when it is loaded (`store.rs`), so that checkpoint writes it
-//! to both.
+//! cut. Nothing durable relies on that page alone: the journal keeps the records of the same
+//! changes until a checkpoint has written both places, so the next opening replays them, and replay
+//! ends with a checkpoint before any of them is released. A page with one outdated place is loaded
+//! as dirty (`store.rs`), so that checkpoint writes it to both.
 //!
 //! A place on a drive that is being filled does not count before its column is complete. Pages
-//! whose other place is as it should be go to such a place alone, with the copies, and their own
-//! and copied pages in one run (`Checksums::fill_places`).
+//! whose other place is current are written to such a place alone, own pages and copies in one run
+//! (`Checksums::fill_places`).
 //!
-//! On drives whose positions are dear, unchanged pages that lie between changed ones are written
-//! again, so that a turn is a few long requests. Each byte of them is what is there already,
-//! whichever part of them a cut lets through; so they need no other place, and this holds for a
-//! degraded array too. A place that is being filled does not count yet, whatever goes there.
+//! On seek-bound drives, unchanged pages that lie between dirty ones are written again, so that a
+//! turn consists of a few long requests. Their bytes are the ones already on the drive, so a torn
+//! write changes nothing: they do not depend on the other place, and this holds for a degraded
+//! array too. A place that is being filled does not count yet, whatever is written there.
 //!
-//! Memory: at most [`super::ChecksumOptions::window_pages`] are under way at a time.
+//! Memory: at most [`super::ChecksumOptions::window_pages`] page writes are in flight.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -43,48 +42,47 @@ use super::{Checksums, PageId, Side};
 use crate::error::ArrayError;
 use crate::mutation::{self, Mutation};
 
-/// A page whose drive gives errors, yet is not excluded for them, is tried so often.
+/// Attempts to write a page to a drive that gives errors and is not excluded for them.
 const ATTEMPTS: usize = 4;
-/// Turns of a checkpoint, at most.
+/// Maximum turns of a checkpoint.
 const TURNS: usize = 3;
 
-/// Who checkpoints, and how often that was begun and done.
+/// Serialises checkpoints and numbers them.
 #[derive(Default)]
 pub(super) struct CheckpointState {
     running: Cell<bool>,
     begun: Cell<u64>,
-    /// The latest that succeeded, as numbered by `begun`.
+    /// Number of the latest successful checkpoint, counted as in `begun`.
     done: Cell<u64>,
     ended: Event,
 }
 
-/// What a checkpoint wrote.
+/// Result of a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointReport {
-    /// Pages, each counted once; 0 also where another checkpoint had done it all.
+    /// Pages written, each counted once; 0 also if another checkpoint had written them all.
     pub pages: u64,
 }
 
-/// The pages of a checkpoint; those that are not done go back to where they came from, however it
-/// ends.
+/// The pages of a checkpoint. However it ends, pages that were not written become dirty again.
 struct Batch<'a> {
     checksums: &'a Checksums,
-    /// With the version that was written first, once it was.
+    /// Dirty pages, with the version that was written first, once it was.
     pages: Vec<(Rc<Page>, Option<u64>)>,
-    /// What goes to one place, which is new.
+    /// Pages to be written to one new place only.
     to_fill: Vec<(Pinned, Side)>,
     succeeded: bool,
 }
 
-/// A page to be written to one of its places.
+/// A page due for writing at one of its places.
 struct Due {
     page: Rc<Page>,
     side: Side,
     /// See [`Checksums::place_on_holder`].
     at: u64,
-    /// Which of the batch's pages it is; `None`: one that did not change.
+    /// Index of the page in the batch; `None` for an unchanged page.
     changed: Option<usize>,
-    /// Keeps a page that did not change in memory until it is written: who loaded it meanwhile
+    /// Keeps an unchanged page in memory until it is written: a task that loads it during the write
     /// might read half of it.
     _pin: Option<Pinned>,
 }
@@ -115,8 +113,8 @@ impl Drop for Batch<'_> {
 }
 
 impl Checksums {
-    /// Makes durable, in both places, everything that was set or cleared before. Until it ends
-    /// without an error the journal's entries must be kept that came before it.
+    /// Makes every change made before durable in both places. The journal's records of these
+    /// changes must be kept until a checkpoint ends without an error.
     pub async fn checkpoint(&self) -> Result<CheckpointReport, ArrayError> {
         let state = &self.checkpoints;
         let wanted = state.begun.get() + 1;
@@ -133,7 +131,7 @@ impl Checksums {
         // A page that is changed goes to both of its places anyway.
         let mut to_fill = self.to_fill.take();
         to_fill.retain(|(page, _)| !page.dirty.get());
-        // In the order in which they lie on the drive. Twice in it is what is tried again.
+        // In on-drive order. Retries can queue a place twice.
         let place = |(page, side): &(Pinned, Side)| (page.key >> 16, *side == Side::Copy, page.key as u16);
         to_fill.sort_unstable_by_key(place);
         to_fill.dedup_by_key(|one| place(one));
@@ -141,7 +139,7 @@ impl Checksums {
         let report = CheckpointReport { pages: batch.pages.len() as u64 };
         let Batch { pages, to_fill, .. } = &mut batch;
         for turn in 0..TURNS {
-            // What is to be filled does not count yet, whatever else is written meanwhile.
+            // New places do not count yet, so the first turn may write all of them.
             let to_fill: &[(Pinned, Side)] = if turn == 0 { to_fill } else { &[] };
             let filled = to_fill.iter().map(|(page, side)| ((*page).clone(), *side));
             let mut due = self.due(pages, turn);
@@ -161,8 +159,8 @@ impl Checksums {
         Ok(report)
     }
 
-    /// Ends when the writes of pages that are under way now were answered: slabs that no page goes
-    /// to any more may be used for something else then.
+    /// Waits for the page writes in flight: afterwards, slabs that receive no more pages can be
+    /// reused.
     pub(crate) async fn until_written(&self) {
         if self.checkpoints.running.get() {
             self.checkpoints.ended.wait().await;
@@ -180,9 +178,9 @@ impl Checksums {
         due.collect()
     }
 
-    /// Unchanged pages that lie on their drives between those that a turn writes anyway, where they
-    /// are few and all of them in memory: writing them along saves positions. None of them is among
-    /// the others: two writes of one place would be under way at once.
+    /// Unchanged pages between those that a turn writes anyway, if the gap is small and all of its
+    /// pages are in memory: writing them along saves seeks. None of them may be among the other
+    /// pages, or two writes of one place would be in flight at once.
     fn between(&self, due: &[Due], to_fill: &[(Pinned, Side)]) -> Vec<Due> {
         let most = self.io.most_between();
         let mut places: Vec<(u16, u64)> = Vec::new();
@@ -204,7 +202,7 @@ impl Checksums {
         found
     }
 
-    /// The page at a place of a column's drive, if it is in memory as it is on the drives.
+    /// The page at a place of a column's drive, if it is in memory and unchanged.
     fn unchanged_at(&self, holder: u16, at: u64) -> Option<Due> {
         let per_slab = u64::from(self.pages_per_slab());
         let (row, within) = (at / (2 * per_slab), at % (2 * per_slab));
@@ -223,7 +221,7 @@ impl Checksums {
         })
     }
 
-    /// The column on whose drive a place of a page is.
+    /// Column whose drive holds a place of a page.
     fn holder(&self, page: PageId, side: Side) -> u16 {
         match side {
             Side::Own => page.column,
@@ -231,15 +229,15 @@ impl Checksums {
         }
     }
 
-    /// Where a place of a page lies on its drive, in pages, as if the slabs of all rows lay side by
-    /// side.
+    /// Position of a place of a page on its drive, in pages, as if the slabs of all rows were
+    /// contiguous.
     fn place_on_holder(&self, page: PageId, side: Side) -> u64 {
         let per_slab = u64::from(self.pages_per_slab());
         let copies_from = if side == Side::Copy { per_slab } else { 0 };
         page.row * 2 * per_slab + copies_from + u64::from(page.page)
     }
 
-    /// In which turn a place of a page is written.
+    /// The turn in which a place of a page is written.
     fn turn(&self, page: PageId, side: Side) -> usize {
         if mutation::is_chosen(Mutation::CheckpointInOneTurn) {
             return 0;
@@ -252,7 +250,7 @@ impl Checksums {
         if width % 2 == 1 && holder == width - 1 { 2 } else { usize::from(holder % 2) }
     }
 
-    /// Writes one place of each of some pages, if there are any, and makes them durable.
+    /// Writes one place of each page and makes the writes durable.
     async fn write_durably(&self, pages: impl Iterator<Item = (Rc<Page>, Side)>) -> Result<(), ArrayError> {
         let mut pages = pages.peekable();
         if pages.peek().is_none() {
@@ -264,32 +262,32 @@ impl Checksums {
         if self.io.losses() == losses { Ok(()) } else { Err(ArrayError::NotDurable) }
     }
 
-    /// Writes pages, each to one place; takes them one by one, when they are written. Ends only
-    /// when every write was answered, errors or not: the next checkpoint must not meet writes of
-    /// this one.
+    /// Writes each page to one place, encoding it when its turn comes. Returns only when every
+    /// write was answered, with an error or not: the next checkpoint must not meet writes of this
+    /// one.
     async fn write_all(&self, pages: impl Iterator<Item = (Rc<Page>, Side)>) -> Result<(), ArrayError> {
         let mut result = Ok(());
-        let mut under_way = VecDeque::with_capacity(self.window_pages.min(pages.size_hint().0));
+        let mut in_flight = VecDeque::with_capacity(self.window_pages.min(pages.size_hint().0));
         for (page, side) in pages {
-            if under_way.len() == self.window_pages {
-                let (page, side, answer) = under_way.pop_front().expect("a full window");
+            if in_flight.len() == self.window_pages {
+                let (page, side, answer) = in_flight.pop_front().expect("a full window");
                 result = result.and(self.finish(page, side, answer).await);
             }
             if page.forgotten.get() || result.is_err() {
                 continue;
             }
             let answer = self.write_page(&page, side);
-            under_way.push_back((page, side, answer));
+            in_flight.push_back((page, side, answer));
         }
-        for (page, side, answer) in under_way {
+        for (page, side, answer) in in_flight {
             result = result.and(self.finish(page, side, answer).await);
         }
         result
     }
 
-    /// Starts writing a page as it is now. Both places of one version carry the same stamp. A page
-    /// of which no place was at hand, and in which nothing was changed since, has the stamp 0: a
-    /// place that comes back knows more.
+    /// Starts writing a page in its current state. Both places of one version carry the same stamp.
+    /// A page of which no place was available, and which was not changed since, keeps stamp 0: a
+    /// place that returns is newer.
     fn write_page(&self, page: &Page, side: Side) -> stripewise_drive::Completion {
         let is_unknown = page.stamp.get() == 0 && page.version.get() == 0;
         let is_stamped = page.stamp.get() > 0 && page.stamped_version.get() == page.version.get();
@@ -318,7 +316,7 @@ impl Checksums {
                 }
                 Err(error) => error,
             };
-            // A place without a drive needs nothing: where both are missing, so are the blocks.
+            // A place without a drive needs no page: if both drives are missing, so are the blocks.
             if error.kind == DriveErrorKind::Gone {
                 page.at_both_places.set(false);
                 return Ok(());

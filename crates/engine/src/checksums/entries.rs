@@ -1,23 +1,23 @@
 //! One checksum page in memory.
 //!
-//! Sums lie flat, since every read of a block looks one up. Sequences are only needed when a page
-//! is written or a crash is sorted out, and blocks written together share one: they are kept as
-//! runs while the runs are few, which makes a page that was filled by large writes half as large.
+//! Checksums are a flat array, since every block read looks one up. Sequences are needed only to
+//! write a page or to recover from a crash, and blocks written together share one: they are kept as
+//! runs while the runs are few, which halves the size of a page filled by large writes.
 
 use std::cell::{Cell, RefCell};
 
 use super::page::{self, Image};
 use super::{BLOCKS_PER_PAGE, PageId};
 
-/// More runs than this take more memory than a flat array is worth.
+/// Maximum runs; more of them would take as much memory as a flat array or more.
 const MAX_RUNS: usize = 64;
 
-/// What is known of a block.
+/// Recorded checksum of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// CRC-32C of the block XOR the word of its place.
+    /// CRC-32C of the block XOR the identity word of its place.
     pub sum: u32,
-    /// The write that gave it, never 0.
+    /// Sequence of the write, never 0.
     pub sequence: u32,
 }
 
@@ -100,31 +100,30 @@ fn put_bit(bits: &Bits, block: usize, on: bool) {
     word.set(if on { word.get() | mask } else { word.get() & !mask });
 }
 
-/// Stands for a sum where the sequence is 0: both places of the page that had it were damaged, so
-/// the block may be wrong.
+/// Checksum value that marks a doubtful block where the sequence is 0: both places of its page were
+/// damaged, so the block may be wrong.
 const DOUBTED: u32 = u32::MAX;
 
-/// A page in memory. What every lookup needs comes first, within two lines of the processor's
-/// cache, then the sums.
+/// A page in memory. The fields used by every lookup come first, within two cache lines, then the
+/// checksums.
 #[repr(C)]
 pub(super) struct Page {
     /// Used since the eviction hand last came by.
     pub referenced: Cell<bool>,
-    /// No place on the drives is newer than what this came from.
+    /// No place on the drives is newer than this page's contents.
     pub confirmed: Cell<bool>,
-    /// A drive that comes back has no place of the page that could know more: both were there when
-    /// it was loaded, or nothing that was there before counted, and both took it when it was last
-    /// written.
+    /// No returning drive can hold a newer version of the page: both places were present when it
+    /// was loaded, or the page was started empty, and both places took the last write.
     pub at_both_places: Cell<bool>,
-    /// Loaded because another page was asked for, and not asked for itself so far.
+    /// Read ahead, and not requested itself so far.
     pub is_ahead: Cell<bool>,
-    /// In need of being written; such pages stay in memory.
+    /// Has to be written; such pages stay in memory.
     pub dirty: Cell<bool>,
-    /// No longer in the cache and of no concern any more.
+    /// Removed from the cache for good; never written again.
     pub forgotten: Cell<bool>,
-    /// The identity words of the page's blocks have this base.
+    /// Base of the identity words of the page's blocks.
     pub identity_base: u32,
-    /// Number in the slab of the page's first block.
+    /// Number, within the slab, of the page's first block.
     pub first_block_in_slab: u32,
     pub pins: Cell<u32>,
     recorded: Bits,
@@ -134,11 +133,11 @@ pub(super) struct Page {
     sequences: RefCell<Sequences>,
     pub key: u64,
     pub id: PageId,
-    /// Its place in the cache's ring.
+    /// Index of the page in the cache's ring.
     pub ring_index: Cell<usize>,
-    /// Counts changes.
+    /// Number of changes.
     pub version: Cell<u64>,
-    /// Of the newest that is known on the drives or under way there, and the version that it
+    /// Stamp of the newest version on the drives or in flight to them, and the version that it
     /// belongs to.
     pub stamp: Cell<u64>,
     pub stamped_version: Cell<u64>,
@@ -178,19 +177,19 @@ impl Page {
         page
     }
 
-    /// The recorded sum, for the way of every read.
+    /// Recorded checksum; called by every read.
     #[inline]
     pub(super) fn sum(&self, block: usize) -> Option<u32> {
         bit(&self.recorded, block).then(|| self.sums[block].get())
     }
 
-    /// Whether something was recorded of the block that is known no more.
+    /// True if a checksum was recorded for the block and has been lost.
     #[inline]
     pub(super) fn is_doubted(&self, block: usize) -> bool {
         !bit(&self.recorded, block) && self.sums[block].get() == DOUBTED
     }
 
-    /// Says so of all blocks of which nothing is recorded.
+    /// Marks all blocks without a recorded checksum as doubtful.
     pub(super) fn doubt_all(&self) {
         for block in (0..BLOCKS_PER_PAGE).filter(|block| !bit(&self.recorded, *block)) {
             self.sums[block].set(DOUBTED);
@@ -222,8 +221,8 @@ impl Page {
         self.version.set(self.version.get() + 1);
     }
 
-    /// Takes what a newer page on the drives says of blocks that were not changed in memory. A page
-    /// in memory that came from an older one is put right by it.
+    /// Takes the entries of a newer page on the drives for all blocks that were not changed in
+    /// memory. This corrects a page that was loaded from an older place.
     pub(super) fn merge(&self, image: &Image) {
         let mut sequences = self.sequences.borrow_mut();
         for (block, &(sum, sequence)) in image.entries.iter().enumerate() {
@@ -236,7 +235,7 @@ impl Page {
         self.version.set(self.version.get() + 1);
     }
 
-    /// Writes the page as it is now.
+    /// Encodes the page in its current state.
     pub(super) fn encode(&self, volume_id: u128, bytes: &mut [u8]) {
         let sequences = self.sequences.borrow();
         for block in 0..BLOCKS_PER_PAGE {
@@ -251,7 +250,7 @@ impl Page {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        // The page itself, its counts, and its part of the index and the ring.
+        // The page itself, its reference counts, and its share of the index and the ring.
         size_of::<Self>() + 48 + self.sequences.borrow().memory_bytes()
     }
 }

@@ -1,15 +1,15 @@
-//! A checksum page's bytes on the drive, and the word by which a block's sum depends on where the
-//! block belongs.
+//! The on-drive format of a checksum page, and the word by which a block's checksum depends on the
+//! block's place.
 //!
-//! Both places of a page hold the same bytes. A page is valid when magic, version, volume, row,
-//! column and page number are those asked for and the CRC-32C over everything before it agrees, so
-//! that torn pages, pages of other places and what another volume left behind are told from ours.
+//! Both places of a page hold the same bytes. A page is valid if magic, version, volume, row,
+//! column and page number are the expected ones and the CRC-32C over everything before it agrees;
+//! this rejects torn pages, pages of other places and pages that another volume left behind.
 //!
-//! What tells newer from older is the *stamp*: one number for the whole volume, raised for each
-//! page version written and above all earlier ones at opening. A page made again for space that was
-//! used before (a region discarded and written again, a row given back and allocated again) is
-//! therefore newer than what the drives still hold of it, and rows need no incarnation of their own
-//! to be recorded.
+//! The newer of two pages is the one with the higher *stamp*: one counter for the whole volume,
+//! raised for each page version written and above all earlier ones at opening. A page created again
+//! for reused space (a region discarded and written again, a row freed and allocated again) is
+//! therefore newer than whatever the drives still hold of it, and rows need no recorded incarnation
+//! number.
 
 use super::{BLOCKS_PER_PAGE, ChecksumSpec, PageId};
 
@@ -22,25 +22,25 @@ const ENTRIES_AT: usize = 64;
 const ENTRIES_END: usize = ENTRIES_AT + 8 * BLOCKS_PER_PAGE;
 const CRC_AT: usize = PAGE_BYTES - 4;
 
-/// What a page says: for each block sum and write sequence; a sequence of 0 means that nothing is
-/// recorded.
+/// Decoded contents of a page: checksum and write sequence of each block; sequence 0 means that
+/// nothing is recorded.
 pub(super) struct Image {
     pub stamp: u64,
     pub entries: Box<[(u32, u32); BLOCKS_PER_PAGE]>,
 }
 
-/// What bytes at a page's place are.
+/// Result of decoding the bytes at a page's place.
 pub(super) enum Decoded {
-    /// The page asked for, whole.
+    /// The expected page, intact.
     Page(Image),
-    /// Nothing of this volume's: zeros, or a whole page of another volume. The place was not
-    /// written since it became ours.
+    /// Nothing of this volume: zeros, or an intact page of another volume. The place was not
+    /// written since it was allocated to this volume.
     Blank,
     /// Anything else.
     Wrong,
 }
 
-/// CRC-32C; this entry of the library skips its choice of algorithm, which matters at 4 KiB.
+/// CRC-32C. This entry point of the library skips its choice of algorithm, which matters at 4 KiB.
 pub(super) fn crc(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
@@ -49,7 +49,7 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
 
-/// Writes the header and the checksum around entries that are in place already (see [`put_entry`]).
+/// Writes the header and the checksum around entries that are already in place (see [`put_entry`]).
 pub(super) fn seal(bytes: &mut [u8], volume_id: u128, id: PageId, stamp: u64) {
     bytes[..ENTRIES_AT].fill(0);
     bytes[ENTRIES_END..].fill(0);
@@ -74,7 +74,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// What these bytes say as the page of this name.
+/// Decodes bytes as the page with this identity.
 pub(super) fn decode(bytes: &[u8], volume_id: u128, id: PageId) -> Decoded {
     if bytes.len() != PAGE_BYTES {
         return Decoded::Wrong;
@@ -102,9 +102,9 @@ pub(super) fn decode(bytes: &[u8], volume_id: u128, id: PageId) -> Decoded {
     Decoded::Page(Image { stamp, entries })
 }
 
-/// For fuzzers: takes bytes for a page, magic, version, whose, where and checksum made right. Gives
-/// whether they were one.
-pub(crate) fn page_is_taken(bytes: &[u8]) -> bool {
+/// For fuzzers: decodes bytes as a page after correcting magic, version, identity and checksum.
+/// True if the decoder accepts them.
+pub(crate) fn accepts_page(bytes: &[u8]) -> bool {
     let id = PageId { row: 3, column: 1, page: 2 };
     let mut page = [0; PAGE_BYTES];
     let length = bytes.len().min(PAGE_BYTES);
@@ -120,14 +120,14 @@ pub(crate) fn page_is_taken(bytes: &[u8]) -> bool {
     matches!(decode(&page, 7, id), Decoded::Page(_))
 }
 
-/// Words that make sums depend on the place.
+/// Identity words, which make checksums depend on the place.
 ///
-/// A block's sum is the CRC-32C of its bytes XOR the word of its place. Bytes that belong elsewhere
-/// fail against the entry of the place they were found at because they are other bytes (as any CRC
-/// sees it, all but 1 in 2^32). What the word adds is that an entry, too, only serves at its own
-/// place: bytes and entry that both come from elsewhere, however they got there, agree only where
-/// the two places have the same word. Within a slab that never happens, because there the word is
-/// one-to-one in the block number; between slabs, columns and volumes it happens once in 2^32.
+/// A block's checksum is the CRC-32C of its bytes XOR the word of its place. A misdirected block
+/// fails against the entry of the place where it was found because its bytes differ (as with any
+/// CRC, all but 1 in 2^32). The word adds that an entry, too, is valid only at its own place: a
+/// block and an entry that both come from elsewhere agree only where the two places have the same
+/// word. Within a slab that never happens, because there the word is one-to-one in the block
+/// number; between slabs, columns and volumes it happens once in 2^32.
 #[derive(Clone, Copy)]
 pub(super) struct Identity {
     seed: u64,
@@ -144,13 +144,13 @@ impl Identity {
         Self { seed: mix(spec.volume_id as u64 ^ mix((spec.volume_id >> 64) as u64)) }
     }
 
-    /// The part that all blocks of a column of a row share.
+    /// The part of the word that all blocks of a column of a row share.
     pub(super) fn base(self, row: u64, column: u16) -> u32 {
         (mix(self.seed ^ (row << 16 | u64::from(column))) >> 32) as u32
     }
 }
 
-/// The word of a block of the slab.
+/// Identity word of a block of the slab.
 #[inline]
 pub(super) fn word(base: u32, block_in_slab: u32) -> u32 {
     base ^ block_in_slab.wrapping_mul(0x9e37_79b1)
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_of_the_format() {
+    fn page_bytes_match_the_format() {
         let bytes = sample();
         assert_eq!(&bytes[..12], b"STRPSUMS\x01\0\0\0");
         assert_eq!(bytes[16], 77);

@@ -1,9 +1,8 @@
-//! Which checksum pages are in memory: loading them, changing them, making new ones, letting them
-//! go.
+//! The checksum pages of a volume: loads, changes, creates and evicts them.
 //!
-//! A page is loaded once, however many wait for it. Changed pages stay in memory until a checkpoint
-//! has written them. Where they take half of the cache, the task that needs another page carries
-//! one out first, so that changed pages never fill the cache.
+//! A page is loaded once, however many tasks wait for it. Dirty pages stay in memory until a
+//! checkpoint has written them. When they take half of the cache, the task that needs another page
+//! runs a checkpoint first, so that dirty pages never fill the cache.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -25,11 +24,11 @@ use super::{
 use crate::error::ArrayError;
 use crate::mutation::{self, Mutation};
 
-/// A cache is never smaller than this.
+/// Minimum size of a cache.
 const MIN_CACHE_BYTES: usize = 32 << 10;
 
-/// The checksums of one volume. All offsets are bytes of a column's linear space: row
-/// `offset / slab_bytes`.
+/// Checksums of one volume. All offsets are in bytes of a column's linear space: the row is `offset
+/// / slab_bytes`.
 pub struct Checksums {
     pub(super) buffers: BufferPool,
     pub(super) spec: ChecksumSpec,
@@ -38,13 +37,13 @@ pub struct Checksums {
     pub(super) pages_per_slab_log2: u32,
     pub(super) window_pages: usize,
     pub(super) cache: Cache,
-    /// Pages being loaded, and who is to be told of the end.
+    /// Pages being loaded, each with the event that ends the wait.
     loading: RefCell<FxHashMap<u64, Rc<Event>>>,
-    /// How often places of pages have become current that were not.
+    /// Number of times that outdated places of pages became current.
     reloads: Cell<u64>,
     pub(super) dirty: RefCell<Vec<Rc<Page>>>,
     pub(super) dirty_pages: Cell<usize>,
-    /// Pages that the next checkpoint writes to one place, which is new ([`Self::fill_places`]).
+    /// Pages that the next checkpoint writes to one new place only ([`Self::fill_places`]).
     pub(super) to_fill: RefCell<Vec<(Pinned, Side)>>,
     pub(super) next_stamp: Cell<u64>,
     pub(super) prefer_newest: bool,
@@ -52,18 +51,18 @@ pub struct Checksums {
     pub(super) counters: Cell<ChecksumCounters>,
 }
 
-/// What one place of a page gave.
+/// Result of reading one place of a page.
 pub(super) enum Found {
     Valid(Image),
-    /// Nothing of ours was ever written there.
+    /// Never written by this volume.
     Blank,
-    /// Something else.
+    /// Anything else.
     Wrong,
-    /// The drive gave an error, and was told on for it.
+    /// The drive gave an error, which was reported.
     Unreadable,
-    /// The place is not there, or not current.
+    /// The place does not exist, or is not current.
     Missing,
-    /// There are no bytes: a performance model.
+    /// Phantom buffer of a performance model: no bytes.
     Phantom,
 }
 
@@ -82,45 +81,45 @@ impl Found {
         }
     }
 
-    /// A place that answers, so that it can be written.
+    /// True if the place answered, so that it can be written.
     fn is_there(&self) -> bool {
         !matches!(self, Self::Missing | Self::Phantom)
     }
 }
 
-/// What was found out about a page.
+/// Faults found when a page was loaded or confirmed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Noted {
-    /// A place was invalid or old, and will be written.
+    /// One place was invalid or outdated, and will be rewritten.
     pub repaired: bool,
     /// No place was valid.
     pub lost: bool,
 }
 
-/// What both places gave together.
+/// Combined result of reading the places of a page.
 pub(super) struct Newest {
     /// The newest valid page.
     pub image: Option<Image>,
-    /// Both places were looked at.
+    /// Both places were read.
     pub both: bool,
-    /// Places that are there and do not hold the newest page known.
+    /// Places that exist and do not hold the newest known page.
     pub behind: SmallVec<[Side; 2]>,
-    /// Of those, the ones that answered with something else.
+    /// Places with contents that are wrong, or outdated by a lost write.
     pub wrong: SmallVec<[Side; 2]>,
-    /// Something was there, and none of it valid.
+    /// The places held something, none of it valid.
     pub lost: bool,
     /// Both places answered.
     pub at_both_places: bool,
-    /// There are no bytes.
+    /// Phantom buffers: no bytes.
     is_phantom: bool,
 }
 
 impl Newest {
-    /// `known`: the stamp of what is in memory and was written to the places, if anything is.
+    /// `known`: stamp of the page in memory, if it was written to the places.
     fn of(own: Found, copy: Found, known: Option<u64>) -> Self {
         let newest = own.stamp().max(copy.stamp()).max(known);
-        // Where one place was never written, neither was the other: a cut tore the first page there
-        // ever was.
+        // If one place was never written, neither was the other: a cut tore the very first write of
+        // the page.
         let lost = newest.is_none()
             && !matches!(own, Found::Blank)
             && !(matches!(copy, Found::Blank) && matches!(own, Found::Wrong))
@@ -137,7 +136,7 @@ impl Newest {
             if is_behind {
                 result.behind.push(side);
             }
-            // Written while nothing was known of the page: no lost write.
+            // Stamp 0 was written while the page was unknown: not a lost write.
             let is_empty = found.stamp() == Some(0);
             let is_wrong = is_behind && !is_empty && !matches!(found, Found::Unreadable);
             if matches!(found, Found::Wrong) || is_wrong {
@@ -148,15 +147,15 @@ impl Newest {
         result
     }
 
-    /// What there is when only the own place was looked at.
+    /// Result if only the own place was read.
     fn own(image: Option<Image>, both: bool) -> Self {
         let (behind, wrong) = (SmallVec::new(), SmallVec::new());
         Self { image, both, behind, wrong, lost: false, at_both_places: false, is_phantom: false }
     }
 }
 
-/// Notes that a page is being loaded, and tells the tasks that wait when that has ended, however it
-/// ended.
+/// Marks a page as being loaded, and wakes the waiting tasks when the load ends, with or without an
+/// error.
 struct Loading<'a> {
     checksums: &'a Checksums,
     key: u64,
@@ -179,7 +178,7 @@ impl Drop for Loading<'_> {
 }
 
 impl Checksums {
-    /// The checksums of a volume; nothing is read yet.
+    /// Creates the checksums of a volume; reads nothing yet.
     pub fn new(
         buffers: &BufferPool,
         spec: ChecksumSpec,
@@ -211,7 +210,7 @@ impl Checksums {
         })
     }
 
-    /// What happened since opening.
+    /// Counters since opening.
     pub fn counters(&self) -> ChecksumCounters {
         ChecksumCounters { evictions: self.cache.evictions(), ..self.counters.get() }
     }
@@ -222,7 +221,7 @@ impl Checksums {
         self.counters.set(counters);
     }
 
-    /// Memory that pages take now.
+    /// Memory of all cached pages, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.cache.used_bytes()
     }
@@ -243,7 +242,7 @@ impl Checksums {
         PageId { row, column, page: (number - (row << self.pages_per_slab_log2)) as u16 }
     }
 
-    /// Number in the column of a page of a row.
+    /// Number, within the column, of a page of a row.
     pub(super) fn number(&self, row: u64, page: u16) -> u64 {
         (row << self.pages_per_slab_log2) + u64::from(page)
     }
@@ -252,18 +251,18 @@ impl Checksums {
         1 << self.pages_per_slab_log2
     }
 
-    /// Memory of changed pages, each counted at its largest.
+    /// Maximum memory of the dirty pages.
     fn dirty_memory_bytes(&self) -> usize {
         self.dirty_pages.get() * (size_of::<Page>() + 4 * BLOCKS_PER_PAGE)
     }
 
-    /// Before another page comes into memory.
+    /// Runs a checkpoint if dirty pages take half of the cache.
     async fn make_room(&self) -> Result<(), ArrayError> {
         if self.dirty_memory_bytes() <= self.cache.limit_bytes() / 2 {
             return Ok(());
         }
         match self.checkpoint().await {
-            // Clients write nothing more, and what they read needs no more room than there is.
+            // Clients write nothing more, and their reads need no more memory than there is.
             Err(ArrayError::FileSystemFull { .. }) => Ok(()),
             result => result.map(drop),
         }
@@ -293,7 +292,7 @@ impl Checksums {
             Some(Decoded::Blank) => Found::Blank,
             Some(Decoded::Wrong) => Found::Wrong,
             Some(Decoded::Page(image)) => {
-                // Whatever the caller thought: what is written from now on is newer.
+                // Guards against a `first_stamp` that is too low: later writes are newer.
                 self.next_stamp.set(self.next_stamp.get().max(image.stamp.saturating_add(1)));
                 Found::Valid(image)
             }
@@ -316,7 +315,7 @@ impl Checksums {
         }
     }
 
-    /// Counts what was found wrong.
+    /// Counts faults, and reports wrong places.
     pub(super) fn note(&self, id: PageId, newest: &Newest) -> Noted {
         self.count(|counters| {
             counters.repaired_pages += u64::from(!newest.behind.is_empty());
@@ -335,13 +334,13 @@ impl Checksums {
         Rc::new(page)
     }
 
-    /// The page, loaded if need be.
+    /// Returns the page, loading it if necessary.
     pub(super) async fn page(&self, column: u16, number: u64) -> Result<Pinned, ArrayError> {
         Ok(self.load(column, number, self.prefer_newest).await?.0)
     }
 
-    /// The page, loaded if need be (with `both`, from both places); and what was found wrong if it
-    /// was loaded here.
+    /// Returns the page, loading it if necessary (with `both`, from both places), and the faults
+    /// found if this call loaded it.
     pub(super) async fn load(
         &self,
         column: u16,
@@ -365,8 +364,8 @@ impl Checksums {
             if self.reloads.get() != reloads {
                 continue;
             }
-            // Another task may have made the page again meanwhile; then what was read counts for
-            // nothing.
+            // Another task may have created the page during the read; then the result of the read
+            // is obsolete.
             if let Some(page) = self.cache.get(key) {
                 return Ok((Pinned::new(page), None));
             }
@@ -376,7 +375,7 @@ impl Checksums {
             page.confirmed.set(newest.both);
             page.at_both_places.set(newest.at_both_places);
             if newest.is_phantom {
-                // As a page that was written once would have it.
+                // The stamp of a page that was written once.
                 page.stamp.set(1);
             }
             if newest.lost {
@@ -391,7 +390,7 @@ impl Checksums {
         }
     }
 
-    /// The pages of a part of a column, if all of them are in memory.
+    /// The pages of a range of a column, if all of them are in memory.
     pub(crate) fn try_pin(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> Option<Pin> {
         let numbers = pages_of(offset_bytes, length_bytes);
         let first = numbers.start;
@@ -400,8 +399,8 @@ impl Checksums {
         Some(Pin { column, first, pages: pages? })
     }
 
-    /// The pages of a part of a column, loaded if need be. They stay in memory as long as the pin
-    /// lives.
+    /// Pins the pages of a range of a column, loading them if necessary. They stay in memory as
+    /// long as the pin lives.
     pub async fn pin(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> Result<Pin, ArrayError> {
         if let Some(pin) = self.try_pin(column, offset_bytes, length_bytes) {
             return Ok(pin);
@@ -412,9 +411,9 @@ impl Checksums {
         Ok(Pin { column, first, pages })
     }
 
-    /// Loads pages that lie beside one that is not in memory, as far as that pays
-    /// (`cache.rs`): they leave first, unless they are used. What keeps one from being loaded shows
-    /// when it is needed.
+    /// Reads ahead pages next to one that is not in memory, as far as the budget allows
+    /// (`cache.rs`); they are evicted first, unless they are used. An error surfaces when the page
+    /// is needed.
     pub(crate) async fn load_beside(&self, column: u16, numbers: impl Iterator<Item = u64>) {
         let lacking: Vec<u64> =
             numbers.filter(|number| !self.cache.has(Self::key(column, *number))).collect();
@@ -430,10 +429,10 @@ impl Checksums {
         join_all(lacking.into_iter().map(load)).await;
     }
 
-    /// The pages of a part of a column that begins to be used: they record nothing, whatever lies
-    /// on the drives, and are written by the next checkpoint. To be called before a region's first
-    /// write, and before a slab that was just given to the row is used; pages that the part only
-    /// touches are emptied whole.
+    /// Starts empty pages for a range of a column that comes into use: they record nothing,
+    /// whatever lies on the drives, and the next checkpoint writes them. Called before a region's
+    /// first write, and before a newly allocated slab is used. Pages that the range covers only
+    /// partly are emptied whole.
     pub async fn fresh(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> Result<Pin, ArrayError> {
         let numbers = pages_of(offset_bytes, length_bytes);
         let mut pin = Pin { column, first: numbers.start, pages: SmallVec::new() };
@@ -460,9 +459,8 @@ impl Checksums {
         Ok(pin)
     }
 
-    /// Records what blocks hold from now on. `sums` as [`Self::compute`] gave them; `sequence` of
-    /// the write, not 0 (see
-    /// [`recorded_sequence`]).
+    /// Records the checksums of blocks. `sums` come from [`Self::compute`]; `sequence` is that of
+    /// the write, not 0 (see [`recorded_sequence`]).
     pub fn set(&self, pin: &Pin, offset_bytes: u64, sums: &[u32], sequence: u32) {
         assert!(sequence != 0, "sequence 0 means that nothing is recorded");
         let blocks = whole_blocks(offset_bytes, sums.len() as u64 * BLOCK_BYTES);
@@ -476,7 +474,7 @@ impl Checksums {
         }
     }
 
-    /// Records that nothing is known of blocks any more.
+    /// Erases the recorded checksums of blocks.
     pub fn clear(&self, pin: &Pin, offset_bytes: u64, length_bytes: u64) {
         for part in parts(whole_blocks(offset_bytes, length_bytes)) {
             let page = pin.page(part.number);
@@ -485,15 +483,15 @@ impl Checksums {
         }
     }
 
-    /// What is recorded of the block at `offset_bytes`.
+    /// Returns the recorded checksum of the block at `offset_bytes`.
     pub fn expected(&self, pin: &Pin, offset_bytes: u64) -> Option<Recorded> {
         let block = offset_bytes / BLOCK_BYTES;
         pin.page(block / BLOCKS_PER_PAGE as u64).get((block % BLOCKS_PER_PAGE as u64) as usize)
     }
 
-    /// Lets go of the pages of whole regions that are durably known as unwritten, without writing
-    /// them: what the drives hold of them is not looked at before [`Self::fresh`]. Pages that
-    /// the user has pinned are emptied instead.
+    /// Drops the pages of whole regions that are durably recorded as unwritten, without writing
+    /// them: their places on the drives are not read again before [`Self::fresh`]. Pinned pages are
+    /// emptied instead.
     pub fn forget(&self, column: u16, offset_bytes: u64, length_bytes: u64) {
         let numbers = pages_of(offset_bytes, length_bytes);
         let pages = if numbers.end - numbers.start > self.cache.pages() as u64 {
@@ -511,9 +509,9 @@ impl Checksums {
         }
     }
 
-    /// Lets go of the clean pages of which a place was missing, so that they are read again: a
-    /// drive has come in that may have it. The others would bring the same again, for a position or
-    /// two of the drives each.
+    /// Drops the clean pages of which a place was missing, so that they are read again: a drive has
+    /// come in that may hold it. Reading the other pages again would bring nothing new and cost a
+    /// seek or two each.
     pub(crate) fn reload_incomplete(&self) {
         self.reloads.set(self.reloads.get() + 1);
         if mutation::is_chosen(Mutation::IncompletePagesStay) {
@@ -536,14 +534,14 @@ impl Checksums {
     }
 }
 
-/// All of them at once; the first error counts.
+/// Awaits all futures concurrently; returns the first error.
 async fn join_in_order<F: Future<Output = Result<Pinned, ArrayError>>>(
     futures: impl Iterator<Item = F>,
 ) -> Result<SmallVec<[Pinned; 2]>, ArrayError> {
     join_all(futures).await.into_iter().collect()
 }
 
-/// The low bits of a journal's sequence as pages record them: never 0, which means that nothing is
+/// The low bits of a journal sequence, as pages record them: never 0, which means that nothing is
 /// recorded.
 pub(crate) fn recorded_sequence(journal_sequence: u64) -> u32 {
     (journal_sequence as u32).max(1)

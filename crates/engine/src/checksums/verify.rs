@@ -1,11 +1,11 @@
-//! Sums of blocks, and whether blocks are what they should be.
+//! Computes and verifies checksums of blocks.
 //!
-//! A block that does not agree with a page of which only the own place was read gets a second
-//! opinion: the copy is read, and if it is newer, it counts. So a page whose last write was lost
-//! does not condemn good blocks.
+//! When a block does not agree with a page of which only the own place was read, the copy is read
+//! too; if it is newer, it decides. So a page whose last write was lost does not condemn good
+//! blocks.
 //!
-//! Buffers without bytes (performance models) have a constant sum and always agree; their pages are
-//! loaded all the same, so that what they cost is modelled.
+//! Buffers without bytes (performance models) have a constant checksum and always agree; their
+//! pages are loaded all the same, so that the cost is modelled.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -20,33 +20,32 @@ use super::store::Noted;
 use super::{BLOCK_BYTES, BLOCKS_PER_PAGE, Checksums};
 use crate::error::ArrayError;
 
-/// One sum for each block.
+/// One checksum for each block.
 pub type Sums = SmallVec<[u32; 4]>;
 
-/// What the checksums say of a part of a column.
+/// Result of verifying a range of a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Blocks that are not what should be there, by their number in the column (`offset / 4096`),
-    /// in order.
+    /// Blocks with wrong contents, by their number in the column (`offset / 4096`), in order.
     pub bad_blocks: SmallVec<[u64; 4]>,
-    /// Blocks of which nothing is recorded; they pass.
+    /// Blocks without a recorded checksum; they pass.
     pub unrecorded_blocks: u64,
-    /// Those of them of which something was, on a page that was lost, by their number in the
-    /// column, in order: if there is redundancy they are to be compared with it.
+    /// Unrecorded blocks whose checksum was on a page that was lost, by their number in the
+    /// column, in order: with redundancy they have to be compared with it.
     pub doubted_blocks: SmallVec<[u64; 4]>,
-    /// Bytes at the ends that are only a part of their block: nothing can be said of them. A caller
-    /// that must know reads whole blocks.
+    /// Bytes of partial blocks at both ends, which cannot be verified. A caller that needs a
+    /// verdict reads whole blocks.
     pub unverified_bytes: u64,
 }
 
 impl Verdict {
-    /// Nothing is known to be wrong.
+    /// True if no block is known to be wrong.
     pub fn is_good(&self) -> bool {
         self.bad_blocks.is_empty()
     }
 }
 
-/// The blocks that lie within bytes as a whole, and how many bytes do not belong to one.
+/// Blocks that lie entirely within a byte range, and the number of bytes outside of them.
 fn inner_blocks(offset_bytes: u64, length_bytes: u64) -> (Range<u64>, u64) {
     let end_bytes = offset_bytes + length_bytes;
     let first = offset_bytes.div_ceil(BLOCK_BYTES);
@@ -60,7 +59,7 @@ fn block_bytes(bytes: &[u8], offset_bytes: u64, block: u64) -> &[u8] {
 }
 
 impl Checksums {
-    /// The sums of whole blocks that are to be at `offset_bytes` of a column.
+    /// Computes the checksums of whole blocks to be stored at `offset_bytes` of a column.
     pub fn compute(&self, column: u16, offset_bytes: u64, data: &Buffer) -> Sums {
         let blocks = whole_blocks(offset_bytes, data.len() as u64);
         let sums = data.with(|bytes| {
@@ -80,7 +79,7 @@ impl Checksums {
         sums.unwrap_or_else(|| SmallVec::from_elem(0, (blocks.end - blocks.start) as usize))
     }
 
-    /// The sums that the same bytes have elsewhere: what a second copy needs.
+    /// Converts checksums to those of the same bytes at another place, for a second copy.
     pub(crate) fn translate(&self, sums: &[u32], from: (u16, u64), to: (u16, u64)) -> Sums {
         let words = |(column, offset_bytes): (u16, u64)| {
             (offset_bytes / BLOCK_BYTES..).take(sums.len()).map(move |block| {
@@ -94,12 +93,12 @@ impl Checksums {
         sums.iter().zip(words(from).zip(words(to))).map(|(sum, (from, to))| sum ^ from ^ to).collect()
     }
 
-    /// Whether the pages of a part of a column are in memory.
+    /// True if the pages of a range of a column are in memory.
     pub(crate) fn has_pages(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> bool {
         pages_of(offset_bytes, length_bytes).all(|number| self.is_loaded(column, number))
     }
 
-    /// Compares blocks with their page; whether all agree.
+    /// Compares blocks with their page. True if all agree.
     #[inline]
     fn check_part(
         page: &Page,
@@ -128,11 +127,11 @@ impl Checksums {
         all_good
     }
 
-    /// Whether `data`, read from `offset_bytes` of a column, is what should be there. `None` where
-    /// that takes a page that is not in memory, or a second opinion: [`Self::verify`] then.
+    /// Verifies `data`, read from `offset_bytes` of a column. `None` if that needs a page that is
+    /// not in memory, or the other place of a page: use [`Self::verify`] then.
     ///
-    /// A bad verdict counts only for who holds the stripe: without, a write may have come between
-    /// the reading and this, and the block is to be read again under the lock.
+    /// A bad verdict is final only if the caller holds the stripe: without, a write may have come
+    /// between the read and the check, and the block has to be read again under the lock.
     pub fn try_verify(&self, column: u16, offset_bytes: u64, data: &Buffer) -> Option<Verdict> {
         let (blocks, unverified_bytes) = inner_blocks(offset_bytes, data.len() as u64);
         let mut verdict = Verdict { unverified_bytes, ..Verdict::default() };
@@ -145,7 +144,7 @@ impl Checksums {
                 is_decided == Some(true)
             })
         });
-        // Without bytes all is well, once the pages are there.
+        // Buffers without bytes agree once the pages are loaded.
         let all = checked.unwrap_or_else(|| parts(blocks).all(|part| self.is_loaded(column, part.number)));
         all.then_some(verdict)
     }
@@ -154,7 +153,7 @@ impl Checksums {
         self.cache.with(Self::key(column, number), |_| ()).is_some()
     }
 
-    /// As [`Self::try_verify`]; reads the pages that it takes.
+    /// Like [`Self::try_verify`], but reads the pages that are needed.
     pub async fn verify(&self, column: u16, offset_bytes: u64, data: &Buffer) -> Result<Verdict, ArrayError> {
         loop {
             if let Some(verdict) = self.try_verify(column, offset_bytes, data) {
@@ -174,13 +173,13 @@ impl Checksums {
         }
     }
 
-    /// Looks at both places of a page in memory, takes over what is newer there, and has what is
-    /// older written again.
+    /// Reads both places of a page in memory, takes newer entries from them, and marks the page
+    /// dirty if a place is outdated.
     pub(super) async fn confirm(&self, page: &Rc<Page>) -> Result<Noted, ArrayError> {
         let stamp = page.stamp.get();
         let known = (stamp > 0).then_some(stamp);
         let newest = self.read_both(page.id, known).await?;
-        // A page that is being written may be met half-way; that is no fault.
+        // A page read while it is being written may be torn; that is no fault.
         let undisturbed = !page.dirty.get() && page.stamp.get() == stamp;
         let newer = newest.image.as_ref().filter(|image| image.stamp > page.stamp.get());
         if let Some(image) = newer {

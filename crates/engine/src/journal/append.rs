@@ -1,9 +1,9 @@
-//! Group commit: whatever waits is put into one batch and goes to its areas at once; several
-//! batches are in flight.
+//! Group commit: all waiting appends go into one batch, which is written to its areas at once;
+//! several batches can be in flight.
 //!
-//! Appends of one turn of the executor share a batch; a lone one goes out in the same turn. A write
-//! that fails is asked again once; then the host is told, and only when it has excluded the drive
-//! does the batch count without that copy, after another area took it if there is one.
+//! Appends of one turn of the executor share a batch; a single append is written in the same turn.
+//! A failed write is retried once; then the host is notified, and only when it has excluded the
+//! drive does the batch count without that copy, after another area, if there is one, has taken it.
 
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
@@ -25,17 +25,17 @@ use crate::error::ArrayError;
 use crate::member::{Class, Member};
 use crate::mutation::{self, Mutation};
 
-/// Batches on their way to one area.
+/// Maximum batches in flight per area.
 const MAX_IN_FLIGHT: u32 = 4;
-/// So many of them may be of any size. Further ones have to be of [`LARGE_PAGES`] at least: each
-/// batch has a head of a page or more, and what waits for one to end shares the head of the next.
+/// Maximum batches of any size in flight per area. Further ones must have at least [`LARGE_PAGES`]:
+/// each batch has a head of a page or more, and appends that wait share the head of the next one.
 const SMALL_IN_FLIGHT: u32 = 2;
-/// Pages beside which a head does not count.
+/// Pages of a batch from which the cost of its head is negligible.
 const LARGE_PAGES: u64 = 16;
-/// Pieces of memory of one write; what has more is copied together.
+/// Maximum memory segments of one write; a batch with more is copied into one.
 const MAX_SEGMENTS: usize = 480;
 
-/// A batch to be written.
+/// A batch to be written to its areas.
 struct Work {
     number: u64,
     pages: u64,
@@ -48,9 +48,9 @@ fn pages_of(head_bytes: u64, payload_bytes: u64) -> u64 {
 }
 
 impl Journal {
-    /// Ends when the records are durable on `copies` areas, with their sequences. They are found
-    /// together or not at all. Dropped before it ended, the records may stay until the journal is
-    /// opened next: await it in a task that lives on.
+    /// Appends records, and returns their sequences when they are durable on `copies` areas. Replay
+    /// finds all of them or none. If the future is dropped early, the records may stay until the
+    /// journal is next opened: await it in a task that outlives the request.
     pub(crate) async fn append(
         &self,
         records: Vec<Record>,
@@ -66,10 +66,10 @@ impl Journal {
         if head_bytes + (self.0.state.borrow().batch_notes * NOTE_BYTES) as u64 > MAX_HEAD_BYTES
             || payload > u64::from(u32::MAX)
         {
-            return Err(ArrayError::Journal("an entry has too much in it".to_owned()));
+            return Err(ArrayError::Journal("an append is too large for one batch".to_owned()));
         }
         let grant = reservation.take();
-        assert!(pages_of(head_bytes, payload) <= grant.pages, "an append is no larger than what it reserved");
+        assert!(pages_of(head_bytes, payload) <= grant.pages, "an append fits its reservation");
         let ticket = Rc::new(Ticket::default());
         let pending =
             Pending { records, head_bytes, payload_bytes: payload, segments, grant, ticket: ticket.clone() };
@@ -90,14 +90,15 @@ impl Journal {
     }
 }
 
-/// Runs for the journal's life: puts batches together, after the tasks that append in this turn.
-pub(super) async fn pump(journal: Weak<Inner>) {
+/// The batch writer: runs for the journal's life and forms batches, after the tasks that append in
+/// this turn.
+pub(super) async fn run_batch_writer(journal: Weak<Inner>) {
     loop {
         let Some(inner) = journal.upgrade() else { return };
         let wake = inner.wake.clone();
         let woken = wake.wait();
         while let Some(work) = inner.next_work() {
-            inner.context.spawn(carry(inner.clone(), work));
+            inner.context.spawn(write_batch(inner.clone(), work));
         }
         if inner.state.borrow_mut().begins_header_mark() {
             inner.context.spawn(mark_in_headers(inner.clone()));
@@ -106,7 +107,7 @@ pub(super) async fn pump(journal: Weak<Inner>) {
             inner.fail_waiting();
             return;
         }
-        // The time may come before anything else does.
+        // The gathering time may end before the next wake-up.
         let until_ns = inner.state.borrow().gathers_until_ns(inner.context.now_ns());
         let context = inner.context.clone();
         drop(inner);
@@ -117,29 +118,30 @@ pub(super) async fn pump(journal: Weak<Inner>) {
     }
 }
 
-/// What the choice of areas came to.
+/// Outcome of choosing areas for a batch.
 enum Choice {
     Rings(RingIds),
-    /// Later: the areas have enough to do, or one of them is being excluded.
+    /// Not now: the areas have enough writes in flight, or one of them is being excluded.
     Busy,
     NoRoom,
 }
 
 impl State {
-    /// Until when what waits waits for more of its kind; `None`: it goes as soon as it can.
+    /// Time until which the queued appends wait for more; `None` if they are written as soon as
+    /// possible.
     fn gathers_until_ns(&self, now_ns: u64) -> Option<u64> {
         let is_awaited = self.queue.iter().any(|pending| !are_of_a_long_write(&pending.records))
             || !self.clients_waiting.is_empty()
             || !self.in_place_waiting.is_empty()
             || !self.destage_waiting.is_empty();
-        let are_dear = || self.rings.iter().any(|ring| ring.area.member.info().has_dear_positions());
-        if self.queue.is_empty() || is_awaited || !are_dear() {
+        let are_seek_bound = || self.rings.iter().any(|ring| ring.area.member.info().has_dear_positions());
+        if self.queue.is_empty() || is_awaited || !are_seek_bound() {
             return None;
         }
         self.gathering.until_ns(self.queue.len(), now_ns)
     }
 
-    /// Areas for the first `count` appends in the queue as one batch.
+    /// Chooses areas for the first `count` appends in the queue as one batch.
     fn choose(&self, count: usize, base_pages: u64, pages: u64) -> Choice {
         let (longest, note_pages) = (self.longest_batch(), self.note_pages());
         let target = self.target();
@@ -170,13 +172,14 @@ impl State {
         Choice::Rings(found[..target].iter().map(|&(_, _, id)| id).collect())
     }
 
-    /// Any areas that have room now, whoever it was promised to: after an area was lost.
+    /// Chooses any areas that have room now, reserved or not; used after an area was lost.
     fn choose_any(&self, pages: u64) -> RingIds {
         let free = self.rings.iter().filter(|ring| ring.has_room(pages + KEPT_PAGES));
         free.take(self.target()).map(|ring| ring.id).collect()
     }
 
-    /// Areas for a mark: those that hold the oldest batch have something to gain.
+    /// Chooses areas for a mark, preferring those that hold the oldest batches, as they gain from
+    /// it.
     fn choose_for_mark(&self, pages: u64) -> RingIds {
         let mut free: SmallVec<[(u64, u64); 8]> = (self.rings.iter())
             .filter(|ring| ring.has_room(pages))
@@ -193,14 +196,14 @@ impl State {
         (self.pending_notes().min(self.batch_notes) * NOTE_BYTES) as u64
     }
 
-    /// The next batch: how many appends it takes, and where it goes. `None`: nothing to do, or not
-    /// now.
+    /// The next batch: its number of appends and its areas. `None` if there is nothing to write, or
+    /// not yet.
     fn next_batch(&mut self) -> Option<(usize, RingIds)> {
         if self.broken.is_some() {
             return None;
         }
         if self.pending_notes() > self.batch_notes && !self.queue.is_empty() {
-            // They must be durable before what comes now is acknowledged.
+            // These notes must be durable before the next append is acknowledged.
             let rings = self.choose_for_mark(1);
             return (!rings.is_empty()).then_some((0, rings));
         }
@@ -218,8 +221,8 @@ impl State {
         None
     }
 
-    /// Whether it is time to say in the areas' headers what no area has room for; who is told so
-    /// does it.
+    /// True if the oldest live batch has to be recorded in the areas' headers, because no area has
+    /// room for a batch; the caller must then do so.
     fn begins_header_mark(&mut self) -> bool {
         let is_wanted = !self.queue.is_empty()
             || !self.clients_waiting.is_empty()
@@ -237,8 +240,8 @@ impl State {
         is_due
     }
 
-    /// As [`Self::begins_header_mark`], where an area was lost. What is being said already may be
-    /// less than the lost area had said; then it is said again.
+    /// As [`Self::begins_header_mark`], after an area was lost. A mark in progress may record less
+    /// than the lost area had; then it is repeated.
     pub(super) fn begins_header_mark_after_loss(&mut self) -> bool {
         if self.broken.is_some() || self.rings.is_empty() {
             return false;
@@ -302,7 +305,7 @@ impl Inner {
         Some(self.compose(&mut state, count, rings))
     }
 
-    /// A batch of the first `count` appends in the queue, in all of `rings`.
+    /// Forms a batch of the first `count` appends in the queue, to be written to all of `rings`.
     fn compose(&self, state: &mut State, count: usize, rings: RingIds) -> Work {
         let group: SmallVec<[Pending; 8]> = state.queue.drain(..count).collect();
         if count > 0 {
@@ -382,7 +385,7 @@ impl Inner {
         Segments::from_iter([whole])
     }
 
-    /// A batch of nothing, to all areas that have room, durable before this ends.
+    /// Writes an empty batch to all areas that have room; durable on return.
     pub(super) async fn mark_everywhere(self: &Rc<Self>) -> Result<(), ArrayError> {
         let work = {
             let mut state = self.state.borrow_mut();
@@ -392,16 +395,16 @@ impl Inner {
                 return Err(super::no_area());
             }
             if rings.is_empty() {
-                // What it would say the areas' headers have said.
+                // The areas' headers have recorded the same already.
                 return Ok(());
             }
             self.compose(&mut state, 0, rings)
         };
-        carry(self.clone(), work).await;
+        write_batch(self.clone(), work).await;
         self.state.borrow().broken.clone().map_or(Ok(()), Err)
     }
 
-    /// Writes one copy of a batch. `false`: the area is gone.
+    /// Writes one copy of a batch. `false` if the area is gone.
     pub(super) async fn write_copy(
         &self,
         ring: u64,
@@ -411,27 +414,27 @@ impl Inner {
         let place = {
             let mut state = self.state.borrow_mut();
             if let Some(error) = &state.broken {
-                // Also when it was closed: what is not under way by then must not begin, for the
-                // area may be another volume's soon.
+                // Also after closing: no write may begin then, since the area may soon belong to
+                // another volume.
                 return Err(error.clone());
             }
             let ring = state.ring(ring);
             ring.map(|ring| (ring.area.member.clone(), ring.offset_bytes(start), ring.area.drive))
         };
         let Some((member, offset_bytes, drive)) = place else { return Ok(false) };
-        let under_way = self.writes.begin();
+        let in_flight = self.writes.begin();
         if write_fua(&member, offset_bytes, segments).await.is_ok() {
             return Ok(self.state.borrow_mut().ring(ring).is_some());
         }
         let again = write_fua(&member, offset_bytes, segments).await;
-        drop(under_way);
+        drop(in_flight);
         match again {
             Ok(()) => Ok(self.state.borrow_mut().ring(ring).is_some()),
             Err(error) => self.area_failed(ring, drive, &error).await.map(|()| false),
         }
     }
 
-    /// Has the drive excluded, once; ends when its area is gone.
+    /// Has the host exclude the drive, once; returns when its area is gone.
     pub(super) async fn area_failed(
         &self,
         ring: u64,
@@ -468,8 +471,8 @@ impl Inner {
         }
     }
 
-    /// Another area for a batch that lacks copies: its ring and place. `None`: it has as many as
-    /// there can be now.
+    /// Allocates another area for a batch that lacks copies. `None` if it has as many as currently
+    /// possible.
     async fn another_place(&self, number: u64, pages: u64) -> Result<Option<Copy>, ArrayError> {
         loop {
             let woken = self.wake.wait();
@@ -510,7 +513,7 @@ impl Inner {
         }
     }
 
-    /// Everyone whose append cannot end well any more is told so.
+    /// Fails all waiting appends once the journal is broken.
     fn fail_waiting(&self) {
         let (error, failed) = {
             let mut state = self.state.borrow_mut();
@@ -518,7 +521,7 @@ impl Inner {
             (error, state.take_failed())
         };
         for (ticket, ..) in failed {
-            ticket.tell(Err(error.clone()));
+            ticket.complete(Err(error.clone()));
         }
         self.grant();
     }
@@ -547,8 +550,8 @@ async fn copies_of(inner: &Rc<Inner>, work: &Work) -> Result<(), ArrayError> {
     Ok(())
 }
 
-/// Says in the areas' headers from which batch on there is something live: where no area has room
-/// for a batch that says it, and where an area was lost that perhaps alone had said it.
+/// Records the oldest live batch in the areas' headers: if no area has room for a batch that
+/// records it, or if a lost area may have held the only record of it.
 pub(super) async fn mark_in_headers(inner: Rc<Inner>) {
     loop {
         mark_in_headers_once(&inner).await;
@@ -566,7 +569,7 @@ async fn mark_in_headers_once(inner: &Rc<Inner>) {
     let (oldest_live, areas) = {
         let state = inner.state.borrow();
         if state.broken.is_some() {
-            // Its areas may be somebody else's.
+            // Its areas may belong to another volume.
             return;
         }
         let areas: Vec<_> =
@@ -583,14 +586,14 @@ async fn mark_in_headers_once(inner: &Rc<Inner>) {
                 oldest_live,
             };
             let other = 1 - page;
-            let under_way = inner.writes.begin();
+            let in_flight = inner.writes.begin();
             let segments = Segments::from_iter([header.encode(inner.volume_id, area, &inner.buffers)]);
             for attempt in 0..2 {
                 match write_fua(&area.member, area.base_bytes + other * PAGE_BYTES, &segments).await {
                     Ok(()) => break,
                     Err(_) if attempt == 0 => {}
                     Err(error) => {
-                        drop(under_way);
+                        drop(in_flight);
                         return inner.area_failed(*id, area.drive, &error).await;
                     }
                 }
@@ -609,11 +612,11 @@ async fn mark_in_headers_once(inner: &Rc<Inner>) {
     }
 }
 
-/// Takes a batch to its areas and tells who waited for it.
-async fn carry(inner: Rc<Inner>, work: Work) {
+/// Writes a batch to its areas and completes its appends.
+async fn write_batch(inner: Rc<Inner>, work: Work) {
     let begun_ns = inner.context.now_ns();
     let result = copies_of(&inner, &work).await;
-    let told: Vec<Waiting> = {
+    let completed: Vec<Waiting> = {
         let mut state = inner.state.borrow_mut();
         state.gathering.landed(inner.context.now_ns() - begun_ns);
         match result {
@@ -630,15 +633,15 @@ async fn carry(inner: Rc<Inner>, work: Work) {
             }
         }
     };
-    for (ticket, first, count) in told {
-        ticket.tell(Ok((first..first + count).collect()));
+    for (ticket, first, count) in completed {
+        ticket.complete(Ok((first..first + count).collect()));
     }
     inner.fail_waiting();
     inner.areas_changed.notify_all();
     inner.changed();
 }
 
-/// One durable write of a member.
+/// One FUA write to a member.
 pub(super) async fn write_fua(
     member: &Rc<Member>,
     offset_bytes: u64,

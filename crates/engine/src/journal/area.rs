@@ -1,8 +1,8 @@
-//! One area: its header pages, and the ring of pages behind them with what is where.
+//! One area: its header pages, and a ring of pages after them.
 //!
-//! The header is kept in two pages written in turn, so that a torn write leaves the other. The ring
-//! knows the batches that must not be overwritten, in the order they lie in it; room is what is
-//! between the head and the oldest of them.
+//! The header is kept in two pages written alternately, so that a torn write leaves the other. The
+//! ring lists the batches that must not be overwritten, in ring order; the free space lies between
+//! the head and the oldest of them.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -12,22 +12,23 @@ use stripewise_drive::{Buffer, BufferPool};
 use super::batch::PAGE_BYTES;
 use crate::member::Member;
 
-/// Pages in front of the ring.
+/// Pages before the ring.
 pub(super) const HEADER_PAGES: u64 = 2;
-/// Smallest area.
+/// Minimum size of an area.
 pub(super) const MIN_AREA_BYTES: u64 = 256 << 10;
-/// Pages that only marks and release notes may use, so that there is always room to say what may be
-/// overwritten. Openings that are cut short use them up; then the areas' headers say it.
+/// Pages reserved for marks and release notes, so that there is always room to record which batches
+/// may be overwritten. Openings that are interrupted use them up; then the areas' headers record
+/// it.
 pub(super) const KEPT_PAGES: u64 = 4;
 const MAGIC: [u8; 8] = *b"SWJAREA\0";
 const VERSION: u32 = 1;
-/// Where the checksum ends, of which these bytes count as zero.
+/// End of the checksum field; the field counts as zero in the checksum.
 const CHECKSUM_END: usize = 72;
 
-/// A space on a drive for the journal. `base_bytes` and `bytes` are multiples of 4096.
+/// Space on a drive for the journal. `base_bytes` and `bytes` are multiples of 4096.
 #[derive(Clone)]
 pub struct Area {
-    /// The drive's number, as the pool counts.
+    /// The drive's number in the pool.
     pub drive: u32,
     /// The drive itself.
     pub member: Rc<Member>,
@@ -37,17 +38,17 @@ pub struct Area {
     pub bytes: u64,
 }
 
-/// What a header page says.
+/// Contents of a header page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct AreaHeader {
     pub epoch: u64,
-    /// How often this journal was opened: batch numbers of an opening never occur in another one.
+    /// Number of this opening of the journal: no two openings use the same batch numbers.
     pub opening: u64,
-    /// Copies written before this number in this area are not part of the journal (left from an
-    /// earlier life of it).
+    /// Batch number from which copies in this area belong to the journal; older ones are left over
+    /// from an earlier use of the area.
     pub from_batch: u64,
-    /// As in the heads of batches: every record of every batch below this number was released. 0:
-    /// nothing is said.
+    /// As in the heads of batches: every record of every batch below this number was released. 0 if
+    /// not recorded.
     pub oldest_live: u64,
 }
 
@@ -70,7 +71,7 @@ impl AreaHeader {
         page
     }
 
-    /// `None` if this is no header of this volume's journal in this area.
+    /// Decodes a header page. `None` if it is not a header of this volume's journal in this area.
     pub(super) fn decode(bytes: &[u8], volume_id: u128, area: &Area) -> Option<Self> {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         if bytes.len() != PAGE_BYTES as usize || bytes[0..8] != MAGIC {
@@ -86,7 +87,7 @@ impl AreaHeader {
             && bytes[60..64] == VERSION.to_le_bytes()
             && bytes[64..68] == checksum.to_le_bytes();
         let header = Self { epoch: word(24), opening: word(32), from_batch: word(40), oldest_live: word(72) };
-        // An opening that leaves no numbers for the next one cannot be ours.
+        // An opening that leaves no numbers for the next one is invalid.
         (ours && header.opening < super::MAX_OPENING).then_some(header)
     }
 }
@@ -100,20 +101,20 @@ struct Entry {
 
 /// The state of one area.
 pub(super) struct Ring {
-    /// Names it for as long as the journal is open; a drive that comes back gets another one.
+    /// Identifier while the journal is open; a drive that returns gets a new one.
     pub id: u64,
     pub area: Area,
     pub pages: u64,
-    /// Where the next batch goes; may be the ring's end.
+    /// First page of the next batch; may be the ring's end.
     head: u64,
-    /// What must not be overwritten, in the order of the ring.
+    /// Batches that must not be overwritten, in ring order.
     entries: VecDeque<Entry>,
-    /// Pages promised to reservations.
+    /// Pages reserved for appends.
     pub reserved: u64,
     pub in_flight: u32,
-    /// The host is being told that it failed.
+    /// The area failed, and the host is excluding its drive.
     pub failing: bool,
-    /// Of the header that counts: its page, and from which batch on copies in this area do.
+    /// Index of the current header page, and the batch number from which copies in this area count.
     pub header: (u64, u64),
 }
 
@@ -133,13 +134,13 @@ impl Ring {
         }
     }
 
-    /// Takes over what was found: `copies` are (number, start, pages) in any order, `head` the end
-    /// of the newest batch.
+    /// Restores the ring from a scan: `copies` are (number, start, pages) in any order, `head` is
+    /// the end of the newest batch.
     pub(super) fn restore(&mut self, mut copies: Vec<(u64, u64, u64)>, head: u64) {
         copies.sort_unstable_by_key(|&(_, start, _)| start);
         let mut end = 0;
-        // A payload may hold the image of a batch; what lies inside another one is not a slot of
-        // the ring.
+        // A payload may contain the image of a batch; a batch inside another one is not part of the
+        // ring.
         copies.retain(|&(_, start, pages)| {
             let apart = start >= end;
             end = end.max(start + pages);
@@ -155,8 +156,8 @@ impl Ring {
         let (widest, at) = gaps.chain([(first, 0)]).max().expect("one at least");
         let (here, behind) = self.room();
         if here + behind < KEPT_PAGES || (widest > self.pages / 8 && here + behind < widest) {
-            // A ring in use has no such gap elsewhere: the head was told from the image of a batch
-            // that lies where none was written. The widest gap is where to go on.
+            // A ring in use has no such gap elsewhere: the head came from the image of a batch in
+            // unused space. Continue at the widest gap.
             self.take_over(&copies, at);
         }
     }
@@ -169,12 +170,12 @@ impl Ring {
         self.entries = in_order.map(|&(number, start, pages)| Entry { number, start, pages }).collect();
     }
 
-    /// Whether this very slot is one of the ring's.
+    /// True if the ring holds this batch at this page.
     pub(super) fn holds(&self, number: u64, start: u64) -> bool {
         self.entries.iter().any(|entry| entry.number == number && entry.start == start)
     }
 
-    /// Room at the head, and behind the ring's end at its start.
+    /// Free pages at the head, and those at the ring's start if the free space wraps.
     fn room(&self) -> (u64, u64) {
         let Some(oldest) = self.entries.front() else { return (self.pages, 0) };
         if self.head > oldest.start {
@@ -184,25 +185,25 @@ impl Ring {
         }
     }
 
-    /// Pages that batches of up to `longest` pages can count on, come what may at the ring's end.
+    /// Pages that batches of up to `longest` pages can rely on, whatever is lost by wrapping.
     pub(super) fn usable(&self, longest: u64, note_pages: u64) -> u64 {
         let (here, behind) = self.room();
         here.max((here + behind).saturating_sub(longest)).saturating_sub(KEPT_PAGES + note_pages)
     }
 
-    /// Pages between the oldest batch and the head, what was skipped included.
+    /// Pages between the oldest batch and the head, including skipped ones.
     pub(super) fn used(&self) -> u64 {
         let (here, behind) = self.room();
         self.pages - here - behind
     }
 
-    /// Whether `pages` fit now, whoever they were promised to.
+    /// True if `pages` fit now, ignoring reservations.
     pub(super) fn has_room(&self, pages: u64) -> bool {
         let (here, behind) = self.room();
         here >= pages || behind >= pages
     }
 
-    /// A place for a batch.
+    /// Allocates pages for a batch.
     pub(super) fn allocate(&mut self, number: u64, pages: u64) -> Option<u64> {
         if self.entries.is_empty() {
             self.head = 0;
@@ -218,26 +219,26 @@ impl Ring {
         Some(start)
     }
 
-    /// The oldest batch in it.
+    /// Number of the oldest batch in the ring.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.entries.front().map(|entry| entry.number)
     }
 
-    /// Batches below `oldest_live` may be overwritten: it was durably said.
+    /// Frees batches below `oldest_live`, once that number is durable.
     pub(super) fn reclaim(&mut self, oldest_live: u64) {
         while self.entries.front().is_some_and(|entry| entry.number < oldest_live) {
             self.entries.pop_front();
         }
     }
 
-    /// Where a page of the ring is on the drive.
+    /// Offset of a page of the ring on the drive.
     pub(super) fn offset_bytes(&self, page: u64) -> u64 {
         self.area.base_bytes + (HEADER_PAGES + page) * PAGE_BYTES
     }
 
     #[cfg(test)]
     pub(super) fn check(&self) {
-        // Entries follow one another round the ring from the oldest to the head.
+        // Entries follow one another around the ring from the oldest to the head.
         let mut at = self.entries.front().map_or(0, |entry| entry.start);
         let mut wrapped = 0;
         for entry in &self.entries {

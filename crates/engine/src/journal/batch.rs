@@ -1,10 +1,10 @@
-//! The bytes of a batch: a head (header, one descriptor per record, release notes; whole pages, one
-//! checksum over all of it) and behind it the payload of its records, each with a checksum of its
-//! own.
+//! On-drive format of a batch: a head (header, one descriptor per record, release notes; whole
+//! pages, one checksum over all of it), followed by the payload of its records, each with a
+//! checksum of its own.
 //!
-//! Everything read here may be garbage, an old batch, or a payload that looks like a batch:
-//! decoding checks every length against what is at hand, allocates no more than the bytes it was
-//! given can describe, and answers `None` otherwise.
+//! The input may be garbage, an old batch, or a payload that looks like a batch: decoding checks
+//! every length against the input, allocates no more than the input can describe, and returns
+//! `None` if anything is wrong.
 
 use crc_fast::{CrcAlgorithm, Digest};
 use smallvec::SmallVec;
@@ -12,51 +12,50 @@ use stripewise_drive::{Buffer, Segments};
 
 use super::{Kind, Part, Record, SumRun};
 
-/// Unit of everything in an area.
+/// Unit of all sizes in an area.
 pub(super) const PAGE_BYTES: u64 = 4096;
-/// Longest head of a batch: bounds what a scan reads on the word of a page.
+/// Maximum size of a batch's head: bounds what a scan reads because of a page that looks like one.
 pub(super) const MAX_HEAD_BYTES: u64 = 1 << 20;
-/// Sequences are far below this; one that is not was never ours.
+/// Upper bound of valid sequences; real ones stay far below.
 const MAX_SEQUENCE: u64 = 1 << 62;
-/// Fixed part of a head.
+/// Size of the fixed part of a head.
 pub(super) const HEADER_BYTES: usize = 112;
-/// Bytes of one release note: a run of sequences.
+/// Size of one release note: a run of sequences.
 pub(super) const NOTE_BYTES: usize = 12;
 const RECORD_BYTES: usize = 40;
 const PART_BYTES: usize = 12;
 const RUN_BYTES: usize = 8;
 const MAGIC: [u8; 8] = *b"SWJBATCH";
 const CHECKSUM_AT: usize = 104;
-/// Flag of a record: its payload had no bytes (a model's phantom), so there is nothing to check it
-/// by.
+/// Record flag: the payload had no bytes (a phantom of a performance model), so it has no checksum.
 const PHANTOM: u8 = 1;
 
-/// What a batch says of itself and of the journal at the moment it was put together.
+/// Header of a batch, with the state of the journal when the batch was formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchHeader {
     pub volume_id: u128,
     pub epoch: u64,
     pub number: u64,
-    /// Number of the next batch when this copy was written: its own, or a later one's if the copy
-    /// was made up later.
+    /// Number of the next batch when this copy was written: its own, or a later one for a copy that
+    /// was restored later.
     pub written_at: u64,
-    /// Sequence of its first record; the next one to be given where it has none.
+    /// Sequence of its first record; without records, the next sequence.
     pub first_sequence: u64,
     /// Every record of every batch below this number was released.
     pub oldest_live: u64,
     pub durable_point: u64,
-    /// Every batch of this opening up to this number was acknowledged; 0: none yet.
+    /// Every batch of this opening up to this number was acknowledged; 0 if none was.
     pub acknowledged: u64,
     pub records: u32,
     pub notes: u32,
-    /// Header, descriptors, notes and padding; whole pages.
+    /// Size of header, descriptors, notes and padding: whole pages.
     pub head_bytes: u64,
-    /// Payload, without the padding behind it.
+    /// Size of the payload without padding.
     pub payload_bytes: u64,
 }
 
 impl BatchHeader {
-    /// Whether both are heads of copies of one batch.
+    /// True if both are heads of copies of one batch.
     pub(super) fn is_copy_of(&self, other: &Self) -> bool {
         Self { written_at: other.written_at, ..*self } == *other
     }
@@ -67,24 +66,24 @@ impl BatchHeader {
     }
 }
 
-/// Sequences that were released: `count` from `first` on.
+/// A run of released sequences: `count` from `first` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Note {
     pub first: u64,
     pub count: u32,
 }
 
-/// Where a record's payload is in its batch, and what it must be.
+/// Location and checksum of a record's payload in its batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Payload {
-    /// Bytes from the start of the batch.
+    /// Offset from the start of the batch, in bytes.
     pub at: u64,
     pub bytes: u64,
     pub crc: u32,
     pub phantom: bool,
 }
 
-/// A head that was decoded: records carry phantoms for their payload.
+/// A decoded head: the payloads of its records are phantoms.
 #[derive(Debug)]
 pub(super) struct Head {
     pub header: BatchHeader,
@@ -92,18 +91,18 @@ pub(super) struct Head {
     pub notes: Vec<Note>,
 }
 
-/// Bytes of a record's descriptor.
+/// Size of a record's descriptor, in bytes.
 pub(super) fn descriptor_bytes(record: &Record) -> usize {
     let sums: usize = record.sums.iter().map(|run| RUN_BYTES + 4 * run.sums.len()).sum();
     RECORD_BYTES + PART_BYTES * record.parts.len() + sums
 }
 
-/// Bytes of a record's payload.
+/// Size of a record's payload, in bytes.
 pub(super) fn payload_bytes(record: &Record) -> u64 {
     record.parts.iter().map(Part::len).sum()
 }
 
-/// CRC-32C over buffers one after the other. Phantoms have nothing to add; `true` if there was one.
+/// CRC-32C over consecutive buffers, and whether any of them is a phantom; then the CRC is 0.
 pub(super) fn checksum<'a>(buffers: impl IntoIterator<Item = &'a Buffer>) -> (u32, bool) {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     let mut phantom = false;
@@ -152,7 +151,8 @@ fn kind_of(code: u8) -> Option<Kind> {
     })
 }
 
-/// Fills `head` (as long as the header says; nothing happens to a phantom).
+/// Encodes a batch head into `head`, which has the size given in the header; a phantom stays as it
+/// is.
 pub(super) fn encode<'a>(
     head: &Buffer,
     header: &BatchHeader,
@@ -185,7 +185,7 @@ pub(super) fn encode<'a>(
         to.put(&header.notes.to_le_bytes());
         to.put(&header.head_bytes.to_le_bytes());
         to.put(&header.payload_bytes.to_le_bytes());
-        to.put(&[0; 8]); // the checksum's place, and four bytes to spare
+        to.put(&[0; 8]); // the checksum, and four spare bytes
         for &(record, crc, phantom) in &described {
             put_record(&mut to, record, crc, phantom);
         }
@@ -247,8 +247,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The header at the start of a page, if it could be one of this volume and epoch; nothing but its
-/// fields is checked.
+/// Decodes the header at the start of a page, if it could be one of this volume and epoch;
+/// validates its fields only.
 pub(super) fn decode_header(page: &[u8], volume_id: u128, epoch: u64) -> Option<BatchHeader> {
     if page.len() < HEADER_BYTES || page[..8] != MAGIC {
         return None;
@@ -282,12 +282,12 @@ pub(super) fn decode_header(page: &[u8], volume_id: u128, epoch: u64) -> Option<
     sound.then_some(header)
 }
 
-/// Whether the bytes of a whole head are what was written.
+/// True if the checksum of a whole head is correct.
 pub(super) fn head_is_whole(bytes: &[u8]) -> bool {
     bytes.len() >= HEADER_BYTES && bytes[CHECKSUM_AT..CHECKSUM_AT + 4] == head_checksum(bytes).to_le_bytes()
 }
 
-/// Makes a whole head that of a copy written later.
+/// Turns a whole head into that of a copy written later.
 pub(super) fn rewrite(bytes: &mut [u8], written_at: u64) {
     bytes[40..48].copy_from_slice(&written_at.to_le_bytes());
     let checksum = head_checksum(bytes);
@@ -320,8 +320,8 @@ pub(super) fn decode(bytes: &[u8], volume_id: u128, epoch: u64) -> Option<Head> 
     Some(Head { header, records, notes })
 }
 
-/// For fuzzers: reads bytes as a head whose length, owner and checksum are right. Gives whether it
-/// is one.
+/// For fuzzers: decodes bytes as a head after correcting its length, identity and checksum. True if
+/// the decoder accepts it.
 pub(crate) fn decode_sealed(bytes: &[u8]) -> bool {
     let mut head = bytes.to_vec();
     let whole_pages = head.len().max(HEADER_BYTES).next_multiple_of(PAGE_BYTES as usize);

@@ -1,8 +1,8 @@
-//! Copies made up for: batches in use that an area took along when it was lost are read from
-//! another one and written again.
+//! Restores missing copies: live batches that lost a copy with an area are read from another one
+//! and written again.
 //!
-//! Faults expected: copies that are torn or unreadable (another one is read), areas that fail, no
-//! room.
+//! Faults expected: torn or unreadable copies (another one is read), areas that fail, lack of
+//! space.
 
 use stripewise_drive::{Buffer, Segments};
 
@@ -14,8 +14,8 @@ use super::{Inner, Journal};
 use crate::error::ArrayError;
 
 impl Journal {
-    /// Gives batches in use that have fewer copies than they should further ones, where there is
-    /// room: after an area was lost or came in. Gives how many still lack some.
+    /// Writes further copies of live batches that have too few, as far as there is space: after an
+    /// area was lost or came in. Returns the number of batches that still lack copies.
     pub(crate) async fn restore_copies(&self) -> Result<u64, ArrayError> {
         let inner = &self.0;
         let numbers: Vec<u64> = {
@@ -38,15 +38,14 @@ impl Journal {
 }
 
 impl Inner {
-    /// What has to be read for one more copy of a batch: its places and its pages. `None`: it has
-    /// enough, or is gone.
+    /// Number of pages of a batch that needs another copy. `None` if it has enough, or is gone.
     fn next_restore(&self, number: u64) -> Option<u64> {
         let state = self.state.borrow();
         let batch = state.batches.iter().find(|batch| batch.number == number)?;
         (state.copies_of(batch) < state.target()).then_some(batch.pages)
     }
 
-    /// One more copy of a batch. `false`: there is no room, or no copy can be read.
+    /// Writes another copy of a batch. `false` if there is no space, or no copy can be read.
     async fn restore_copy(&self, number: u64, pages: u64) -> Result<bool, ArrayError> {
         let Some((whole, copy)) = self.read_and_place(number, pages).await else { return Ok(false) };
         let written = self.write_copy(copy.ring, copy.start, &Segments::from_iter([whole])).await?;
@@ -54,7 +53,7 @@ impl Inner {
         if let Some(ring) = state.ring(copy.ring) {
             ring.in_flight -= 1;
         }
-        // Everything in it may have been released meanwhile.
+        // All of its records may have been released during the write.
         if written && state.batches.iter().any(|batch| batch.number == number) {
             state.batch(number).copies.push(copy);
         }
@@ -100,7 +99,7 @@ impl Inner {
                 !ring.failing
                     && copies.iter().all(|copy| copy.ring != ring.id)
                     && state.spare(index, longest, note_pages) >= pages
-                    // Else nothing could be destaged any more, and so nothing freed.
+                    // Keep room for destaging, or nothing could be freed any more.
                     && state.leaves_enough(ring, pages, 2 * longest)
             })?;
             let ring = &mut state.rings[index];

@@ -1,55 +1,57 @@
-//! Whether the next batch of a journal on disks waits for more appends.
+//! Decides whether the next batch of a journal on disks waits for more appends.
 //!
-//! A batch takes such a drive from where it writes data, and back: as long as it needs for a MiB or
-//! two of data, however little is in the batch. Where many long writes are under way at once, the
-//! next batch waits until four times as many have come as the last one had, for four times as long
-//! as that took at most. Short writes never wait, since their clients wait for each of them, nor do
-//! a few writers, for others that may not come.
+//! A batch moves such a drive away from its data writes, and back: a cost of a MiB or two of data,
+//! however small the batch. While many long writes are in flight, the next batch waits for four
+//! times as many appends as the last one had, but at most four times as long as that one took.
+//! Short writes never wait, since their clients wait for each of them; nor do a few writers, as
+//! others may not come.
 
 use super::Record;
 
-/// Batches of fewer appends say nothing of those to come.
+/// Minimum appends of a batch from which further ones can be expected.
 const LEAST_APPENDS: usize = 4;
-/// So many times as many, and as long.
+/// Target of the next batch, as a multiple of the last one: of its appends, and of its time.
 const TIMES: usize = 4;
-/// No append waits longer for others.
+/// Maximum time that an append waits for others.
 const LONGEST_NS: u64 = 60_000_000;
-/// Blocks of 4 KiB that a long write changes.
+/// Minimum number of 4 KiB blocks that a long write changes.
 const LONG_BLOCKS: usize = 32;
 
-/// Whether records are of a long write, which keeps its drives busy for longer than it waits.
+/// True if the records belong to a long write, which keeps its drives busy for longer than it
+/// waits.
 pub(super) fn are_of_a_long_write(records: &[Record]) -> bool {
     let blocks = |record: &Record| record.sums.iter().map(|run| run.sums.len()).sum::<usize>();
     records.iter().map(blocks).sum::<usize>() >= LONG_BLOCKS
 }
 
-/// What the last batch was like.
+/// Size and duration of the last batch, and how long appends have been waiting.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Gathering {
-    /// Since when appends wait that have no batch.
+    /// Time since which appends wait for a batch.
     waiting_since_ns: Option<u64>,
     last_appends: usize,
     last_took_ns: u64,
 }
 
 impl Gathering {
-    /// Appends wait now, where none did.
+    /// Records that appends are waiting.
     pub(super) fn begin(&mut self, now_ns: u64) {
         self.waiting_since_ns.get_or_insert(now_ns);
     }
 
-    /// A batch took all that waited but `left`, `appends` in number.
+    /// Records that a batch took `appends` appends and left `left` in the queue.
     pub(super) fn took(&mut self, appends: usize, left: usize, now_ns: u64) {
         self.last_appends = appends;
         self.waiting_since_ns = (left > 0).then_some(now_ns);
     }
 
-    /// A batch was durable after so long.
+    /// Records the time that a batch took to become durable.
     pub(super) fn landed(&mut self, took_ns: u64) {
         self.last_took_ns = took_ns;
     }
 
-    /// Until when a batch of the `waiting` appends waits for others; `None`: it does not.
+    /// Time until which a batch of the `waiting` appends waits for others; `None` if it does not
+    /// wait.
     pub(super) fn until_ns(&self, waiting: usize, now_ns: u64) -> Option<u64> {
         if self.last_appends < LEAST_APPENDS || waiting >= TIMES * self.last_appends {
             return None;
@@ -78,13 +80,13 @@ mod tests {
         gathering.begin(3_500);
         assert_eq!(gathering.until_ns(8, 3_500), Some(5_000), "four times as long as the last");
         assert_eq!(gathering.until_ns(32, 3_500), None, "four times as many as the last");
-        assert_eq!(gathering.until_ns(8, 5_000), None, "it is over");
+        assert_eq!(gathering.until_ns(8, 5_000), None, "the wait is over");
         gathering.took(8, 2, 5_000);
-        assert_eq!(gathering.until_ns(2, 5_100), Some(7_000), "those that were left wait since then");
+        assert_eq!(gathering.until_ns(2, 5_100), Some(7_000), "the remaining appends wait from then on");
     }
 
     #[test]
-    fn no_append_waits_longer_than_a_few_positions_take() {
+    fn no_append_waits_longer_than_a_few_seeks_take() {
         let mut gathering = Gathering::default();
         gathering.took(100, 1, 0);
         gathering.landed(u64::MAX / 8);

@@ -1,18 +1,17 @@
-//! Opening a journal after a crash: finding what was not released.
+//! Opens a journal after a crash and finds the unreleased records.
 //!
-//! What lies in the areas is found in `scan.rs`. Before `open` ends, what was found is on as many
-//! areas as an acknowledged append would be (`copies.rs`), so that putting it in place can be
-//! interrupted and begun again. Payload is not kept:
-//! [`Journal::load`] reads it when it is needed.
+//! The areas are scanned in `scan.rs`. Before `open` returns, each record found is on as many areas
+//! as an acknowledged append would be (`copies.rs`), so that replay can be interrupted and
+//! repeated. Payload is not kept in memory: [`Journal::load`] reads it when it is needed.
 //!
-//! The same holds of what only one area says: the opening, the oldest live batch and the release
-//! notes of batches in use are on all areas (or on as many as a batch goes to) before `open` ends,
-//! so the drive with the one copy may be lost at the next cut. Headers of areas are no copies of
-//! each other: each is written to the slot that does not count, and what it says of the oldest live
-//! batch is in the first batch of the opening, too.
+//! The same holds for state that only one area recorded: the opening, the oldest live batch and the
+//! release notes of live batches are on all areas (or on as many as a batch is written to) before
+//! `open` returns, so the drive with the only copy may be lost at the next cut. Headers of areas
+//! are not copies of each other: each is written to its area's outdated slot, and the oldest live
+//! batch in it is in the first batch of the opening, too.
 //!
-//! Faults expected: everything. Garbage and torn batches are passed over, pages that cannot be read
-//! count as garbage, a drive that fails altogether is excluded through the host.
+//! Faults expected: all. Garbage and torn batches are skipped, unreadable pages count as garbage, a
+//! drive that fails altogether is excluded through the host.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -28,34 +27,34 @@ use super::state::{Batch, Copy};
 use super::{Inner, Journal, JournalHost, Kind, OPENING_SHIFT, Record};
 use crate::error::ArrayError;
 
-/// A record that was not released. Its parts hold phantoms; [`Journal::load`] gives the bytes.
+/// An unreleased record. Its parts hold phantoms; [`Journal::load`] reads the bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub record: Record,
     payload: Payload,
 }
 
-/// What a journal held when it was opened.
+/// Contents of a journal when it was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
-    /// Not released, in the order of sequences.
+    /// Unreleased records in the order of sequences.
     pub records: Vec<Found>,
     /// Highest durable point ever set.
     pub durable_point: u64,
-    /// Acknowledged batches that may hold unreleased records and are on none of the areas: more was
-    /// lost than the copies could cover.
+    /// Acknowledged batches that may hold unreleased records and are on none of the areas: more
+    /// areas were lost than the copies could cover.
     pub missing_batches: u64,
-    /// Drives whose area held nothing of this journal and was begun afresh.
+    /// Drives whose area held nothing of this journal and was initialised.
     pub blank: Vec<u32>,
-    /// None of the areas held anything of this journal: whatever was in it is lost.
+    /// True if no area held anything of this journal: its contents are lost.
     pub was_empty: bool,
 }
 
 impl Journal {
-    /// Opens what is in the areas, which must be those of drives that are current: every area that
-    /// took part in what was last acknowledged, less those lost. Where none of them holds anything
-    /// of it the journal starts over with `fresh_epoch`, never used before with this `volume_id`;
-    /// an error without one.
+    /// Opens the journal in these areas, which must be those of current drives: every area that
+    /// took part in the last acknowledged batch, less those that were lost. If none of them holds
+    /// anything of it, the journal starts empty with `fresh_epoch`, never used before with this
+    /// `volume_id`; without one this is an error.
     pub(crate) async fn open(
         context: &Context,
         buffers: &BufferPool,
@@ -66,7 +65,8 @@ impl Journal {
         host: Rc<dyn JournalHost>,
     ) -> Result<(Self, Replay), ArrayError> {
         if buffers.is_phantom() {
-            // A model without bytes keeps nothing: the journal is as it was left after closing.
+            // A model without bytes stores nothing: the journal opens as it would after a clean
+            // close.
             let journal = Self::create(context, buffers, volume_id, 1, areas, copies, host).await?;
             return Ok((journal, Replay::default()));
         }
@@ -98,7 +98,7 @@ impl Journal {
         Ok((journal, replay))
     }
 
-    /// A found record with its bytes.
+    /// Reads a record's payload.
     pub(crate) async fn load(&self, found: &Found) -> Result<Record, ArrayError> {
         let mut record = found.record.clone();
         let Payload { at, bytes, .. } = found.payload;
@@ -107,7 +107,7 @@ impl Journal {
         }
         let places = self.0.places_of(record.sequence);
         for (area, start) in places {
-            // Whole pages around it, so that any drive's blocks are kept to.
+            // Read whole pages, which suits the block size of any drive.
             let first = at / PAGE_BYTES * PAGE_BYTES;
             let end = (at + bytes).next_multiple_of(PAGE_BYTES);
             let from = (HEADER_PAGES + start) * PAGE_BYTES + first;
@@ -125,14 +125,14 @@ impl Journal {
             return Ok(record);
         }
         Err(ArrayError::Journal(format!(
-            "entry {} (stripe {}) can be read on none of its drives any more",
+            "record {} (stripe {}) is unreadable on all of its drives",
             record.sequence, record.stripe
         )))
     }
 }
 
 impl Inner {
-    /// Puts the state together from what was found.
+    /// Builds the state from the scans.
     fn restore(&self, scans: &mut [Scan], batches: BTreeMap<u64, Whole>, oldest_live: u64) -> Replay {
         let mut state = self.state.borrow_mut();
         let mut replay =
@@ -168,7 +168,7 @@ impl Inner {
         for (number, whole) in batches {
             let header = whole.head.header;
             if header.first_sequence < next_sequence {
-                continue; // forged: numbers and sequences rise together
+                continue; // corrupt: numbers and sequences rise together
             }
             next_sequence = header.first_sequence + u64::from(header.records);
             let mut batch =
@@ -181,8 +181,8 @@ impl Inner {
                 }
             }
             for (index, (record, payload)) in whole.head.records.into_iter().enumerate() {
-                // Runs do not overlap: a record is released once. A forged one that does is at
-                // worst not seen.
+                // Runs do not overlap, since a record is released once. In corrupt notes an
+                // overlapping run is at worst ignored.
                 let at = released.partition_point(|&(first, _)| first <= record.sequence);
                 if at > 0 && record.sequence < released[at - 1].1 {
                     batch.release(index as u64);
@@ -202,7 +202,7 @@ impl Inner {
         replay
     }
 
-    /// Makes the new opening durable on all areas, before anything is written in it.
+    /// Makes the new opening durable on all areas, before its first batch is written.
     async fn begin_opening(&self, scans: &[Scan]) -> Result<(), ArrayError> {
         let ids: Vec<u64> = self.state.borrow().rings.iter().map(|ring| ring.id).collect();
         let writes = scans.iter().zip(ids).map(|(scan, id)| async move {
@@ -215,7 +215,7 @@ impl Inner {
             let oldest_live = self.state.borrow().durable_oldest;
             let header = AreaHeader { epoch: self.epoch, opening: self.opening, from_batch, oldest_live };
             let page = header.encode(self.volume_id, area, &self.buffers);
-            // Not over the header that counts; both pages where none does.
+            // Keep the current header; without one write both pages.
             let (at, segments) = match scan.header {
                 Some((_, slot)) => ((1 - slot as u64) * PAGE_BYTES, Segments::from_iter([page])),
                 None => (0, Segments::from_iter([page.clone(), page])),

@@ -1,9 +1,8 @@
-//! What lies in a journal's areas, however it came there: the heads of batches, and which batches
-//! are whole.
+//! Scans a journal's areas: finds the heads of batches, and which batches are intact.
 //!
-//! Every area is read once for the heads of batches, page by page through a window, so that memory
-//! does not grow with the area. Of the batches that can matter the payload is read and checked too,
-//! and forgotten again. Faults expected: garbage, torn batches, pages that cannot be read.
+//! Each area is read once for the heads of batches, page by page through a window, so that memory
+//! does not grow with the area. The payload of batches that may be live is read and verified too,
+//! and dropped again. Faults expected: garbage, torn batches, unreadable pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,32 +15,32 @@ use super::batch::{self, BatchHeader, Head, PAGE_BYTES, Payload};
 use super::state::State;
 use crate::member::Class;
 
-/// Pages read at a time while looking for heads.
+/// Pages per read while scanning for heads.
 const WINDOW_PAGES: u64 = 256;
 
-/// The head of a batch, seen in an area.
+/// A batch head found in an area.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
     pub start: u64,
     pub header: BatchHeader,
 }
 
-/// An area, and what was seen in it.
+/// Scan result of an area.
 pub(super) struct Scan {
     pub area: Area,
-    /// `None`: nothing of ours in it.
+    /// Newest header and its slot; `None` if the area holds nothing of this journal.
     pub header: Option<(AreaHeader, usize)>,
     pub seen: Vec<Seen>,
-    /// Reading failed for good.
+    /// Error if the area could not be read at all.
     pub failed: Option<DriveError>,
     /// End of the newest batch.
     pub head: u64,
 }
 
-/// A batch with every byte of at least one copy checked.
+/// A batch with at least one copy that was verified completely.
 pub(super) struct Whole {
     pub head: Head,
-    /// Index of the scan, and where in its ring.
+    /// Index of the scan, and first page in its ring.
     pub copies: Vec<(usize, u64)>,
 }
 
@@ -58,7 +57,7 @@ pub(super) async fn read(
     Ok(buffer)
 }
 
-/// Reads a ring, keeping the last window.
+/// Reads a ring through a window that keeps the last pages read.
 struct Window<'a> {
     area: &'a Area,
     buffers: &'a BufferPool,
@@ -74,8 +73,8 @@ impl<'a> Window<'a> {
         Self { area, buffers, ring_pages, first: 0, pages: 0, buffer: Buffer::phantom(0) }
     }
 
-    /// These pages of the ring, zeros where they cannot be read; the caller sees to it that they
-    /// lie within.
+    /// Returns pages of the ring, with zeros for unreadable ones; the range must lie within the
+    /// ring.
     async fn pages(&mut self, start: u64, count: u64) -> Buffer {
         if start < self.first || start + count > self.first + self.pages {
             let pages = count.max(WINDOW_PAGES).min(self.ring_pages - start);
@@ -132,7 +131,7 @@ async fn read_header(
     }
 }
 
-/// Finds the heads in an area: at most one per page, some hundred bytes each.
+/// Finds the batch heads in an area: at most one per page, some hundred bytes each.
 async fn scan(area: &Area, header: AreaHeader, volume_id: u128, buffers: &BufferPool) -> Vec<Seen> {
     let mut window = Window::new(area, buffers);
     let mut seen: Vec<Seen> = Vec::new();
@@ -154,25 +153,25 @@ async fn scan(area: &Area, header: AreaHeader, volume_id: u128, buffers: &Buffer
     seen
 }
 
-/// Reads a whole batch and checks every byte of it.
+/// Reads a whole batch and verifies its checksums.
 async fn verify(area: &Area, seen: &Seen, buffers: &BufferPool) -> Option<Head> {
     let mut window = Window::new(area, buffers);
     let whole = window.pages(seen.start, seen.header.pages()).await;
     let head = whole.slice(0..seen.header.head_bytes as usize);
     let decoded =
         head.with(|bytes| batch::decode(bytes, seen.header.volume_id, seen.header.epoch)).flatten()?;
-    // Padding to whole pages is not part of any checksum; it carries nothing.
+    // Padding to whole pages is not covered by a checksum; it carries no data.
     let sound = decoded.records.iter().all(|(_, payload)| payload_is_sound(&whole, payload));
     (decoded.header == seen.header && sound).then_some(decoded)
 }
 
-/// Whether a record's payload in a batch that was read is what its head says.
+/// True if a record's payload in a batch agrees with its checksum.
 pub(super) fn payload_is_sound(whole: &Buffer, payload: &Payload) -> bool {
     let bytes = whole.slice(payload.at as usize..(payload.at + payload.bytes) as usize);
     payload.phantom || batch::checksum([&bytes]).0 == payload.crc
 }
 
-/// Reads all areas for what they hold of the newest journal among them.
+/// Scans all areas for the newest journal among them.
 pub(super) async fn read_all(areas: Vec<Area>, volume_id: u128, buffers: &BufferPool) -> Vec<Scan> {
     let headers = join_all(areas.iter().map(|area| read_header(area, volume_id, buffers))).await;
     let epoch = headers.iter().flatten().flatten().map(|(header, _)| header.epoch).max();
@@ -191,8 +190,8 @@ pub(super) async fn read_all(areas: Vec<Area>, volume_id: u128, buffers: &Buffer
     join_all(scans).await
 }
 
-/// Where the copy written last ends. Copies made up later lie one behind the other with one
-/// `written_at`, the batch of that number behind them.
+/// End of the copy that was written last. Copies restored later are contiguous with one
+/// `written_at`, followed by the batch of that number.
 fn head_of(seen: &[Seen]) -> u64 {
     let Some(last) = seen.iter().map(|seen| seen.header.written_at).max() else { return 0 };
     let newest = || seen.iter().filter(|seen| seen.header.written_at == last);
@@ -204,7 +203,7 @@ fn head_of(seen: &[Seen]) -> u64 {
     newest().filter(is_last).map(end).min().unwrap_or(0)
 }
 
-/// All batches from `oldest_live` on of which a copy is whole.
+/// All batches from `oldest_live` on with an intact copy.
 pub(super) async fn verify_all(
     scans: &[Scan],
     oldest_live: u64,
@@ -223,7 +222,7 @@ pub(super) async fn verify_all(
     for (head, index, start) in join_all(checks).await.into_iter().flatten() {
         let header = head.header;
         let batch = batches.entry(header.number).or_insert_with(|| Whole { head, copies: Vec::new() });
-        // One slot for each area; a second one is an image of it in some payload.
+        // An area holds one copy of a batch; a second one is an image of it in some payload.
         if batch.head.header.is_copy_of(&header) && batch.copies.iter().all(|&(other, _)| other != index) {
             batch.copies.push((index, start));
         }
@@ -231,8 +230,8 @@ pub(super) async fn verify_all(
     batches
 }
 
-/// Of each opening, by its first number, the highest batch that was acknowledged as far as any head
-/// says so, from `oldest_live` on.
+/// For each opening, by its first number, the highest batch from `oldest_live` on that any head
+/// records as acknowledged.
 fn acknowledged(scans: &[Scan], oldest_live: u64) -> BTreeMap<u64, u64> {
     let mut openings: BTreeMap<u64, u64> = BTreeMap::new();
     for seen in scans.iter().flat_map(|scan| &scan.seen) {
@@ -245,8 +244,8 @@ fn acknowledged(scans: &[Scan], oldest_live: u64) -> BTreeMap<u64, u64> {
     openings
 }
 
-/// Acknowledged batches from `oldest_live` on that were not found. Numbers of one opening follow
-/// one another.
+/// Number of acknowledged batches from `oldest_live` on that were not found. Numbers within an
+/// opening are consecutive.
 pub(super) fn missing(scans: &[Scan], batches: &BTreeMap<u64, Whole>, oldest_live: u64) -> u64 {
     let lacking = acknowledged(scans, oldest_live).into_iter().map(|(first, last)| {
         let first = first.max(oldest_live);
@@ -255,9 +254,9 @@ pub(super) fn missing(scans: &[Scan], batches: &BTreeMap<u64, Whole>, oldest_liv
     lacking.sum()
 }
 
-/// Batches that were found although one before them, of the same opening, was lost on its way:
-/// they were never acknowledged. Their release notes must not count, as the lost batch may have had
-/// notes of older records: these would come back without what came after them.
+/// Batches that were found although an earlier one of the same opening was lost in flight: they
+/// were never acknowledged. Their release notes must not count, as the lost batch may have had
+/// notes of older records: these would be found without the later ones.
 pub(super) fn behind_a_gap(
     scans: &[Scan],
     batches: &BTreeMap<u64, Whole>,

@@ -1,8 +1,8 @@
-//! Room in the areas, promised before a record is put together: back-pressure instead of collapse.
+//! Space in the areas, reserved before a record is formed: back-pressure instead of collapse.
 //!
-//! A reservation names the areas that will take the record, with pages promised in each, so that an
-//! append with it never waits for room. Waiters are served first come, first served; destaging goes
-//! before clients, as it is what makes room.
+//! A reservation names the areas that will take the record, with pages reserved in each, so that
+//! its append never waits for space. Waiters are served first come, first served; destaging goes
+//! before clients, as it frees space.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -19,14 +19,14 @@ use super::waiting::{Grant, Quota, RingIds, Waiter};
 use super::{Inner, Journal, Record};
 use crate::error::ArrayError;
 
-/// Room for an append; given back when dropped unused.
+/// Reserved space for an append; freed when dropped unused.
 pub(crate) struct Reservation {
     inner: Rc<Inner>,
     grant: Grant,
 }
 
 impl Reservation {
-    /// Hands the room over to a batch.
+    /// Transfers the space to a batch.
     pub(super) fn take(mut self) -> Grant {
         std::mem::take(&mut self.grant)
     }
@@ -41,33 +41,33 @@ impl Drop for Reservation {
     }
 }
 
-/// Pages that an append of so many bytes (as [`Journal::bytes_of`] counts) takes at most.
+/// Maximum number of pages of an append of `bytes`, as counted by [`Journal::bytes_of`].
 fn pages_for(bytes: u64) -> u64 {
     (HEADER_BYTES as u64 + bytes).div_ceil(PAGE_BYTES) + 1
 }
 
 impl Journal {
-    /// What has to be reserved for an append of these records.
+    /// Bytes to reserve for an append of these records.
     pub(crate) fn bytes_of(records: &[Record]) -> u64 {
         let one = |record: &Record| (descriptor_bytes(record) + NOTE_BYTES) as u64 + payload_bytes(record);
         records.iter().map(one).sum()
     }
 
-    /// Whether an append of so many bytes can ever be made; else it has to be split or go another
-    /// way.
+    /// True if an append of `bytes` can ever be made; otherwise it has to be split, or bypass the
+    /// journal.
     pub(crate) fn fits(&self, bytes: u64) -> bool {
         let state = self.0.state.borrow();
         pages_for(bytes) <= state.longest_append()
     }
 
-    /// As [`Self::reserve`] for several appends, all of the room at once.
+    /// Like [`Self::reserve`] for several appends; reserves all of the space at once.
     pub(crate) async fn reserve_many(
         &self,
         bytes: &[u64],
         quota: Quota,
     ) -> Result<Vec<Reservation>, ArrayError> {
         let pages: u64 = bytes.iter().map(|&bytes| pages_for(bytes)).sum();
-        // As many bytes as these pages can hold, so that rounding gives no fewer.
+        // The capacity of these pages, so that rounding loses none.
         let mut all = self.reserve(pages * PAGE_BYTES, quota).await?;
         let parts = bytes.iter().map(|&bytes| {
             let pages = pages_for(bytes);
@@ -77,8 +77,8 @@ impl Journal {
         Ok(parts.collect())
     }
 
-    /// Waits for room for one append of `bytes` ([`Self::bytes_of`]). An error if it can never fit,
-    /// or all is over.
+    /// Waits for space for one append of `bytes` ([`Self::bytes_of`]). Fails if it can never fit,
+    /// or if the journal is broken or closed.
     pub(crate) async fn reserve(&self, bytes: u64, quota: Quota) -> Result<Reservation, ArrayError> {
         let waiter = Rc::new(Waiter {
             pages: pages_for(bytes),
@@ -93,7 +93,7 @@ impl Journal {
         self.0.grant();
         if waiter.result.borrow().is_none() {
             self.0.pressure.notify_all();
-            self.0.wake.notify_all(); // a mark may be what is missing
+            self.0.wake.notify_all(); // a mark may free space
         }
         let place = Place { inner: &self.0, waiter: &waiter };
         let result = poll_fn(|context| match place.waiter.result.borrow_mut().take() {
@@ -110,7 +110,7 @@ impl Journal {
     }
 }
 
-/// A place in the queue, left when dropped.
+/// A place in the queue of waiters, given up when dropped.
 struct Place<'a> {
     inner: &'a Rc<Inner>,
     waiter: &'a Rc<Waiter>,
@@ -134,7 +134,7 @@ impl Drop for Place<'_> {
 }
 
 impl Inner {
-    /// Room, areas or records changed: serves who waits, and lets the pump look.
+    /// Called when space, areas or records changed: serves waiters and wakes the batch writer.
     pub(super) fn changed(&self) {
         self.grant();
         self.wake.notify_all();
@@ -149,7 +149,7 @@ impl Inner {
         }
     }
 
-    /// Tells of a fill that passed a threshold.
+    /// Notifies of a fill level that rose past a threshold.
     fn note_fill(&self) {
         let risen = {
             let mut state = self.state.borrow_mut();
@@ -172,7 +172,7 @@ impl State {
         }
     }
 
-    /// Longest append that can be granted.
+    /// Maximum pages of an append that can be granted.
     pub(super) fn longest_append(&self) -> u64 {
         let longest = self.longest_batch();
         let rings = self.rings_by_size();
@@ -186,29 +186,29 @@ impl State {
         sizes
     }
 
-    /// Longest batch: a part of the ring that is small enough to lose at its end, and to destage in
-    /// one go.
+    /// Maximum pages of a batch: a part of the ring that is small enough to be lost by wrapping,
+    /// and to be destaged in one go.
     pub(super) fn longest_batch(&self) -> u64 {
         let sizes = self.rings_by_size();
         sizes.get(self.target().saturating_sub(1)).map_or(0, |pages| pages / 8)
     }
 
-    /// Pages of a ring that clients may fill. With that and all it takes to destage it in the ring,
-    /// but for the last batch of it, one batch may still be skipped at the ring's end, one not be
-    /// freed yet, and one belong to who writes in place.
+    /// Maximum pages of a ring that clients may fill. Besides these and the records that destage
+    /// all but the last batch of them, the ring has to hold one batch skipped by wrapping, one that
+    /// cannot be freed yet, and one of a write in place.
     pub(super) fn client_limit(&self, ring_pages: u64, longest: u64) -> u64 {
         ring_pages.saturating_sub(3 * longest) * 100 / self.destage_percent
     }
 
-    /// Whether, with `pages` more taken from a ring, what is left is enough to destage all of it
-    /// that is not in place, and `kept` pages. What is in place needs nothing more, though it may
-    /// not be released yet, or lie behind what is not: if it counted, clients would get no room
-    /// from when destaging begins, whose own records take the place of what it frees, until it has
-    /// come to the last one.
+    /// True if, after reserving `pages` more of a ring, enough space is left to destage all of its
+    /// records that are not in place, plus `kept` pages. Records in place need no more space, even
+    /// if they are not released yet, or lie behind others that are not: if they counted, clients,
+    /// whose own records reuse the space freed by destaging, would get none from the start of
+    /// destaging until its last record.
     pub(super) fn leaves_enough(&self, ring: &Ring, pages: u64, kept: u64) -> bool {
         let promised = ring.reserved + pages;
-        // Before looking through all batches, which every waiter does at every release: without
-        // what is to be destaged.
+        // A quick test without the records to be destaged, before iterating over all batches, which
+        // every waiter does at every release.
         if ring.used() + promised + kept > ring.pages {
             return false;
         }
@@ -216,7 +216,7 @@ impl State {
         ring.used() + promised + to_destage + kept <= ring.pages
     }
 
-    /// Pages of a ring that hold what is still to be destaged, as far as batches consist of it.
+    /// Pages of a ring that hold records to be destaged, counting batches in proportion.
     fn pages_to_destage(&self, ring: u64) -> u64 {
         if !self.had_to_destage {
             return 0;
@@ -230,12 +230,12 @@ impl State {
         self.batches.iter().map(of_batch).sum()
     }
 
-    /// Pages for release notes of all that is not noted yet.
+    /// Pages for the release notes of all records without a note.
     pub(super) fn note_pages(&self) -> u64 {
         ((self.live_records + self.notes.len() as u64) * NOTE_BYTES as u64).div_ceil(PAGE_BYTES)
     }
 
-    /// Pages free and not promised in a ring.
+    /// Free pages of a ring that are not reserved.
     pub(super) fn spare(&self, index: usize, longest: u64, note_pages: u64) -> u64 {
         let ring = &self.rings[index];
         ring.usable(longest, note_pages).saturating_sub(ring.reserved)
@@ -288,14 +288,14 @@ impl State {
                     Err(super::no_area())
                 } else if first.pages > self.longest_append() {
                     Err(ArrayError::Journal(format!(
-                        "an entry of {} KiB is too large for its areas: they take {} KiB",
+                        "a record of {} KiB is too large: the journal takes at most {} KiB",
                         first.pages * PAGE_BYTES / 1024,
                         self.longest_append() * PAGE_BYTES / 1024
                     )))
                 } else {
                     match self.try_grant(first.pages, quota) {
                         Some(grant) => Ok(grant),
-                        // Clients do not pass who makes room for them.
+                        // Clients must not overtake the work that frees space for them.
                         None => return served,
                     }
                 };

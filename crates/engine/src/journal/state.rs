@@ -1,5 +1,5 @@
-//! What the journal knows in memory: batches in use, what was released, and what is durably known
-//! of it. No I/O here.
+//! The journal's state in memory: live batches, releases, and how much of that is durable. No I/O
+//! here.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -14,39 +14,39 @@ use super::{Held, JournalFill, OPENING_SHIFT};
 use crate::error::ArrayError;
 use crate::tuning::Tuning;
 
-/// Where one copy of a batch is.
+/// Location of one copy of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Copy {
     pub ring: u64,
     pub start: u64,
 }
 
-/// An append waiting for its batch: the ticket, its first sequence, how many.
+/// An append waiting for its batch: ticket, first sequence, number of records.
 pub(super) type Waiting = (Rc<Ticket>, u64, u64);
 
-/// A batch in use: in flight, or with something not released in it or in an older one.
+/// A batch in use: in flight, or with an unreleased record in it or in an older one.
 pub(super) struct Batch {
     pub number: u64,
     pub first_sequence: u64,
     pub records: u64,
     pub pages: u64,
-    /// Pages of all batches before it, one copy of each.
+    /// Pages of all earlier batches, counting one copy of each.
     pages_before: u64,
-    /// What its head says.
+    /// Oldest live batch recorded in its head.
     pub oldest_live: u64,
-    /// Places written or being written.
+    /// Places written, or being written.
     pub copies: SmallVec<[Copy; 3]>,
     pub durable: bool,
     pub acknowledged: bool,
-    /// An area with a copy of it was lost.
+    /// True if an area with a copy of it was lost.
     pub was_hit: bool,
-    /// A bit per record.
+    /// One bit per record.
     released: SmallVec<[u64; 2]>,
     live: u64,
-    /// A bit per record that is still to be destaged.
+    /// One bit per record that has to be destaged.
     to_destage: SmallVec<[u64; 2]>,
     pub waiting: Vec<Waiting>,
-    /// When it is durable so many releases are.
+    /// Number of releases that are durable once this batch is.
     pub says_released: u64,
 }
 
@@ -75,22 +75,22 @@ impl Batch {
         self.released[(index / 64) as usize] >> (index % 64) & 1 == 1
     }
 
-    /// What the record promised is not in place yet: destaging it will take room.
+    /// Marks a record as not in place: destaging it will take space.
     pub(super) fn set_to_destage(&mut self, index: u64) {
         self.to_destage[(index / 64) as usize] |= 1 << (index % 64);
     }
 
-    /// The record's effects are in place.
+    /// Marks a record as in place.
     pub(super) fn note_placed(&mut self, index: u64) {
         self.to_destage[(index / 64) as usize] &= !(1 << (index % 64));
     }
 
-    /// Records still to be destaged.
+    /// Number of records that have to be destaged.
     pub(super) fn to_destage(&self) -> u64 {
         self.to_destage.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Takes one record out; `false` if it was out already.
+    /// Releases one record; `false` if it was released already.
     pub(super) fn release(&mut self, index: u64) -> bool {
         self.note_placed(index);
         let word = &mut self.released[(index / 64) as usize];
@@ -107,50 +107,51 @@ impl Batch {
 
 pub(super) struct State {
     pub rings: Vec<Ring>,
-    /// Areas that are about to be given up: read, and written by what was on its way, but no copy
-    /// there counts any more.
+    /// Areas being given up: still readable, and the target of writes in flight, but their copies
+    /// do not count.
     pub leaving: Vec<Ring>,
     next_ring: u64,
     pub copies: usize,
     pub destage_percent: u64,
-    /// A batch of several appends ends here.
+    /// Size at which a batch of several appends ends.
     pub batch_bytes: u64,
-    /// Runs of release notes in one batch; more go ahead in batches of their own.
+    /// Maximum runs of release notes in one batch; more are written first, in batches of their own.
     pub batch_notes: usize,
     pub next_number: u64,
     pub next_sequence: u64,
-    /// In the order of their numbers.
+    /// Live batches, ordered by number.
     pub batches: VecDeque<Batch>,
-    /// Pages of all batches there ever were, one copy of each.
+    /// Pages of all batches ever held, counting one copy of each.
     pages_ever: u64,
-    /// Batches not acknowledged yet, in order.
+    /// Numbers of the unacknowledged batches, in order.
     pub unacknowledged: VecDeque<u64>,
-    /// Appends that have no batch yet.
+    /// Appends without a batch.
     pub queue: VecDeque<Pending>,
-    /// Whether they wait for more.
+    /// Decides whether they wait for more.
     pub gathering: Gathering,
-    /// Released since the last batch.
+    /// Records released since the last batch.
     pub notes: Vec<u64>,
     pub live_records: u64,
-    /// Releases so far, and how many of them are durable.
+    /// Number of releases so far.
     pub released: u64,
+    /// Number of releases that are durable.
     pub released_durably: u64,
     pub durable_point: u64,
-    /// The last durable point that a batch carried.
+    /// Last durable point that a batch recorded.
     pub durable_point_written: u64,
-    /// Highest `oldest live` that is durable.
+    /// Highest durable `oldest live`.
     pub durable_oldest: u64,
-    /// Last batch acknowledged in this opening; 0: none.
+    /// Last batch acknowledged in this opening; 0 if there is none.
     pub last_acknowledged: u64,
     pub clients_waiting: VecDeque<Rc<Waiter>>,
     pub in_place_waiting: VecDeque<Rc<Waiter>>,
     pub destage_waiting: VecDeque<Rc<Waiter>>,
     pub pressure_level: usize,
-    /// The areas' headers are being written.
+    /// True while the areas' headers are being written.
     pub is_marking_headers: bool,
-    /// An area was lost meanwhile, so that they are to say it again.
+    /// True if an area was lost during that, so that the headers have to be written again.
     pub is_mark_due_again: bool,
-    /// A batch with something to destage was held at some time: else there is nothing to look for.
+    /// True once a batch with a record to destage was held; until then no search is needed.
     pub had_to_destage: bool,
     pub broken: Option<ArrayError>,
 }
@@ -197,7 +198,7 @@ impl State {
         self.next_ring
     }
 
-    /// Areas that a batch goes to now.
+    /// Number of areas that a batch is written to.
     pub(super) fn target(&self) -> usize {
         self.copies.min(self.rings.len())
     }
@@ -213,7 +214,7 @@ impl State {
         batch
     }
 
-    /// The batch of a record, if it is in use, and the record's place in it.
+    /// The live batch of a record, and the record's index in it.
     pub(super) fn batch_of(&mut self, sequence: u64) -> Option<(&mut Batch, u64)> {
         // Batches without records share their first sequence with the next one.
         let index = self.batches.partition_point(|batch| batch.first_sequence + batch.records <= sequence);
@@ -239,7 +240,7 @@ impl State {
         }
     }
 
-    /// A batch is in use.
+    /// Adds a batch.
     pub(super) fn hold(&mut self, mut batch: Batch) {
         batch.pages_before = self.pages_ever;
         self.pages_ever += batch.pages;
@@ -247,7 +248,7 @@ impl State {
         self.batches.push_back(batch);
     }
 
-    /// Pages from the oldest batch in use to the one that has this record, or to the end.
+    /// Pages from the oldest live batch to that of a record, or to the end.
     fn pages_before(&mut self, sequence: Option<u64>) -> u64 {
         let Some(first) = self.batches.front().map(|batch| batch.pages_before) else { return 0 };
         let end = sequence.and_then(|sequence| self.batch_of(sequence)).map(|(batch, _)| batch.pages_before);
@@ -265,14 +266,14 @@ impl State {
         }
     }
 
-    /// Drops batches at the old end that have nothing live.
+    /// Drops the oldest batches while they have no live record.
     pub(super) fn forget_dead(&mut self) {
         while self.batches.front().is_some_and(|batch| batch.acknowledged && batch.live == 0) {
             self.batches.pop_front();
         }
     }
 
-    /// What a batch put together now says.
+    /// Oldest live batch, as the next batch records it.
     pub(super) fn oldest_live(&self) -> u64 {
         self.batches.front().map_or(self.next_number, |batch| batch.number)
     }
@@ -283,8 +284,8 @@ impl State {
         Some(batch.first_sequence + index)
     }
 
-    /// Notes for the next batch, at most `limit` runs. Those of batches below the oldest live one
-    /// need none.
+    /// Takes the notes for the next batch, at most `limit` runs. Records in batches below the
+    /// oldest live one need no note.
     pub(super) fn take_notes(&mut self, limit: usize) -> Vec<Note> {
         if self.notes.is_empty() {
             return Vec::new();
@@ -307,7 +308,7 @@ impl State {
         runs
     }
 
-    /// Notes that the next batch would have to carry, as runs at most.
+    /// Upper bound of the runs of notes that the next batch has to carry.
     pub(super) fn pending_notes(&mut self) -> usize {
         if self.notes.len() > 64 {
             let first = self.batches.front().map_or(u64::MAX, |batch| batch.first_sequence);
@@ -316,23 +317,23 @@ impl State {
         self.notes.len()
     }
 
-    /// Whether something is known that no batch says yet, durable or on its way.
+    /// True if the journal has state that no batch records yet, durable or in flight.
     pub(super) fn has_news(&self) -> bool {
         !self.notes.is_empty()
             || self.oldest_live() > self.durable_oldest
             || self.durable_point > self.durable_point_written
     }
 
-    /// Acknowledges what is durable, in order. Gives the appends to be told.
+    /// Acknowledges durable batches, in order. Returns the appends to complete.
     pub(super) fn acknowledge(&mut self) -> Vec<Waiting> {
-        let mut told = Vec::new();
+        let mut completed = Vec::new();
         while let Some(&number) = self.unacknowledged.front() {
             let batch = self.batch(number);
             if !batch.durable {
                 break;
             }
             batch.acknowledged = true;
-            told.append(&mut batch.waiting);
+            completed.append(&mut batch.waiting);
             let (oldest_live, says_released) = (batch.oldest_live, batch.says_released);
             self.released_durably = self.released_durably.max(says_released);
             self.unacknowledged.pop_front();
@@ -341,10 +342,10 @@ impl State {
         }
         self.note_durable_oldest(0);
         self.forget_dead();
-        told
+        completed
     }
 
-    /// Batches below this number, and below what was said before, may be overwritten.
+    /// Frees batches below this number, and below numbers recorded before.
     pub(super) fn note_durable_oldest(&mut self, oldest_live: u64) {
         self.durable_oldest = self.durable_oldest.max(oldest_live);
         let durable_oldest = self.durable_oldest;
@@ -353,7 +354,7 @@ impl State {
         }
     }
 
-    /// The area is gone, with all that was in it.
+    /// Removes an area with all its copies.
     pub(super) fn remove_ring(&mut self, id: u64) {
         self.rings.retain(|ring| ring.id != id);
         self.leaving.retain(|ring| ring.id != id);
@@ -367,8 +368,8 @@ impl State {
         }
     }
 
-    /// From now on nothing new goes to a drive's area, and copies in it do not count. `false`:
-    /// fewer than `least` would be left.
+    /// Stops new batches to a drive's area; copies in it no longer count. `false` if fewer than
+    /// `least` areas would be left.
     pub(super) fn begin_leaving(&mut self, drive: u32, least: usize) -> bool {
         let Some(index) = self.rings.iter().position(|ring| ring.area.drive == drive) else { return true };
         if self.rings.len() <= least {
@@ -379,7 +380,7 @@ impl State {
         true
     }
 
-    /// The drive's area is used on.
+    /// Puts the drive's area back into use.
     pub(super) fn stay(&mut self, drive: u32) {
         let (back, leaving) =
             std::mem::take(&mut self.leaving).into_iter().partition(|ring| ring.area.drive == drive);
@@ -388,7 +389,7 @@ impl State {
         self.note_durable_oldest(0);
     }
 
-    /// How many areas that stay have a copy of the batch.
+    /// Number of remaining areas with a copy of the batch.
     pub(super) fn copies_of(&self, batch: &Batch) -> usize {
         let stays = |copy: &&Copy| self.rings.iter().any(|ring| ring.id == copy.ring);
         batch.copies.iter().filter(stays).count()
@@ -411,7 +412,7 @@ impl State {
     }
 
     pub(super) fn least_copies(&self) -> usize {
-        // What was closed is as it was.
+        // A closed journal keeps its copies.
         if self.broken.as_ref().is_some_and(|why| !matches!(why, ArrayError::Closed)) {
             return 0;
         }
@@ -419,12 +420,12 @@ impl State {
         hit.map(|batch| batch.copies.len()).min().unwrap_or(usize::MAX).min(self.target())
     }
 
-    /// Nothing more is taken; who appends is told when the pump sees it.
+    /// Breaks the journal; the batch writer fails the waiting appends.
     pub(super) fn fail_all(&mut self, error: ArrayError) {
         self.broken.get_or_insert(error);
     }
 
-    /// Everyone whose append will not end well any more.
+    /// Takes all appends that can no longer succeed.
     pub(super) fn take_failed(&mut self) -> Vec<Waiting> {
         let queued = self.queue.drain(..).map(|pending| (pending.ticket, 0, 0));
         let mut failed: Vec<Waiting> = queued.collect();

@@ -1,5 +1,4 @@
-//! What waits in the journal: appends for their batch, and those that have yet to write one for
-//! room.
+//! Waiting in the journal: appends for their batch, and reservations for space.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,7 +11,7 @@ use crate::error::ArrayError;
 
 pub(super) type Sequences = SmallVec<[u64; 4]>;
 
-/// Where an append waits for its end.
+/// Result of an append, and the task that waits for it.
 #[derive(Default)]
 pub(super) struct Ticket {
     pub result: RefCell<Option<Result<Sequences, ArrayError>>>,
@@ -20,7 +19,7 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    pub(super) fn tell(&self, result: Result<Sequences, ArrayError>) {
+    pub(super) fn complete(&self, result: Result<Sequences, ArrayError>) {
         *self.result.borrow_mut() = Some(result);
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -28,7 +27,7 @@ impl Ticket {
     }
 }
 
-/// An append that has no batch yet.
+/// An append without a batch.
 pub(super) struct Pending {
     pub records: Vec<Record>,
     pub head_bytes: u64,
@@ -38,23 +37,23 @@ pub(super) struct Pending {
     pub ticket: Rc<Ticket>,
 }
 
-/// Who wants room.
+/// Priority and limit of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quota {
-    /// Clients that hold nothing yet: leave what destaging needs, and some for those who hold
-    /// stripes.
+    /// A client that holds no stripe yet: leaves the space that destaging needs, and some for
+    /// holders of stripes.
     Client,
-    /// Who holds stripes and is about to write in place. Clients may wait for these stripes with
-    /// their room in hand, so there is room for one such append beside theirs.
+    /// A holder of stripes that is about to write in place. Clients that hold a reservation may
+    /// wait for these stripes, so there is space for one such append beside theirs.
     InPlace,
-    /// What frees room; see the module's words on order.
+    /// Destaging, which frees space; must proceed in the order described in the module.
     Destage,
 }
 
-/// Areas by their ring's id.
+/// Areas, by the ids of their rings.
 pub(super) type RingIds = SmallVec<[u64; 4]>;
 
-/// Pages promised in some areas.
+/// Pages reserved in some areas.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grant {
     pub pages: u64,

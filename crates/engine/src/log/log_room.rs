@@ -1,10 +1,10 @@
-//! Room in the journal: how a write gets some, and when the journal may forget a record.
+//! Journal space for writes: how a write gets some, and when a record can be released.
 //!
-//! A record is over when what it says is in place durably: when a flush of the drives has ended
-//! that began after the writes, and the map on the drives knows the region as written; with
-//! checksums also when a checkpoint has made the pages durable ([`Inner::release_records`]). So a
-//! write that finds no room waits until a task of this file has flushed and released enough.
-//! `log/mod.rs` keeps the books.
+//! A record can be released when its effects are durable in place: a flush of the drives that began
+//! after the writes has ended, and the map on the drives has the region as written; with checksums
+//! also when a checkpoint has made the pages durable ([`Inner::release_records`]). So a write that
+//! finds no space waits until a task of this file has flushed and released enough. `log/mod.rs`
+//! tracks the records.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -19,15 +19,16 @@ use crate::map::regions::RegionState;
 use crate::mutation::{self, Mutation};
 use futures_util::future::{Either, select};
 
-/// Between two flushes while a write waits for room in the journal.
+/// Pause between flushes while a write waits for space in the journal.
 const ROOM_PAUSE_NS: u64 = 1_000_000;
 
-/// While a write waits, a release that gives little back may take one part in so many of the time.
+/// While a write waits, releases that free little may take at most one part in this many of the
+/// time.
 const RELEASE_FACTOR: u64 = 5;
 
 impl Inner {
-    /// Waits for a reservation; where it is not granted at once, sees to it that room is made. An
-    /// error where none can be made, because the array takes no more writes.
+    /// Waits for a reservation. If it is not granted at once, starts the task that frees space.
+    /// Fails if none can be freed, because the array takes no more writes.
     pub(crate) async fn wait_for_room<T>(
         &self,
         log: &Rc<WriteLog>,
@@ -57,15 +58,15 @@ impl Inner {
             while log.waiting.get() > 0 && inner.lifecycle.stopped().is_none() {
                 inner.start_destaging();
                 inner.start_marking_regions(&log);
-                // A release takes as long however little it gives, and on a disk a flush costs a
-                // position, so both wait while destaging comes on towards what gives more.
+                // A release takes as long however little it frees, and on a disk a flush costs a
+                // seek, so both wait while destaging progresses towards freeing more.
                 let oldest_pending = inner.deferred.pending.oldest_sequence();
                 let held = log.journal.held(oldest_pending);
                 let gives_much = held.bytes_before * 8 >= held.ring_bytes;
                 let began_ns = inner.context.now_ns();
                 if gives_much || oldest_pending.is_none() || began_ns >= next_release_ns {
-                    // What cannot be flushed shows when a client asks for a flush. What is under
-                    // way is not in place yet.
+                    // A failed flush is reported when a client flushes. Writes in flight are not in
+                    // place yet.
                     let _ = inner.flush_members().await;
                     let _ = inner.release_records().await;
                     let took_ns = inner.context.now_ns() - began_ns;
@@ -80,11 +81,12 @@ impl Inner {
         });
     }
 
-    /// What is in new regions can be released only when the map knows them. By itself, since it
-    /// waits for stripes whose holders may wait for room that the drives' flush alone can give.
+    /// Records of new regions can be released only when the map has those regions as written. Runs
+    /// in a task of its own, since it waits for stripes whose holders may wait for space that only
+    /// a flush of the drives can free.
     pub(crate) fn start_marking_regions(&self, log: &WriteLog) {
         let is_any_new = self.regions.has_fresh() || self.regions.partial_count() > 0 || log.has_any_early();
-        // A block that became whole is recorded as such with them.
+        // A repaired block is recorded together with them.
         let is_any = is_any_new || self.bad.has_unrecorded_repairs();
         if !is_any || log.marking_regions.replace(true) {
             return;
@@ -98,7 +100,7 @@ impl Inner {
         });
     }
 
-    /// A logged write is in place, durably so with `fua`.
+    /// Notes that a logged write is in place, durably with `fua`.
     pub(crate) async fn note_in_place(
         &self,
         log: &Rc<WriteLog>,
@@ -114,8 +116,8 @@ impl Inner {
             let Some(inner) = self.me.upgrade() else { return Ok(()) };
             let log = log.clone();
             self.context.spawn(async move {
-                // Until there is room: a write that waits for some does not come by here. What
-                // cannot be flushed shows when a client asks for a flush.
+                // Repeat until there is space: a write that waits for it does not call this. A
+                // failed flush is reported when a client flushes.
                 while inner.can_make_room(&log)
                     && inner.flush_members().await.is_ok()
                     && inner.release_records().await.is_ok()
@@ -131,30 +133,31 @@ impl Inner {
             log.note_durable(vec![logged]);
         } else {
             log.note_applied(logged);
-            // What the journal has of the stripe from before must not outlive it.
+            // Older records of the stripe must not outlive the intent.
             self.flush_members().await?;
         }
         log.mark().await
     }
 
-    /// Whether it is time to release records, and would help: a ring is freed from its oldest end,
-    /// which only destaging can do where that is pending.
+    /// True if it is time to release records and would help: a ring is freed from its oldest end,
+    /// and only destaging can do that if the oldest record is pending.
     fn can_make_room(&self, log: &WriteLog) -> bool {
         let oldest = log.journal.oldest();
         let pending = self.deferred.pending.oldest_sequence();
         oldest.is_some() && oldest != pending && log.is_filling(pending, self.full_quarters())
     }
 
-    /// Quarters of the journal that are taken when it is time to make room. Where a page of
-    /// checksums costs a position, later: the more are written at once, the nearer they lie.
+    /// Quarters of the journal in use at which space is freed. More on seek-bound drives with
+    /// checksums: the more pages a checkpoint writes, the closer together they lie.
     fn full_quarters(&self) -> u64 {
         if self.sums.get().is_some() && self.columns.have_dear_positions() { 3 } else { 2 }
     }
 
-    /// Makes what the drives acknowledged durable; what was logged for it may be forgotten then.
+    /// Flushes the drives; records of the writes that they acknowledged before can be released
+    /// then.
     pub(crate) async fn flush_members(&self) -> Result<(), ArrayError> {
         let Some(log) = self.log.open() else { return self.flush_drives().await };
-        // One at a time, since records of one stripe must be released in order.
+        // One flush at a time, since records of one stripe must be released in order.
         let Some(round) = log.flushes.begin().await else { return Ok(()) };
         let applied = log.take_applied();
         let flushed = match mutation::is_chosen(Mutation::ReleaseBeforeFlush) {
@@ -164,7 +167,7 @@ impl Inner {
         match flushed {
             Ok(()) => {
                 // Data that a crash would leave as zeros or as lost is still needed, and with it
-                // whatever was written over it since: it must not come back alone.
+                // every later record of the stripe: it must not be replayed alone.
                 let is_early =
                     |logged: &Logged| !self.is_recorded(logged.stripe) || log.has_early(logged.stripe);
                 let (early, durable) = applied.into_iter().partition(is_early);
@@ -177,16 +180,16 @@ impl Inner {
         flushed
     }
 
-    /// Whether what a stripe holds in place is found there after a crash: the map knows its region
-    /// as written, and the pool none of its blocks as lost that was written since.
+    /// True if a stripe's contents in place survive a crash: the map has its region as written, and
+    /// the pool lists none of its blocks as lost that was rewritten since.
     fn is_recorded(&self, stripe: u64) -> bool {
         let region = self.regions.region_of(stripe);
         let is_written = region >= self.regions.count() || self.regions.state(region) == RegionState::Written;
         is_written && !self.bad.is_repair_unrecorded(&self.geometry, stripe)
     }
 
-    /// The map on the drives and the pool's record were brought up to date: releases what waited
-    /// for that.
+    /// Releases the records that were waiting for the map on the drives or for the pool's record of
+    /// lost blocks; called after both were updated.
     pub(crate) fn release_early(&self) {
         let Some(log) = self.log.open() else { return };
         let (known, early) = log.take_early().into_iter().partition(|logged| self.is_recorded(logged.stripe));

@@ -1,4 +1,4 @@
-//! The journal of an array: none, one that is open, or one that is still to be read.
+//! The journal of an array: absent, open, or not read yet.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,14 +8,13 @@ use stripewise_drive::{Semaphore, SemaphorePermit};
 use crate::array::spec::AreaPlace;
 use crate::log::WriteLog;
 
-/// An array's journal.
+/// Journal of an array.
 pub(crate) struct LogSlot {
     log: RefCell<Option<Rc<WriteLog>>>,
-    /// The journal's places and an epoch, of an array opened for reading only that was not read
-    /// yet: what the journal holds is carried out before the first read, on members that keep it in
-    /// memory.
+    /// Areas of the journal and an epoch, for a read-only array whose journal was not read yet: it
+    /// is replayed before the first read, on members that keep the result in memory.
     unread: RefCell<Option<(Vec<AreaPlace>, u64)>>,
-    /// Reading it goes one at a time.
+    /// Allows one reader at a time.
     reading: Semaphore,
 }
 
@@ -35,39 +34,39 @@ impl LogSlot {
         *self.log.borrow_mut() = Some(log);
     }
 
-    /// Whether records are kept that were carried out when the array was opened.
+    /// True if records are kept that were replayed when the array was opened.
     pub(crate) fn has_replayed(&self) -> bool {
         self.log.borrow().as_ref().is_some_and(|log| log.has_replayed())
     }
 
-    /// A drive is gone, and an area of the journal with it.
+    /// Removes the journal area of a drive that is gone.
     pub(crate) fn remove_area(&self, number: u32) {
         if let Some(log) = &*self.log.borrow() {
             log.journal.remove_area(number);
         }
     }
 
-    /// The journal is to be read later.
+    /// Defers reading the journal.
     pub(crate) fn leave_unread(&self, places: Vec<AreaPlace>, fresh_epoch: u64) {
         *self.unread.borrow_mut() = Some((places, fresh_epoch));
     }
 
-    /// Whether it is still to be read.
+    /// True if the journal has not been read yet.
     pub(crate) fn is_unread(&self) -> bool {
         self.unread.borrow().is_some()
     }
 
-    /// What is still to be read, and the epoch of a journal that is begun where nothing is left.
+    /// Areas of the unread journal, and the epoch for a new journal if nothing is left of it.
     pub(crate) fn unread(&self) -> Option<(Vec<AreaPlace>, u64)> {
         self.unread.borrow().clone()
     }
 
-    /// It was read.
+    /// Marks the journal as read.
     pub(crate) fn note_read(&self) {
         self.unread.take();
     }
 
-    /// The turn to read it, or to forget what was read.
+    /// Waits for exclusive access, to read the journal or to drop what was read.
     pub(crate) async fn read_alone(&self) -> SemaphorePermit {
         self.reading.acquire(1).await
     }
@@ -87,7 +86,7 @@ mod tests {
         assert!(!slot.is_unread() && slot.open().is_none() && !slot.has_replayed());
         slot.leave_unread(vec![AreaPlace { drive: 1, slab: 2, slabs: 3 }], 7);
         assert_eq!(slot.unread().map(|(places, epoch)| (places.len(), epoch)), Some((1, 7)));
-        let alone = slot.read_alone().now_or_never().expect("nothing else reads it");
+        let alone = slot.read_alone().now_or_never().expect("there is no other reader");
         let mut next = pin!(slot.read_alone());
         assert!(next.as_mut().now_or_never().is_none());
         slot.note_read();

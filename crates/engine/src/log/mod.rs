@@ -1,17 +1,17 @@
-//! What an array tells its journal before it writes in place, and when the journal may forget it.
+//! Records that an array logs before it writes in place, and when they can be released.
 //!
-//! A write of part of a stripe leaves data and parity disagreeing while it is under way; if power
-//! is cut then and a drive is lost with it, blocks that no client was writing could not be
-//! reconstructed. So all that is about to be written in place, data and parity, is in the journal
-//! first (*redo*). A full stripe needs less, since all its data blocks are being written: that it
-//! is under way (*intent*). A stripe never written needs nothing: its region reads as zeros until
-//! it is complete.
+//! While part of a stripe is being written, its data and parity disagree; if power is cut at that
+//! moment and a drive is lost with it, blocks that no client was writing could not be
+//! reconstructed. So everything about to be written in place, data and parity, is in the journal
+//! first (*redo*). A full stripe needs only a note that the write is in flight (*intent*), since
+//! all its data blocks are being written. A stripe never written needs nothing: its region reads as
+//! zeros until it is complete.
 //!
-//! A record is live until its effects are durable in place: when a flush of the drives has ended
-//! that began after them. With checksums it stays in the journal for longer, until a checkpoint has
-//! made durable what it says of its blocks' sums. An intent does not say what is written, so replay
-//! could not put a stripe together of intents and redo records: before a record of one kind is
-//! logged, a stripe with a live one of the other kind is made durable.
+//! A record is live until its effects are durable in place: until a flush of the drives that began
+//! after them has ended. With checksums it stays in the journal for longer, until a checkpoint has
+//! made its checksums durable. An intent does not hold the data, so replay could not combine
+//! intents and redo records of one stripe: before a record of one kind is logged, a stripe with a
+//! live record of the other kind is made durable.
 //!
 //! Memory: one entry per live record, bounded by the journal's size.
 
@@ -28,7 +28,7 @@ use crate::error::ArrayError;
 use crate::journal::{Journal, Kind, Record};
 use crate::sync::rounds::Rounds;
 
-/// A record that was logged.
+/// A record in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Logged {
     pub sequence: u64,
@@ -36,48 +36,48 @@ pub(crate) struct Logged {
     pub kind: Kind,
 }
 
-/// Stripes of records, and what kind each is.
+/// Stripe and kind of each record of an append.
 pub(crate) type Names = SmallVec<[(u64, Kind); 4]>;
 
 pub(crate) struct WriteLog {
     pub journal: Journal,
-    /// Live records per stripe: redo records, intents.
+    /// Live redo records and intents per stripe.
     live: RefCell<FxHashMap<u64, (u32, u32)>>,
-    /// In place, though perhaps in the drives' caches only.
+    /// Records in place, possibly only in the drives' caches.
     applied: RefCell<Vec<Logged>>,
-    /// What is in place durably, but in regions that the map on the drives does not know as written
+    /// Records durable in place, but in regions that the map on the drives does not have as written
     /// yet.
     early: RefCell<Vec<Logged>>,
-    /// Records are kept until their sums are durable too.
+    /// Keeps records until their checksums are durable too.
     pub keeps_sums: bool,
-    /// Durably in place, though their sums perhaps are not.
+    /// Records durable in place, whose checksums may not be.
     before_checkpoint: RefCell<Vec<Logged>>,
-    /// What was so when the checkpoint under way began.
+    /// Records in `before_checkpoint` when the current checkpoint began.
     in_checkpoint: RefCell<Vec<Logged>>,
-    /// Records that were carried out when the array was opened, and are kept until the blocks that
-    /// are dead because of them are recorded as such.
+    /// Records replayed when the array was opened, kept until the blocks that are dead because of
+    /// them are recorded as such.
     replayed: RefCell<Vec<u64>>,
-    /// None of its areas held anything when it was opened.
+    /// True if none of the journal's areas held anything when it was opened.
     pub was_empty: Cell<bool>,
-    /// Releases of records that a checkpoint has covered.
+    /// Releases of records covered by a checkpoint, one at a time.
     pub releases: Rounds,
-    /// Intents released, and how many of them durably: a crash would take the others for writes
-    /// under way.
-    over: Cell<u64>,
-    marked: Cell<u64>,
+    /// Number of intents released; a crash takes those not marked for writes in flight.
+    intents_released: Cell<u64>,
+    /// Number of them that are released durably.
+    intents_marked: Cell<u64>,
     pub checkpointing: Cell<bool>,
-    /// Writes that wait for room in the journal; only a flush can give it.
+    /// Number of writes waiting for space in the journal; only a flush can free it.
     pub waiting: Cell<u32>,
-    /// The array takes no more writes: no write gets the room it waits for.
+    /// Notified when the array stops taking writes: no waiting write gets space.
     pub room_denied: Event,
     pub making_room: Cell<bool>,
     pub marking_regions: Cell<bool>,
-    /// Flushes of the drives.
+    /// Flushes of the drives, one at a time.
     pub flushes: Rounds,
 }
 
 impl WriteLog {
-    /// `keeps_sums`: records stay until [`Self::end_checkpoint`].
+    /// With `keeps_sums` records stay until [`Self::end_checkpoint`].
     pub(crate) fn new(journal: Journal, keeps_sums: bool) -> Self {
         Self {
             journal,
@@ -90,8 +90,8 @@ impl WriteLog {
             replayed: RefCell::default(),
             was_empty: Cell::new(false),
             releases: Rounds::default(),
-            over: Cell::new(0),
-            marked: Cell::new(0),
+            intents_released: Cell::new(0),
+            intents_marked: Cell::new(0),
             checkpointing: Cell::new(false),
             waiting: Cell::new(0),
             room_denied: Event::new(),
@@ -101,7 +101,7 @@ impl WriteLog {
         }
     }
 
-    /// Whether the journal may hold anything of these stripes.
+    /// True if the journal may hold a record of these stripes.
     pub(crate) fn has_any(&self, stripes: std::ops::Range<u64>) -> bool {
         let is_one = |logged: &Logged| stripes.contains(&logged.stripe);
         self.before_checkpoint.borrow().iter().any(is_one)
@@ -109,55 +109,55 @@ impl WriteLog {
             || stripes.into_iter().any(|stripe| self.live.borrow().contains_key(&stripe))
     }
 
-    /// Data of the stripe was logged.
+    /// Counts a `Data` record of the stripe.
     pub(crate) fn note_data(&self, stripe: u64) {
         self.count(stripe, Kind::Data, 1);
     }
 
-    /// What a crash would make unreachable: to be released when the map on the drives has their
-    /// regions.
+    /// Adds records whose data a crash would make unreachable: they are released when the map on
+    /// the drives has their regions.
     pub(crate) fn note_early(&self, logged: Vec<Logged>) {
         self.early.borrow_mut().extend(logged);
     }
 
-    /// Whether something is early.
+    /// True if there are early records.
     pub(crate) fn has_any_early(&self) -> bool {
         !self.early.borrow().is_empty()
     }
 
-    /// Whether something of the stripe is early.
+    /// True if the stripe has an early record.
     pub(crate) fn has_early(&self, stripe: u64) -> bool {
         self.early.borrow().iter().any(|logged| logged.stripe == stripe)
     }
 
-    /// Whether something of these stripes is early.
+    /// True if any of these stripes has an early record.
     pub(crate) fn has_early_in(&self, stripes: &std::ops::Range<u64>) -> bool {
         self.early.borrow().iter().any(|logged| stripes.contains(&logged.stripe))
     }
 
-    /// What these stripes hold no longer matters.
+    /// Makes the early records of these stripes releasable: their contents no longer matter.
     pub(crate) fn forget_early(&self, stripes: std::ops::Range<u64>) {
         let (gone, kept) = self.take_early().into_iter().partition(|logged| stripes.contains(&logged.stripe));
         self.note_early(kept);
         self.note_durable(gone);
     }
 
-    /// Whether something of the stripe is not durable in place yet.
+    /// True if the stripe has a record that is not durable in place yet.
     pub(crate) fn has_live(&self, stripe: u64) -> bool {
         self.live.borrow().contains_key(&stripe)
     }
 
-    /// Whether the journal has nothing live of the stripe but one intent.
+    /// True if the stripe's only live record is one intent.
     pub(crate) fn is_alone(&self, stripe: u64) -> bool {
         self.live.borrow().get(&stripe) == Some(&(0, 1))
     }
 
-    /// Takes what was early out; what still is has to be put back.
+    /// Takes the early records; the caller puts back those that still are.
     pub(crate) fn take_early(&self) -> Vec<Logged> {
         std::mem::take(&mut *self.early.borrow_mut())
     }
 
-    /// Whether the stripe must be made durable before a record of this kind for it.
+    /// True if the stripe must be made durable before a record of this kind is logged for it.
     pub(crate) fn must_flush_before(&self, stripe: u64, kind: Kind) -> bool {
         let live = self.live.borrow();
         live.get(&stripe)
@@ -174,19 +174,20 @@ impl WriteLog {
         }
     }
 
-    /// Whether records can be logged together.
+    /// True if these records fit into one append.
     pub(crate) fn fits(&self, records: &[Record]) -> bool {
         self.journal.fits(Journal::bytes_of(records))
     }
 
-    /// Records are about to be appended to the journal: they count as live from now on.
+    /// Counts records as live that are about to be appended to the journal.
     pub(crate) fn begin_records(&self, records: &[Record]) -> Names {
         let names: Names = records.iter().map(|record| (record.stripe, record.kind)).collect();
         names.iter().for_each(|&(stripe, kind)| self.count(stripe, kind, 1));
         names
     }
 
-    /// They were, under these sequences; or they were not, and count no more.
+    /// Records the append's outcome: the records' sequences, or an error, after which they no
+    /// longer count.
     pub(crate) fn end_records(
         &self,
         names: Names,
@@ -204,17 +205,17 @@ impl WriteLog {
         }
     }
 
-    /// A record was carried out when the array was opened, and is still needed.
+    /// Keeps a record that was replayed when the array was opened.
     pub(crate) fn note_replayed(&self, sequence: u64) {
         self.replayed.borrow_mut().push(sequence);
     }
 
-    /// Whether such records are kept.
+    /// True if replayed records are kept.
     pub(crate) fn has_replayed(&self) -> bool {
         !self.replayed.borrow().is_empty()
     }
 
-    /// Releases them durably.
+    /// Releases the replayed records durably.
     pub(crate) async fn forget_replayed(&self) -> Result<(), ArrayError> {
         let replayed = self.replayed.borrow().clone();
         for sequence in replayed {
@@ -225,7 +226,7 @@ impl WriteLog {
         Ok(())
     }
 
-    /// The record's effects are in place.
+    /// Marks a record as in place.
     pub(crate) fn note_applied(&self, logged: Logged) {
         if logged.kind == Kind::Data {
             self.journal.note_placed(logged.sequence);
@@ -233,17 +234,17 @@ impl WriteLog {
         self.applied.borrow_mut().push(logged);
     }
 
-    /// What the flush that is about to begin makes durable.
+    /// Takes the records that the next flush makes durable.
     pub(crate) fn take_applied(&self) -> Vec<Logged> {
         std::mem::take(&mut *self.applied.borrow_mut())
     }
 
-    /// The flush did not work.
+    /// Puts records back after a failed flush.
     pub(crate) fn put_back(&self, applied: Vec<Logged>) {
         self.applied.borrow_mut().extend(applied);
     }
 
-    /// The flush worked.
+    /// Marks records as durable in place, after a flush.
     pub(crate) fn note_durable(&self, applied: Vec<Logged>) {
         for logged in applied {
             self.count(logged.stripe, logged.kind, -1);
@@ -252,18 +253,18 @@ impl WriteLog {
                 continue;
             }
             if logged.kind == Kind::Intent {
-                self.over.set(self.over.get() + 1);
+                self.intents_released.set(self.intents_released.get() + 1);
             }
             self.journal.release(logged.sequence);
         }
     }
 
-    /// A checkpoint is about to begin, which makes superfluous what was recorded until now.
+    /// Starts a checkpoint, which makes all earlier records releasable.
     pub(crate) fn begin_checkpoint(&self) {
         self.in_checkpoint.borrow_mut().append(&mut self.before_checkpoint.borrow_mut());
     }
 
-    /// The checkpoint has ended: well, or not.
+    /// Ends a checkpoint, which succeeded or failed.
     pub(crate) fn end_checkpoint(&self, checkpointed: bool) {
         let covered = self.in_checkpoint.take();
         if !checkpointed {
@@ -275,27 +276,27 @@ impl WriteLog {
         }
     }
 
-    /// Records durably which intents are over, where any are: what was flushed must not be taken
-    /// for a write under way.
+    /// Records durably which intents were released, if any were: a write that was flushed must not
+    /// be taken for one in flight.
     pub(crate) async fn mark(&self) -> Result<(), ArrayError> {
-        let over = self.over.get();
-        // Not "somebody is at it": what they record must be durable when this ends.
-        if over > self.marked.get() {
+        let released = self.intents_released.get();
+        // Waiting for a concurrent mark would not do: these releases must be durable on return.
+        if released > self.intents_marked.get() {
             self.journal.mark().await?;
-            self.marked.set(self.marked.get().max(over));
+            self.intents_marked.set(self.intents_marked.get().max(released));
         }
         Ok(())
     }
 
-    /// Whether so much of the journal is taken, and so much of that could be released, that it is
-    /// time to make room. `oldest_pending`: the oldest record that is still to be destaged, for
-    /// nothing behind it is freed by a release; `full_quarters`: how much of the journal is much.
+    /// True if it is time to free space: enough of the journal is in use, and enough of that can be
+    /// released. `oldest_pending` is the oldest record that has to be destaged: a release frees
+    /// nothing after it. `full_quarters` is the threshold in quarters of the journal.
     pub(crate) fn is_filling(&self, oldest_pending: Option<u64>, full_quarters: u64) -> bool {
         let held = self.journal.held(oldest_pending);
-        let over = (self.applied.borrow().len() + self.before_checkpoint.borrow().len()) as u64;
+        let releasable = (self.applied.borrow().len() + self.before_checkpoint.borrow().len()) as u64;
         held.bytes * 4 > held.ring_bytes * full_quarters
             && held.bytes_before * 4 >= held.ring_bytes
-            && over > 0
-            && over * 4 >= held.live_records
+            && releasable > 0
+            && releasable * 4 >= held.live_records
     }
 }

@@ -1,26 +1,26 @@
-//! What of a volume was ever written, for whoever copies it and would rather not read zeros.
+//! Written and unwritten extents of a volume, for programs that copy it without reading zeros.
 //!
-//! Told from memory, without a drive: regions never written, and within one that is being written
-//! for the first time its stripes. A moment later a client may have written there, as with any
-//! answer about a volume in use. Nothing of it is recorded: after a cut it is as right as the
-//! region map, which is brought to all its places when it is loaded (`map/mod.rs`).
+//! Answered from memory, without a drive: by region, and within a region in its first write by
+//! stripe. A client may write there a moment later, as with any answer about a volume in use.
+//! Nothing is recorded: after a cut the answer is as accurate as the region map, which is brought
+//! to all its places when it is loaded (`map/mod.rs`).
 
 use crate::array::{Array, Inner};
 use crate::error::ArrayError;
 use crate::map::regions::RegionState;
 
-/// A stretch of a volume.
+/// A range of a volume, written or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Its length, bytes.
+    /// Length in bytes.
     pub length_bytes: u64,
-    /// Whether it was ever written and not discarded since; what was not reads as zeros.
+    /// True if it was written and not discarded since; unwritten extents read as zeros.
     pub written: bool,
 }
 
 impl Array {
-    /// The stretches of a range, neighbours of one kind joined: all of it, or as much as `most` of
-    /// them (at least one) tell. Offset and length are multiples of 512.
+    /// Extents of a range, adjacent ones of one kind joined: the whole range, or as much of it as
+    /// `most` extents (at least one) cover. Offset and length are multiples of 512.
     pub fn extents(
         &self,
         offset_bytes: u64,
@@ -42,8 +42,8 @@ impl Array {
         Ok(extents)
     }
 
-    /// Whether a range reads as zeros because nothing was ever written there. Offset and length are
-    /// multiples of 512.
+    /// True if a range was never written and so reads as zeros. Offset and length are multiples of
+    /// 512.
     pub fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
         let inner = &self.0;
         inner.check_range(offset_bytes, length_bytes)?;
@@ -58,8 +58,8 @@ impl Array {
         Ok(at >= end)
     }
 
-    /// Whether [`Array::write_zeroes`] of a range writes no zeros: regions in part inside hold
-    /// nothing, and others become unwritten as a whole.
+    /// True if [`Array::write_zeroes`] of this range needs to write no zeros: regions that are
+    /// partly inside are empty, and the others become unwritten as a whole.
     pub fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
         let inner = &self.0;
         inner.check_range(offset_bytes, length_bytes)?;
@@ -72,13 +72,13 @@ impl Array {
 }
 
 impl Inner {
-    /// Whether anything was written at `at`, and up to where the same holds.
+    /// Tests if `at` was written, and returns the offset up to which the same holds.
     fn written_at(&self, at: u64) -> (bool, u64) {
         let region_bytes = self.regions.shape.region_data_bytes;
         let region = at / region_bytes;
         let region_end = (region + 1) * region_bytes;
         if self.log.is_unread() {
-            // What the journal has may lie anywhere.
+            // The unread journal may hold data for any stripe.
             return (true, region_end);
         }
         if self.holds_nothing(region) {
@@ -95,8 +95,8 @@ impl Inner {
     }
 }
 
-/// Adds a stretch, joined with the one before if that is of its kind; `false` if that would be one
-/// too many.
+/// Adds an extent, joined with the last one if that is of its kind; `false` if it would be one too
+/// many.
 pub(crate) fn push_extent(extents: &mut Vec<Extent>, length_bytes: u64, written: bool, most: usize) -> bool {
     if let Some(last) = extents.last_mut().filter(|last| last.written == written) {
         last.length_bytes += length_bytes;

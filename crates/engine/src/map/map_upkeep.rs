@@ -1,18 +1,18 @@
-//! Where the region map lies, and the tasks that keep it up: marking regions as written, and taking
-//! back write-intent bits of chunks that are quiet.
+//! Places of the region map, and the tasks that maintain it: marking regions as written, and
+//! clearing write-intent bits of idle chunks.
 
 use std::cell::{Cell, RefCell};
 
 use crate::array::spec::AreaPlace;
 use crate::sync::one_at_a_time::OneAtATime;
 
-/// Of one array.
+/// Map places and upkeep tasks of one array.
 pub(crate) struct MapUpkeep {
-    /// The map is the same at each of them.
+    /// Places of the map, all with the same contents.
     pub places: RefCell<Vec<AreaPlace>>,
-    /// Write-intent bits are being cleared.
+    /// True while write-intent bits are being cleared.
     pub is_clearing_intents: Cell<bool>,
-    /// New regions are made durable, to have the map say so, by one task at a time.
+    /// Serialises the tasks that make new regions durable, so that the map can record them.
     pub marking: OneAtATime,
 }
 

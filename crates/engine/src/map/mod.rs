@@ -1,10 +1,9 @@
-//! The region map on the drives: loading it, bringing it up to date, flushing, and clearing
-//! write-intent bits.
+//! The region map on the drives: loading it, updating it, flushing, and clearing write-intent bits.
 //!
-//! The map lies the same at several places, each on another drive. A page is durable when every
-//! place that is there has it; a place whose drive refuses it is excluded like any drive that
-//! misses a write. A power cut may leave a page at some places only. The newest counts when the map
-//! is loaded, and is brought to the other places, durably, before anything rests on it.
+//! The map is stored at several places, each on another drive. A page is durable when every present
+//! place has it; a place whose drive refuses it is excluded like any drive that misses a write. A
+//! power cut may leave a page at some places only. On loading, the newest page counts, and is
+//! brought to the other places, durably, before anything relies on it.
 
 pub(crate) mod discard;
 pub(crate) mod extents;
@@ -28,7 +27,7 @@ use crate::member::Class;
 use crate::mutation::{self, Mutation};
 use crate::stripes::lock_order;
 
-/// Takes the memory for so many of them.
+/// Allocates memory for `count` elements.
 fn reserve<T>(of: &RefCell<Vec<T>>, count: u64) -> Result<(), TryReserveError> {
     let mut of = of.borrow_mut();
     let more = usize::try_from(count).unwrap_or(usize::MAX).saturating_sub(of.len());
@@ -36,24 +35,24 @@ fn reserve<T>(of: &RefCell<Vec<T>>, count: u64) -> Result<(), TryReserveError> {
 }
 
 impl Array {
-    /// Where the region map lies.
+    /// Places of the region map.
     pub(crate) fn map_places(&self) -> Vec<AreaPlace> {
         self.0.map.places.borrow().clone()
     }
 
-    /// Puts the map at further places, up to date and durable when this ends; they are kept up to
-    /// date from now on.
+    /// Adds places to the map, up to date and durable on return; later changes are written to them
+    /// too.
     pub(crate) async fn add_map_places(&self, places: &[AreaPlace]) -> Result<(), ArrayError> {
         self.0.map.places.borrow_mut().extend_from_slice(places);
         self.0.rewrite_map().await
     }
 
-    /// Leaves places of the map.
+    /// Removes places of the map.
     pub(crate) fn remove_map_places(&self, places: &[AreaPlace]) {
         self.0.map.places.borrow_mut().retain(|place| !places.contains(place));
     }
 
-    /// Ends when the writes of pages of the map that are under way now were answered.
+    /// Waits for the map page writes that are in flight now.
     pub(crate) async fn until_map_written(&self) {
         let regions = &self.0.regions;
         for page in 0..regions.pages.count() {
@@ -69,8 +68,8 @@ impl Inner {
     pub(crate) async fn flush(&self) -> Result<(), ArrayError> {
         lock_order::assert_holds_none(&*self.table, "a flush");
         if self.lifecycle.is_protected() {
-            // What was written before cannot be made durable any more: part of it is on members
-            // that are gone, or in regions not yet marked as written.
+            // Earlier writes cannot be made durable any more: parts of them are on members that are
+            // gone, or in regions not yet marked as written.
             return if self.lifecycle.is_changed() { Err(ArrayError::Protected) } else { Ok(()) };
         }
         if self.lifecycle.is_full() {
@@ -87,23 +86,23 @@ impl Inner {
         self.flush_what_is_whole().await.map(drop)
     }
 
-    /// As [`Self::flush`], but for regions that were written in part, for the first time: these
-    /// take space where nothing was written yet. Whether there is no such region.
+    /// Like [`Self::flush`], but leaves out regions whose first write covered only a part:
+    /// completing these takes space that was never written. True if there is no such region.
     pub(crate) async fn flush_what_is_whole(&self) -> Result<bool, ArrayError> {
-        // Regions that another flush is about to mark may be this caller's: they must be marked
-        // when this ends.
+        // Regions that another flush is about to mark may hold this caller's writes: they must be
+        // marked on return.
         self.map.marking.until_free().await;
         let repairs = self.bad.repairs();
         if self.regions.has_fresh() {
-            let under_way = self.map.marking.begin();
+            let marking = self.map.marking.begin();
             self.ready_new_regions().await?;
-            drop(under_way);
+            drop(marking);
         } else {
             self.flush_members().await?;
         }
         self.bad.repairs_are_durable(repairs);
         self.persist_map().await?;
-        // Before the journal forgets what made them whole.
+        // Before the journal releases the records that repaired them.
         self.record_lost().await?;
         self.release_early();
         if let Some(log) = self.log.open() {
@@ -112,7 +111,7 @@ impl Inner {
         Ok(!self.regions.is_any_in_part())
     }
 
-    /// Makes durable what new regions hold, so that the map can say so.
+    /// Makes the contents of new regions durable, so that the map can mark them as written.
     async fn ready_new_regions(&self) -> Result<(), ArrayError> {
         let fresh = self.regions.take_fresh();
         let mut result = match mutation::is_chosen(Mutation::WrittenBeforeFlush) {
@@ -120,7 +119,7 @@ impl Inner {
             false => self.flush_members().await,
         };
         if result.is_ok() {
-            // No journal has the sums of what was written for the first time.
+            // The journal has no checksums of first writes.
             result = self.release_records().await;
         }
         match result {
@@ -130,7 +129,7 @@ impl Inner {
         result
     }
 
-    /// Has it recorded that blocks are lost no more, where that changed.
+    /// Records that repaired blocks are no longer lost, if there are any.
     pub(crate) async fn record_lost(&self) -> Result<(), ArrayError> {
         let unrecorded = self.bad.repairs_to_record();
         let unrecorded = unrecorded.filter(|_| !mutation::is_chosen(Mutation::LostBlocksNotRecorded));
@@ -140,7 +139,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes all pages of the map whose durable copy is behind.
+    /// Writes all pages of the map whose durable copy is outdated.
     pub(crate) async fn persist_map(&self) -> Result<(), ArrayError> {
         for page in self.regions.pages.stale() {
             self.persist_page(page).await?;
@@ -148,8 +147,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes the page durable as it is now; joins a write of it that is under way where that
-    /// suffices.
+    /// Makes the page durable in its current state, or joins a write in flight if that is enough.
     pub(crate) async fn persist_page(&self, page: usize) -> Result<(), ArrayError> {
         let version = self.regions.pages.version(page);
         while !self.regions.pages.is_durable(page, version) {
@@ -158,7 +156,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The places of the map whose drives are there.
+    /// Places of the map whose drives are present.
     fn present_map_places(&self) -> SmallVec<[AreaPlace; 6]> {
         let members = self.columns.members.borrow();
         self.map.places.borrow().iter().filter(|place| members.get(place.drive).is_some()).copied().collect()
@@ -221,10 +219,10 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads the map: of each page the newest that any place has. Where something may be written,
-    /// the page is at all places when this ends, durably. It may be at one only because power was
-    /// cut; nothing would bring it to the others before it changes again, and if the drive that has
-    /// it were lost, acknowledged flushes that rest on it would be lost too.
+    /// Reads the map: for each page the newest version of any place. Unless the array is protected,
+    /// each page is durable at all places on return. It may be at only one because of a power cut;
+    /// nothing would bring it to the others before its next change, and if the drive that has it
+    /// were lost, acknowledged flushes that rely on it would be lost too.
     pub(crate) async fn load_map(&self) -> Result<(), ArrayError> {
         for page in 0..self.regions.pages.count() {
             let offset = page as u64 * 2 * PAGE_BYTES as u64;
@@ -268,8 +266,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Brings a page as it is to a place that has an older one, into the slot that it has at the
-    /// others: what the place has in the other slot stays, should this be torn.
+    /// Copies a page to a place with an older version, into the same slot as at the other places:
+    /// if the write is torn, the place's other slot is intact.
     async fn copy_page(&self, place: AreaPlace, offset: u64, bytes: &Buffer) -> Result<(), ArrayError> {
         let write = || self.submit_to_map(place, IoRequest::write(offset, bytes.clone(), true));
         let mut written = write().await;
@@ -278,7 +276,7 @@ impl Inner {
         }
         let Err(error) = written else { return Ok(()) };
         match self.note_write_error(&error).await {
-            // What is there can be read, but nothing may be written that rests on the page.
+            // Reads can continue, but no write may rely on this page.
             Err(ArrayError::Drive(_)) => {
                 self.lifecycle.protect();
                 Ok(())
@@ -287,8 +285,8 @@ impl Inner {
         }
     }
 
-    /// Clears the write-intent bits of chunks that are quiet; with `all`, of every chunk without a
-    /// write under way.
+    /// Clears the write-intent bits of quiet chunks; with `all`, of every chunk without a write in
+    /// flight.
     pub(crate) async fn clear_intents(&self, all: bool) -> Result<(), ArrayError> {
         self.check_writable()?;
         let quiet = self.regions.intents.quiet_chunks(all);
@@ -296,18 +294,18 @@ impl Inner {
             return Ok(());
         }
         self.flush_members().await?;
-        // A chunk that is clean has nothing in the journal.
+        // A clean chunk must have no records in the journal.
         self.release_records().await?;
         if let Some(log) = self.log.open() {
-            // Else the next burst would find the journal full: what is released is free when that
-            // is said durably.
+            // Released space is free only once that is durable; otherwise the next burst would find
+            // the journal full.
             log.journal.mark_releases().await?;
         }
         self.regions.mark_clean(&quiet);
         self.persist_map().await
     }
 
-    /// Starts the task that clears write-intent bits, unless it runs. It ends when none is
+    /// Starts the task that clears write-intent bits, unless it is running. It ends when no bit is
     /// left.
     pub(crate) fn start_clearing_intents(&self) {
         if self.map.is_clearing_intents.get()

@@ -1,11 +1,11 @@
-//! The region map on its drives: a row of 4 KiB pages, each in two slots used in turn, each with a
+//! On-drive format of the region map: 4 KiB pages, each in two slots used alternately, with a
 //! sequence number and a checksum, so that a torn write leaves the other slot.
 //!
 //! A page: magic 8, volume id 16, page index 8, sequence 8, CRC-32C of the page with this field
-//! zero 4, grain 4; then a bit per region (written), a bit per region (written while a column was
-//! away), a bit per chunk (dirty), little endian, lowest bit first.
+//! zero 4, grain 4; then one bit per region (written), one bit per region (written while a column
+//! was away), one bit per chunk (dirty), little endian, lowest bit first.
 //!
-//! Here are the format, and which version of each page is durable. The bits are those of
+//! This module knows the format and the durable version of each page. The bits belong to
 //! [`Regions`](super::regions::Regions).
 
 use std::cell::RefCell;
@@ -17,14 +17,14 @@ use stripewise_drive::{Buffer, Event};
 use crate::map::reserve;
 use crate::tuning::MapGrain;
 
-/// One page of the map.
+/// Size of a map page.
 pub(crate) const PAGE_BYTES: usize = 4096;
 const HEADER_BYTES: usize = 48;
-/// Bytes of one bit per region of a page.
+/// Bytes of a page for one bit per region.
 const BITS_BYTES: usize = (MapGrain::MOST_REGIONS_PER_PAGE / 8) as usize;
 const MAGIC: [u8; 8] = *b"SWREGMAP";
 
-/// Where the bits of one kind begin in a page.
+/// Offset of each kind of bits in a page.
 #[derive(Clone, Copy)]
 pub(super) enum Bits {
     Written = HEADER_BYTES as isize,
@@ -44,13 +44,13 @@ impl Bits {
 
 struct Page {
     sequence: u64,
-    /// Counts changes of the page's bits in memory.
+    /// Number of changes of the page's bits in memory.
     version: u64,
     durable_version: u64,
     writing: bool,
 }
 
-/// A page on its way to the drives.
+/// A write of a page, in flight.
 pub(crate) struct PageWrite {
     pub page: usize,
     pub(super) version: u64,
@@ -62,7 +62,7 @@ pub(crate) struct MapPages {
     volume_id: u128,
     grain: MapGrain,
     pages: RefCell<Vec<Page>>,
-    /// The write of a page has ended.
+    /// Notified when the write of a page ends.
     pub changed: Event,
 }
 
@@ -71,12 +71,12 @@ impl MapPages {
         Self { volume_id, grain, pages: RefCell::default(), changed: Event::new() }
     }
 
-    /// How many a map of so many regions has.
+    /// Number of pages for this many regions.
     pub(super) fn needed(regions: u64, grain: MapGrain) -> u64 {
         regions.div_ceil(grain.regions_per_page).max(1)
     }
 
-    /// Takes the memory for so many regions.
+    /// Allocates memory for this many regions.
     pub(super) fn make_room(&self, regions: u64) -> Result<(), TryReserveError> {
         reserve(&self.pages, Self::needed(regions, self.grain))
     }
@@ -90,25 +90,25 @@ impl MapPages {
         self.pages.borrow().len()
     }
 
-    /// The page of a region.
+    /// Page of a region.
     pub(crate) fn of(&self, region: u64) -> usize {
         (region / self.grain.regions_per_page) as usize
     }
 
-    /// Regions of a page, of a map that has so many.
+    /// Regions of a page, in a map of `count` regions.
     pub(super) fn regions_of(&self, page: usize, count: u64) -> Range<u64> {
         let first = page as u64 * self.grain.regions_per_page;
         first..(first + self.grain.regions_per_page).min(count)
     }
 
-    /// Makes the page's durable copy count as behind; gives the version to be made durable.
+    /// Marks the page's durable copy as outdated; returns the version that has to be made durable.
     pub(crate) fn change(&self, page: usize) -> u64 {
         let mut pages = self.pages.borrow_mut();
         pages[page].version += 1;
         pages[page].version
     }
 
-    /// Pages whose durable copy is behind.
+    /// Pages whose durable copy is outdated.
     pub(crate) fn stale(&self) -> Vec<usize> {
         let pages = self.pages.borrow();
         (0..pages.len()).filter(|&index| pages[index].durable_version < pages[index].version).collect()
@@ -122,7 +122,8 @@ impl MapPages {
         self.pages.borrow()[page].durable_version >= version
     }
 
-    /// Starts writing a page, with the bits that `fill` sets: `None` if another task is at it.
+    /// Starts writing a page, with the bits that `fill` sets. `None` if it is being written
+    /// already.
     pub(super) fn begin(
         &self,
         page: usize,
@@ -152,13 +153,13 @@ impl MapPages {
         Some(PageWrite { page, version, offset_bytes: Self::slot_offset(page, sequence), buffer })
     }
 
-    /// The sequence number of the page's write that is under way, if one is.
+    /// Sequence number of the page's write in flight, if there is one.
     pub(crate) fn being_written(&self, page: usize) -> Option<u64> {
         let pages = self.pages.borrow();
         pages.get(page).filter(|state| state.writing).map(|state| state.sequence)
     }
 
-    /// Ends writing a page; `durable` tells whether it got onto the members.
+    /// Ends the write of a page; `durable` is true if the members have it.
     pub(super) fn end(&self, write: &PageWrite, durable: bool) {
         let mut pages = self.pages.borrow_mut();
         let state = &mut pages[write.page];
@@ -166,19 +167,19 @@ impl MapPages {
         if durable {
             state.durable_version = write.version;
         } else {
-            // Some places may have it and others not. The next write goes to the same slot again:
-            // the other one holds the last page that is at all places, and a torn write must leave
-            // that.
+            // Some places may have it and others not. The next write uses the same slot again: the
+            // other slot holds the last page that is at all places, and a torn write must not
+            // destroy it.
             state.sequence += 1;
         }
     }
 
-    /// Where in the map a page of this sequence lies.
+    /// Offset in the map of a page with this sequence.
     pub(crate) fn slot_offset(page: usize, sequence: u64) -> u64 {
         (page as u64 * 2 + (sequence & 1)) * PAGE_BYTES as u64
     }
 
-    /// The sequence number of a valid page of this volume, else `None`.
+    /// Sequence number of a valid page of this volume, otherwise `None`.
     pub(crate) fn check(&self, page: usize, bytes: &[u8]) -> Option<u64> {
         let mut copy = bytes.to_vec();
         copy[40..44].fill(0);
@@ -190,13 +191,13 @@ impl MapPages {
         fits.then(|| u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes")))
     }
 
-    /// A page was read from a member.
+    /// Records the version of a page that was read from a member.
     pub(super) fn note_loaded(&self, page: usize, sequence: u64) {
         self.pages.borrow_mut()[page] = Page { sequence, version: 1, durable_version: 1, writing: false };
     }
 }
 
-/// Of a page whose field for it is zero.
+/// Checksum of a page whose checksum field is zero.
 fn checksum(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
@@ -207,8 +208,8 @@ fn seal(bytes: &mut [u8]) {
     bytes[40..44].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// For fuzzers: bytes as page 1 of volume 0, with magic, place and checksum made right.
-pub(super) fn made_right(bytes: &[u8]) -> [u8; PAGE_BYTES] {
+/// For fuzzers: bytes as page 1 of volume 0, with corrected magic, place and checksum.
+pub(super) fn with_corrected_header(bytes: &[u8]) -> [u8; PAGE_BYTES] {
     let mut page = [0; PAGE_BYTES];
     let length = bytes.len().min(PAGE_BYTES);
     page[..length].copy_from_slice(&bytes[..length]);

@@ -1,6 +1,6 @@
-//! The end of a region's first writes: the stripes that none of them reached are filled with zeros,
-//! so that the region counts as written. A region in which only some stripes were ever written
-//! reads as zeros after a crash, so a flush completes it first.
+//! Completion of a region's first write: fills the stripes that it did not reach with zeros, so
+//! that the region counts as written. A partly written region reads as zeros after a crash, so a
+//! flush completes it first.
 
 use std::pin::pin;
 
@@ -16,14 +16,14 @@ use crate::stripes::stripe_table::StripeGuard;
 use crate::sums::Recording;
 
 impl Inner {
-    /// Writes zeros to every stripe of a partly initialised region that was not written yet.
+    /// Writes zeros to every unwritten stripe of a partly written region.
     pub(crate) async fn complete_region(&self, region: u64) -> Result<(), ArrayError> {
         lock_order::scope(self.complete_held_region(region)).await
     }
 
-    /// Takes the stripes of a partly initialised region that were not written yet. Ahead of others,
-    /// and without those that are written meanwhile: what has them then may be waiting for room in
-    /// the journal, which may come from here.
+    /// Locks the unwritten stripes of a partly written region, ahead of other waiters, and without
+    /// those that are written in the meantime: their holders may be waiting for space in the
+    /// journal, which this caller may have to free.
     async fn hold_unwritten(&self, region: u64) -> Vec<(u64, StripeGuard)> {
         let is_unwritten = |stripe: &u64| {
             self.regions.state(region) == RegionState::Partial && self.regions.is_unwritten(*stripe)

@@ -1,17 +1,17 @@
-//! The map of a volume: which regions were ever written, and where writes were under way.
+//! The region map of a volume: which regions were ever written, and where writes are in flight.
 //!
 //! A *region* is 1 MiB of every member (more where rows of stripes need it). A region never written
 //! reads as zeros without touching a drive; so a new volume needs no initial sync, and rebuild and
-//! scrub pass over what holds nothing. Inside a region that is being written for the first time,
-//! stripes count one by one: the first write to a stripe writes it whole, with zeros around the new
-//! data, so it needs no pre-reads and leaves the stripe consistent.
+//! scrub skip unwritten space. Within a region in its first write, stripes are tracked one by one:
+//! the first write to a stripe writes it whole, with zeros around the new data, so it needs no
+//! pre-reads and leaves the stripe consistent.
 //!
-//! A region that is written while a column of its row is away is marked too: when the drive comes
-//! back, only such regions have to be copied to it.
+//! A region written while a column of its row is away is marked too: when the drive returns, only
+//! such regions have to be copied to it.
 //!
-//! What of it lies on drives, and how, is in `map/pages.rs`; where writes were under way, in
-//! `map/write_intents.rs`. A "written" mark becomes durable only after the data it speaks of, so a
-//! crash in between leaves a region that still reads as zeros, as it did before.
+//! The on-drive format is in `map/pages.rs`, the write-intent bitmap in `map/write_intents.rs`. A
+//! "written" mark becomes durable only after the data it covers, so a crash in between leaves a
+//! region that still reads as zeros, as it did before.
 
 use std::cell::{Cell, RefCell};
 use std::collections::TryReserveError;
@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use stripewise_drive::{BufferPool, Event};
 use stripewise_layout::Geometry;
 
-use crate::map::pages::{Bits, MapPages, PAGE_BYTES, PageWrite, made_right};
+use crate::map::pages::{Bits, MapPages, PAGE_BYTES, PageWrite, with_corrected_header};
 use crate::map::reserve;
 use crate::map::write_intents::WriteIntents;
 use crate::mutation::{self, Mutation};
@@ -34,17 +34,17 @@ const REGION_BYTES: u64 = 1 << 20;
 pub(crate) enum RegionState {
     /// Never written: reads as zeros.
     Unwritten,
-    /// Some stripes initialised, or about to be; the durable map says "never written".
+    /// Some stripes are initialised, or about to be; the durable map has it as unwritten.
     Partial,
-    /// Every stripe initialised; the durable map does not say so yet.
+    /// Every stripe is initialised; the durable map does not have it as written yet.
     Fresh,
-    /// As `Fresh`, and its data is durable: the next write of the map says so.
+    /// Like `Fresh`, and its data is durable: the next write of the map marks it as written.
     Ready,
-    /// The durable map says it is written.
+    /// The durable map has it as written.
     Written,
 }
 
-/// How stripes, members and regions of one geometry relate.
+/// Relation of stripes, members and regions of one geometry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionShape {
     pub stripes_per_region: u64,
@@ -69,7 +69,7 @@ impl RegionShape {
         }
     }
 
-    /// Bytes that the map of so many regions takes at each of its places.
+    /// Size of a map of this many regions at each of its places, in bytes.
     pub(crate) fn map_bytes(regions: u64, grain: MapGrain) -> u64 {
         MapPages::needed(regions, grain) * 2 * PAGE_BYTES as u64
     }
@@ -83,21 +83,21 @@ pub(crate) struct Regions {
     states: RefCell<Vec<RegionState>>,
     /// Regions written while a column of their row was away.
     behind: RefCell<Vec<bool>>,
-    /// Those of them of which the durable map says so.
+    /// Regions marked as behind in the durable map.
     behind_durable: RefCell<Vec<bool>>,
     behind_count: Cell<u64>,
     partial: RefCell<FxHashMap<u64, Vec<u64>>>,
     fresh: RefCell<Vec<u64>>,
-    /// A stripe of a region written in part was written for the first time, or the region is no
-    /// longer such.
+    /// Notified when a stripe of a partly written region was initialised, or when the region is no
+    /// longer partial.
     pub initialised: Event,
-    /// Every region is written: the common case of a filled volume, looked at first.
+    /// True if every region is written: the common case of a filled volume, tested first.
     all_written: Cell<bool>,
     unwritten: Cell<u64>,
 }
 
 impl Regions {
-    /// `Err`: what is known of so many regions does not fit into memory.
+    /// Creates a map of unwritten regions. `Err` if it does not fit into memory.
     pub(crate) fn new(
         shape: RegionShape,
         grain: MapGrain,
@@ -124,7 +124,7 @@ impl Regions {
         Ok(map)
     }
 
-    /// Takes the memory for so many regions. A number that was read from a drive must not abort the
+    /// Allocates memory for this many regions. A number read from a drive must not abort the
     /// process.
     pub(crate) fn make_room(&self, regions: u64) -> Result<(), TryReserveError> {
         reserve(&self.states, regions)?;
@@ -134,12 +134,12 @@ impl Regions {
         self.pages.make_room(regions)
     }
 
-    /// Regions of the volume.
+    /// Number of regions of the volume.
     pub(crate) fn count(&self) -> u64 {
         self.states.borrow().len() as u64
     }
 
-    /// Adds unwritten regions at the end, or forgets some there.
+    /// Adds unwritten regions at the end, or drops regions there.
     pub(crate) fn resize(&self, regions: u64) {
         let old = self.count();
         for region in regions..old {
@@ -164,8 +164,8 @@ impl Regions {
         first..first + self.shape.stripes_per_region
     }
 
-    /// Beyond the end there is nothing: the volume may have been made smaller since a caller took a
-    /// region's number.
+    /// State of a region; unwritten beyond the end, as the volume may have been shrunk since a
+    /// caller took the region's number.
     pub(crate) fn state(&self, region: u64) -> RegionState {
         self.states.borrow().get(region as usize).copied().unwrap_or(RegionState::Unwritten)
     }
@@ -181,7 +181,7 @@ impl Regions {
         self.all_written.set(self.unwritten.get() == 0);
     }
 
-    /// Whether the stripe was never written, so that it reads as zeros.
+    /// True if the stripe was never written, so that it reads as zeros.
     pub(crate) fn is_unwritten(&self, stripe: u64) -> bool {
         if self.all_written.get() {
             return false;
@@ -200,19 +200,18 @@ impl Regions {
         }
     }
 
-    /// Whether every region is durably marked as written.
+    /// True if every region is durably marked as written.
     pub(crate) fn all_written(&self) -> bool {
         self.all_written.get()
     }
 
-    /// Whether the durable map says that these stripes, first and last, and all between are
-    /// written.
+    /// True if the durable map has all stripes from the first to the last as written.
     pub(crate) fn is_written(&self, first_stripe: u64, last_stripe: u64) -> bool {
         let mut regions = self.region_of(first_stripe)..=self.region_of(last_stripe);
         regions.all(|region| self.state(region) == RegionState::Written)
     }
 
-    /// Regions that hold data, for progress and status.
+    /// Number of regions that hold data, for progress and status.
     pub(crate) fn written_regions(&self) -> u64 {
         self.count() - self.unwritten.get()
     }
@@ -227,13 +226,12 @@ impl Regions {
         regions
     }
 
-    /// Whether any region was written in part, for the first time.
+    /// True if any region was partly written in its first write.
     pub(crate) fn is_any_in_part(&self) -> bool {
         self.partial.borrow().values().any(|mask| mask.iter().any(|word| *word != 0))
     }
 
-    /// From where on, between two places of the volume, a crash may take back what was written for
-    /// the first time.
+    /// First offset in a range of the volume from which a crash may undo first writes.
     pub(crate) fn first_undurable(&self, start_bytes: u64, end_bytes: u64) -> u64 {
         let region_bytes = self.shape.region_data_bytes;
         let is_new = |region: &u64| {
@@ -244,16 +242,17 @@ impl Regions {
         first.clamp(start_bytes, end_bytes)
     }
 
-    /// Before a write: counts it in, and makes an unwritten region partial. `away`: a column of the
-    /// row misses it. `true` if the marks of chunk and region have to become durable first.
+    /// Begins a write: counts it, and makes an unwritten region partial. `away` is true if a column
+    /// of the row misses the write. True if the marks of chunk and region have to become durable
+    /// first.
     pub(crate) fn begin_write(&self, region: u64, away: bool) -> bool {
         if self.state(region) == RegionState::Unwritten {
             let words = self.shape.stripes_per_region.div_ceil(64) as usize;
             self.partial.borrow_mut().insert(region, vec![0; words]);
             self.set_state(region, RegionState::Partial);
         }
-        // A region that the durable map does not know as written needs no mark: after a crash it
-        // reads as zeros.
+        // A region that the durable map has as unwritten needs no mark: after a crash it reads as
+        // zeros.
         let needs_mark = matches!(self.state(region), RegionState::Ready | RegionState::Written);
         if self.intents.begin_write(region, needs_mark) {
             self.change_page_of(region);
@@ -265,13 +264,12 @@ impl Regions {
         needs_mark && !(self.intents.is_durable(region) && behind_durable)
     }
 
-    /// Whether any region was written while a column of its row was away.
+    /// True if any region was written while a column of its row was away.
     pub(crate) fn any_behind(&self) -> bool {
         self.behind_count.get() > 0
     }
 
-    /// Whether the region was written while a column of its row was away. Beyond the end there is
-    /// nothing to be behind.
+    /// True if the region was written while a column of its row was away; never beyond the end.
     pub(crate) fn is_behind(&self, region: u64) -> bool {
         self.behind.borrow().get(region as usize).copied().unwrap_or(false)
     }
@@ -283,8 +281,8 @@ impl Regions {
         }
     }
 
-    /// A drive went, perhaps with writes in its cache that were never flushed, or half done: what
-    /// may be lacking on it counts as written while it was away.
+    /// Called when a drive goes away, perhaps with unflushed or incomplete writes: regions it may
+    /// lack count as written while it was away.
     pub(crate) fn mark_undurable_behind(&self, regions: std::ops::Range<u64>) {
         for region in regions {
             let undurable = match self.state(region) {
@@ -298,7 +296,7 @@ impl Regions {
         }
     }
 
-    /// Every column of these regions' rows is current again.
+    /// Clears the marks of regions whose rows have only current columns again.
     pub(crate) fn clear_behind(&self, regions: std::ops::Range<u64>) {
         for region in regions {
             if std::mem::replace(&mut self.behind.borrow_mut()[region as usize], false) {
@@ -310,12 +308,12 @@ impl Regions {
         }
     }
 
-    /// After a write, successful or not.
+    /// Ends a write, successful or not.
     pub(crate) fn end_write(&self, region: u64) {
         self.intents.end_write(region);
     }
 
-    /// The stripe holds what was written, with zeros around it.
+    /// Marks a stripe as initialised: it holds the data that was written, with zeros around it.
     pub(crate) fn mark_initialised(&self, stripe: u64) {
         let region = self.region_of(stripe);
         if self.state(region) != RegionState::Partial {
@@ -337,25 +335,26 @@ impl Regions {
         self.initialised.notify_all();
     }
 
-    /// Whether any region is to be marked.
+    /// True if any region is fresh.
     pub(crate) fn has_fresh(&self) -> bool {
         !self.fresh.borrow().is_empty()
     }
 
-    /// Regions to be marked once the data now in them is durable. The caller flushes, then calls
-    /// [`Self::mark_ready`].
+    /// Takes the fresh regions, to be marked once their data is durable. The caller flushes, then
+    /// calls [`Self::mark_ready`].
     pub(crate) fn take_fresh(&self) -> Vec<u64> {
         std::mem::take(&mut *self.fresh.borrow_mut())
     }
 
-    /// After a failed flush: they are still to be marked.
+    /// Puts fresh regions back after a failed flush.
     pub(crate) fn put_back_fresh(&self, regions: Vec<u64>) {
         self.fresh.borrow_mut().extend(regions);
     }
 
-    /// Their data is durable: the next write of their pages says "written", and "dirty" with it,
-    /// since writes that began before may still be under way. Not those that are unwritten again,
-    /// nor those that were completed again since: what these hold now was perhaps not flushed.
+    /// Marks regions as ready, since their data is durable: the next write of their pages has
+    /// "written", and "dirty" with it, since writes that began before may still be in flight. Skips
+    /// regions that are unwritten again, and those completed again since, whose data may not be
+    /// durable.
     pub(crate) fn mark_ready(&self, regions: &[u64]) {
         for &region in regions {
             let is_new_again = self.fresh.borrow().contains(&region);
@@ -368,7 +367,7 @@ impl Regions {
         }
     }
 
-    /// Forgets what the regions held; they read as zeros once their pages are durable.
+    /// Makes a region unwritten; it reads as zeros once its page is durable.
     pub(crate) fn mark_unwritten(&self, region: u64) {
         self.partial.borrow_mut().remove(&region);
         self.fresh.borrow_mut().retain(|&fresh| fresh != region);
@@ -377,8 +376,8 @@ impl Regions {
         self.initialised.notify_all();
     }
 
-    /// Takes [`Self::mark_unwritten`] back where its page could not be made durable; `before` is
-    /// what the region was, `Ready` or `Written`, and its stripes were locked since.
+    /// Undoes [`Self::mark_unwritten`] after its page could not be made durable; `before` is the
+    /// state before, `Ready` or `Written`. The region's stripes have been locked since.
     pub(crate) fn mark_written_still(&self, region: u64, before: RegionState) {
         debug_assert!(matches!(before, RegionState::Ready | RegionState::Written));
         self.set_state(region, before);
@@ -390,13 +389,12 @@ impl Regions {
         self.pages.change(self.pages.of(region));
     }
 
-    /// Starts writing a page: `None` if another task is at it. Gives the offset in the map and the
-    /// bytes.
+    /// Starts writing a page. `None` if it is being written already.
     pub(crate) fn begin_page(&self, page: usize, buffers: &BufferPool) -> Option<PageWrite> {
         self.pages.begin(page, || buffers.allocate_zeroed(PAGE_BYTES), |bytes| self.fill(page, bytes))
     }
 
-    /// Ends writing a page; `durable` tells whether it got onto the members.
+    /// Ends the write of a page; `durable` is true if the members have it.
     pub(crate) fn end_page(&self, write: &PageWrite, durable: bool) {
         self.pages.end(write, durable);
         if durable && write.version == self.pages.version(write.page) {
@@ -405,7 +403,7 @@ impl Regions {
         self.pages.changed.notify_all();
     }
 
-    /// What a page says now is durable.
+    /// Notes that a page is durable in its current state.
     fn note_durable(&self, page: usize) {
         let regions = self.pages.regions_of(page, self.count());
         for region in regions.clone() {
@@ -432,7 +430,7 @@ impl Regions {
         self.intents.for_each_set(&regions, |bit| Bits::Dirty.set(bytes, bit));
     }
 
-    /// Takes a page read from a member.
+    /// Loads a page that was read from a member.
     pub(crate) fn load_page(&self, page: usize, sequence: u64, bytes: &[u8]) {
         let regions = self.pages.regions_of(page, self.count());
         for (bit, region) in regions.clone().enumerate() {
@@ -448,9 +446,9 @@ impl Regions {
         self.pages.note_loaded(page, sequence);
     }
 
-    /// For fuzzers: takes bytes for a page of a map, whose, where and checksum made right. Gives
-    /// whether they were one.
-    pub(crate) fn survives_page(bytes: &[u8]) -> bool {
+    /// For fuzzers: loads bytes as a page of a map, after correcting its identity, place and
+    /// checksum. True if the decoder accepts them.
+    pub(crate) fn accepts_page(bytes: &[u8]) -> bool {
         let shape = RegionShape {
             stripes_per_region: 16,
             member_region_bytes: REGION_BYTES,
@@ -458,7 +456,7 @@ impl Regions {
         };
         let grain = MapGrain::default();
         let map = Self::new(shape, grain, 0, grain.regions_per_page + 100).expect("a little memory");
-        let page = made_right(bytes);
+        let page = with_corrected_header(bytes);
         let Some(sequence) = map.pages.check(1, &page) else { return false };
         map.load_page(1, sequence, &page);
         map.all_written.get() || map.unwritten.get() <= map.count()
@@ -468,14 +466,14 @@ impl Regions {
         chunk * self.regions_per_chunk..((chunk + 1) * self.regions_per_chunk).min(self.count())
     }
 
-    /// Clears the write-intent bits of those of `quiet` that are still quiet; the caller has
+    /// Clears the write-intent bits of those `quiet` chunks that are still quiet; the caller has
     /// flushed since [`WriteIntents::quiet_chunks`].
     pub(crate) fn mark_clean(&self, quiet: &[u64]) {
         self.intents.clear(quiet).into_iter().for_each(|region| self.change_page_of(region));
     }
 }
 
-/// Counts a write in for as long as it lives.
+/// Counts as a write in flight for as long as it lives.
 pub(crate) struct WriteIntent {
     regions: Rc<Regions>,
     region: u64,
@@ -498,7 +496,7 @@ impl Drop for WriteIntent {
 mod tests {
     use super::*;
 
-    /// Of two stripes, written in full.
+    /// Writes all stripes of a region.
     fn write_all(regions: &Regions, region: u64) {
         for stripe in regions.stripes_of(region) {
             regions.begin_write(region, false);
@@ -518,7 +516,7 @@ mod tests {
         regions.mark_ready(&flushed);
         assert_eq!((regions.state(0), regions.state(1)), (RegionState::Fresh, RegionState::Ready));
         let next = regions.take_fresh();
-        assert_eq!(next, [0], "the next flush is what makes it durable");
+        assert_eq!(next, [0], "only the next flush makes it durable");
         regions.mark_ready(&next);
         assert_eq!(regions.state(0), RegionState::Ready);
     }
@@ -529,7 +527,7 @@ mod tests {
         let regions = Regions::new(shape, MapGrain::default(), 1, 2).expect("a little memory");
         let buffers = BufferPool::new(0);
         let write = |durable: bool| {
-            let page = regions.begin_page(0, &buffers).expect("nothing else writes it");
+            let page = regions.begin_page(0, &buffers).expect("no other write is in flight");
             regions.end_page(&page, durable);
             page.offset_bytes
         };

@@ -1,8 +1,8 @@
-//! The write-intent bitmap of a volume: in which chunks writes may be under way.
+//! The write-intent bitmap of a volume: the chunks that may have writes in flight.
 //!
 //! A *chunk* is 64 regions ([`MapGrain`]). Its bit is durable before the first write into it and is
 //! cleared when it has been quiet for a while: after a crash only dirty chunks can have copies or
-//! parity that disagree, and only they are resynchronised. The bits lie on the pages of the region
+//! parity that disagree, and only they are resynchronised. The bits are on the pages of the region
 //! map (`map/pages.rs`). In memory: 8 bytes per chunk.
 
 use std::cell::RefCell;
@@ -14,13 +14,13 @@ use crate::tuning::MapGrain;
 
 #[derive(Default, Clone, Copy)]
 struct Chunk {
-    /// Must count as dirty in the map.
+    /// Has to be dirty in the map.
     dirty: bool,
-    /// The durable map says so.
+    /// The durable map has it as dirty.
     durable: bool,
     /// After a crash: copies or parity may disagree here until resynchronised.
     unsynced: bool,
-    /// Written to since the last look of the task that clears write-intent bits.
+    /// Written to since the bit-clearing task last ran.
     touched: bool,
     in_flight: u32,
 }
@@ -35,7 +35,7 @@ impl WriteIntents {
         Self { regions_per_chunk: grain.regions_per_chunk, chunks: RefCell::default() }
     }
 
-    /// Takes the memory for so many regions.
+    /// Allocates memory for this many regions.
     pub(super) fn make_room(&self, regions: u64) -> Result<(), TryReserveError> {
         reserve(&self.chunks, regions.div_ceil(self.regions_per_chunk))
     }
@@ -54,7 +54,7 @@ impl WriteIntents {
         self.chunk_of(regions.start)..regions.end.div_ceil(self.regions_per_chunk) as usize
     }
 
-    /// Counts a write in. `true` if it needs the bit, and the bit is new.
+    /// Counts a write as in flight. `true` if it needs the bit, and the bit is new.
     pub(super) fn begin_write(&self, region: u64, needs_bit: bool) -> bool {
         let chunk = &mut self.chunks.borrow_mut()[self.chunk_of(region)];
         chunk.in_flight += 1;
@@ -64,7 +64,7 @@ impl WriteIntents {
         is_new
     }
 
-    /// Counts a write out.
+    /// Ends a write.
     pub(super) fn end_write(&self, region: u64) {
         self.chunks.borrow_mut()[self.chunk_of(region)].in_flight -= 1;
     }
@@ -80,25 +80,25 @@ impl WriteIntents {
         self.chunks.borrow()[self.chunk_of(region)].dirty
     }
 
-    /// Whether the durable map has the bit.
+    /// True if the durable map has the bit.
     pub(super) fn is_durable(&self, region: u64) -> bool {
         self.chunks.borrow()[self.chunk_of(region)].durable
     }
 
-    /// The bits of a page of the map, as they are now, are durable.
+    /// Notes that the bits of a map page are durable in their current state.
     pub(super) fn note_durable(&self, regions: &Range<u64>) {
         for chunk in &mut self.chunks.borrow_mut()[self.chunks_of(regions)] {
             chunk.durable = chunk.dirty;
         }
     }
 
-    /// Numbers, within a page of the map, of the bits that are set.
+    /// Calls `take` with the number, within the map page, of each set bit.
     pub(super) fn for_each_set(&self, regions: &Range<u64>, mut take: impl FnMut(usize)) {
         let chunks = &self.chunks.borrow()[self.chunks_of(regions)];
         chunks.iter().enumerate().filter(|(_, chunk)| chunk.dirty).for_each(|(bit, _)| take(bit));
     }
 
-    /// Takes the bits of a page of the map, after a crash or a close.
+    /// Loads the bits of a map page, after a crash or a close.
     pub(super) fn load(&self, regions: &Range<u64>, is_set: impl Fn(usize) -> bool) {
         for (bit, chunk) in self.chunks.borrow_mut()[self.chunks_of(regions)].iter_mut().enumerate() {
             let dirty = is_set(bit);
@@ -106,7 +106,7 @@ impl WriteIntents {
         }
     }
 
-    /// Whether a crash may have left copies or parity of this region disagreeing.
+    /// True if a crash may have left copies or parity of this region disagreeing.
     pub(crate) fn is_unsynced(&self, region: u64) -> bool {
         self.chunks.borrow()[self.chunk_of(region)].unsynced
     }
@@ -120,12 +120,12 @@ impl WriteIntents {
         self.chunks.borrow_mut()[chunk as usize].unsynced = false;
     }
 
-    /// Whether any chunk is dirty for another reason than an old crash.
+    /// True if a chunk is dirty for another reason than an old crash.
     pub(crate) fn any_to_clear(&self) -> bool {
         self.chunks.borrow().iter().any(|chunk| chunk.dirty && !chunk.unsynced)
     }
 
-    /// Chunks that were quiet since the last call (or, with `all`, that have no write under way):
+    /// Chunks that were quiet since the last call (or, with `all`, that have no write in flight):
     /// candidates to be marked clean once a flush has made their data durable.
     pub(crate) fn quiet_chunks(&self, all: bool) -> Vec<u64> {
         let mut chunks = self.chunks.borrow_mut();
@@ -139,7 +139,8 @@ impl WriteIntents {
         quiet
     }
 
-    /// Clears the bits of those of `quiet` that are still quiet; gives the first region of each.
+    /// Clears the bits of those `quiet` chunks that are still quiet; returns the first region of
+    /// each.
     pub(super) fn clear(&self, quiet: &[u64]) -> Vec<u64> {
         let mut chunks = self.chunks.borrow_mut();
         let mut cleared = Vec::new();
@@ -147,7 +148,8 @@ impl WriteIntents {
             let chunk = &mut chunks[index as usize];
             if chunk.dirty && chunk.in_flight == 0 && !chunk.touched {
                 chunk.dirty = false;
-                // Not durable as clean yet, but a new write must make its mark durable again.
+                // The clean bit is not durable yet, but a new write must make the dirty bit durable
+                // again.
                 chunk.durable = false;
                 cleared.push(index * self.regions_per_chunk);
             }
@@ -165,9 +167,9 @@ mod tests {
         let intents = WriteIntents::new(MapGrain::default());
         intents.resize(200);
         assert!(intents.begin_write(70, true));
-        assert!(!intents.begin_write(71, true), "of the same chunk");
+        assert!(!intents.begin_write(71, true), "same chunk");
         intents.end_write(70);
-        assert!(intents.quiet_chunks(true).is_empty(), "a write is under way");
+        assert!(intents.quiet_chunks(true).is_empty(), "a write is in flight");
         intents.end_write(71);
         intents.set(70);
         assert!(intents.quiet_chunks(false).is_empty(), "touched since");
@@ -175,7 +177,7 @@ mod tests {
         assert_eq!(quiet, [1]);
         intents.begin_write(64, true);
         intents.end_write(64);
-        assert!(intents.clear(&quiet).is_empty(), "written while the flush was under way");
+        assert!(intents.clear(&quiet).is_empty(), "written during the flush");
         let quiet = intents.quiet_chunks(true);
         assert_eq!((intents.clear(&quiet), intents.is_set(70)), (vec![64], false));
         assert!(intents.begin_write(64, true), "a new write sets it again");

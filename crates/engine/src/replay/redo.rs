@@ -1,8 +1,8 @@
-//! The journal's records of an array, carried out: those of one without checksums here, in order;
-//! with checksums see `resync.rs`.
+//! Replays the journal's records of an array without checksums, in order; for arrays with checksums
+//! see `resync.rs`.
 //!
-//! Faults expected: drives missing, and drives that refuse. Done again from the beginning if it is
-//! interrupted.
+//! Faults expected: missing drives, and drives that refuse requests. An interrupted replay starts
+//! over.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -17,9 +17,9 @@ use crate::member::Class;
 use crate::mutation::{self, Mutation};
 use crate::write_back::pending::PendingPiece;
 
-/// From which record on a stripe's are carried out: the first of those of one kind at the end. The
-/// stripe was made durable before it (`log/mod.rs`), and what an older record holds would come over
-/// what an intent after it put in place, which no record has.
+/// For each stripe the first record to replay: the start of the final run of one kind. The stripe
+/// was made durable before it (`log/mod.rs`), and an older record would overwrite data that a later
+/// intent put in place, which no record holds.
 fn needed_from<'a>(records: impl Iterator<Item = &'a Record>) -> FxHashMap<u64, u64> {
     let mut needed: FxHashMap<u64, (bool, u64)> = FxHashMap::default();
     for Record { stripe, kind, sequence, .. } in records {
@@ -35,14 +35,14 @@ fn needed_from<'a>(records: impl Iterator<Item = &'a Record>) -> FxHashMap<u64, 
     needed.into_iter().map(|(stripe, (_, first))| (stripe, first)).collect()
 }
 
-/// The carrying out of a journal's records, before the array serves anybody.
+/// Replay of a journal's records, before the array serves requests.
 pub(super) struct Replay<'a> {
     pub array: &'a Inner,
     pub journal: &'a Journal,
 }
 
 impl Replay<'_> {
-    /// Carries the records out, in order, and makes that durable.
+    /// Replays the records, in order, and makes the result durable.
     pub(super) async fn carry_out(&self, records: &[Found]) -> Result<(), ArrayError> {
         let Self { array, journal } = *self;
         let needed_from = needed_from(records.iter().map(|found| &found.record));
@@ -54,12 +54,12 @@ impl Replay<'_> {
             }
             let region = array.regions.region_of(record.stripe);
             if region >= array.regions.count() || array.regions.state(region) == RegionState::Unwritten {
-                // Never made durable as a whole, or forgotten since: it reads as zeros, with what
-                // is pending over it.
+                // Never durable as a whole, or discarded since: it reads as zeros, overlaid by
+                // pending data.
                 continue;
             }
-            // A request that writes a stripe in place has first put in place what was pending of
-            // it, perhaps in several steps.
+            // A request that writes a stripe in place has destaged its pending data first, perhaps
+            // in several steps.
             let covers_all = record.kind != Kind::Parity || mutation::is_chosen(Mutation::ParityCoversAll);
             let placed = if covers_all { record.sequence } else { record.covers };
             let pending = array.deferred.pending.up_to(record.stripe, placed);
@@ -81,7 +81,7 @@ impl Replay<'_> {
         array.flush_members().await
     }
 
-    /// Data that was acknowledged from the journal is pending again.
+    /// Makes data that was acknowledged from the journal pending again.
     pub(super) fn keep_data(&self, record: &Record) {
         let array = self.array;
         let interleave = array.geometry.interleave_bytes();
@@ -104,7 +104,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Writes in place what the journal has as data; the parity that belongs to it follows.
+    /// Writes pending data in place; the caller writes the parity that belongs to it.
     async fn redo_pending(&self, stripe: &Stripe, pending: &[(u64, Buffer)]) -> Result<(), ArrayError> {
         let array = self.array;
         let missing = array.columns.missing_in(stripe.index);
@@ -118,7 +118,7 @@ impl Replay<'_> {
                 if missing.contains(place.member) {
                     continue;
                 }
-                // In order: where pieces overlap the last counts.
+                // In order: where pieces overlap, the last one counts.
                 let request = IoRequest::write(place.offset_bytes + range.start, bytes, false);
                 if let Err(error) = array
                     .columns
@@ -133,7 +133,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Writes in place what a record holds.
+    /// Writes the contents of a record in place.
     async fn redo(&self, stripe: &Stripe, record: &Record) -> Result<(), ArrayError> {
         let array = self.array;
         let missing = array.columns.missing_in(stripe.index);
@@ -158,7 +158,7 @@ impl Replay<'_> {
                 array.note_write_error(&error).await?;
             }
         }
-        // What is written is no longer lost, also where it entered parity only.
+        // Written data is no longer lost, even if it entered parity only.
         for part in record.parts.iter().filter(|part| usize::from(part.unit) < array.geometry.data_units()) {
             let start = u64::from(part.start);
             let range = UnitRange { unit: usize::from(part.unit), start, end: start + part.len() };
@@ -167,7 +167,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Makes parity fit the data of a stripe that was being written as a whole.
+    /// Recomputes the parity of a stripe that was being written as a whole.
     async fn resync_stripe(&self, stripe: &Stripe) -> Result<(), ArrayError> {
         let array = self.array;
         let interleave = array.geometry.interleave_bytes();
@@ -227,8 +227,8 @@ impl Replay<'_> {
     }
 }
 
-/// One block of a data unit is lost; `start` is its place in the strip. Where what was acknowledged
-/// since is pending, the block is not needed.
+/// Notes that a block of a data unit is lost; `start` is its offset in the strip. A block with
+/// pending data is not needed.
 pub(super) fn note_block_dead(array: &Inner, stripe: u64, unit: usize, start: u64) {
     let in_stripe = unit as u64 * array.geometry.interleave_bytes() + start;
     let block = (stripe * array.geometry.stripe_data_bytes() + in_stripe) / BLOCK_BYTES;
@@ -253,7 +253,7 @@ mod tests {
             (3, 7, Kind::Intent),
             (4, 9, Kind::Data),
             (5, 7, Kind::Parity),
-            // What is pending is neither.
+            // Pending data is neither.
             (6, 7, Kind::Data),
             (7, 8, Kind::Intent),
             (8, 7, Kind::Redo),

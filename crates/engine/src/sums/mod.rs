@@ -1,18 +1,17 @@
-//! Where an array meets its checksums: verified reads, regions that begin and end, and when the
-//! journal may forget. Where the pages lie on the slabs is in `sums/pages.rs`, what is recorded of
-//! what is written in `sums/recorded.rs`.
+//! Checksums of an array: verified reads, the first write and discard of regions, and when the
+//! journal can release records. The places of pages on the slabs are in `sums/pages.rs`, the
+//! recording of checksums in `sums/recorded.rs`.
 //!
-//! What was read without its stripe's lock and does not agree may have met a write under way, so it
-//! is looked at again under the lock; only then it is the drive's fault, counted against it once,
-//! and put right from the rest of the stripe (`read/recover.rs`). The sums of a write are in the
-//! journal before anything is written in place (`log/mod.rs`), and in the pages when all of it is
-//! in place; until a checkpoint has made the pages durable the journal keeps its record.
+//! A mismatch in a read without the stripe's lock may be due to a write in flight, so the read is
+//! repeated under the lock; only then it is the drive's fault, counted against it once, and
+//! repaired from the rest of the stripe (`read/recover.rs`). The checksums of a write are in the
+//! journal before it begins in place (`log/mod.rs`), and in the pages when all of it is in place;
+//! the journal keeps the record until a checkpoint has made the pages durable.
 //!
-//! The sums of all columns are kept up, also of those that are missing, so that what is
-//! reconstructed can be verified; where parity that no drive has is not even computed, nothing is
-//! recorded of it.
+//! Checksums are kept for all columns, including missing ones, so that reconstructed data can be
+//! verified; where parity of a missing drive is not even computed, nothing is recorded.
 //!
-//! Memory: the pages' cache, and [`crate::tuning::Tuning::known_bad_blocks`] names of blocks.
+//! Memory: the page cache, and a list of up to [`crate::tuning::Tuning::known_bad_blocks`] blocks.
 
 pub(crate) mod pages;
 pub(crate) mod recorded;
@@ -37,7 +36,7 @@ pub(crate) use recorded::{NewSums, OLD_SUMS, Recording, UnitSums};
 use state::BlockSums;
 
 impl Inner {
-    /// Gives a new array its checksums.
+    /// Sets up the checksums of an array.
     pub(crate) fn begin_sums(&self, init: SumsInit) {
         let spec = ChecksumSpec {
             volume_id: self.spec.id,
@@ -55,11 +54,12 @@ impl Inner {
         self.block_bytes.set(self.block_bytes.get().max(BLOCK_BYTES));
     }
 
-    /// Makes all sums recorded so far durable, and lets the journal forget what was kept for them.
+    /// Makes all checksums recorded so far durable, and releases the journal's records that were
+    /// kept for them.
     pub(crate) async fn release_records(&self) -> Result<(), ArrayError> {
         let Some(sums) = self.sums.get() else { return Ok(()) };
         let Some(log) = self.log.open() else { return sums.table.checkpoint().await.map(drop) };
-        // One at a time: of records of one stripe a later one must not go before an earlier one.
+        // One at a time: records of one stripe must be released in order.
         let Some(round) = log.releases.begin().await else { return Ok(()) };
         log.begin_checkpoint();
         let result = sums.table.checkpoint().await;
@@ -72,21 +72,21 @@ impl Inner {
 }
 
 impl BlockSums {
-    /// Pages that are torn or old are put down to the stop before this opening.
+    /// Attributes torn and outdated pages to the unclean stop before this opening.
     pub(crate) fn forgive_pages(&self) {
         if let Some(sums) = self.get() {
             sums.lenient.set(true);
         }
     }
 
-    /// A drive has come in: pages of which no place was there may have one now.
+    /// Called when a drive has come in: pages that lacked a place may have one now.
     pub(crate) fn reload(&self) {
         if let Some(sums) = self.get() {
             sums.table.reload_incomplete();
         }
     }
 
-    /// Waits for a read, and meanwhile for the pages that it will be verified against.
+    /// Waits for a read, and loads the pages that it will be verified against at the same time.
     pub(crate) async fn read_with_pages(
         &self,
         column: usize,
@@ -99,12 +99,12 @@ impl BlockSums {
         if sums.table.has_pages(column, offset_bytes, length_bytes) {
             return answer.await;
         }
-        // What keeps pages from being loaded shows when they are needed.
+        // Errors of page loads recur when the pages are needed.
         join(answer, Box::pin(self.load_of(column, offset_bytes, length_bytes))).await.0
     }
 
-    /// Whether what was read at a place of a column is what should be there. Not where that is not
-    /// known any more: then it is to be compared with its redundancy (`read/recover.rs`).
+    /// True if data read from a column has the expected contents. False also if that is no longer
+    /// known: then it has to be compared with its redundancy (`read/recover.rs`).
     pub(crate) async fn is_right(
         &self,
         column: usize,
@@ -123,7 +123,7 @@ impl BlockSums {
         Ok(verdict.is_good() && verdict.doubted_blocks.is_empty())
     }
 
-    /// As [`Self::is_right`], of a range of a unit.
+    /// Like [`Self::is_right`] for a range of a unit.
     pub(crate) async fn is_unit_right(
         &self,
         stripe: &Stripe,
@@ -134,7 +134,7 @@ impl BlockSums {
         self.is_right(place.member, place.offset_bytes + range.start, data).await
     }
 
-    /// Whether nothing that is recorded speaks against a range of a unit: for what was computed
+    /// True if no recorded checksum contradicts the data of a range of a unit, which was computed
     /// from others.
     pub(crate) async fn is_possible(
         &self,
@@ -145,8 +145,8 @@ impl BlockSums {
         Ok(self.bad_blocks(stripe, range, data).await?.is_empty())
     }
 
-    /// Blocks of a range of a unit of which something was recorded that is known no more, each
-    /// by its first byte in the strip.
+    /// Blocks of a range of a unit whose recorded checksum was lost, each by its offset in the
+    /// strip.
     pub(crate) async fn doubted_blocks(
         &self,
         stripe: &Stripe,
@@ -159,7 +159,7 @@ impl BlockSums {
         Ok(verdict.doubted_blocks.iter().map(|block| block * BLOCK_BYTES - place.offset_bytes).collect())
     }
 
-    /// The bad blocks of a range of a unit, each by its first byte in the strip.
+    /// Bad blocks of a range of a unit, each by its offset in the strip.
     pub(crate) async fn bad_blocks(
         &self,
         stripe: &Stripe,
@@ -175,7 +175,7 @@ impl BlockSums {
         Ok(verdict.bad_blocks.iter().map(|block| block * BLOCK_BYTES - place.offset_bytes).collect())
     }
 
-    /// A block was found bad, by somebody who holds its stripe: counts it against its drive, once.
+    /// Counts a bad block against its drive, once. The caller holds the block's stripe.
     pub(crate) fn note_bad_block(&self, place: Place, start: u64) {
         let Some(sums) = self.get() else { return };
         let mut known = sums.known_bad.borrow_mut();
@@ -189,7 +189,7 @@ impl BlockSums {
         }
     }
 
-    /// A range of a column was written: what was bad there is so no more.
+    /// Drops the known bad blocks of a range of a column that was written.
     pub(crate) fn forget_bad(&self, column: usize, offset_bytes: u64, length_bytes: u64) {
         let Some(sums) = self.get() else { return };
         let mut known = sums.known_bad.borrow_mut();
@@ -201,13 +201,13 @@ impl BlockSums {
         }
     }
 
-    /// Whether a region's pages record what was written there, if anything was.
+    /// True if a region's pages record all that was written there.
     pub(crate) fn is_begun(&self, region: u64) -> bool {
         let Some(sums) = self.get() else { return true };
         self.regions.state(region) != RegionState::Unwritten || sums.begun.borrow().contains(&region)
     }
 
-    /// Before the first write of a region: its pages record nothing, whatever was there before.
+    /// Starts empty pages before a region's first write.
     pub(crate) async fn begin_region(&self, region: u64) -> Result<(), ArrayError> {
         let Some(sums) = self.get() else { return Ok(()) };
         loop {
@@ -223,8 +223,8 @@ impl BlockSums {
         let mut result = Ok(());
         for column in 0..self.geometry.width() {
             match sums.table.fresh(column as u16, region * length, length).await {
-                // Not kept in memory but where a column is being filled: what is lost of them to
-                // others is written first.
+                // Kept in memory only while a column is being filled: evicted pages are written
+                // first.
                 Ok(pages) => self.columns.keep_fresh_pages(column, region, pages),
                 Err(error) => {
                     result = Err(error);
@@ -244,7 +244,7 @@ impl BlockSums {
         result
     }
 
-    /// The region is unwritten again.
+    /// Drops a region's pages and bad blocks after it became unwritten.
     pub(crate) fn forget_region(&self, region: u64) {
         let Some(sums) = self.get() else { return };
         sums.begun.borrow_mut().remove(&region);

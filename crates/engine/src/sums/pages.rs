@@ -1,4 +1,4 @@
-//! Where pages of checksums lie, and whether what lies there counts: from a page's name to slabs on
+//! Locations of checksum pages, and whether they are current: maps the name of a page to slabs on
 //! drives.
 
 use std::rc::{Rc, Weak};
@@ -18,17 +18,15 @@ use crate::member::Class;
 use crate::rows::{SlotPlace, SlotState};
 use crate::sums::state::BlockSums;
 
-/// Where a page is asked for, those of its column around it are loaded too, as many as a drive
-/// transfers in the time of so many positions: a volume whose pages fit into memory has them there
-/// after a few hundred of them.
+/// Read-ahead around a page that is needed, in multiples of the pages that a drive transfers in the
+/// time of a seek: a volume whose pages fit into memory has them there after a few hundred seeks.
 const STRETCH_POSITIONS: u64 = 4;
-/// Pages of all columns that a rebuild has loaded at once: about 2 MiB of memory.
+/// Pages of all columns that a rebuild loads at once: about 2 MiB of memory.
 pub(crate) const AHEAD_PAGES: u64 = 1024;
-/// The same for a client that reads or writes one page's stretch after the other.
+/// The same for a client that reads or writes sequentially across pages.
 const AHEAD_OF_CLIENT_PAGES: u64 = 256;
 
-/// Bytes of the pages that lie on a drive for each slab: its own, and behind them the copies it
-/// keeps of another's.
+/// Size of the pages on a drive for each slab: its own, followed by the copies of another column's.
 pub(crate) fn page_bytes_per_slab(slab_bytes: u64) -> u64 {
     2 * (slab_bytes / PAGE_COVERS_BYTES) * PAGE_BYTES as u64
 }
@@ -49,8 +47,8 @@ impl SlabPages {
         Some((column, slot, first + u64::from(page.page) * PAGE_BYTES as u64))
     }
 
-    /// Whether the place of a page on a column is believed: as its blocks are, but where the column
-    /// is being filled only when all of it is, since the pages come last.
+    /// True if the place of a page on a column is current: if its blocks are, or, in a column that
+    /// is being filled, once that is complete, since the pages are filled last.
     fn holds_current(inner: &Inner, page: PageId, column: usize, slot: SlotPlace) -> bool {
         let is_filled =
             || inner.columns.fills.borrow().get(&(page.row, column)).is_some_and(|fill| fill.is_complete());
@@ -178,7 +176,7 @@ impl PageIo for SlabPages {
 }
 
 impl Array {
-    /// Ends when the writes of checksum pages that are under way now were answered.
+    /// Waits for the checksum page writes that are in flight now.
     pub(crate) async fn until_pages_written(&self) {
         if let Some(sums) = self.0.sums.get() {
             sums.table.until_written().await;
@@ -187,8 +185,8 @@ impl Array {
 }
 
 impl BlockSums {
-    /// Loads the pages of all columns of a region at once, as far as that can be done; what keeps
-    /// one from being loaded shows when it is needed.
+    /// Loads the pages of all columns of a region at once. Errors are ignored; they recur when the
+    /// page is needed.
     pub(crate) async fn load_region(&self, region: u64) -> Vec<Pin> {
         let Some(sums) = self.get() else { return Vec::new() };
         let length = self.regions.shape.member_region_bytes;
@@ -197,10 +195,10 @@ impl BlockSums {
         pins.into_iter().flatten().collect()
     }
 
-    /// Loads the pages of a region together with those of its neighbours, as many as are well read
-    /// at a time, unless they are in memory: on the drives they lie together, and asking for those
-    /// of each region by themselves would cost a position for each. What keeps one from being
-    /// loaded shows when it is needed.
+    /// Loads the pages of a region together with those of its neighbours, in a batch of suitable
+    /// size, unless they are in memory: on the drives they are adjacent, and loading those of each
+    /// region by themselves would cost a seek for each. Errors are ignored; they recur when the
+    /// page is needed.
     pub(crate) async fn load_ahead(&self, region: u64, most_pages: u64) {
         let Some(sums) = self.get() else { return };
         let (length, width) = (self.regions.shape.member_region_bytes, self.geometry.width() as u16);
@@ -219,8 +217,8 @@ impl BlockSums {
         join_all(lacking.map(|(column, region)| sums.table.pin(column, region * length, length))).await;
     }
 
-    /// Loads the pages that lie in one stretch with those of a part of a column: where positions
-    /// are dear they cost little more than these alone.
+    /// Loads the pages adjacent to those of a range of a column: on seek-bound drives they cost
+    /// little more than these alone.
     async fn load_stretch(&self, column: u16, offset_bytes: u64) {
         let Some(sums) = self.get() else { return };
         let pages = STRETCH_POSITIONS * self.pages_in_a_position();
@@ -236,8 +234,8 @@ impl BlockSums {
         sums.table.load_beside(column, (first..first + pages).filter(holds_data)).await;
     }
 
-    /// How many pages a drive transfers in the time of one position; 0 where positions are not
-    /// dear.
+    /// Number of pages that a drive transfers in the time of one seek; 0 unless the drives are
+    /// seek-bound.
     fn pages_in_a_position(&self) -> u64 {
         let members = self.columns.members.borrow();
         let gap_bytes = |member: &ArrayMember| {
@@ -247,9 +245,9 @@ impl BlockSums {
         members.iter().map(gap_bytes).min().unwrap_or(0) / PAGE_BYTES as u64
     }
 
-    /// Whether the pages of a part of a column are not in memory though those of the MiB before it
-    /// are, on drives whose positions are dear: there a client comes along that will want the next
-    /// ones too.
+    /// True if the pages of a range of a column are not in memory though those of the MiB before it
+    /// are, on seek-bound drives: a sign of a sequential client, which will need the next pages
+    /// too.
     fn is_scanned_into(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> bool {
         let Some(sums) = self.get() else { return false };
         let Some(before) = offset_bytes.checked_sub(PAGE_COVERS_BYTES) else { return false };
@@ -258,8 +256,8 @@ impl BlockSums {
             && self.columns.have_dear_positions()
     }
 
-    /// Loads the pages of a part of a column and, where a client scans the volume, those that it
-    /// comes to next.
+    /// Loads the pages of a range of a column and, for a sequential client, those that it needs
+    /// next.
     pub(crate) async fn load_of(
         &self,
         column: u16,
@@ -276,7 +274,7 @@ impl BlockSums {
         sums.table.pin(column, offset_bytes, length_bytes).await.map(drop)
     }
 
-    /// Whether all that a write will change is in memory.
+    /// True if all pages that a write will change are in memory.
     pub(crate) fn are_loaded(&self, ranges: &[(Place, u64)]) -> bool {
         let Some(sums) = self.get() else { return true };
         let has_pages = |(place, length): &(Place, u64)| {
@@ -285,8 +283,8 @@ impl BlockSums {
         ranges.iter().all(has_pages)
     }
 
-    /// Loads what a write will change, all of it at once; as long as the result lives it stays in
-    /// memory.
+    /// Loads all pages that a write will change at once; they stay in memory as long as the result
+    /// lives.
     pub(crate) async fn load(&self, ranges: &[(Place, u64)]) -> Result<Vec<Pin>, ArrayError> {
         let Some(sums) = self.get() else { return Ok(Vec::new()) };
         let is_scanned_into = |(place, length): &&(Place, u64)| {
@@ -311,13 +309,12 @@ impl BlockSums {
         join_all(pins).await.into_iter().collect()
     }
 
-    /// Whether anything was ever written in the part of a row's slabs that a checksum page speaks
-    /// of.
+    /// True if any part of a row's slabs that a checksum page covers was ever written.
     pub(crate) fn page_holds_data(&self, row: u64, page: u16) -> bool {
         self.regions.state(self.region_of_page(row, page)) != RegionState::Unwritten
     }
 
-    /// The region that a checksum page of a row speaks of.
+    /// Region covered by a checksum page of a row.
     pub(crate) fn region_of_page(&self, row: u64, page: u16) -> u64 {
         let in_row = u64::from(page) * PAGE_COVERS_BYTES / self.regions.shape.member_region_bytes;
         row * self.columns.regions_per_row + in_row
@@ -330,7 +327,7 @@ mod tests {
     use crate::pool::space::addresses::{checksums_base_bytes, copy_page_bytes, own_page_bytes};
 
     #[test]
-    fn pages_are_at_the_offsets_of_the_format() {
+    fn page_offsets_match_the_format() {
         for slab_bytes in [1 << 20, 8 << 20, 128 << 20] {
             let (capacity, per_slab) = (1 << 40, page_bytes_per_slab(slab_bytes));
             for (slab, page) in [(0, 0), (5, 0), (9, (slab_bytes >> 20) - 1)] {

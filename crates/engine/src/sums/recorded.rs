@@ -1,5 +1,5 @@
-//! What is recorded of blocks: the sums of what is written, in the journal and in the pages, and of
-//! what is there already.
+//! Recording of checksums: of writes, in the journal and in the pages, and of data that is already
+//! in place.
 
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Cause, IoRequest};
@@ -13,39 +13,39 @@ use crate::journal::SumRun;
 use crate::member::Class;
 use crate::sums::state::BlockSums;
 
-/// In a record's run of sums: not of what is written, but of what was there before.
+/// Flag of a run of checksums in a record: they are those of the data before the write.
 pub(crate) const OLD_SUMS: u16 = 1 << 15;
 
-/// Sums of new content of one unit, and the pages they belong in.
+/// Checksums of new contents of a unit, and their pages.
 pub(crate) struct UnitSums {
     pub unit: usize,
-    /// Byte in the strip.
+    /// Offset in the strip, in bytes.
     pub start: u64,
     column: u16,
-    /// The same place in the column.
+    /// The same place, as an offset in the column.
     offset_bytes: u64,
     pin: Pin,
-    /// `None`: the content is not known, and nothing is to be recorded of so many bytes.
+    /// `Err`: the contents of this many bytes are not known, and nothing is recorded.
     pub sums: Result<Sums, u64>,
-    /// What blocks held of which nothing is recorded, as far as it was read: which, and its sum.
+    /// Old checksums of unrecorded blocks, as far as they could be read, by block.
     found: Vec<(usize, u32)>,
 }
 
-/// Of which blocks [`BlockSums::record_content`] records a sum.
+/// Selects the blocks whose checksum [`BlockSums::record_content`] records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recording {
-    /// Of all, whatever was recorded before.
+    /// All blocks, recorded before or not.
     All,
-    /// Of those of which nothing is recorded.
+    /// Blocks without a recorded checksum.
     Unknown,
 }
 
-/// The sums that a write changes.
+/// Checksums that a write changes.
 pub(crate) type NewSums = SmallVec<[UnitSums; 3]>;
 
 impl BlockSums {
-    /// Adds the sums of what is about to be written to a stripe, data in parts and parity, of all
-    /// columns, there or not.
+    /// Adds the checksums of a write to a stripe, data in parts and parity, for all columns,
+    /// present or missing.
     pub(crate) async fn add_new_sums(
         &self,
         (stripe, parts, plan, parity): (&Stripe, &[UnitParts], &WritePlan, &[Buffer]),
@@ -65,7 +65,7 @@ impl BlockSums {
         Ok(())
     }
 
-    /// What a write changes of each unit, ascending.
+    /// Range that a write changes in each unit, in ascending order of units.
     fn changed_units(&self, parts: &[UnitParts], plan: &WritePlan) -> SmallVec<[UnitRange; 3]> {
         let written = written_ranges(parts);
         if self.geometry.copies() > 1 {
@@ -80,7 +80,7 @@ impl BlockSums {
     }
 
     fn sum_copies(&self, parts: &UnitParts, copies: &mut NewSums) {
-        let sums = self.get().expect("whoever has sums has checksums");
+        let sums = self.get().expect("called for arrays with checksums");
         let mut first: Option<(Sums, (u16, u64))> = None;
         for copy in copies {
             let name = (copy.column, copy.offset_bytes);
@@ -94,7 +94,7 @@ impl BlockSums {
     }
 
     fn sum_units(&self, parts: &[UnitParts], parity: &[Buffer], units: &mut NewSums) {
-        let sums = self.get().expect("whoever has sums has checksums");
+        let sums = self.get().expect("called for arrays with checksums");
         for of_unit in units {
             let name = (of_unit.column, of_unit.offset_bytes);
             match of_unit.unit.checked_sub(self.geometry.data_units()) {
@@ -108,9 +108,9 @@ impl BlockSums {
         }
     }
 
-    /// A range of a unit with its pages, nothing known of its content yet.
+    /// Pins the pages of a range of a unit; its contents are not known yet.
     pub(crate) async fn of_unit(&self, stripe: &Stripe, range: UnitRange) -> Result<UnitSums, ArrayError> {
-        let sums = self.get().expect("asked by who has checksums");
+        let sums = self.get().expect("called for arrays with checksums");
         let place = stripe.units[range.unit];
         let (column, offset_bytes) = (place.member as u16, place.offset_bytes + range.start);
         let pin = match sums.table.try_pin(column, offset_bytes, range.length()) {
@@ -129,7 +129,7 @@ impl BlockSums {
     }
 
     fn sums_of_parts(&self, (column, offset_bytes): (u16, u64), start: u64, parts: &UnitParts) -> Sums {
-        let sums = self.get().expect("asked by who has checksums");
+        let sums = self.get().expect("called for arrays with checksums");
         let of_part =
             |(from, data): &(u64, Buffer)| sums.table.compute(column, offset_bytes + from - start, data);
         match &parts[..] {
@@ -138,9 +138,9 @@ impl BlockSums {
         }
     }
 
-    /// Records what a unit holds from now on.
+    /// Records the new checksums of a unit.
     pub(crate) fn set(&self, new: &UnitSums, sequence: u64) {
-        let sums = self.get().expect("whoever has sums has checksums");
+        let sums = self.get().expect("called for arrays with checksums");
         let length_bytes = match &new.sums {
             Ok(values) => {
                 sums.table.set(&new.pin, new.offset_bytes, values, recorded_sequence(sequence));
@@ -154,7 +154,7 @@ impl BlockSums {
         self.forget_bad(usize::from(new.column), new.offset_bytes, length_bytes);
     }
 
-    /// Records what one block of the range holds from now on; `None`: nothing is known of it.
+    /// Records the checksum of one block of the range, or with `None` that it is unknown.
     pub(crate) fn set_block(&self, of: &UnitSums, block: usize, sum: Option<u32>, sequence: u64) {
         let Some(sums) = self.get() else { return };
         let offset_bytes = of.offset_bytes + block as u64 * BLOCK_BYTES;
@@ -164,14 +164,14 @@ impl BlockSums {
         }
     }
 
-    /// What is recorded of a block of the range.
+    /// Returns the recorded checksum of a block of the range.
     pub(crate) fn recorded(&self, of: &UnitSums, block: usize) -> Option<u32> {
         let sums = self.get()?;
         Some(sums.table.expected(&of.pin, of.offset_bytes + block as u64 * BLOCK_BYTES)?.sum)
     }
 
-    /// Whether nothing is recorded of some block that a write replaces. A model's pages come back
-    /// without their entries; all of them count as recorded.
+    /// True if a block that a write replaces has no recorded checksum. A model's pages lose their
+    /// entries when they are reloaded, so there all blocks count as recorded.
     pub(crate) fn lacks_any_of(&self, new: &NewSums) -> bool {
         !self.zeroes.is_phantom()
             && new.iter().any(|of_unit| {
@@ -180,9 +180,9 @@ impl BlockSums {
             })
     }
 
-    /// Reads what a write is about to replace where nothing is recorded of it: after a crash only
-    /// its sum tells a block that was not written from one that was written in part. The caller
-    /// holds the stripe. What cannot be read stays unknown.
+    /// Reads the blocks without a recorded checksum that a write is about to replace: after a crash
+    /// only their checksum distinguishes a block that was not written from a torn one. The caller
+    /// holds the stripe. Unreadable blocks stay unknown.
     pub(crate) async fn find_unrecorded(&self, stripe: &Stripe, new: &mut NewSums, class: Class) {
         let Some(sums) = self.get() else { return };
         let missing = self.columns.missing_in(stripe.index);
@@ -201,7 +201,7 @@ impl BlockSums {
                     self.columns.submit_unit_read(stripe, range, class, Cause::PreRead, content.clone());
                 (block, content, read)
             };
-            // All of them are sent before the first is awaited.
+            // All reads are submitted before the first is awaited.
             let reads: SmallVec<[_; 8]> = unknown.into_iter().map(read_block).collect();
             for (block, content, read) in reads {
                 if read.await.is_ok() {
@@ -213,7 +213,7 @@ impl BlockSums {
         }
     }
 
-    /// Whether the sum that is recorded of a whole block is that of zeros.
+    /// True if the recorded checksum of a whole block is that of zeros.
     pub(crate) async fn is_recorded_as_zeros(
         &self,
         stripe: &Stripe,
@@ -229,8 +229,8 @@ impl BlockSums {
         Ok(self.recorded(&of_unit, 0) == Some(of_zeros))
     }
 
-    /// The sums as a record of the journal carries them; `with_old`: and what they replace, for who
-    /// has to tell one from the other after a crash.
+    /// The checksums as a record of the journal carries them; with `with_old` also those of the
+    /// replaced data, to distinguish old from new after a crash.
     pub(crate) fn runs(&self, new: &NewSums, with_old: bool) -> Vec<SumRun> {
         let mut runs = Vec::new();
         for of_unit in new {
@@ -260,8 +260,8 @@ impl BlockSums {
         runs
     }
 
-    /// A write failed, and what it has left of it is not known: records what of the new is there.
-    /// The caller holds the stripe.
+    /// Called when a write failed and its effect is unknown: records the checksums of new blocks
+    /// that are in place. The caller holds the stripe.
     pub(crate) async fn record_failed_write(&self, stripe: &Stripe, new: &NewSums, sequence: u64) {
         let Some(sums) = self.get() else { return };
         let missing = self.columns.missing_in(stripe.index);
@@ -282,9 +282,9 @@ impl BlockSums {
         }
     }
 
-    /// Records the sums of what is in place in a range, as the caller, who holds the stripe, has
-    /// read it or put it there. The journal has no record of it. Gives the number of blocks whose
-    /// sums were recorded.
+    /// Records the checksums of data in place, which the caller, who holds the stripe, has read or
+    /// written. The journal has no record of it. Returns the number of blocks whose checksums were
+    /// recorded.
     pub(crate) async fn record_content(
         &self,
         stripe: &Stripe,
@@ -294,7 +294,8 @@ impl BlockSums {
     ) -> Result<u64, ArrayError> {
         let Some(sums) = self.get() else { return Ok(0) };
         if recording == Recording::Unknown && data.is_phantom() {
-            // A model's pages come back without their entries; all of them count as recorded.
+            // A model's pages lose their entries when they are reloaded; all blocks count as
+            // recorded.
             return Ok(0);
         }
         let mut of_unit = self.of_unit(stripe, range).await?;
@@ -312,12 +313,12 @@ impl BlockSums {
             self.set(&of_unit, 1);
             return Ok(recorded);
         }
-        // Of what nothing was recorded nothing was known as bad.
+        // A block without a recorded checksum cannot be a known bad block.
         meant.into_iter().for_each(|block| self.set_block(&of_unit, block, Some(content[block]), 1));
         Ok(recorded)
     }
 
-    /// Whether there are blocks in the range of which nothing is recorded.
+    /// True if a block in the range has no recorded checksum.
     pub(crate) async fn lacks_any(&self, stripe: &Stripe, range: UnitRange) -> Result<bool, ArrayError> {
         if self.get().is_none() {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! The checksums of an array, and what it knows about them.
+//! State of an array's checksums.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -12,8 +12,8 @@ use crate::columns::Columns;
 use crate::map::regions::Regions;
 use crate::tuning::Tuning;
 
-/// The checksums of an array. Where it keeps none, nothing is loaded or recorded and everything
-/// that is read counts as right.
+/// The checksums of an array. Without checksums nothing is loaded or recorded, and everything that
+/// is read counts as correct.
 pub(crate) struct BlockSums {
     pub(super) columns: Rc<Columns>,
     pub(super) regions: Rc<Regions>,
@@ -22,24 +22,24 @@ pub(crate) struct BlockSums {
     pub(super) tuning: Tuning,
     /// One strip of zeros.
     pub(super) zeroes: Buffer,
-    /// Set for good when the array is put together, if it has checksums.
+    /// Set once while the array is assembled, if it has checksums.
     pub(super) kept: OnceCell<Kept>,
 }
 
-/// What an array with checksums keeps of them.
+/// State of an array with checksums.
 pub(crate) struct Kept {
     pub table: Rc<Checksums>,
-    /// Regions whose pages were begun afresh since they were last unwritten.
+    /// Regions whose pages were started since they were last unwritten.
     pub(super) begun: RefCell<FxHashSet<u64>>,
     pub(super) beginning: Cell<bool>,
     pub(super) began: Event,
     pub(super) known_bad: RefCell<FxHashSet<(usize, u64)>>,
-    /// Opened after a stop that was not clean: torn and old pages are no fault.
+    /// True after an unclean stop: torn and outdated pages are no fault.
     pub(super) lenient: Cell<bool>,
 }
 
 impl BlockSums {
-    /// Of an array that keeps none so far.
+    /// Creates the state of an array without checksums.
     pub(crate) fn new(
         columns: &Rc<Columns>,
         regions: &Rc<Regions>,
@@ -59,7 +59,7 @@ impl BlockSums {
         }
     }
 
-    /// From now on the array keeps checksums.
+    /// Adds checksums to the array.
     pub(super) fn begin(&self, table: Rc<Checksums>) {
         let kept = Kept {
             table,
@@ -72,7 +72,7 @@ impl BlockSums {
         assert!(self.kept.set(kept).is_ok(), "set once");
     }
 
-    /// What is kept, where the array has checksums.
+    /// Returns the state, if the array has checksums.
     pub(crate) fn get(&self) -> Option<&Kept> {
         self.kept.get()
     }

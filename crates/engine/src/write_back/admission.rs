@@ -1,42 +1,43 @@
-//! Write-back admission: when it pays to acknowledge writes from the journal, and when they are
-//! sooner in place.
+//! Write-back admission: decides when acknowledging writes from the journal pays, and when writing
+//! in place is faster.
 //!
 //! A burst always pays: it is acknowledged at the rate of the journal. When clients have filled the
 //! journal, they are served no faster than it is destaged. That is still faster than writing in
-//! place if several writes go in place by one; else each of them is only written once more. So, if
-//! destaging had nothing to put together when the journal was full, writes go in place for
-//! [`REST_FACTOR`] times as long as it took to fill, which leaves the long run at the rate of
-//! writing through.
+//! place if destaging merges several writes into one; otherwise each of them is only written once
+//! more. So, if destaging had nothing to merge when the journal was full, writes go in place for
+//! [`REST_FACTOR`] times as long as the journal took to fill; over time the rate is then that of
+//! write-through.
 //!
-//! On disks it pays as long as clients have few requests under way; `array/write.rs` says when it
-//! does not.
+//! On disks it pays as long as clients have few requests in flight; `array/write.rs` has the
+//! exceptions.
 //!
-//! In any case they go in place until most of what was pending is destaged. If each bit of room
-//! were used again at once, a few pending records would always lie all over the ring with those of
-//! writes in place between them. A ring is freed from its oldest end, so little would be freed by
-//! each release; with checksums that is a checkpoint, which takes as long however little it frees.
+//! In any case writes go in place until most of the pending data is destaged. If freed space were
+//! reused at once, a few pending records would always be scattered over the ring, with those of
+//! writes in place between them. A ring is freed from its oldest end, so each release would free
+//! little; with checksums that is a checkpoint, which takes as long however little it frees.
 
 use std::cell::Cell;
 
-/// Filling again may take one part in so many of a long run.
+/// One part in this many of the time may be spent refilling the journal.
 const REST_FACTOR: u64 = 31;
-/// However long the journal was filling: clients may have been doing something else for most of
-/// that.
+/// Maximum rest, however long the journal took to fill: clients may have been idle for most of that
+/// time.
 const LONGEST_REST_NS: u64 = 60_000_000_000;
 /// Acknowledged writes per write in place from which destaging is worth its records in the journal.
 const WORTHWHILE: f64 = 1.5;
-/// When the journal was full, deferring goes on with one part in so many of what was pending then.
+/// After the journal was full, deferring resumes when one part in this many of the pending data is
+/// left.
 const DRAINED_PART: u64 = 3;
-/// Weight of the last write in place in their mean.
+/// Weight of the last write in place in the mean.
 const LAST_WEIGHT: f64 = 1.0 / 64.0;
 
 pub(crate) struct Admission {
-    /// Acknowledged writes per write in place, lately.
+    /// Recent mean of acknowledged writes per write in place.
     merged: Cell<f64>,
-    /// Since when clients fill the journal.
+    /// Time since which clients have been filling the journal.
     filling_since_ns: Cell<u64>,
     resting_until_ns: Cell<u64>,
-    /// Nothing is deferred while more than this is pending.
+    /// Limit of pending bytes above which no write is deferred.
     resume_at_bytes: Cell<u64>,
 }
 
@@ -50,7 +51,7 @@ impl Admission {
         }
     }
 
-    /// Whether a write may be deferred now, with so much pending.
+    /// True if a write may be deferred now, with `pending_bytes` pending.
     pub(crate) fn admits(&self, now_ns: u64, pending_bytes: u64) -> bool {
         if now_ns < self.resting_until_ns.get() || pending_bytes > self.resume_at_bytes.get() {
             return false;
@@ -62,21 +63,22 @@ impl Admission {
         true
     }
 
-    /// So many acknowledged writes went in place by one.
+    /// Notes that one write in place destaged `pieces` acknowledged writes.
     pub(crate) fn note_round(&self, pieces: usize) {
         let mean = self.merged.get();
         self.merged.set(mean + (pieces as f64 - mean) * LAST_WEIGHT);
     }
 
-    /// The journal had no room, with so much pending.
+    /// Notes that the journal had no space, with `pending_bytes` pending.
     pub(crate) fn note_full(&self, pending_bytes: u64) {
-        // With nothing pending it is full of something else.
+        // With nothing pending, other records fill it.
         if pending_bytes > 0 {
             self.resume_at_bytes.set(pending_bytes / DRAINED_PART);
         }
     }
 
-    /// The journal had no room. Not to be told where fewer and sorted requests always pay.
+    /// Starts a rest after the journal was full, unless destaging merges writes. Not to be called
+    /// where fewer and sorted requests always pay.
     pub(crate) fn rest_unless_merged(&self, now_ns: u64) {
         if self.merged.get() >= WORTHWHILE {
             return;
@@ -102,7 +104,7 @@ mod tests {
         assert!(!admission.admits(1_101, 0));
         assert!(!admission.admits(4_199, 0));
         assert!(admission.admits(4_200, 4096));
-        // The next one begins there.
+        // The next burst begins there.
         admission.rest_unless_merged(4_300);
         assert!(!admission.admits(7_399, 4096));
         assert!(admission.admits(7_400, 4096));
@@ -127,6 +129,6 @@ mod tests {
         assert!(admission.admits(3, 3000));
         assert!(admission.admits(4, 9000), "until it is full again");
         admission.note_full(0);
-        assert!(admission.admits(5, 9000), "it was not full of what is pending");
+        assert!(admission.admits(5, 9000), "pending data did not fill it");
     }
 }

@@ -1,19 +1,19 @@
-//! How much of what is pending of a stripe is put in place by one write.
+//! Selects the pending pieces of a stripe that one write destages.
 //!
-//! Pieces of one write are widened to one range in each strip, since a drive takes one large
-//! request sooner than many small ones, and parity is read, logged and written over all of it. That
-//! pays for pieces that lie close together or fill much of the stripe, not for two blocks far apart
-//! on a drive that is quick to answer. What is compared are bytes transferred, with each request
-//! counted as what the drive transfers in the time of one ([`DriveInfo::gap_bytes`]).
+//! Pieces of one write are widened to one range in each strip, since a drive serves one large
+//! request faster than many small ones, and parity is read, logged and written over all of it. That
+//! pays for pieces that are close together or fill much of the stripe, not for two distant blocks
+//! on a drive with low latency. The cost is counted in bytes transferred, with each request counted
+//! as the bytes that the drive transfers in the time of one ([`DriveInfo::gap_bytes`]).
 //!
-//! A write takes the oldest pieces, without leaving any out: the journal is told up to which record
+//! A write takes the oldest pieces without gaps, since the journal records one sequence up to which
 //! the data are in place.
 //!
 //! [`DriveInfo::gap_bytes`]: stripewise_drive::DriveInfo::gap_bytes
 
 use smallvec::SmallVec;
 
-/// What a stripe is to its writes.
+/// Geometry and request cost of a stripe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub interleave_bytes: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Extent {
     pub sequence: u64,
 }
 
-/// The range that each touched strip has from a group of pieces.
+/// Range of a group of pieces in each strip that they touch.
 #[derive(Clone, Default)]
 struct Ranges(SmallVec<[(u64, u64, u64); 4]>);
 
@@ -64,8 +64,8 @@ impl Ranges {
     }
 }
 
-/// How many of the pieces, which are in the order of their sequences, the next write takes; at
-/// least one if there is one.
+/// Number of pieces, given in the order of their sequences, that the next write takes; at least one
+/// if there is one.
 pub(crate) fn next_round(extents: &[Extent], shape: Shape) -> usize {
     let one = |extent: &Extent| Ranges::of(std::slice::from_ref(extent), shape).cost(shape);
     let singly: u64 = extents.iter().map(one).sum();
@@ -78,7 +78,7 @@ pub(crate) fn next_round(extents: &[Extent], shape: Shape) -> usize {
         let mut wider = taken.clone();
         wider.add(extent, shape);
         let wider_cost = wider.cost(shape);
-        // The parts of one record go together.
+        // Parts of one record stay together.
         let is_same_record = index > 0 && extents[index - 1].sequence == extent.sequence;
         if index > 0 && !is_same_record && wider_cost > cost + one(extent) {
             return index;

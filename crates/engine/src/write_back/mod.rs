@@ -1,4 +1,4 @@
-//! Write-back of one array: what is pending, and whether more may be.
+//! Write-back of one array: pending writes, and the admission of further ones.
 
 pub(crate) mod admission;
 pub(crate) mod destage;
@@ -15,16 +15,17 @@ use crate::write_back::pending::{LARGEST_DEFERRED_BYTES, LARGEST_ON_DISKS_BYTES,
 
 /// Writes that are acknowledged before they are in place.
 pub(crate) struct Deferred {
-    /// Partial stripes are acknowledged when the journal has them.
+    /// True if partial stripes are acknowledged from the journal.
     pub is_on: bool,
     pub pending: Pending,
-    /// The task that destages runs.
+    /// True while the destaging task runs.
     pub is_destaging: Cell<bool>,
     pub admission: Admission,
 }
 
 impl Deferred {
-    /// At most so many bytes pending; never less than the largest request that may be deferred.
+    /// Limits pending data to `pending_bytes`, but at least to the largest request that may be
+    /// deferred.
     pub(crate) fn new(is_on: bool, pending_bytes: u64) -> Self {
         Self {
             is_on,
@@ -33,9 +34,10 @@ impl Deferred {
             admission: Admission::new(),
         }
     }
-    /// Whether a request may be acknowledged from the journal.
-    pub(crate) fn admits(&self, bytes: u64, geometry: &Geometry, has_dear_positions: bool) -> bool {
-        let longest = if has_dear_positions { LARGEST_ON_DISKS_BYTES } else { LARGEST_DEFERRED_BYTES };
+
+    /// True if a request may be acknowledged from the journal.
+    pub(crate) fn admits(&self, bytes: u64, geometry: &Geometry, is_seek_bound: bool) -> bool {
+        let longest = if is_seek_bound { LARGEST_ON_DISKS_BYTES } else { LARGEST_DEFERRED_BYTES };
         self.is_on && bytes <= longest && geometry.parity_units() > 0
     }
 }

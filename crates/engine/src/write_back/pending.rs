@@ -1,8 +1,8 @@
-//! Writes that are acknowledged and in the journal, but not yet in place: what reads must see, and
-//! what destaging has to do.
+//! Pending writes: acknowledged and in the journal, but not yet in place. Reads must see them, and
+//! destaging writes them.
 //!
-//! One entry per stripe with the pieces in the order in which they were acknowledged; where they
-//! overlap the last counts. A piece stays until it is in place, so a read always finds the newest
+//! One entry per stripe with the pieces in the order of their acknowledgement; where they overlap,
+//! the last one counts. A piece stays until it is in place, so a read always finds the newest
 //! version either here or there.
 //!
 //! Memory: the pieces are copies, at most [`crate::tuning::Tuning::pending_bytes`] of them; further
@@ -18,27 +18,29 @@ use stripewise_layout::Geometry;
 use crate::journal::Reservation;
 use crate::write_back::destage_round::{Extent, Shape, next_round};
 
-/// Requests larger than this go to their place at once: they are full stripes for the most part.
+/// Maximum size of a deferred request; larger ones, mostly full stripes, are written in place at
+/// once.
 pub(crate) const LARGEST_DEFERRED_BYTES: u64 = 256 << 10;
 
-/// The same where positions are dear: one in the journal takes less time than those in place.
+/// The same on seek-bound drives, where one write to the journal takes less time than those in
+/// place.
 pub(crate) const LARGEST_ON_DISKS_BYTES: u64 = 1 << 20;
 
-/// Room that a deferred piece has before it waits for its stripe.
+/// Space reserved for a deferred piece before it waits for its stripe.
 pub(crate) struct Room {
     pub journal: Reservation,
     pub memory: SemaphorePermit,
 }
 
-/// New data of a contiguous range of a stripe's data.
+/// New data of a contiguous range of a stripe.
 pub(crate) struct PendingPiece {
-    /// Byte of the stripe's data.
+    /// Offset in the stripe's data.
     pub from: u64,
     pub data: Buffer,
-    /// Its record in the journal.
+    /// Sequence of its record in the journal.
     pub sequence: u64,
     /// Held until the piece is in place.
-    #[expect(dead_code, reason = "its drop is what it is for")]
+    #[expect(dead_code, reason = "held for its drop")]
     pub room: Option<SemaphorePermit>,
 }
 
@@ -49,25 +51,25 @@ impl PendingPiece {
 }
 
 struct PendingStripe {
-    /// In the order of their sequences.
+    /// Ordered by sequence.
     pieces: Vec<PendingPiece>,
     since_ns: u64,
 }
 
-/// Bytes of a stripe's data: where they begin, and what they are.
+/// Pieces of a stripe's data: offset and bytes.
 pub(crate) type Pieces = SmallVec<[(u64, Buffer); 2]>;
 
 /// All pending writes of an array.
 pub(crate) struct Pending {
     stripes: RefCell<BTreeMap<u64, PendingStripe>>,
-    /// Stripes by the sequence of the first of their pieces.
+    /// Stripes by the sequence of their first piece.
     by_age: RefCell<BTreeMap<u64, u64>>,
     bytes: Cell<u64>,
     pub room: Semaphore,
 }
 
 impl Pending {
-    /// For at most so many bytes.
+    /// Creates an empty set that holds at most this many bytes.
     pub(crate) fn new(bytes: u64) -> Self {
         Self {
             stripes: RefCell::default(),
@@ -96,13 +98,13 @@ impl Pending {
         entry.pieces.push(piece);
     }
 
-    /// Whether any of these bytes of the volume, all in one stripe, has newer data here.
+    /// True if any of these bytes of the volume, all in one stripe, has pending data.
     pub(crate) fn holds_any_of(&self, geometry: &Geometry, start: u64, length: u64) -> bool {
         let location = geometry.locate(start);
         !self.overlapping(location.stripe, location.from, location.from + length).is_empty()
     }
 
-    /// What is pending of a range of a stripe's data, oldest first: where it begins and the bytes.
+    /// Pending pieces of a range of a stripe's data, oldest first: offset and bytes.
     pub(crate) fn overlapping(&self, stripe: u64, from: u64, to: u64) -> Pieces {
         let stripes = self.stripes.borrow();
         let Some(entry) = stripes.get(&stripe) else { return SmallVec::new() };
@@ -115,8 +117,8 @@ impl Pending {
             .collect()
     }
 
-    /// What is pending of a range of the volume: to be looked up before its reads are sent, and put
-    /// over what they bring.
+    /// Pending data of a range of the volume: must be looked up before the range is read, and
+    /// copied over the result.
     pub(crate) fn patches(&self, geometry: &Geometry, start: u64, end: u64) -> Vec<(u64, Buffer)> {
         if self.is_empty() {
             return Vec::new();
@@ -132,7 +134,7 @@ impl Pending {
         patches
     }
 
-    /// What is pending of a stripe up to this sequence, oldest first.
+    /// Pending pieces of a stripe up to this sequence, oldest first.
     pub(crate) fn up_to(&self, stripe: u64, sequence: u64) -> Pieces {
         let stripes = self.stripes.borrow();
         let Some(entry) = stripes.get(&stripe) else { return SmallVec::new() };
@@ -140,7 +142,8 @@ impl Pending {
         pieces.map(|piece| (piece.from, piece.data.clone())).collect()
     }
 
-    /// What one write takes of a stripe, oldest first, and the last of their sequences.
+    /// Pieces of a stripe that the next write destages, oldest first, and the last of their
+    /// sequences.
     pub(crate) fn next_round(&self, stripe: u64, shape: Shape) -> Option<(Pieces, u64)> {
         let stripes = self.stripes.borrow();
         let pieces = &stripes.get(&stripe)?.pieces;
@@ -152,7 +155,8 @@ impl Pending {
         Some((round.iter().map(|piece| (piece.from, piece.data.clone())).collect(), covers))
     }
 
-    /// The stripe's pieces up to this sequence are in place. Gives their sequences.
+    /// Removes the stripe's pieces up to this sequence, which are in place. Returns their
+    /// sequences.
     pub(crate) fn remove(&self, stripe: u64, covers: u64) -> Vec<u64> {
         let mut stripes = self.stripes.borrow_mut();
         let Some(entry) = stripes.get_mut(&stripe) else { return Vec::new() };
@@ -174,39 +178,39 @@ impl Pending {
         sequences
     }
 
-    /// Whether a record's data is pending.
+    /// True if a record's data is pending.
     pub(crate) fn holds(&self, stripe: u64, sequence: u64) -> bool {
         let stripes = self.stripes.borrow();
         stripes.get(&stripe).is_some_and(|entry| entry.pieces.iter().any(|piece| piece.sequence == sequence))
     }
 
-    /// Whether anything is pending of the stripe.
+    /// True if the stripe has pending data.
     pub(crate) fn has_stripe(&self, stripe: u64) -> bool {
         self.stripes.borrow().contains_key(&stripe)
     }
 
-    /// Stripes in a range.
+    /// Stripes in a range that have pending data.
     pub(crate) fn stripes_in(&self, range: std::ops::Range<u64>) -> Vec<u64> {
         self.stripes.borrow().range(range).map(|(stripe, _)| *stripe).collect()
     }
 
-    /// The stripes whose records are oldest, oldest first, at most `count`.
+    /// Stripes with the oldest records, oldest first, at most `count`.
     pub(crate) fn oldest(&self, count: usize) -> Vec<u64> {
         self.by_age.borrow().values().take(count).copied().collect()
     }
 
-    /// The sequence of the oldest piece.
+    /// Sequence of the oldest piece.
     pub(crate) fn oldest_sequence(&self) -> Option<u64> {
         self.by_age.borrow().first_key_value().map(|(sequence, _)| *sequence)
     }
 
-    /// The sequence of the newest piece.
+    /// Sequence of the newest piece.
     pub(crate) fn newest_sequence(&self) -> Option<u64> {
         let stripes = self.stripes.borrow();
         stripes.values().filter_map(|entry| entry.pieces.last().map(|piece| piece.sequence)).max()
     }
 
-    /// When the stripe with the oldest piece began to wait.
+    /// Time since which the stripe with the oldest piece has been waiting.
     pub(crate) fn waiting_since_ns(&self) -> Option<u64> {
         let (_, stripe) = self.by_age.borrow().first_key_value().map(|(age, stripe)| (*age, *stripe))?;
         self.stripes.borrow().get(&stripe).map(|entry| entry.since_ns)

@@ -1,5 +1,5 @@
-//! Room for writes that are to be acknowledged before they are in place: in the journal and in
-//! memory, and how long it lasts.
+//! Space for deferred writes: reserving it in the journal and in memory, and how long destaging can
+//! wait.
 
 use std::ops::Range;
 
@@ -14,15 +14,15 @@ use crate::tuning::Tuning;
 use crate::write_back::Deferred;
 use crate::write_back::pending::Room;
 
-/// What a drive transfers in the time of one request is at least this where that begins with a
+/// Minimum bytes that a drive transfers in the time of one request if its requests begin with a
 /// seek.
 const SEEK_BYTES: u64 = 64 << 10;
 
 impl Deferred {
-    /// Room for each of the parts of a request (`ranges`: bytes of their stripes; `request_bytes`:
-    /// what a drive transfers in the time of one request), all at once, or none if there is not
-    /// enough now. Such a request goes in place: clients that waited would be served at the rate of
-    /// destaging, while drives that have nothing else to do could write for them.
+    /// Reserves space for each part of a request at once, or none if there is not enough now;
+    /// `ranges` are bytes of their stripes, `request_bytes` is what a drive transfers in the time
+    /// of one request. A request without space goes in place: clients that waited would be served
+    /// at the rate of destaging, while otherwise idle drives could write for them.
     pub(crate) fn reserve_rooms(
         &self,
         log: &WriteLog,
@@ -30,15 +30,15 @@ impl Deferred {
         request_bytes: impl FnOnce() -> u64,
         now_ns: u64,
     ) -> Result<Option<Vec<Room>>, ArrayError> {
-        // Widened to whole blocks, and what describes it. No more than that: what is promised is
-        // not there for others.
+        // Whole blocks and their descriptor. No more than that, since reserved space is not
+        // available to others.
         let bytes: SmallVec<[u64; 4]> = ranges
             .iter()
             .map(|range| {
                 range.end.next_multiple_of(BLOCK_BYTES) - range.start / BLOCK_BYTES * BLOCK_BYTES + 512
             })
             .collect();
-        // Each is an append of its own, in whole pages.
+        // Each part is an append of its own, in whole pages.
         let rounding_bytes = 4 * BLOCK_BYTES * bytes.len() as u64;
         if !log.journal.fits(bytes.iter().sum::<u64>() + rounding_bytes) {
             return Ok(None);
@@ -60,23 +60,22 @@ impl Deferred {
         Ok(Some(rooms.collect()))
     }
 
-    /// There is no room to defer a write with.
+    /// Notes that there is no space to defer a write.
     fn note_full(&self, log: &WriteLog, request_bytes: u64, now_ns: u64) {
         let held = log.journal.held(self.pending.oldest_sequence());
         let from_oldest_pending = held.bytes - held.bytes_before;
         if from_oldest_pending * 2 < log.journal.fill().capacity_bytes {
-            // It is full of what is over: the next release makes room, however much is destaged.
+            // It is full of releasable records: the next release frees space, whatever is destaged.
             return;
         }
         self.admission.note_full(self.pending.bytes());
-        // Where there is no seek to save, what is saved by putting together few writes is less than
-        // what more checkpoints cost.
+        // Without seeks to save, merging few writes saves less than more checkpoints cost.
         if request_bytes == 0 || (request_bytes < SEEK_BYTES && log.keeps_sums) {
             self.admission.rest_unless_merged(now_ns);
         }
     }
 
-    /// How long destaging can still wait for neighbours; `None` when it is time.
+    /// Time that destaging can still wait for adjacent writes; `None` if it has to start.
     pub(crate) fn pause_ns(&self, log: &WriteLog, tuning: &Tuning, now_ns: u64) -> Option<u64> {
         if log.journal.fill().percent() >= 50 || self.pending.bytes() >= tuning.pending_bytes / 2 {
             return None;

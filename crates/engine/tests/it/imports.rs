@@ -1,13 +1,13 @@
-//! The files of a crate import each other in no circle, but for a file and those in its own folder:
-//! what stands in a circle can be understood, tested and changed only as a whole.
+//! Checks that files of a crate do not import each other in a circle, except a file and those in
+//! its own folder: files in a circle can be understood, tested and changed only together.
 //!
-//! Looked at are the paths that files name, in `use` lines and in between; tests are left out.
+//! Considers the paths that files name, in `use` lines and elsewhere; tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Crates that are looked at: all.
+/// Crates that are checked: all of them.
 const CRATES: &[&str] = &[
     "control",
     "drive",
@@ -55,7 +55,7 @@ fn circles_are_found_except_within_a_folder() {
     assert!(named("#[cfg(test)]\nmod tests {\n    use crate::z;\n}").is_empty());
 }
 
-/// Which file names which others, each by its path without the ending.
+/// The files that each file names, by their paths without extension.
 fn graph(source: &Path) -> Graph {
     let mut files = BTreeMap::new();
     collect(source, source, &mut files);
@@ -64,7 +64,7 @@ fn graph(source: &Path) -> Graph {
     for (file, text) in files.iter().filter(|(file, _)| !is_test(file)) {
         let mut named = BTreeSet::new();
         for path in paths(text, file) {
-            // The longest beginning of the path that is a file.
+            // The longest prefix of the path that is a file.
             let parts: Vec<&str> = path.trim_end_matches('/').split('/').collect();
             let target = (1..=parts.len()).rev().map(|count| parts[..count].join("/"));
             named.extend(target.into_iter().find(|target| files.contains_key(target)));
@@ -93,15 +93,14 @@ fn collect(source: &Path, folder: &Path, files: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Whether one of two files lies in the folder of the other.
+/// True if one of two files lies in the folder of the other.
 fn is_kin(one: &str, other: &str) -> bool {
     let is_in =
         |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'));
     is_in(one, other) || is_in(other, one)
 }
 
-/// The paths within the crate that a file names, from the crate on, each with `/` behind every
-/// part.
+/// Paths within the crate that a file names, relative to the crate, each with `/` after every part.
 fn paths(text: &str, file: &str) -> BTreeSet<String> {
     let code: String = text
         .lines()
@@ -138,7 +137,8 @@ fn paths(text: &str, file: &str) -> BTreeSet<String> {
     found
 }
 
-/// Adds what a path begins to name, groups in braces one by one. Gives what is behind it.
+/// Adds the path that a text begins with, groups in braces one by one. Returns the rest of the
+/// text.
 fn expand<'a>(text: &'a str, base: &str, found: &mut BTreeSet<String>) -> &'a str {
     let text = text.trim_start();
     if let Some(mut rest) = text.strip_prefix('{') {
@@ -164,7 +164,7 @@ fn expand<'a>(text: &'a str, base: &str, found: &mut BTreeSet<String>) -> &'a st
     rest.strip_prefix(" as ").map_or(rest, |named| named.trim_start_matches(char::is_alphanumeric))
 }
 
-/// Files that reach each other, in groups of all that do.
+/// Groups of files that reach each other.
 fn circles(graph: &Graph) -> Vec<Vec<String>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> =
         graph.keys().map(|file| (file.as_str(), reached_from(graph, file))).collect();

@@ -1,4 +1,4 @@
-//! Every way in which a block can be wrong is told, and nothing else is.
+//! Every kind of wrong block is detected, and no good block is reported.
 
 use super::*;
 
@@ -40,8 +40,8 @@ fn a_block_of_another_place_is_bad() {
     });
 }
 
-/// The same bytes have another sum at every place: an entry that got to a wrong place with its
-/// block does not pass there.
+/// The same bytes have a different checksum at every place: an entry misdirected together with its
+/// block does not verify there.
 #[test]
 fn a_sum_serves_at_its_own_place_only() {
     run(|context| async move {
@@ -109,7 +109,7 @@ fn partial_blocks_are_reported_as_unverified() {
         };
         blocks.with_mut(|bytes| bytes[3] ^= 1);
         assert!(!verify(0, 12288).is_good());
-        // The bad block only in part: nothing can be said of that part.
+        // A partial bad block cannot be verified.
         let verdict = verify(512, 12288 - 1024);
         assert!(verdict.is_good());
         assert_eq!(verdict.unverified_bytes, 3584 + 3072);

@@ -1,12 +1,11 @@
-//! Power cuts while checkpoints are made: what was durable stays known, and each page says the old
-//! or the new.
+//! Power cuts during checkpoints: durable checksums are never lost, and each page reads old or new.
 
 use stripewise_drive::{CrashDrive, Delay};
 
 use super::*;
 
 const COLUMNS: u16 = 3;
-/// Column offsets that are written: in two rows, a few blocks in each of a few pages.
+/// Column offsets to write: in two rows, a few blocks in each of a few pages.
 fn offsets() -> impl Iterator<Item = u64> {
     [0, MIB, 3 * MIB, 4 * MIB, 5 * MIB]
         .into_iter()
@@ -16,7 +15,7 @@ fn offsets() -> impl Iterator<Item = u64> {
 #[derive(Default)]
 struct History {
     sequence: Cell<u32>,
-    /// For each block the sequence that is surely durable, and the newest.
+    /// For each block its durable sequence and its newest one.
     blocks: RefCell<std::collections::BTreeMap<(u16, u64), (u32, u32)>>,
 }
 
@@ -26,7 +25,7 @@ impl History {
     }
 }
 
-/// The content of a block says which write gave it.
+/// Contents of a block, which identify the write.
 fn content(column: u16, offset: u64, sequence: u32) -> Buffer {
     data(u64::from(sequence) << 40 | offset << 3 | u64::from(column), 1)
 }
@@ -63,7 +62,7 @@ async fn checkpointer(context: Context, sums: Rc<Checksums>, history: Rc<History
     }
 }
 
-/// Checks what is left on the drives; `missing` is one of them, or none.
+/// Checks the drives after a cut; `missing` is the index of a missing drive, if it is one.
 async fn check(
     images: &[Rc<MemoryDrive>],
     history: &History,
@@ -79,7 +78,7 @@ async fn check(
     let blocks = history.blocks.borrow().clone();
     for ((column, offset), (durable, newest)) in blocks {
         if usize::from(column) == missing {
-            continue; // its blocks are missing as well
+            continue; // its blocks are missing too
         }
         let pin = sums.pin(column, offset, BLOCK_BYTES).await.expect("pages");
         let recorded = sums.expected(&pin, offset);
@@ -89,7 +88,8 @@ async fn check(
         if sequence > 0 {
             let right = content(column, offset, sequence);
             assert!(sums.verify(column, offset, &right).await.expect("a verdict").is_good(), "{what}");
-            // Of no write: what the page does not say may be what its other place says.
+            // A block that was never written: its wrong contents lead to the other place, if that
+            // is newer.
             let wrong = content(column, offset, newest + 1);
             assert!(!sums.verify(column, offset, &wrong).await.expect("a verdict").is_good(), "{what}");
         }
@@ -137,8 +137,8 @@ fn each_page_reads_old_or_new_after_any_cut() {
             for options in [OPTIONS, ChecksumOptions { prefer_newest: true, ..OPTIONS }] {
                 check(&images, &history, usize::MAX, options, seed).await;
             }
-            // How often the two places met a cut at different versions, so that this test tests
-            // something.
+            // Count the pages whose places differ after the cut, to prove that the test covers
+            // this.
             let places = Places::new(images.iter().map(|image| image.clone() as Rc<dyn Drive>).collect());
             let sums = open(&places, OPTIONS);
             for column in 0..COLUMNS {
@@ -153,7 +153,7 @@ fn each_page_reads_old_or_new_after_any_cut() {
 
 /// Without a cut in the middle of a checkpoint, any one drive may be missing afterwards.
 #[test]
-fn after_a_checkpoint_any_one_drive_may_go() {
+fn any_one_drive_may_be_lost_after_a_checkpoint() {
     for seed in 0..20 {
         run(|context| async move {
             let bed = Bed::new(&context, COLUMNS, OPTIONS);

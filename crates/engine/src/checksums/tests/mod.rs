@@ -20,8 +20,8 @@ pub(super) const SLAB_BYTES: u64 = 4 << 20;
 pub(super) const PAGES_PER_SLAB: u64 = SLAB_BYTES / PAGE_COVERS_BYTES;
 pub(super) const MIB: u64 = 1 << 20;
 
-/// Where drives keep pages in these tests: for each page of each row an own place and a copy place,
-/// in turn.
+/// Location of a page in these tests: drives hold an own place and a copy place for each page of
+/// each row, alternately.
 pub(super) fn place(width: u16, id: PageId, side: Side) -> (usize, u64) {
     let drive = match side {
         Side::Own => id.column,
@@ -31,19 +31,19 @@ pub(super) fn place(width: u16, id: PageId, side: Side) -> (usize, u64) {
     (usize::from(drive), index * PAGE_BYTES as u64)
 }
 
-/// Pages on drives, and a record of what was asked of them.
+/// Pages on drives, with a log of the requests.
 pub(super) struct Places {
     pub width: u16,
     pub drives: RefCell<Vec<Rc<dyn Drive>>>,
-    /// Drives that are missing, and whose places therefore are.
+    /// True for each missing drive; its places are missing too.
     pub missing: RefCell<Vec<bool>>,
     pub log: RefCell<Vec<(PageId, Side, Operation)>>,
     pub flushes: Cell<u64>,
     pub reports: Cell<u64>,
-    /// A drive is excluded at its first error.
+    /// Excludes a drive at its first error.
     pub strict: Cell<bool>,
     pub wrong: RefCell<Vec<(PageId, Side)>>,
-    /// See [`PageIo::most_between`].
+    /// Value of [`PageIo::most_between`].
     pub between: Cell<u64>,
 }
 
@@ -111,7 +111,7 @@ impl PageIo for Places {
         side: Side,
         error: &'a DriveError,
     ) -> LocalFuture<'a, Result<(), ArrayError>> {
-        assert_ne!(error.kind, DriveErrorKind::Gone, "that needs no report");
+        assert_ne!(error.kind, DriveErrorKind::Gone, "a missing drive is not reported");
         self.reports.set(self.reports.get() + 1);
         if self.strict.get() {
             self.missing.borrow_mut()[place(self.width, page, side).0] = true;
@@ -158,7 +158,7 @@ impl Bed {
         Self { images, faults, places, sums }
     }
 
-    /// Forgets everything that is not on the drives.
+    /// Discards the state in memory and opens the checksums again.
     pub(super) fn reopen(&mut self, options: ChecksumOptions) {
         self.sums = open(&self.places, options);
         self.places.log.borrow_mut().clear();
@@ -177,7 +177,7 @@ impl Bed {
     }
 }
 
-/// Contents that depend on a seed.
+/// Random contents, from a seed.
 pub(super) fn data(seed: u64, blocks: usize) -> Buffer {
     let mut random = SplitMix64::new(seed);
     let bytes: Vec<u8> =
@@ -185,7 +185,7 @@ pub(super) fn data(seed: u64, blocks: usize) -> Buffer {
     Buffer::from_bytes(&bytes)
 }
 
-/// Records contents as a write does.
+/// Records checksums of contents, as a write does.
 pub(super) async fn record(sums: &Checksums, column: u16, offset: u64, data: &Buffer, sequence: u32) {
     let pin = sums.pin(column, offset, data.len() as u64).await.expect("pages");
     sums.set(&pin, offset, &sums.compute(column, offset, data), sequence);

@@ -1,4 +1,4 @@
-//! Pages that are wrong, old, torn, gone or many.
+//! Pages that are wrong, outdated, torn or missing, and caches that overflow.
 
 use stripewise_drive::{Delay, WriteFault};
 
@@ -15,7 +15,7 @@ async fn verify(sums: &Checksums, column: u16, offset: u64, data: &Buffer) -> Ve
     sums.verify(column, offset, data).await.expect("a verdict")
 }
 
-/// Records a block in each of the four pages of column 1 and makes it durable.
+/// Creates checksums with a durable block in each of the four pages of column 1.
 async fn filled(context: &Context) -> (Bed, Buffer) {
     let bed = Bed::new(context, 3, OPTIONS);
     let block = data(1, 1);
@@ -27,8 +27,7 @@ async fn filled(context: &Context) -> (Bed, Buffer) {
     (bed, block)
 }
 
-/// Damages own pages in some way, and expects that the copies serve and both places are whole after
-/// a checkpoint.
+/// Applies a damage to own pages: the copies must serve, and a checkpoint must restore both places.
 fn survives(damage: impl Fn(&Bed)) {
     for options in [OPTIONS, BOTH] {
         run(|context| {
@@ -46,7 +45,7 @@ fn survives(damage: impl Fn(&Bed)) {
                 }
                 assert!(bed.sums.counters().repaired_pages > 0);
                 assert_eq!(bed.sums.counters().lost_pages, 0);
-                assert!(bed.sums.dirty_bytes() > 0, "what is wrong is to be written");
+                assert!(bed.sums.dirty_bytes() > 0, "the damaged page is dirty");
                 bed.sums.checkpoint().await.expect("a checkpoint");
                 for (page, whole) in (0..).zip(whole) {
                     assert!(bed.peek(id(1, page), Side::Own) == whole, "own {page}");
@@ -94,7 +93,7 @@ fn wrong_page_is_attributed_to_its_drive() {
 }
 
 #[test]
-fn an_old_own_page_gives_way_to_its_newer_copy() {
+fn newer_copy_replaces_an_outdated_own_page() {
     for options in [OPTIONS, BOTH] {
         run(|context| async move {
             let (mut bed, _) = filled(&context).await;
@@ -104,8 +103,7 @@ fn an_old_own_page_gives_way_to_its_newer_copy() {
             bed.sums.checkpoint().await.expect("a checkpoint");
             bed.poke(id(1, 0), Side::Own, &old);
             bed.reopen(options);
-            // A change of another block before anybody looks must not get in the way of the second
-            // opinion.
+            // Changing another block of the page before any read must not prevent reading the copy.
             record(&bed.sums, 1, 5 * BLOCK_BYTES, &data(3, 1), 3).await;
             assert!(verify(&bed.sums, 1, 0, &newer).await.is_good());
             assert_eq!(verify(&bed.sums, 1, 5 * BLOCK_BYTES, &data(3, 1)).await, Verdict::default());
@@ -117,7 +115,7 @@ fn an_old_own_page_gives_way_to_its_newer_copy() {
     }
 }
 
-/// A drive that lost the write of a block and the write of its page: only the copy knows.
+/// A drive that lost the write of a block and that of its page: only the copy is current.
 #[test]
 fn lost_block_and_page_are_found_by_read_or_audit() {
     for (options, audits, is_seen) in [(OPTIONS, false, false), (BOTH, false, true), (OPTIONS, true, true)] {
@@ -137,8 +135,7 @@ fn lost_block_and_page_are_found_by_read_or_audit() {
     }
 }
 
-/// Pages in memory know what the drives should hold: both places lost, or written over, are put
-/// right.
+/// Pages in memory hold the expected contents: an audit repairs both places if both were damaged.
 #[test]
 fn an_audit_of_pages_in_memory_repairs_both_places() {
     run(|context| async move {
@@ -163,7 +160,7 @@ fn page_lost_in_both_places_is_counted() {
         let verdict = verify(&bed.sums, 1, 0, &data(9, 1)).await;
         assert_eq!((verdict.is_good(), verdict.unrecorded_blocks), (true, 1));
         assert_eq!(bed.sums.counters().lost_pages, 1);
-        // Never written is not lost.
+        // A page that was never written is not lost.
         verify(&bed.sums, 2, 0, &data(9, 1)).await;
         assert_eq!(bed.sums.counters().lost_pages, 1);
     });
@@ -177,10 +174,13 @@ fn pages_survive_a_missing_drive_and_fill_a_new_one() {
         bed.sums.checkpoint().await.expect("a checkpoint");
         bed.places.missing.borrow_mut()[1] = true;
         bed.reopen(OPTIONS);
-        assert!(!verify(&bed.sums, 1, 0, &data(2, 1)).await.is_good(), "told from the copy");
+        assert!(
+            !verify(&bed.sums, 1, 0, &data(2, 1)).await.is_good(),
+            "the copy shows that the block is wrong"
+        );
         record(&bed.sums, 1, MIB, &data(4, 1), 2).await;
         bed.sums.checkpoint().await.expect("with one place");
-        // A new drive in its place.
+        // Replace the drive with a new one.
         bed.images[1] = MemoryDrive::new("new", 8 << 20);
         bed.places.drives.borrow_mut()[1] = bed.images[1].clone();
         bed.places.missing.borrow_mut()[1] = false;
@@ -194,7 +194,7 @@ fn pages_survive_a_missing_drive_and_fill_a_new_one() {
             }
         }
         assert_eq!(bed.peek(id(1, 3), Side::Own), [0; PAGE_BYTES], "holds no data");
-        // The drive with the other places may go now.
+        // The drive with the other places may be lost now.
         bed.places.missing.borrow_mut()[2] = true;
         bed.reopen(OPTIONS);
         assert!(verify(&bed.sums, 1, MIB, &data(4, 1)).await.is_good());
@@ -202,7 +202,8 @@ fn pages_survive_a_missing_drive_and_fill_a_new_one() {
     });
 }
 
-/// Unlike a rewrite: the drives that hold the other places are not written, unless a page changed.
+/// Unlike a rewrite, filling does not write the drives with the other places, unless a page
+/// changed.
 #[test]
 fn filling_writes_the_new_place_and_changes_only() {
     run(|context| async move {
@@ -212,9 +213,9 @@ fn filling_writes_the_new_place_and_changes_only() {
         bed.images[1] = MemoryDrive::new("new", 8 << 20);
         bed.places.drives.borrow_mut()[1] = bed.images[1].clone();
         bed.reopen(OPTIONS);
-        // Its places do not count while it is being filled.
+        // Places of the new drive do not count while it is being filled.
         bed.places.missing.borrow_mut()[1] = true;
-        // One page changes meanwhile; and what is asked for twice is written once.
+        // One page changes during the fill; a page queued twice is written once.
         record(&bed.sums, 1, 3 * MIB, &data(2, 1), 2).await;
         for _ in 0..2 {
             bed.sums.fill_places(0, 1, &|page| page != 1).await.expect("pages");
@@ -233,7 +234,7 @@ fn filling_writes_the_new_place_and_changes_only() {
                 (bed.peek(id(page.0, page.1), Side::Own), bed.peek(id(page.0, page.1), Side::Copy));
             assert!(own == copy && own[..8] == *b"STRPSUMS", "{page:?}");
         }
-        // What failed is tried again by the next one.
+        // The next checkpoint retries the failed write.
         bed.places.missing.borrow_mut()[1] = true;
         bed.sums.fill_places(0, 1, &|page| page == 1).await.expect("pages");
         bed.places.missing.borrow_mut()[1] = false;
@@ -247,7 +248,7 @@ fn filling_writes_the_new_place_and_changes_only() {
         assert!(bed.peek(id(1, 1), Side::Own) == bed.peek(id(1, 1), Side::Copy));
         bed.places.log.borrow_mut().clear();
         bed.sums.checkpoint().await.expect("a checkpoint");
-        assert!(bed.places.log.borrow().is_empty(), "nothing is left to be written");
+        assert!(bed.places.log.borrow().is_empty(), "no page is dirty");
     });
 }
 
@@ -258,9 +259,9 @@ fn write_errors_are_reported_until_drive_is_excluded() {
         let (drive, offset) = place(3, id(1, 0), Side::Copy);
         bed.faults[drive].make_unwritable(offset..offset + 4096);
         record(&bed.sums, 1, 0, &data(5, 1), 2).await;
-        bed.sums.checkpoint().await.expect_err("a drive that stays yet gives errors");
+        bed.sums.checkpoint().await.expect_err("the drive gives errors and is not excluded");
         assert!(bed.places.reports.get() > 1);
-        assert!(bed.sums.dirty_bytes() > 0, "still to be written");
+        assert!(bed.sums.dirty_bytes() > 0, "the page stays dirty");
         bed.places.strict.set(true);
         bed.sums.checkpoint().await.expect("without the drive");
         assert_eq!(bed.sums.dirty_bytes(), 0);
@@ -287,7 +288,7 @@ fn eviction_keeps_sums_and_memory_bounded() {
                     assert_eq!((verdict.is_good(), verdict.unrecorded_blocks), (true, 0), "seed {seed}");
                     assert!(!verify(&bed.sums, column, offset, &data(9999, 1)).await.is_good());
                 }
-                // One page more than allowed, while it is the one in use.
+                // The page in use may exceed the limit.
                 assert!(bed.sums.memory_bytes() <= (48 << 10) + 4096, "{}", bed.sums.memory_bytes());
             }
             let counters = bed.sums.counters();
@@ -321,7 +322,7 @@ fn a_pinned_page_stays() {
 }
 
 #[test]
-fn a_page_is_read_once_however_many_wait_for_it() {
+fn page_is_read_once_for_all_waiting_tasks() {
     run(|context| async move {
         let (mut bed, block) = filled(&context).await;
         bed.reopen(OPTIONS);
@@ -350,7 +351,7 @@ fn fresh_pages_forget_earlier_sums() {
         assert_eq!((bed.places.reads(), bed.sums.expected(&pin, 0)), (0, None));
         assert_eq!(verify(&bed.sums, 1, 0, &data(2, 1)).await.unrecorded_blocks, 1);
         record(&bed.sums, 1, BLOCK_BYTES, &block, 9).await;
-        // Only the copy gets to its drive: it is newer than the own page of before.
+        // Only the copy reaches its drive: it is newer than the old own page.
         let (drive, offset) = place(3, id(1, 0), Side::Own);
         bed.faults[drive].arm_write_fault_at(offset..offset + 4096, WriteFault::Lost);
         bed.sums.checkpoint().await.expect("a checkpoint");
@@ -362,7 +363,7 @@ fn fresh_pages_forget_earlier_sums() {
     });
 }
 
-/// What was found without the place that came in is neither taken nor counted.
+/// The result of a read that missed the returned place is neither used nor counted.
 #[test]
 fn page_is_reread_if_a_place_returns_during_load() {
     run(|context| async move {
@@ -378,14 +379,18 @@ fn page_is_reread_if_a_place_returns_during_load() {
         bed.places.missing.borrow_mut()[with_copy] = false;
         bed.sums.reload_incomplete();
         let verdict = reader.await;
-        assert_eq!((verdict.is_good(), verdict.unrecorded_blocks), (false, 0), "told from the copy");
+        assert_eq!(
+            (verdict.is_good(), verdict.unrecorded_blocks),
+            (false, 0),
+            "the copy shows that the block is wrong"
+        );
         assert!(verify(&bed.sums, 1, 0, &block).await.is_good());
         assert_eq!((bed.sums.counters().loads, bed.sums.counters().lost_pages), (1, 0));
     });
 }
 
 #[test]
-fn fresh_wins_over_a_page_that_is_being_loaded() {
+fn fresh_page_wins_over_a_load_in_flight() {
     run(|context| async move {
         let (mut bed, block) = filled(&context).await;
         bed.reopen(OPTIONS);
@@ -419,19 +424,19 @@ fn returning_drive_makes_one_place_pages_reload() {
         let (mut bed, block) = filled(&context).await;
         bed.reopen(BOTH);
         assert!(verify(&bed.sums, 1, 0, &block).await.is_good());
-        // The drive with the copies goes: what is loaded or written now may lack something.
+        // The drive with the copies goes missing: pages loaded or written now may lack a place.
         let (with_copy, _) = place(3, id(1, 0), Side::Copy);
         bed.places.missing.borrow_mut()[with_copy] = true;
         assert!(verify(&bed.sums, 1, MIB, &block).await.is_good());
         record(&bed.sums, 1, 2 * MIB, &block, 3).await;
         bed.sums.reload_incomplete();
         let is_loaded = |at: u64| bed.sums.has_pages(1, at, BLOCK_BYTES);
-        assert!(is_loaded(0), "it was read from both places");
-        assert!(!is_loaded(MIB), "it was read from one");
-        assert!(is_loaded(2 * MIB), "it is changed");
+        assert!(is_loaded(0), "read from both places");
+        assert!(!is_loaded(MIB), "read from one place");
+        assert!(is_loaded(2 * MIB), "dirty");
         bed.sums.checkpoint().await.expect("a checkpoint");
         bed.sums.reload_incomplete();
-        assert!(!is_loaded(2 * MIB), "it was written to one place");
+        assert!(!is_loaded(2 * MIB), "written to one place");
         bed.places.missing.borrow_mut()[with_copy] = false;
         assert!(verify(&bed.sums, 1, MIB, &block).await.is_good());
         bed.sums.reload_incomplete();
@@ -451,14 +456,14 @@ fn page_read_ahead_continues_only_while_used() {
             bed.sums.counters().loads
         };
         assert_eq!(loads_of(16).await, 16 * 64);
-        // What fits into memory is tried once.
+        // Read-ahead fills the cache once, and stops when no page is used.
         let unused = loads_of(0).await;
         assert!((64..=256).contains(&unused), "{unused}");
     });
 }
 
 #[test]
-fn many_changes_ask_for_a_checkpoint() {
+fn many_dirty_pages_trigger_a_checkpoint() {
     run(|context| async move {
         let bed = Bed::new(&context, 3, ChecksumOptions { cache_bytes: 256 << 10, ..OPTIONS });
         let mut most = 0;
@@ -466,7 +471,7 @@ fn many_changes_ask_for_a_checkpoint() {
             record(&bed.sums, (page % 2) as u16, page / 2 * MIB, &data(1, 1), 1).await;
             most = most.max(bed.sums.dirty_bytes());
         }
-        // About 2 KiB of memory each; half of the cache is theirs.
+        // A dirty page takes about 2 KiB of memory; dirty pages may take half of the cache.
         assert!((50 * 4096..=64 * 4096).contains(&most), "{most}");
         assert!(bed.sums.dirty_bytes() < 50 * 4096, "a checkpoint has written most of them");
     });
@@ -490,7 +495,8 @@ fn first_place_is_durable_before_second_is_written() {
             .filter(|entry| entry.2 != Operation::Read)
             .map(|entry| (entry.0, entry.1))
             .collect();
-        // Drive by drive, on each as its places lie: the last of three is a neighbour of the first.
+        // By drive, then in on-drive order. The last of three columns is a neighbour of the first
+        // and has its own turn.
         let (first, second) = (id(0, 0), id(1, 0));
         assert_eq!(
             order,
@@ -511,11 +517,11 @@ fn page_changed_during_its_write_stays_dirty() {
         }
         let sums = bed.sums.clone();
         let checkpoint = context.spawn(async move { sums.checkpoint().await.expect("a checkpoint") });
-        // The first places are answered at 1 ms, durable at 2, the others answered at 3, durable at
-        // 4.
+        // The first places are answered at 1 ms and durable at 2 ms, the others answered at 3 ms
+        // and durable at 4 ms.
         context.sleep_ns(1_500_000).await;
         record(&bed.sums, 1, BLOCK_BYTES, &data(6, 1), 3).await;
-        // Asked for while the first is under way, it must not be content with that one's end.
+        // A checkpoint requested while the first is running must not end with it.
         let sums = bed.sums.clone();
         let second = context.spawn(async move { sums.checkpoint().await.expect("a checkpoint") });
         context.sleep_ns(1).await;
@@ -563,8 +569,8 @@ fn memory_is_counted_as_pages_grow_and_go() {
     });
 }
 
-/// Which own places of column 1 a checkpoint writes when the first and the last of four pages have
-/// changed, with so many written along between them; what is written along is as it was.
+/// Own places of column 1 that a checkpoint writes when the first and the last of four pages have
+/// changed and up to `between` clean pages are written along. Clean pages must stay the same.
 async fn own_places_written(context: &Context, between: u64, change: impl AsyncFn(&mut Bed)) -> Vec<u16> {
     let (mut bed, block) = filled(context).await;
     bed.places.between.set(between);
@@ -608,7 +614,7 @@ fn loaded_pages_are_written_along_unchanged() {
     });
 }
 
-/// A place that is filled lies between changed ones, in the same turn: one of the two writes it.
+/// The place to be filled lies between dirty pages of the same turn and must not be written twice.
 #[test]
 fn page_being_filled_is_written_once() {
     run(|context| async move {
@@ -636,6 +642,6 @@ fn page_being_filled_is_written_once() {
 fn nothing_is_written_along_at_places_without_a_drive() {
     run(|context| async move {
         let lose_own = async |bed: &mut Bed| bed.places.missing.borrow_mut()[1] = true;
-        assert_eq!(own_places_written(&context, 2, lose_own).await, [0, 3], "asked, and not there");
+        assert_eq!(own_places_written(&context, 2, lose_own).await, [0, 3], "attempted on the missing drive");
     });
 }

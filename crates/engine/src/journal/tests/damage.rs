@@ -1,11 +1,11 @@
-//! Garbage, strangers and losses in the areas at open.
+//! Garbage, foreign data and lost areas on opening.
 
 use super::*;
 use stripewise_drive::SplitMix64;
 
 const BYTES: u64 = 256 << 10;
 
-/// Drives of a journal with some records, the first of them released.
+/// Creates the drives of a journal with some records, the first three of them released.
 async fn filled(context: &Context, count: usize, copies: usize, records: u64) -> Vec<Rc<MemoryDrive>> {
     let drives = memory(count, BYTES);
     let journal =
@@ -41,7 +41,7 @@ fn garbage_never_panics_or_passes_for_a_record() {
                         1 => bytes[0] ^= 1 << random.below(8),
                         2 => bytes.fill(0xff),
                         _ => {
-                            // A piece of another place.
+                            // A page of another place.
                             let from = BASE + random.below(40) * 4096;
                             bytes.resize(4096, 0);
                             drive.peek(from, &mut bytes);
@@ -138,7 +138,7 @@ fn loss_of_more_areas_than_copies_is_reported() {
         let (_, replay) = open(&context, left, 2, &host).await.expect("it opens");
         assert!(replay.missing_batches > 5, "{}", replay.missing_batches);
         assert!(replay.records.len() < 17);
-        // An area wiped: found in the other copies, and said to be blank.
+        // A wiped area: its records are found in the other copies, and it is reported as blank.
         let drives = filled(&context, 3, 2, 20).await;
         drives[1].poke(0, &vec![0; (BASE + BYTES) as usize]);
         let all = areas(&context, &as_drives(&drives), BYTES);
@@ -149,10 +149,10 @@ fn loss_of_more_areas_than_copies_is_reported() {
     });
 }
 
-/// A record's release may be forgotten in a cut, but not while that of a later one is known: what
-/// is found is carried out in order, and the older one's content would be the last.
+/// A cut may lose the release of a record, but not if that of a later record is found: replay runs
+/// in order, so the older record would overwrite the newer one.
 #[test]
-fn a_release_is_not_known_without_those_before_it() {
+fn release_is_found_only_with_all_earlier_ones() {
     use stripewise_drive::{ModelDrive, ModelSpec};
     let executor = VirtualExecutor::new();
     let context = executor.context();
@@ -178,7 +178,7 @@ fn a_release_is_not_known_without_those_before_it() {
             images.iter().map(content).collect()
         };
         let before = contents();
-        // Two notes in two batches, on their way at once.
+        // Two notes in two batches, in flight at once.
         [2, 4].into_iter().for_each(|sequence| journal.release(sequence));
         journal.mark().await.expect("a mark");
         let after = contents();

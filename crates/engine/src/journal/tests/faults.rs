@@ -1,4 +1,4 @@
-//! Areas that fail while the journal is in use.
+//! Areas that fail in use.
 
 use super::*;
 use stripewise_drive::{DriveErrorKind, FaultyDrive};
@@ -32,7 +32,7 @@ fn area_failing_twice_is_replaced_by_another() {
         for task in tasks {
             task.await.expect("two areas are left");
         }
-        assert_eq!(*host.failed.borrow(), [1], "the host is told once");
+        assert_eq!(*host.failed.borrow(), [1], "the host is notified once");
         assert!(journal.is_short(), "early batches have a copy less");
         assert_eq!(journal.restore_copies().await.expect("restoring"), 0);
         assert!(!journal.is_short());
@@ -104,8 +104,7 @@ fn returning_area_brings_back_no_old_records() {
         for tag in 0..5 {
             append(&journal, record(tag, &[4096]), Quota::Client).await.expect("room");
         }
-        // Drive 2 alone gets batches that no other drive has, and is away while the others are
-        // opened again.
+        // Only drive 2 gets these batches, and it is missing while the others are reopened.
         journal.remove_area(0);
         journal.remove_area(1);
         for tag in 100..115 {
@@ -151,7 +150,7 @@ fn drives_that_fail_at_open_are_excluded() {
         assert!(journal.is_short());
         journal.load(&replay.records[0]).await.expect("loads");
         append(&journal, record(6, &[8192]), Quota::Client).await.expect("room");
-        // Bytes that rot after the opening are not given out.
+        // Payload that becomes unreadable after the opening is not returned.
         drives[2].make_unreadable(BASE..BASE + bytes);
         let error = journal.load(&replay.records[0]).await.expect_err("unreadable");
         assert!(matches!(error, ArrayError::Journal(_)), "{error}");
@@ -194,16 +193,15 @@ fn appends_complete_in_order() {
         context.sleep_ns(1_000_000).await;
         assert!(ended.borrow().is_empty(), "{:?} went past the first", ended.borrow());
         let durable = journal.0.state.borrow().batches.iter().filter(|batch| batch.durable).count();
-        assert!(durable > 2, "only {durable} later batches are durable: nothing is shown");
+        assert!(durable > 2, "only {durable} later batches are durable: the test shows nothing");
         drives.iter().for_each(|drive| drive.release());
         context.sleep_ns(1_000_000).await;
         assert_eq!(*ended.borrow(), (0..8).collect::<Vec<_>>());
     });
 }
 
-/// Gives up the third of three areas; then power is cut, and that drive is not asked any more, nor
-/// the one that is `lost`. The first `over` records were released, and of the others every other
-/// one.
+/// Gives up the third of three areas; then power is cut, and that drive stays out, as does the
+/// `lost` one. The first `over` records were released, and every other one of the rest.
 async fn give_up_an_area(context: &Context, over: u64, marks: u64, lost: Option<usize>) {
     let (bytes, host) = (512 << 10, Rc::new(Host::default()));
     let all = areas(context, &as_drives(&memory(3, bytes)), bytes);
@@ -216,7 +214,7 @@ async fn give_up_an_area(context: &Context, over: u64, marks: u64, lost: Option<
     let is_over = |tag: u64| tag < over || tag % 2 == 1;
     for tag in (0..24).filter(|tag| is_over(*tag)) {
         journal.release(sequences[tag as usize]);
-        // Each is told by a batch of its own, in any of the areas.
+        // Each release is recorded by a batch of its own, in any of the areas.
         journal.mark().await.expect("room");
     }
     for _ in 0..marks {
@@ -253,7 +251,7 @@ fn indispensable_area_stays_in_use() {
         let (bytes, host) = (256 << 10, Rc::new(Host::default()));
         let all = areas(&context, &as_drives(&memory(2, bytes)), bytes);
         let journal = create(&context, all.clone(), 1, &host).await;
-        // More than one area holds is live.
+        // More live records than one area can hold.
         let mut tag = 0;
         while journal.fill().percent() < 90 {
             append(&journal, record(tag, &[8192]), Quota::InPlace).await.expect("room");
@@ -270,7 +268,7 @@ fn indispensable_area_stays_in_use() {
     });
 }
 
-/// More areas are lost at once than there are copies, when nothing is live any more.
+/// More areas are lost than there are copies, when no record is live.
 #[test]
 fn released_records_are_absent_from_the_last_area() {
     for left in 0..3 {
@@ -307,7 +305,8 @@ fn release_during_header_writes_survives_area_loss() {
         for tag in 0..12 {
             sequences.push(append(&journal, record(tag, &[4096]), Quota::Client).await.expect("room"));
         }
-        // The first area's loss is being said when all is released, which only the second says.
+        // Headers record the first area's loss while all records are released; only the second area
+        // records that.
         drives[2].stick();
         journal.remove_area(0);
         context.sleep_ns(1_000_000).await;
@@ -333,7 +332,7 @@ fn stopped_journal_writes_no_headers() {
         journal.release(sequence);
         journal.remove_area(0);
         journal.stop().await;
-        // The areas may be somebody else's now.
+        // The areas may belong to another volume now.
         let contents = || -> Vec<Vec<u8>> {
             let of_drive = |drive: &Rc<MemoryDrive>| {
                 let mut all = vec![0; (BASE + bytes) as usize];

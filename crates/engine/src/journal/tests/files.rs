@@ -1,4 +1,4 @@
-//! Areas in files are written once before they are used; elsewhere that is left out.
+//! Areas in files are preallocated before use; areas on other drives are not.
 
 use std::rc::Rc;
 
@@ -7,13 +7,13 @@ use stripewise_runtime::VirtualExecutor;
 
 use super::{BASE, area, create};
 
-/// Memory that says to be something else.
-struct CalledA {
+/// A memory drive that reports another kind.
+struct MemoryOfKind {
     info: DriveInfo,
     memory: Rc<MemoryDrive>,
 }
 
-impl Drive for CalledA {
+impl Drive for MemoryOfKind {
     fn info(&self) -> &DriveInfo {
         &self.info
     }
@@ -23,7 +23,7 @@ impl Drive for CalledA {
     }
 }
 
-/// How many bytes behind the headers a new journal has overwritten of what lay there.
+/// Number of bytes after the headers that a new journal has overwritten.
 fn overwritten(kind: DriveKind, bytes: u64) -> u64 {
     let executor = VirtualExecutor::new();
     let context = executor.context();
@@ -31,7 +31,7 @@ fn overwritten(kind: DriveKind, bytes: u64) -> u64 {
         let memory = MemoryDrive::new("m", BASE + bytes + 4096);
         memory.poke(0, &vec![0xff; (BASE + bytes + 4096) as usize]);
         let info = DriveInfo { kind, ..memory.info().clone() };
-        let drive = Rc::new(CalledA { info, memory: memory.clone() });
+        let drive = Rc::new(MemoryOfKind { info, memory: memory.clone() });
         let journal = create(&context, vec![area(&context, 0, drive, bytes)], 1, &Rc::default()).await;
         journal.close().await.expect("closing");
         let read = |at: u64, length: u64| {
@@ -47,7 +47,7 @@ fn overwritten(kind: DriveKind, bytes: u64) -> u64 {
 
 #[test]
 fn file_area_is_overwritten_once_before_use() {
-    // Not a whole number of pieces.
+    // Not a multiple of the write size.
     let bytes = (2 << 20) + (256 << 10);
     assert_eq!(overwritten(DriveKind::File, bytes), bytes - 8192);
     assert_eq!(overwritten(DriveKind::BlockDevice, bytes), 0);

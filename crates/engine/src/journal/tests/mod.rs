@@ -1,4 +1,4 @@
-//! The journal against drives that lose power, fail, and lie full of garbage.
+//! Tests of the journal on drives that lose power, fail, or are full of garbage.
 
 mod cuts;
 mod damage;
@@ -65,7 +65,7 @@ fn pattern(tag: u64, length: usize) -> Vec<u8> {
     (0..length as u64).map(|at| (tag.wrapping_mul(31).wrapping_add(at * 7 + at / 253)) as u8).collect()
 }
 
-/// A record told apart by its `stripe`, whose bytes follow from it.
+/// Creates a record identified by its `stripe`, which also determines its bytes.
 fn record(tag: u64, lengths: &[usize]) -> Record {
     let parts: SmallVec<[Part; 4]> = (0..)
         .zip(lengths)
@@ -95,7 +95,7 @@ fn part_bytes(part: &Part) -> Vec<u8> {
     part.segments.iter().flat_map(Buffer::to_vec).collect()
 }
 
-/// Panics unless it is the record of its tag.
+/// Panics unless the record is the one of its tag.
 fn check_record(found: &Record, lengths: &[usize], what: &str) {
     let expected = record(found.stripe, lengths);
     assert_eq!(
@@ -161,7 +161,7 @@ fn live_records_are_found_and_released_ones_are_not() {
                 .into_iter()
                 .filter(|area| area.drive != lost)
                 .map(|mut area| {
-                    // A copy of the drive: opening writes.
+                    // Copy the drive, since opening writes.
                     let mut image = vec![0; (BASE + bytes) as usize];
                     let memory = MemoryDrive::new("copy", BASE + bytes);
                     let buffer = Buffer::from_bytes(&image);
@@ -183,7 +183,7 @@ fn live_records_are_found_and_released_ones_are_not() {
                 assert_eq!(loaded.sequence, loaded.stripe - 9);
                 check_record(&loaded, &[4096, 1536], "loaded");
             }
-            // It goes on where it was.
+            // New records continue the sequence.
             let next = append(&journal, record(40, &[512]), Quota::Client).await.expect("room");
             assert_eq!(next, 11);
         }
@@ -227,8 +227,8 @@ fn concurrent_appends_share_a_batch_without_delay() {
         assert_eq!(writes() - before, 1);
         assert_eq!(context.now_ns() - start, 100_000 + 33 * 4096);
 
-        // Clients without end: no more than four batches in flight, each carrying what came
-        // meanwhile.
+        // Constant load: at most four batches in flight, each carrying the appends that arrived
+        // during earlier ones.
         let before = writes();
         let tasks: Vec<_> = (0..32)
             .map(|tag| {

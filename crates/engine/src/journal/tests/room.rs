@@ -1,4 +1,4 @@
-//! Room: waiting for it, what is kept for destaging, rings that go round many times.
+//! Journal space: waiting for it, the part kept for destaging, and rings that wrap many times.
 
 use super::*;
 
@@ -25,14 +25,14 @@ fn full_journal_blocks_clients_but_not_destaging() {
         let admitted = order.borrow().len();
         assert!((10..40).contains(&admitted), "{admitted} admitted");
         assert!(journal.fill().percent() > 75, "{:?}", journal.fill());
-        // What makes room goes ahead of those who wait.
+        // Destaging goes ahead of waiting clients.
         let parity = append(&journal, record(1000, &[4096]), Quota::Destage).await.expect("room is kept");
         context.sleep_ns(1_000_000).await;
         assert_eq!(order.borrow().len(), admitted, "only releasing makes room");
         let released = (0..40).map(|_| journal.release(journal.oldest().expect("one is live")));
         assert_eq!(released.take(admitted).count(), admitted);
         context.sleep_ns(1_000_000).await;
-        assert!(order.borrow().len() > admitted, "a mark by itself makes the room known");
+        assert!(order.borrow().len() > admitted, "the batch writer marks the freed room itself");
         while order.borrow().len() < 40 {
             let oldest = journal.oldest().expect("one is live");
             journal.release(oldest);
@@ -72,7 +72,7 @@ fn full_journal_destages_oldest_first() {
                 .collect();
             context.sleep_ns(1_000_000).await;
             assert!(journal.fill().percent() > 80);
-            // One record at a time, each with its parity: the worst there is.
+            // The worst case: one record at a time, each with its own parity.
             let lengths = vec![4096; parities];
             let mut destaged = 0;
             while destaged < 64 * 20 {
@@ -106,7 +106,7 @@ fn clients_get_room_while_destaging_runs() {
         for tag in 0..2000 {
             let (journal, served) = (journal.clone(), served.clone());
             context.spawn(async move {
-                // Data, by its number: what clients log.
+                // A tag that gives a `Data` record, as clients log.
                 append(&journal, record(3 * tag, &[4096]), Quota::Client).await.expect("room");
                 served.set(served.get() + 1);
             });
@@ -114,7 +114,7 @@ fn clients_get_room_while_destaging_runs() {
         context.sleep_ns(10_000_000).await;
         let full = served.get();
         assert!((100..1000).contains(&full), "{full} served");
-        // As destaging does it: some stripes together, whose parity is over as soon as they are in
+        // Like destaging: some stripes together, whose parity records are released once they are in
         // place.
         for _ in 0..full / 2 / 20 {
             let parity: Vec<Record> = (0..20).map(|_| record(1, &[4096])).collect();
@@ -142,7 +142,7 @@ fn records_in_place_need_no_destaging_room() {
         let fill_up = async || {
             let mut sequences = Vec::new();
             loop {
-                // Data, by its number.
+                // A tag that gives a `Data` record.
                 let one = Box::pin(append(&journal, record(3, &[4096]), Quota::Client));
                 match context.time_limit_ns(1_000_000, one).await {
                     Ok(sequence) => sequences.push(sequence.expect("room")),
@@ -162,7 +162,7 @@ fn records_in_place_need_no_destaging_room() {
         assert_eq!(journal.held(None).bytes, held.bytes, "nothing is released");
         let more = fill_up().await;
         assert!(more.len() * 4 > first.len(), "{} after {}", more.len(), first.len());
-        // All of these are still to be destaged, and there is room for that.
+        // All of these have to be destaged, and there is room for that.
         for _ in &more {
             append(&journal, record(1, &[4096]), Quota::Destage).await.expect("room");
         }
@@ -206,7 +206,7 @@ fn dropped_reservations_and_waiters_free_room() {
             let reserve = Box::pin(journal.reserve(8192, Quota::Client));
             match context.time_limit_ns(1000, reserve).await {
                 Ok(room) => held.push(room.expect("room")),
-                Err(_) => break, // the waiter is dropped
+                Err(_) => break, // drops the waiter
             }
         }
         assert!(held.len() > 5);
@@ -217,7 +217,7 @@ fn dropped_reservations_and_waiters_free_room() {
 }
 
 #[test]
-fn rings_go_round_and_never_overlap() {
+fn rings_wrap_and_never_overlap() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     for seed in 1..=20 {
@@ -281,9 +281,9 @@ fn slot_is_reused_only_after_durable_release() {
         };
         context.sleep_ns(1000).await;
         journal.release(first);
-        assert!(held(), "no batch says so");
+        assert!(held(), "no batch records the release");
         second.await.expect("room");
-        assert!(held(), "the second batch was put together before the release");
+        assert!(held(), "the second batch was formed before the release");
         journal.mark().await.expect("a mark");
         assert!(!held());
     });
@@ -297,7 +297,7 @@ fn interrupted_openings_leave_room_for_releases() {
         let (bytes, host) = (256 << 10, Rc::new(Host::default()));
         let drives = as_drives(&memory(2, bytes));
         let journal = create(&context, areas(&context, &drives, bytes), 2, &host).await;
-        // As full as it can be, by whoever may fill it most.
+        // Fill the ring completely, with the quota that may fill it most.
         for tag in 0..80 {
             let full = Box::pin(append(&journal, record(tag, &[4096]), Quota::Destage));
             if context.time_limit_ns(1_000_000, full).await.is_err() {
@@ -318,7 +318,7 @@ fn interrupted_openings_leave_room_for_releases() {
             }
             replay.records.iter().for_each(|found| journal.release(found.record.sequence));
             let closed = context.time_limit_ns(1_000_000_000, Box::pin(journal.close())).await;
-            assert!(matches!(closed, Ok(Ok(()))), "there is room to say that all is over: {closed:?}");
+            assert!(matches!(closed, Ok(Ok(()))), "there is room to record the releases: {closed:?}");
         }
         let (journal, replay) =
             open(&context, areas(&context, &drives, bytes), 2, &host).await.expect("opens");

@@ -1,10 +1,10 @@
-//! Power goes when something that lies at several places has reached only one of them. The pool is
-//! opened, goes on, and acknowledges flushes; power goes again, and exactly the drive with that one
-//! place is lost. Whatever was flushed is there: what counted when the pool was opened was brought
-//! to the other places before anything rested on it.
+//! Power is cut when data with copies at several places has reached only one of them. The pool is
+//! reopened, continues, and acknowledges flushes; power is cut again, and exactly the drive with
+//! that one copy is lost. All flushed data must survive: the copy that counted on reopening was
+//! brought to the other places before anything relied on it.
 //!
-//! Tried for each kind of thing of which there are copies (region map, checksum pages, journal, the
-//! pool's record), for each of its first writes, and for each of its places.
+//! Tested for each kind of data with copies (region map, checksum pages, journal, the pool's
+//! manifest), for several of its writes, and for each of its places.
 //!
 //! Invariant I9 (`docs/internals/invariants.md`).
 
@@ -20,36 +20,37 @@ use stripewise_engine::{Volume, VolumeSpec};
 
 use crate::kit::pool::*;
 
-/// What has copies, and how its writes begin.
+/// Kinds of data with copies, and the magics of their writes.
 const KINDS: [(&str, &[&[u8]]); 5] = [
     ("a page of the region map", &[b"SWREGMAP"]),
     ("a page of checksums", &[b"STRPSUMS"]),
     ("a batch of the journal", &[b"SWJBATCH"]),
     ("a header of the journal", &[b"SWJAREA\0"]),
-    ("the pool's record", &[b"STRPWISE", b"SWCHANGE"]),
+    ("the pool's manifest", &[b"STRPWISE", b"SWCHANGE"]),
 ];
-/// Which of the writes of a kind power goes at.
+/// Numbers of the write, within a kind, at which power is cut.
 const MOMENTS: [u64; 7] = [1, 2, 4, 7, 11, 16, 22];
 
 const PIECE: u64 = 64 << 10;
 const BLOCK: u64 = 4096;
-/// Where the first region begins that nothing was written to before, of any layout.
+/// Start of the first unwritten region, for any layout.
 const NEW: u64 = 8 * MIB;
 const NEW_BYTES: u64 = 2 * MIB;
 const OLD_BYTES: u64 = 2 * MIB;
 
-/// Drives whose power goes at a write of a kind: of the writes that are asked for in that moment
-/// one is carried out.
+/// Drives that lose power at a write of a kind: of the writes submitted at that moment only one
+/// reaches its drive.
 struct Cutter {
     drives: Vec<Rc<CrashDrive>>,
     magics: &'static [&'static [u8]],
-    /// The write of the kind at which power goes, and which of those of its moment is carried out.
+    /// Number of the write of the kind at which power is cut, and index of the one write of that
+    /// moment that succeeds.
     at: u64,
     copy: usize,
     seen: Cell<u64>,
     held: RefCell<Vec<(usize, IoRequest, CompletionSender)>>,
     images: RefCell<Option<Vec<Rc<MemoryDrive>>>>,
-    /// The drive that has the one copy.
+    /// Drive with the only copy.
     landed_on: Cell<Option<usize>>,
 }
 
@@ -134,7 +135,7 @@ impl Drive for Top {
     }
 }
 
-/// A volume of 16 MiB of which the beginning was written.
+/// Creates a volume of 16 MiB whose beginning was written.
 fn prepared(spec: &VolumeSpec) -> Vec<Rc<MemoryDrive>> {
     let images = memory_drives(4, 32);
     let life = Life::new();
@@ -147,7 +148,7 @@ fn prepared(spec: &VolumeSpec) -> Vec<Rc<MemoryDrive>> {
     images
 }
 
-/// Blocks here and there in what was written before.
+/// Scattered blocks in the part that was written before.
 fn places() -> impl Iterator<Item = u64> {
     (0..OLD_BYTES / PIECE).step_by(5).map(|piece| piece * PIECE + BLOCK)
 }
@@ -156,7 +157,7 @@ async fn write(volume: &Volume, seed: u64, at: u64, length: u64) -> bool {
     volume.write(at, Buffer::from_bytes(&contents(seed, at, length as usize)), false).await.is_ok()
 }
 
-/// Writes of all sorts, until power goes. `true` if it did not.
+/// Makes all kinds of writes until power is cut. `true` if it was not.
 async fn first_life(life: &Life, drives: &[Rc<dyn Drive>]) -> bool {
     let Ok(pool) = life.open(drives).await else { return false };
     let Ok(volume) = pool.volume("data") else { return false };
@@ -170,7 +171,7 @@ async fn first_life(life: &Life, drives: &[Rc<dyn Drive>]) -> bool {
     }
     is_fine &= volume.flush().await.is_ok();
     is_fine &= pool.set_rebuild_priority(40).await.is_ok();
-    // Write-intent bits are taken back, and what is deferred goes in place.
+    // Write-intent bits are cleared, and deferred writes are destaged.
     life.context.sleep_ns(12_000_000_000).await;
     for at in places() {
         is_fine &= write(&volume, 2, at + BLOCK, BLOCK).await;
@@ -179,7 +180,7 @@ async fn first_life(life: &Life, drives: &[Rc<dyn Drive>]) -> bool {
     is_fine & pool.close().await.is_ok()
 }
 
-/// Everything is written once more and flushed.
+/// Rewrites everything and flushes it.
 async fn second_life(life: &Life, drives: &[Rc<dyn Drive>]) -> Result<(), String> {
     let pool = life.open(drives).await.map_err(|error| error.to_string())?;
     let volume = pool.volume("data").map_err(|error| error.to_string())?;
@@ -209,15 +210,15 @@ async fn is_all_there(life: &Life, drives: &[Rc<dyn Drive>]) -> Result<(), Strin
     holds(&volume, 1, from, OLD_BYTES - from).await
 }
 
-/// Gives whether power went with one copy carried out.
+/// `true` if power was cut with exactly one copy written.
 fn cut_and_lose(start: &[Rc<MemoryDrive>], kind: usize, at: u64, copy: usize) -> Result<bool, String> {
     let life = Life::new();
     let cutter = Cutter::over(start, kind, at, copy);
     let drives = cutter.tops(&life.context);
     let went_through = life.run(first_life(&life, &drives));
     let Some(landed_on) = cutter.landed_on.get() else { return Ok(false) };
-    assert!(!went_through, "power went, and nothing noticed");
-    let images = cutter.images.take().expect("power went");
+    assert!(!went_through, "power was cut unnoticed");
+    let images = cutter.images.take().expect("power was cut");
 
     let life = Life::new();
     let cut = Cut::over(&images, at);
@@ -281,7 +282,7 @@ fn copies_agree_before_use_without_checksums() {
     every_copy_of_every_kind(spec("raid10", false, false), &[0, 4]);
 }
 
-/// While a drive is away copies are not compared, and reads that come together would be spread over
+/// While a drive is missing, copies are not compared, and concurrent reads could be spread over
 /// them.
 #[test]
 fn differing_copies_read_alike_until_the_resync() {
@@ -298,7 +299,7 @@ fn differing_copies_read_alike_until_the_resync() {
         volume.flush().await.expect("flushed");
         crash.iter().map(|drive| drive.image_after_cut(&drive.info().label, 1)).collect()
     });
-    // As if this drive had not had the last write yet.
+    // As if this drive had not received the last write.
     let (new, old) = (contents(2, 0, BLOCK as usize), contents(1, 0, BLOCK as usize));
     let at =
         image(&images[1]).chunks(BLOCK as usize).position(|block| block == new).expect("it has the block");
@@ -312,7 +313,7 @@ fn differing_copies_read_alike_until_the_resync() {
         };
         let pool = life.open(&images[..2].iter().map(slow).collect::<Vec<_>>()).await.expect("opened");
         let volume = pool.volume("data").expect("open");
-        assert!(volume.needs_resync(), "the cut left something to be compared");
+        assert!(volume.needs_resync(), "a resync is needed after the cut");
         let reads = join_all((0..8).map(|_| volume.read(0, BLOCK as usize))).await;
         let found: Vec<Vec<u8>> = reads.into_iter().map(|read| read.expect("read").to_vec()).collect();
         assert!(found[0] == new || found[0] == old);

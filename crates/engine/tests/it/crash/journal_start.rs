@@ -1,6 +1,6 @@
-//! A volume goes on without its journal, since there is no room for one, and begins one when there
-//! is. From then on whatever the journal does not know counts as whole after a crash: so all that
-//! was written without it has to be in place durably before, whenever power is cut.
+//! A volume runs without its journal, since there is no space for one, and gets one when space is
+//! freed. From then on every stripe without a record in the journal counts as consistent after a
+//! crash: so all writes made without it have to be durable in place before, whenever power is cut.
 //!
 //! Invariant I26 (`docs/internals/invariants.md`).
 
@@ -12,15 +12,15 @@ use stripewise_drive::{Buffer, Drive, MemoryDrive, yield_now};
 use stripewise_engine::{JobKind, Pool, PoolSpec, Role, Volume, VolumeSpec};
 
 const BLOCK: u64 = 4096;
-/// Where one client writes blocks all the time.
+/// Start of the range that one client writes constantly.
 const BUSY_AT: u64 = 2 * MIB;
 const BUSY_BYTES: u64 = MIB;
 const VOLUME_BYTES: u64 = 4 * MIB;
-/// More writes than this are cut in a sample.
+/// Maximum number of cuts; of more writes a sample is cut.
 const MOST_CUTS: u64 = 150;
 
-/// A closed pool whose journal drives are not to be seen again: three drives without room for an
-/// area, and one that is new.
+/// Creates a closed pool whose journal drives are gone: three drives without space for a journal
+/// area, and a new drive.
 fn without_room() -> Vec<Rc<MemoryDrive>> {
     let mut images = memory_drives(6, 32);
     let life = Life::new();
@@ -28,7 +28,7 @@ fn without_room() -> Vec<Rc<MemoryDrive>> {
         let drives = as_drives(&images);
         let spec = PoolSpec { journals: drives[3..5].to_vec(), ..spec("tank", &drives[..3], &[]) };
         let pool = Pool::create(&life.context, &life.buffers, spec).await.unwrap();
-        // With checksums blocks under way without a journal would not agree with them after a cut.
+        // With checksums, blocks written without a journal would not agree with them after a cut.
         let data = VolumeSpec { checksums: Some(false), ..volume_spec("data", "raid5", Some(VOLUME_BYTES)) };
         full_volume(&pool, data, 1).await;
         let rest = VolumeSpec { checksums: Some(false), ..volume_spec("rest", "raid0", None) };
@@ -39,7 +39,7 @@ fn without_room() -> Vec<Rc<MemoryDrive>> {
     images
 }
 
-/// Writes single blocks, one after the other, until told to stop or power goes.
+/// Writes single blocks, one after the other, until stopped or until power is cut.
 async fn write_blocks(life: &Life, volume: &Volume, stop: &Cell<bool>) {
     for number in 0.. {
         let at = BUSY_AT + number * 37 % (BUSY_BYTES / BLOCK) * BLOCK;
@@ -47,7 +47,7 @@ async fn write_blocks(life: &Life, volume: &Volume, stop: &Cell<bool>) {
         if stop.get() || volume.write(at, data, false).await.is_err() {
             return;
         }
-        // Drives answer at once: mostly it is the others' turn, now and then time passes.
+        // Drives answer at once: mostly yield to other tasks, now and then let time pass.
         match number % 8 {
             7 => life.context.sleep_ns(50_000).await,
             _ => yield_now().await,
@@ -55,7 +55,7 @@ async fn write_blocks(life: &Life, volume: &Volume, stop: &Cell<bool>) {
     }
 }
 
-/// Makes room, whereupon a journal is begun, while a client writes; power is cut at write number
+/// Frees space, so that a journal is started, while a client writes; power is cut at write number
 /// `at`.
 fn begun_and_cut(start: &[Rc<MemoryDrive>], deleting: bool, at: u64) -> Rc<Cut> {
     let cut = Cut::over(start, at);
@@ -66,10 +66,10 @@ fn begun_and_cut(start: &[Rc<MemoryDrive>], deleting: bool, at: u64) -> Rc<Cut> 
         pool.start_jobs();
         pool.wait(JobKind::Rebuild).await.unwrap();
         let volume = pool.volume("data").unwrap();
-        assert_eq!(volume.array().journal_redundancy(), None, "there is no room");
+        assert_eq!(volume.array().journal_redundancy(), None, "there is no space for a journal");
         fill(&volume, 2, 0, MIB).await;
         volume.flush().await.unwrap();
-        // Parts of stripes, not flushed.
+        // Partial stripes, not flushed.
         for block in (0..BUSY_BYTES / BLOCK).step_by(3) {
             let at = BUSY_AT + block * BLOCK;
             let data = Buffer::from_bytes(&contents(3, at, BLOCK as usize));
@@ -93,12 +93,12 @@ fn begun_and_cut(start: &[Rc<MemoryDrive>], deleting: bool, at: u64) -> Rc<Cut> 
             stop.set(true);
         };
         futures_util::future::join(room, write_blocks(&life, &volume, &stop)).await;
-        assert!(has_journal() || at < u64::MAX, "there is room now");
+        assert!(has_journal() || at < u64::MAX, "there is space now");
     });
     cut
 }
 
-/// What was flushed before, or never written since the beginning.
+/// Checks data that was flushed before, or not written since the volume was filled.
 async fn is_untouched(volume: &Volume, what: &str) {
     let end = BUSY_AT + BUSY_BYTES;
     for (seed, at, length) in [(2, 0, MIB), (1, MIB, BUSY_AT - MIB), (1, end, VOLUME_BYTES - end)] {
@@ -119,7 +119,7 @@ fn cut_everywhere(deleting: bool) {
         life.run(async {
             let pool = life.open(&as_drives(&images)).await.unwrap_or_else(|error| panic!("{what}: {error}"));
             pool.wait(JobKind::Rebuild).await.unwrap();
-            // What is known as open after the cut is compared; nothing else may need that.
+            // Chunks with writes in flight at the cut are resynced; no others may need it.
             pool.wait(JobKind::Scrub).await.unwrap();
             is_untouched(&pool.volume("data").unwrap(), &what).await;
             pool.scrub().await.unwrap();
@@ -131,7 +131,7 @@ fn cut_everywhere(deleting: bool) {
         });
         let life = Life::new();
         life.run(async {
-            // A drive is lost with the power.
+            // A drive is lost together with the power.
             let lost = (at % 3) as usize;
             let left: Vec<_> = (0..)
                 .zip(&copies)

@@ -1,5 +1,5 @@
-//! Power cut at every single write of everything that changes a pool: what is found afterwards is
-//! the pool as before or as after, whole, with all that was flushed in it.
+//! Power is cut at every single write of every operation on a pool: afterwards the pool is found as
+//! before or as after, intact, with all flushed data.
 //!
 //! Invariants I21 and I22 (`docs/internals/invariants.md`).
 
@@ -13,19 +13,19 @@ use stripewise_engine::{JobKind, Pool, PoolError, PoolState, PoolStatus, Role, V
 /// Data of a stripe of RAID 5 on four drives.
 const STRIPE: u64 = 3 * (64 << 10);
 
-/// More moments than this are not cut at.
+/// Maximum number of cuts per operation.
 const MOST_CUTS: u64 = 120;
 
 type Step<'a> = Pin<Box<dyn Future<Output = Result<(), PoolError>> + 'a>>;
 
-/// What tells one state of a pool from another.
+/// State of a pool as far as these tests compare it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Shape {
     volumes: Vec<String>,
     priority: u32,
-    /// Path, role; not the state: a cut may leave a rebuild further on or not begun.
+    /// Path and role; not the state, since a cut may leave a rebuild at any point.
     drives: Vec<(String, String)>,
-    /// Drives that are out of service.
+    /// Number of drives that are out of service.
     out: usize,
 }
 
@@ -42,7 +42,8 @@ fn shape_of(status: &PoolStatus) -> Shape {
     Shape { volumes, priority: status.rebuild_priority_percent, drives, out }
 }
 
-/// A pool of four drives with a spare, and one drive beside it; two volumes with flushed contents.
+/// Creates a pool of four drives with a spare, one unused drive, and two volumes with flushed
+/// contents.
 fn prepared() -> Vec<Rc<MemoryDrive>> {
     let images = memory_drives(6, 24);
     let life = Life::new();
@@ -58,9 +59,9 @@ fn prepared() -> Vec<Rc<MemoryDrive>> {
     images
 }
 
-/// Cuts at every write of `step` on a pool opened from `start`; afterwards the pool must be as
-/// before or as after, with at most so many drives out of service, and hold its data, also after
-/// its jobs have run.
+/// Cuts power at every write of `step` on a pool opened from `start`; afterwards the pool must be
+/// as before or as after, with at most `may_be_out` drives out of service, and hold its data, also
+/// after its jobs have run.
 fn cut_everywhere(
     may_be_out: usize,
     start: &[Rc<MemoryDrive>],
@@ -78,8 +79,8 @@ fn cut_everywhere(
     println!("{total} writes");
     let before = reopened(start).expect("it was fine before");
     let mut seen = Vec::new();
-    // The first moment several times: by the seed its writes are kept, torn or lost.
-    // Of a long step a sample: another one in every write's neighbourhood.
+    // The first write several times: the seed decides whether its sectors are kept, torn or lost.
+    // Of a long step a sample.
     let stride = (total / MOST_CUTS).max(1);
     let sample = (2..=total + 1).step_by(stride as usize).map(|at| (at, at));
     let seeds = (0..5).map(|seed| (1, seed)).chain(sample).chain([(total + 1, 1)]);
@@ -109,7 +110,7 @@ fn cut_everywhere(
         reopened(&cut.images()).unwrap()
     };
     assert!(seen.contains(&before) && seen.contains(&after), "{seen:#?}");
-    // Steps of several commits may be found half-way, but only in what drives are for.
+    // A step of several commits may be found half-way, but only in the roles of drives.
     let priorities = [30, 40, 50, 60];
     for shape in &seen {
         let known = [&before, &after].iter().any(|known| known.volumes == shape.volumes);
@@ -118,7 +119,7 @@ fn cut_everywhere(
     }
 }
 
-/// Opens what a cut left, checks all contents, lets jobs run, and checks again.
+/// Opens the pool after a cut, checks all contents, lets jobs run, and checks again.
 fn reopened(images: &[Rc<MemoryDrive>]) -> Result<Shape, String> {
     let life = Life::new();
     life.run(async {
@@ -133,7 +134,7 @@ fn reopened(images: &[Rc<MemoryDrive>]) -> Result<Shape, String> {
         pool.wait(JobKind::Rebalance).await.map_err(|error| error.to_string())?;
         check_contents(&pool).await?;
         if pool.volumes().iter().any(|volume| volume.state != VolumeState::Online) {
-            return Err(format!("not whole after its jobs: {:#?}", pool.status()));
+            return Err(format!("not online after its jobs: {:#?}", pool.status()));
         }
         pool.close().await.map_err(|error| error.to_string())?;
         Ok(shape)
@@ -151,7 +152,7 @@ async fn check_contents(pool: &Pool) -> Result<(), String> {
 }
 
 #[test]
-fn creating_a_volume() {
+fn volume_creation_survives_any_cut() {
     cut_everywhere(0, &prepared(), |life, drives| {
         Box::pin(async {
             let pool = life.open(&drives[..5]).await?;
@@ -162,7 +163,7 @@ fn creating_a_volume() {
 }
 
 #[test]
-fn deleting_a_volume() {
+fn volume_deletion_survives_any_cut() {
     cut_everywhere(0, &prepared(), |life, drives| {
         Box::pin(async {
             let pool = life.open(&drives[..5]).await?;
@@ -172,7 +173,7 @@ fn deleting_a_volume() {
 }
 
 #[test]
-fn changing_a_setting() {
+fn setting_change_survives_any_cut() {
     cut_everywhere(0, &prepared(), |life, drives| {
         Box::pin(async {
             let pool = life.open(&drives[..5]).await?;
@@ -185,7 +186,7 @@ fn changing_a_setting() {
 }
 
 #[test]
-fn adding_a_spare() {
+fn adding_a_spare_survives_any_cut() {
     cut_everywhere(0, &prepared(), |life, drives| {
         Box::pin(async {
             let pool = life.open(&drives[..5]).await?;
@@ -196,7 +197,7 @@ fn adding_a_spare() {
 }
 
 #[test]
-fn replacing_a_drive_that_works() {
+fn drive_replacement_survives_any_cut() {
     cut_everywhere(0, &prepared(), |life, drives| {
         Box::pin(async {
             let pool = life.open(&drives[..5]).await?;
@@ -208,7 +209,7 @@ fn replacing_a_drive_that_works() {
 }
 
 #[test]
-fn rebalancing_a_full_pool_onto_a_new_drive() {
+fn rebalance_onto_new_drive_survives_any_cut() {
     let start = prepared();
     let life = Life::new();
     life.run(async {
@@ -229,9 +230,8 @@ fn rebalancing_a_full_pool_onto_a_new_drive() {
 }
 
 #[test]
-fn returning_a_diverged_drive() {
-    // Its region map is further on than that of the volume it joins, and says that nothing was ever
-    // written.
+fn return_of_diverged_drive_survives_any_cut() {
+    // Its region map is newer than that of the volume it joins, and has all regions as unwritten.
     let images = memory_drives(2, 16);
     let life = Life::new();
     life.run(async {
@@ -249,7 +249,7 @@ fn returning_a_diverged_drive() {
         let pool = life.open(&as_drives(&images[1..])).await.unwrap();
         pool.close().await.unwrap();
     });
-    // Until it has been given back, the two together are two halves.
+    // Until the drive has been returned, the two drives are diverged halves.
     let (wanderer, home) = (&images[..1], &images[1..]);
     let give_back = |cut: &Rc<Cut>| {
         let life = Life::new();
@@ -287,7 +287,7 @@ fn returning_a_diverged_drive() {
 }
 
 #[test]
-fn failing_a_drive_and_the_spare_taking_over() {
+fn spare_activation_survives_any_cut() {
     cut_everywhere(1, &prepared(), |life, drives| {
         Box::pin(async {
             let pool = life.open(&drives[..5]).await?;
@@ -300,7 +300,7 @@ fn failing_a_drive_and_the_spare_taking_over() {
 }
 
 #[test]
-fn opening_with_a_drive_missing() {
+fn degraded_open_survives_any_cut() {
     cut_everywhere(1, &prepared(), |life, drives| {
         Box::pin(async {
             let pool = life.open(&drives[1..5]).await?;
@@ -313,7 +313,7 @@ fn opening_with_a_drive_missing() {
 }
 
 #[test]
-fn creating_a_pool() {
+fn pool_creation_survives_any_cut() {
     let images = memory_drives(3, 16);
     let make = |cut: &Rc<Cut>, at: u64| {
         let life = Life::new();
@@ -341,7 +341,7 @@ fn creating_a_pool() {
                 Err(PoolError::NoPool { .. }) => {}
                 Err(error) => panic!("cut at {at}: {error}"),
             }
-            // Whatever is left of it, it does not stand in the way of who insists.
+            // Whatever is left of the pool, `force` must replace it.
             let again = stripewise_engine::PoolSpec { force: true, ..spec("again", &drives, &[]) };
             let pool = Pool::create(&life.context, &life.buffers, again).await.unwrap();
             pool.close().await.unwrap();
@@ -352,9 +352,9 @@ fn creating_a_pool() {
 }
 
 #[test]
-fn losing_a_drive_under_writes() {
-    // A drive is pulled under way; power goes at every write after that. What was flushed is there,
-    // with all drives, and with any set of drives that has one that knew.
+fn writes_after_drive_loss_survive_any_cut() {
+    // A drive is pulled in use; power is cut at each later write. Flushed data must be found with
+    // all drives, and with any set of drives that includes an up-to-date one.
     let start = prepared();
     let run = |cut: &Rc<Cut>, at: u64| {
         let life = Life::new();
@@ -368,8 +368,8 @@ fn losing_a_drive_under_writes() {
             pulled.unplug();
             cut.arm(at);
             let mut flushed = 0;
-            // Whole stripes: without a journal a stripe written in part is not safe while a drive
-            // is missing.
+            // Full stripes: without a journal a partial stripe write is not safe while a drive is
+            // missing.
             for step in 0..6 {
                 let data = stripewise_drive::Buffer::from_bytes(&contents(9, step * STRIPE, STRIPE as usize));
                 if one.write(step * STRIPE, data, false).await.is_err() || one.flush().await.is_err() {
@@ -398,8 +398,8 @@ fn losing_a_drive_under_writes() {
             life.run(async {
                 let pool = life.open(&present).await.unwrap();
                 let Ok(one) = pool.volume("one") else {
-                    // The pulled drive and another: two of a volume that can lose one. Reported,
-                    // not wrong.
+                    // The pulled drive and another: two of a volume that tolerates one loss. Must
+                    // be reported, not read wrong.
                     assert!((1..4).contains(&absent), "cut at {at}, without {absent}");
                     return;
                 };
@@ -432,7 +432,7 @@ fn interrupted_commit_does_not_split_the_pool() {
         cut.arm(at);
         let _ = life.run(async {
             let pool = life.open(&drives).await?;
-            // A commit of its own, and one that changes who takes part.
+            // A commit of its own, and one that changes membership.
             pool.set_rebuild_priority(77).await?;
             pool.fail_drive(id_of(&pool.status(), "drive2"), "a test").await
         });
@@ -449,8 +449,8 @@ fn interrupted_commit_does_not_split_the_pool() {
                 fill(&pool.volume("data").unwrap(), 2, 0, MIB).await;
                 let status = pool.status();
                 pool.close().await.unwrap();
-                // One of those who went on is enough, also if it has no part in what the other one
-                // was told of.
+                // One of the drives that went on is enough, even if it did not take part in a
+                // commit that the other one had received.
                 for one in
                     (0..3).filter(|&one| one != away && state_of(&status, &format!("drive{one}")) == "online")
                 {
@@ -470,7 +470,7 @@ fn interrupted_commit_does_not_split_the_pool() {
                 pool.wait(JobKind::Rebuild).await.unwrap();
                 holds(&pool.volume("data").unwrap(), 2, 0, MIB).await.unwrap();
                 pool.close().await.unwrap();
-                // What it was told meanwhile counts, whatever it had been told before.
+                // Commits since then count, whatever the drive had received before.
                 let pool =
                     life.open(&drives).await.unwrap_or_else(|error| panic!("{when}, at last: {error}"));
                 assert_ne!(state_of(&pool.status(), &format!("drive{away}")), "behind", "{when}");

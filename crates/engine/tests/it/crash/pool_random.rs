@@ -1,8 +1,8 @@
-//! Random lives of a pool: writes, drives lost, pulled and given back, spares, rebuilds and scrubs
-//! cut short, volumes made and deleted, closings and power cuts. At the start of each life
-//! everything that was flushed must be there.
+//! Random histories of a pool: writes, drives lost, unplugged and returned, spares, interrupted
+//! rebuilds and scrubs, volumes created and deleted, clean closes and power cuts. At the start of
+//! each life all flushed data must be found.
 //!
-//! Runs are repeatable: what fails names its seed.
+//! Runs are repeatable: a failure names its seed.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -17,16 +17,16 @@ const DRIVES: usize = 8;
 const DATA_DRIVES: usize = 4;
 const LIVES: usize = 12;
 
-/// What a volume must hold: the seed of each stripe's contents, 0 for never written, `None` for cut
-/// while being written.
+/// Expected contents of a volume: the seed of each stripe, 0 if it was never written, `None` if
+/// power was cut during its write.
 type Contents = Vec<Option<u64>>;
 
 struct World {
     random: SplitMix64,
     levels: Vec<&'static str>,
-    /// Drives that may be out of service at once.
+    /// Maximum number of drives that may be out of service at once.
     tolerance: usize,
-    /// Drives out of service or not rebuilt yet.
+    /// Number of drives out of service or not rebuilt yet.
     out: usize,
     model: BTreeMap<String, Contents>,
     next_seed: u64,
@@ -97,7 +97,7 @@ async fn verify(pool: &Pool, world: &World) {
     }
 }
 
-/// One change while the pool is open.
+/// Makes one random change while the pool is open.
 async fn step(world: &mut World, life: &Life, pool: &Pool, drives: &Drives) {
     match world.pick(14) {
         0..=4 => {
@@ -158,7 +158,7 @@ async fn step(world: &mut World, life: &Life, pool: &Pool, drives: &Drives) {
             drives.faulty[new].plug_in();
             world.note(format!("replace {} by drive{new}", gone.path));
             match pool.replace(gone.id, drives.faulty[new].clone(), false).await {
-                // A spare was quicker.
+                // A spare was activated first.
                 Ok(_) | Err(PoolError::NoSuchDrive { .. }) => {}
                 Err(error) => panic!("{error}"),
             }
@@ -170,7 +170,7 @@ async fn step(world: &mut World, life: &Life, pool: &Pool, drives: &Drives) {
             let lacking = |volume: &stripewise_engine::VolumeInfo| {
                 volume.slots.iter().filter(|slot| slot.state != ShareState::Active).count()
             };
-            // Unplugged drives that nobody has touched since are out too.
+            // Unplugged drives without I/O since then are out too.
             let unseen = drives.faulty.iter().enumerate().filter(|(index, drive)| {
                 let label = format!("drive{index}");
                 let online = status.drives.iter().any(|drive| {
@@ -232,14 +232,14 @@ fn is_usable(drive: &stripewise_engine::DriveStatus) -> bool {
     format!("{:?}", drive.role) == "Data" && matches!(drive.state.word(), "online" | "rebuilding")
 }
 
-/// Whether requests to the drive fail.
+/// True if requests to the drive fail.
 fn is_unplugged(drive: &Rc<FaultyDrive>) -> bool {
     let buffer = Buffer::from_bytes(&[0; 512]);
     let answer = drive.submit(stripewise_drive::IoRequest::read(0, buffer)).try_take();
     matches!(answer, Ok(Err(_)))
 }
 
-/// A life from the images that the last one left to those that it leaves.
+/// Runs one life from the images of the previous one; returns the images it leaves.
 fn live(world: &mut World, images: &[Rc<MemoryDrive>], number: usize) -> Vec<Rc<MemoryDrive>> {
     let shuffle = world.random.next_u64();
     let executor = VirtualExecutor::shuffled(shuffle);
@@ -302,7 +302,7 @@ fn live(world: &mut World, images: &[Rc<MemoryDrive>], number: usize) -> Vec<Rc<
             world.note("close".to_owned());
             pool.close().await.expect("closed");
         } else {
-            // Something is being written when power goes.
+            // A write is in flight when power is cut.
             let name = world.volume_name().expect("at least one");
             let volume = pool.volume(&name).expect("open");
             let stripes = world.model[&name].len() as u64;

@@ -1,6 +1,5 @@
-//! Power cuts at any instant: writes, flushes and rebuilds stop half-way, unflushed sectors are
-//! kept, lost or torn as the drives please, and the array is put together again from what is on
-//! them.
+//! Power is cut at any instant: writes, flushes and rebuilds stop half-way, each drive keeps, loses
+//! or tears unflushed sectors, and the array is assembled again from the drives.
 //!
 //! Invariants I1, I7 and I12 (`docs/internals/invariants.md`).
 
@@ -14,7 +13,7 @@ use stripewise_engine::linear::{LinearSpec, SlotInit, rebuild};
 use stripewise_engine::{Array, ArrayOptions, Member, MemberOptions, NoHost};
 use stripewise_runtime::VirtualExecutor;
 
-/// For every sector the version that is surely durable, and the newest that was ever written.
+/// Durable version and newest written version of each sector.
 struct History {
     durable: RefCell<Vec<u32>>,
     written: RefCell<Vec<u32>>,
@@ -48,7 +47,8 @@ async fn open(
     Array::open(context, &buffers, init, Rc::new(NoHost), ArrayOptions::default()).await
 }
 
-/// One client that writes, flushes and forces on its own sectors; notes what must survive.
+/// A client that writes, flushes and makes FUA writes to its own sectors, and records what must
+/// survive.
 async fn client(array: Array, history: Rc<History>, number: u64, clients: u64, seed: u64) {
     let mut random = SplitMix64::new(seed * 977 + number);
     let chunk = 24;
@@ -58,8 +58,8 @@ async fn client(array: Array, history: Rc<History>, number: u64, clients: u64, s
         let count = 1 + random.below(chunk - first % chunk);
         let range = first as usize..(first + count) as usize;
         if random.chance(0.15) {
-            // What was written before this flush began is durable when it ends, unless it was
-            // overwritten since.
+            // All writes before this flush are durable when it ends, unless they were overwritten
+            // since.
             let before = history.written.borrow().clone();
             let mine: Vec<usize> =
                 (0..before.len()).filter(|sector| *sector as u64 / chunk % clients == number).collect();
@@ -81,7 +81,7 @@ async fn client(array: Array, history: Rc<History>, number: u64, clients: u64, s
     }
 }
 
-/// Every sector holds its durable version or a later one, in whatever state the array is.
+/// Checks that every sector holds its durable version or a later one, in any state of the array.
 async fn check(array: &Array, history: &History, seed: u64, what: &str) -> Vec<u32> {
     let sectors = history.durable.borrow().len() as u64;
     let data = array
@@ -119,7 +119,7 @@ fn cut_while_writing(seed: u64) {
                 let image = MemoryDrive::new("before", capacity);
                 dirty(&image, seed + i as u64);
                 let drive = CrashDrive::from_image(&format!("crash{i}"), &image);
-                // A sector torn in the middle would be lost in any layout that writes in place.
+                // A torn sector would be lost in any layout that writes in place.
                 drive.set_tears_sectors(false);
                 drive
             })
@@ -149,7 +149,7 @@ fn cut_while_writing(seed: u64) {
             let sectors = (array.capacity_bytes().min(8 << 20) / SECTOR) as usize;
             let history = Rc::new(History::new(sectors));
             // In half of the runs the array was written and closed before: then no region is marked
-            // as being written to.
+            // as being written.
             let array = if seed.is_multiple_of(2) {
                 array.write(0, Model::data(0, sectors as u64, 1), false).await.expect("a write");
                 history.durable.borrow_mut().fill(1);
@@ -184,13 +184,13 @@ fn cut_while_writing(seed: u64) {
         array.resync(&|_, _| {}).await.expect("a resync");
         assert!(!array.needs_resync());
         let after = check(&array, &history, seed, "after the resync").await;
-        // A resync may settle on one copy, but what was read before, outside it, does not change.
+        // A resync may choose another copy, but single-copy data must not change.
         if shape.copies() <= 1 {
             assert_eq!(before, after, "seed {seed}: the resync changed data");
         }
         let report = array.scrub(&|_, _| {}).await.expect("a scrub");
         assert_eq!((report.blamed.len(), report.unattributed_blocks), (0, 0), "seed {seed}: {report:?}");
-        // Now every tolerated loss must show the same.
+        // Now the data must be the same after every tolerated loss.
         for first in 0..width {
             let mut slots = open_slots(&drives, &context);
             for lost in 0..shape.fault_tolerance() {
@@ -211,8 +211,7 @@ fn flushed_data_survives_power_cut_and_resync() {
     }
 }
 
-/// Cuts the power after `steps` writes to the replacement. Gives whether the rebuild was over by
-/// then.
+/// Cuts power after `steps` writes to the replacement. `true` if the rebuild was complete by then.
 fn cut_while_rebuilding(level: &str, width: usize, steps: u64) -> bool {
     let shape = shape(level, width, 16384);
     let spec = space(&shape, 5, 3 << 20);
@@ -274,7 +273,8 @@ fn cut_while_rebuilding(level: &str, width: usize, steps: u64) -> bool {
             while replacement_top.requests() < before + steps && !rebuild.is_finished() {
                 context.sleep_ns(20_000).await;
                 if replacement_top.requests().is_multiple_of(3) {
-                    // What a pool would record: rows filled without a gap from the first on.
+                    // The progress that a pool would record: rows filled without a gap from the
+                    // first on.
                     let filled = array.rebuilt();
                     let rows = (0..).take_while(|row| filled.contains(&(*row, slot))).count() as u64;
                     checkpoint.set(checkpoint.get().max(rows));
@@ -286,7 +286,7 @@ fn cut_while_rebuilding(level: &str, width: usize, steps: u64) -> bool {
             .enumerate()
             .map(|(i, drive)| drive.image_after_cut(&format!("after{i}"), steps + i as u64))
             .collect();
-        images.swap_remove(slot); // the replacement, last, takes its place
+        images.swap_remove(slot); // puts the replacement, the last drive, in its place
         images
     };
 
@@ -302,11 +302,11 @@ fn cut_while_rebuilding(level: &str, width: usize, steps: u64) -> bool {
         let what = format!("{level} cut after {steps} steps, resumed at {}", checkpoint.get());
         truth.check_all(&array, steps, &what).await;
         array.resync(&|_, _| {}).await.expect("a resync");
-        rebuild(&array).await.expect("the rebuild goes on");
+        rebuild(&array).await.expect("the rebuild resumes");
         truth.check_all(&array, steps, &what).await;
         let report = array.scrub(&|_, _| {}).await.expect("a scrub");
         assert_eq!((report.blamed.len(), report.unattributed_blocks), (0, 0), "{what}: {report:?}");
-        // The new member carries its part: another one can go.
+        // The new member holds its part: another one can be lost.
         array.member(((slot + 2) % width) as u32).expect("a member").fail("taken out");
         array.flush().await.expect("a flush excludes it");
         truth.check_all(&array, steps, &what).await;

@@ -1,7 +1,7 @@
-//! A region is discarded and written again while the journal is still saying, in a batch on its
-//! way, that older records of the region are over, or while the checkpoint is under way that makes
-//! them so. What is written first in a region is in no journal: if power is cut before that batch
-//! has arrived, nothing of the older records must come back over it.
+//! A region is discarded and rewritten while the batch that records the release of older records of
+//! the region is in flight, or while the checkpoint that allows their release is running. The first
+//! write of a region is in no journal: if power is cut before that batch has landed, the older
+//! records must not be replayed over it.
 //!
 //! Invariant I16 (`docs/internals/invariants.md`).
 
@@ -20,13 +20,12 @@ use stripewise_runtime::VirtualExecutor;
 
 const MIB: u64 = 1 << 20;
 const WIDTH: usize = 3;
-/// What a region holds of data: 1 MiB on each of two drives.
+/// Data sectors of a region: 1 MiB on each of two drives.
 const REGION_SECTORS: u64 = 2 * MIB / SECTOR;
 const STRIPE_SECTORS: u64 = 2 * 16384 / SECTOR;
 const BLOCK_SECTORS: u64 = 8;
 
-/// A drive that, when told to, neither carries out nor answers writes to its area of the journal,
-/// or those of checksum pages.
+/// A drive that, on request, holds back writes to its journal area, or those of checksum pages.
 struct HoldingDrive {
     drive: Rc<CrashDrive>,
     journal: Range<u64>,
@@ -36,7 +35,7 @@ struct HoldingDrive {
 }
 
 impl HoldingDrive {
-    fn let_go(&self) {
+    fn release(&self) {
         self.holds.set(false);
         self.holds_pages.set(false);
         for (request, sender) in self.held.take() {
@@ -82,7 +81,7 @@ async fn write(array: &Array, first: u64, sectors: u64, version: u32) {
     array.write(first * SECTOR, Model::data(first, sectors, version), false).await.expect("a write");
 }
 
-/// Two regions that hold something, durably.
+/// Creates an array with two regions that hold durable data.
 async fn new_array(context: &Context, drives: &[Rc<HoldingDrive>], checksums: bool) -> Array {
     let buffers = BufferPool::new(8 << 20);
     let member = |drive: &Rc<HoldingDrive>| Member::new(context, drive.clone(), MemberOptions::default());
@@ -95,13 +94,13 @@ async fn new_array(context: &Context, drives: &[Rc<HoldingDrive>], checksums: bo
     array
 }
 
-/// Discards the first region and writes it again, as far as that comes while drives hold something:
-/// whether it was acknowledged.
+/// Discards the first region and rewrites it, as far as that gets while drives hold back writes.
+/// `true` if it was acknowledged.
 async fn discarded_and_written(
     context: &Context,
     array: &Array,
     drives: &[Rc<HoldingDrive>],
-    lets_go: bool,
+    releases: bool,
 ) -> bool {
     let is_done = Rc::new(Cell::new(false));
     let (other, done) = (array.clone(), is_done.clone());
@@ -112,25 +111,25 @@ async fn discarded_and_written(
         done.set(true);
     });
     context.sleep_ns(100_000_000).await;
-    if lets_go {
-        drives.iter().for_each(|drive| drive.let_go());
+    if releases {
+        drives.iter().for_each(|drive| drive.release());
         context.sleep_ns(100_000_000).await;
     }
     is_done.get()
 }
 
-async fn during_a_batch(context: &Context, drives: &[Rc<HoldingDrive>], lets_go: bool) -> bool {
+async fn during_a_batch(context: &Context, drives: &[Rc<HoldingDrive>], releases: bool) -> bool {
     let array = new_array(context, drives, false).await;
-    // Of a region that the map does not know: as long as this record is needed the batches after it
-    // are kept.
+    // A record of a region that the map does not have as written: as long as it is needed, later
+    // batches are kept.
     write(&array, 2 * REGION_SECTORS, BLOCK_SECTORS, 1).await;
     write(&array, 2 * REGION_SECTORS, BLOCK_SECTORS, 2).await;
-    // The record that must not come back, and one of another region.
+    // The record that must not be replayed, and one of another region.
     write(&array, 0, BLOCK_SECTORS, 2).await;
     write(&array, REGION_SECTORS, BLOCK_SECTORS, 2).await;
     drives.iter().for_each(|drive| drive.holds.set(true));
-    // All of that stripe: the drives are flushed first, so both records are over, and the batch
-    // that is on its way now says so.
+    // A full stripe write: the drives are flushed first, so both records are released, and the
+    // batch now in flight records that.
     let other = array.clone();
     let _writer = context.spawn(async move { write(&other, REGION_SECTORS, STRIPE_SECTORS, 3).await });
     context.sleep_ns(1_000_000).await;
@@ -138,26 +137,26 @@ async fn during_a_batch(context: &Context, drives: &[Rc<HoldingDrive>], lets_go:
         drives.iter().filter(|drive| !drive.held.borrow().is_empty()).count() == 2,
         "a batch in two areas"
     );
-    discarded_and_written(context, &array, drives, lets_go).await
+    discarded_and_written(context, &array, drives, releases).await
 }
 
-async fn during_a_checkpoint(context: &Context, drives: &[Rc<HoldingDrive>], lets_go: bool) -> bool {
+async fn during_a_checkpoint(context: &Context, drives: &[Rc<HoldingDrive>], releases: bool) -> bool {
     let array = new_array(context, drives, true).await;
-    // The record that must not come back, and one of another region.
+    // The record that must not be replayed, and one of another region.
     write(&array, 0, BLOCK_SECTORS, 2).await;
     write(&array, REGION_SECTORS, BLOCK_SECTORS, 2).await;
     array.flush().await.expect("a flush");
     drives.iter().for_each(|drive| drive.holds_pages.set(true));
-    // Has records released, for which their sums become durable.
+    // Releases records, for which their checksums become durable.
     let other = array.clone();
     let _discarding =
         context.spawn(async move { other.discard(REGION_SECTORS * SECTOR, REGION_SECTORS * SECTOR).await });
     context.sleep_ns(1_000_000).await;
-    assert!(drives.iter().any(|drive| !drive.held.borrow().is_empty()), "a checkpoint is under way");
-    discarded_and_written(context, &array, drives, lets_go).await
+    assert!(drives.iter().any(|drive| !drive.held.borrow().is_empty()), "a checkpoint is running");
+    discarded_and_written(context, &array, drives, releases).await
 }
 
-fn cut_meanwhile(during_a_checkpoint_instead: bool, lets_go: bool, seed: u64) -> bool {
+fn cut_in_flight(during_a_checkpoint_instead: bool, releases: bool, seed: u64) -> bool {
     let spec = spec(during_a_checkpoint_instead);
     let journal_end = spec.data_base_bytes().expect("possible");
     let journal = journal_end - spec.journal_slabs * spec.array_spec().slab_bytes..journal_end;
@@ -172,8 +171,8 @@ fn cut_meanwhile(during_a_checkpoint_instead: bool, lets_go: bool, seed: u64) ->
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let is_done = match during_a_checkpoint_instead {
-        true => executor.block_on(during_a_checkpoint(&context, &drives, lets_go)),
-        false => executor.block_on(during_a_batch(&context, &drives, lets_go)),
+        true => executor.block_on(during_a_checkpoint(&context, &drives, releases)),
+        false => executor.block_on(during_a_batch(&context, &drives, releases)),
     };
     let images: Vec<Rc<dyn Drive>> = (0..)
         .zip(&drives)
@@ -193,11 +192,11 @@ fn cut_meanwhile(during_a_checkpoint_instead: bool, lets_go: bool, seed: u64) ->
         let expected = Model::new(array.capacity_bytes());
         expected.set(0, REGION_SECTORS, if is_done { 4 } else { 1 });
         if !is_done {
-            // Not even begun: what was there before is there still.
+            // Not even begun: the old contents are intact.
             expected.set(0, BLOCK_SECTORS, 2);
         }
         let found = array.read(0, (REGION_SECTORS * SECTOR) as usize).await.expect("a read");
-        expected.check(0, &found, seed, &format!("let go: {lets_go}, done: {is_done}"));
+        expected.check(0, &found, seed, &format!("released: {releases}, done: {is_done}"));
         let report = array.scrub(&|_, _| {}).await.expect("a scrub");
         assert_eq!(report.unattributed_blocks, 0, "{report:?}");
     });
@@ -207,15 +206,15 @@ fn cut_meanwhile(during_a_checkpoint_instead: bool, lets_go: bool, seed: u64) ->
 #[test]
 fn region_rewrite_waits_for_durable_release() {
     for seed in 0..4 {
-        cut_meanwhile(false, false, 10 * seed);
-        assert!(cut_meanwhile(false, true, 10 * seed), "it goes on when the batch has arrived");
+        cut_in_flight(false, false, 10 * seed);
+        assert!(cut_in_flight(false, true, 10 * seed), "it continues when the batch has landed");
     }
 }
 
 #[test]
 fn region_rewrite_waits_for_the_checkpoint() {
     for seed in 0..4 {
-        cut_meanwhile(true, false, 10 * seed);
-        assert!(cut_meanwhile(true, true, 10 * seed), "it goes on when the checkpoint has ended");
+        cut_in_flight(true, false, 10 * seed);
+        assert!(cut_in_flight(true, true, 10 * seed), "it continues when the checkpoint has ended");
     }
 }

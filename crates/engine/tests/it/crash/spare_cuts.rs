@@ -1,6 +1,5 @@
-//! Power is cut after a column that was missing counts as current again. What the journal has from
-//! before it went, with data or parity of that column, must not come back over what was written
-//! without it.
+//! Power is cut after a missing column counts as current again. Journal records from before its
+//! loss, with data or parity of that column, must not be replayed over what was written without it.
 //!
 //! Invariant I15 (`docs/internals/invariants.md`).
 
@@ -14,24 +13,23 @@ use stripewise_runtime::VirtualExecutor;
 
 const MIB: u64 = 1 << 20;
 const BLOCK_SECTORS: u64 = 8;
-/// What is looked at: some stripes of the first region.
+/// Sectors that are compared: some stripes of the first region.
 const SECTORS: u64 = 512;
 
-/// When, seen from the filling, the client flushes, and with that the records of its writes are
-/// released: in memory, durably only with what is appended to the journal next.
+/// Time, relative to the filling, of the client's flush, which releases the records of its writes:
+/// in memory, and durably only with the next append to the journal.
 #[derive(Clone, Copy, Debug)]
 enum Flush {
     Before,
     After,
-    /// And it is the region's first, so that until then the records are needed for a map that does
-    /// not know the region.
+    /// As `After`, and the region's first flush: until then the records are needed, since the map
+    /// does not have the region as written.
     FirstAfter,
 }
 
-/// A block is written, a drive is replaced, the block is written once more, the new drive is
-/// filled, and power is cut.
+/// Writes a block, replaces a drive, writes the block again, fills the new drive, and cuts power.
 fn cut_after_filling(spec: &LinearSpec, column: usize, flush: Flush, seed: u64) {
-    let told = format!("column {column} of {:?}, flush {flush:?}", spec.shape);
+    let what = format!("column {column} of {:?}, flush {flush:?}", spec.shape);
     let capacity = spec.base_bytes + spec.space_bytes;
     let new_drive = |name: String| CrashDrive::new(&name, capacity);
     let mut drives: Vec<Rc<CrashDrive>> =
@@ -79,10 +77,10 @@ fn cut_after_filling(spec: &LinearSpec, column: usize, flush: Flush, seed: u64) 
         expected.set(0, SECTORS, 1);
         expected.set(0, BLOCK_SECTORS, 3);
         let found = array.read(0, (SECTORS * SECTOR) as usize).await.expect("a read");
-        expected.check(0, &found, seed, &told);
+        expected.check(0, &found, seed, &what);
         let report = array.scrub(&|_, _| {}).await.expect("a scrub");
-        assert_eq!((report.blamed.len(), report.unattributed_blocks), (0, 0), "{told}: {report:?}");
-        assert_eq!((report.checksum_errors, report.pages_lost), (0, 0), "{told}: {report:?}");
+        assert_eq!((report.blamed.len(), report.unattributed_blocks), (0, 0), "{what}: {report:?}");
+        assert_eq!((report.checksum_errors, report.pages_lost), (0, 0), "{what}: {report:?}");
     });
 }
 
@@ -95,7 +93,7 @@ fn in_every_column(checksums: bool, layouts: &[(&str, usize)], flush: Flush) {
             base_bytes: MIB,
             space_bytes: 8 * MIB,
             journal_slabs: 2,
-            // Every write is in place when it is acknowledged, its record live until the next
+            // Every write is in place when it is acknowledged; its record is live until the next
             // flush.
             write_back: false,
             checksums,

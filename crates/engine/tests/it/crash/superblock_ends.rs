@@ -1,6 +1,6 @@
-//! A drive refuses the pool's record at one of its two ends. The record counts all the same, so
-//! what the other end has must not be all that there is: one more unreadable sector would bring
-//! back what was true before.
+//! A drive refuses the pool's manifest at one of its two ends. The commit counts all the same, so
+//! it must not rest on the other end alone: one more unreadable sector would bring back the
+//! previous state.
 //!
 //! Invariant I9 (`docs/internals/invariants.md`).
 
@@ -15,7 +15,7 @@ const CAPACITY: u64 = 32 * MIB;
 const SLOT: u64 = 512 << 10;
 const SIZE: u64 = 6 * MIB;
 
-/// Where a slot lies: at the start of the drive, and at its end.
+/// Ranges of a slot: at the start of the drive, and at its end.
 fn places(slot: u64) -> [std::ops::Range<u64>; 2] {
     [slot * SLOT, CAPACITY - 2 * SLOT + slot * SLOT].map(|at| at..at + SLOT)
 }
@@ -59,7 +59,7 @@ fn commit_refused_at_one_end_survives_a_bad_sector() {
             let drives = faulty(&life, &images);
             drives[0].make_unreadable(places(slot)[1 - refusing].clone());
             let pool = life.open(&as_drives(&drives)).await.unwrap();
-            assert_ne!(state_of(&pool.status(), "drive1"), "online", "its exclusion is known");
+            assert_ne!(state_of(&pool.status(), "drive1"), "online", "its exclusion is recorded");
             let found = holds(&pool.volume("data").unwrap(), 2, 0, SIZE).await;
             found.unwrap_or_else(|why| panic!("end {refusing} refused: {why}"));
         });

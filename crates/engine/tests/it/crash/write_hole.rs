@@ -1,5 +1,5 @@
-//! Power cuts with drives lost in the same instant: what was flushed is there, what no client was
-//! writing is untouched, and a block that was being written reads as some version of it or as an
+//! Power is cut and drives are lost at the same instant: flushed data is intact, data that no
+//! client was writing is untouched, and a block in flight reads as some version of it or as an
 //! error, never as anything else.
 //!
 //! Invariants I1, I2 and I13 (`docs/internals/invariants.md`).
@@ -19,8 +19,8 @@ use stripewise_runtime::VirtualExecutor;
 const MIB: u64 = 1 << 20;
 const BLOCK_SECTORS: u64 = 8;
 
-/// For every sector the version that is surely durable and the newest ever written; and what each
-/// client is writing.
+/// Durable version and newest written version of each sector, and the range that each client is
+/// writing.
 struct History {
     durable: RefCell<Vec<u32>>,
     written: RefCell<Vec<u32>>,
@@ -35,7 +35,7 @@ async fn client(array: Array, history: Rc<History>, number: u64, clients: u64, s
     loop {
         let first = (random.below(chunks) * clients + number) * chunk + random.below(chunk);
         let count = 1 + random.below(chunk - first % chunk);
-        // Whole blocks half of the time: those can be told old from new, one by one.
+        // Whole blocks half of the time: replay can distinguish old ones from new ones.
         let (first, count) = if random.chance(0.5) {
             let first = first / BLOCK_SECTORS * BLOCK_SECTORS;
             (first, count.next_multiple_of(BLOCK_SECTORS).min(chunk - first % chunk))
@@ -78,7 +78,7 @@ async fn open(context: &Context, spec: &LinearSpec, slots: Vec<SlotInit>) -> Res
     Array::open(context, &buffers, spec.init(slots)?, Rc::new(NoHost), ArrayOptions::default()).await
 }
 
-/// Every block holds versions that it may hold; says how many could not be read.
+/// Checks that every block holds versions that it may hold; returns the number of unreadable ones.
 async fn check(array: &Array, history: &History, seed: u64, what: &str) -> u64 {
     let sectors = history.durable.borrow().len() as u64;
     let mut errors = 0;
@@ -86,8 +86,8 @@ async fn check(array: &Array, history: &History, seed: u64, what: &str) -> u64 {
         let data = match array.read(first * SECTOR, (BLOCK_SECTORS * SECTOR) as usize).await {
             Ok(data) => data.to_vec(),
             Err(error) => {
-                // Only what was not yet durable may be lost: its last write was still under way, or
-                // not flushed since.
+                // Only undurable data may be lost: its last write was in flight, or not flushed
+                // since.
                 let (durable, written) = (history.durable.borrow(), history.written.borrow());
                 let in_doubt =
                     (first..first + BLOCK_SECTORS).any(|s| durable[s as usize] < written[s as usize]);
@@ -112,7 +112,7 @@ async fn check(array: &Array, history: &History, seed: u64, what: &str) -> u64 {
 
 const WITH_PARITY: &[(&str, usize)] =
     &[("raid5", 3), ("raid5", 5), ("raid4", 4), ("raid6", 5), ("raid7", 6), ("raid50", 6)];
-/// With checksums the journal serves every layout.
+/// Further layouts that have a journal with checksums.
 const WITHOUT_PARITY: &[(&str, usize)] =
     &[("raid1", 2), ("raid1", 3), ("raid10", 4), ("raid10", 5), ("raid0", 3), ("single", 1)];
 
@@ -124,9 +124,9 @@ fn cut_and_lose(seed: u64, checksums: bool) -> u64 {
     };
     let (level, width) = layouts[random.below(layouts.len() as u64) as usize];
     let shape = shape(level, width, 4096 << random.below(4));
-    // With checksums blocks are told old from new as a whole. Drives that write them whole lose
-    // nothing; of others, several blocks of a row may be torn at once, and then those that were
-    // being written are lost.
+    // Checksums distinguish old blocks from new ones as a whole. Drives that write blocks whole
+    // lose nothing; on others, several blocks of a row may be torn at once, and blocks in flight
+    // are lost.
     let tears = checksums && random.chance(0.4);
     let spec = LinearSpec {
         id: u128::from(seed),
@@ -208,11 +208,11 @@ fn cut_and_lose(seed: u64, checksums: bool) -> u64 {
                 .filter(|member| member.counters().checksum_errors > 0)
                 .map(|member| member.label().clone())
                 .collect();
-            assert!(wrong.is_empty(), "seed {seed}: {what}: {wrong:?} are said to have lied");
+            assert!(wrong.is_empty(), "seed {seed}: {what}: {wrong:?} are blamed");
         }
         assert!(
             errors == 0 || !lost.is_empty() || tears,
-            "seed {seed}: {what}: nothing was lost, yet {errors} errors"
+            "seed {seed}: {what}: no drive was lost, yet {errors} errors"
         );
         if lost.is_empty() {
             assert!(!array.needs_resync());
@@ -220,8 +220,7 @@ fn cut_and_lose(seed: u64, checksums: bool) -> u64 {
             assert_eq!((report.blamed.len(), report.unattributed_blocks), (0, 0), "seed {seed}: {report:?}");
             assert_eq!((report.checksum_errors, report.pages_lost), (0, 0), "seed {seed}: {report:?}");
         }
-        // It is a whole array again: what is written now is there, and survives the same loss once
-        // more.
+        // The array works again: new writes are stored, and survive the same loss once more.
         array.write(0, Model::data(0, 64, u32::MAX), true).await.expect("a write");
         array.close().await.expect("closing");
         let array = open(&context, &spec, slots(&context, &images, &lost)).await.expect("it opens again");
@@ -262,15 +261,16 @@ fn flush_fails_without_enough_drives() {
         let flushing = array.clone();
         let flush = context.spawn(async move { flushing.flush().await });
         context.sleep_ns(50_000).await;
-        // As a pool does before it takes such drives away: those that are left flush well.
+        // A pool protects the array before it removes such drives: the remaining ones flush
+        // successfully.
         array.protect();
         assert!(matches!(flush.await, Err(ArrayError::Protected)));
     });
 }
 
-/// A stripe is being written as a whole; a block of it was then written once more, and acknowledged
-/// by the journal, when power is cut and a drive is lost with it: what cannot be put together of
-/// the first write is not asked for.
+/// A full stripe is being written, and a block of it was then written again and acknowledged from
+/// the journal, when power is cut and a drive is lost with it: replay must not need the parts of
+/// the first write that cannot be reconstructed.
 fn cut_behind_the_journal(seed: u64, checksums: bool, lost: &[usize]) {
     let spec = LinearSpec {
         id: u128::from(seed) + 1,
@@ -327,9 +327,8 @@ fn journaled_block_survives_loss_of_its_old_version() {
     }
 }
 
-/// A full stripe is being written when power is cut and a drive is lost; some of its blocks are
-/// dead. One block of it is then written durably, and power is cut again. Gives the number of dead
-/// blocks.
+/// Power is cut and a drive is lost during a full stripe write; some of its blocks are dead. One
+/// block of it is then written durably, and power is cut again. Returns the number of dead blocks.
 fn cut_again_after_a_loss(seed: u64, checksums: bool, lost: usize) -> usize {
     let spec = LinearSpec {
         id: u128::from(seed) + 1,
@@ -404,7 +403,7 @@ fn run(checksums: bool) {
     for seed in sweep(40, 150) {
         errors += cut_and_lose(seed, checksums);
     }
-    println!("{errors} blocks under way were lost with their drives");
+    println!("{errors} blocks in flight were lost with their drives");
 }
 
 #[test]
@@ -417,8 +416,8 @@ fn no_write_hole_with_checksums_in_any_layout() {
     run(true);
 }
 
-/// Seed 2584: with an area lost, what was left was filled with copies of what it had held, and had
-/// no room to say what was released: the opening never ended.
+/// Seed 2584: after the loss of an area, restored copies filled the remaining one, which had no
+/// space left to record releases: the opening never ended.
 #[test]
 fn restored_journal_copies_leave_room_for_releases() {
     cut_and_lose(2584, true);

@@ -1,6 +1,6 @@
-//! Decoders of what lies on drives against bytes of every kind, with checksums made right so that
-//! the bytes get that far: nothing panics, hangs, or takes memory out of proportion. The same ways
-//! in as `fuzz/`, which goes on where this ends.
+//! Feeds decoders of on-drive data arbitrary bytes, with corrected checksums so that the bytes
+//! reach them: none may panic, hang, or take memory out of proportion. Uses the same entry points
+//! as `fuzz/`, which goes further.
 
 use std::rc::Rc;
 
@@ -8,10 +8,10 @@ use crate::kit::pool::*;
 use stripewise_drive::{Drive, MemoryDrive, SplitMix64};
 use stripewise_engine::{OpenMode, Pool, fuzzing, inspect};
 
-/// Bytes of the drives that are broken: the smallest ones there are room for a volume on.
+/// Size of the damaged drives: the smallest that a volume fits on.
 const DRIVE_MIB: u64 = 16;
 
-/// A pool with a bit of everything in its records.
+/// Creates a pool with most kinds of records.
 fn drives_of_a_pool() -> Vec<Rc<MemoryDrive>> {
     let images = memory_drives(4, DRIVE_MIB);
     let life = Life::new();
@@ -31,7 +31,7 @@ fn bytes_of(drive: &MemoryDrive) -> Vec<u8> {
     bytes
 }
 
-/// Changes some bytes: bits, numbers at their limits, pieces cut out, repeated, or moved.
+/// Changes some bytes: bit flips, limits of numbers, pieces cut out, repeated or moved.
 fn mutate(bytes: &mut [u8], random: &mut SplitMix64) {
     for _ in 0..1 + random.below(6) {
         let at = random.below(bytes.len() as u64) as usize;
@@ -52,7 +52,7 @@ fn mutate(bytes: &mut [u8], random: &mut SplitMix64) {
     }
 }
 
-/// The sections of the first checkpoint of a drive.
+/// Returns the sections of the first checkpoint of a drive.
 fn checkpoint(image: &[u8]) -> Vec<u8> {
     let entry = &image[4096..];
     let length = u32::from_le_bytes(entry[28..32].try_into().unwrap()) as usize;
@@ -60,24 +60,24 @@ fn checkpoint(image: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn sections_of_any_bytes() {
+fn checkpoint_sections_survive_any_bytes() {
     let images = drives_of_a_pool();
     let image = bytes_of(&images[0]);
     let slots = [0, 512 << 10].map(|slot| checkpoint(&image[slot..]));
     let slots: Vec<Vec<u8>> = slots.into_iter().filter(|sections| !sections.is_empty()).collect();
-    assert!(slots.iter().any(|sections| fuzzing::sections(sections)), "as written it makes a pool");
+    assert!(slots.iter().any(|sections| fuzzing::sections(sections)), "the original describes a pool");
     let (mut random, mut made) = (SplitMix64::new(1), 0);
     for round in 0..30_000 {
         let mut sections = slots[round % slots.len()].clone();
         mutate(&mut sections, &mut random);
         made += u64::from(fuzzing::sections(&sections));
     }
-    assert!(made > 100, "mutants get through to the checks of what they say: {made}");
+    assert!(made > 100, "mutants reach the semantic checks: {made}");
 }
 
 #[test]
-fn heads_of_batches_of_any_bytes() {
-    // One record of one part with one run of sums, and a note.
+fn batch_heads_survive_any_bytes() {
+    // One record of one part with one run of checksums, and a release note.
     let mut head = vec![0u8; 4096];
     let mut put = |at: usize, bytes: &[u8]| head[at..at + bytes.len()].copy_from_slice(bytes);
     put(32, &5u64.to_le_bytes()); // number
@@ -92,7 +92,7 @@ fn heads_of_batches_of_any_bytes() {
     put(148, &1u32.to_le_bytes()); // runs of sums
     put(160, &4096u32.to_le_bytes()); // the part's length
     put(166, &1u16.to_le_bytes()); // sums in the run
-    assert!(fuzzing::journal_head(&head), "as written it is one");
+    assert!(fuzzing::journal_head(&head), "the original is valid");
     let (mut random, mut whole) = (SplitMix64::new(2), 0);
     for _ in 0..30_000 {
         let mut bytes = head.clone();
@@ -103,7 +103,7 @@ fn heads_of_batches_of_any_bytes() {
 }
 
 #[test]
-fn pages_of_any_bytes() {
+fn pages_survive_any_bytes() {
     let (mut random, mut page, mut taken) = (SplitMix64::new(4), vec![0u8; 4096], 0);
     for _ in 0..10_000 {
         mutate(&mut page, &mut random);
@@ -114,17 +114,17 @@ fn pages_of_any_bytes() {
         let length = random.below(4097) as usize;
         fuzzing::reseal_page(&mut sealed[..length]);
     }
-    assert_eq!(taken, 10_000, "what is in them is counted as it is, whatever it is");
+    assert_eq!(taken, 10_000, "page contents are accepted as they are");
 }
 
-/// Resident memory of this process, bytes.
+/// Resident memory of this process, in bytes.
 fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").expect("readable");
     text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4096
 }
 
-/// Each number of a pool's record in turn is one that makes no sense, on all of its drives and with
-/// the right checksums.
+/// Replaces each number of the pool's manifest in turn by an absurd one, on all of its drives and
+/// with correct checksums.
 #[test]
 fn numbers_on_a_drive_cannot_exhaust_memory() {
     let images = drives_of_a_pool();
@@ -164,19 +164,19 @@ fn numbers_on_a_drive_cannot_exhaust_memory() {
         }
         assert!(resident_bytes() < before + (512 << 20), "number {index}");
     }
-    assert!(opened > 0, "some numbers do not matter");
+    assert!(opened > 0, "some numbers are harmless");
 }
 
 #[test]
-fn drives_with_any_superblocks() {
+fn superblocks_survive_any_bytes() {
     let images = drives_of_a_pool();
     let sound: Vec<Vec<u8>> = images.iter().map(|drive| bytes_of(drive)).collect();
     let life = Life::new();
-    let (mut random, mut opened, mut told) = (SplitMix64::new(3), 0, 0);
+    let (mut random, mut opened, mut recognised) = (SplitMix64::new(3), 0, 0);
     for round in 0..400 {
         let mut bytes = sound[0].clone();
         let at = [0, 512 << 10][round % 2];
-        // The same at both ends, or they would repair one another.
+        // The same at both ends, or they would repair each other.
         let mut slot = bytes[at..at + (8 << 10)].to_vec();
         let from = if random.below(3) == 0 { 8 } else { 4096 };
         mutate(&mut slot[from..], &mut random);
@@ -184,7 +184,7 @@ fn drives_with_any_superblocks() {
         for start in [at, end + at] {
             bytes[start..start + slot.len()].copy_from_slice(&slot);
         }
-        // What says where a copy lies is its own.
+        // Each copy records its own place.
         let start = end + at;
         bytes[start + 72..start + 80].copy_from_slice(&(start as u64).to_le_bytes());
         bytes[start + 4096 + 40..start + 4096 + 48].copy_from_slice(&(start as u64 + 4096).to_le_bytes());
@@ -194,7 +194,7 @@ fn drives_with_any_superblocks() {
         let mut drives: Vec<Rc<dyn Drive>> = as_drives(&images[1..]);
         drives.push(broken.clone());
         life.run(async {
-            told += u64::from(inspect(&*broken).await.is_ok_and(|label| label.is_some()));
+            recognised += u64::from(inspect(&*broken).await.is_ok_and(|label| label.is_some()));
             for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
                 let copies: Vec<Rc<dyn Drive>> = match mode {
                     OpenMode::ReadOnly => drives.clone(),
@@ -211,5 +211,5 @@ fn drives_with_any_superblocks() {
             }
         });
     }
-    assert!(told > 50 && opened > 200, "{told} {opened}");
+    assert!(recognised > 50 && opened > 200, "{recognised} {opened}");
 }

@@ -1,6 +1,6 @@
-//! Images of pools as each version of the format left them (`tests/images`): the present program
-//! reads what it says it reads, to the last byte, goes on with what was under way, and leaves alone
-//! what it does not know.
+//! Images of pools as each version of the format left them (`tests/images`): the current version
+//! reads every supported one completely, finishes interrupted jobs, and leaves unknown formats
+//! untouched.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use stripewise_runtime::VirtualExecutor;
 
 type Drives = Vec<Rc<MemoryDrive>>;
 
-/// The versions that the present program reads; what a version before them is told is tested below.
+/// Readable format versions; the error for older ones is tested below.
 const READABLE: [&str; 1] = ["format-2"];
 
 fn readable_images() -> Vec<(PathBuf, Expected)> {
@@ -64,10 +64,11 @@ fn images_are_read_without_writing() {
             }
             let pool = open(context, buffers, &drives, OpenMode::ReadOnly).await.expect("opened");
             let mut then = expected.status.clone();
-            // Since then free space counts only as far as rows of the layouts there are can use it.
+            // Later versions count free space only as far as rows of the existing layouts can use
+            // it.
             then.as_object_mut().expect("a pool").remove("capacity_bytes");
             assert_eq!(difference(&then, &kept_status(&pool), "status"), None, "{}", name(&path));
-            // Whatever is asked of it, also in a minute.
+            // Reads, now and a minute later, must not write.
             let _ = expected.check_contents(&pool).await;
             context.sleep_ns(60_000_000_000).await;
             pool.close().await.expect("closed");
@@ -146,7 +147,7 @@ fn images_are_readable_without_redundant_drives() {
     assert!(read >= 50, "{read} volumes could be read");
 }
 
-/// The images are worth something only if they hold what they are said to hold.
+/// The images are useful only if they hold what they claim to hold.
 #[test]
 fn images_hold_writes_that_only_the_journal_has() {
     for (path, expected) in readable_images().into_iter().filter(|(path, _)| !path.ends_with("rebuild")) {
@@ -169,7 +170,7 @@ fn images_hold_writes_that_only_the_journal_has() {
 
 const CRC: crc_fast::CrcAlgorithm = crc_fast::CrcAlgorithm::Crc32Iscsi;
 
-/// Changes a number in every header there is on a drive; gives how many there are.
+/// Changes a number in every header on a drive; returns the number of headers.
 fn in_all_headers(drive: &MemoryDrive, at: usize, value: &[u8]) -> usize {
     let bytes = bytes_of(drive);
     let places: BTreeSet<usize> =
@@ -184,7 +185,7 @@ fn in_all_headers(drive: &MemoryDrive, at: usize, value: &[u8]) -> usize {
     places.len()
 }
 
-/// All that could be done to drives of another version, and that nothing was done to them.
+/// Tries everything on drives of another version, and checks that nothing is written.
 fn is_left_alone(drives: &Drives, is_right: impl Fn(&PoolError) -> bool) {
     let before: Vec<Vec<u8>> = drives.iter().map(|drive| bytes_of(drive)).collect();
     live(async |context, buffers| {
@@ -214,7 +215,7 @@ fn format_1_drives_are_identified_and_left_alone() {
     is_left_alone(&drives, |error| {
         matches!(error, PoolError::OlderFormat { version: 1, .. }) && error.to_string().contains("version 1")
     });
-    // A slot that was lost makes no difference: there are three more.
+    // A lost slot makes no difference: there are three more.
     for drive in &drives {
         drive.poke(0, &[0; 4096]);
     }
@@ -250,7 +251,7 @@ fn newer_formats_are_identified_and_left_alone() {
         &unknown,
         |error| matches!(error, PoolError::UnknownFeatures { flags, .. } if *flags == 1 << 63),
     );
-    // One such header is enough: whichever client wrote it knew more.
+    // One such header is enough: a newer version has written it.
     let mut one = copies(&drives_in(&path));
     one.truncate(1);
     let mut header = vec![0; 512];
@@ -261,7 +262,7 @@ fn newer_formats_are_identified_and_left_alone() {
     slot.peek(0, &mut header);
     one[0].poke(512 << 10, &header);
     is_left_alone(&one, |error| matches!(error, PoolError::UnknownFeatures { flags: 128, .. }));
-    // What need not be known is no reason to refuse.
+    // Unknown compatible flags are no reason to refuse.
     let harmless = copies(&drives_in(&path));
     for drive in &harmless {
         in_all_headers(drive, 24, &[0xff; 8]);

@@ -1,7 +1,7 @@
-//! A burst of small writes that fits the journal is acknowledged by it, whatever it holds of
-//! before: after a quiet time all of it, and right after other writes all that comes when what
-//! these left is released. Told by how little the data drives are asked for, since a write in place
-//! reads and writes data and parity, and destaging has had no time.
+//! A burst of small writes that fits the journal is acknowledged from it, whatever it held before:
+//! after an idle period the whole burst, right after other writes most of it. Measured by the few
+//! requests to the data drives, since a write in place reads and writes data and parity, and
+//! destaging has not started.
 
 use std::rc::Rc;
 
@@ -14,12 +14,12 @@ const BLOCK: u64 = 4096;
 const SPAN: u64 = 256 * MIB;
 const CLIENTS: u64 = 32;
 const BURST: u64 = 256;
-/// As many writes as an empty journal of this size takes when each is promised no more room than it
-/// needs: promised what writes that are not whole blocks need, 32 of them took the room of 60 more.
+/// Capacity in writes of an empty journal of this size if each reservation is exact. With
+/// reservations for writes of partial blocks, 32 of them took the space of 60 more.
 const FULL_BURST: u64 = 352;
 const QUIET_NS: u64 = 12_000_000_000;
 
-/// What the data drives were asked for during the burst, in writes in place.
+/// Requests to the data drives during the burst, counted in writes in place.
 fn written_in_place(pace: &str, quiet_ns: u64, burst: u64) -> u64 {
     let life = Life::new();
     let buffers = BufferPool::new(64 << 20);
@@ -37,7 +37,7 @@ fn written_in_place(pace: &str, quiet_ns: u64, burst: u64) -> u64 {
         let pool = Pool::create(&life.context, &buffers, pool).await.expect("a pool");
         let wish = VolumeSpec { write_back: Some(true), ..volume_spec("data", "raid5", Some(2304 * MIB)) };
         let volume = pool.create_volume(wish).await.expect("a volume");
-        // The end of each piece is part of a stripe, and in the journal whole.
+        // The end of each piece is a partial stripe, which the journal holds with its data.
         let piece = buffers.allocate_zeroed((4 * MIB) as usize);
         for at in (0..SPAN).step_by(piece.len()) {
             volume.write(at, piece.clone(), false).await.expect("written");
@@ -70,7 +70,7 @@ fn written_in_place(pace: &str, quiet_ns: u64, burst: u64) -> u64 {
 
 #[test]
 fn burst_after_idle_is_all_journaled() {
-    // On the disk more than that would last until destaging begins.
+    // On the disk a larger burst would last until destaging begins.
     for (pace, burst) in [("200MB/s,125iops", BURST), ("500MB/s,10000iops", FULL_BURST)] {
         let in_place = written_in_place(pace, QUIET_NS, burst);
         assert!(in_place < 4, "{in_place} of {burst} writes went in place on drives of {pace}");

@@ -1,6 +1,6 @@
-//! Drives that lie, under checksums: bits that rot, writes that are lost or land elsewhere, in
-//! every layout and under load. What is read is right or an error; with redundancy everything is
-//! put right and counted on the drive that lied.
+//! Faulty drives under checksums: rotten bits, lost or misdirected writes, in every layout and
+//! under load. Reads return correct data or an error; with redundancy everything is repaired and
+//! counted against the faulty drive.
 //!
 //! Invariant I2 (`docs/internals/invariants.md`).
 
@@ -31,7 +31,7 @@ const REDUNDANT: &[(&str, usize)] = &[
 ];
 const PLAIN: &[(&str, usize)] = &[("single", 1), ("raid0", 3)];
 
-/// An array of which the first half holds version 1, durably.
+/// Runs a test on an array whose first half durably holds version 1.
 fn run(level: &str, drives: usize, seed: u64, test: impl AsyncFnOnce(Rc<Rig>, Rc<Model>)) {
     let executor = VirtualExecutor::shuffled(seed);
     let context = executor.context();
@@ -70,20 +70,20 @@ async fn rot(rig: &Rig, slot: usize, block: u64) {
 fn rotten_blocks_are_never_returned_and_get_repaired() {
     for &(level, drives) in REDUNDANT {
         run(level, drives, 5, async |rig, model| {
-            // A row of blocks each, so that the others make up for it.
+            // Different rows of blocks, so that the other drives can reconstruct them.
             for slot in 0..drives {
                 rot(&rig, slot, slot as u64 * 9 % 60).await;
             }
             let array = rig.array();
             model.check_all(&array, 5, level).await;
-            // Parity and second copies are not read by clients.
+            // Clients do not read parity and second copies.
             let report = array.scrub(&|_, _| {}).await.expect("a scrub");
             assert_eq!((report.unattributed_blocks, report.unreadable_strips), (0, 0), "{level}");
             for slot in 0..drives {
-                assert_eq!(errors_of(&rig, slot), 1, "{level}: drive {slot} lied once");
+                assert_eq!(errors_of(&rig, slot), 1, "{level}: drive {slot} has one error");
             }
             let again = array.scrub(&|_, _| {}).await.expect("a scrub");
-            assert_eq!((again.checksum_errors, again.blamed.len()), (0, 0), "{level}: all is put right");
+            assert_eq!((again.checksum_errors, again.blamed.len()), (0, 0), "{level}: all is repaired");
             model.check_all(&array, 5, level).await;
         });
     }
@@ -133,13 +133,13 @@ fn wrong_block_without_redundancy_is_a_named_error() {
     }
 }
 
-/// Lost and misdirected writes of one drive while clients write, read and flush; nothing wrong is
-/// ever read.
-fn lie_under_load(level: &str, drives: usize, seed: u64, struck: &Cell<u64>) {
+/// One drive loses and misdirects writes while clients write, read and flush; wrong data must never
+/// be read.
+fn lose_writes_under_load(level: &str, drives: usize, seed: u64, struck: &Cell<u64>) {
     run(level, drives, seed, async |rig, model| {
         let mut random = SplitMix64::new(seed);
-        let liar = random.below(drives as u64) as usize;
-        let faults = rig.drive(liar).faults;
+        let faulty = random.below(drives as u64) as usize;
+        let faults = rig.drive(faulty).faults;
         let data = data_base(&rig);
         let mut clients = Vec::new();
         let clients_count = 4;
@@ -182,12 +182,12 @@ fn lie_under_load(level: &str, drives: usize, seed: u64, struck: &Cell<u64>) {
         let counts = faults.counts();
         struck.set(struck.get() + counts.lost + counts.misdirected);
         let array = rig.array();
-        let what = format!("{level} on {drives}, drive {liar} lied: {counts:?}");
+        let what = format!("{level} on {drives}, drive {faulty} lost writes: {counts:?}");
         model.check_all(&array, seed, &what).await;
         let report = array.scrub(&|_, _| {}).await.expect("a scrub");
         assert_eq!((report.unattributed_blocks, report.unreadable_strips), (0, 0), "seed {seed}: {what}");
-        for slot in (0..drives).filter(|&slot| slot != liar) {
-            assert_eq!(errors_of(&rig, slot), 0, "seed {seed}: {what}: drive {slot} is said to have lied");
+        for slot in (0..drives).filter(|&slot| slot != faulty) {
+            assert_eq!(errors_of(&rig, slot), 0, "seed {seed}: {what}: drive {slot} is blamed");
         }
     });
 }
@@ -198,20 +198,19 @@ fn lost_and_misdirected_writes_are_never_read() {
     for seed in sweep(20, 60) {
         runs += 1;
         let (level, drives) = REDUNDANT[seed as usize % REDUNDANT.len()];
-        lie_under_load(level, drives, seed, &struck);
+        lose_writes_under_load(level, drives, seed, &struck);
     }
     assert!(runs == 1 || struck.get() > runs, "only {} writes went wrong in {runs} runs", struck.get());
 }
 
-/// What a small write computes parity from must be right, or wrong data would become right for
-/// ever.
+/// The inputs of a small write's parity must be verified, or wrong data would become valid.
 #[test]
 fn small_write_does_not_legitimise_a_rotten_neighbour() {
     for &(level, drives) in &[("raid5", 4), ("raid6", 5), ("raid4", 4), ("raid50", 6), ("raid7", 6)] {
         run(level, drives, 8, async |rig, model| {
             let array = rig.array();
             let geometry = array.geometry();
-            // The block that is written, one beside it that a reconstruct-write reads, and parity.
+            // The written block, an adjacent one that a reconstruct-write reads, and parity.
             for (stripe, unit) in [(2, 0), (4, 1), (6, geometry.data_units())] {
                 let place = geometry.place_of_unit(stripe, unit);
                 rot(&rig, place.member, place.offset_bytes / BLOCK).await;
@@ -247,7 +246,7 @@ fn degraded_reads_and_rebuilds_use_no_wrong_source() {
                     Err(error) => panic!("{level}: {error}"),
                 }
             }
-            assert!(lost == 0 || tolerance == 1, "{level}: {lost} blocks of a layout that makes up for it");
+            assert!(lost == 0 || tolerance == 1, "{level}: {lost} lost blocks despite redundancy");
             rig.attach_new(0).await.expect("attaching");
             let report = rebuild(&array).await.expect("a rebuild");
             assert!(report.lost_blocks == 0 || tolerance == 1 && report.lost_blocks <= 1, "{level}");
@@ -262,7 +261,7 @@ fn degraded_reads_and_rebuilds_use_no_wrong_source() {
             }
             assert!(lost <= 2 && (lost == 0 || tolerance == 1), "{level}: {lost}");
             array.scrub(&|_, _| {}).await.expect("a scrub");
-            assert_eq!(errors_of(&rig, 1), 1, "{level}: found by one or the other, counted once");
+            assert_eq!(errors_of(&rig, 1), 1, "{level}: counted once, by whichever finds it");
         });
     }
 }
@@ -273,7 +272,7 @@ fn checksums_persist_and_rotten_pages_are_repaired() {
         run(level, drives, 10, async |rig, model| {
             write(&rig, &model, 100, 40, 3).await;
             rig.array().close().await.expect("closing");
-            // The own pages of one drive, all of them.
+            // All own pages of one drive.
             let pages = rig.spec.base_bytes;
             for slab in 0..8u64 {
                 rig.drive(1).faults.rot(pages + slab * 2 * BLOCK + 80, 1).await.expect("rotting");
@@ -284,7 +283,7 @@ fn checksums_persist_and_rotten_pages_are_repaired() {
             model.check_all(&array, 10, level).await;
             let report = array.scrub(&|_, _| {}).await.expect("a scrub");
             assert_eq!(report.pages_lost, 0, "{level}");
-            assert_eq!(errors_of(&rig, 0), 1, "{level}: the sum is still known after opening");
+            assert_eq!(errors_of(&rig, 0), 1, "{level}: the checksum is known after reopening");
             assert!(errors_of(&rig, 1) > 0, "{level}: a page is counted too");
             array.close().await.expect("closing");
             rig.reopen(&[]).await;
@@ -299,7 +298,7 @@ fn blocks_without_sums_are_checked_by_redundancy() {
     for &(level, drives) in REDUNDANT {
         run(level, drives, 12, async |rig, model| {
             rig.array().close().await.expect("closing");
-            // Both places of all pages of a column, and a block of it.
+            // Both places of all pages of a column, and one of its blocks.
             let pages = rig.spec.base_bytes;
             for slab in 0..8u64 {
                 let own = pages + slab * 2 * BLOCK;
@@ -312,7 +311,7 @@ fn blocks_without_sums_are_checked_by_redundancy() {
             model.check_all(&array, 12, level).await;
             let report = array.scrub(&|_, _| {}).await.expect("a scrub");
             assert_eq!((report.unattributed_blocks, report.unreadable_strips), (0, 0), "{level}: {report:?}");
-            // Doubts are resolved for good.
+            // The missing checksums are recorded now.
             array.close().await.expect("closing");
             rig.reopen(&[]).await;
             let again = rig.array().scrub(&|_, _| {}).await.expect("a scrub");
@@ -322,8 +321,8 @@ fn blocks_without_sums_are_checked_by_redundancy() {
     }
 }
 
-/// The copies of the pages of a column, on the drive of the next one, are as they were before: that
-/// drive lost their last writes.
+/// The page copies of a column, on the drive of the next one, are outdated: that drive lost their
+/// last writes.
 #[test]
 fn stale_page_refuses_no_block_the_parity_confirms() {
     for &(level, drives) in &[("raid1", 3), ("raid6", 5), ("raid7", 6), ("raid60", 8)] {
@@ -353,8 +352,8 @@ fn stale_page_refuses_no_block_the_parity_confirms() {
     }
 }
 
-/// Both places of a page are wrong, one lost with its drive, the other old: a block that its drive
-/// and all others agree on is right all the same.
+/// No place of a page is current, one lost with its drive, the other outdated: a block on which its
+/// drive and all others agree is still valid.
 #[test]
 fn stale_page_without_copy_is_outvoted_by_the_drives() {
     for &(level, drives) in &[("raid1", 3), ("raid6", 4), ("raid6", 5), ("raid7", 6)] {
@@ -373,7 +372,7 @@ fn stale_page_without_copy_is_outvoted_by_the_drives() {
             for first in (0..model.sectors() / 2).step_by(64) {
                 write(&rig, &model, first, 64, 2).await;
             }
-            // It has the copies of the last column's pages.
+            // It holds the copies of the last column's pages.
             rig.drive(0).faults.unplug();
             model.check_all(&rig.array(), 14, level).await;
             rig.array().close().await.expect("closing");

@@ -1,5 +1,5 @@
-//! What a volume says of where it was written, against what was written, plain and while it is
-//! converted.
+//! The extents that a volume reports match what was written, in a plain volume and during a
+//! conversion.
 //!
 //! Invariant I11 (`docs/internals/invariants.md`).
 
@@ -10,7 +10,7 @@ use stripewise_engine::{ArrayError, Extent, Volume};
 const UNWRITTEN: bool = false;
 const WRITTEN: bool = true;
 
-fn told(volume: &Volume, offset: u64, length: u64) -> Vec<(u64, bool)> {
+fn reported(volume: &Volume, offset: u64, length: u64) -> Vec<(u64, bool)> {
     let extents = volume.extents(offset, length, 1000).expect("in range");
     extents.iter().map(|Extent { length_bytes, written }| (*length_bytes, *written)).collect()
 }
@@ -25,17 +25,17 @@ fn extents_report_written_data_only() {
             let volume =
                 pool.create_volume(volume_spec("v", layout, Some(32 * MIB))).await.expect("a volume");
             let size = volume.capacity_bytes();
-            assert_eq!(told(&volume, 0, size), [(size, UNWRITTEN)]);
+            assert_eq!(reported(&volume, 0, size), [(size, UNWRITTEN)]);
             assert!(volume.is_unwritten(512, size - 512).expect("in range"));
-            assert!(volume.zeroes_at_once(512, 4096).expect("in range"), "there is nothing to write");
+            assert!(volume.zeroes_at_once(512, 4096).expect("in range"), "no zeros to write");
 
             let stripe = volume.geometry().stripe_data_bytes();
             let at = 8 * MIB / stripe * stripe;
             let data = Buffer::from_bytes(&contents(1, at, 4096));
             volume.write(at, data, false).await.expect("written");
-            let extents = told(&volume, 0, size);
-            // At least the block is said to be written, and at most its stripe while its region is
-            // not full.
+            let extents = reported(&volume, 0, size);
+            // At least the block is reported as written, and at most its stripe while its region is
+            // partial.
             assert_eq!(extents.len(), 3, "{layout}: {extents:?}");
             assert_eq!(extents[0], (at, UNWRITTEN));
             assert_eq!(extents[1], (stripe, WRITTEN));
@@ -43,14 +43,13 @@ fn extents_report_written_data_only() {
             assert!(volume.is_unwritten(0, at).expect("in range"));
             assert!(!volume.zeroes_at_once(at, 4096).expect("in range"));
             assert!(volume.zeroes_at_once(0, size).expect("in range"), "whole regions");
-            assert_eq!(told(&volume, at + 512, 1024), [(1024, WRITTEN)]);
+            assert_eq!(reported(&volume, at + 512, 1024), [(1024, WRITTEN)]);
             assert_eq!(volume.extents(0, size, 1).expect("in range").len(), 1);
 
-            // What is said to be unwritten reads as zeros, also after a flush has filled regions
-            // up.
+            // Unwritten extents read as zeros, also after a flush has completed regions.
             volume.flush().await.expect("flushed");
             let mut offset = 0;
-            for (length, written) in told(&volume, 0, size) {
+            for (length, written) in reported(&volume, 0, size) {
                 let read = volume.read(offset, length as usize).await.expect("read").to_vec();
                 assert!(written || read.iter().all(|byte| *byte == 0));
                 offset += length;
@@ -59,11 +58,11 @@ fn extents_report_written_data_only() {
             assert_eq!(volume.read(at, 4096).await.expect("read").to_vec(), contents(1, at, 4096));
 
             volume.write_zeroes(0, size).await.expect("zeroed");
-            assert_eq!(told(&volume, 0, size), [(size, UNWRITTEN)]);
+            assert_eq!(reported(&volume, 0, size), [(size, UNWRITTEN)]);
             let beyond = volume.extents(size, 512, 10).expect_err("beyond the end");
             assert!(matches!(beyond, ArrayError::OutOfRange { .. }), "{beyond}");
             pool.close().await.expect("closed");
-            assert!(volume.is_unwritten(0, 512).is_err(), "a closed volume says nothing");
+            assert!(volume.is_unwritten(0, 512).is_err(), "a closed volume reports no extents");
         });
     }
 }
@@ -103,7 +102,7 @@ fn extents_during_conversion_come_from_both_arrays() {
         let layout = volume_spec("v", "raid5", None).layout;
         pool.convert_volume("v", layout).await.expect("begun");
         for _ in 0..200 {
-            let extents = told(&volume, 0, volume.capacity_bytes());
+            let extents = reported(&volume, 0, volume.capacity_bytes());
             assert_eq!(extents.iter().map(|(length, _)| length).sum::<u64>(), volume.capacity_bytes());
             for at in places {
                 assert!(!volume.is_unwritten(at, 4096).expect("in range"), "at {at}");

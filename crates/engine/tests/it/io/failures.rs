@@ -1,5 +1,5 @@
-//! Every loss that a layout tolerates, and one more: what can be read is right, what cannot is
-//! said.
+//! All losses that a layout tolerates, and one more: readable data is correct, unreadable data is
+//! reported.
 //!
 //! Invariant I3 (`docs/internals/invariants.md`).
 
@@ -88,7 +88,7 @@ fn combinations(width: usize, size: usize) -> Vec<MemberSet> {
         .collect()
 }
 
-/// Reads stripe by stripe; gives how many could not be read. What can be read must be right.
+/// Reads stripe by stripe and checks the data; returns the number of unreadable stripes.
 async fn read_what_is_left(array: &Array, model: &Model, missing: &MemberSet, what: &str) -> u64 {
     let geometry = array.geometry();
     let mut lost = 0;
@@ -107,14 +107,13 @@ async fn read_what_is_left(array: &Array, model: &Model, missing: &MemberSet, wh
                 lost += 1;
             }
         }
-        // Of a stripe that has lost some units, the others can still be read.
+        // Units of a failed stripe on present members stay readable.
         for range in geometry.data_ranges(0, geometry.stripe_data_bytes()) {
             let unit_offset = offset + range.unit as u64 * geometry.interleave_bytes();
             let place = geometry.place_of_unit(stripe, range.unit);
             if !missing.contains(place.member) {
                 let data = array.read(unit_offset, range.length() as usize).await;
-                let data =
-                    data.unwrap_or_else(|error| panic!("{what}: a unit on a member that is there: {error}"));
+                let data = data.unwrap_or_else(|error| panic!("{what}: a unit on a present member: {error}"));
                 model.check(unit_offset / SECTOR, &data, stripe, what);
             }
         }
@@ -150,7 +149,7 @@ fn tolerated_losses_survive_and_one_more_is_reported() {
                 for missing in combinations(shape.width, size.min(shape.width)) {
                     let what = format!("{level} on {} without {missing:?}", shape.width);
                     let Ok(array) = plain.open(&missing).await else {
-                        assert_eq!(missing.len(), shape.width, "{what}: opens while any member is there");
+                        assert_eq!(missing.len(), shape.width, "{what}: opens while any member is present");
                         continue;
                     };
                     let lost = read_what_is_left(&array, &model, &missing, &what).await;
@@ -173,7 +172,7 @@ fn degraded_writes_survive_empty_replacements() {
         if shape.fault_tolerance() == 0 {
             return;
         }
-        // All pairs and triples of eight are many; every seventh will do beyond the small ones.
+        // All pairs and triples of eight are many; beyond the small layouts take every seventh.
         let every = if combinations.len() > 30 { 7 } else { 1 };
         for missing in combinations.into_iter().step_by(every) {
             executor.block_on(async {
@@ -215,7 +214,7 @@ fn degraded_writes_survive_empty_replacements() {
 }
 
 #[test]
-fn a_write_that_cannot_be_kept_is_refused() {
+fn write_without_enough_drives_is_refused() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     executor.block_on(async {

@@ -1,6 +1,6 @@
-//! Drives that are files of a file system that runs full: writing stops with an error that says so,
-//! reading goes on, what was flushed stays, volumes can be deleted, and nothing is missing when
-//! there is space again.
+//! Drives that are files on a file system that becomes full: writes stop with an error that names
+//! the cause, reads continue, flushed data stays, volumes can be deleted, and nothing is missing
+//! when there is space again.
 //!
 //! Invariant I29 (`docs/internals/invariants.md`).
 
@@ -15,10 +15,10 @@ use stripewise_drive::{
 use stripewise_engine::{ArrayError, DriveState, OpenMode, Pool, PoolState, Volume, VolumeSpec};
 
 const PAGE: u64 = 4096;
-/// Room that is not even enough to overwrite pages, as where a file system copies on write.
+/// Free space that does not even allow overwriting pages, as on a copy-on-write file system.
 const NONE_TO_OVERWRITE: u64 = 1;
 
-/// Sparse files of one file system: pages that were never written take from what room there is.
+/// A sparse file on a shared file system: pages that were never written take free space.
 struct SparseFile {
     inner: Rc<MemoryDrive>,
     info: DriveInfo,
@@ -68,7 +68,7 @@ fn sparse_files(count: usize, mib: u64, room: &Rc<Cell<u64>>) -> Vec<Rc<dyn Driv
     memory_drives(count, mib).iter().map(|drive| SparseFile::over(drive, room) as Rc<dyn Drive>).collect()
 }
 
-/// Writes pieces of 64 KiB until one is refused; where, and why.
+/// Writes pieces of 64 KiB until one is refused; returns its offset and the error.
 async fn write_until_refused(volume: &Volume, seed: u64) -> (u64, ArrayError) {
     let piece = 64 << 10;
     let mut at = 0;
@@ -91,7 +91,7 @@ fn spec_of(name: &str, layout: &str, write_back: bool, checksums: bool) -> Volum
     VolumeSpec { write_back: Some(write_back), checksums: Some(checksums), ..spec }
 }
 
-/// What is promised of one layout.
+/// Fills the file system under one layout and checks all guarantees.
 fn runs_full(layout: &str, write_back: bool, checksums: bool) {
     let room = Rc::new(Cell::new(u64::MAX / 2));
     let drives = sparse_files(4, 96, &room);
@@ -107,11 +107,11 @@ fn runs_full(layout: &str, write_back: bool, checksums: bool) {
         assert!(matches!(error, ArrayError::FileSystemFull { .. }), "{layout}: {error}");
         assert!(error.to_string().contains("ENOSPC"), "{error}");
         let durable = volume.durable_until(0, at).await;
-        // In place, the data may take all the space before the region map gets any: then none of
-        // them count.
+        // Data written in place may take all the space before the region map gets any: then none of
+        // it is durable.
         assert!(durable <= at && (durable > 0 || !write_back), "{layout}: {durable} of {at}");
 
-        // Every drive takes part still, and everything can be read.
+        // Every drive is still in use, and everything can be read.
         let status = pool.status();
         assert_eq!(status.state, PoolState::Degraded);
         assert!(status.condition.contains("full (ENOSPC)") && !status.action.is_empty(), "{status:?}");
@@ -119,7 +119,7 @@ fn runs_full(layout: &str, write_back: bool, checksums: bool) {
         assert!(pool.events().iter().any(|event| event.text.contains("ENOSPC")));
         holds(&kept, 1, 0, 6 * MIB).await.unwrap();
         holds(&volume, 2, 0, at).await.unwrap();
-        // As a kill leaves it.
+        // Not closed, as after a kill.
         durable
     });
     let life = Life::new();
@@ -134,7 +134,7 @@ fn runs_full(layout: &str, write_back: bool, checksums: bool) {
         holds(&pool.volume("kept").unwrap(), 1, 0, 6 * MIB).await.unwrap();
         holds(&pool.volume("data").unwrap(), 2, 0, durable).await.unwrap();
         pool.delete_volume("data").await.unwrap();
-        assert!(room.get() > before + 4 * MIB, "what is deleted gives its space back");
+        assert!(room.get() > before + 4 * MIB, "a deleted volume frees its space");
         pool.close().await.unwrap();
 
         let pool = life.open(&drives).await.unwrap();
@@ -189,7 +189,7 @@ fn writes_resume_when_there_is_space_again() {
         let (at, _) = write_until_refused(&volume, 1).await;
         room.set(u64::MAX / 2);
         let again = volume.write(0, stripewise_drive::Buffer::from_bytes(&[0; 4096]), false).await;
-        assert!(matches!(again, Err(ArrayError::FileSystemFull { .. })), "stripes are put right first");
+        assert!(matches!(again, Err(ArrayError::FileSystemFull { .. })), "stripes must be repaired first");
         pool.close().await.unwrap();
         let pool = life.open(&drives).await.unwrap();
         let volume = pool.volume("data").unwrap();

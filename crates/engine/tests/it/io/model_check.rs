@@ -1,5 +1,5 @@
 //! Random reads, writes, flushes, losses, repairs and rebuilds on every layout in virtual time,
-//! against a plain array of versions. A run is its seed (`kit::seeds`).
+//! against a plain array of versions. A run is determined by its seed (`kit::seeds`).
 //!
 //! Invariants I4, I7 and I14 (`docs/internals/invariants.md`).
 
@@ -31,7 +31,7 @@ const LAYOUTS: &[(&str, usize)] = &[
     ("raid60", 8),
 ];
 
-/// 89: a drive that had been given up wrote into memory that was in use again.
+/// 89: an excluded drive wrote into memory that had been reused.
 const SEEDS_THAT_FAILED: &[u64] = &[89];
 
 struct Client {
@@ -40,7 +40,7 @@ struct Client {
     number: u64,
     clients: u64,
     chunk_sectors: u64,
-    /// Chunks that each client uses: few, and all meet in a few stripes.
+    /// Number of chunks that each client uses; with few, all clients meet in a few stripes.
     chunks: u64,
     random: SplitMix64,
     version: u32,
@@ -48,7 +48,7 @@ struct Client {
 }
 
 impl Client {
-    /// A range of sectors inside one of the client's chunks.
+    /// A random range of sectors inside one of the client's chunks.
     fn range(&mut self) -> (u64, u64) {
         let chunk = self.random.below(self.chunks) * self.clients + self.number;
         let start = self.random.below(self.chunk_sectors);
@@ -60,7 +60,8 @@ impl Client {
         (chunk * self.chunk_sectors + start, count)
     }
 
-    /// At least 60 operations, and on until the trouble is over: rebuilds are to meet writes.
+    /// Runs at least 60 operations, and continues until the drive losses are over, so that rebuilds
+    /// meet writes.
     async fn run(mut self, over: Rc<Cell<bool>>) -> u32 {
         let mut operations = 0;
         while operations < 60 || !over.get() {
@@ -101,7 +102,7 @@ impl Client {
     }
 }
 
-/// Loses drives and gets them back, never more than the layout tolerates.
+/// Loses drives and replaces them, never more than the layout tolerates.
 async fn trouble(rig: Rc<Rig>, seed: u64) {
     let mut random = SplitMix64::new(seed ^ 0xBAD);
     let tolerance = rig.spec.shape.fault_tolerance() as u64;
@@ -128,7 +129,7 @@ async fn trouble(rig: Rc<Rig>, seed: u64) {
                 _ => rig.member(slot).fail("taken out by the test"),
             }
         }
-        // Traffic finds out; so does a flush, at the latest after the time-out.
+        // Client I/O finds the failure; so does a flush, at the latest after the time-out.
         for _ in 0..3 {
             array
                 .write(0, kit::array::Model::data(u64::MAX >> 16, 0, 1), false)
@@ -167,7 +168,7 @@ async fn trouble(rig: Rc<Rig>, seed: u64) {
             let report =
                 array.scrub(&|_, _| {}).await.unwrap_or_else(|error| panic!("seed {seed}: scrub: {error}"));
             assert_eq!(report.unreadable_strips, 0, "seed {seed}: {report:?}");
-            assert_eq!(report.blamed, [], "seed {seed}: nobody lied");
+            assert_eq!(report.blamed, [], "seed {seed}: no drive is faulty");
             assert_eq!((report.checksum_errors, report.pages_lost), (0, 0), "seed {seed}: {report:?}");
             assert_eq!(report.unattributed_blocks, 0, "seed {seed}: parity and copies agree");
         }
@@ -188,7 +189,7 @@ fn run(seed: u64) {
     );
     executor.block_on(async {
         let data_bytes = (2 + random.below(4)) << 20;
-        // Half of the seeds with checksums: nobody lies here, so nothing may be found wrong.
+        // Half of the seeds with checksums: no drive is faulty, so no error may be found.
         let rig = match seed % 2 {
             0 => Rig::with_checksums(&context, shape, data_bytes, seed).await,
             _ => Rig::new(&context, shape, data_bytes, seed).await,
@@ -231,7 +232,7 @@ fn run(seed: u64) {
             assert!(!rig.array().needs_resync(), "seed {seed}: a closed array is in sync");
             model.check_all(&rig.array(), seed, "after reopening").await;
         }
-        // With as many members gone as the layout tolerates, everything is still there.
+        // With as many members lost as the layout tolerates, all data is intact.
         let array = rig.array();
         for slot in 0..rig.spec.shape.fault_tolerance() {
             rig.member((slot * 2 + seed as usize) % rig.spec.shape.width).fail("taken out at the end");
@@ -239,7 +240,7 @@ fn run(seed: u64) {
         array.flush().await.unwrap_or_else(|error| panic!("seed {seed}: last flush: {error}"));
         model.check_all(&array, seed, "degraded at the end").await;
         for member in rig.members.borrow().iter().flatten() {
-            assert_eq!(member.counters().checksum_errors, 0, "seed {seed}: {} lied", member.label());
+            assert_eq!(member.counters().checksum_errors, 0, "seed {seed}: {} is blamed", member.label());
         }
     });
 }

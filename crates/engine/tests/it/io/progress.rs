@@ -1,6 +1,6 @@
-//! Clients write with their journals full while something works through whole regions beside them:
-//! all of it goes on. What fails here is a circle of waits, so each step is given 30 s of virtual
-//! time, far more than it takes.
+//! Clients write with full journals while a job or a discard works through whole regions: all of
+//! them make progress. A failure here is a deadlock, so each step gets 30 s of virtual time, far
+//! more than it takes.
 //!
 //! Invariant I5 (`docs/internals/invariants.md`).
 
@@ -14,10 +14,10 @@ use stripewise_layout::LayoutSpec;
 
 const SIZE: u64 = 9 * MIB;
 const CLIENTS: u64 = 32;
-/// What every step must come to its end in.
+/// Time limit of each step.
 const LIMIT_NS: u64 = 30_000_000_000;
 
-/// What goes on beside the clients.
+/// A pool with clients writing to it.
 struct Scene {
     life: Life,
     drives: Vec<Rc<dyn Drive>>,
@@ -33,15 +33,15 @@ struct Shape {
     interleave_bytes: u64,
     checksums: bool,
     thin: bool,
-    /// Everything was written before.
+    /// The whole volume was written before.
     full: bool,
 }
 
 const SHAPE: Shape =
     Shape { drives: 4, columns: None, interleave_bytes: 16384, checksums: true, thin: false, full: true };
 
-/// Both kinds of volumes (records are kept for longer where there are checksums), stripes large and
-/// small.
+/// With and without checksums (with them records are kept for longer), with large and small
+/// stripes.
 const SHAPES: [Shape; 3] = [
     SHAPE,
     Shape { interleave_bytes: 4096, checksums: false, ..SHAPE },
@@ -49,7 +49,7 @@ const SHAPES: [Shape; 3] = [
 ];
 
 impl Scene {
-    /// Has clients write at random all the while that `steps` goes on.
+    /// Runs `steps` while clients write at random.
     fn play(shape: Shape, seed: u64, steps: impl AsyncFnOnce(&Scene)) {
         let life = Life::new();
         let spec = ModelSpec { latency_ns: 200_000, bytes_per_second: 200_000_000, queue_depth: 8 };
@@ -111,20 +111,20 @@ impl Scene {
         self.life.context.sleep_ns(milliseconds * 1_000_000).await;
     }
 
-    /// Carries out a step, in time; then clients go on, in time.
+    /// Runs a step within the time limit.
     async fn within<T>(&self, what: &str, step: impl Future<Output = T>) -> T {
         let context = &self.life.context;
         let before = self.done.get();
         let ended = context.time_limit_ns(LIMIT_NS, std::pin::pin!(step)).await;
         let written = self.done.get() - before;
-        ended.unwrap_or_else(|_| panic!("{what} does not end; meanwhile {written} writes did"))
+        ended.unwrap_or_else(|_| panic!("{what} does not end; {written} writes ended in that time"))
     }
 
     async fn clients_go_on(&self) {
         let (until, began) = (self.done.get() + 2 * CLIENTS, self.life.context.now_ns());
         while self.done.get() < until {
             let waited = self.life.context.now_ns() - began;
-            assert!(waited < LIMIT_NS, "clients stand: {} of {until} writes", self.done.get());
+            assert!(waited < LIMIT_NS, "clients are stuck: {} of {until} writes", self.done.get());
             self.pause(1).await;
         }
     }
@@ -234,8 +234,7 @@ fn conversions_progress_with_full_journals() {
     }
 }
 
-/// Regions that are written for the first time: their records go only when a flush has completed
-/// them.
+/// Regions in their first write: their records are released only when a flush has completed them.
 #[test]
 fn flushes_of_new_regions_progress_with_full_journals() {
     for (seed, shape) in (0..).zip(SHAPES) {

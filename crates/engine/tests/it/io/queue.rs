@@ -29,7 +29,7 @@ fn drive(
 }
 
 #[test]
-fn neighbours_that_come_together_become_one_request() {
+fn adjacent_requests_are_merged_into_one() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let (_, checked) = drive(&context, 100_000, 1_000_000_000, 8);
@@ -81,7 +81,7 @@ fn reads_merge_over_a_small_gap_if_cheaper() {
     }
 }
 
-/// As two degraded reads of parts of one stripe ask for them.
+/// Like two degraded reads of parts of one stripe.
 #[test]
 fn queued_reads_of_one_range_become_one_request() {
     let executor = VirtualExecutor::new();
@@ -105,7 +105,7 @@ fn queued_reads_of_one_range_become_one_request() {
             assert_eq!(buffer.to_vec(), data[at..at + STRIP as usize], "strip {index}");
         }
         assert_eq!(checked.requests(), 2, "the write, and one read");
-        // An error is that of all requests that were merged, and of no others.
+        // An error concerns all requests that were merged, and no others.
         faults.make_unreadable(STRIP..STRIP + 512);
         for (answer, _, index) in [0, 1, 1, 2].map(strip) {
             assert_eq!(answer.await.is_err(), index == 1, "strip {index}");
@@ -151,8 +151,8 @@ fn unresponsive_drive_fails_after_the_timeout() {
     assert!(member.failed().is_some_and(|reason| reason.contains("no answer")));
 }
 
-/// A clock that a process sees which stands still at times: timers fire when its next turn comes,
-/// the time is gone.
+/// The clock of a process that is stopped at times: its timers fire when it runs again, but the
+/// time has passed.
 struct JumpingClock {
     inner: Context,
     jumped_ns: Cell<u64>,
@@ -172,7 +172,7 @@ impl Clock for JumpingClock {
         TimerId(0)
     }
 
-    /// Who is woken looks at the clock again.
+    /// Never needed: a woken task reads the clock again.
     fn cancel(&self, _: TimerId) {}
 }
 
@@ -191,7 +191,7 @@ fn stalled_process_checks_answers_before_timing_out() {
         let inner = executor.context();
         let clock = Rc::new(JumpingClock { inner: inner.clone(), jumped_ns: Cell::new(0) });
         let context = Context::new(clock.clone(), Rc::new(Tasks(inner.clone())));
-        // It answers after the first look, which comes a minute late.
+        // The drive answers after the first time-out check, which comes a minute late.
         let (faults, checked) = drive(&inner, 1_000_000_000, 1_000_000_000, 8);
         let options = MemberOptions { timeout_ns: 3_000_000_000, ..MemberOptions::default() };
         let member = Member::new(&context, checked, options);
@@ -210,8 +210,8 @@ fn stalled_process_checks_answers_before_timing_out() {
     }
 }
 
-/// Bytes per second that each class gets while both ask all the time (foreground in `foreground`
-/// requests of 4 KiB at a time, background in eight of 256 KiB).
+/// Share of the drive's time that each class gets while both always have requests (foreground
+/// `foreground` of 4 KiB, background eight of 256 KiB).
 fn shares(foreground: usize, share: f64) -> (f64, f64) {
     let executor = VirtualExecutor::new();
     let context = executor.context();
@@ -276,7 +276,7 @@ fn background_has_an_idle_drive_to_itself() {
     assert!(background > 0.97, "{background}");
 }
 
-/// Time that so many writes of upkeep take, one after the other, beside background work.
+/// Time for `writes` upkeep writes, one after the other, beside background work.
 async fn upkeep_ns(context: &Context, member: &Rc<Member>, writes: u64) -> u64 {
     let begin_ns = context.now_ns();
     for number in 0..writes {
@@ -305,17 +305,20 @@ fn urgent_upkeep_does_not_wait_for_background_work() {
             });
         }
         context.sleep_ns(3_000 * MS).await;
-        let nobody_waits_ns = upkeep_ns(&context, &member, 200).await;
+        let no_client_waits_ns = upkeep_ns(&context, &member, 200).await;
         member.submit(Class::Foreground, IoRequest::read(0, Buffer::phantom(4096))).await.expect("a read");
         let clients_wait_ns = upkeep_ns(&context, &member, 200).await;
         assert!(clients_wait_ns < alone_ns + 100 * MS, "{clients_wait_ns} instead of {alone_ns}");
-        assert!(nobody_waits_ns > 2 * clients_wait_ns, "background work has the drive: {nobody_waits_ns}");
+        assert!(
+            no_client_waits_ns > 2 * clients_wait_ns,
+            "background work has the drive: {no_client_waits_ns}"
+        );
     });
 }
 
-/// What clients wait at most, and the share of the drive's time that background work gets, while
-/// background work always has sixteen requests of 256 KiB and so many clients one request of
-/// `bytes` at a time each, with a pause between two.
+/// Maximum wait of a client, and background work's share of the drive's time. Background work
+/// always has `beside` requests of 256 KiB in flight; each of `clients` clients has one request of
+/// `bytes` at a time, with a pause between two.
 fn waits_in_slices(
     slice_ns: Option<u64>,
     clients: u64,
@@ -365,7 +368,7 @@ fn waits_in_slices(
 #[test]
 fn client_waits_for_at_most_one_background_slice() {
     const SLICE_NS: u64 = 20 * MS;
-    // One client now and then; eight that ask for half of the drive; eight that ask for all of it.
+    // One occasional client; eight that need half of the drive; eight that need all of it.
     for (clients, bytes, pause_ns) in [(1, 4096, 50 * MS), (8, 65_536, 20 * MS), (8, 65_536, 0)] {
         let (alone_ns, _) = waits_in_slices(None, clients, bytes, pause_ns, 0);
         let (unbounded_ns, _) = waits_in_slices(None, clients, bytes, pause_ns, 16);
@@ -408,7 +411,7 @@ fn one_flush_in_flight_and_waiters_share_the_next() {
             other.await.expect("a flush");
         }
     });
-    assert_eq!(checked.requests(), 2, "four flushes, of which three went together");
+    assert_eq!(checked.requests(), 2, "four flushes, three of them merged");
     executor.block_on(async { flush().await.expect("a flush") });
     assert_eq!(checked.requests(), 3);
 }

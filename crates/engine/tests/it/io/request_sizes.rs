@@ -1,12 +1,12 @@
-//! How long requests are in memory: each is a future that the caller that starts it copies once or
-//! twice, for every few KiB that it moves.
+//! Size of request futures in memory: the caller copies each once or twice, for every few KiB that
+//! it transfers.
 //!
 //! Invariant I6 (`docs/internals/invariants.md`).
 
 use crate::kit::pool::*;
 use stripewise_drive::Buffer;
 
-/// A request of 4 KiB moves this many bytes itself.
+/// A request of 4 KiB copies this many bytes of data.
 const MOST_BYTES: usize = 4096;
 
 #[test]

@@ -1,6 +1,6 @@
-//! What work costs a disk: positions, that is requests that do not begin where the one before them
-//! on the drive ended, by cause. Counted, in virtual time, on drives where each costs as much as
-//! 1 MB of data.
+//! Seeks per kind of work, that is, requests that do not begin where the previous one on the drive
+//! ended, by cause. Counted, in virtual time, on drives where each costs as much as transferring 1
+//! MB.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ fn disks(life: &Life, count: usize, mib: u64) -> Vec<Rc<dyn Drive>> {
     as_drives(&memory_drives(count, mib)).into_iter().map(paced).collect()
 }
 
-/// What all drives that work were asked so far.
+/// Requests of all working drives so far, by cause.
 fn asked(pool: &Pool) -> CauseTable {
     let working = pool.status().drives.into_iter().filter(|drive| drive.path != "drive1");
     let members = working.filter_map(|drive| pool.member(drive.id));
@@ -63,7 +63,7 @@ fn every_request_is_counted_for_its_cause() {
 }
 
 #[test]
-fn an_idle_rebuild_takes_little_more_than_its_data() {
+fn idle_rebuild_takes_little_more_than_its_data() {
     let life = Life::new();
     life.run(async {
         let drives = disks(&life, 5, 256);
@@ -92,8 +92,7 @@ fn an_idle_rebuild_takes_little_more_than_its_data() {
     });
 }
 
-/// So many writes under way at a time, until all were written; bytes that were destaged, once all
-/// are in place.
+/// Makes writes, `depth` at a time; returns the bytes that were destaged until all were in place.
 async fn destaged(life: &Life, pool: &Pool, volume: &Volume, depth: usize, writes: &[(u64, u64)]) -> u64 {
     let before = asked(pool);
     let left = RefCell::new(writes.iter());
@@ -123,17 +122,17 @@ fn small_writes_defer_but_streams_go_in_place() {
         let alone = destaged(&life, &pool, &volume, 8, &scattered).await;
         assert!(alone >= small, "{alone} of {small} bytes and their parity");
         let deep = destaged(&life, &pool, &volume, 1024, &scattered).await;
-        assert!(deep < alone / 2, "{deep} bytes, {alone} where few are under way");
+        assert!(deep < alone / 2, "{deep} bytes, {alone} with few in flight");
         let streamed = destaged(&life, &pool, &volume, 16, &stream).await;
         assert!(streamed < large / 8, "{streamed} of {large} bytes");
         let slowly = destaged(&life, &pool, &volume, 1, &stream).await;
-        // As much as the memory for what is pending takes.
+        // As much as the memory for pending writes holds.
         assert!(slowly >= 48 * MIB, "{slowly} of {large} bytes");
         pool.close().await.expect("closed");
     });
 }
 
-/// A mixed load for so many seconds: 32 jobs that read and write 4 KiB to 2 MiB anywhere.
+/// A mixed load for this many seconds: 32 jobs that read and write 4 KiB to 2 MiB at random places.
 async fn mixed_load(life: &Life, volume: &Volume, seconds: u64) {
     let until_ns = life.context.now_ns() + seconds * 1_000_000_000;
     let blocks = volume.capacity_bytes() / 4096;
@@ -157,8 +156,8 @@ async fn mixed_load(life: &Life, volume: &Volume, seconds: u64) {
     join_all((0..32).map(job)).await;
 }
 
-/// Rebuilds drive1 on another drive, without load: MB/s, positions of checksum pages for each MiB,
-/// and all that was asked.
+/// Rebuilds drive1 onto another drive, without load. Returns MB/s, seeks for checksum pages per
+/// MiB, and all requests as text.
 async fn idle_rebuild(life: &Life, pool: &Pool, new: &Rc<dyn Drive>) -> (f64, f64, String) {
     replace_failed(pool, "drive1", new).await;
     let (before, began_ns) = (asked(pool), life.context.now_ns());
@@ -219,8 +218,8 @@ fn rebuild_of_modelled_drives_costs_the_same() {
     });
 }
 
-/// Positions of checksum pages for each MiB that a client reads or writes in sequence, in a pool
-/// that was just opened.
+/// Seeks for checksum pages per MiB that a client reads or writes sequentially, in a pool that was
+/// just opened.
 async fn positions_of_pages(pool: &Pool, length: u64, writes: bool) -> f64 {
     let volume = pool.volume("data").expect("open");
     let before = asked(pool);
@@ -279,12 +278,12 @@ fn mirror_stream_keeps_both_disks_on_long_runs() {
     });
 }
 
-/// Longest and mean wait of a client that reads 4 KiB at a time while a drive is rebuilt, and what
-/// the rebuild wrote per second.
+/// Maximum and mean wait, in ms, of a client that reads 4 KiB at a time during a rebuild, and the
+/// rebuild's MB/s.
 fn waits_while_rebuilding(bound_ms: Option<u32>) -> (f64, f64, f64) {
     let life = Life::new();
     life.run(async {
-        // As a disk with a queue of its own.
+        // A disk with a queue of its own.
         let spec = ModelSpec { latency_ns: 5_000_000, bytes_per_second: 100_000_000, queue_depth: 32 };
         let memory = memory_drives(5, 128).into_iter();
         let drives: Vec<Rc<dyn Drive>> = memory
@@ -303,7 +302,8 @@ fn waits_while_rebuilding(bound_ms: Option<u32>) -> (f64, f64, f64) {
         let began_ns = life.context.now_ns();
         let (mut longest_ns, mut sum_ns, mut count) = (0, 0, 0);
         let mut random = stripewise_drive::SplitMix64::new(1);
-        // In the last quarter of the volume, which the rebuild comes to when this is over.
+        // Read the last part of the volume, which the rebuild has not reached by the end of this
+        // loop.
         while pool.status().activity.iter().any(|activity| activity.percent < 70.0) {
             let at = volume.capacity_bytes() / 16 * 15 + random.below(8 * MIB / 4096) * 4096;
             let from_ns = life.context.now_ns();
@@ -323,7 +323,7 @@ fn waits_while_rebuilding(bound_ms: Option<u32>) -> (f64, f64, f64) {
 #[test]
 fn rebuild_respects_the_latency_bound_and_its_rate() {
     let unbounded = waits_while_rebuilding(None);
-    // Alone a read takes 5.1 ms.
+    // An undisturbed read takes 5.1 ms.
     for (bound_ms, least_share) in [(20, 0.9), (10, 0.3)] {
         let bounded = waits_while_rebuilding(Some(bound_ms));
         let text = format!("{bound_ms} ms: {bounded:.1?}, without a bound {unbounded:.1?}");

@@ -1,4 +1,4 @@
-//! Volumes that take space as they are written, grow and shrink, and pools as large as they come.
+//! Thin volumes, resizing, and very large pools.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -34,7 +34,7 @@ fn writes_without_space_time_out_together() {
             rows += 1;
         }
         volume.flush().await.unwrap();
-        // The first row is given back while another one is read.
+        // The first row is discarded while another one is read.
         let is_read = |request: &IoRequest| request.operation == Operation::Read;
         join_all(all.iter().map(|drive| drive.hold(is_read))).await;
         let reader = volume.clone();
@@ -46,11 +46,11 @@ fn writes_without_space_time_out_together() {
         let waited_ns = life.context.now_ns() - begun_ns;
         assert!(answers.iter().all(|answer| matches!(answer, Err(ArrayError::NoSpace(_)))), "{answers:?}");
         assert!((PATIENCE_NS..2 * PATIENCE_NS).contains(&waited_ns), "{waited_ns} ns");
-        // When the row is free it is there for others.
+        // Once the row is free, other writes get it.
         join_all(all.iter().map(|drive| drive.hold(|_| false))).await;
         assert_eq!(reading.await.unwrap().to_vec(), contents(1, row, 4096));
         life.context.sleep_ns(1_000_000).await;
-        put(100).await.expect("a row was given back");
+        put(100).await.expect("a row was freed");
     });
 }
 
@@ -66,7 +66,7 @@ fn thin_volume_allocates_on_write_frees_on_discard() {
         assert!(empty.provisioned_bytes > empty.capacity_bytes);
         assert!(empty.notices.iter().any(|notice| notice.contains("thin volumes may still want")));
         assert_eq!(volume.read(1 << 39, 4096).await.unwrap().to_vec(), vec![0; 4096]);
-        // Here and there, and a stretch.
+        // Scattered writes, and a contiguous range.
         let row = 3 * MIB;
         fill(&volume, 1, 700 * row, 64 << 10).await;
         fill(&volume, 2, 1000 * row, 4 * row).await;
@@ -81,7 +81,7 @@ fn thin_volume_allocates_on_write_frees_on_discard() {
         holds(&volume, 2, 1000 * row, 4 * row).await.unwrap();
         assert_eq!(volume.read(701 * row, 4096).await.unwrap().to_vec(), vec![0; 4096]);
         assert_eq!(pool.status().allocated_bytes, status.allocated_bytes);
-        // Everything else is full: writes to new places fail, all else goes on.
+        // The rest of the pool is full: writes to new rows fail, all others succeed.
         let mut failed = None;
         for place in 0..100 {
             let data = pool.buffers().allocate_zeroed(MIB as usize);
@@ -90,7 +90,7 @@ fn thin_volume_allocates_on_write_frees_on_discard() {
                 break;
             }
         }
-        let (place, error) = failed.expect("there are no hundred rows");
+        let (place, error) = failed.expect("the pool has fewer than a hundred rows");
         assert!(matches!(&error, ArrayError::NoSpace(_)), "{error}");
         assert!(
             error.to_string().contains("pool tank has no free slabs for another row of volume data"),
@@ -108,7 +108,7 @@ fn thin_volume_allocates_on_write_frees_on_discard() {
         );
         assert!(pool.events().iter().any(|event| event.kind == EventKind::Space));
 
-        // What is discarded can be had again.
+        // Discarded space can be used again.
         volume.discard(0, 100 * row).await.unwrap();
         fill(&volume, 4, 2000 * row, 6 * row).await;
         holds(&volume, 2, 1000 * row, 4 * row).await.unwrap();
@@ -123,8 +123,7 @@ fn thin_volume_allocates_on_write_frees_on_discard() {
     });
 }
 
-/// A volume with its first writes acknowledged from the journal and not in place: one region of it
-/// unwritten, one cut by `offset`.
+/// Creates a volume whose first writes are acknowledged from the journal and not in place.
 async fn with_pending(pool: &Pool, checksums: bool) -> Volume {
     let wish = VolumeSpec {
         write_back: Some(true),
@@ -134,7 +133,7 @@ async fn with_pending(pool: &Pool, checksums: bool) -> Volume {
     let volume = pool.create_volume(wish).await.unwrap();
     fill(&volume, 1, 20 * MIB, 8192).await;
     volume.flush().await.unwrap();
-    assert!(volume.array().pending_bytes() > 0, "it is in the journal only");
+    assert!(volume.array().pending_bytes() > 0, "the data is in the journal only");
     volume
 }
 
@@ -162,7 +161,7 @@ fn shrink_keeps_data_that_only_the_journal_has() {
 }
 
 #[test]
-fn a_write_beside_a_shrink_is_kept_or_refused() {
+fn write_beside_a_shrink_is_kept_or_refused() {
     let mut kept_and_refused = (0, 0);
     for round in 0..40 {
         let drives = memory_drives(4, 48);
@@ -178,7 +177,7 @@ fn a_write_beside_a_shrink_is_kept_or_refused() {
             let pool = life.create(&drives, &[]).await.unwrap();
             let volume = pool.create_volume(volume_spec("data", "raid5", Some(24 * MIB))).await.unwrap();
             fill(&volume, 1, 0, 4 * MIB).await;
-            // Either first, by more and more.
+            // Either one first, by an increasing delay.
             let (delay_ns, writes_first) = (round / 2 * 25_000, round % 2 == 0);
             let writing = async {
                 life.context.sleep_ns(if writes_first { 0 } else { delay_ns }).await;
@@ -197,7 +196,7 @@ fn a_write_beside_a_shrink_is_kept_or_refused() {
                 }
                 (Ok(()), Err(_)) => kept_and_refused.1 += 1,
                 (Err(error), Err(_)) => panic!("neither: {error}"),
-                (Ok(()), Ok(())) => panic!("an acknowledged write was cut off"),
+                (Ok(()), Ok(())) => panic!("an acknowledged write was lost"),
             }
             holds(&volume, 1, 0, 4 * MIB).await.unwrap();
             pool.close().await.unwrap();
@@ -234,9 +233,9 @@ fn volumes_grow_and_shrink_to_their_data() {
         volume.write_zeroes(11 * MIB, MIB).await.unwrap();
         pool.resize_volume("data", 11 * MIB).await.unwrap();
         assert_eq!(volume.capacity_bytes(), 11 * MIB);
-        assert_eq!(pool.status().allocated_bytes, small + 4 * MIB, "one row more than at first");
+        assert_eq!(pool.status().allocated_bytes, small + 4 * MIB, "one row more than initially");
         assert!(volume.read(11 * MIB, 4096).await.is_err());
-        // What comes back is empty.
+        // The space is empty when it returns.
         pool.resize_volume("data", 20 * MIB).await.unwrap();
         assert_eq!(volume.read(11 * MIB, 4096).await.unwrap().to_vec(), vec![0; 4096]);
         assert_eq!(volume.read(15 * MIB, 4096).await.unwrap().to_vec(), vec![0; 4096]);
@@ -255,9 +254,9 @@ fn volumes_grow_and_shrink_to_their_data() {
 }
 
 #[test]
-fn a_map_that_is_too_small_moves() {
-    // 15,872 regions are a page of the map, and a slab of 1 MiB holds 128 pages: a thin volume
-    // needs no drives for it.
+fn region_map_that_is_too_small_moves() {
+    // A page of the map covers 15,872 regions, and a slab of 1 MiB holds 128 pages; a thin volume
+    // of this size needs no space on drives.
     let drives = as_drives(&memory_drives(2, 32));
     let life = Life::new();
     life.run(async {
@@ -305,8 +304,8 @@ fn sixty_large_drives_are_created_and_shown_quickly() {
         println!("made in {made:?}, looked at in {looked:?}, {:.2} % overhead", status.overhead_percent);
         assert!(volume.capacity_bytes() > 48 * 19_700_000_000_000, "{}", volume.capacity_bytes());
         assert!(status.overhead_percent < 2.0);
-        // Limits for a busy machine and a build without optimisation; what is to be reached is 2 s
-        // and 100 ms.
+        // Limits for a busy machine and a build without optimisation; the targets are 2 s and 100
+        // ms.
         assert!(made.as_secs() < 20 && looked.as_millis() < 1000, "{made:?} {looked:?}");
         fill(&volume, 1, 0, MIB).await;
         let start = Instant::now();
@@ -344,7 +343,7 @@ fn pool_overhead_is_under_two_percent_of_large_drives() {
             let pool = Pool::create(&life.context, &life.buffers, spec).await.unwrap();
             let capacity_bytes = pool.status().capacity_bytes;
             for (number, (layout, percent)) in volumes.iter().enumerate() {
-                // Of the pool's space, redundancy not counted; 0: what is left.
+                // Share of the pool's space, not counting redundancy; 0 for the rest.
                 let size_bytes = (*percent > 0).then(|| capacity_bytes / 100 * *percent as u64 / 3);
                 let mut wanted = volume_spec(&format!("v{number}"), layout, size_bytes);
                 wanted.layout.groups =
@@ -357,7 +356,7 @@ fn pool_overhead_is_under_two_percent_of_large_drives() {
             let status = pool.status();
             let what = format!("{count} drives of {} GB, {volumes:?}", drive_bytes / GB);
             println!("{what}: {:.2} %", status.overhead_percent);
-            // Every byte is a volume's, free, or said to be overhead.
+            // Every byte belongs to a volume, is free, or is reported as overhead.
             let rows: u64 =
                 status.volumes.iter().map(|volume| volume.rows.0 * volume.shape.width as u64).sum();
             let all_bytes = (count + journals) as u64 * drive_bytes;
@@ -373,7 +372,7 @@ fn pool_overhead_is_under_two_percent_of_large_drives() {
     }
 }
 
-/// What of the journals lies on drives that are for journals only, and so is no space for volumes.
+/// Bytes of journals on journal-only drives, which is not space for volumes.
 fn on_journals(status: &PoolStatus) -> u64 {
     status.drives.iter().filter(|drive| drive.role == Role::Journal).map(|drive| drive.allocated_bytes).sum()
 }
@@ -385,7 +384,7 @@ fn partly_written_region_is_discardable_before_flush() {
         let pool = life.create(&as_drives(&memory_drives(4, 64)), &[]).await.expect("a pool");
         let volume = pool.create_volume(volume_spec("data", "raid5", Some(8 * MIB))).await.expect("a volume");
         fill(&volume, 1, 0, 64 << 10).await;
-        // The second time it is in the journal.
+        // The second write is in the journal.
         fill(&volume, 2, 0, 64 << 10).await;
         let discard = std::pin::pin!(volume.discard(0, 8 * MIB));
         let ended = life.context.time_limit_ns(60_000_000_000, discard).await;

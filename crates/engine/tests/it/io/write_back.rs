@@ -1,5 +1,4 @@
-//! Writes acknowledged by the journal while more come than it takes: everybody gets on, and nothing
-//! is lost on the way.
+//! More deferred writes than the journal holds: every client makes progress, and no data is lost.
 //!
 //! Invariant I5 (`docs/internals/invariants.md`).
 
@@ -16,12 +15,12 @@ const BLOCK: u64 = 4096;
 const SPAN: u64 = 16 * MIB;
 const CLIENTS: u64 = 160;
 const WRITES: u64 = 60;
-/// Longer than a write that may be deferred.
+/// Larger than a write that may be deferred.
 const LARGE: u64 = 384 << 10;
-/// Many times what the drives need for it.
+/// Many times what the drives need.
 const LIMIT_NS: u64 = 60_000_000_000;
 
-/// What was written last to each block, by the seed of its contents.
+/// Seed of the newest contents of each block.
 type Written = RefCell<Vec<u64>>;
 
 fn modelled(life: &Life, drives: &[Rc<MemoryDrive>], spec: ModelSpec) -> Vec<Rc<dyn Drive>> {
@@ -39,8 +38,8 @@ async fn put(volume: &Volume, written: &Written, block: u64, count: u64, seed: u
     written.borrow_mut()[block as usize..(block + count) as usize].fill(seed);
 }
 
-/// Blocks of a client of its own, all over the volume; one in eight clients writes large pieces
-/// behind them.
+/// Writes the client's own blocks, scattered over the volume; one in eight clients writes large
+/// pieces after that range instead.
 async fn client(volume: &Volume, written: &Written, number: u64) {
     let mut random = SplitMix64::new(number);
     for turn in 0..WRITES {
@@ -81,10 +80,10 @@ fn more_than_the_journal_takes(model: ModelSpec, checksums: bool) {
         kit::pool::fill(&volume, 1, 0, end).await;
         let clients = join_all((0..CLIENTS).map(|number| client(&volume, &written, number)));
         let clients = std::pin::pin!(clients);
-        life.context.time_limit_ns(LIMIT_NS, clients).await.expect("no client waits for another for ever");
+        life.context.time_limit_ns(LIMIT_NS, clients).await.expect("no deadlock of clients");
         check(&volume, &written).await;
         volume.flush().await.expect("flushed");
-        // As it is: what is acknowledged may be in the journal alone.
+        // Not closed: acknowledged writes may be in the journal only.
     });
     let life = Life::new();
     life.run(async {
@@ -118,8 +117,8 @@ fn write_back_progresses_on_slow_drives() {
 
 #[test]
 fn blocks_at_strip_ends_destage_in_reserved_room() {
-    // On a disk two blocks go in place as one range, and the parity between them as it was. If all
-    // of that were logged, a stripe would take thirty times what its two blocks took.
+    // On a disk two blocks are written as one range, with the old parity between them. If all of
+    // that were logged, a stripe would take thirty times the space of its two blocks.
     const STRIP: u64 = 256 << 10;
     const STRIPES: u64 = 300;
     let slow = ModelSpec { latency_ns: 4_000_000, bytes_per_second: 200_000_000, queue_depth: 1 };
@@ -143,13 +142,13 @@ fn blocks_at_strip_ends_destage_in_reserved_room() {
             }
         };
         let clients = std::pin::pin!(join_all((0..32).map(client)));
-        life.context.time_limit_ns(LIMIT_NS, clients).await.expect("no client waits for ever");
+        life.context.time_limit_ns(LIMIT_NS, clients).await.expect("no client waits forever");
         let closed = std::pin::pin!(pool.close());
-        life.context.time_limit_ns(LIMIT_NS, closed).await.expect("in time").expect("all is in place");
+        life.context.time_limit_ns(LIMIT_NS, closed).await.expect("in time").expect("closed");
     });
 }
 
-/// What a read of everything gives, block by block.
+/// Reads the whole volume.
 async fn all_of(volume: &Volume) -> Vec<u8> {
     let mut bytes = Vec::new();
     for at in (0..volume.capacity_bytes()).step_by(MIB as usize) {
@@ -173,14 +172,14 @@ fn read_only_pool_shows_journaled_data() {
             let volume = pool.create_volume(wish).await.expect("a volume");
             kit::pool::fill(&volume, 1, 0, 12 * MIB).await;
             volume.flush().await.expect("flushed");
-            // Over what is there, and where nothing was ever written.
+            // Over existing data, and in unwritten space.
             for block in (0..20 * MIB / BLOCK).step_by(97) {
                 let data = Buffer::from_bytes(&contents(2, block * BLOCK, BLOCK as usize));
                 volume.write(block * BLOCK, data, false).await.expect("written");
             }
             volume.flush().await.expect("flushed");
             assert!(volume.array().pending_bytes() > 0, "some of it is in the journal only");
-            // As a kill leaves it.
+            // Not closed, as after a kill.
         });
         let before: Vec<Vec<u8>> = images.iter().map(|image| kit::pool::image(image)).collect();
         let life = Life::new();
@@ -202,15 +201,15 @@ fn read_only_pool_shows_journaled_data() {
             );
         }
         for (image, before) in images.iter().zip(&before) {
-            assert!(kit::pool::image(image) == *before, "nothing was written to a drive");
+            assert!(kit::pool::image(image) == *before, "no drive was written to");
         }
         life.run(async {
             let pool = life.open(&as_drives(&images)).await.expect("opened");
             let volume = pool.volume("data").expect("it is there");
-            assert!(all_of(&volume).await == shown, "the same as with everything put in place");
+            assert!(all_of(&volume).await == shown, "the same as after destaging everything");
             pool.close().await.expect("closed");
             let pool = life.open_as(&as_drives(&images), OpenMode::ReadOnly).await.expect("opened");
-            assert!(!pool.recover_in_memory().await, "nothing was left to do");
+            assert!(!pool.recover_in_memory().await, "nothing left to replay");
             pool.close().await.expect("closed");
         });
     }

@@ -1,6 +1,6 @@
-//! Conversion of volumes to other layouts: every byte in the right place whatever the layouts,
-//! slabs given back, space refused with the numbers, losses reported, and what clients see
-//! meanwhile.
+//! Conversion of volumes to other layouts: every byte in the right place for all layouts, slabs
+//! freed, lack of space refused with numbers, losses reported, and a consistent view for clients
+//! during the conversion.
 //!
 //! Invariants I25 and I30 (`docs/internals/invariants.md`).
 
@@ -42,7 +42,7 @@ fn shape_of(volume: &Volume) -> (String, usize) {
     (shape.level.to_string(), shape.width)
 }
 
-/// Nothing is wrong, and nothing disagrees.
+/// Checks that a scrub finds no error and no mismatch.
 async fn is_clean(volume: &Volume) {
     let report = volume.array().scrub(&|_, _| {}).await.expect("a scrub");
     assert_eq!((report.unattributed_blocks, report.unreadable_strips), (0, 0), "{report:?}");
@@ -80,7 +80,7 @@ fn every_layout_becomes_every_other() {
                 ..on("data", level, columns, size_bytes)
             };
             let volume = pool.create_volume(spec).await.expect("a volume");
-            // Holes in between stay holes.
+            // Unwritten ranges in between stay unwritten.
             fill(&volume, 1, 0, 3 * MIB).await;
             fill(&volume, 2, 5 * MIB + 8192, MIB).await;
             fill(&volume, 3, 11 * MIB, 4096).await;
@@ -118,7 +118,7 @@ fn conversion_works_with_less_space_than_the_volume() {
         let spec = PoolSpec { slab_bytes: Some(MIB), ..spec("tank", &as_drives(&drives), &[]) };
         let pool = Pool::create(&life.context, &life.buffers, spec).await.expect("a pool");
         let free = pool.status().capacity_bytes;
-        // Of copies; as it becomes parity it shrinks, but not both fit at once.
+        // As copies; as parity it is smaller, but both do not fit at once.
         let size_bytes = free * 4 / 5 / 2;
         let volume = pool.create_volume(on("data", "raid10", 4, size_bytes)).await.expect("a volume");
         fill(&volume, 7, 0, volume.capacity_bytes()).await;
@@ -128,7 +128,7 @@ fn conversion_works_with_less_space_than_the_volume() {
         let after = pool.status().allocated_bytes;
         assert!(after < before * 3 / 4, "{before} became {after}");
         is_clean(&volume).await;
-        // There is no way back: the numbers say why, and nothing is touched.
+        // It cannot be converted back: the error has the numbers, and nothing changes.
         let filler = on("filler", "raid0", 4, (free - after) / MIB / 4 * MIB * 4 - 40 * MIB);
         pool.create_volume(filler).await.expect("a filler");
         let (generation, allocated) = (pool.generation(), pool.status().allocated_bytes);
@@ -166,7 +166,7 @@ fn invalid_conversions_are_refused_without_change() {
         assert!(what.contains('5') && what.contains('4') && hint.is_some(), "{what}");
         let (what, _) = refused("other", layout("raid6", 4)).await;
         assert!(what.contains("no volume other"), "{what}");
-        assert_eq!(pool.generation(), generation, "nothing was recorded");
+        assert_eq!(pool.generation(), generation, "nothing was committed");
 
         pool.convert_volume("data", layout("raid6", 4)).await.expect("begun");
         let (what, hint) = refused("data", layout("raid10", 4)).await;
@@ -187,7 +187,7 @@ fn invalid_conversions_are_refused_without_change() {
         let kinds: Vec<String> = pool.events().iter().map(|event| format!("{:?}", event.kind)).collect();
         assert_eq!(kinds.iter().filter(|kind| *kind == "Convert").count(), 2, "{:?}", pool.events());
 
-        // Deleted half-way: nothing is left.
+        // Deletion half-way frees everything.
         pool.convert_volume("data", layout("raid10", 4)).await.expect("begun");
         pool.delete_volume("data").await.expect("deleted");
         assert_eq!(pool.status().allocated_bytes, 0);
@@ -223,7 +223,7 @@ fn deletion_during_conversion_frees_everything() {
 }
 
 #[test]
-fn space_that_runs_out_on_the_way_is_waited_for() {
+fn conversion_out_of_space_waits_for_space() {
     let life = Life::new();
     life.run(async {
         let drives = memory_drives(5, 64);
@@ -232,15 +232,15 @@ fn space_that_runs_out_on_the_way_is_waited_for() {
         let volume = pool.create_volume(on("data", "raid5", 4, 48 * MIB)).await.expect("a volume");
         fill(&volume, 9, 0, 48 * MIB).await;
         pool.convert_volume("data", layout("raid10", 4)).await.expect("begun");
-        // Somebody takes the room that was there.
+        // Another volume takes the space that was free.
         let taken = pool.create_volume(volume_spec("taker", "raid0", None)).await.expect("all there is");
         drop(taken);
         let error = pool.wait(JobKind::Convert).await.expect_err("no room");
         assert!(error.to_string().contains("there is no room for more of it"), "{error}");
         let status = pool.status();
         assert_eq!(status.action, "stripewise pool add tank NEW-DRIVE", "{}", status.condition);
-        assert!(volume.info().expect("there").conversion.expect("under way").waits.is_some());
-        // Everything goes on, also when it is reopened.
+        assert!(volume.info().expect("there").conversion.expect("running").waits.is_some());
+        // Everything else continues, also after reopening.
         holds(&volume, 9, 0, 48 * MIB).await.expect("all of it");
         fill(&volume, 10, 0, 24 * MIB).await;
         fill(&volume, 10, 40 * MIB, 8 * MIB).await;
@@ -260,7 +260,7 @@ fn space_that_runs_out_on_the_way_is_waited_for() {
     });
 }
 
-/// A drive that keeps reads waiting while it is told to.
+/// A drive that holds back reads while `keeps_waiting` is set.
 struct SlowReader {
     below: Rc<MemoryDrive>,
     keeps_waiting: Cell<bool>,
@@ -306,8 +306,8 @@ fn conversion_waits_for_slabs_with_long_reads() {
         let volume = pool.create_volume(on("data", "raid5", 4, 48 * MIB)).await.expect("a volume");
         fill(&volume, 9, 0, 48 * MIB).await;
         pool.convert_volume("data", layout("raid10", 4)).await.expect("begun");
-        // Another volume has all the room there was, and goes; a read of it began before and takes
-        // longer than a client would wait for room.
+        // Another volume takes all free space, and is deleted; one of its reads began before that
+        // and takes longer than a client would wait for space.
         let taker = pool.create_volume(volume_spec("taker", "raid0", None)).await.expect("all there is");
         fill(&taker, 3, 0, MIB).await;
         drives.iter().for_each(|drive| drive.keeps_waiting.set(true));
@@ -319,13 +319,13 @@ fn conversion_waits_for_slabs_with_long_reads() {
         let conversion = || volume.info().expect("there").conversion;
         let answering = async {
             life.context.sleep_ns(5_000_000_000).await;
-            assert!(conversion().is_some(), "there is room only when no read of the slabs is left");
+            assert!(conversion().is_some(), "space is free only when no read of the slabs is in flight");
             drives.iter().for_each(|drive| drive.answer());
         };
         let (deleted, converted, ()) =
             join3(pool.delete_volume("taker"), pool.wait(JobKind::Convert), answering).await;
         deleted.expect("deleted");
-        converted.expect("it waits, and goes on");
+        converted.expect("it waits, and continues");
         reading.await.expect("the read had begun before");
         assert_eq!(conversion(), None);
         holds(&volume, 9, 0, 48 * MIB).await.expect("all of it");
@@ -344,8 +344,8 @@ fn conversion_ends_despite_a_pin_to_too_few_drives() {
         let volume = pool.create_volume(on("data", "raid5", 3, 16 * MIB)).await.expect("a volume");
         fill(&volume, 9, 0, 16 * MIB).await;
         pool.convert_volume("data", layout("raid5", 4)).await.expect("begun");
-        // Its rows of three columns fit there; those that it gets have four.
-        pool.set_pin("data", Pin::Fast).await.expect("there is room for what it has now");
+        // Its current rows of three columns fit there; its new rows have four.
+        pool.set_pin("data", Pin::Fast).await.expect("there is space for its current rows");
         pool.wait(JobKind::Convert).await.expect("converted");
         assert_eq!(shape_of(&volume), ("raid5".to_owned(), 4));
         holds(&volume, 9, 0, 16 * MIB).await.expect("all of it");
@@ -354,7 +354,7 @@ fn conversion_ends_despite_a_pin_to_too_few_drives() {
 }
 
 #[test]
-fn a_block_that_is_lost_stays_lost_and_is_reported() {
+fn lost_block_stays_lost_and_is_reported() {
     let life = Life::new();
     life.run(async {
         let faulty: Vec<Rc<FaultyDrive>> =
@@ -370,8 +370,8 @@ fn a_block_that_is_lost_stays_lost_and_is_reported() {
         let bad =
             faulty.iter().find(|drive| stripewise_drive::Drive::info(&***drive).label.to_string() == path);
         let bad = bad.expect("one of them");
-        // The block at 8 KiB of the first column is byte 8192 of the volume.
-        // Slabs begin behind a superblock area and a checksum area of 1 MiB each.
+        // The block at 8 KiB of the first column is byte 8192 of the volume. Slabs follow a
+        // superblock area and a checksum area of 1 MiB each.
         let at = 2 * MIB + u64::from(place.slab) * pool.slab_bytes() + 8192;
         bad.make_unreadable(at..at + 4096);
         volume.read(8192, 4096).await.expect_err("it cannot be read");
@@ -392,7 +392,7 @@ fn a_block_that_is_lost_stays_lost_and_is_reported() {
         let pool = life.open(&as_drives(&faulty)).await.expect("opened");
         let volume = pool.volume("data").expect("open");
         check(&volume).await;
-        // Converted again it is still lost; written it is good.
+        // Another conversion does not recover it; a write does.
         converted(&pool, "data", layout("raid10", 4)).await;
         check(&volume).await;
         fill(&volume, 4, 8192, 4096).await;
@@ -420,14 +420,14 @@ fn requests_across_the_frontier_see_one_volume() {
             assert!(read.to_vec() == contents(seed, 0, (32 * MIB) as usize), "write {seed}");
             seed += 1;
         }
-        assert!(seed > 2, "it was written meanwhile");
+        assert!(seed > 2, "it was written during the conversion");
         holds(&volume, seed - 1, 0, 32 * MIB).await.expect("the last of it");
         is_clean(&volume).await;
     });
 }
 
 #[test]
-fn a_conversion_that_is_cancelled_half_way_goes_back() {
+fn cancelled_conversion_restores_the_layout() {
     let life = Life::new();
     life.run(async {
         let drives: Vec<Rc<FaultyDrive>> = memory_drives(5, 96)
@@ -449,16 +449,16 @@ fn a_conversion_that_is_cancelled_half_way_goes_back() {
         };
         let plan = pool.plan_conversion("data", layout("raid5", 4)).expect("possible");
         assert_eq!((plan.from.fault_tolerance(), plan.to.fault_tolerance()), (2, 1));
-        // Before anything was copied there is nothing to go back over.
+        // Before anything was copied, cancelling is immediate.
         pool.convert_volume("data", layout("raid5", 4)).await.expect("begun");
         pool.cancel_conversion("data").await.expect("cancelled");
         assert_eq!(shape_of(&volume), ("raid6".to_owned(), 5));
         assert_eq!((volume.info().expect("there").conversion, pool.status().activity.len()), (None, 0));
         assert_eq!(pool.status().allocated_bytes, allocated, "every slab came back");
-        let refused = pool.cancel_conversion("data").await.expect_err("none is under way").to_string();
+        let refused = pool.cancel_conversion("data").await.expect_err("no conversion is running").to_string();
         assert!(refused.contains("is not being converted"), "{refused}");
 
-        // Half-way: what was moved is moved back, with what was written meanwhile.
+        // Half-way: converted rows are moved back, including writes since then.
         pool.start_jobs();
         pool.convert_volume("data", layout("raid5", 4)).await.expect("begun");
         while volume.info().expect("there").conversion.is_some_and(|done| done.percent < 20.0) {
@@ -469,10 +469,10 @@ fn a_conversion_that_is_cancelled_half_way_goes_back() {
         pool.cancel_conversion("data").await.expect("cancelled");
         let back = volume.info().expect("there").conversion.expect("on its way back");
         assert!(back.is_cancelled && back.from.level.to_string() == "raid5", "{back:?}");
-        assert_eq!(shape_of(&volume), ("raid6".to_owned(), 5), "the layout that it is to have");
+        assert_eq!(shape_of(&volume), ("raid6".to_owned(), 5), "the target layout");
         assert!(pool.cancel_conversion("data").await.is_err(), "going back is not cancelled");
         fill(&volume, 3, 30 * MIB, 5 * MIB).await;
-        // The next opening goes on with it.
+        // The next opening resumes it.
         pool.close().await.expect("closed");
         let pool = life.open(&as_drives(&drives)).await.expect("opened");
         let volume = pool.volume("data").expect("open");

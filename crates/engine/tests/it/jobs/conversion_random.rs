@@ -1,7 +1,7 @@
-//! Conversions under load: clients write, discard, read and flush while a volume becomes another,
-//! power goes at random moments, drives are lost meanwhile or in the same instant. The process that
-//! opens the pool next goes on with it; what was flushed is there, what was written and not flushed
-//! is there or not, block by block, and nothing else is.
+//! Conversions under load: clients write, discard, read and flush while a volume is converted,
+//! power is cut at random moments, drives are lost during the conversion or together with the
+//! power. The process that opens the pool next resumes the conversion; flushed data is intact,
+//! unflushed writes are there or not, block by block, and no other data is found.
 //!
 //! Runs are repeatable: what fails names its seed.
 //!
@@ -21,20 +21,20 @@ use stripewise_runtime::VirtualExecutor;
 
 const DRIVES: usize = 6;
 const BLOCK: u64 = 4096;
-/// Blocks that one client writes in a row of them before the next one's begin: a client that writes
-/// a block alone knows what it reads, and stripes, windows and frontiers are shared all the same.
+/// Number of adjacent blocks of one client, before those of the next: only one client writes a
+/// block, so it knows what it must read, yet clients share stripes, windows and frontiers.
 const STRIP: u64 = 24;
 const CLIENTS: u64 = 4;
-/// The largest strip of the layouts: what was being written at a cut, and can be told neither old
-/// nor new, is lost in whole strips; that is reported.
+/// Blocks of the largest strip of the layouts: writes in flight at a cut whose blocks are neither
+/// old nor new are lost in whole strips; that is reported.
 const LOSS: u64 = 16;
 
-/// What a block may hold: versions, 0 for zeros. The first was durable when the last flush ended;
-/// one more for each write since.
+/// Possible contents of a block: versions, 0 for zeros. The first entry was durable at the last
+/// flush; one more for each write since.
 #[derive(Clone, Debug)]
 struct Block {
     history: Vec<Vec<u64>>,
-    /// How many of them are acknowledged.
+    /// Number of acknowledged entries.
     acknowledged: usize,
 }
 
@@ -53,8 +53,8 @@ impl Model {
         self.next_version.replace(self.next_version.get() + 1)
     }
 
-    /// A write, or a discard, begins: afterwards the blocks hold the version, or what they held if
-    /// `or_kept`.
+    /// Begins a write or discard: afterwards the blocks hold the version, or with `or_kept`
+    /// possibly their old contents.
     fn begin(&self, first: u64, count: u64, version: u64, or_kept: bool) {
         for block in &mut self.blocks.borrow_mut()[first as usize..(first + count) as usize] {
             let mut may = vec![version];
@@ -77,7 +77,7 @@ impl Model {
 
     fn after_flush(&self, acknowledged: &[usize], forgotten: &[Cell<usize>]) {
         for (index, block) in self.blocks.borrow_mut().iter_mut().enumerate() {
-            // Another flush may have ended meanwhile.
+            // Another flush may have ended in between.
             let durable = (acknowledged[index] - 1).saturating_sub(forgotten[index].get());
             let durable = durable.min(block.history.len() - 1);
             block.history.drain(..durable);
@@ -87,7 +87,7 @@ impl Model {
     }
 }
 
-/// Which version a block's bytes are.
+/// The version that a block's bytes are.
 fn version_of(bytes: &[u8], block: u64, versions: impl Iterator<Item = u64>) -> Option<u64> {
     let mut versions = versions;
     versions.find(|version| match version {
@@ -103,18 +103,18 @@ struct World {
     to: (&'static str, usize),
     thin: bool,
     checksums: bool,
-    /// How long a drive takes for a request, on average.
+    /// Mean time of a drive per request.
     delay_ns: u64,
     model: Rc<Model>,
-    /// How often power went in the middle of the conversion.
+    /// Number of power cuts in the middle of the conversion.
     cuts_within: u64,
-    /// The drive that was lost, if any.
+    /// Index of the lost drive, if any.
     lost: Option<usize>,
-    /// Whether the conversion may be cancelled.
+    /// True if the conversion may be cancelled.
     may_cancel: bool,
-    /// It was tried to; power may have gone before it was recorded.
+    /// True once a cancellation was tried; power may have been cut before it was committed.
     was_cancelling: bool,
-    /// It was recorded.
+    /// True once the cancellation was committed.
     is_cancelled: Rc<Cell<bool>>,
     log: Vec<String>,
 }
@@ -175,12 +175,13 @@ impl World {
     }
 
     fn may_lose(&self) -> bool {
-        // A thin volume that has no drive left for a column of a new row refuses to write there.
+        // A thin volume without a drive for a column of a new row refuses to write there.
         let has_room = !self.thin || self.from.1.max(self.to.1) < DRIVES - 1;
         self.lost.is_none() && has_room && tolerance(self.from.0).min(tolerance(self.to.0)) > 0
     }
 
-    /// Everything reads as something that it may hold; from now on it holds that.
+    /// Checks that every block reads as one of its possible versions; from then on that is the only
+    /// one.
     async fn verify(&mut self, volume: &Volume, after_cut: bool) {
         let mut blocks = self.model.blocks.borrow().clone();
         let was_open: Vec<bool> = blocks.iter().map(|block| block.history.len() > 1).collect();
@@ -193,7 +194,7 @@ impl World {
                 Ok(read) => {
                     let versions = block.history.iter().flatten().copied();
                     let version = version_of(&read.to_vec(), index as u64, versions);
-                    // Without checksums nobody knows of a block that was torn.
+                    // Without checksums a torn block cannot be detected.
                     let may_be_torn = after_cut && was_open[index] && !self.checksums;
                     assert!(
                         version.is_some() || may_be_torn,
@@ -219,7 +220,7 @@ impl World {
     }
 }
 
-/// A client: its blocks only it writes. Ends when something fails that is not to fail, or never.
+/// Makes random requests to its own blocks. Panics on an unexpected error.
 async fn client(
     volume: Volume,
     model: Rc<Model>,
@@ -274,7 +275,7 @@ async fn client(
                     let now = block.history.last().expect("never empty");
                     let version = version_of(bytes, index, now.iter().copied());
                     let version = version.unwrap_or_else(|| panic!("block {index} holds none of {now:?}"));
-                    // Seen once, it stays.
+                    // Once read, the version is fixed.
                     *block.history.last_mut().expect("never empty") = vec![version];
                 }
             }),
@@ -315,8 +316,8 @@ async fn open(world: &mut World, life: &Life, drives: &[Rc<FaultyDrive>], number
     life.open(&chosen).await.expect("opened")
 }
 
-/// A life from the images that the last one left to those that it leaves; whether the conversion is
-/// done.
+/// Runs one life from the images of the previous one; returns the images it leaves, and whether the
+/// conversion is complete.
 fn live(world: &mut World, images: &[Rc<MemoryDrive>], number: usize) -> (Vec<Rc<MemoryDrive>>, bool) {
     let shuffle = world.random.next_u64();
     let executor = VirtualExecutor::shuffled(shuffle);
@@ -356,14 +357,14 @@ fn live(world: &mut World, images: &[Rc<MemoryDrive>], number: usize) -> (Vec<Rc
         life.context.sleep_ns(world.random.below(60_000_000)).await;
         if world.may_lose() && world.random.below(3) == 0 {
             let lost = world.random.below(DRIVES as u64 - 1) as usize;
-            world.log.push(format!("drive{lost} is pulled"));
+            world.log.push(format!("drive{lost} is unplugged"));
             world.lost = Some(lost);
             faulty[lost].unplug();
         }
         if world.may_cancel && !world.was_cancelling && world.random.below(2) == 0 {
             world.was_cancelling = true;
             let (pool, is_cancelled) = (pool.clone(), world.is_cancelled.clone());
-            // Power may go before it ends.
+            // Power may be cut before this ends.
             life.context.spawn(async move {
                 is_cancelled.set(pool.cancel_conversion("data").await.is_ok());
             });
@@ -385,7 +386,8 @@ fn live(world: &mut World, images: &[Rc<MemoryDrive>], number: usize) -> (Vec<Rc
     (images, done)
 }
 
-/// The last life: the conversion ends, what was lost is replaced, nothing disagrees.
+/// Runs the last life: the conversion completes, a lost drive is replaced, and a scrub finds no
+/// mismatch.
 fn end(world: &mut World, images: &[Rc<MemoryDrive>]) {
     let life = Life::new();
     life.run(async {
@@ -402,7 +404,7 @@ fn end(world: &mut World, images: &[Rc<MemoryDrive>]) {
             pool.wait(JobKind::Rebuild).await.expect("rebuilt");
         }
         pool.wait(JobKind::Convert).await.expect("converted");
-        pool.wait(JobKind::Scrub).await.expect("compared");
+        pool.wait(JobKind::Scrub).await.expect("scrubbed");
         world.verify(&volume, false).await;
         let info = volume.info().expect("it is there");
         assert_eq!((info.conversion, info.lost_blocks), (None, 0));
@@ -421,13 +423,13 @@ fn end(world: &mut World, images: &[Rc<MemoryDrive>]) {
     });
 }
 
-/// One run from its seed; how often power went in the middle of the conversion.
+/// Runs one seed; returns the number of power cuts in the middle of the conversion.
 fn run(seed: u64) -> u64 {
     run_world(World::new(seed))
 }
 
-/// As [`run`]; the conversion is usually cancelled on the way.
-fn run_with_change_of_mind(seed: u64) -> u64 {
+/// As [`run`], but usually cancels the conversion.
+fn run_with_cancellation(seed: u64) -> u64 {
     run_world(World { may_cancel: true, ..World::new(seed) })
 }
 
@@ -467,15 +469,15 @@ fn flushed_data_survives_conversion_under_faults() {
 #[test]
 fn flushed_data_survives_cancelled_conversion() {
     for seed in sweep(10, 16) {
-        run_with_change_of_mind(seed);
+        run_with_cancellation(seed);
     }
 }
 
 #[test]
-fn seeds_that_failed_once() {
-    // Rows that were given back while the conversion began were counted as the volume's.
+fn conversion_regressions_stay_fixed() {
+    // Rows freed at the start of the conversion were still counted as the volume's.
     run(78);
-    // With a drive away the copies of a mirror are not compared, and reads took them in turn: what
-    // was copied to the new array was not what had been read.
+    // With a drive missing, a mirror's copies are not compared, and reads alternated between them:
+    // the data copied to the new array differed from earlier reads.
     run(15);
 }

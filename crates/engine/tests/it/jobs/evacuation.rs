@@ -1,5 +1,5 @@
-//! Drives that are to be emptied where room is short: what cannot end is refused or said, what can
-//! ends.
+//! Evacuation of drives with little free space: an evacuation that cannot finish is refused or
+//! reported, any other finishes.
 //!
 //! Invariants I31 and I34 (`docs/internals/invariants.md`).
 
@@ -11,7 +11,7 @@ use stripewise_engine::{JobKind, Pool, PoolError, Role, VolumeSpec};
 
 const MIB: u64 = 1 << 20;
 
-/// Free space of a drive.
+/// Returns the free space of a drive.
 fn free_bytes(pool: &Pool, path: &str) -> u64 {
     let status = pool.status();
     let drive = status.drives.iter().find(|drive| drive.path == path).unwrap();
@@ -25,7 +25,7 @@ fn plain(name: &str, layout: &str, columns: usize, size_bytes: u64) -> VolumeSpe
 }
 
 #[test]
-fn the_room_for_one_drive_is_not_counted_for_another() {
+fn evacuations_do_not_share_the_same_free_space() {
     let images = memory_drives(5, 24);
     let life = Life::new();
     life.run(async {
@@ -43,7 +43,7 @@ fn the_room_for_one_drive_is_not_counted_for_another() {
         );
         pool.add(drives[4].clone(), Role::Data, false).await.unwrap();
         pool.retire(id("drive1")).await.unwrap();
-        // From now on it is needed, though nothing is on it.
+        // Now this drive is needed, though it is still empty.
         let refused = pool.remove(id("drive4")).await.err().unwrap();
         assert!(matches!(refused, PoolError::DriveStanding { .. }), "{refused}");
         pool.wait(JobKind::Rebuild).await.unwrap();
@@ -118,7 +118,7 @@ fn lost_block_does_not_prevent_evacuation() {
             let volume = pool.create_volume(spec).await.unwrap();
             fill(&volume, 1, 0, 8 * MIB).await;
             volume.flush().await.unwrap();
-            // Where the block of some byte lies, found by its content.
+            // Find the drive of a block by its contents.
             let wanted = contents(1, 5 * MIB + 8192, 4096);
             let is_on_other = place_of(&images[0], &wanted).is_some();
             let lost = 5 * MIB + 8192 + if is_on_other { interleave_bytes(&pool) } else { 0 };
@@ -132,7 +132,7 @@ fn lost_block_does_not_prevent_evacuation() {
             let rest = [drives[0].clone(), drives[2].clone()];
             let pool = life.open(&rest).await.unwrap();
             let volume = pool.volume("data").unwrap();
-            assert!(volume.read(lost, 4096).await.is_err(), "what nobody has is not made up");
+            assert!(volume.read(lost, 4096).await.is_err(), "a lost block is an error");
             holds(&volume, 1, 0, lost).await.unwrap();
             holds(&volume, 1, lost + 4096, 8 * MIB - lost - 4096).await.unwrap();
             pool.close().await.unwrap();
@@ -140,12 +140,12 @@ fn lost_block_does_not_prevent_evacuation() {
     }
 }
 
-/// What is so far behind a place on one drive is on the other.
+/// Interleave of the first volume: a block this far after one on one drive is on the other.
 fn interleave_bytes(pool: &Pool) -> u64 {
     pool.status().volumes[0].shape.interleave_bytes
 }
 
-/// Where on a drive a block lies.
+/// Offset of a block on a drive.
 fn place_of(drive: &Rc<MemoryDrive>, block: &[u8]) -> Option<u64> {
     let image = image(drive);
     let found = image.chunks_exact(4096).position(|chunk| chunk == block);

@@ -1,6 +1,6 @@
-//! A pool that was full gets a drive: what volumes take is spread over all drives, so that they can
-//! grow again. It begins by itself, gives way to everything else, can be stopped, goes on where it
-//! was, and moves nothing where nothing is gained.
+//! A drive is added to a full pool: the volumes' data is redistributed over all drives, so that
+//! they can grow again. The rebalance starts by itself, yields to all other work, can be stopped,
+//! resumes after a restart, and moves nothing without a gain.
 //!
 //! Invariant I33 (`docs/internals/invariants.md`).
 
@@ -24,7 +24,7 @@ fn slow(life: &Life, images: &[Rc<MemoryDrive>]) -> Vec<Rc<FaultyDrive>> {
     images.iter().map(slow).collect()
 }
 
-/// Writes the first of each row, until there is no room; how many rows have something now.
+/// Writes the first part of each row until there is no space; returns the number of rows with data.
 async fn fill_rows(volume: &Volume, from: u64) -> u64 {
     let rows = volume.capacity_bytes() / ROW;
     for row in from..rows {
@@ -42,7 +42,7 @@ async fn check_rows(volume: &Volume, rows: u64) {
     }
 }
 
-/// Four drives of five, on which a thin volume takes all there is; how many rows it has.
+/// Creates a pool on four of six drives, filled by a thin volume; returns the number of its rows.
 fn full() -> (Vec<Rc<MemoryDrive>>, u64) {
     let images = memory_drives(6, 48);
     let life = Life::new();
@@ -73,14 +73,14 @@ fn percent(pool: &Pool) -> Option<f64> {
     activity.iter().find(|job| job.kind == JobKind::Rebalance).map(|job| job.percent)
 }
 
-/// What the status calls free, in slabs.
+/// Free slabs according to the status.
 fn free(pool: &Pool) -> u64 {
     let status = pool.status();
     (status.capacity_bytes - status.allocated_bytes) / MIB
 }
 
 #[test]
-fn a_full_pool_that_gets_a_drive_takes_writes_again() {
+fn full_pool_accepts_writes_after_adding_a_drive() {
     let (images, rows) = full();
     let life = Life::new();
     life.run(async {
@@ -89,7 +89,7 @@ fn a_full_pool_that_gets_a_drive_takes_writes_again() {
         assert!(free(&pool) < 4, "{:#?}", pool.status());
         assert_eq!(fill_rows(&volume, rows).await, rows, "it is full");
         pool.add(drives[4].clone(), Role::Data, false).await.unwrap();
-        // What the new drive has is of no use to rows of four columns yet.
+        // Rows of four columns cannot use the space of the new drive yet.
         assert!(free(&pool) < 4, "{:#?}", pool.status());
         assert_eq!(fill_rows(&volume, rows).await, rows);
         assert_eq!(pool.status().action, "stripewise pool wait tank rebalance");
@@ -115,12 +115,12 @@ fn a_full_pool_that_gets_a_drive_takes_writes_again() {
         assert!(more >= 9, "{more} rows of the 11 that a drive of 45 slabs makes: {:#?}", pool.status());
         assert!(
             (4 * more..4 * more + 4).contains(&before),
-            "what is called free is: {before} for {more} rows"
+            "free space is usable: {before} slabs for {more} rows"
         );
         check_rows(&volume, rows + more).await;
         assert_eq!(percent(&pool), None);
         assert!(pool.events().iter().any(|event| event.text.contains("rebalance finished")));
-        // Nothing more is gained.
+        // Another rebalance would gain nothing.
         assert!(!pool.rebalance().await.unwrap());
         let report = volume.array().scrub(&|_, _| {}).await.unwrap();
         assert_eq!((report.blamed.len(), report.unattributed_blocks, report.unreadable_strips), (0, 0, 0));
@@ -142,14 +142,14 @@ fn rebalance_stops_starts_and_resumes_after_restart() {
         life.context.sleep_ns(SECOND_NS / 5).await;
         assert!(pool.stop_rebalance().await.unwrap());
         assert_eq!(percent(&pool), None);
-        assert!(!pool.stop_rebalance().await.unwrap(), "there is none any more");
+        assert!(!pool.stop_rebalance().await.unwrap(), "none is running");
         pool.wait(JobKind::Rebalance).await.unwrap();
-        // The status says what helps.
+        // The status names the command that helps.
         let status = pool.status();
         assert_eq!(status.action, "stripewise pool rebalance tank", "{status:#?}");
         assert!(status.condition.contains("MiB that are free can be used only when"), "{status:#?}");
         assert!(pool.rebalance().await.unwrap());
-        assert!(pool.rebalance().await.unwrap(), "it is under way");
+        assert!(pool.rebalance().await.unwrap(), "it is running");
         life.context.sleep_ns(SECOND_NS).await;
         pool.close().await.unwrap();
     });
@@ -157,7 +157,7 @@ fn rebalance_stops_starts_and_resumes_after_restart() {
     life.run(async {
         let drives = slow(&life, &images);
         let (pool, volume) = open(&life, &drives[..5]).await;
-        let percent = percent(&pool).expect("it is still due");
+        let percent = percent(&pool).expect("it is still pending");
         assert!(percent > 0.0 && percent < 100.0, "{percent}");
         pool.wait(JobKind::Rebalance).await.unwrap();
         assert!(fill_rows(&volume, rows).await >= rows + 9);
@@ -200,7 +200,7 @@ fn any_drive_may_fail_during_a_rebalance() {
 }
 
 #[test]
-fn nothing_is_moved_where_no_volume_gains_by_it() {
+fn rebalance_without_gain_moves_nothing() {
     let images = memory_drives(5, 48);
     let life = Life::new();
     life.run(async {
@@ -214,7 +214,7 @@ fn nothing_is_moved_where_no_volume_gains_by_it() {
         pool.add(drives[4].clone(), Role::Data, false).await.unwrap();
         pool.start_jobs();
         pool.wait(JobKind::Rebalance).await.unwrap();
-        assert_eq!(volume.array().rows(), rows, "there is room on any two drives");
+        assert_eq!(volume.array().rows(), rows, "any two drives have free space");
         assert_eq!(pool.status().action, "");
         pool.close().await.unwrap();
     });

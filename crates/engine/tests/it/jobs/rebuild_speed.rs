@@ -1,6 +1,6 @@
-//! How long it takes, in virtual time on drives of constant bandwidth, to rebuild one drive of many
-//! into distributed spare space and onto one dedicated spare. Virtual time is exact, so the bound
-//! holds or it does not.
+//! Speedup, in virtual time on drives of constant bandwidth, of rebuilding one drive of many into
+//! distributed spare space over a rebuild onto one dedicated spare. Virtual time is exact, so the
+//! bound holds or it does not.
 
 mod measure;
 use measure::{rebuild_seconds, rebuild_share_beside, strips_per_strip};
@@ -11,7 +11,7 @@ fn distributed_rebuild_scales_with_the_drive_count() {
         for (layout, columns) in [("raid1", 2), ("raid5", 4), ("raid5", 6)] {
             let dedicated = rebuild_seconds(drives, layout, columns, true);
             let distributed = rebuild_seconds(drives, layout, columns, false);
-            // So many strips are read or written per strip rebuilt.
+            // Strips read or written per strip rebuilt.
             let ideal = (drives - 1) as f64 / strips_per_strip(layout, columns) as f64;
             let ratio = dedicated / distributed;
             println!(
@@ -27,8 +27,8 @@ fn distributed_rebuild_scales_with_the_drive_count() {
     }
 }
 
-/// What clients are at work on would have to be waited for, seconds at a time, and few rows are in
-/// work at once.
+/// Rebuilt rows must not wait for clients' writes, which would take seconds each with few rows
+/// rebuilt concurrently.
 #[test]
 fn rebuild_beside_writes_gets_its_share() {
     let share = rebuild_share_beside(256);

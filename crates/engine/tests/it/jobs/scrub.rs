@@ -1,4 +1,4 @@
-//! Drives that lie: what a scrub finds, whom it names, and what it repairs.
+//! Faulty drives: errors that a scrub finds, drives that it blames, and data that it repairs.
 //!
 //! Invariant I4 (`docs/internals/invariants.md`).
 
@@ -9,7 +9,7 @@ use stripewise_drive::{Buffer, Drive, IoRequest, SplitMix64};
 use stripewise_engine::linear::{missing_columns, rebuild};
 use stripewise_runtime::VirtualExecutor;
 
-/// Flips bytes of a block on a drive's medium, behind everyone's back.
+/// Corrupts a block on a drive's medium, bypassing the array.
 fn rot(rig: &Rc<Rig>, slot: usize, offset_in_data: u64, random: &mut SplitMix64) {
     let at = rig.spec.data_base_bytes().expect("a possible array") + offset_in_data;
     let noise: Vec<u8> = (0..512).map(|_| random.next_u64() as u8).collect();
@@ -38,7 +38,7 @@ fn two_parities_identify_and_repair_the_bad_drive() {
     for (level, drives) in [("raid6", 6), ("raid7", 7), ("raid60", 8), ("raid1", 3)] {
         run(level, drives, async |rig, model| {
             let mut random = SplitMix64::new(3);
-            // Different drives in different rows, data and parity alike, each in a row of its own.
+            // Different drives in different rows, data and parity, each in a row of its own.
             for row in 0..8u64 {
                 rot(&rig, row as usize % drives, row * 16384 + 4096, &mut random);
             }
@@ -88,13 +88,13 @@ fn single_redundancy_is_made_consistent_without_blame() {
 }
 
 #[test]
-fn sectors_that_cannot_be_read_are_rewritten() {
+fn unreadable_sectors_are_rewritten() {
     run("raid5", 4, async |rig, model| {
         let array = rig.array();
         let data = rig.spec.data_base_bytes().expect("a possible array");
         let at = data + 5 * 16384;
         rig.drive(2).faults.make_unreadable(at..at + 1024);
-        // Another drive is bad elsewhere in the same stripe: together no stripe is lost.
+        // Another drive has a bad sector elsewhere in the same stripe: together no data is lost.
         rig.drive(3).faults.make_unreadable(at + 8192..at + 8704);
         let report = array.scrub(&|_, _| {}).await.expect("a scrub");
         assert_eq!(report.unreadable_strips, 0, "{report:?}");
@@ -115,7 +115,7 @@ fn read_repairs_unreadable_sectors() {
                 rig.drive(slot).faults.make_unreadable(at..at + 4096);
             }
             model.check_all(&array, 0, level).await;
-            // Parity and second copies are not read by clients; a scrub gets those.
+            // Clients do not read parity and second copies; a scrub does.
             array.scrub(&|_, _| {}).await.expect("a scrub");
             let left: u64 = (0..drives).map(|slot| rig.drive(slot).faults.unreadable_bytes()).sum();
             assert_eq!(left, 0, "{level}");
@@ -129,11 +129,11 @@ fn needed_drive_stays_despite_too_many_errors() {
     run("raid5", 4, async |rig, model| {
         let array = rig.array();
         rig.drive(1).faults.set_transient_errors(1.0, 0.0);
-        model.check_all(&array, 0, "with a drive that reads nothing").await;
+        model.check_all(&array, 0, "with a drive that fails all reads").await;
         assert!(missing_columns(&array).contains(1), "it was excluded");
         let reason = rig.member(1).failed().expect("failed");
         assert!(reason.contains("too many read errors"), "{reason}");
-        // The next one is needed: it stays, whatever it refuses.
+        // The next drive is needed: it stays, whatever its errors.
         let data = rig.spec.data_base_bytes().expect("a possible array");
         let at = data;
         rig.drive(2).faults.make_unreadable(at..at + (1 << 20));
@@ -145,7 +145,7 @@ fn needed_drive_stays_despite_too_many_errors() {
             }
         }
         assert!(errors > 64, "{errors} errors");
-        assert!(!missing_columns(&array).contains(2), "still in service for what it can read");
+        assert!(!missing_columns(&array).contains(2), "still in service for its readable data");
     });
 }
 
@@ -160,7 +160,7 @@ fn rebuild_reports_lost_blocks_and_saves_the_rest() {
         rig.drive(2).faults.make_unreadable(at..at + 4096);
         rig.attach_new(0).await.expect("attaching");
         let report = rebuild(&array).await.expect("a rebuild");
-        assert_eq!(report.lost_blocks, 1, "the one block that two drives lack");
+        assert_eq!(report.lost_blocks, 1, "the block that two drives lack");
         let mut errors = Vec::new();
         for first in (0..model.sectors()).step_by(8) {
             match array.read(first * SECTOR, 4096).await {
@@ -168,11 +168,8 @@ fn rebuild_reports_lost_blocks_and_saves_the_rest() {
                 Err(error) => errors.push((first, error)),
             }
         }
-        assert!(
-            !errors.is_empty() && errors.len() <= 2,
-            "what is lost is reported, nothing else: {errors:?}"
-        );
-        // Writing the whole stripe makes it good again.
+        assert!(!errors.is_empty() && errors.len() <= 2, "only lost blocks are reported: {errors:?}");
+        // Rewriting the whole stripe repairs it.
         let stripe = errors[0].0 * SECTOR / array.geometry().stripe_data_bytes();
         let sectors = array.geometry().stripe_data_bytes() / SECTOR;
         let first = stripe * sectors;
@@ -183,8 +180,8 @@ fn rebuild_reports_lost_blocks_and_saves_the_rest() {
     });
 }
 
-/// A volume ends within a region; what is left of the region reads as zeros once it grows again,
-/// whatever became of the drives there.
+/// A volume ends within a region; the rest of the region reads as zeros after the volume grows
+/// again, whatever errors the drives have there.
 #[test]
 fn nothing_is_lost_beyond_the_end_of_a_volume() {
     let executor = VirtualExecutor::new();
@@ -199,7 +196,7 @@ fn nothing_is_lost_beyond_the_end_of_a_volume() {
         let report = array.scrub(&|_, _| {}).await.expect("a scrub");
         assert!(!report.found_something(), "{report:?}");
         array.resize(size_bytes).await.expect("a larger size");
-        let read = array.read(32 << 10, 256 << 10).await.expect("what is new can be read");
+        let read = array.read(32 << 10, 256 << 10).await.expect("new space can be read");
         assert!(read.to_vec().iter().all(|byte| *byte == 0));
         let report = array.scrub(&|_, _| {}).await.expect("a scrub");
         assert!(!report.found_something(), "{report:?}");

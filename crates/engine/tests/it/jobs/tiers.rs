@@ -1,6 +1,5 @@
-//! Rows that change tiers in virtual time: hot ones move up and are served there, cold ones return,
-//! within the rate, where pins let them; through power cuts and losses of drives in the middle of
-//! it.
+//! Tiering in virtual time: hot rows move to fast drives and are served there, cold ones return,
+//! within the rate limit and as pins allow; through power cuts and drive losses during the moves.
 //!
 //! Invariant I34 (`docs/internals/invariants.md`).
 
@@ -18,7 +17,7 @@ use stripewise_engine::{
 const SECOND_NS: u64 = 1_000_000_000;
 const DISK: ModelSpec = ModelSpec { latency_ns: 5_000_000, bytes_per_second: 150_000_000, queue_depth: 8 };
 const FLASH: ModelSpec = ModelSpec { latency_ns: 80_000, bytes_per_second: 900_000_000, queue_depth: 16 };
-/// Data bytes of a row of a volume of three columns with one parity.
+/// Data bytes of a row of a volume with three columns, one of them parity.
 const ROW: u64 = 2 * MIB;
 
 fn tier_options(seed: u64) -> PoolOptions {
@@ -26,7 +25,7 @@ fn tier_options(seed: u64) -> PoolOptions {
     PoolOptions { tiers, ..options(seed) }
 }
 
-/// Drives over images: the first `disks` as disks, the others as flash.
+/// Modelled drives over images: the first `disks` as disks, the others as flash.
 fn modelled<D: Drive + 'static>(life: &Life, below: &[Rc<D>], disks: usize) -> Vec<Rc<dyn Drive>> {
     let model = |(index, drive): (usize, &Rc<D>)| {
         let (info, speed) = (drive.info(), if index < disks { DISK } else { FLASH });
@@ -36,7 +35,7 @@ fn modelled<D: Drive + 'static>(life: &Life, below: &[Rc<D>], disks: usize) -> V
     below.iter().enumerate().map(model).collect()
 }
 
-/// Disks of 64 MiB and fast drives of 16.
+/// Images of disks of 64 MiB and fast drives of 16 MiB.
 fn images(disks: usize, fast: usize) -> Vec<Rc<MemoryDrive>> {
     let image = |index: usize| {
         let mib = if index < disks { 64 } else { 16 };
@@ -68,7 +67,7 @@ fn tiers(volume: &Volume) -> TierInfo {
     volume.info().unwrap().tiers
 }
 
-/// Rows all of whose columns are on fast drives: those that are numbered from `first_fast` on.
+/// Rows with all columns on fast drives, which are numbered from `first_fast` on.
 fn rows_up(volume: &Volume, first_fast: u32) -> BTreeSet<u64> {
     let rows = volume.array().rows();
     let is_up = |row: &u64| {
@@ -78,7 +77,7 @@ fn rows_up(volume: &Volume, first_fast: u32) -> BTreeSet<u64> {
     (0..rows.rows()).filter(is_up).collect()
 }
 
-/// Reads 4 KiB here and there in rows, for so long, every 5 ms.
+/// Reads 4 KiB at random places in these rows every 5 ms.
 async fn ask_for(life: &Life, volume: &Volume, rows: std::ops::Range<u64>, seconds: f64) {
     let end_ns = life.context.now_ns() + (seconds * SECOND_NS as f64) as u64;
     let mut random = SplitMix64::new(end_ns);
@@ -95,7 +94,7 @@ fn read_bytes(pool: &Pool, role: Role) -> u64 {
     drives.map(|drive| pool.member(drive.id).unwrap().counters().read_bytes).sum()
 }
 
-/// All there, all redundant, on distinct drives, and right.
+/// Checks that the pool is online and redundant, and that all data is correct.
 async fn check_sound(pool: &Pool, volume: &Volume, seed: u64) {
     assert_eq!(pool.status().state, PoolState::Online, "{:#?}", pool.status());
     holds(volume, seed, 0, volume.capacity_bytes()).await.unwrap();
@@ -113,10 +112,10 @@ fn hot_rows_move_up_and_yield_to_hotter_ones() {
         let volume = full_volume(&pool, three_columns(60, Pin::None), 1).await;
         pool.start_jobs();
         life.context.sleep_ns(30 * SECOND_NS).await;
-        assert_eq!(tiers(&volume).fast_rows, 0, "to have been written once is not to be hot");
+        assert_eq!(tiers(&volume).fast_rows, 0, "a single write does not make a row hot");
         ask_for(&life, &volume, 10..15, 8.0).await;
         assert_eq!(rows_up(&volume, 4), (10..15).collect(), "{:?}", tiers(&volume));
-        // What is asked for now comes from the fast drives alone.
+        // Reads of these rows use the fast drives only.
         let before = (read_bytes(&pool, Role::Data), read_bytes(&pool, Role::Fast));
         ask_for(&life, &volume, 10..15, 1.0).await;
         assert_eq!(read_bytes(&pool, Role::Data), before.0);
@@ -125,14 +124,14 @@ fn hot_rows_move_up_and_yield_to_hotter_ones() {
         assert_eq!((info.fast_rows, info.data_rows, info.mixed_rows), (5, 25, 0));
         assert_eq!((info.fast_bytes, info.data_bytes), (15 * MIB, 75 * MIB));
         assert!(info.fast_heat > 10.0 * info.data_heat && info.hottest_row_heat > 12.0, "{info:?}");
-        // Nothing else happens while nothing changes.
+        // A steady load causes no further moves.
         let generation = pool.generation();
         ask_for(&life, &volume, 10..15, 30.0).await;
-        assert_eq!(pool.generation(), generation, "rows went to and fro");
-        // Another set, with which it does not fit: 12 rows can be up.
+        assert_eq!(pool.generation(), generation, "rows moved back and forth");
+        // Another set of rows that does not fit beside the first: 12 rows fit.
         ask_for(&life, &volume, 18..30, 60.0).await;
         let up = rows_up(&volume, 4);
-        assert_eq!(up, (18..30).collect(), "the cold ones returned");
+        assert_eq!(up, (18..30).collect(), "cold rows returned");
         check_sound(&pool, &volume, 1).await;
         pool.close().await.unwrap();
     });
@@ -147,7 +146,7 @@ fn equally_warm_rows_do_not_swap() {
         let pool = create(&life, &drives, 4).await;
         let volume = full_volume(&pool, three_columns(60, Pin::None), 1).await;
         pool.start_jobs();
-        // Twice as many as fit, all of them worth it.
+        // Twice as many hot rows as fit.
         ask_for(&life, &volume, 0..24, 40.0).await;
         let up = rows_up(&volume, 4);
         assert_eq!(up.len(), 12, "{:?}", tiers(&volume));
@@ -155,7 +154,7 @@ fn equally_warm_rows_do_not_swap() {
         ask_for(&life, &volume, 0..24, 120.0).await;
         let swaps = pool.generation() - generation;
         assert!(swaps <= 4, "{swaps} commits although nothing changed");
-        // A scan warms nothing much.
+        // A sequential scan makes no rows hot.
         for _ in 0..2 {
             for at in (0..60 * MIB).step_by(256 << 10) {
                 holds(&volume, 1, at, 256 << 10).await.unwrap();
@@ -168,7 +167,7 @@ fn equally_warm_rows_do_not_swap() {
 }
 
 #[test]
-fn the_rate_is_held_and_can_be_set() {
+fn tier_rate_is_respected_and_can_be_set() {
     let images = images(4, 3);
     let life = Life::new();
     life.run(async {
@@ -191,7 +190,7 @@ fn the_rate_is_held_and_can_be_set() {
                 "{} MiB in {seconds} s",
                 copied() / MIB as f64
             );
-            assert!(seconds < 12.0, "it is used, too: {:?}", tiers(&volume));
+            assert!(seconds < 12.0, "the rate is used: {:?}", tiers(&volume));
             if seconds < 4.0 {
                 let activity = pool.activity();
                 assert!(
@@ -205,11 +204,11 @@ fn the_rate_is_held_and_can_be_set() {
         pool.set_pin("data", Pin::Slow).await.unwrap();
         let began_ns = life.context.now_ns();
         pool.wait(JobKind::Tier).await.unwrap();
-        assert!(life.context.now_ns() - began_ns < 3 * SECOND_NS, "nothing holds it back");
+        assert!(life.context.now_ns() - began_ns < 3 * SECOND_NS, "there is no rate limit");
         assert_eq!(tiers(&volume).data_rows, 10);
         pool.close().await.unwrap();
         let pool = open(&life, &drives).await;
-        assert_eq!(pool.tier_rate(), None, "it is kept");
+        assert_eq!(pool.tier_rate(), None, "the setting persists");
         check_sound(&pool, &pool.volume("data").unwrap(), 1).await;
         pool.close().await.unwrap();
     });
@@ -234,8 +233,8 @@ fn pins_decide_the_tier_of_rows() {
         assert_eq!((tiers(&fast).fast_rows, tiers(&fast).data_rows), (4, 0));
         pool.start_jobs();
         ask_for(&life, &slow, 0..6, 10.0).await;
-        assert_eq!((tiers(&slow).fast_rows, tiers(&slow).data_rows), (0, 6), "however hot it is");
-        // Six rows are too many beside the four, with their maps and journals.
+        assert_eq!((tiers(&slow).fast_rows, tiers(&slow).data_rows), (0, 6), "pinned, however hot");
+        // Six rows do not fit beside the other four, with their maps and journals.
         let refused = pool.set_pin("data", Pin::Fast).await.expect_err("no room");
         assert!(matches!(refused, PoolError::NoSpace { needed_rows: 6, .. }), "{refused}");
         pool.set_pin("fast", Pin::Slow).await.unwrap();
@@ -267,7 +266,7 @@ fn too_few_fast_drives_are_reported_and_left_alone() {
     });
 }
 
-/// A pool with a full volume of which some rows are up, closed.
+/// Creates a closed pool with a full volume on fast drives.
 fn partly_up(fast: usize) -> Vec<Rc<MemoryDrive>> {
     let images = images(4, fast);
     let life = Life::new();
@@ -285,7 +284,7 @@ fn partly_up(fast: usize) -> Vec<Rc<MemoryDrive>> {
 }
 
 #[test]
-fn rows_come_back_from_fast_drives_that_retire() {
+fn rows_return_from_retiring_fast_drives() {
     let images = partly_up(3);
     let life = Life::new();
     life.run(async {
@@ -315,11 +314,12 @@ fn failed_fast_drive_is_rebuilt_onto_data_drives() {
         pool.fail_drive(id_of(&pool.status(), "drive4"), "a test").await.unwrap();
         pool.wait(JobKind::Rebuild).await.unwrap();
         pool.wait(JobKind::Tier).await.unwrap();
-        // Two fast drives are left for rows of three columns: redundancy comes before the pin.
+        // Two fast drives are left for rows of three columns: redundancy takes precedence over the
+        // pin.
         assert_eq!(pool.status().state, PoolState::Online, "{:#?}", pool.status());
         let info = tiers(&volume);
         assert_eq!(info.fast_rows, 0, "{info:?}");
-        assert!(info.note.expect("a note").contains("no room"), "it is said");
+        assert!(info.note.expect("a note").contains("no room"), "it is reported");
         check_sound(&pool, &volume, 1).await;
         pool.add(MemoryDrive::new("new", 24 * MIB), Role::Fast, false).await.unwrap();
         pool.wait(JobKind::Tier).await.unwrap();
@@ -331,8 +331,8 @@ fn failed_fast_drive_is_rebuilt_onto_data_drives() {
     });
 }
 
-/// Moves a volume up (or down) while a client writes and flushes; what was flushed by now, by block
-/// of 64 KiB.
+/// Moves a volume up (or down) while a client writes and flushes; `flushed` receives the flushed
+/// seed of each block of 64 KiB.
 async fn move_under_load(life: &Life, pool: &Pool, pin: Pin, seed: u64, flushed: &RefCell<Vec<u64>>) {
     let Ok(volume) = pool.volume("data") else { return };
     if pool.set_pin("data", pin).await.is_err() {
@@ -359,14 +359,14 @@ async fn move_under_load(life: &Life, pool: &Pool, pin: Pin, seed: u64, flushed:
     let _ = pool.wait(JobKind::Tier).await;
 }
 
-/// Every block holds what was flushed, or something written later, and all of them are redundant.
+/// Checks that every block holds its flushed contents or a later write, and that all are redundant.
 async fn check_flushed(volume: &Volume, flushed: &[u64], seed: u64) {
     for (index, &block) in flushed.iter().enumerate() {
         let at = (index as u64) << 16;
         if holds(volume, block, at, 1 << 16).await.is_ok() {
             continue;
         }
-        // Each 4 KiB of what was in flight is old or new on its own.
+        // Each 4 KiB of a write in flight is old or new on its own.
         let read = volume.read(at, 1 << 16).await.unwrap().to_vec();
         for (part, bytes) in read.chunks(4096).enumerate() {
             let at = at + part as u64 * 4096;
@@ -389,7 +389,7 @@ fn power_cut_during_tier_moves_loses_nothing() {
         let drives = cut.drives(&life.context);
         life.run(async {
             let pool = open(&life, &drives).await;
-            // Two rows to a batch.
+            // Two rows per batch.
             pool.set_tier_rate(Some(MIB)).await.unwrap();
             cut.arm(at);
             move_under_load(&life, &pool, pin, seed, &flushed).await;
@@ -408,7 +408,7 @@ fn power_cut_during_tier_moves_loses_nothing() {
             let info = tiers(&volume);
             half_way += u64::from(info.fast_rows < 8 && info.data_rows < 8);
             check_flushed(&volume, &flushed, seed).await;
-            // Whoever opens the pool goes on with it; then any drive may go.
+            // The next opening resumes the moves; then any drive may be lost.
             pool.wait(JobKind::Tier).await.unwrap();
             if volume.info().unwrap().pin == Pin::Slow {
                 assert_eq!(tiers(&volume).data_rows, 8, "seed {seed}");
@@ -421,7 +421,7 @@ fn power_cut_during_tier_moves_loses_nothing() {
             pool.close().await.unwrap();
         });
     }
-    assert!(half_way >= 5, "only {half_way} cuts were in the middle of it");
+    assert!(half_way >= 5, "only {half_way} cuts were during the moves");
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! An array on modelled drives in virtual time, with faults at hand, and a plain model of what it
-//! should hold.
+//! An array on modelled drives in virtual time, with fault injection, and a plain model of its
+//! expected contents.
 //!
 //! Clients own interleaved chunks of the volume, so they share stripes and even blocks but never
-//! sectors: what each sector must hold is known at any time, however many write at once.
+//! sectors: the expected contents of each sector are known at any time, however many clients write
+//! at once.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -51,7 +52,7 @@ pub fn shape(level: &str, drives: usize, interleave_bytes: u64) -> Shape {
     spec.resolve(drives).expect("a valid shape")
 }
 
-/// Space on each member so that the volume gets about `data_bytes` of each.
+/// Space on each member that gives the volume about `data_bytes` of each.
 pub fn space(shape: &Shape, id: u128, data_bytes: u64) -> LinearSpec {
     LinearSpec {
         id,
@@ -80,7 +81,7 @@ impl Rig {
         Self::with_garbage(context, shape, data_bytes, seed, true).await
     }
 
-    /// Of an array with checksums, and the journal that those need.
+    /// Creates an array with checksums and the journal that they need.
     pub async fn with_checksums(context: &Context, shape: Shape, data_bytes: u64, seed: u64) -> Rc<Self> {
         let spec = space(&shape, u128::from(seed) + 1, data_bytes);
         let array_spec = spec.array_spec();
@@ -121,7 +122,7 @@ impl Rig {
             .map(|i| TestDrive::new(context, &format!("drive{i}"), capacity, seed + i as u64))
             .collect();
         if garbage {
-            // A new array must not show what was on its drives before.
+            // A new array must not expose the old contents of its drives.
             for drive in &drives {
                 dirty(&drive.image, seed);
             }
@@ -161,7 +162,7 @@ impl Rig {
         self.members.borrow()[slot].clone().expect("a member")
     }
 
-    /// Puts a new, dirty drive into a missing slot.
+    /// Attaches a new drive, full of noise, to a missing slot.
     pub async fn attach_new(&self, slot: usize) -> Result<(), ArrayError> {
         let number = self.made.get();
         self.made.set(number + 1);
@@ -174,8 +175,8 @@ impl Rig {
         self.spec.attach(&self.array(), slot, member).await
     }
 
-    /// Reopens the array on the same drives; slots in `missing` are left out, `rebuilding` ones
-    /// resume there.
+    /// Reopens the array on the same drives; missing slots stay missing, `rebuilding` ones resume
+    /// at the given row.
     pub async fn reopen(&self, rebuilding: &[(usize, u64)]) {
         let missing = missing_columns(&self.array());
         for member in self.members.borrow().iter().flatten() {
@@ -226,7 +227,7 @@ pub fn dirty(image: &Rc<MemoryDrive>, seed: u64) {
     }
 }
 
-/// The content of a sector at a version; version 0 is zeros.
+/// Contents of a sector at a version; version 0 is zeros.
 pub fn stamp(sector: u64, version: u32, bytes: &mut [u8]) {
     if version == 0 {
         bytes.fill(0);
@@ -240,7 +241,7 @@ pub fn stamp(sector: u64, version: u32, bytes: &mut [u8]) {
     bytes[..8].copy_from_slice(&name.to_le_bytes());
 }
 
-/// Which version of the sector this is, if it is any, whole.
+/// The version of a sector's contents, if it is an intact one.
 pub fn version_of(sector: u64, found: &[u8]) -> Option<u32> {
     let name = u64::from_le_bytes(found[..8].try_into().expect("eight bytes"));
     let version =
@@ -250,7 +251,7 @@ pub fn version_of(sector: u64, found: &[u8]) -> Option<u32> {
     (found == expected).then_some(version)
 }
 
-/// What every sector must hold.
+/// Expected version of every sector.
 pub struct Model {
     versions: RefCell<Vec<u32>>,
 }
@@ -280,7 +281,7 @@ impl Model {
         Buffer::from_bytes(&bytes)
     }
 
-    /// Compares what was read from `first` on; says the first sector that differs.
+    /// Compares what was read from sector `first` on; panics at the first difference.
     pub fn check(&self, first: u64, read: &Buffer, seed: u64, what: &str) {
         let bytes = read.to_vec();
         for (index, found) in bytes.chunks_exact(SECTOR as usize).enumerate() {
@@ -309,7 +310,7 @@ impl Model {
     }
 }
 
-/// Which version the sector holds instead, for the message.
+/// The version that the sector holds instead, for the message.
 fn which(sector: u64, found: &[u8]) -> String {
     match version_of(sector, found) {
         Some(version) => format!(" but version {version}"),

@@ -1,5 +1,4 @@
-//! Drives whose power is cut, under a small array: it is made on them, and opened on what a cut
-//! left.
+//! Drives with power cuts for a small array, which is created on them and reopened after a cut.
 
 use std::rc::Rc;
 
@@ -11,9 +10,9 @@ use super::array::shape;
 
 const MIB: u64 = 1 << 20;
 
-/// Drives of such an array.
+/// Number of drives of the array.
 pub const WIDTH: usize = 3;
-/// Its interleave, bytes.
+/// Interleave in bytes.
 pub const STRIP: u64 = 16384;
 pub const BLOCK: u64 = 4096;
 
@@ -30,13 +29,13 @@ pub fn small_array(write_back: bool) -> LinearSpec {
     }
 }
 
-/// What it is made of or opened with.
+/// Parameters to create or open the array.
 pub fn init_on(context: &Context, spec: &LinearSpec, drives: &[Rc<dyn Drive>]) -> ArrayInit {
     let member = |drive: &Rc<dyn Drive>| Member::new(context, drive.clone(), MemberOptions::default());
     spec.init(drives.iter().map(|drive| SlotInit::Active(member(drive))).collect()).expect("possible")
 }
 
-/// New drives, large enough for it.
+/// New drives of the right size for the array.
 pub struct CutDrives(Vec<Rc<CrashDrive>>);
 
 impl CutDrives {
@@ -49,7 +48,7 @@ impl CutDrives {
         self.0.iter().map(|drive| drive.clone() as _).collect()
     }
 
-    /// What a cut now would leave on them, by the seed.
+    /// Contents of the drives if power were cut now; the seed decides about unflushed writes.
     pub fn after_cut(&self, seed: u64) -> Vec<Rc<dyn Drive>> {
         let image = |(number, drive): (u64, &Rc<CrashDrive>)| {
             drive.image_after_cut(&format!("after{number}"), seed * WIDTH as u64 + number) as Rc<dyn Drive>

@@ -1,11 +1,11 @@
-//! Images of pools as a version of the product left them, kept in `tests/images`: what they consist
-//! of, how they are read, and what must hold of each. Shared by the tests, by the fuzzers' corpus,
-//! and by `examples/make_image.rs`, which makes new ones.
+//! Images of pools as a version of the product left them, kept in `tests/images`: their format,
+//! reading them, and the expected contents. Shared by the tests, by the fuzzers' corpus, and by
+//! `examples/make_image.rs`, which creates new ones.
 //!
-//! An image is a folder: `NAME.packed` for each drive (bytes: `drive/src/drives/packed.rs`), and
-//! `expected.json`, which says what every volume holds byte for byte and what the version that made
-//! it said of the pool. A later version may say more, never other than that. Volumes hold blocks of
-//! 4 KiB of one repeated word each, so that images, parity included, pack into little.
+//! An image is a folder: `NAME.packed` for each drive (format: `drive/src/drives/packed.rs`), and
+//! `expected.json` with the exact contents of every volume and the pool's status as reported by the
+//! version that made it. A later version may report more, but nothing different. Volumes hold
+//! blocks of 4 KiB of one repeated word each, so that images, parity included, pack well.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -16,10 +16,10 @@ use stripewise_drive::{BufferPool, Context, Drive, MemoryDrive};
 use stripewise_engine::{OpenMode, Pool, PoolError, PoolOptions, Volume, inspect};
 
 pub const BLOCK: u64 = 4096;
-/// Read at once when contents are compared.
+/// Blocks per read when contents are compared.
 const PIECE_BLOCKS: usize = 64;
 
-/// A stretch of a volume that was written and flushed. Seed 0: it reads as zeros.
+/// A range of a volume that was written and flushed. Seed 0 reads as zeros.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Written {
@@ -28,39 +28,39 @@ pub struct Written {
     pub seed: u64,
 }
 
-/// What a volume holds. Later stretches count over earlier ones; what is in none reads as zeros.
+/// Contents of a volume. Later ranges override earlier ones; the rest reads as zeros.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeContents {
     pub name: String,
     pub capacity_bytes: u64,
     pub written: Vec<Written>,
-    /// Offsets of blocks of 4 KiB that are lost: reading them is an error.
+    /// Offsets of lost blocks of 4 KiB: reading them is an error.
     pub lost_bytes: Vec<u64>,
 }
 
-/// What was so when the image was made.
+/// State of the pool when the image was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
     pub format_version: u32,
-    /// The version of the product that made it.
+    /// Version of the product that made the image.
     pub made_by: String,
-    /// What it is an image of.
+    /// Description of the image.
     pub what: String,
-    /// `drive show` of each drive, by the name of its file.
+    /// Output of `drive show` for each drive, by file name.
     pub labels: serde_json::Map<String, Value>,
-    /// `pool status`, opened for reading only.
+    /// Output of `pool status`, opened read-only.
     pub status: Value,
     pub volumes: Vec<VolumeContents>,
 }
 
-/// Where all images are.
+/// Folder of all images.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/images")
 }
 
-/// The drives in a folder, in the order of their names, which are their labels.
+/// Drives in a folder, in the order of their names, which are their labels.
 pub fn drives_in(folder: &Path) -> Vec<Rc<MemoryDrive>> {
     let entries = std::fs::read_dir(folder).expect("a folder of images");
     let paths = entries.map(|entry| entry.expect("an entry").path());
@@ -86,12 +86,12 @@ fn word(seed: u64, block: u64) -> [u8; 8] {
     (mixed ^ mixed >> 31).to_le_bytes()
 }
 
-/// What is written to a stretch that begins at a block.
+/// Contents of a range that begins at a block.
 pub fn contents(seed: u64, first_block: u64, blocks: u64) -> Vec<u8> {
     each_with(&vec![seed; blocks as usize], first_block)
 }
 
-/// Blocks from one on, each with a seed of its own.
+/// Contents of consecutive blocks, each with a seed of its own.
 fn each_with(seeds: &[u64], first_block: u64) -> Vec<u8> {
     let mut bytes = vec![0; seeds.len() * BLOCK as usize];
     for ((block, seed), to) in (first_block..).zip(seeds).zip(bytes.chunks_exact_mut(BLOCK as usize)) {
@@ -103,7 +103,7 @@ fn each_with(seeds: &[u64], first_block: u64) -> Vec<u8> {
 }
 
 impl VolumeContents {
-    /// What each block was written with last.
+    /// Seed of each block's last write.
     fn seeds(&self) -> Vec<u64> {
         let mut seeds = vec![0; (self.capacity_bytes / BLOCK) as usize];
         for written in &self.written {
@@ -113,7 +113,7 @@ impl VolumeContents {
         seeds
     }
 
-    /// Whether all of the volume is as it should be; what is not, otherwise.
+    /// Checks the whole volume; the error names the first difference.
     pub async fn check(&self, volume: &Volume) -> Result<(), String> {
         if volume.capacity_bytes() != self.capacity_bytes {
             return Err(format!("{} has {} bytes", self.name, volume.capacity_bytes()));
@@ -124,7 +124,7 @@ impl VolumeContents {
             let expected = each_with(seeds, first);
             match volume.read(first * BLOCK, expected.len()).await {
                 Ok(read) if read.to_vec() == expected => {}
-                // One of them, or lost ones among them.
+                // A wrong block, or one that is lost.
                 _ => self.check_blocks(volume, first, seeds).await?,
             }
         }
@@ -148,7 +148,7 @@ impl VolumeContents {
 }
 
 impl Expected {
-    /// Whether all volumes of an open pool are as they should be.
+    /// Checks all volumes of an open pool.
     pub async fn check_contents(&self, pool: &Pool) -> Result<(), String> {
         for contents in &self.volumes {
             let volume = pool.volume(&contents.name).map_err(|error| error.to_string())?;
@@ -158,7 +158,7 @@ impl Expected {
     }
 }
 
-/// Opens the pool on copies of drives, or on the drives themselves.
+/// Opens the pool on drives or copies of them.
 pub async fn open(
     context: &Context,
     buffers: &BufferPool,
@@ -170,7 +170,7 @@ pub async fn open(
     Pool::open(context, buffers, drives, mode, options).await
 }
 
-/// Keys of which the meaning stays: what a later version must say as well.
+/// Keys with a fixed meaning, which a later version must report as well.
 const STATUS_KEYS: [&str; 10] = [
     "name",
     "id",
@@ -212,7 +212,7 @@ fn only(value: &Value, keys: &[&str]) -> serde_json::Map<String, Value> {
         .collect()
 }
 
-/// What is kept of a pool's status.
+/// The part of a pool's status that is compared.
 pub fn kept_status(pool: &Pool) -> Value {
     let status = serde_json::to_value(pool.status()).expect("JSON");
     let list = |of: &str| status[of].as_array().cloned().unwrap_or_default();
@@ -233,12 +233,12 @@ pub fn kept_status(pool: &Pool) -> Value {
     Value::Object(kept)
 }
 
-/// What a drive says of its pool; `null` where it says nothing.
+/// The pool label of a drive, or `null` if it has none.
 pub async fn label(drive: &MemoryDrive) -> Value {
     serde_json::to_value(inspect(drive).await.expect("readable")).expect("JSON")
 }
 
-/// Where `now` lacks something of `then` or says otherwise; more may be there.
+/// The first place where `now` lacks something of `then` or differs; `now` may have more.
 pub fn difference(then: &Value, now: &Value, at: &str) -> Option<String> {
     match (then, now) {
         (Value::Object(then), Value::Object(now)) => then.iter().find_map(|(key, value)| {

@@ -1,4 +1,4 @@
-//! What the tests share: arrays and pools on drives in memory, and the images that are kept.
+//! Shared parts of the tests: arrays and pools on drives in memory, and the stored images.
 
 pub mod array;
 pub mod cut_drives;

@@ -1,5 +1,5 @@
-//! What the tests of pools share: drives in memory, an executor in virtual time, contents that
-//! every byte of can be checked, and drives whose power is cut at a chosen write.
+//! Shared parts of the pool tests: drives in memory, an executor in virtual time, contents of which
+//! every byte can be checked, and drives whose power is cut at a chosen write.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use stripewise_runtime::VirtualExecutor;
 
 pub const MIB: u64 = 1 << 20;
 
-/// One life of the process: an executor and what every pool needs.
+/// One life of the process: an executor, and the parameters of every pool.
 pub struct Life {
     pub executor: VirtualExecutor,
     pub context: Context,
@@ -80,14 +80,14 @@ pub fn volume_spec(name: &str, layout: &str, size_bytes: Option<u64>) -> VolumeS
     VolumeSpec { size_bytes, ..VolumeSpec::new(name, layout) }
 }
 
-/// A new volume of the pool, with all of it written.
+/// Creates a volume and writes all of it.
 pub async fn full_volume(pool: &Pool, spec: VolumeSpec, seed: u64) -> Volume {
     let volume = pool.create_volume(spec).await.expect("a volume");
     fill(&volume, seed, 0, volume.capacity_bytes()).await;
     volume
 }
 
-/// What the tests write: a function of the seed and of the place.
+/// Contents that the tests write: a function of the seed and the offset.
 pub fn contents(seed: u64, offset: u64, length: usize) -> Vec<u8> {
     let word = |at: u64| {
         let mut x = (at / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed.wrapping_mul(0xd1b5_4a32_d192_ed03);
@@ -97,7 +97,7 @@ pub fn contents(seed: u64, offset: u64, length: usize) -> Vec<u8> {
     (0..length as u64 / 8).flat_map(|index| word(offset + index * 8).to_le_bytes()).collect()
 }
 
-/// Writes a stretch of a volume, in pieces of at most 256 KiB.
+/// Writes a range of a volume, in pieces of at most 256 KiB.
 pub async fn fill(volume: &Volume, seed: u64, offset: u64, length: u64) {
     let mut at = offset;
     while at < offset + length {
@@ -108,7 +108,7 @@ pub async fn fill(volume: &Volume, seed: u64, offset: u64, length: u64) {
     }
 }
 
-/// Whether a stretch of a volume holds what [`fill`] wrote; where not, otherwise.
+/// Checks that a range of a volume holds what [`fill`] wrote; the error names the first difference.
 pub async fn holds(volume: &Volume, seed: u64, offset: u64, length: u64) -> Result<(), String> {
     let mut at = offset;
     while at < offset + length {
@@ -125,14 +125,14 @@ pub async fn holds(volume: &Volume, seed: u64, offset: u64, length: u64) -> Resu
     Ok(())
 }
 
-/// A drive's whole contents.
+/// Returns a drive's whole contents.
 pub fn image(drive: &MemoryDrive) -> Vec<u8> {
     let mut bytes = vec![0; drive.info().capacity_bytes as usize];
     drive.peek(0, &mut bytes);
     bytes
 }
 
-/// Has a drive fail and another take its place, which is to be filled then.
+/// Fails a drive and replaces it with another, which then has to be rebuilt.
 pub async fn replace_failed(pool: &Pool, path: &str, new: &Rc<dyn Drive>) {
     let old = id_of(&pool.status(), path);
     pool.fail_drive(old, "a test").await.expect("it can be spared");
@@ -150,7 +150,7 @@ pub fn state_of(status: &PoolStatus, path: &str) -> &'static str {
 
 type Which = Box<dyn Fn(&IoRequest) -> bool>;
 
-/// A drive that leaves some requests unanswered until it is told otherwise.
+/// A drive that holds back selected requests until they are released.
 pub struct Holding {
     inner: Rc<MemoryDrive>,
     info: DriveInfo,
@@ -160,12 +160,12 @@ pub struct Holding {
 
 impl Holding {
     pub fn over(inner: Rc<MemoryDrive>) -> Rc<Self> {
-        // Of memory an answer is expected at once.
+        // Drives in memory are expected to answer at once.
         let info = DriveInfo { kind: DriveKind::Model, ..inner.info().clone() };
         Rc::new(Self { inner, info, which: RefCell::default(), held: RefCell::default() })
     }
 
-    /// From now on these are held, and no others: what else was held is answered.
+    /// Holds back these requests from now on, and no others: other held requests are answered.
     pub async fn hold(&self, which: impl Fn(&IoRequest) -> bool + 'static) {
         let (stays, goes): (Vec<_>, Vec<_>) =
             self.held.take().into_iter().partition(|(request, _)| which(request));
@@ -176,7 +176,7 @@ impl Holding {
         }
     }
 
-    /// How many of these are held.
+    /// Number of held requests that `which` selects.
     pub fn held(&self, which: impl Fn(&IoRequest) -> bool) -> usize {
         self.held.borrow().iter().filter(|(request, _)| which(request)).count()
     }
@@ -197,7 +197,7 @@ impl Drive for Holding {
     }
 }
 
-/// All orders of a few things.
+/// All permutations of a few items.
 pub fn permutations<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
     if items.len() <= 1 {
         return vec![items.to_vec()];
@@ -215,13 +215,13 @@ pub fn permutations<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
 }
 
 /// Cuts the power of all its drives at one of their writes, counted over all of them. That write is
-/// in flight, and with it all that are asked for at the same moment: each of their sectors is kept,
-/// lost or torn by the seed.
+/// in flight, as are all others submitted at the same moment: the seed decides whether each of
+/// their sectors is kept, lost or torn.
 pub struct Cut {
     drives: Vec<Rc<CrashDrive>>,
-    /// Writes so far.
+    /// Number of writes so far.
     writes: Cell<u64>,
-    /// The write at which power goes.
+    /// Number of the write at which power is cut.
     at: Cell<u64>,
     seed: u64,
     in_flight: RefCell<Vec<(IoRequest, CompletionSender)>>,
@@ -229,7 +229,7 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Drives that start with what `images` hold, under the same labels.
+    /// Creates drives with the contents and labels of `images`.
     pub fn over(images: &[Rc<MemoryDrive>], seed: u64) -> Rc<Self> {
         let drives = images.iter().map(|image| CrashDrive::from_image(&image.info().label, image));
         Rc::new(Self {
@@ -250,18 +250,18 @@ impl Cut {
         self.drives.iter().map(cutting).collect()
     }
 
-    /// From now on counts writes from 1, and cuts at write number `at`.
+    /// Counts writes from 1 from now on, and cuts power at write number `at`.
     pub fn arm(&self, at: u64) {
         self.writes.set(0);
         self.at.set(at);
     }
 
-    /// Writes since [`Self::arm`].
+    /// Number of writes since [`Self::arm`].
     pub fn writes(&self) -> u64 {
         self.writes.get()
     }
 
-    /// What the cut left, or, if it did not come to it, what a cut now leaves.
+    /// Drives as the cut left them, or, without a cut, as one would now.
     pub fn images(&self) -> Vec<Rc<MemoryDrive>> {
         if let Some(images) = self.images.borrow().clone() {
             return images;

@@ -1,6 +1,7 @@
-//! Checksums of drives that were gone together. A page of them has its two places on neighbouring
-//! columns, so two drives can take both places with them; what comes back must be verified all the
-//! same. And pages that are lost while all blocks are there: a scrub records what they said.
+//! Checksums of drives that were missing together. The two places of a checksum page are on
+//! neighbouring columns, so two drives can take both with them; returning blocks must be verified
+//! all the same. Also pages that are lost while all blocks are intact: a scrub records their
+//! checksums again.
 //!
 //! Invariants I17 and I27 (`docs/internals/invariants.md`).
 
@@ -14,17 +15,17 @@ use stripewise_engine::{JobKind, OpenMode, Pool, PoolSpec, PoolState, ScrubRepor
 
 const BLOCK: u64 = 4096;
 const VOLUME_BYTES: u64 = 5 * MIB;
-/// What is written again while drives are away.
+/// Range that is rewritten while drives are missing.
 const CHANGED_AT: u64 = MIB + MIB / 4;
 const CHANGED_BYTES: u64 = 3 * BLOCK;
-/// Layouts that can do without two drives, and how many drives they have here.
+/// Layouts that tolerate the loss of two drives, and their number of drives here.
 const LAYOUTS: [(&str, usize); 2] = [("raid1", 3), ("raid6", 5)];
 
 fn pairs(drives: usize) -> Vec<[usize; 2]> {
     (0..drives).flat_map(|first| (first + 1..drives).map(move |second| [first, second])).collect()
 }
 
-/// A pool with a full volume, closed.
+/// Creates a pool with a full volume, and closes it.
 fn make(layout: &str, images: &[Rc<MemoryDrive>]) {
     let life = Life::new();
     life.run(async {
@@ -36,7 +37,7 @@ fn make(layout: &str, images: &[Rc<MemoryDrive>]) {
     });
 }
 
-/// Flips a bit of a drive's block that begins so.
+/// Flips a bit in a block of a drive with these contents.
 fn flip(drive: &Rc<MemoryDrive>, number: usize, block: &[u8]) {
     let mut block = block.to_vec();
     block[700] ^= 0x10;
@@ -44,7 +45,8 @@ fn flip(drive: &Rc<MemoryDrive>, number: usize, block: &[u8]) {
     assert!(matches!(drive.submit(write).try_take(), Ok(Ok(()))), "memory answers at once");
 }
 
-/// Flips a bit in every third block of data that a drive has in place; gives their number.
+/// Flips a bit in every third block of data that a drive has in place; returns the number of
+/// blocks.
 fn rot(drive: &Rc<MemoryDrive>) -> u64 {
     let first_bytes = |block: u64| [1, 2].map(|seed| contents(seed, block * BLOCK, 8));
     let known: HashSet<Vec<u8>> = (0..VOLUME_BYTES / BLOCK).flat_map(first_bytes).collect();
@@ -68,8 +70,8 @@ fn rot(drive: &Rc<MemoryDrive>) -> u64 {
     rotten
 }
 
-/// Whether the volume reads as it should though these drives rot, and whether they are found to
-/// have lied.
+/// Checks that the volume reads correctly although these drives rot, and that the errors are
+/// counted against them.
 fn reads_right_from(images: &[Rc<MemoryDrive>], rotten: &[&str], has_changed: bool, what: &str) {
     for drive in images.iter().filter(|drive| rotten.contains(&&*drive.info().label)) {
         rot(drive);
@@ -81,7 +83,7 @@ fn reads_right_from(images: &[Rc<MemoryDrive>], rotten: &[&str], has_changed: bo
         let volume = pool.volume("data").unwrap();
         let changed_end = CHANGED_AT + CHANGED_BYTES;
         let seed = if has_changed { 2 } else { 1 };
-        // Some of it may be found by one reader and put right before the next one comes.
+        // One reader may find and repair some of it before the next one comes.
         for _ in 0..2 {
             let found = [
                 holds(&volume, 1, 0, CHANGED_AT).await,
@@ -95,7 +97,7 @@ fn reads_right_from(images: &[Rc<MemoryDrive>], rotten: &[&str], has_changed: bo
         let status = pool.status();
         for label in rotten {
             let drive = status.drives.iter().find(|drive| drive.path == *label).unwrap();
-            assert!(drive.checksum_errors > 0, "{what}: {label} has lied");
+            assert!(drive.checksum_errors > 0, "{what}: {label} has no errors");
         }
         pool.close().await.unwrap();
     });
@@ -192,7 +194,7 @@ fn drive_returning_beside_a_new_one_is_verified() {
     }
 }
 
-/// A page of checksums on a drive: row and column.
+/// Row and column of a checksum page.
 type PageName = [u8; 10];
 
 fn pages(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8], PageName)> {
@@ -201,25 +203,25 @@ fn pages(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8], PageName)> {
     pages.map(|(number, block)| (number, block, block[32..42].try_into().unwrap()))
 }
 
-/// Rows and columns of which a drive has pages of checksums, its own and the copies of others.
+/// Rows and columns of a drive's checksum pages, own places and copies.
 fn page_names(drive: &Rc<MemoryDrive>) -> HashSet<PageName> {
     pages(&image(drive)).map(|(_, _, name)| name).collect()
 }
 
-/// As [`page_names`], but only its own: of each row these come first.
+/// As [`page_names`], but own places only, which come first in each row.
 fn own_page_names(drive: &Rc<MemoryDrive>) -> HashSet<PageName> {
     let mut rows = HashSet::new();
     pages(&image(drive)).map(|(_, _, name)| name).filter(|name| rows.insert(name[..8].to_vec())).collect()
 }
 
-/// Flips a bit in all these pages of checksums that a drive has.
+/// Flips a bit in each of these checksum pages on a drive.
 fn rot_pages(drive: &Rc<MemoryDrive>, names: &HashSet<PageName>) {
     for (number, block, _) in pages(&image(drive)).filter(|(_, _, name)| names.contains(name)) {
         flip(drive, number, block);
     }
 }
 
-/// What a scrub of the volume gives.
+/// Scrubs the volume and returns the report.
 async fn scrubbed(pool: &Pool) -> ScrubReport {
     pool.scrub().await.unwrap();
     pool.wait(JobKind::Scrub).await.unwrap();
@@ -228,8 +230,7 @@ async fn scrubbed(pool: &Pool) -> ScrubReport {
     reports[0].report.clone()
 }
 
-/// Scrubs, and cuts the power when that has ended. Gives what is left, and what the scrub has
-/// found.
+/// Scrubs, and cuts power when the scrub has ended. Returns the drives and the report.
 fn scrubbed_and_cut(images: &[Rc<MemoryDrive>]) -> (Vec<Rc<MemoryDrive>>, ScrubReport) {
     let cut = Cut::over(images, 3);
     let life = Life::new();
@@ -241,8 +242,8 @@ fn scrubbed_and_cut(images: &[Rc<MemoryDrive>]) -> (Vec<Rc<MemoryDrive>>, ScrubR
     (cut.images(), report)
 }
 
-/// Whether every block of data that rots on a drive is found by its sum, on each drive in turn, and
-/// put right.
+/// Checks on each drive in turn that every rotten block of data is found by its checksum, and
+/// repaired.
 fn all_is_verified(images: &[Rc<MemoryDrive>], has_changed: bool, what: &str) {
     for drive in images {
         let rotten = rot(drive);
@@ -325,29 +326,29 @@ fn scrub_without_redundancy_records_readable_sums() {
     }
 }
 
-/// Pools of which a column's pages are lost, and blocks of that column rotten; with the number of
-/// these.
-fn with_rot_that_no_sum_shows() -> Vec<(&'static str, Vec<Rc<MemoryDrive>>, usize, u64)> {
+/// Creates pools with the lost pages of a column and rotten blocks in that column; returns the
+/// number of these blocks, too.
+fn with_rot_and_lost_sums() -> Vec<(&'static str, Vec<Rc<MemoryDrive>>, usize, u64)> {
     let layouts = [("raid1", 2), ("raid1", 3), ("raid5", 3), ("raid6", 5)];
     let cases =
         layouts.into_iter().flat_map(|(layout, drives)| (0..drives).map(move |at| (layout, drives, at)));
-    let case = |(layout, drives, liar): (&'static str, usize, usize)| {
+    let case = |(layout, drives, faulty): (&'static str, usize, usize)| {
         let images = memory_drives(drives, 64);
         make(layout, &images);
-        let lost = own_page_names(&images[liar]);
+        let lost = own_page_names(&images[faulty]);
         images.iter().for_each(|drive| rot_pages(drive, &lost));
-        let rotten = rot(&images[liar]);
-        (layout, images, liar, rotten)
+        let rotten = rot(&images[faulty]);
+        (layout, images, faulty, rotten)
     };
     cases.map(case).collect()
 }
 
 #[test]
 fn rotten_block_without_a_sum_is_found_by_redundancy() {
-    for (layout, images, liar, rotten) in with_rot_that_no_sum_shows() {
-        let what = format!("{layout}, drive{liar}");
+    for (layout, images, faulty, rotten) in with_rot_and_lost_sums() {
+        let what = format!("{layout}, drive{faulty}");
         let (images, report) = scrubbed_and_cut(&images);
-        assert_eq!(report.blamed, [(format!("drive{liar}"), rotten)], "{what}: {report:?}");
+        assert_eq!(report.blamed, [(format!("drive{faulty}"), rotten)], "{what}: {report:?}");
         assert_eq!((report.unattributed_blocks, report.unreadable_strips), (0, 0), "{what}: {report:?}");
         assert!(report.sums_recorded > rotten, "{what}: {report:?}");
         all_is_verified(&images, false, &what);
@@ -355,9 +356,8 @@ fn rotten_block_without_a_sum_is_found_by_redundancy() {
 }
 
 #[test]
-fn a_scrub_that_records_sums_may_be_cut_anywhere() {
-    for (case, (layout, start, ..)) in with_rot_that_no_sum_shows().into_iter().enumerate().skip(5).step_by(3)
-    {
+fn scrub_that_records_sums_survives_any_cut() {
+    for (case, (layout, start, ..)) in with_rot_and_lost_sums().into_iter().enumerate().skip(5).step_by(3) {
         let scrub_of = |at: u64| {
             let cut = Cut::over(&start, at);
             let life = Life::new();
@@ -406,7 +406,7 @@ fn resumed_scrub_leaves_nothing_out() {
     let drives = cut.drives(&life.context);
     life.run(async {
         let pool = life.open(&drives).await.unwrap();
-        // A MiB a second of 36: how far it has come is recorded once, at 30 s.
+        // 36 MiB at 1 MiB/s: the progress is recorded once, at 30 s.
         pool.set_patrol(Some(MIB), None).await.unwrap();
         pool.scrub().await.unwrap();
         pool.start_jobs();
@@ -417,7 +417,7 @@ fn resumed_scrub_leaves_nothing_out() {
     life.run(async {
         let pool = life.open(&as_drives(&images)).await.unwrap();
         let percent = pool.activity()[0].percent;
-        assert!(percent >= 75.0, "it goes on from there: {percent} %");
+        assert!(percent >= 75.0, "it resumes from there: {percent} %");
         pool.wait(JobKind::Scrub).await.unwrap();
         let all = pool.scrub_reports().remove(0).report;
         assert_eq!(all.checked_bytes, 36 * MIB, "what was checked before counts, once: {all:?}");
@@ -427,8 +427,8 @@ fn resumed_scrub_leaves_nothing_out() {
     });
 }
 
-/// Far more pages belong to a column than there is memory for. Until all of it is filled no place
-/// of them counts, with two neighbours gone, so none of them may give way to others meanwhile.
+/// A column has far more pages than fit into memory. With both neighbours missing, no place of them
+/// counts until the column is filled, so none of them may be evicted before.
 #[test]
 fn pages_of_a_filling_column_stay_in_memory() {
     let size_bytes = 32 * MIB;

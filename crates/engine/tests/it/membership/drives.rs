@@ -1,6 +1,5 @@
-//! Drives in and out of a pool while clients go on: added, removed, retired, replaced by larger and
-//! smaller ones, taken offline and back; what a drive lacks is filled, what it had is kept, and
-//! nothing is lost at any of it.
+//! Drives added, removed, retired, replaced by larger and smaller ones, taken offline and back
+//! under client load: missing data is rebuilt, current data is kept, and nothing is lost.
 //!
 //! Invariants I10 and I14 (`docs/internals/invariants.md`).
 
@@ -24,10 +23,10 @@ fn modelled<D: Drive + 'static>(life: &Life, below: &[Rc<D>]) -> Vec<Rc<dyn Driv
     below.iter().map(model).collect()
 }
 
-/// A client that writes and reads at random, and knows what it wrote.
+/// A client that makes random writes and reads, and records its writes.
 struct Client {
     over: Rc<Cell<bool>>,
-    /// The seed that each block of 64 KiB was last written with.
+    /// Seed of the last write of each block of 64 KiB.
     blocks: Rc<RefCell<Vec<u64>>>,
     ended: stripewise_drive::JoinHandle<()>,
 }
@@ -71,7 +70,7 @@ impl Client {
         volume.flush().await.expect("a flush");
     }
 
-    /// Ends it; what it wrote.
+    /// Stops the client; returns the seeds of its blocks.
     async fn end(self) -> Vec<u64> {
         self.over.set(true);
         self.ended.await;
@@ -85,7 +84,7 @@ async fn check(volume: &Volume, blocks: &[u64]) {
     }
 }
 
-/// All redundancy is there and agrees, and stands in for any drive.
+/// Checks that the pool is online and that data and redundancy agree.
 async fn check_sound(pool: &Pool, volume: &Volume, blocks: &[u64]) {
     assert_eq!(pool.status().state, PoolState::Online, "{:#?}", pool.status());
     check(volume, blocks).await;
@@ -105,12 +104,12 @@ fn added_drive_is_rebuilt_onto_at_once_when_degraded() {
         pool.start_jobs();
         pool.fail_drive(id_of(&pool.status(), "drive1"), "a test").await.unwrap();
         life.context.sleep_ns(SECOND_NS / 10).await;
-        assert_eq!(pool.status().state, PoolState::Degraded, "there is nobody to take over");
+        assert_eq!(pool.status().state, PoolState::Degraded, "there is no spare");
         pool.add(drives[3].clone(), Role::Data, false).await.unwrap();
         pool.wait(JobKind::Rebuild).await.unwrap();
         let blocks = client.end().await;
         check_sound(&pool, &volume, &blocks).await;
-        // The one that failed holds nothing any more, and can be let go of.
+        // The failed drive holds no data any more, and can be removed.
         pool.remove(id_of(&pool.status(), "drive1")).await.unwrap();
         assert_eq!(pool.status().drives.len(), 3);
         pool.close().await.unwrap();
@@ -143,7 +142,8 @@ fn free_slabs_of_all_drives_replace_a_failed_drive() {
             blocks
         });
         drop(life);
-        // The maps and the journal went along: without the two it opens, and is whole.
+        // The maps and the journal were moved, too: without the two drives the pool opens, and is
+        // online.
         let life = Life::new();
         life.run(async {
             let pool = life.open(&as_drives(&images[2..])).await.unwrap();
@@ -157,7 +157,7 @@ fn free_slabs_of_all_drives_replace_a_failed_drive() {
 }
 
 #[test]
-fn a_spare_takes_over_before_free_slabs_do() {
+fn spare_is_used_before_free_slabs() {
     let images = memory_drives(6, 32);
     let life = Life::new();
     life.run(async {
@@ -186,17 +186,20 @@ fn a_spare_takes_over_before_free_slabs_do() {
         check_sound(&pool, &volume, &blocks).await;
         pool.close().await.unwrap();
 
-        // Nobody asked for it: it is said until it is acknowledged, also by the next process.
+        // An automatic replacement is reported until it is acknowledged, also by the next process.
         let pool = life.open(&drives).await.unwrap();
         let status = pool.status();
-        let told = "spare drive5 took the place of drive2";
-        assert!(status.condition.contains(told) && status.notices.contains(&told.to_owned()), "{status:?}");
+        let notice = "spare drive5 took the place of drive2";
+        assert!(
+            status.condition.contains(notice) && status.notices.contains(&notice.to_owned()),
+            "{status:?}"
+        );
         assert_eq!(status.action, "stripewise pool clear tank");
         pool.clear(None).await.unwrap();
         pool.close().await.unwrap();
         let pool = life.open(&drives).await.unwrap();
         let status = pool.status();
-        assert!(!status.condition.contains(told) && status.action.is_empty(), "{status:?}");
+        assert!(!status.condition.contains(notice) && status.action.is_empty(), "{status:?}");
         pool.close().await.unwrap();
     });
 }
@@ -235,7 +238,7 @@ fn replacements_may_be_larger_or_smaller() {
 }
 
 #[test]
-fn a_retired_drive_is_emptied_under_load_and_wiped() {
+fn retired_drive_is_emptied_under_load_and_wiped() {
     for (layout, columns) in [("raid5", 4), ("raid0", 3), ("raid10", 4)] {
         let images = memory_drives(6, 32);
         let life = Life::new();
@@ -258,7 +261,7 @@ fn a_retired_drive_is_emptied_under_load_and_wiped() {
             assert_eq!(inspect(&*drives[2]).await.unwrap(), None, "nothing of the pool is left on it");
             let blocks = client.end().await;
             check_sound(&pool, &volume, &blocks).await;
-            // It can come back, as a new one.
+            // It can be added again, as a new drive.
             pool.add(drives[2].clone(), Role::Spare, false).await.unwrap();
             pool.remove(id_of(&pool.status(), "drive2")).await.unwrap();
             assert_eq!(pool.status().drives.len(), 5);
@@ -295,7 +298,7 @@ fn impossible_changes_are_refused_with_the_numbers() {
         assert!(matches!(refused, PoolError::DriveStanding { .. }), "{refused}");
         let refused = pool.online(id, Some(drives[3].clone())).await.err().unwrap();
         assert!(matches!(refused, PoolError::DriveStanding { .. }), "{refused}");
-        assert_eq!(pool.generation(), generation + 2, "only the one that worked, in its two steps");
+        assert_eq!(pool.generation(), generation + 2, "only the change that succeeded, with its two commits");
         holds(&volume, 1, 0, 24 * MIB).await.unwrap();
         pool.close().await.unwrap();
     });
@@ -323,11 +326,7 @@ fn offline_drive_catches_up_with_changes() {
             pool.offline(id).await.unwrap();
             assert_eq!(state_of(&pool.status(), "drive1"), "offline");
             pool.wait(JobKind::Rebuild).await.unwrap();
-            assert_eq!(
-                pool.status().state,
-                PoolState::Degraded,
-                "nobody takes over from one that is offline"
-            );
+            assert_eq!(pool.status().state, PoolState::Degraded, "an offline drive is not replaced");
             fill(&volume, 9, 8 * MIB, MIB).await;
             let mut blocks = blocks;
             blocks[128..144].fill(9);
@@ -352,7 +351,7 @@ fn offline_drive_catches_up_with_changes() {
                 assert_eq!(
                     state_of(&pool.status(), "drive1"),
                     "offline",
-                    "it stays so until it is asked for"
+                    "it stays offline until it is brought online"
                 );
                 pool.online(id_of(&pool.status(), "drive1"), None).await.unwrap();
                 pool.wait(JobKind::Rebuild).await.unwrap();
@@ -392,7 +391,7 @@ fn missing_drive_catches_up_and_failed_one_on_request() {
         assert_eq!(pool.status().state, PoolState::Degraded);
         pool.online(id, Some(images[0].clone())).await.unwrap();
         pool.wait(JobKind::Rebuild).await.unwrap();
-        assert!(written(&pool, "drive0") > 40 * MIB, "what a drive with errors holds is not trusted");
+        assert!(written(&pool, "drive0") > 40 * MIB, "the contents of a failed drive are not trusted");
         let blocks = vec![1; 80 * 16];
         check_sound(&pool, &volume, &blocks).await;
         pool.close().await.unwrap();
@@ -422,7 +421,7 @@ fn drive_failing_during_rebuild_gives_way_to_others() {
         pool.wait(JobKind::Rebuild).await.unwrap();
         let blocks = client.end().await;
         check_sound(&pool, &volume, &blocks).await;
-        // One that is being emptied fails: what it had is rebuilt instead.
+        // A drive that is being emptied fails: its columns are rebuilt instead.
         pool.retire(id_of(&pool.status(), "drive2")).await.unwrap();
         life.context.sleep_ns(SECOND_NS / 20).await;
         faults[2].unplug();
@@ -434,7 +433,7 @@ fn drive_failing_during_rebuild_gives_way_to_others() {
 }
 
 #[test]
-fn a_patrol_keeps_to_its_rate_and_its_schedule() {
+fn patrol_respects_its_rate_and_schedule() {
     let images = memory_drives(3, 32);
     let life = Life::new();
     life.run(async {
@@ -468,7 +467,7 @@ fn a_patrol_keeps_to_its_rate_and_its_schedule() {
         let events = pool.events();
         assert!(events.iter().any(|event| event.text.contains("nothing wrong")), "{events:?}");
         assert!(pool.patrol().2.is_some());
-        // The next is an hour after the end of this one.
+        // The next patrol begins an hour after the end of this one.
         life.context.sleep_ns(3000 * SECOND_NS).await;
         assert!(pool.activity().is_empty());
         pool.close().await.unwrap();
@@ -489,7 +488,7 @@ fn mirror_survives_successive_drive_losses() {
             fill(&volume, 2 + round, 0, MIB).await;
             volume.flush().await.unwrap();
             pool.online(away, Some(drives[round as usize % 2].clone())).await.unwrap();
-            // Its journal is on both again, too.
+            // The journal, too, is on both drives again.
             pool.wait(JobKind::Rebuild).await.unwrap();
             assert_eq!(pool.status().state, PoolState::Online);
         }

@@ -1,6 +1,6 @@
-//! A drive is one member, and as new as it was: one that belongs to the pool comes into it as
-//! another only when its old place is given up, and one that was put back from an older copy is not
-//! believed.
+//! A drive is one member, with contents as new as its last commit: a drive that belongs to the pool
+//! can be added as another member only if its old slot is given up, and a drive restored from an
+//! older copy is not trusted.
 //!
 //! Invariants I22, I23 and I24 (`docs/internals/invariants.md`).
 
@@ -14,12 +14,12 @@ use stripewise_engine::{
 
 const SIZE: u64 = 12 * MIB;
 
-/// A volume that does not say by itself when a block is wrong.
+/// A volume that cannot detect wrong blocks by itself.
 fn without_checksums(layout: &str) -> VolumeSpec {
     VolumeSpec { checksums: Some(false), ..volume_spec("data", layout, Some(SIZE)) }
 }
 
-/// A new pool with a volume full of what seed 1 gives; closed.
+/// Creates a pool with a volume full of the contents of seed 1, and closes it.
 fn made(images: &[Rc<MemoryDrive>], spec: VolumeSpec) {
     let life = Life::new();
     life.run(async {
@@ -29,7 +29,7 @@ fn made(images: &[Rc<MemoryDrive>], spec: VolumeSpec) {
     });
 }
 
-/// The pool is opened, part of the volume written, and closed.
+/// Opens the pool, rewrites the volume, and closes it.
 fn used(images: &[Rc<MemoryDrive>], seed: u64) {
     let life = Life::new();
     life.run(async {
@@ -52,7 +52,7 @@ fn state(pool: &Pool, path: &str) -> String {
     state_of(&pool.status(), path).to_owned()
 }
 
-/// A RAID 6 on five drives that was used without the last two.
+/// Creates a RAID 6 on five drives that was used without the last two.
 fn two_away() -> Vec<Rc<MemoryDrive>> {
     let images = memory_drives(5, 32);
     made(&images, without_checksums("raid6"));
@@ -70,7 +70,7 @@ fn absent_drive_returns_only_as_itself() {
         assert_eq!(state(&pool, "drive4"), "behind");
         let ids = [3, 4].map(|index| id_of(&pool.status(), &format!("drive{index}")));
         let generation = pool.generation();
-        // Under whichever name, and however it was opened.
+        // Under any name, and opened once more.
         let again = Rc::new(Relabelled { drive: images[4].clone(), info: renamed(&images[4], "by-id/4") });
         for drive in [at_hand[3].clone(), again as Rc<dyn Drive>] {
             for role in [Role::Data, Role::Spare, Role::Journal, Role::Fast] {
@@ -81,18 +81,18 @@ fn absent_drive_returns_only_as_itself() {
             let refused = pool.replace(ids[0], drive.clone(), false).await.unwrap_err();
             assert!(matches!(refused, PoolError::DriveOut { .. }), "{refused}");
         }
-        assert_eq!(pool.generation(), generation, "nothing was changed");
+        assert_eq!(pool.generation(), generation, "nothing changed");
         pool.online(ids[1], None).await.unwrap();
         pool.wait(JobKind::Rebuild).await.unwrap();
         let refused = pool.replace(ids[0], at_hand[3].clone(), true).await.unwrap_err();
-        assert!(matches!(refused, PoolError::DriveInPool { .. }), "not even then: {refused}");
+        assert!(matches!(refused, PoolError::DriveInPool { .. }), "not even with force: {refused}");
         holds(&pool.volume("data").unwrap(), 2, 0, SIZE).await.unwrap();
         pool.close().await.unwrap();
     });
 }
 
 #[test]
-fn a_drive_that_takes_anothers_place_gives_up_its_own() {
+fn drive_in_another_slot_gives_up_its_own() {
     for in_place in [true, false] {
         let images = two_away();
         let life = Life::new();
@@ -113,7 +113,7 @@ fn a_drive_that_takes_anothers_place_gives_up_its_own() {
             let new = pool.status().drives.into_iter().rfind(|drive| drive.path == "drive4");
             assert_eq!(new.map(|drive| drive.state), Some(DriveState::Online));
             holds(&volume, 2, 0, SIZE).await.unwrap();
-            // It stands in for one of the two, not for both.
+            // It replaces one of the two, not both.
             assert_eq!(pool.volumes()[0].redundancy_left, 1);
             scrubbed_clean(&volume.array()).await;
             pool.fail_drive(id_of(&pool.status(), "drive0"), "to see").await.unwrap();
@@ -194,7 +194,7 @@ fn excluded_spare_and_journal_drives_are_not_new() {
                 );
             }
         }
-        // In its own place it may.
+        // It may return to its own slot.
         pool.replace(id_of(&pool.status(), "drive3"), drives[3].clone(), false).await.unwrap();
         let spares = pool.status().drives.into_iter().filter(|drive| drive.role == Role::Spare);
         assert_eq!(spares.map(|drive| drive.state).collect::<Vec<_>>(), [DriveState::Online]);
@@ -203,7 +203,7 @@ fn excluded_spare_and_journal_drives_are_not_new() {
 }
 
 #[test]
-fn a_drive_is_read_again_before_it_takes_part_again() {
+fn returning_drive_is_read_again_before_use() {
     let other = memory_drives(3, 32);
     made(&other, without_checksums("raid5"));
     for overwritten in [true, false] {
@@ -217,7 +217,7 @@ fn a_drive_is_read_again_before_it_takes_part_again() {
             pool.offline(id).await.unwrap();
             pool.close().await.unwrap();
             let pool = life.open(&drives).await.unwrap();
-            // Behind the pool's back.
+            // Overwritten without the pool's knowledge.
             let new = if overwritten { image(&other[0]) } else { vec![0; 32 << 20] };
             images[1].poke(0, &new);
             let refused = pool.online(id, None).await.unwrap_err();
@@ -225,7 +225,7 @@ fn a_drive_is_read_again_before_it_takes_part_again() {
                 matches!(refused, PoolError::DriveStanding { .. } | PoolError::DriveOfOtherPool { .. }),
                 "{refused}"
             );
-            assert_eq!(image(&images[1]), new, "it was left alone");
+            assert_eq!(image(&images[1]), new, "it was not written to");
             holds(&pool.volume("data").unwrap(), 1, 0, SIZE).await.unwrap();
             pool.close().await.unwrap();
         });
@@ -305,14 +305,14 @@ fn older_copy_of_an_offline_drive_is_refused() {
         let id = id_of(&pool.status(), "drive1");
         pool.offline(id).await.unwrap();
         fill(&pool.volume("data").unwrap(), 3, 0, MIB).await;
-        // Put back while the pool is open: then all of it is filled.
+        // Restored while the pool is open: then it is rebuilt completely.
         pool.online(id, Some(older.duplicate("drive1"))).await.unwrap();
         pool.wait(JobKind::Rebuild).await.unwrap();
         scrubbed_clean(&pool.volume("data").unwrap().array()).await;
         pool.close().await.unwrap();
     });
     drop(life);
-    // Put back while it is closed.
+    // Restored while the pool is closed.
     let images = memory_drives(4, 32);
     made(&images, without_checksums("raid5"));
     let older = images[1].duplicate("drive1");
@@ -327,7 +327,7 @@ fn older_copy_of_an_offline_drive_is_refused() {
         let pool = life.open(&drives).await.unwrap();
         let volume = pool.volume("data").unwrap();
         let id = id_of(&pool.status(), "drive1");
-        assert!(pool.online(id, None).await.is_err(), "it is of no use as it is");
+        assert!(pool.online(id, None).await.is_err(), "its contents are not current");
         pool.replace(id, drives[1].clone(), false).await.unwrap();
         pool.wait(JobKind::Rebuild).await.unwrap();
         holds(&volume, 3, 0, MIB).await.unwrap();
@@ -360,7 +360,7 @@ fn majority_of_older_copies_needs_force() {
         let volume = pool.volume("data").unwrap();
         volume.read(0, SIZE as usize).await.unwrap();
         pool.close().await.unwrap();
-        // From now on that is what counts.
+        // This state is current from now on.
         let pool = life.open(&drives).await.unwrap();
         assert_eq!(
             (pool.status().state, pool.notices().len()),
@@ -389,8 +389,8 @@ fn older_copy_stays_stale_for_volumes_that_need_it() {
     let drives = as_drives(&[&images[..1], &[older], &images[2..]].concat());
     let life = Life::new();
     life.run(async {
-        // The second time its exclusion is recorded, and it is still not believed for what only it
-        // has.
+        // The second time its exclusion is recorded, and still its data is not trusted where it has
+        // the only copy.
         for _ in 0..2 {
             let pool = life.open(&drives).await.unwrap();
             assert_eq!(state(&pool, "drive1"), "stale");
@@ -440,7 +440,7 @@ fn power_cuts_at_opening_make_no_drive_stale() {
         let mut images = copy(&images);
         for _ in 0..1 + random.below(6) {
             let cut = Cut::over(&images, random.next_u64());
-            // Sometimes one is away, and comes back.
+            // Sometimes a drive is missing, and returns later.
             let away = random.below(12) as usize;
             cut.arm(1 + random.below(16));
             let life = Life::new();
@@ -476,7 +476,7 @@ fn power_cuts_at_opening_make_no_drive_stale() {
 fn drives_returning_at_a_power_cut_are_not_stale() {
     let images = memory_drives(4, 32);
     made(&images, without_checksums("raid0"));
-    // Two of them go; the others go on with what is left of the pool, for many commits.
+    // Two drives are lost; the others continue with the rest of the pool, for many commits.
     let life = Life::new();
     life.run(async {
         let pool = life.open(&as_drives(&images)).await.unwrap();
@@ -516,7 +516,7 @@ fn drive_written_as_two_members_is_stale() {
     let images = memory_drives(4, 32);
     made(&images, without_checksums("raid5"));
     used(&images, 1);
-    // Of its two slots, at both ends, the one that is older is another drive's.
+    // Replace the older one of its two slots, at both ends, by another drive's.
     let slot = 512 << 10;
     let capacity = images[1].info().capacity_bytes;
     let newest = |drive: &MemoryDrive, slot_at: u64| {

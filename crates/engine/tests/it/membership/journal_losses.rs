@@ -1,4 +1,4 @@
-//! Journals whose drives go: what the status says of it, and what is not lost with them.
+//! Losses of journal drives: what the status reports, and what data survives.
 //!
 //! Invariant I13 (`docs/internals/invariants.md`).
 
@@ -32,7 +32,7 @@ fn journal_with_too_few_areas_is_lost_redundancy() {
         assert_eq!((info.state, info.redundancy_left), (VolumeState::Degraded, 0));
         assert_eq!(info.lacking_copies, [id_of(&status, "drive4")]);
         assert!(status.notices.iter().any(|notice| notice.contains("journal")), "{:?}", status.notices);
-        // Whoever takes its place makes it whole, once nobody waits for it.
+        // Another drive restores the copy, once the missing one is no longer expected.
         pool.fail_drive(id_of(&status, "drive4"), "it is not coming back").await.unwrap();
         assert_eq!(pool.volumes()[0].redundancy_left, 0);
         pool.allocate_spares().await.unwrap();
@@ -47,11 +47,11 @@ fn journal_with_too_few_areas_is_lost_redundancy() {
 async fn write_flushed(volume: &Volume, blocks: u64) {
     for block in 0..blocks {
         let data = Buffer::from_bytes(&contents(1, block * 4096, 4096));
-        volume.write(block * 4096, data, true).await.expect("a forced write");
+        volume.write(block * 4096, data, true).await.expect("a FUA write");
     }
 }
 
-/// A thin volume on one drive has areas of its journal on others, too: before anything is written
+/// A thin volume on one drive has areas of its journal on other drives, too: before the first write
 /// it has no rows anywhere.
 #[test]
 fn losing_one_journal_area_loses_no_data() {
@@ -85,8 +85,8 @@ fn losing_one_journal_area_loses_no_data() {
     }
 }
 
-/// What fails first are the drives of the journal, what fails with them while that is being
-/// recorded are drives that the volume cannot do without.
+/// First the journal drives fail; while that is being recorded, drives fail that the volume cannot
+/// do without.
 #[test]
 fn drives_pulled_together_return_with_the_journal() {
     let images = memory_drives(6, 32);

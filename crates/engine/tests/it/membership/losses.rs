@@ -1,5 +1,5 @@
-//! Drives that fail, go away, come back and are replaced: what is recorded, what is rebuilt, what
-//! is never believed again.
+//! Drives that fail, go missing, return and are replaced: what is recorded, what is rebuilt, and
+//! which contents are never trusted again.
 //!
 //! Invariant I10 (`docs/internals/invariants.md`).
 
@@ -38,8 +38,8 @@ fn missed_write_is_acknowledged_after_it_is_recorded() {
         volume.flush().await.unwrap();
     });
     drop(life);
-    // Every set of drives: those with a drive that knows of the losses never show anything old; the
-    // two stale ones alone cannot know.
+    // Every set of drives: sets with a drive that knows of the losses never return old data; the
+    // two stale drives alone cannot know.
     for present in 1u32..16 {
         let knows = present & 0b0101 != 0;
         let fresh = copies(&images);
@@ -98,7 +98,7 @@ fn diverged_halves_are_refused() {
         assert_eq!(named, ["drive0", "drive1"]);
         let hint = error.hint().unwrap();
         assert!(hint.contains("drive0") && hint.contains("drive1"), "{hint}");
-        // A person decides: the second half is right, and the first is given back.
+        // The administrator decides: the second half is current, and the first is replaced.
         let pool = life.open(&as_drives(&images[1..])).await.unwrap();
         let old = id_of(&pool.status(), "drive0");
         pool.replace(old, images[0].clone(), false).await.unwrap();
@@ -112,7 +112,7 @@ fn diverged_halves_are_refused() {
 }
 
 #[test]
-fn a_spare_takes_over_by_itself() {
+fn spare_is_activated_automatically() {
     let images = memory_drives(5, 32);
     let life = Life::new();
     life.run(async {
@@ -165,11 +165,11 @@ fn spare_replaces_a_missing_drive_at_next_start() {
         assert_eq!(pool.status().state, PoolState::Online);
         holds(&pool.volume("data").unwrap(), 1, 0, 8 * MIB).await.unwrap();
         pool.close().await.unwrap();
-        // The one that was away belongs no more.
+        // The missing drive is no longer registered.
         let pool = life.open(&drives).await.unwrap();
         assert!(pool.notices().iter().any(|notice| notice.contains("drive0 is no drive of pool")));
         assert_eq!(pool.status().state, PoolState::Online);
-        // It comes back as a spare, under a new identity.
+        // It can be added as a spare, under a new identity.
         pool.add_spare(drives[0].clone(), false).await.unwrap();
         assert_eq!(state_of(&pool.status(), "drive0"), "online");
         pool.close().await.unwrap();
@@ -189,7 +189,7 @@ fn drives_are_replaced_failed_missing_or_healthy() {
         fill(&wide, 1, 0, 8 * MIB).await;
         fill(&narrow, 2, 0, 8 * MIB).await;
 
-        // Healthy.
+        // A healthy drive.
         let old = id_of(&pool.status(), "drive0");
         let new = pool.replace(old, all[4].clone(), false).await.unwrap();
         assert_ne!(old, new);
@@ -198,7 +198,7 @@ fn drives_are_replaced_failed_missing_or_healthy() {
         pool.wait(JobKind::Rebuild).await.unwrap();
         assert_eq!(pool.status().state, PoolState::Online);
 
-        // Failed, and two at once.
+        // Two failed drives at once.
         drives[1].unplug();
         drives[2].unplug();
         fill(&wide, 3, 0, 4 * MIB).await;
@@ -212,7 +212,7 @@ fn drives_are_replaced_failed_missing_or_healthy() {
         assert_eq!(pool.activity(), []);
         assert_eq!(pool.status().state, PoolState::Online);
 
-        // The same drive again, and what is not allowed.
+        // The same drive again, and replacements that are refused.
         drives[2].plug_in();
         let used = pool.replace(id_of(&pool.status(), "drive3"), all[4].clone(), false).await;
         assert!(matches!(used, Err(PoolError::DriveInPool { .. })));
@@ -233,8 +233,7 @@ fn drives_are_replaced_failed_missing_or_healthy() {
         holds(&wide, 1, 4 * MIB, 4 * MIB).await.unwrap();
         holds(&narrow, 4, 0, MIB).await.unwrap();
         holds(&narrow, 2, MIB, 7 * MIB).await.unwrap();
-        // Where there is no room for another copy of a map, the record of the drive that had it
-        // stays.
+        // Without space for another copy of a map, the record of the drive that had one stays.
         let status = pool.status();
         assert_eq!(
             status.drives.iter().filter(|drive| drive.state == DriveState::Online).count(),
@@ -265,13 +264,12 @@ fn striped_volume_recovers_when_its_drive_returns() {
 
         drives[1].unplug();
         fill(&parity, 3, 0, 4 * MIB).await;
-        // Whatever drive it goes to, nothing is written any more where the loss cannot be made up
-        // for.
+        // No drive may be written any more if a loss cannot be reconstructed.
         let zeroes = pool.buffers().allocate_zeroed(4096);
         for strip in 0..3 {
             assert!(striped.write(strip * 65_536, zeroes.clone(), false).await.is_err());
         }
-        assert!(striped.flush().await.is_err(), "what it holds cannot be made durable as a whole");
+        assert!(striped.flush().await.is_err(), "its data cannot be made durable completely");
         holds(&striped, 1, 0, 4096).await.unwrap();
         assert!(striped.read(65_536, 4096).await.is_err());
         let status = pool.status();
@@ -283,13 +281,13 @@ fn striped_volume_recovers_when_its_drive_returns() {
     drop(life);
     let life = Life::new();
     life.run(async {
-        // Still away.
+        // Still missing.
         let pool = life.open(&[images[0].clone() as Rc<dyn Drive>, images[2].clone()]).await.unwrap();
         let failed = pool.volume("striped").err().unwrap();
         assert!(failed.hint().unwrap().contains("drive1"), "{:?}", failed.hint());
         holds(&pool.volume("parity").unwrap(), 3, 0, 4 * MIB).await.unwrap();
         pool.close().await.unwrap();
-        // Back: current for the one, stale for the other, which catches up.
+        // Back: current for one volume, stale for the other, which catches up.
         let pool = life.open(&as_drives(&images)).await.unwrap();
         holds(&pool.volume("striped").unwrap(), 1, 0, 9 * MIB).await.unwrap();
         let parity = pool.volume("parity").unwrap();
@@ -317,7 +315,7 @@ fn the_only_copy_is_not_overwritten() {
         let lost = id_of(&pool.status(), "drive0");
         let refused = pool.replace(lost, images[0].clone(), false).await;
         assert!(matches!(&refused, Err(PoolError::OnlyCopy { volume, .. }) if volume == "striped"));
-        // With another drive it is replaced for the volume that can be rebuilt; the other still
+        // Another drive replaces it for the volume that can be rebuilt; the other volume still
         // waits for it.
         pool.replace(lost, MemoryDrive::new("new", 32 * MIB), false).await.unwrap();
         pool.wait(JobKind::Rebuild).await.unwrap();
@@ -331,7 +329,7 @@ fn the_only_copy_is_not_overwritten() {
 }
 
 #[test]
-fn a_pool_on_too_few_drives_changes_nothing_on_them() {
+fn too_few_drives_are_left_unchanged() {
     let images = memory_drives(4, 32);
     let life = Life::new();
     life.run(async {
@@ -349,10 +347,10 @@ fn a_pool_on_too_few_drives_changes_nothing_on_them() {
             pool.close().await.unwrap();
         }
         let pool = life.open(&as_drives(&images)).await.unwrap();
-        assert_eq!(pool.status().state, PoolState::Online, "neither half went on without the other");
+        assert_eq!(pool.status().state, PoolState::Online, "neither half continued without the other");
         holds(&pool.volume("data").unwrap(), 1, 0, 8 * MIB).await.unwrap();
         pool.close().await.unwrap();
-        // Who really means it deletes the volume, and goes on with what is left.
+        // The administrator can delete the volume, and continue with the remaining drives.
         let pool = life.open(&as_drives(&images[..2])).await.unwrap();
         pool.delete_volume("data").await.unwrap();
         pool.create_volume(volume_spec("new", "raid1", None)).await.unwrap();
@@ -368,8 +366,8 @@ fn drive_refusing_a_commit_is_excluded_first() {
         let drives = faulty(&life, &images);
         let pool = life.create(&as_drives(&drives), &[]).await.unwrap();
         pool.create_volume(volume_spec("data", "raid5", Some(4 * MIB))).await.unwrap();
-        // One copy of two that cannot be written is no reason: tried as a change and as two
-        // checkpoints.
+        // One unwritable copy of two is no reason to exclude a drive: tested with a change and with
+        // two checkpoints.
         drives[0].make_unwritable(0..MIB);
         pool.set_rebuild_priority(50).await.unwrap();
         pool.set_rebuild_priority(51).await.unwrap();
@@ -384,8 +382,8 @@ fn drive_refusing_a_commit_is_excluded_first() {
         let pool = life.open(&as_drives(&drives)).await.unwrap();
         assert_eq!(pool.rebuild_priority(), 52);
         assert_eq!(state_of(&pool.status(), "drive0"), "stale");
-        assert_eq!(pool.status().drives[0].write_errors, 5, "counts are kept");
-        // With nobody left to record it, nothing changes.
+        assert_eq!(pool.status().drives[0].write_errors, 5, "error counts persist");
+        // Without a drive to record it, nothing changes.
         drives[1].unplug();
         drives[2].unplug();
         assert!(matches!(pool.set_rebuild_priority(53).await, Err(PoolError::NoDriveLeft { .. })));
@@ -402,7 +400,7 @@ fn damaged_superblocks_are_repaired() {
         let pool = life.create(&as_drives(&images), &[]).await.unwrap();
         full_volume(&pool, volume_spec("data", "raid1", Some(4 * MIB)), 1).await;
         pool.close().await.unwrap();
-        // The whole first MiB of one drive, the last of the other.
+        // The whole first MiB of one drive, the last MiB of the other.
         images[0].poke(0, &vec![0x5a; MIB as usize]);
         images[1].poke(31 * MIB, &vec![0xa5; MIB as usize]);
         let looked = life.open_as(&as_drives(&images), OpenMode::ReadOnly).await.unwrap();
@@ -422,7 +420,7 @@ fn damaged_superblocks_are_repaired() {
 }
 
 #[test]
-fn a_spare_can_be_named_as_the_replacement() {
+fn spare_can_be_chosen_as_the_replacement() {
     let images = memory_drives(5, 32);
     let life = Life::new();
     life.run(async {
@@ -435,12 +433,12 @@ fn a_spare_can_be_named_as_the_replacement() {
         pool.wait(JobKind::Rebuild).await.unwrap();
         let status = pool.status();
         let active = pool.replace_by_spare(id_of(&status, "drive1"), id_of(&status, "drive2")).await;
-        assert!(matches!(active, Err(PoolError::DriveInPool { .. })), "it is no spare");
+        assert!(matches!(active, Err(PoolError::DriveInPool { .. })), "it is not a spare");
         pool.replace_by_spare(id_of(&status, "drive1"), id_of(&status, "drive3")).await.unwrap();
         pool.wait(JobKind::Rebuild).await.unwrap();
         let left: Vec<_> = pool.status().drives.into_iter().map(|drive| drive.path).collect();
         assert_eq!(left, ["drive2", "drive3", "drive4"]);
-        // A spare can be replaced like any other.
+        // A spare can be replaced like any other drive.
         pool.add_spare(drives[0].clone(), false).await.unwrap();
         pool.replace(id_of(&pool.status(), "drive0"), drives[1].clone(), false).await.unwrap();
         let status = pool.status();
@@ -480,10 +478,10 @@ fn drives_are_released_on_exclusion_and_at_close() {
         fill(&volume, 1, 0, MIB).await;
         assert!(images.iter().all(|image| Rc::strong_count(image) == 2));
         pool.fail_drive(id_of(&pool.status(), "drive1"), "a test").await.unwrap();
-        assert_eq!(Rc::strong_count(&images[1]), 1, "it can be pulled, or given back under its name");
+        assert_eq!(Rc::strong_count(&images[1]), 1, "it can be unplugged, or added under its name");
         pool.replace(id_of(&pool.status(), "drive1"), images[1].clone(), false).await.unwrap();
         drop((pool, volume));
-        assert!(images.iter().all(|image| Rc::strong_count(image) == 1), "also when it is not closed");
+        assert!(images.iter().all(|image| Rc::strong_count(image) == 1), "also without a close");
         let pool = life.open(&as_drives(&images)).await.unwrap();
         pool.close().await.unwrap();
         assert!(images.iter().all(|image| Rc::strong_count(image) == 1));

@@ -1,5 +1,5 @@
-//! Copies of a volume's region map and areas of its journal: that they are counted as what may be
-//! lost, taken over like rows, and that a volume whose journal is lost begins a new one.
+//! Copies of a volume's region map and areas of its journal: they count towards redundancy, are
+//! replaced like rows, and a volume whose journal is lost starts a new one.
 //!
 //! Invariant I26 (`docs/internals/invariants.md`).
 
@@ -9,7 +9,7 @@ use crate::kit::pool::*;
 use stripewise_drive::MemoryDrive;
 use stripewise_engine::{JobKind, Pool, PoolError, PoolSpec, PoolState, Role, VolumeSpec};
 
-/// A thin volume: its drives hold nothing but its map and its journal.
+/// A thin volume: its drives hold only its map and its journal.
 fn thin(name: &str, layout: &str) -> VolumeSpec {
     VolumeSpec { thin: true, ..volume_spec(name, layout, Some(4 * MIB)) }
 }
@@ -33,17 +33,17 @@ fn missing_metadata_copies_reduce_redundancy() {
         let pool = with_journals(&life, &images, 3).await;
         pool.create_volume(volume_spec("data", "raid5", Some(4 * MIB))).await.unwrap();
         assert_eq!(redundancy(&pool), (PoolState::Online, 1));
-        // A journal drive: none of the volume's data.
+        // A journal drive holds none of the volume's data.
         let journal = id_of(&pool.status(), "drive3");
         pool.fail_drive(journal, "a test").await.unwrap();
         assert_eq!(redundancy(&pool), (PoolState::Degraded, 0));
         let status = pool.status();
         assert_eq!(status.volumes[0].lacking_copies, [journal]);
         assert!(status.condition.contains("no redundancy left"), "{}", status.condition);
-        // The last one is not let go of, nobody can write the volume without it.
+        // The last one cannot be taken offline: the volume could not be written without it.
         let last = id_of(&pool.status(), "drive4");
         assert!(matches!(pool.offline(last).await, Err(PoolError::NeedsRedundancy { .. })));
-        // Data drives have room for an area.
+        // Data drives have space for an area.
         pool.wait(JobKind::Rebuild).await.unwrap();
         assert_eq!(redundancy(&pool), (PoolState::Online, 1));
         pool.offline(last).await.unwrap();
@@ -74,7 +74,7 @@ fn spare_replaces_a_drive_that_held_only_metadata() {
         assert_eq!(redundancy(&pool), (PoolState::Online, 1));
         fill(&pool.volume("data").unwrap(), 1, 0, MIB).await;
         pool.close().await.unwrap();
-        // So the other one can be lost, too.
+        // The other drive can be lost as well.
         let pool = life.open(&drives[2..]).await.unwrap();
         holds(&pool.volume("data").unwrap(), 1, 0, MIB).await.unwrap();
         pool.close().await.unwrap();
@@ -92,11 +92,11 @@ fn journal_lost_with_its_drives_starts_empty() {
         pool.close().await.unwrap();
         let data = as_drives(&images[..2]);
         for round in 2..5 {
-            // Both journal drives are gone, later their areas are on data drives.
+            // Both journal drives are missing; later the areas are on data drives.
             let pool = life.open(&data).await.unwrap();
             assert_eq!(redundancy(&pool), (PoolState::Online, 1), "round {round}");
-            let is_told = pool.events().iter().any(|event| event.text.contains("starts empty"));
-            assert!(is_told || round > 2, "{:?}", pool.events());
+            let is_reported = pool.events().iter().any(|event| event.text.contains("starts empty"));
+            assert!(is_reported || round > 2, "{:?}", pool.events());
             let volume = pool.volume("data").unwrap();
             holds(&volume, round - 1, 0, MIB).await.unwrap();
             fill(&volume, round, 0, MIB).await;
@@ -115,11 +115,11 @@ fn unused_journal_area_does_not_block_opening() {
         pool.create_volume(thin("data", "raid1")).await.unwrap();
         pool.close().await.unwrap();
         let pool = life.open(&drives[..1]).await.unwrap();
-        // Nothing runs that would give the new drive an area before the old one goes.
+        // No job runs that could give the new drive an area before the old drive fails.
         let old = id_of(&pool.status(), "drive1");
         pool.replace(old, drives[2].clone(), false).await.unwrap();
         pool.fail_drive(id_of(&pool.status(), "drive0"), "a test").await.unwrap();
-        // Its journal is gone.
+        // Its journal is lost.
         assert!(pool.close().await.is_err());
         for round in 1..4 {
             let pool = life.open(&drives[2..]).await.unwrap();
@@ -140,7 +140,7 @@ fn volume_gets_its_journal_once_there_is_room() {
         life.run(async {
             let pool = with_journals(&life, &images[..5], 3).await;
             full_volume(&pool, volume_spec("data", "raid5", Some(4 * MIB)), 1).await;
-            // Checksums would want a journal too.
+            // Without checksums, which would need a journal too.
             let rest = VolumeSpec { checksums: Some(false), ..volume_spec("rest", "raid0", None) };
             pool.create_volume(rest).await.unwrap();
             pool.close().await.unwrap();
@@ -148,7 +148,7 @@ fn volume_gets_its_journal_once_there_is_room() {
             pool.start_jobs();
             pool.wait(JobKind::Rebuild).await.unwrap();
             let volume = pool.volume("data").unwrap();
-            assert_eq!(volume.array().journal_redundancy(), None, "there is no room");
+            assert_eq!(volume.array().journal_redundancy(), None, "there is no space for a journal");
             fill(&volume, 2, 0, MIB).await;
             if deleting {
                 pool.delete_volume("rest").await.unwrap();
@@ -158,10 +158,10 @@ fn volume_gets_its_journal_once_there_is_room() {
             }
             pool.wait(JobKind::Rebuild).await.unwrap();
             assert!(volume.array().journal_redundancy().is_some(), "deleting: {deleting}");
-            let is_told = pool.events().iter().any(|event| event.text.contains("has a journal again"));
-            assert!(is_told, "{:?}", pool.events());
+            let is_reported = pool.events().iter().any(|event| event.text.contains("has a journal again"));
+            assert!(is_reported, "{:?}", pool.events());
             holds(&volume, 2, 0, MIB).await.unwrap();
-            // Part of a stripe: it is in the journal first.
+            // A partial stripe is in the journal first.
             fill(&volume, 3, 0, 64 << 10).await;
             assert!(volume.array().journal_fill().unwrap().0 > 0);
             pool.close().await.unwrap();

@@ -1,7 +1,7 @@
-//! Power cut at many writes of everything that brings drives in and out: what is found afterwards
-//! opens, holds every byte that was flushed, and can be brought to its end; a further drive can be
-//! lost then. And the drive that a new one is filled from goes meanwhile: what no other drive has
-//! is not lost, but waits for it.
+//! Power is cut at many writes of every operation that adds or removes drives: afterwards the pool
+//! opens, holds all flushed data, and the operation can be completed; then another drive can be
+//! lost. Also, the source of a rebuild goes missing: data that no other drive has is not lost, but
+//! waits for it.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -12,11 +12,12 @@ use stripewise_engine::{DriveState, JobKind, Pool, PoolError, PoolState, Role};
 
 type Step<'a> = Pin<Box<dyn Future<Output = Result<(), PoolError>> + 'a>>;
 
-/// Cuts per operation, spread over all its writes.
+/// Number of cuts per operation, spread over all its writes.
 const CUTS: u64 = 40;
 const SIZE: u64 = 12 * MIB;
 
-/// Five drives with a volume of three columns, a sixth and a smaller seventh beside them.
+/// Creates five drives with a volume of three columns; a sixth and a smaller seventh drive are
+/// unused.
 fn prepared(out: Option<&str>) -> Vec<Rc<MemoryDrive>> {
     let mut images = memory_drives(6, 16);
     images.push(MemoryDrive::new("drive6", 10 * MIB));
@@ -58,41 +59,41 @@ fn cut_often(
         (result, cut.writes(), cut.images())
     };
     let (result, total, _) = run(u64::MAX, 0);
-    result.unwrap_or_else(|error| panic!("{name} works when nothing is cut: {error}"));
+    result.unwrap_or_else(|error| panic!("{name} works without a cut: {error}"));
     assert!(total > 4, "{name}: {total} writes");
     let stride = (total / CUTS).max(1);
     for at in (1..=total).step_by(stride as usize) {
         let (_, _, images) = run(at, at);
-        let told = format!("{name} cut at write {at} of {total}");
+        let what = format!("{name} cut at write {at} of {total}");
         let life = Life::new();
         life.run(async {
-            let pool = life.open(&as_drives(&images)).await.unwrap_or_else(|error| panic!("{told}: {error}"));
-            let volume = pool.volume("data").unwrap_or_else(|error| panic!("{told}: {error}"));
-            holds(&volume, 1, 0, SIZE).await.unwrap_or_else(|error| panic!("{told}: {error}"));
-            pool.wait(JobKind::Rebuild).await.unwrap_or_else(|error| panic!("{told}: {error}"));
+            let pool = life.open(&as_drives(&images)).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let volume = pool.volume("data").unwrap_or_else(|error| panic!("{what}: {error}"));
+            holds(&volume, 1, 0, SIZE).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            pool.wait(JobKind::Rebuild).await.unwrap_or_else(|error| panic!("{what}: {error}"));
             for drive in pool.status().drives {
                 if drive.state == DriveState::Offline {
-                    pool.online(drive.id, None).await.unwrap_or_else(|error| panic!("{told}: {error}"));
+                    pool.online(drive.id, None).await.unwrap_or_else(|error| panic!("{what}: {error}"));
                 }
             }
-            pool.wait(JobKind::Rebuild).await.unwrap_or_else(|error| panic!("{told}: {error}"));
-            pool.wait(JobKind::Scrub).await.unwrap_or_else(|error| panic!("{told}: {error}"));
-            assert_eq!(pool.status().state, PoolState::Online, "{told}: {:#?}", pool.status());
+            pool.wait(JobKind::Rebuild).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            pool.wait(JobKind::Scrub).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(pool.status().state, PoolState::Online, "{what}: {:#?}", pool.status());
             let report = volume.array().scrub(&|_, _| {}).await.unwrap();
-            assert_eq!((report.unattributed_blocks, report.unreadable_strips), (0, 0), "{told}");
+            assert_eq!((report.unattributed_blocks, report.unreadable_strips), (0, 0), "{what}");
             let status = pool.status();
             let victim = status
                 .drives
                 .iter()
                 .find(|drive| drive.state == DriveState::Online && drive.allocated_bytes > 0);
             pool.fail_drive(victim.expect("a drive in use").id, "to see").await.unwrap();
-            holds(&volume, 1, 0, SIZE).await.unwrap_or_else(|error| panic!("{told}, one more lost: {error}"));
+            holds(&volume, 1, 0, SIZE).await.unwrap_or_else(|error| panic!("{what}, one more lost: {error}"));
         });
     }
 }
 
 #[test]
-fn adding_and_rebuilding() {
+fn adding_and_rebuilding_survive_any_cut() {
     cut_often("failing a drive", &prepared(None), |pool, _| {
         Box::pin(async { pool.fail_drive(id_of(&pool.status(), "drive1"), "a test").await })
     });
@@ -105,7 +106,7 @@ fn adding_and_rebuilding() {
 }
 
 #[test]
-fn replacing() {
+fn replacement_survives_any_cut() {
     for new in [5, 6] {
         cut_often("replacing a drive", &prepared(None), move |pool, drives| {
             Box::pin(async move {
@@ -117,14 +118,14 @@ fn replacing() {
 }
 
 #[test]
-fn retiring() {
+fn retirement_survives_any_cut() {
     cut_often("retiring a drive", &prepared(None), |pool, _| {
         Box::pin(async { pool.retire(id_of(&pool.status(), "drive0")).await })
     });
 }
 
 #[test]
-fn going_offline_and_coming_back() {
+fn offline_and_online_survive_any_cut() {
     cut_often("taking a drive offline", &prepared(None), |pool, _| {
         Box::pin(async { pool.offline(id_of(&pool.status(), "drive0")).await })
     });

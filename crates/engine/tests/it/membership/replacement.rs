@@ -1,6 +1,6 @@
-//! Drives that work are replaced: they stay members until the new drive has all that they held, so
-//! redundancy is whole at any time, whichever drive is lost meanwhile; what cannot be done is
-//! refused with the reason.
+//! Replacement of working drives: a drive stays a member until the new one has all of its data, so
+//! redundancy is complete at any time, whichever drive is lost during it; an impossible replacement
+//! is refused with the reason.
 //!
 //! Invariant I32 (`docs/internals/invariants.md`).
 
@@ -56,7 +56,7 @@ impl Rig {
         self.drives[index].clone()
     }
 
-    /// With few rows in work at once, so that something has moved soon.
+    /// Opens the pool with few rows rebuilt concurrently, so that some have moved early.
     async fn open(&self, count: usize) -> (Pool, Volume) {
         let mut options = options(7);
         options.array.background_bytes = 1;
@@ -68,7 +68,7 @@ impl Rig {
         (pool, volume)
     }
 
-    /// Replaces drive 1 by drive 3, up to about half way.
+    /// Replaces drive 1 by drive 3, up to about half-way.
     async fn half_way(&self, pool: &Pool) {
         pool.replace(id_of(&pool.status(), "drive1"), self.drive(3), false).await.unwrap();
         pool.start_jobs();
@@ -78,7 +78,7 @@ impl Rig {
             }
             self.life.context.sleep_ns(SECOND_NS / 50).await;
         }
-        panic!("it does not come to half way: {:#?}", pool.status());
+        panic!("it does not reach half-way: {:#?}", pool.status());
     }
 }
 
@@ -98,11 +98,11 @@ async fn check_sound(pool: &Pool, volume: &Volume) {
     assert_eq!((report.blamed.len(), report.unattributed_blocks, report.unreadable_strips), (0, 0, 0));
 }
 
-/// Rows with a column that is current on a drive.
+/// Number of rows with a current column on a drive.
 fn rows_on(pool: &Pool, volume: &Volume, path: &str) -> u64 {
     let rows = volume.array().rows();
     let status = pool.status();
-    // Numbers are given in the order in which drives came.
+    // Drive numbers are assigned in the order in which drives were added.
     let number = |place: u32| {
         status.drives.iter().any(|drive| drive.path == path && path.ends_with(&place.to_string()))
     };
@@ -151,7 +151,7 @@ fn replaced_drive_stays_until_its_successor_is_filled() {
                 }
             };
             let looking = rig.life.context.spawn(looking);
-            // It is written and read like the others.
+            // Clients write and read the old drive as before.
             fill(&volume, 1, 0, 8 * MIB).await;
             pool.wait(JobKind::Rebuild).await.unwrap();
             over.set(true);
@@ -165,7 +165,7 @@ fn replaced_drive_stays_until_its_successor_is_filled() {
             assert!(status.drives.iter().all(|drive| drive.path != "drive1"), "{status:#?}");
             assert_eq!(rows_on(&pool, &volume, "drive3"), before);
             assert_eq!((status.drives[2].role, status.drives[2].state.word()), (Role::Data, "online"));
-            assert_eq!(inspect(&*rig.images[1]).await.unwrap(), None, "nothing of the pool is left on it");
+            assert_eq!(inspect(&*rig.images[1]).await.unwrap(), None, "no pool data is left on it");
             check_sound(&pool, &volume).await;
             rig.drives[0].unplug();
             check(&volume).await;
@@ -187,7 +187,7 @@ fn drive_loss_during_replacement_keeps_data_readable() {
             check(&volume).await;
             assert_eq!(pool.status().state, PoolState::Degraded);
             fill(&volume, 1, 5 * MIB, 4 * MIB).await;
-            // It goes on, without redundancy as it is.
+            // The replacement continues, without redundancy.
             pool.wait(JobKind::Rebuild).await.unwrap();
             let status = pool.status();
             assert!(status.drives.iter().all(|drive| drive.path != "drive1"), "{moment}: {status:#?}");
@@ -219,8 +219,8 @@ fn old_drive_failing_half_way_rebuilds_only_the_rest() {
         let status = pool.status();
         assert!(status.drives.iter().all(|drive| drive.path != "drive1"), "{status:#?}");
         check_sound(&pool, &volume).await;
-        // What had moved was not written again: of 12 rows, beside their checksums, a map and a
-        // journal.
+        // Rows that had moved were not written again: there are 12 rows, plus their checksums, a
+        // map and a journal.
         let rebuilt_bytes = new.counters().written_bytes - moved_bytes;
         let left = all.rows() - moved;
         assert!(moved >= 4 && rebuilt_bytes < (left + 4) * MIB, "{moved} of {}: {rebuilt_bytes}", all.rows());
@@ -241,14 +241,14 @@ fn new_drive_failing_half_way_keeps_the_old_one() {
         pool.wait(JobKind::Rebuild).await.unwrap();
         let status = pool.status();
         assert_eq!(state_of(&status, "drive1"), "online");
-        let is_told = |text: &str| text.contains("drive1 with drive3 was cancelled");
-        assert!(pool.events().iter().any(|event| is_told(&event.text)), "{:#?}", pool.events());
-        assert!(status.notices.iter().any(|notice| is_told(notice)), "{status:#?}");
-        // What had moved is back on the old one.
+        let is_reported = |text: &str| text.contains("drive1 with drive3 was cancelled");
+        assert!(pool.events().iter().any(|event| is_reported(&event.text)), "{:#?}", pool.events());
+        assert!(status.notices.iter().any(|notice| is_reported(notice)), "{status:#?}");
+        // Rows that had moved are back on the old drive.
         assert_eq!(rows_on(&pool, &volume, "drive3"), 0);
         check_sound(&pool, &volume).await;
         pool.remove(id_of(&status, "drive3")).await.unwrap();
-        // And it can be replaced by another.
+        // It can still be replaced by another drive.
         pool.replace(id_of(&status, "drive1"), rig.drive(4), false).await.unwrap();
         pool.wait(JobKind::Rebuild).await.unwrap();
         assert_eq!(pool.status().drives.len(), 3);
@@ -304,7 +304,7 @@ fn invalid_replacements_are_refused_with_the_reason() {
         assert!(matches!(refused, PoolError::BeingReplaced { .. }), "{refused}");
         let refused = pool.remove(id("drive1")).await.unwrap_err();
         assert!(matches!(refused, PoolError::DriveInUse { .. }), "{refused}");
-        // Called off by hand.
+        // Cancelled by the administrator.
         pool.retire(id("drive3")).await.unwrap();
         assert_eq!(state_of(&pool.status(), "drive1"), "online");
         pool.wait(JobKind::Rebuild).await.unwrap();
@@ -386,7 +386,7 @@ fn drives_of_every_role_can_be_replaced() {
 }
 
 #[test]
-fn a_thin_volume_grows_while_a_drive_is_replaced() {
+fn thin_volume_grows_during_a_replacement() {
     let rig = Rig::new(&[32, 32, 32, 32], 0);
     rig.life.run(async {
         let (pool, volume) = rig.open(3).await;
@@ -399,7 +399,7 @@ fn a_thin_volume_grows_while_a_drive_is_replaced() {
         let before = free(&pool);
         rig.half_way(&pool).await;
         assert!(free(&pool) <= before);
-        // All that there was room for before.
+        // All rows that the free space before allowed.
         let row_bytes = 2 * MIB;
         let rows = before / (3 * MIB);
         assert!(rows > 5, "{before}");
@@ -409,7 +409,7 @@ fn a_thin_volume_grows_while_a_drive_is_replaced() {
                 .await
                 .unwrap_or_else(|why| panic!("row {row} of {rows}: {why}"));
         }
-        assert!(thin.write(rows * row_bytes, data.clone(), false).await.is_err(), "there is no more");
+        assert!(thin.write(rows * row_bytes, data.clone(), false).await.is_err(), "there is no more space");
         pool.wait(JobKind::Rebuild).await.unwrap();
         let status = pool.status();
         assert!(status.drives.iter().all(|drive| drive.path != "drive1"), "{status:#?}");
@@ -443,7 +443,7 @@ fn unanswered_reads_are_served_by_the_successor() {
         volume.read(0, 4096).await.unwrap();
         let row = first_row.get()..first_row.get() + MIB;
         pool.replace(id_of(&pool.status(), "drive0"), drives[1].clone(), false).await.unwrap();
-        // Only the first row is copied, and no single block is read.
+        // Only the first row is copied, and reads of single blocks are held back.
         let is_block =
             |request: &IoRequest| request.operation == Operation::Read && request.length_bytes == 4096;
         let copied = Rc::new(Cell::new(0));
@@ -468,7 +468,7 @@ fn unanswered_reads_are_served_by_the_successor() {
             panic!("{what}: {:#?}", pool.status());
         };
         until("the first row is copied", &|| copied.get() >= MIB).await;
-        // A part of a block is written: the rest of it is read from the old drive.
+        // Write a part of a block: the rest of it is read from the old drive.
         let writer = volume.clone();
         let part = Buffer::from_bytes(&[7; 512]);
         let writing = life.context.spawn(async move { writer.write(8192 + 512, part, false).await });

@@ -1,5 +1,5 @@
-//! A pool on volumes of other pools, in virtual time: what it acknowledged survives power cuts in
-//! the drives two levels below, and a pool below that goes is a drive that goes.
+//! A pool on volumes of other pools, in virtual time: its acknowledged data survives power cuts in
+//! the drives two levels below, and a lower pool that goes away is like a drive that goes away.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,13 +9,13 @@ use stripewise_drive::{Buffer, Drive, MemoryDrive, SplitMix64};
 use stripewise_engine::pool::VolumeDrive;
 use stripewise_engine::{JobKind, Pool, PoolState, Volume};
 
-/// Drives of each pool below.
+/// Number of drives of each lower pool.
 const BELOW: usize = 3;
 const SIDES: [&str; 2] = ["left", "right"];
 const BLOCKS: u64 = 64;
 const BLOCK: u64 = 64 << 10;
 
-/// Pools below, and the pool on their volumes.
+/// Lower pools, and the pool on their volumes.
 struct Tower {
     below: Vec<Pool>,
     top: Pool,
@@ -76,8 +76,8 @@ fn prepared(layout: &str) -> Vec<Rc<MemoryDrive>> {
     images
 }
 
-/// Writes, flushes and forces until power goes; the seeds that each block may hold: what was last
-/// durable, then what came after.
+/// Makes writes, flushes and FUA writes until power is cut. `blocks` has the possible seeds of each
+/// block: the last durable one, then later ones.
 async fn write_until_cut(volume: &Volume, seed: u64, blocks: &RefCell<Vec<Vec<u64>>>) {
     let mut random = SplitMix64::new(seed);
     for round in 0..60 {
@@ -139,7 +139,7 @@ fn acknowledged_data_survives_cuts_two_levels_below() {
                 let tower = Tower::open(&life, &as_drives(&images)).await;
                 assert_eq!(tower.top.status().state, PoolState::Online, "seed {seed}");
                 check(&tower.data(), &blocks, seed).await;
-                // A drive of each pool below may go as well.
+                // A drive of each lower pool may be lost as well.
                 for (side, pool) in tower.below.iter().enumerate() {
                     let victim = format!("drive{}", side * BELOW + seed as usize % BELOW);
                     pool.fail_drive(id_of(&pool.status(), &victim), "a test").await.unwrap();
@@ -169,7 +169,7 @@ fn lower_pool_leaves_and_returns_like_a_drive() {
         let tower = Tower::open(&life, &drives).await;
         tower.top.wait(JobKind::Rebuild).await.unwrap();
         assert_eq!(tower.top.status().state, PoolState::Online, "{:#?}", tower.top.status());
-        // What caught up has to do alone.
+        // The side that caught up has to suffice alone.
         tower.top.fail_drive(id_of(&tower.top.status(), "right/v"), "a test").await.unwrap();
         holds(&tower.data(), 2, 0, 8 * BLOCK).await.unwrap();
         holds(&tower.data(), 1, 8 * BLOCK, 20 * BLOCK).await.unwrap();

@@ -9,7 +9,7 @@ use stripewise_engine::{JobKind, Pool, PoolSpec, PoolState, VolumeSpec};
 use stripewise_layout::LayoutSpec;
 
 const SPEED: ModelSpec = ModelSpec { latency_ns: 50_000, bytes_per_second: 200_000_000, queue_depth: 32 };
-/// What of each drive the volume takes.
+/// Slabs of each drive that the volume takes.
 const SLABS_PER_DRIVE: u64 = 480;
 
 /// Seconds to rebuild one of `drives` drives that hold a full volume, with or without a dedicated
@@ -59,8 +59,8 @@ pub fn strips_per_strip(layout: &str, columns: usize) -> usize {
     spec.resolve(columns).unwrap().data_units() + 1
 }
 
-/// The share of the drives' time that a rebuild of RAID 5 on four disks gets while `writers` each
-/// have one random write under way.
+/// Share of the drives' time that a rebuild of RAID 5 on four disks gets while `writers` each have
+/// one random write in flight.
 pub fn rebuild_share_beside(writers: u64) -> f64 {
     const DISK: ModelSpec =
         ModelSpec { latency_ns: 5_000_000, bytes_per_second: 200_000_000, queue_depth: 1 };
@@ -111,7 +111,7 @@ pub fn rebuild_share_beside(writers: u64) -> f64 {
         let (before, began_ns) = (busy_ns(), life.context.now_ns());
         life.context.sleep_ns(10_000_000_000).await;
         let share = (busy_ns() - before) / (life.context.now_ns() - began_ns) as f64 / members.len() as f64;
-        assert!(!pool.status().activity.is_empty(), "it is still under way");
+        assert!(!pool.status().activity.is_empty(), "the rebuild is still running");
         stop.set(true);
         for task in writing {
             task.await;
