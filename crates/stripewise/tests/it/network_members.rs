@@ -576,7 +576,7 @@ fn an_unresponsive_drive_does_not_delay_a_start() {
     assert!(begin.elapsed() < Duration::from_secs(11), "{:?}", begin.elapsed());
     until("it is told", || daemon.said().contains("pool tank is served later"));
     sandbox.ok("pool status other");
-    until("it is served without the member", || daemon.said().contains("pool tank is served from now on"));
+    until("it is served without the member", || daemon.said().contains("pool tank is now served"));
     assert_eq!(drive_state(&sandbox, 3), "missing");
     daemon.end();
 }
