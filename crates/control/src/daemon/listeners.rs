@@ -48,11 +48,9 @@ impl FromStr for VolumesFor {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let (who, volumes) = text
-            .rsplit_once('=')
-            .ok_or_else(|| {
-                format!("`{text}` has no `=`; example: unix:/run/vm1.sock=tank/vm1,tank/shared-*")
-            })?;
+        let (who, volumes) = text.rsplit_once('=').ok_or_else(|| {
+            format!("`{text}` has no `=`; example: unix:/run/vm1.sock=tank/vm1,tank/shared-*")
+        })?;
         let who = match who.strip_prefix("cert:") {
             Some("") => return Err("`cert:` needs a name; example: cert:vm1.example=tank/vm1".to_owned()),
             Some(name) => WhoTyped::Certificate(name.to_owned()),
@@ -61,7 +59,9 @@ impl FromStr for VolumesFor {
         let volumes: Vec<String> = volumes.split(',').map(str::to_owned).collect();
         match volumes.iter().all(|volume| volume.ends_with('*') || volume.contains('/')) {
             true => Ok(Self { who, volumes }),
-            false => Err(format!("`{text}` names no volumes; they are given as POOL/VOL, POOL/* or POOL/PREFIX*")),
+            false => {
+                Err(format!("`{text}` names no volumes; they are given as POOL/VOL, POOL/* or POOL/PREFIX*"))
+            }
         }
     }
 }

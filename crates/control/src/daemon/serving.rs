@@ -59,11 +59,11 @@ pub async fn adopt(control: &Control, turns: &Turns) -> Result<()> {
             match open(control, &pool).await {
                 Ok(()) => {
                     attempts.remove(&pool.id);
-                        control.note(format!("pool {} is now served", pool.name));
+                    control.note(format!("pool {} is now served", pool.name));
                 }
-                    // The command that creates or imports the pool still holds its drives.
+                // The command that creates or imports the pool still holds its drives.
                 Err(_) if turns.is_taken() => *attempt -= 1,
-                    // The process that has just created the pool may still hold it.
+                // The process that has just created the pool may still hold it.
                 Err(_) if *attempt != MAX_ATTEMPTS => {}
                 Err(failure) => not_served(&pool, &failure),
             }

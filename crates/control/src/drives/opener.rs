@@ -1,8 +1,8 @@
 //! Opening drives of all kinds. A drive can be a volume of another pool, but this module cannot
 //! depend on pools: their volumes come through the trait [`Volumes`].
 //!
-//! Expected faults: those of each kind of drive. A [`Trouble`] tells a missing drive from an error
-//! that stops the command.
+//! Expected faults: those of each kind of drive. [`Trouble`] separates missing drives from errors
+//! that stop the command.
 
 use std::path::Path;
 use std::rc::Rc;

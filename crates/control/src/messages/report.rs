@@ -454,10 +454,7 @@ impl PoolReport {
 
     /// Notes that a process with another `STRIPEWISE_HOME` uses the pool.
     pub(crate) fn note_user(&mut self, user: &Holder) {
-        self.notices.push(format!(
-            "pool {} is in use by {user}; this status may be stale",
-            self.name
-        ));
+        self.notices.push(format!("pool {} is in use by {user}; this status may be stale", self.name));
         self.condition = format!("in use by {user}, which has another STRIPEWISE_HOME");
         self.action = "end that process, or give it commands with its own STRIPEWISE_HOME".to_owned();
     }
