@@ -1,10 +1,10 @@
-//! What a pool is opened for.
+//! Access modes for opening a pool.
 
-/// What a command wants of a pool.
+/// Access mode of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// To look and read: nothing is written to any drive; any number of processes at a time.
+    /// Read-only: nothing is written to any drive. Shared by any number of processes.
     Look,
-    /// To change it: one process at a time.
+    /// Read and write: exclusive to one process.
     Change,
 }

@@ -1,6 +1,6 @@
-//! What a process does that keeps pools open for others: it opens them and takes up new ones
-//! (`serving`), lets clients in (`listeners`, `mounting`), takes commands (`socket`, `caller`,
-//! `turns`), and tells what happens (`alerts`, `news`, `refusals`).
+//! The daemon: it opens pools and adopts new ones (`serving`), serves volumes over NBD and FUSE
+//! (`listeners`, `mounting`), executes commands (`socket`, `caller`, `turns`), and reports events
+//! (`alerts`, `news`, `refusals`).
 
 pub mod alerts;
 pub mod caller;

@@ -1,7 +1,7 @@
-//! Work on a pool's jobs in the foreground, how it goes on, and what came of it.
+//! Running a pool's jobs in the foreground: progress and results.
 //!
-//! Expected faults: an interrupt (the pool is closed in order, and the next process to open it goes
-//! on), jobs that cannot go on.
+//! Expected faults: an interrupt (the pool is closed cleanly, and the next process to open it
+//! resumes the jobs), jobs that cannot proceed.
 
 use std::pin::pin;
 
@@ -17,57 +17,57 @@ use crate::pools::session::Session;
 
 const LOOK_NS: u64 = 250_000_000;
 
-/// What came of jobs that are done.
+/// Result of finished jobs.
 #[derive(Serialize)]
 pub struct Done {
-    /// The jobs.
+    /// Kind of the jobs.
     #[serde(skip)]
     pub kind: JobKind,
-    /// Whether there was anything to do.
+    /// True if there was anything to do.
     pub worked: bool,
-    /// Only what a crash left open was compared: no scrub was asked for.
+    /// True if only a crash resync was pending, and no scrub.
     #[serde(skip)]
     pub only_resync: bool,
-    /// What a scrub found, by volume.
+    /// Results of a scrub, by volume.
     pub scrubs: Vec<ScrubbedVolume>,
-    /// The pool afterwards.
+    /// The pool after the jobs.
     pub pools: Vec<PoolReport>,
 }
 
-/// What a scrub found on a volume.
+/// Result of scrubbing a volume.
 #[derive(Serialize)]
 pub struct ScrubbedVolume {
-    /// The volume.
+    /// Volume name.
     pub volume: String,
     /// Bytes read and compared.
     pub checked_bytes: u64,
-    /// Drives that held something wrong; all of it was repaired.
+    /// Drives with wrong blocks, all of which were repaired.
     pub repaired: Vec<Repaired>,
-    /// Blocks of 4 KiB that disagreed where it cannot be told which copy was right; made to agree.
+    /// Mismatched blocks of 4 KiB without a known correct copy; made consistent.
     pub unattributed_blocks: u64,
     /// Strips that could be neither read nor reconstructed.
     pub unreadable_strips: u64,
-    /// Regions without redundancy at the moment, which could not be compared.
+    /// Regions that could not be compared, as they have no redundancy at present.
     pub regions_without_redundancy: u64,
-    /// Why it ended early, where it did.
+    /// Reason that the scrub ended early, if it did.
     pub error: Option<String>,
 }
 
-/// Blocks of a drive that were wrong.
+/// Wrong blocks of a drive.
 #[derive(Serialize)]
 pub struct Repaired {
-    /// The drive's identity.
+    /// Drive identity.
     pub drive: String,
-    /// Where it is.
+    /// Path of the drive.
     pub path: String,
-    /// How many.
+    /// Number of blocks of 4 KiB.
     pub blocks: u64,
 }
 
-/// Works until no job of the kind is left. Several times a second it is told how the one that is
-/// under way stands.
+/// Runs jobs until none of this kind is left. Several times a second it reports the progress of the
+/// running job.
 pub async fn work(control: &Control, session: &Session, kind: JobKind) -> Result<Done> {
-    let mut tell = control.job_steps();
+    let mut report_step = control.job_steps();
     control.let_others_go_on();
     session.start_jobs_below();
     let pool = &session.pool;
@@ -82,7 +82,7 @@ pub async fn work(control: &Control, session: &Session, kind: JobKind) -> Result
             let report = session.report();
             let ours = || report.activity.iter().filter(|job| job.kind == kind.to_string());
             if let Some(job) = ours().find(|job| job.mb_per_s > 0.0).or_else(|| ours().next()) {
-                tell(&JobStep { kind, pool: &name, job });
+                report_step(&JobStep { kind, pool: &name, job });
             }
             context.sleep_ns(LOOK_NS).await;
         }
@@ -111,19 +111,19 @@ pub async fn work(control: &Control, session: &Session, kind: JobKind) -> Result
             return Err(Failure::new(format!(
                 "interrupted; the {kind} of pool `{name}` is not done{so_far}"
             ))
-            .hint(format!("`stripewise pool wait {name} {kind}` goes on from here")));
+            .hint(format!("`stripewise pool wait {name} {kind}` resumes it")));
         }
     }
     let report = session.report();
     let scrubs: Vec<ScrubbedVolume> =
         pool.scrub_reports().into_iter().map(|summary| scrubbed(summary, &report)).collect();
-    // What becomes due by the way (a spare takes over) has been recorded.
+    // Work that became due during the wait, such as a spare activation, shows as a commit.
     let worked = was_due || pool.generation() != before || !scrubs.is_empty();
     Ok(Done { kind, worked, only_resync, scrubs, pools: vec![report] })
 }
 
 fn scrubbed(summary: ScrubSummary, pool: &PoolReport) -> ScrubbedVolume {
-    // Drives are blamed by their labels, which are their paths.
+    // Wrong blocks are attributed to drive labels, which are paths.
     let repaired = summary.report.blamed.iter().map(|(path, blocks)| Repaired {
         drive: pool
             .drives

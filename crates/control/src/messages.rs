@@ -1,5 +1,5 @@
-//! What is asked of pools and what is answered, as data: made and read by the faces, sent over the
-//! daemon's socket; and which role may ask.
+//! Requests, responses and reports as plain data, shared by the command line, HTTP and the daemon's
+//! control socket; and the roles that may send each request.
 
 pub mod report;
 pub mod request;

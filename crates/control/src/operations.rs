@@ -1,6 +1,6 @@
-//! What is asked of pools, drives and volumes, carried out: a file for each request. Those whose
-//! input or output is a stream (`pool iostat`, `volume read`, `volume write`) are carried out by
-//! the faces, which have the streams.
+//! Execution of requests on pools, drives and volumes: a file for each. Requests with streamed
+//! input or output (`pool iostat`, `volume read`, `volume write`) are executed by the front ends,
+//! which have the streams.
 
 use crate::failure::Failure;
 
@@ -10,8 +10,8 @@ pub mod jobs;
 pub mod pools;
 pub mod volumes;
 
-/// What cannot be undone is only done when `--yes` says so: this says what it would be.
+/// Refuses a destructive request without `--yes`, and names the loss.
 fn unconfirmed(command: &str, loss: &str) -> Failure {
-    Failure::usage(format!("{loss}; that cannot be undone"))
+    Failure::usage(format!("{loss}; this cannot be undone"))
         .hint(format!("if that is what you want: stripewise {command} --yes"))
 }

@@ -1,12 +1,12 @@
-//! The NBD server over a striped pool on four drives in memory against nbdkit's memory plugin, on
-//! unix sockets, both driven by fio's nbd engine, in turns; without checksums, which nbdkit has
-//! none of, and with them. Both disks are written once before anything is measured, so that no read
-//! finds a hole.
+//! The NBD server over a striped pool on four drives in memory against nbdkit's memory plugin:
+//! fio's nbd engine drives both over unix sockets, in turn, with and without checksums (nbdkit has
+//! none). Both disks are filled first, so that no read finds a hole.
 //!
-//! About three minutes; `STRIPEWISE_BENCH_PAIRS` and `STRIPEWISE_BENCH_SECONDS` change the number
-//! of pairs and the length of a run, `STRIPEWISE_BENCH_CASE` keeps the cases whose name contains
-//! it, `STRIPEWISE_BENCH_CHECKSUMS=0` or `1` one half of them, `STRIPEWISE_BENCH_CONNECTIONS`
-//! spreads each load over so many connections. Server and fio share the machine's cores.
+//! It takes about three minutes. `STRIPEWISE_BENCH_PAIRS` and `STRIPEWISE_BENCH_SECONDS` set the
+//! number of pairs and the length of a run, `STRIPEWISE_BENCH_CASE` selects the cases whose name
+//! contains it, `STRIPEWISE_BENCH_CHECKSUMS=0` or `1` selects one half of them, and
+//! `STRIPEWISE_BENCH_CONNECTIONS` sets the number of connections. Server and fio share the
+//! machine's cores.
 
 #[path = "../tests/it/kit/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the tests use more of it")]

@@ -1,4 +1,4 @@
-//! What the fuzzer of the NBD parsers begins with: well-formed clients, one file each.
+//! Writes the initial corpus for fuzzing the NBD parsers: well-formed clients, one file each.
 //!
 //! `cargo run -p stripewise-export --example nbd_corpus -- fuzz/corpus`; `make fuzz` does so.
 

@@ -1,9 +1,9 @@
-//! The way of requests from other threads into the executor's one thread, and of blocking work out
-//! of it: engines know no threads, but some clients' requests come from one, and some work can only
-//! be waited for by sleeping.
+//! A queue for requests from other threads to the executor's single thread, and a helper that runs
+//! blocking work on a thread of its own. Engines are single-threaded, but some clients send
+//! requests from other threads, and some system calls block.
 //!
-//! Expected faults: more requests than can be carried out (the sender waits, so memory
-//! stays bounded), an executor that is gone, a thread that cannot be started.
+//! Expected faults: more requests than can be executed (the sender waits, so memory stays bounded),
+//! an executor that has ended, a thread that cannot be started.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -13,9 +13,9 @@ use std::task::{Poll, Waker};
 
 struct State<T> {
     queue: VecDeque<(T, Admission<T>)>,
-    /// Of all that was sent and whose admission still lives.
+    /// Bytes of all requests whose admission still exists.
     admitted_bytes: u64,
-    /// Threads that wait for room.
+    /// Number of threads that wait for room.
     waiting_for_room: usize,
     /// The receiver's task, while it waits.
     waiting: Option<Waker>,
@@ -26,13 +26,13 @@ struct State<T> {
 struct Shared<T> {
     state: Mutex<State<T>>,
     limit_bytes: u64,
-    /// Rings when admissions end.
+    /// Notified when admissions end.
     room: Condvar,
 }
 
 impl<T> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // Whoever panicked while it was locked left a queue that can be used.
+        // A panic under the lock leaves a usable queue.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -49,7 +49,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// Counts a request against the limit for as long as it lives: until the request was answered.
+/// Counts a request against the limit until it is dropped, after the request was answered.
 pub struct Admission<T> {
     shared: Arc<Shared<T>>,
     bytes: u64,
@@ -62,20 +62,20 @@ impl<T> Drop for Admission<T> {
             state.admitted_bytes -= self.bytes;
             state.waiting_for_room > 0
         };
-        // Ringing is a system call also where nobody listens.
+        // A notification is a system call even without a waiter.
         if is_awaited {
             self.shared.room.notify_all();
         }
     }
 }
 
-/// The end of other threads.
+/// Sending end, for other threads.
 pub struct Sender<T>(Arc<Shared<T>>);
 
-/// The end on the executor.
+/// Receiving end, on the executor.
 pub struct Receiver<T>(Arc<Shared<T>>);
 
-/// A queue between a thread and a task; requests of at most `limit_bytes` are under way at a time.
+/// Creates a queue from a thread to a task, with at most `limit_bytes` of requests in flight.
 pub fn bridge<T: Send>(limit_bytes: u64) -> (Sender<T>, Receiver<T>) {
     let state = State {
         queue: VecDeque::new(),
@@ -90,9 +90,9 @@ pub fn bridge<T: Send>(limit_bytes: u64) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T: Send> Sender<T> {
-    /// Queues a request that takes `bytes` of memory, 1 or more. Blocks the thread while there is
-    /// no room; one larger than the limit goes alone. Gives the request back when no task will take
-    /// it any more.
+    /// Queues a request that takes `bytes` of memory, 1 or more. Blocks the thread while the queue
+    /// is full; a request larger than the limit goes alone. Returns the request if the receiver is
+    /// gone.
     pub fn send(&self, request: T, bytes: u64) -> Result<(), T> {
         let mut state = self.0.lock();
         while !state.receiver_gone
@@ -125,8 +125,8 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The next request, with what is to live until it was answered; `None` when the sender is gone
-    /// and everything was taken.
+    /// The next request, with the admission to hold until it is answered; `None` when the sender is
+    /// gone and the queue is empty.
     pub async fn next(&self) -> Option<(T, Admission<T>)> {
         poll_fn(|context| {
             let mut state = self.0.lock();
@@ -156,20 +156,20 @@ impl<T> Drop for Receiver<T> {
     }
 }
 
-/// Has `work` done by a thread of its own while the executor goes on. When the future is dropped,
-/// the thread goes on to its end.
+/// Runs `work` on a thread of its own while the executor continues. If the future is dropped, the
+/// thread still runs to its end.
 ///
 /// # Errors
-/// If no thread can be started, or it panicked.
+/// If the thread cannot be started or panics.
 pub async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     let (sender, receiver) = bridge(1);
     std::thread::Builder::new().name("waits".to_owned()).spawn(move || {
-        // Whoever asked may have gone.
+        // The future may have been dropped.
         let _ = sender.send(work(), 1);
     })?;
     match receiver.next().await {
         Some((result, _)) => Ok(result),
-        None => Err(io::Error::other("the thread that was to do it has panicked")),
+        None => Err(io::Error::other("its thread has panicked")),
     }
 }
 
@@ -183,13 +183,13 @@ mod tests {
 
     #[test]
     fn requests_arrive_in_order_within_the_limit() {
-        static UNDER_WAY: AtomicIsize = AtomicIsize::new(0);
+        static IN_FLIGHT: AtomicIsize = AtomicIsize::new(0);
         let (sender, receiver) = bridge(10);
         let thread = std::thread::spawn(move || {
             for number in 0..1000 {
                 sender.send(number, 3).expect("taken");
-                // It may have been answered before it is counted.
-                assert!(UNDER_WAY.fetch_add(1, Ordering::SeqCst) < 3);
+                // The answer may precede the count.
+                assert!(IN_FLIGHT.fetch_add(1, Ordering::SeqCst) < 3);
             }
         });
         let executor = RealExecutor::new().expect("io_uring");
@@ -202,7 +202,7 @@ mod tests {
                 let later = context.sleep_ns(10_000);
                 drop(context.spawn(async move {
                     later.await;
-                    UNDER_WAY.fetch_sub(1, Ordering::SeqCst);
+                    IN_FLIGHT.fetch_sub(1, Ordering::SeqCst);
                     drop(admission);
                 }));
             }

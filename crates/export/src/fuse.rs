@@ -1,15 +1,15 @@
-//! Volumes as files, through FUSE: programs and loop devices use them where they are mounted.
+//! Volumes as files of a FUSE mount, for programs and loop devices.
 //!
-//! The kernel's requests are read on the executor's thread, which carries them out, as many as
-//! there are beside one another, and answers each when it is done. So nothing waits for anything
-//! but its own drives. `device.rs` is the kernel's side, `wire.rs` its language, `files.rs` what
-//! there is to see, `carry_out.rs` the work.
+//! The executor's thread reads the kernel's requests, executes them concurrently, and answers each
+//! when it is done, so that a request waits only for its own drives. `device.rs` talks to the
+//! kernel, `wire.rs` parses and builds messages, `files.rs` is the directory tree, and
+//! `carry_out.rs` executes requests.
 //!
-//! Files are past the page cache and may be written by many at once: order and overlaps are the
-//! engine's matter, which keeps writes of the same blocks apart.
+//! Files bypass the page cache and can have many concurrent writers. The engine serialises writes
+//! of the same blocks.
 //!
-//! Nothing on the executor's thread may touch the mounted files in a way that blocks: it would wait
-//! for itself.
+//! The executor's thread must not access the mounted files with blocking calls: it would wait for
+//! itself.
 
 mod carry_out;
 mod device;
@@ -28,10 +28,10 @@ use self::carry_out::Worker;
 use self::device::Device;
 use crate::pools::PoolExports;
 
-/// Requests under way hold at most this much data; more wait in the kernel.
+/// Maximum data of requests in flight; further requests wait in the kernel.
 const MAX_UNDER_WAY_BYTES: u64 = 64 << 20;
 
-/// What is to be seen in the mounted folder.
+/// Contents of the mounted folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tree {
     /// The volumes of this pool.
@@ -40,36 +40,35 @@ pub enum Tree {
     Pools,
 }
 
-/// Whoever has the folder mounted.
+/// Callbacks to the owner of the mount.
 pub trait Host: 'static {
-    /// Why the volume `POOL/VOL` is not to be written now, if that is so.
+    /// The reason that the volume `POOL/VOL` must not be written now, if there is one.
     fn keeps_from_writing(&self, volume: &str) -> Option<String>;
-    /// Something went wrong that the client is told in a number only; each kind is said once.
+    /// Reports the text of an error of which clients get only the number; once for each kind.
     fn remark(&self, text: String);
 }
 
-/// Volumes, mounted. Serves for as long as the executor runs; unmounting is left to others
-/// (`umount`, `fusermount3 -u`), since it may have to wait, or be done by a program with more
-/// rights. Dropping it while mounted unmounts it.
+/// A FUSE mount of volumes, served while the executor runs. Unmounting is left to `umount` or
+/// `fusermount3 -u`, since it may have to wait or need more rights. Dropping a mounted one unmounts
+/// it.
 pub struct FuseMount {
     ended: Rc<Ended>,
     worker: Weak<Worker>,
-    /// Unmounts when it is dropped, if need be.
+    /// Unmounts on drop if still mounted.
     _mount_point: FuseMountPoint,
 }
 
-/// What the kernel asks of a mount.
+/// Load of a mount.
 #[derive(Clone)]
 pub struct FuseLoad(Weak<Worker>);
 
 impl FuseLoad {
-    /// Reads, writes, zeroings and flushes that are not answered yet; those that still wait in the
-    /// kernel do not count.
+    /// Reads, writes, zeroings and flushes in flight, not counting those that wait in the kernel.
     pub fn under_way(&self) -> usize {
         self.0.upgrade().map_or(0, |worker| worker.under_way())
     }
 
-    /// How many of these were answered since it was mounted.
+    /// Number of these that were answered since the mount.
     pub fn answered(&self) -> u64 {
         self.0.upgrade().map_or(0, |worker| worker.answered())
     }
@@ -85,7 +84,7 @@ impl FuseMount {
     /// Mounts at the folder `at`. Blocks briefly.
     ///
     /// # Errors
-    /// The system's, as mounting gives them; where there is no `/dev/fuse`, `NotFound`.
+    /// The system's error from mounting; `NotFound` without `/dev/fuse`.
     pub fn new(
         context: &Context,
         network: &Network,
@@ -113,17 +112,17 @@ impl FuseMount {
         Ok(Self { ended, worker: of_mount, _mount_point: mount_point })
     }
 
-    /// Whether it is mounted no more.
+    /// True once the folder is unmounted.
     pub fn has_ended(&self) -> bool {
         self.ended.is_so.get()
     }
 
-    /// What it is asked for, also for those who do not keep it mounted.
+    /// Load of the mount, as a handle that does not keep the folder mounted.
     pub fn load(&self) -> FuseLoad {
         FuseLoad(self.worker.clone())
     }
 
-    /// Ends when it is mounted no more, whoever unmounted it, and every request was answered.
+    /// Waits until the folder is unmounted, by any program, and every request was answered.
     pub async fn until_ended(&self) {
         while !self.ended.is_so.get() {
             self.ended.changed.wait().await;

@@ -1,16 +1,15 @@
 //! A server for the network block device protocol (NBD), fixed newstyle, as
 //! [specified](https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md). `docs/nbd.md`
-//! says what is supported.
+//! lists the supported features.
 //!
-//! The rooms, in the order in which a connection passes them: `server.rs` (who is let in, how it
-//! ends) with `connection/turned_away.rs` (who is not) and `connection/strangers.rs` (how many have
-//! not agreed on anything yet); `door.rs` (what a client finds); `connection.rs`, which leads
-//! through `wire/negotiation.rs` and `wire/options.rs` (what it wants) to
-//! `connection/transmission.rs` (its requests, from their bytes to their answers, which
-//! [`crate::Export`] carries out) and `connection/outbox.rs` (many answers in one system call).
-//! `wire/` is what is said, as plain data: bytes in, plain data out, so it can be fuzzed. Below
-//! them `transport.rs` with `transport/` (TLS, what was received and not used yet, how long a
-//! client is waited for). [`client`] is the other end: drives behind other servers.
+//! Modules in the order in which a connection passes them: `server.rs` (accepts and closes
+//! connections), with `connection/turned_away.rs` (refusal of clients over the limit) and
+//! `connection/strangers.rs` (limit on handshakes); `door.rs` (exports visible to a client);
+//! `connection.rs`, which runs `wire/negotiation.rs` and `wire/options.rs` (options), then
+//! `connection/transmission.rs` (requests, executed by [`crate::Export`]) and
+//! `connection/outbox.rs` (many answers in one system call). `wire/` converts between bytes and
+//! plain data without I/O, so that it can be fuzzed. Below them is `transport.rs` with `transport/`
+//! (TLS, input buffer, timeouts). [`client`] is the other end: exports of other servers as drives.
 
 pub mod client;
 mod connection;

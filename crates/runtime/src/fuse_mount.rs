@@ -1,8 +1,8 @@
-//! Mounting a file system that a program serves: `/dev/fuse` and `mount(2)`, or the helper
-//! `fusermount3` where the process may not mount. What is said over the device is the caller's.
+//! Mounting a FUSE file system: with `/dev/fuse` and `mount(2)`, or with the helper `fusermount3`
+//! if the process is not permitted to mount. The caller exchanges the messages over the device.
 //!
-//! Expected faults: no `/dev/fuse`, a folder that cannot be mounted on, no right to mount and no
-//! helper, a helper that refuses, and a mount that others have ended already.
+//! Expected faults: no `/dev/fuse`, an unsuitable folder, no permission and no helper, a helper
+//! that refuses, and a mount that another program has already ended.
 
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions};
@@ -16,24 +16,23 @@ use std::process::{Command, Stdio};
 
 const DEVICE: &str = "/dev/fuse";
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
-/// What holds of every mount: no devices, no set-user-ID programs, no programs, no access times,
-/// and the kernel checks permissions.
+/// Flags of every mount: no devices, no set-user-ID programs, no execution, no access times.
 const FLAGS: libc::c_ulong = libc::MS_NODEV | libc::MS_NOSUID | libc::MS_NOEXEC | libc::MS_NOATIME;
 
-/// A mounted folder, and the device over which the kernel asks for what is in it. Dropping it
-/// unmounts the folder, if it is mounted still.
+/// A mounted folder and the device on which the kernel sends its requests. Dropping it unmounts the
+/// folder if it is still mounted.
 pub struct FuseMountPoint {
     device: OwnedFd,
     folder: CString,
 }
 
 impl FuseMountPoint {
-    /// Mounts at the folder `at`, for this user alone; `source` is what the system lists as mounted
-    /// there. Blocks briefly.
+    /// Mounts at the folder `at`, for this user only; `source` is the name in the list of mounts.
+    /// Blocks briefly.
     ///
     /// # Errors
-    /// The system's. `NotFound` without `/dev/fuse` or `at`; where the process may not mount, what
-    /// the helper says.
+    /// The system's error, `NotFound` without `/dev/fuse` or `at`; or the helper's message if the
+    /// process is not permitted to mount.
     pub fn new(at: &Path, source: &str) -> io::Result<Self> {
         let folder = at.canonicalize()?;
         let folder = CString::new(folder.as_os_str().as_bytes())?;
@@ -44,7 +43,7 @@ impl FuseMountPoint {
         Ok(Self { device, folder })
     }
 
-    /// Whether it is mounted: the device of a mount that has ended is in error.
+    /// True while the folder is mounted: after the unmount, the device polls as an error.
     fn is_mounted(&self) -> bool {
         let mut watched = libc::pollfd { fd: self.device.as_raw_fd(), events: 0, revents: 0 };
         // SAFETY: one entry, which outlives the call.
@@ -67,7 +66,7 @@ impl Drop for FuseMountPoint {
         // SAFETY: the path is a string that ends in zero.
         let is_done = unsafe { libc::umount2(self.folder.as_ptr(), 0) } == 0;
         if !is_done && io::Error::last_os_error().raw_os_error() == Some(libc::EPERM) {
-            // There is no one to tell of a failure: the mount is left, without an answer.
+            // Best effort: a mount that cannot be removed stays behind, without a server.
             let _ = help(|helper| {
                 Command::new(helper)
                     .args(["-u", "-q", "-z", "--"])
@@ -96,8 +95,8 @@ fn mount_directly(folder: &CString, source: &str) -> io::Result<OwnedFd> {
     if result == 0 { Ok(device.into()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The helper mounts with more rights, and hands the device over a socket, which is its standard
-/// input: so no descriptor has to stay open for it while other programs may be started.
+/// Mounts with the privileged helper, which passes the device over a socket. The socket is its
+/// standard input, so that no other program started now can inherit it.
 fn mount_by_helper(folder: &CString, source: &str) -> io::Result<OwnedFd> {
     let options =
         format!("fsname={source},subtype=stripewise,default_permissions,noatime,nosuid,nodev,noexec");
@@ -115,7 +114,7 @@ fn mount_by_helper(folder: &CString, source: &str) -> io::Result<OwnedFd> {
     })
 }
 
-/// Runs the first helper that is there.
+/// Runs the first installed helper.
 fn help<T>(run: impl Fn(&str) -> io::Result<T>) -> io::Result<T> {
     let mut result = Err(ErrorKind::NotFound.into());
     for helper in HELPERS {
@@ -125,17 +124,20 @@ fn help<T>(run: impl Fn(&str) -> io::Result<T>) -> io::Result<T> {
         }
     }
     result.map_err(|_: io::Error| {
-        io::Error::new(ErrorKind::PermissionDenied, "this user may not mount, and there is no fusermount3")
+        io::Error::new(
+            ErrorKind::PermissionDenied,
+            "this user is not permitted to mount, and fusermount3 is not installed",
+        )
     })
 }
 
-/// The descriptor in the next message of a socket; an error if it ends without one.
+/// Receives the descriptor in the next message of a socket.
 fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
-    // Aligned as control messages have to be; room for one with one descriptor.
+    // Aligned for control messages, and large enough for one with one descriptor.
     let mut control = [0_u64; 8];
     let mut byte = [0_u8; 1];
     let mut room = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: byte.len() };
-    // SAFETY: all zeros is a message without anything.
+    // SAFETY: all zeros is an empty message.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut room;
     message.msg_iovlen = 1;
@@ -154,8 +156,8 @@ fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
             _ => return Err(error),
         }
     }
-    // SAFETY: the kernel has filled the control messages in, and said how long they are. The first,
-    // if there is one, lies in `control`, which lives on.
+    // SAFETY: the kernel has filled in the control messages and their length. The first, if there
+    // is one, lies in `control`, which is still alive.
     unsafe {
         let first = libc::CMSG_FIRSTHDR(&raw const message);
         if first.is_null()
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_comes_over_a_socket() {
+    fn a_descriptor_is_received_over_a_socket() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let file = File::open("/dev/zero").expect("there");
         send_descriptor(&theirs, file.as_raw_fd());
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_that_gives_nothing_is_an_error() {
+    fn a_helper_that_sends_no_descriptor_is_an_error() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         drop(theirs);
         assert_eq!(receive_descriptor(&ours).unwrap_err().kind(), ErrorKind::UnexpectedEof);

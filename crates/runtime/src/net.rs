@@ -1,12 +1,12 @@
 //! Sockets on the executor's io_uring: listening, connecting, receiving and sending.
 //!
-//! Every operation is a future; dropped half-way it is cancelled. What a cancelled transfer has
-//! moved by then is not known, so a stream is of no use after that. Each operation that waits (also
-//! for a silent client) takes one place of what the ring keeps in flight, some 4,000, which drives
-//! use too: the caller limits the number of clients.
+//! Every operation is a future, and dropping it cancels the operation. How much a cancelled
+//! transfer has moved is unknown, so the stream is unusable afterwards. Each waiting operation
+//! (even for a silent client) takes one of the ring's some 4,000 places, which drives share: the
+//! caller must limit the number of clients.
 //!
-//! Expected faults: peers that go at any moment (an error, or the end of what can be received),
-//! peers that never read (sending waits; a time limit is the caller's), and an executor that ends
+//! Expected faults: peers that disconnect at any moment (an error, or the end of the stream), peers
+//! that never read (sending waits; the caller sets the time limit), and an executor that ends
 //! (errors).
 
 use std::io;
@@ -30,7 +30,7 @@ pub(crate) mod socket_future;
 use address::{Address, ShortPath};
 pub use listen::{ListenError, Listener, SocketFile, bind_unix};
 
-/// Who may connect to a socket file unless something else is asked for: its owner.
+/// Default mode of a socket file: only its owner may connect.
 pub const OWNER_ONLY: u32 = 0o600;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +46,9 @@ pub struct Network {
 }
 
 impl Network {
-    /// Listens at `path`, where `mode` says who may connect. A stale socket file is
-    /// replaced. Paths may be longer than the system's limit for sockets (107 bytes), names
-    /// nearly as long. Blocks briefly.
+    /// Listens at `path`; `mode` is that of the socket file. A stale socket file is replaced. The
+    /// path may exceed the system's limit for sockets (107 bytes), the file name alone may nearly
+    /// reach it. Blocks briefly.
     pub fn listen_unix(&self, path: &Path, mode: u32) -> Result<Listener, ListenError> {
         Listener::unix(&self.ring, path, mode)
     }
@@ -58,10 +58,10 @@ impl Network {
         Listener::tcp(&self.ring, address)
     }
 
-    /// Carries messages through `file`, of which each read gives a whole one; see [`MessageFile`].
+    /// Exchanges messages over `file`, each read of which returns a whole one; see [`MessageFile`].
     ///
     /// # Errors
-    /// The system's, when there is no descriptor to be had.
+    /// The system's error if no descriptor is available.
     pub fn message_file(&self, file: BorrowedFd<'_>) -> io::Result<MessageFile> {
         MessageFile::new(&self.ring, file)
     }
@@ -73,8 +73,8 @@ impl Network {
         self.connect(address, Kind::Unix).await
     }
 
-    /// Connects to an address. As long as the other side is silent this waits, two minutes by
-    /// default: a shorter limit is the caller's.
+    /// Connects to an address. Waits up to two minutes by default for a host that does not respond;
+    /// the caller sets a shorter limit.
     pub async fn connect_tcp(&self, address: SocketAddr) -> io::Result<Stream> {
         self.connect(Address::of_tcp(address), Kind::Tcp).await
     }
@@ -94,8 +94,8 @@ impl Network {
     }
 }
 
-/// A connection. It is closed when this and its last operation are gone. One receive and one send
-/// at a time may be under way.
+/// A connection. It is closed when this and its last operation are dropped. At most one receive and
+/// one send may run at a time.
 pub struct Stream {
     ring: Rc<Ring>,
     socket: Rc<OwnedFd>,
@@ -106,8 +106,8 @@ impl Stream {
     fn new(ring: &Rc<Ring>, socket: OwnedFd, kind: Kind) -> Self {
         let stream = Self { ring: ring.clone(), socket: Rc::new(socket), kind };
         if kind == Kind::Tcp {
-            // Small answers go at once, and a peer that vanished without a word is found out some
-            // day. A socket that refuses works, only slower or longer.
+            // Sends short replies at once, and eventually detects a peer that vanished. Best
+            // effort: the socket works without these options.
             stream.set_option(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
             stream.set_option(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
         }
@@ -123,37 +123,36 @@ impl Stream {
         }
     }
 
-    /// Asks for so much room in the kernel for what is sent and not taken yet. Processes without
-    /// privileges get what the system's limit (net.core.wmem_max) allows.
+    /// Requests a size for the kernel's send buffer. Unprivileged processes get at most
+    /// net.core.wmem_max.
     pub fn set_send_room_bytes(&self, bytes: usize) {
         let bytes = bytes.min(1 << 30) as libc::c_int;
         self.set_option(libc::SOL_SOCKET, libc::SO_SNDBUF, bytes);
         self.set_option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes);
     }
 
-    /// Whether it is a unix socket: its peer is on this machine.
+    /// True for a unix socket, whose peer is on this host.
     pub fn is_unix(&self) -> bool {
         self.kind == Kind::Unix
     }
 
-    /// Who is at the other end, as far as the system says, for messages.
+    /// Description of the peer for messages.
     pub fn peer(&self) -> String {
         if self.kind == Kind::Unix {
             let process = self.peer_process();
             return process
                 .map_or_else(|| "a local process".to_owned(), |number| format!("process {number}"));
         }
-        self.peer_address().map_or_else(|| "a client that is gone".to_owned(), |address| address.to_string())
+        self.peer_address().map_or_else(|| "a disconnected client".to_owned(), |address| address.to_string())
     }
 
-    /// The user that connected to a unix socket, as the system checked it; `None` for other
+    /// The user that connected to a unix socket, as verified by the kernel; `None` for other
     /// sockets.
     pub fn peer_user(&self) -> Option<u32> {
         (self.kind == Kind::Unix).then(|| self.peer_credentials()).flatten().map(|peer| peer.uid)
     }
 
-    /// The address that a TCP connection comes from; `None` for unix sockets, and clients that are
-    /// gone.
+    /// The peer's address of a TCP connection; `None` for unix sockets and disconnected clients.
     pub fn peer_address(&self) -> Option<SocketAddr> {
         if self.kind == Kind::Unix {
             return None;
@@ -162,9 +161,9 @@ impl Stream {
         std::net::TcpStream::from(socket).peer_addr().ok()
     }
 
-    /// The process that connected to a unix socket; it may be gone by now.
+    /// The process that connected to a unix socket; it may have ended.
     fn peer_process(&self) -> Option<libc::pid_t> {
-        // Of a process outside of this one's namespace the system gives 0.
+        // The kernel reports 0 for a process of another namespace.
         self.peer_credentials().map(|peer| peer.pid).filter(|&process| process > 0)
     }
 
@@ -189,9 +188,8 @@ impl Stream {
         Operation::start(&self.ring, &self.socket, work)
     }
 
-    /// Receives what is there, as much as there is room for; waits for the first byte. Gives the
-    /// number of bytes: 0 where the peer sends no more. Until it has ended the memory is the
-    /// kernel's.
+    /// Receives available bytes, at most as many as fit, and waits for the first. Returns their
+    /// number, 0 at the end of the stream. The kernel owns the buffer until this has ended.
     pub async fn receive(&self, into: Buffer) -> io::Result<usize> {
         assert!(!into.is_empty(), "there is room to receive into");
         match self.operation(SocketWork::Receive { into, all: false })?.await? {
@@ -200,8 +198,7 @@ impl Stream {
         }
     }
 
-    /// Fills all of `into`. An error of kind `UnexpectedEof` where the peer sends no more before
-    /// that.
+    /// Fills all of `into`; the error is `UnexpectedEof` if the stream ends first.
     pub async fn receive_all(&self, into: Buffer) -> io::Result<()> {
         let mut done = 0;
         while done < into.len() {
@@ -215,7 +212,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends all pieces in their order, in one system call as long as the kernel has room for them.
+    /// Sends all pieces in order, in one system call if the kernel has room for them.
     pub async fn send(&self, pieces: Vec<Piece>) -> io::Result<()> {
         if pieces.iter().all(Piece::is_empty) {
             return Ok(());
@@ -224,15 +221,16 @@ impl Stream {
         Ok(())
     }
 
-    /// Ends one or both directions, at once: what waits there ends, and the peer is told.
+    /// Shuts down one or both directions at once: pending operations end, and the peer sees the end
+    /// of the stream.
     pub fn shutdown(&self, how: std::net::Shutdown) {
         let how = match how {
             std::net::Shutdown::Read => libc::SHUT_RD,
             std::net::Shutdown::Write => libc::SHUT_WR,
             std::net::Shutdown::Both => libc::SHUT_RDWR,
         };
-        // SAFETY: an operation on a descriptor that `self.socket` owns. It fails only where the
-        // peer has gone already.
+        // SAFETY: an operation on a descriptor that `self.socket` owns. It fails only if the peer
+        // has already disconnected.
         unsafe { libc::shutdown(self.socket.as_raw_fd(), how) };
     }
 }

@@ -19,9 +19,9 @@ use crate::tasks::task_table::{Ready, Task, TaskTable, Turn};
 use crate::tasks::timers::Timers;
 use crate::tasks::waker::{Mailbox, Registration, waker_of};
 
-/// What a ready task turned out to be.
+/// Result of running the next ready task.
 pub(crate) enum Next {
-    /// The main future is to be polled, by its owner.
+    /// The main future is next, which its owner polls.
     Main,
     /// A task was polled.
     Task,
@@ -51,7 +51,8 @@ impl Drop for Running<'_> {
 }
 
 impl Core {
-    /// `shuffle_seed`: pick ready tasks at random by this seed, instead of first in, first out.
+    /// With `shuffle_seed`, ready tasks run in a random order from this seed instead of first in,
+    /// first out.
     pub(crate) fn new(registration: Registration, shuffle_seed: Option<u64>) -> Rc<Self> {
         Rc::new(Self {
             table: TaskTable::new(registration.executor, shuffle_seed),
@@ -62,17 +63,17 @@ impl Core {
         })
     }
 
-    /// Where wakes from outside arrive.
+    /// Mailbox for wakes from other threads.
     pub(crate) fn mailbox(&self) -> &Mailbox {
         &self.registration.mailbox
     }
 
-    /// Makes this the executor that wakes on this thread go to.
+    /// Makes this the executor that receives wakes on this thread.
     pub(crate) fn turn(&self) -> Turn<'_> {
         self.table.turn()
     }
 
-    /// Begins a `block_on`: the main future is ready at first.
+    /// Starts a `block_on`, with the main future ready.
     pub(crate) fn start(&self) -> Running<'_> {
         assert!(!self.running.replace(true), "block_on called from within a task of the same executor");
         self.take_mail();
@@ -85,12 +86,12 @@ impl Core {
         waker_of(self.table.main_key())
     }
 
-    /// Tasks that have not ended, the main future apart.
+    /// Number of unfinished tasks, without the main future.
     pub(crate) fn tasks_alive(&self) -> usize {
         self.table.alive()
     }
 
-    /// Whether a task is ready.
+    /// True if a task is ready.
     pub(crate) fn has_ready(&self) -> bool {
         self.table.has_ready()
     }
@@ -126,13 +127,13 @@ impl Core {
         self.timers.borrow_mut().insert(deadline_ns, waker)
     }
 
-    /// Takes a timer back.
+    /// Cancels a timer.
     pub(crate) fn cancel(&self, timer: TimerId) {
         let waker = self.timers.borrow_mut().cancel(timer);
         drop(waker);
     }
 
-    /// When the next timer is due.
+    /// Deadline of the next timer.
     pub(crate) fn next_deadline_ns(&self) -> Option<u64> {
         self.timers.borrow().next_deadline_ns()
     }
@@ -148,8 +149,8 @@ impl Core {
         }
     }
 
-    /// Drops every task and timer; tasks started from now on are dropped at once. Breaks the cycles
-    /// of tasks that hold the executor's context.
+    /// Drops every task and timer, and every task spawned later. This breaks the cycles of tasks
+    /// that hold the executor's context.
     pub(crate) fn close(&self) {
         self.closed.set(true);
         let _turn = self.turn();

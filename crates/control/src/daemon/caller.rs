@@ -1,10 +1,9 @@
-//! The caller that had a command carried out in this process: takes what it prints, gives it its
-//! input. Between the command's task and the tasks of its connection; nothing here touches the
-//! socket.
+//! The remote caller of a command that this process executes: receives the command's output and
+//! supplies its input. It stands between the command's task and the tasks of the connection, and
+//! never touches the socket.
 //!
-//! Expected faults: a caller that leaves at any moment (the command is not torn off in the middle
-//! of a change; what waits ends), one that does not read what it asked for (bulk output waits for
-//! it, and the rest is short).
+//! Expected faults: a caller that disconnects at any moment (a change runs to its end, a wait
+//! stops), one that does not read its output (bulk output waits for it, other output is short).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,51 +15,51 @@ use stripewise_drive::Event;
 
 use super::socket::frames::{self, Kind, MAX_BODY_BYTES, Step};
 
-/// Output that may wait for a caller to take it before more is held back.
+/// Unsent output at which bulk output starts to wait.
 const MAX_WAITING_BYTES: usize = 4 << 20;
 
-/// The caller has left.
+/// Error: the caller has disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left;
 
-/// Input came that was not asked for.
+/// Error: input arrived that was not requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotWanted;
 
-/// What a command printed.
+/// Everything that a command printed.
 #[derive(Debug, Default)]
 pub struct Collected {
-    /// On standard output.
+    /// Standard output.
     pub output: Vec<u8>,
-    /// On standard error.
+    /// Standard error.
     pub messages: String,
 }
 
-/// The caller that had a command carried out here.
+/// The remote caller of a command.
 #[derive(Default)]
 pub struct Caller {
-    /// Frames on their way out, oldest first.
+    /// Unsent frames, oldest first.
     outgoing: RefCell<VecDeque<(Kind, Vec<u8>)>>,
     waiting_bytes: Cell<usize>,
-    /// Input that came and was not read yet.
+    /// Received input that the command has not read yet.
     input: RefCell<VecDeque<u8>>,
     input_ended: Cell<bool>,
-    /// Input was asked for and has not come yet.
+    /// True while requested input has not arrived.
     wants_input: Cell<bool>,
     input_bytes: Cell<Option<u64>>,
     left: Cell<bool>,
     done: Cell<bool>,
-    /// Rings whenever anything of the above changes.
+    /// Notified after every change of the fields above.
     changed: Event,
 }
 
 impl Caller {
-    /// With this much input, where that is known.
+    /// Caller whose input has this length, if known.
     pub fn new(input_bytes: Option<u64>) -> Self {
         Self { input_bytes: Cell::new(input_bytes), ..Self::default() }
     }
 
-    /// With all of its input.
+    /// Caller whose complete input is known.
     pub fn with_input(input: Vec<u8>) -> Self {
         let caller = Self::new(Some(input.len() as u64));
         caller.input.replace(input.into());
@@ -68,12 +67,12 @@ impl Caller {
         caller
     }
 
-    /// For standard output. A result is short: it never waits.
+    /// Sends a result to standard output. Never waits, as results are short.
     pub fn output(&self, bytes: &[u8]) {
         bytes.chunks(MAX_BODY_BYTES).for_each(|part| self.send(Kind::Output, part));
     }
 
-    /// For standard output, as much as there is: waits while the caller does not take it.
+    /// Sends bulk data to standard output. Waits while too much is unsent.
     pub async fn output_bulk(&self, bytes: &[u8]) -> Result<(), Left> {
         while self.waiting_bytes.get() > MAX_WAITING_BYTES && !self.left.get() {
             self.changed.wait().await;
@@ -85,18 +84,18 @@ impl Caller {
         Ok(())
     }
 
-    /// A line for standard error.
+    /// Sends a line to standard error.
     pub fn message(&self, text: &str) {
         let bytes = text.as_bytes();
         self.send(Kind::Message, &bytes[..bytes.len().min(MAX_BODY_BYTES)]);
     }
 
-    /// How the work stands.
+    /// Sends the progress of the command.
     pub fn progress(&self, step: &Step) {
         self.send(Kind::Progress, &serde_json::to_vec(step).expect("plain data becomes JSON"));
     }
 
-    /// Some of the input, 0 bytes at its end.
+    /// Reads some of the input; 0 bytes at its end.
     pub async fn read_input(&self, bytes: &mut [u8]) -> io::Result<usize> {
         if self.input.borrow().is_empty() && !self.input_ended.get() {
             self.wants_input.set(true);
@@ -112,13 +111,12 @@ impl Caller {
         self.input.borrow_mut().read(bytes)
     }
 
-    /// Length of the input where it is a file.
+    /// Length of the input, if it is a file.
     pub fn input_bytes(&self) -> Option<u64> {
         self.input_bytes.get()
     }
 
-    /// Does something that changes nothing, unless the caller leaves before it is done: then it
-    /// ends half-way.
+    /// Runs read-only work, and drops it if the caller disconnects first.
     pub async fn while_there<T>(&self, work: impl Future<Output = T>) -> Result<T, Left> {
         match select(pin!(work), pin!(self.until_left())).await {
             Either::Left((done, _)) => Ok(done),
@@ -126,21 +124,21 @@ impl Caller {
         }
     }
 
-    /// Ends when the caller has left.
+    /// Waits until the caller has disconnected.
     pub(crate) async fn until_left(&self) {
         while !self.left.get() {
             self.changed.wait().await;
         }
     }
 
-    /// The command has ended; nothing is sent after its exit code.
+    /// Sends the exit code as the last frame.
     pub fn end(&self, exit_code: u8) {
         self.send(Kind::Exit, &[exit_code]);
         self.done.set(true);
         self.changed.notify_all();
     }
 
-    /// Input came that was asked for. Nothing else is kept: a caller could fill all memory with it.
+    /// Stores requested input. Other input is refused, as a caller could fill the memory with it.
     pub(crate) fn take_wanted_input(&self, bytes: &[u8]) -> Result<(), NotWanted> {
         if !self.wants_input.replace(false) {
             return Err(NotWanted);
@@ -149,14 +147,14 @@ impl Caller {
         Ok(())
     }
 
-    /// Input; none: it has ended.
+    /// Stores input; no bytes mark its end.
     fn take_input(&self, bytes: &[u8]) {
         self.input.borrow_mut().extend(bytes);
         self.input_ended.set(self.input_ended.get() || bytes.is_empty());
         self.changed.notify_all();
     }
 
-    /// The caller is gone.
+    /// Records that the caller has disconnected.
     pub fn leave(&self) {
         self.left.set(true);
         self.outgoing.borrow_mut().clear();
@@ -164,7 +162,7 @@ impl Caller {
         self.changed.notify_all();
     }
 
-    /// The next frames to send, one behind the other; `None` when the last was taken.
+    /// The next frames to send, concatenated; `None` after the last.
     pub(crate) async fn next_frames(&self) -> Option<Vec<u8>> {
         loop {
             if self.left.get() {
@@ -188,7 +186,7 @@ impl Caller {
         }
     }
 
-    /// All that the command prints, until its end.
+    /// Collects everything that the command prints.
     pub async fn collect(&self) -> Collected {
         let mut collected = Collected::default();
         loop {

@@ -1,7 +1,6 @@
-//! Where clients come in over NBD: the places, who finds what there, and the server made of it.
+//! The daemon's NBD server: listen addresses, access rules and TLS, made from the options.
 //!
-//! Expected faults: addresses that make no sense, are in use or not allowed; certificates that
-//! cannot be used.
+//! Expected faults: addresses that are invalid, in use or not permitted; unusable certificates.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,22 +16,22 @@ use crate::daemon::socket::listen_patiently;
 use crate::failure::{Failure, Result};
 use crate::pools::served::ServedExports;
 
-/// What is wanted of NBD.
+/// Options of the NBD server.
 #[derive(Clone, Debug)]
 pub struct NbdSettings {
-    /// Where to listen.
+    /// Listen addresses.
     pub places: Vec<NbdPlace>,
-    /// A certificate and its key (PEM): clients can have their connections encrypted.
+    /// Certificate and key (PEM) that enable TLS.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// Only clients with a certificate that one of these (PEM) has signed are let in.
+    /// Authorities (PEM) one of which must have signed the client's certificate.
     pub client_authority: Option<PathBuf>,
-    /// Which clients find which volumes; without any, every client finds every volume.
+    /// Volumes for each group of clients; if empty, every client can open every volume.
     pub volumes: Vec<VolumesFor>,
-    /// Whether clients may come in the clear where there is a certificate.
+    /// Policy for unencrypted clients when there is a certificate.
     pub policy: TlsPolicy,
 }
 
-/// Some volumes for some clients, as in `unix:/run/vm1.sock=tank/vm1,tank/shared-*`.
+/// Volumes for a group of clients, as in `unix:/run/vm1.sock=tank/vm1,tank/shared-*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumesFor {
     who: WhoTyped,
@@ -49,28 +48,30 @@ impl FromStr for VolumesFor {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let (who, volumes) = text
-            .rsplit_once('=')
-            .ok_or_else(|| format!("`{text}` lacks `=`; as in unix:/run/vm1.sock=tank/vm1,tank/shared-*"))?;
+        let (who, volumes) = text.rsplit_once('=').ok_or_else(|| {
+            format!("`{text}` has no `=`; example: unix:/run/vm1.sock=tank/vm1,tank/shared-*")
+        })?;
         let who = match who.strip_prefix("cert:") {
-            Some("") => return Err("`cert:` lacks a name; as in cert:vm1.example=tank/vm1".to_owned()),
+            Some("") => return Err("`cert:` needs a name; example: cert:vm1.example=tank/vm1".to_owned()),
             Some(name) => WhoTyped::Certificate(name.to_owned()),
             None => WhoTyped::Place(who.parse()?),
         };
         let volumes: Vec<String> = volumes.split(',').map(str::to_owned).collect();
         match volumes.iter().all(|volume| volume.ends_with('*') || volume.contains('/')) {
             true => Ok(Self { who, volumes }),
-            false => Err(format!("`{text}` names no volumes; as in POOL/VOL, POOL/* or POOL/begin*")),
+            false => {
+                Err(format!("`{text}` names no volumes; they are given as POOL/VOL, POOL/* or POOL/PREFIX*"))
+            }
         }
     }
 }
 
-/// Where to listen for NBD.
+/// A listen address of the NBD server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NbdPlace {
-    /// A unix socket that is made there.
+    /// Path of the unix socket to create.
     Unix(PathBuf),
-    /// An address and port of this machine.
+    /// Address and port of this host.
     Tcp(SocketAddr),
 }
 
@@ -82,26 +83,28 @@ impl FromStr for NbdPlace {
             Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
             Some(("tcp", address)) => parse_address(address).map(Self::Tcp),
             _ => {
-                Err(format!("`{text}` is no place to listen; as in unix:PATH, tcp:10809 or tcp:ADDRESS:PORT"))
+                Err(format!("`{text}` is not a listen address; use unix:PATH, tcp:PORT or tcp:ADDRESS:PORT"))
             }
         }
     }
 }
 
-/// `8080`, `:8080`, `127.0.0.1:8080`, `[::1]:8080`; without an address this machine alone is meant.
+/// Parses `8080`, `:8080`, `127.0.0.1:8080` or `[::1]:8080`; a port alone is on the loopback
+/// address.
 pub fn parse_address(text: &str) -> std::result::Result<SocketAddr, String> {
     let port = text.strip_prefix(':').unwrap_or(text);
     if let Ok(port) = port.parse::<u16>() {
         return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
     }
-    text.parse().map_err(|_| format!("`{text}` is no address; as in 10809, 127.0.0.1:10809 or [::1]:10809"))
+    text.parse()
+        .map_err(|_| format!("`{text}` is not an address; examples: 10809, 127.0.0.1:10809, [::1]:10809"))
 }
 
-/// For who wants to listen where somebody else does.
-pub const TAKEN_HINT: &str = "`ss -lxtp` shows who listens there: end that, or choose another place";
+/// Hint for a listen address that is in use.
+pub const TAKEN_HINT: &str =
+    "`ss -lxtp` shows the process that listens there: stop it, or choose another address";
 
-/// The NBD server, listening at each place; no client finds anything yet. `None` where there are no
-/// places.
+/// Starts the NBD server on each listen address; it has no exports yet. `None` without addresses.
 pub async fn open_nbd(
     settings: &NbdSettings,
     budget: &Budget,
@@ -120,8 +123,8 @@ pub async fn open_nbd(
     };
     let needs_certificates = |rule: &VolumesFor| matches!(rule.who, WhoTyped::Certificate(_));
     if settings.client_authority.is_none() && settings.volumes.iter().any(needs_certificates) {
-        return Err(Failure::usage("--nbd-volumes cert:… needs certificates of clients to go by")
-            .hint("--nbd-tls-clients names the authority that signs them"));
+        return Err(Failure::usage("--nbd-volumes cert:… requires client certificates")
+            .hint("name the authority that signs them with --nbd-tls-clients"));
     }
     let rules = (!settings.volumes.is_empty()).then(|| rules(&settings.volumes, control));
     let refusals = Refusals::default();
@@ -161,8 +164,8 @@ pub async fn open_nbd(
             NbdPlace::Tcp(address) => {
                 if is_open && !address.ip().is_loopback() {
                     control.warning(format!(
-                        "{address} is reached from other machines, and nothing is encrypted: whoever reaches it can read and \
-                         write every volume; --nbd-tls-cert and --nbd-tls-clients change that"
+                        "{address} is reachable from other machines without encryption: any client that connects can read \
+                         and write every volume; to prevent that, use --nbd-tls-cert and --nbd-tls-clients"
                     ));
                 }
                 let network = executor.network();
@@ -175,7 +178,7 @@ pub async fn open_nbd(
             failure.hint(if is_taken {
                 TAKEN_HINT
             } else {
-                "--nbd takes unix:PATH, where a socket can be made, or tcp:PORT"
+                "use --nbd unix:PATH, in a folder where a socket can be created, or --nbd tcp:PORT"
             })
         })?;
         control.note(format!("NBD at {}", listener.place()));
@@ -185,7 +188,7 @@ pub async fn open_nbd(
     Ok(Some(server))
 }
 
-/// Rules with the places as listeners are called.
+/// Access rules, with the addresses in the form that listeners report.
 fn rules(typed: &[VolumesFor], control: &Control) -> Vec<Rule> {
     let who = |who: &WhoTyped| match who {
         WhoTyped::Certificate(name) => Who::Certificate(name.clone()),

@@ -1,12 +1,10 @@
-//! Folders where volumes are mounted: whether one can take them, mounting, and unmounting again in
-//! order.
+//! FUSE mounts of volumes: checking the folder, mounting and unmounting.
 //!
-//! Expected faults: folders that are not there, not empty or in use; what a killed process left
-//! mounted; no FUSE; programs that have files open when everything is to end (they are waited for:
-//! nothing is taken from under them).
+//! Expected faults: folders that are missing, not empty or in use; a stale mount of a killed
+//! process; no FUSE; programs with open files at shutdown (the unmount waits for them).
 //!
-//! While something is mounted, nothing here touches the files in it on the executor's thread, which
-//! would wait for itself: what does is a program, or a thread of its own.
+//! The executor's thread serves the mounted files, so it must not touch them: it would wait for
+//! itself. Only external programs and other threads do.
 
 pub mod file_system;
 mod mounts;
@@ -28,10 +26,10 @@ use crate::registry::{Registry, running_as_root};
 pub(crate) use self::mounts::what_is_mounted_at;
 use self::program::{UTIL_LINUX, run};
 
-/// How often it is tried again to unmount what somebody uses.
+/// Interval between attempts to unmount a folder in use.
 const RETRY_NS: u64 = 1_000_000_000;
 
-/// The folder that the caller means by `typed`, if something can be mounted there.
+/// Resolves the folder that the caller typed, and checks that it can be a mount point.
 pub fn free_folder(control: &Control, typed: &Path) -> Result<PathBuf> {
     let folder = control.absolute(typed);
     let shown = folder.display();
@@ -39,34 +37,34 @@ pub fn free_folder(control: &Control, typed: &Path) -> Result<PathBuf> {
         io::ErrorKind::NotFound => Failure::new(format!("cannot mount at {shown}: there is no such folder"))
             .hint(format!("mkdir {shown}")),
         io::ErrorKind::NotConnected => Failure::new(format!(
-            "cannot mount at {shown}: a process that was killed left its mount there ({})",
+            "cannot mount at {shown}: a killed process left a stale mount there ({})",
             system_text(&error)
         ))
-        .hint(format!("remove what it left: `fusermount3 -u {shown}`, or as root `umount {shown}`")),
+        .hint(format!("remove it with `fusermount3 -u {shown}`, or as root with `umount {shown}`")),
         _ => Failure::because(format!("cannot mount at {shown}"), &error),
     })?;
     if !metadata.is_dir() {
         return Err(Failure::new(format!("cannot mount at {shown}: it is not a folder"))
-            .hint("name an empty folder; the volumes appear in it"));
+            .hint("name an empty folder, in which the volumes will appear"));
     }
     let unusable = |error: io::Error| Failure::because(format!("cannot mount at {shown}"), &error);
     let folder = std::fs::canonicalize(&folder).map_err(unusable)?;
     if let Some(mounted) = what_is_mounted_at(&folder).map_err(unusable)? {
         return Err(Failure::new(format!("cannot mount at {shown}: {mounted} is mounted there"))
-            .hint(format!("`umount {shown}` ends that; or name another folder")));
+            .hint(format!("unmount it with `umount {shown}`, or name another folder")));
     }
     if std::fs::read_dir(&folder).map_err(unusable)?.next().is_some() {
         return Err(Failure::new(format!("cannot mount at {shown}: the folder is not empty"))
-            .hint("what is in it would be hidden; name an empty folder"));
+            .hint("a mount would hide its contents; name an empty folder"));
     }
     Ok(folder)
 }
 
-/// Mounts volumes of the pools served as files at `folder`, which was found free.
+/// Mounts volumes of the served pools as files at `folder`, as returned by [`free_folder`].
 pub fn mount_fuse(control: &Control, tree: Tree, folder: &Path) -> Result<FuseMount> {
-    // The kernel must not wait for what is written through this process while it gives it memory.
+    // When this process allocates memory, the kernel must not wait for writeback through it.
     stripewise_runtime::become_io_flusher();
-    let host = Rc::new(Told { control: control.clone(), registry: control.registry()? });
+    let host = Rc::new(MountHost { control: control.clone(), registry: control.registry()? });
     let executor = control.executor()?;
     let (context, network) = (executor.context(), executor.network());
     let mounted = FuseMount::new(&context, &network, control.served.exports(), tree, folder, host);
@@ -77,38 +75,41 @@ pub fn mount_fuse(control: &Control, tree: Tree, folder: &Path) -> Result<FuseMo
         let failure = Failure::because(format!("cannot mount at {}", folder.display()), &error);
         match Path::new("/dev/fuse").exists() {
             false => Failure::new(format!("cannot mount at {}: there is no /dev/fuse", folder.display())).hint(
-                "FUSE is needed: `modprobe fuse`; in a container, --device /dev/fuse with the right to mount",
+                "load FUSE with `modprobe fuse`; a container needs --device /dev/fuse and the right to mount",
             ),
             true => failure.hint(
-                "mounting needs root, or fusermount3 (Debian's package fuse3), and a folder of your own",
+                "mounting requires root, or fusermount3 (Debian package fuse3) and a folder that you own",
             ),
         }
     })
 }
 
-/// Unmounts; waits while programs use what is mounted, and says so once. Ends when it is mounted no
-/// more, whatever unmounted it; with an error if none of the requests there is answered for so many
-/// seconds.
+/// Unmounts, and waits while programs use the files; warns once about that. Returns when the mount
+/// is gone, however it was removed. Fails if requests are pending and none has completed for
+/// `seconds`.
 pub async fn unmount_fuse(control: &Control, mount: &FuseMount, folder: &Path, seconds: u64) -> Result<()> {
     let unmounting = async {
-        let told = unmount(control, folder, || Ok(!mount.has_ended())).await;
+        let unmounted = unmount(control, folder, || Ok(!mount.has_ended())).await;
         mount.until_ended().await;
-        told
+        unmounted
     };
     match select(pin!(unmounting), pin!(until_stuck(control, &mount.load(), seconds))).await {
-        Either::Left((told, _)) => told,
+        Either::Left((unmounted, _)) => unmounted,
         Either::Right((stuck, _)) => {
             stuck?;
             Err(Failure::new(format!(
-                "{} could not be unmounted: requests of its users are not answered for {seconds} s",
+                "cannot unmount {}: no request to it has completed for {seconds} s",
                 folder.display()
             ))
-            .hint(format!("it ends as after a crash; `umount {}` removes what is left", folder.display())))
+            .hint(format!(
+                "the process exits as in a crash; `umount {}` removes the stale mount",
+                folder.display()
+            )))
         }
     }
 }
 
-/// Ends when requests are under way and none was answered for so many seconds.
+/// Returns when requests are in flight and none has completed for `seconds`.
 async fn until_stuck(control: &Control, load: &FuseLoad, seconds: u64) -> Result<()> {
     let context = control.executor()?.context();
     let (mut answered, mut since_ns) = (load.answered(), context.now_ns());
@@ -122,11 +123,11 @@ async fn until_stuck(control: &Control, load: &FuseLoad, seconds: u64) -> Result
     }
 }
 
-/// Unmounts what is at `folder`, for as long as `is_mounted`.
+/// Retries to unmount `folder` while `is_mounted`.
 async fn unmount(control: &Control, folder: &Path, is_mounted: impl Fn() -> Result<bool>) -> Result<()> {
     let context = control.executor()?.context();
     let place = folder.as_os_str();
-    let mut said = false;
+    let mut has_warned = false;
     while is_mounted()? {
         let unmounted = match running_as_root() {
             true => run("umount", UTIL_LINUX, &[place]).await,
@@ -134,11 +135,11 @@ async fn unmount(control: &Control, folder: &Path, is_mounted: impl Fn() -> Resu
         };
         match unmounted {
             Ok(_) => return Ok(()),
-            Err(failure) if !said => {
-                said = true;
-                control.warning(format!("{}; trying on until nobody uses it", failure.message));
+            Err(failure) if !has_warned => {
+                has_warned = true;
+                control.warning(format!("{}; retrying until it is no longer in use", failure.message));
                 control.note(format!(
-                    "hint: `fuser -vm {}` shows who does; a second signal ends this at once, as a crash would",
+                    "hint: `fuser -vm {}` lists the programs that use it; a second signal exits at once, as in a crash",
                     folder.display()
                 ));
             }
@@ -149,13 +150,13 @@ async fn unmount(control: &Control, folder: &Path, is_mounted: impl Fn() -> Resu
     Ok(())
 }
 
-/// Whoever runs this process is told.
-struct Told {
+/// Connects the mount to the registry and to the output of this process.
+struct MountHost {
     control: Control,
     registry: Registry,
 }
 
-impl Host for Told {
+impl Host for MountHost {
     fn keeps_from_writing(&self, volume: &str) -> Option<String> {
         let (pool, name) = volume.split_once('/')?;
         let what = format!("open {volume} for writing");

@@ -1,9 +1,9 @@
-//! What clients are told that follow the pools: how each stands, what happens to it, how its jobs
-//! go on. Told from one look at the served pools to the next (`alerts/watch.rs`), once a second.
+//! Live updates for clients that follow the pools: states, events and progress of jobs. Sent once a
+//! second, after each inspection of the served pools (`alerts/watch.rs`).
 //!
-//! Expected faults: clients that leave (forgotten), and clients that do not take what they are
-//! told: only so much waits for each of them, then their stream ends, and they may follow again.
-//! What is told first is how everything stands, so nothing has to be told twice.
+//! Expected faults: clients that disconnect (they are removed), and clients that do not read: each
+//! has a bounded queue, and its stream ends when that is full. Such a client can follow again: a
+//! stream opens with the full state, so updates are never resent.
 
 use std::cell::RefCell;
 
@@ -15,61 +15,60 @@ use utoipa::ToSchema;
 use crate::failure::{Failure, Reason, Result};
 use crate::messages::report::{ActivityReport, EventReport, LastScrubReport, PoolReport, PoolState};
 
-/// Clients that follow at the same time.
+/// Maximum number of concurrent followers.
 pub const MAX_FOLLOWERS: usize = 32;
-/// What may wait to be taken by one of them.
+/// Maximum number of queued updates per follower.
 const MAX_WAITING: usize = 256;
 
-/// Something that a follower is told.
+/// An update for followers.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum PoolNews {
-    /// How a pool stands: when following begins, and whenever that changes.
+    /// State of a pool: sent at the start and after every change.
     State {
-        /// The pool.
+        /// Pool name.
         pool: String,
-        /// How it is.
+        /// State of the pool.
         state: PoolState,
-        /// What that means.
+        /// Explanation of the state.
         condition: String,
-        /// What to do next; empty where nothing is to be done.
+        /// Next command to run; empty if none is needed.
         action: String,
     },
-    /// Something happened to a pool.
+    /// An event of a pool.
     Event {
-        /// The pool.
+        /// Pool name.
         pool: String,
-        /// What happened.
+        /// The event.
         event: EventReport,
     },
-    /// A job goes on.
+    /// Progress of a job.
     Progress {
-        /// The pool.
+        /// Pool name.
         pool: String,
-        /// The job, and how far it is.
+        /// The job and its progress.
         job: ActivityReport,
     },
-    /// A job is no more to be done: the last that is told where one job is followed.
+    /// End of a job: the last update for a follower of one job.
     Done {
-        /// The pool.
+        /// Pool name.
         pool: String,
         /// `rebuild`, `scrub`, `convert`, `destage`, `tier` or `rebalance`.
         job: String,
-        /// The volume; empty for what concerns the pool as a whole, and where all jobs of a kind
-        /// are followed.
+        /// Volume; empty for a job of the whole pool, and for a follower of all jobs of a kind.
         volume: String,
-        /// After a scrub: what the last one that ended found.
+        /// After a scrub: the result of the last finished one.
         last_scrub: Option<LastScrubReport>,
     },
-    /// The pool is not served any more.
+    /// End of service of a pool.
     Gone {
-        /// The pool.
+        /// Pool name.
         pool: String,
     },
 }
 
 impl PoolNews {
-    /// Which kind it is, as in its JSON.
+    /// Value of `kind` in JSON.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::State { .. } => "state",
@@ -100,29 +99,29 @@ impl PoolNews {
     }
 }
 
-/// What is followed.
+/// Scope of a follower.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Followed {
-    /// All pools, those that come to be served too.
+    /// All pools, including those that are opened later.
     AllPools,
-    /// Jobs of one kind of one pool, until none is to be done.
+    /// Jobs of one kind of one pool, until none is left.
     Job {
-        /// The pool.
+        /// Pool name.
         pool: String,
-        /// The kind.
+        /// Kind of the jobs.
         kind: JobKind,
     },
 }
 
-/// What one look at a pool found.
+/// Findings of one inspection of a pool.
 pub(crate) struct Found<'a> {
-    /// How the pool stands.
+    /// Current report of the pool.
     pub(crate) report: &'a PoolReport,
-    /// Whether its state or condition is another than before.
+    /// True if the state or condition differs from the last inspection.
     pub(crate) has_changed: bool,
-    /// What happened since the look before.
+    /// Events since the last inspection.
     pub(crate) events: &'a [EventReport],
-    /// Jobs that are no more to be done, by kind and volume.
+    /// Jobs that ended since the last inspection, by kind and volume.
     pub(crate) ended: &'a [(String, String)],
 }
 
@@ -131,58 +130,58 @@ struct Follower {
     to: mpsc::Sender<PoolNews>,
 }
 
-/// Those who follow the pools of a process.
+/// The followers of the pools of a process.
 #[derive(Default)]
 pub struct News(RefCell<Vec<Follower>>);
 
 impl News {
-    /// From now on the receiver gets what happens, and first how everything stands. It ends where
-    /// what is followed ends, with the process, or when too much waits to be taken.
+    /// Adds a follower. The receiver first gets the current state, then updates. It ends when the
+    /// followed job or pool ends, with the process, or when its queue is full.
     pub fn follow(&self, reports: &[PoolReport], followed: Followed) -> Result<mpsc::Receiver<PoolNews>> {
         let mut followers = self.0.borrow_mut();
         followers.retain(|follower| !follower.to.is_closed());
         if followers.len() >= MAX_FOLLOWERS {
             let many = format!("{MAX_FOLLOWERS} clients follow the pools already");
-            return Err(Failure::of(Reason::Busy, many).hint("follow again when one of them has left"));
+            return Err(Failure::of(Reason::Busy, many).hint("try again when one of them has disconnected"));
         }
         if let Followed::Job { pool, .. } = &followed
             && !reports.iter().any(|report| report.name == *pool)
         {
-            return Err(Failure::missing(format!("there is no pool `{pool}` that is served here")));
+            return Err(Failure::missing(format!("pool `{pool}` is not served here")));
         }
         let (to, news) = mpsc::channel(MAX_WAITING);
         let mut follower = Follower { followed, to };
         let stays = reports
             .iter()
-            .all(|report| follower.tell(&Found { report, has_changed: true, events: &[], ended: &[] }));
+            .all(|report| follower.notify(&Found { report, has_changed: true, events: &[], ended: &[] }));
         if stays {
             followers.push(follower);
         }
         Ok(news)
     }
 
-    /// Whether there is anybody to tell.
+    /// True if there are followers.
     pub(crate) fn is_followed(&self) -> bool {
         !self.0.borrow().is_empty()
     }
 
-    /// Tells of one pool.
+    /// Sends the updates of one pool.
     pub(crate) fn tell(&self, found: &Found<'_>) {
-        self.0.borrow_mut().retain_mut(|follower| follower.tell(found));
+        self.0.borrow_mut().retain_mut(|follower| follower.notify(found));
     }
 
-    /// A pool is not served any more.
+    /// Sends the end of service of a pool.
     pub(crate) fn tell_gone(&self, pool: &str) {
         self.0.borrow_mut().retain_mut(|follower| {
             if !follower.is_about(pool) {
                 return true;
             }
-            let is_told = follower.send(PoolNews::Gone { pool: pool.to_owned() });
-            is_told && follower.followed == Followed::AllPools
+            let is_queued = follower.send(PoolNews::Gone { pool: pool.to_owned() });
+            is_queued && follower.followed == Followed::AllPools
         });
     }
 
-    /// Ends what all of them follow.
+    /// Ends all streams.
     pub fn end(&self) {
         self.0.borrow_mut().clear();
     }
@@ -196,13 +195,13 @@ impl Follower {
         }
     }
 
-    /// Whether it was taken, or can be.
+    /// Queues an update. False if the queue is full or the client has disconnected.
     fn send(&mut self, news: PoolNews) -> bool {
         self.to.try_send(news).is_ok()
     }
 
-    /// Tells of a pool what is followed of it; whether there is more to come.
-    fn tell(&mut self, found: &Found<'_>) -> bool {
+    /// Sends the updates of a pool that this client follows. False if its stream ends with them.
+    fn notify(&mut self, found: &Found<'_>) -> bool {
         let Found { report, has_changed, events, ended } = found;
         if !self.is_about(&report.name) {
             return true;
@@ -324,14 +323,14 @@ mod tests {
     fn the_follower_limit_counts_connected_clients() {
         let news = News::default();
         let mut all: Vec<_> = (0..MAX_FOLLOWERS)
-            .map(|_| news.follow(&[], Followed::AllPools).expect("there is a place"))
+            .map(|_| news.follow(&[], Followed::AllPools).expect("below the limit"))
             .collect();
-        let refused = news.follow(&[], Followed::AllPools).expect_err("no place");
+        let refused = news.follow(&[], Followed::AllPools).expect_err("at the limit");
         assert_eq!(refused.reason, Reason::Busy);
         all.pop();
-        all.push(news.follow(&[], Followed::AllPools).expect("one has left"));
+        all.push(news.follow(&[], Followed::AllPools).expect("one has disconnected"));
         let unknown = news.follow(&[], job(JobKind::Scrub));
-        assert_eq!(unknown.expect_err("no such pool").reason, Reason::Busy, "places are asked for first");
+        assert_eq!(unknown.expect_err("no such pool").reason, Reason::Busy, "the limit is checked first");
         all.clear();
         let unknown = news.follow(&[], job(JobKind::Scrub)).expect_err("no such pool");
         assert_eq!(unknown.reason, Reason::Missing);

@@ -1,8 +1,8 @@
-//! Pools that are kept open: opened one behind the other, those that lie on others last; taken up
-//! as they come to be known; closed in the opposite order.
+//! Opening and closing the pools of a daemon. Pools open one after the other, each after the pools
+//! below it, and close in reverse order. Pools registered later are adopted.
 //!
-//! Expected faults: pools that cannot be opened (said so, and the rest is served), machines that do
-//! not answer (waited for, and opened later), requests that never end (closing has a limit).
+//! Expected faults: pools that cannot be opened (reported; the others are served), hosts that do
+//! not respond (their pools open later), requests that never complete (closing has a time limit).
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -19,28 +19,28 @@ use crate::notation::names::PoolName;
 use crate::pools::session::Session;
 use crate::registry::{KnownPool, Registry};
 
-/// How often the list of pools is looked at for new ones.
+/// Interval between checks of the registry for new pools.
 const ADOPT_NS: u64 = 1_000_000_000;
-/// How often it is tried to open one.
+/// Maximum attempts to open a pool on local drives.
 const MAX_ATTEMPTS: u32 = 5;
-/// One with drives on other machines, which may come later than this, is tried for ever, once in so
-/// many looks.
+/// Checks between further attempts to open a pool with drives on other hosts. These are unlimited,
+/// as such hosts may come up late.
 const LOOKS_PER_LATER_ATTEMPT: u32 = 30;
 
-/// Seconds that closing may take: less than the service manager allows (`dist/stripewise.service`).
+/// Shutdown timeout, shorter than that of the service manager (`dist/stripewise.service`).
 pub const END_WITHIN_SECONDS: u64 = 90;
-/// How often it is looked whether memory of connections can be given back.
+/// Interval between checks for memory of connections to return to the system.
 const GIVE_BACK_NS: u64 = 2_000_000_000;
-/// The start waits so long for pools with drives on other machines.
+/// Maximum time that the start waits for pools with drives on other hosts.
 const FAR_PATIENCE_NS: u64 = 5_000_000_000;
 
-/// Serves pools as they come to be known: made or imported while this runs.
+/// Serves pools that are created or imported while the daemon runs.
 pub async fn adopt(control: &Control, turns: &Turns) -> Result<()> {
     let (registry, context) = (control.registry()?, control.executor()?.context());
     let mut attempts: HashMap<String, u32> = HashMap::new();
     loop {
         context.sleep_ns(ADOPT_NS).await;
-        // A list that cannot be read now says nothing of the pools that are served.
+        // A registry that is unreadable at present has no bearing on the served pools.
         for pool in registry.pools().unwrap_or_default() {
             let attempt = attempts.entry(pool.id.clone()).or_default();
             let may_come_later = is_far(&pool);
@@ -48,7 +48,7 @@ pub async fn adopt(control: &Control, turns: &Turns) -> Result<()> {
             if is_known_here || (*attempt >= MAX_ATTEMPTS && !may_come_later) {
                 continue;
             }
-            // No command waits for another process to let go of it.
+            // No command here is waiting for the other process to release the pool.
             if registry.pool_user(&pool).is_some() {
                 continue;
             }
@@ -59,11 +59,11 @@ pub async fn adopt(control: &Control, turns: &Turns) -> Result<()> {
             match open(control, &pool).await {
                 Ok(()) => {
                     attempts.remove(&pool.id);
-                    control.note(format!("pool {} is served from now on", pool.name));
+                    control.note(format!("pool {} is now served", pool.name));
                 }
-                // The command that makes or imports it has not let go of its drives yet.
+                // The command that creates or imports the pool still holds its drives.
                 Err(_) if turns.is_taken() => *attempt -= 1,
-                // Another process that has just made it may not have let go of it yet.
+                // The process that has just created the pool may still hold it.
                 Err(_) if *attempt != MAX_ATTEMPTS => {}
                 Err(failure) => not_served(&pool, &failure),
             }
@@ -71,7 +71,7 @@ pub async fn adopt(control: &Control, turns: &Turns) -> Result<()> {
     }
 }
 
-/// The pools asked for, or all; each behind those that it lies on.
+/// Returns the named pools, or all, each after the pools below it.
 pub fn wanted_pools(names: &[PoolName], registry: &Registry) -> Result<Vec<KnownPool>> {
     let known = registry.pools()?;
     let named: Vec<KnownPool> = match names {
@@ -91,7 +91,7 @@ fn put_behind_those_below(
     above: &mut Vec<String>,
     ordered: &mut Vec<KnownPool>,
 ) {
-    // One that lies on itself is refused when it is opened.
+    // A pool that is stacked on itself is refused when it is opened.
     if above.contains(&pool.name) || ordered.iter().any(|other| other.id == pool.id) {
         return;
     }
@@ -107,7 +107,7 @@ fn put_behind_those_below(
     ordered.push(pool.clone());
 }
 
-/// Gives memory back that connections had in use, when nothing of it is in use any more.
+/// Returns the memory of connections to the system when none of it is in use any more.
 pub async fn give_memory_back(context: Context, budget: Budget) {
     let mut was_used = false;
     loop {
@@ -120,9 +120,9 @@ pub async fn give_memory_back(context: Context, budget: Budget) {
     }
 }
 
-/// Opens the pools and begins their jobs. Pools with drives on other machines are opened beside
-/// each other, and those that take long go on being opened when this has ended: a machine that does
-/// not answer must not hold up the others.
+/// Opens the pools and starts their jobs. Pools with drives on other hosts open concurrently, and
+/// slow ones keep opening after this returns: a host that does not respond must not delay the
+/// others.
 pub async fn open_all(control: &Control, pools: &[KnownPool], all_are_wanted: bool) -> Result<()> {
     let context = control.executor()?.context();
     let mut opening = Vec::new();
@@ -145,7 +145,7 @@ pub async fn open_all(control: &Control, pools: &[KnownPool], all_are_wanted: bo
             Ok(Ok(Err(failure))) => not_served(pool, &failure),
             Ok(Ok(Ok(()))) => {}
             Ok(Err(_)) | Err(_) => control.warning(format!(
-                "pool {} is served later: drives of it on other machines do not answer yet",
+                "pool {} is served later: its drives on other machines do not respond yet",
                 pool.name
             )),
         }
@@ -153,20 +153,19 @@ pub async fn open_all(control: &Control, pools: &[KnownPool], all_are_wanted: bo
     Ok(())
 }
 
-/// Whether a drive of the pool is behind a server.
+/// True if a drive of the pool is an NBD export.
 fn is_far(pool: &KnownPool) -> bool {
     pool.drives.iter().any(|drive| noted_export(&drive.path).is_some())
 }
 
-/// Opens a pool beside everything else. What came of it goes to the receiver while that is there;
-/// later it is only told.
+/// Opens a pool concurrently. The result goes to the receiver, or is reported if that was dropped.
 fn begin_opening(control: &Control, context: &Context, pool: &KnownPool) -> oneshot::Receiver<Result<()>> {
     let (control, pool) = (control.clone(), pool.clone());
-    let (told, opened) = oneshot::channel();
+    let (result, opened) = oneshot::channel();
     drop(context.spawn(async move {
-        match told.send(open(&control, &pool).await) {
+        match result.send(open(&control, &pool).await) {
             Ok(()) => {}
-            Err(Ok(())) => control.note(format!("pool {} is served from now on", pool.name)),
+            Err(Ok(())) => control.note(format!("pool {} is now served", pool.name)),
             Err(Err(failure)) => {
                 not_served(&pool, &failure);
                 control.served.is_to_come(pool);
@@ -176,7 +175,7 @@ fn begin_opening(control: &Control, context: &Context, pool: &KnownPool) -> ones
     opened
 }
 
-/// Opens a pool, begins its jobs, and serves it from now on. Commands for it wait until then.
+/// Opens a pool, starts its jobs, and serves it. Commands for the pool wait until then.
 pub async fn open(control: &Control, pool: &KnownPool) -> Result<()> {
     let _coming = control.served.comes(&pool.name);
     let session = Session::open_to_serve(control, &pool.name, "serve").await?;
@@ -184,7 +183,7 @@ pub async fn open(control: &Control, pool: &KnownPool) -> Result<()> {
     Ok(())
 }
 
-/// Serves a pool that was opened, and works on its jobs.
+/// Serves an open pool and starts its jobs.
 pub fn begin_serving(session: Session) {
     let report = session.report();
     tracing::info!(
@@ -200,7 +199,7 @@ fn not_served(pool: &KnownPool, failure: &Failure) {
     tracing::warn!(target: "pool", pool = pool.name, "pool {} is not served: {}", pool.name, failure.message);
 }
 
-/// Closing, which is given up after so many seconds: requests to drives may never be answered.
+/// Runs `closing` with a time limit, since requests to drives may never complete.
 pub async fn in_time(
     control: &Control,
     seconds: u64,
@@ -209,14 +208,14 @@ pub async fn in_time(
     let context = control.executor()?.context();
     let closed = context.time_limit_ns(seconds.saturating_mul(1_000_000_000), pin!(closing)).await;
     closed.unwrap_or_else(|_| {
-        let message = format!("not all pools could be closed within {seconds} s: they are left as after a crash");
+        let message = format!("not all pools could be closed within {seconds} s: they are left as in a crash");
         Err(Failure::new(message).hint(
-            "nothing that was acknowledged as durable is lost: the next process to open them goes on from their journals",
+            "no data that was acknowledged as durable is lost: the next process to open them replays their journals",
         ))
     })
 }
 
-/// Closes them, the last opened first. The first error is reported; all are closed.
+/// Closes all pools, the last opened first, and returns the first error.
 pub async fn close_all(control: &Control) -> Result<()> {
     let mut result = Ok(());
     while let Some(session) = Session::end_serving_last(control) {

@@ -1,27 +1,27 @@
-//! What is in the place of a drive of a pool.
+//! Unexpected contents at the registered path of a pool's drive.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use stripewise_engine::pool::{DriveId, PoolId};
 
-/// A place where the list has a drive of the pool, and where something else is.
+/// A registered path of a drive that holds something else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Misplaced {
-    /// The place.
+    /// The path.
     pub path: PathBuf,
-    /// What is there.
+    /// Its contents.
     pub holds: Holds,
 }
 
-/// What is in the place of a drive.
+/// Contents found in place of a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Holds {
     /// No pool.
     Nothing,
     /// A drive of another pool.
     OtherPool { name: String, id: PoolId, drive: DriveId },
-    /// A pool that this program does not read.
+    /// A pool in a format that this version cannot read, with the error text.
     OtherFormat(String),
 }
 

@@ -1,6 +1,6 @@
-//! Which drive of a pool is meant by what was typed: its path or URI, the path where it was last,
-//! its identity or the beginning of it. Expected faults: names of no drive, beginnings that several
-//! identities share, one path that several drives had.
+//! Finding a drive of a pool by a typed name: its current or last path, its URI, or its identity or
+//! a prefix of that. Expected faults: names of no drive, prefixes that several identities share,
+//! one path that several drives had.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use crate::environment::Environment;
 use crate::failure::{Failure, Result};
 use crate::messages::report::{DriveReport, PoolReport};
 
-/// Fewer characters of an identity say too little.
+/// Minimum length of an identity prefix.
 pub(crate) const LEAST_BEGINNING: usize = 4;
 
-/// The drive of the pool that is meant; of several with one path the one that is out of service.
+/// Finds the named drive; of several drives with one path, the one that is out of service.
 pub fn find<'a>(report: &'a PoolReport, environment: &Environment, name: &str) -> Result<&'a DriveReport> {
     let absolute = environment.absolute(Path::new(name));
     let export = |text: &str| noted_export(Path::new(text)).map(|uri| uri.address);
@@ -46,7 +46,7 @@ pub fn find<'a>(report: &'a PoolReport, environment: &Environment, name: &str) -
         }
         _ => {
             let ids: Vec<&str> = matching.iter().map(|drive| drive.id.as_str()).collect();
-            Err(Failure::new(format!("`{name}` may be any of several drives of pool `{}`", report.name))
+            Err(Failure::new(format!("`{name}` matches several drives of pool `{}`", report.name))
                 .hint(format!("name it by its identity: {}", ids.join(" or "))))
         }
     }
@@ -54,7 +54,7 @@ pub fn find<'a>(report: &'a PoolReport, environment: &Environment, name: &str) -
 
 /// The identity of a drive in a report.
 pub(crate) fn id_of(drive: &DriveReport) -> DriveId {
-    drive.id.parse().expect("a report has identities as they are written")
+    drive.id.parse().expect("reports have valid identities")
 }
 
 #[cfg(test)]

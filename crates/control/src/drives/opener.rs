@@ -1,8 +1,8 @@
-//! Opening what offers itself as a drive, whatever kind it is. A volume is a drive too, but pools
-//! stand above drives: who can open pools gives their volumes through the trait [`Volumes`].
+//! Opening drives of all kinds. A drive can be a volume of another pool, but this module cannot
+//! depend on pools: their volumes come through the trait [`Volumes`].
 //!
-//! Expected faults: those of each kind of drive; whether one is missing or stops the command is in
-//! the [`Trouble`].
+//! Expected faults: those of each kind of drive. [`Trouble`] separates missing drives from errors
+//! that stop the command.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -18,24 +18,24 @@ use crate::environment::Environment;
 use crate::failure;
 use crate::notation::names::VolumeName;
 
-/// Gives volumes of pools as drives.
+/// Source of volumes as drives.
 pub(crate) trait Volumes {
-    /// A volume as a drive; its pool is opened for it if it is not open yet.
+    /// Opens a volume as a drive, and its pool first if that is closed.
     async fn volume(&self, name: &VolumeName, access: Access) -> Result<OpenedDrive, Trouble>;
 }
 
 /// Opens drives of all kinds.
 pub(crate) struct DriveOpener<'a, V> {
-    /// Where to tell what there is to say of a drive.
+    /// Receiver of warnings about drives.
     pub environment: &'a Environment,
-    /// What drives are used on.
+    /// Executor that runs the I/O of the drives.
     pub executor: &'a Rc<RealExecutor>,
-    /// What volumes are opened by.
+    /// Source of volumes.
     pub volumes: &'a V,
 }
 
 impl<V: Volumes> DriveOpener<'_, V> {
-    /// Opens whatever offers itself as a drive.
+    /// Opens a candidate for a drive.
     pub(crate) async fn open(
         &self,
         candidate: &Candidate,
@@ -51,7 +51,7 @@ impl<V: Volumes> DriveOpener<'_, V> {
         }
     }
 
-    /// Opens the drive that a pool has noted at this place.
+    /// Opens a drive at the path that its pool has recorded.
     pub(crate) async fn open_noted(
         &self,
         path: &Path,

@@ -1,9 +1,8 @@
-//! Looking for drives of pools: on paths, behind NBD URIs, and on the volumes of pools that are
-//! known.
+//! Searching for drives of pools: at paths, behind NBD URIs, and on volumes of registered pools.
 //!
-//! Expected faults: folders full of other things, one drive under several names, drives that cannot
-//! be read or give no answer (said so, and passed over: they stop no other), and what a drive says
-//! of others, which is not believed further than to look where the user has named the pool.
+//! Expected faults: folders full of other files, one drive under several names, and drives that are
+//! unreadable or do not respond (reported and skipped). What a drive says of other drives is not
+//! trusted; it only adds places to search when the user has named the pool.
 
 use std::path::{Path, PathBuf};
 
@@ -19,15 +18,15 @@ use crate::drives::opened::{OpenedDrive, open_drive};
 use crate::environment::Environment;
 use crate::failure::{Failure, Reason, Result, chain, system_text};
 
-/// How long a drive may take to say what it holds.
+/// Timeout for reading the superblock of a drive.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
-/// How a drive was found.
+/// The way in which a drive was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// A file or device of this machine.
+    /// A file or device of this host.
     Path,
-    /// A volume of a pool: its client may have written what it says.
+    /// A volume of a pool: a client may have forged its superblock.
     Volume,
     /// An export of an NBD server.
     Network,
@@ -35,27 +34,27 @@ pub(crate) enum Way {
 
 /// A drive that belongs to a pool.
 pub(crate) struct Found {
-    /// Where it is.
+    /// Path or URI of the drive.
     pub path: PathBuf,
-    /// Open for reading.
+    /// The drive, open for reading.
     pub opened: OpenedDrive,
-    /// What it says.
+    /// The superblock.
     pub label: DriveLabel,
-    /// How it was found.
+    /// The way in which the drive was found.
     pub way: Way,
 }
 
-/// Where to look.
+/// Places to search.
 pub(crate) struct Places {
     /// Files and devices.
     pub paths: Vec<PathBuf>,
-    /// Exports that were named.
+    /// Named exports.
     pub exports: Vec<NbdUri>,
-    /// All of them in words.
+    /// All places as text.
     pub words: String,
 }
 
-/// The places that were named; without any the current folder and all block devices.
+/// The named places; by default the current folder and all block devices.
 pub(crate) fn places(environment: &Environment, folders: &[PathBuf], drives: &[String]) -> Result<Places> {
     let (mut paths, mut exports) = (Vec::new(), Vec::new());
     for name in drives {
@@ -64,9 +63,9 @@ pub(crate) fn places(environment: &Environment, folders: &[PathBuf], drives: &[S
                 Some(uri) => exports.push(uri),
                 None => paths.push(candidate.path),
             },
-            // One that is wrong as it is written is an error; one that is not there stops no other.
+            // A malformed name is an error; a missing drive must not stop the search.
             Err(failure) if failure.reason == Reason::Usage => return Err(failure),
-            Err(failure) => environment.warning(format!("{} (passed over)", failure.message)),
+            Err(failure) => environment.warning(format!("{} (skipped)", failure.message)),
         }
     }
     if folders.is_empty() && drives.is_empty() {
@@ -90,7 +89,7 @@ pub(crate) fn places(environment: &Environment, folders: &[PathBuf], drives: &[S
 
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let unreadable = |error: std::io::Error| {
-        Failure::new(format!("cannot look into {}: {}", folder.display(), system_text(&error)))
+        Failure::new(format!("cannot list {}: {}", folder.display(), system_text(&error)))
     };
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
@@ -107,15 +106,15 @@ fn block_devices() -> Vec<PathBuf> {
     paths
 }
 
-/// The file that a loop device stands for: one drive, not two.
+/// The backing file of a loop device; the two are one drive.
 fn file_behind(device: &Path) -> Option<DriveIdentity> {
     let attribute = Path::new("/sys/class/block").join(device.file_name()?).join("loop/backing_file");
     let path = std::fs::read_to_string(attribute).ok()?;
     drive_identity(Path::new(path.trim_end_matches('\n'))).ok()
 }
 
-/// What a drive says of its pool; a drive of no pool says nothing, one that cannot be read is told
-/// of.
+/// Reads the superblock of a drive. `None` if it belongs to no pool, or, with a warning, if it is
+/// unreadable.
 async fn read_label(
     environment: &Environment,
     executor: &RealExecutor,
@@ -126,15 +125,15 @@ async fn read_label(
     let inspecting = std::pin::pin!(inspect(drive));
     let why = match context.time_limit_ns(PATIENCE_NS, inspecting).await {
         Ok(Ok(label)) => return label,
-        Ok(Err(error)) => said_of(name, &error),
-        Err(_) => format!("{name} gives no answer"),
+        Ok(Err(error)) => with_name(name, &error),
+        Err(_) => format!("{name} does not respond"),
     };
-    environment.warning(format!("{why} (passed over)"));
+    environment.warning(format!("{why} (skipped)"));
     None
 }
 
-/// What is wrong with a drive, with its name where the words do not begin with it.
-fn said_of(name: &str, error: &PoolError) -> String {
+/// The text of an error, prefixed with the drive's name unless it begins with that.
+fn with_name(name: &str, error: &PoolError) -> String {
     let error = error.to_string();
     match error.starts_with(name) {
         true => error,
@@ -142,7 +141,7 @@ fn said_of(name: &str, error: &PoolError) -> String {
     }
 }
 
-/// Drives on paths that belong to some pool; everything else is passed over.
+/// Finds drives of any pool at paths; everything else is skipped.
 pub(crate) async fn on_paths(
     environment: &Environment,
     executor: &RealExecutor,
@@ -161,9 +160,9 @@ pub(crate) async fn on_paths(
                 opened.push((candidate.path, drive));
             }
             Err(stripewise_runtime::OpenError::Io { .. }) => {
-                environment.warning(format!("{} cannot be opened (passed over)", candidate.path.display()));
+                environment.warning(format!("{} cannot be opened (skipped)", candidate.path.display()));
             }
-            // Too small, not permitted, no medium: nothing of ours.
+            // Too small, not permitted, no medium: not a drive of a pool.
             Err(_) => {}
         }
     }
@@ -180,7 +179,7 @@ pub(crate) async fn on_paths(
     found.collect()
 }
 
-/// Looks at exports. One that cannot be reached, or holds no pool, is only said to be so.
+/// Finds drives of any pool among exports. Unreachable ones are reported and skipped.
 pub(crate) async fn on_exports(
     environment: &Environment,
     executor: &RealExecutor,
@@ -204,7 +203,7 @@ pub(crate) async fn on_exports(
     }
 }
 
-/// What a volume of a pool says of another.
+/// Checks whether a volume is a drive of another pool.
 pub(crate) async fn on_volume(
     environment: &Environment,
     executor: &RealExecutor,

@@ -1,6 +1,6 @@
-//! How pools and volumes stand: plain data with the names that the command line and HTTP promise in
-//! JSON. Serialisable both ways, so that the process that has a pool open can leave its report for
-//! others to show.
+//! State of pools and volumes: plain data with the JSON keys that the command line and HTTP
+//! promise. Serialised both ways: the process that has a pool open writes its report to the status
+//! file, and other processes read and show it.
 
 use serde::{Deserialize, Serialize};
 use stripewise_engine::pool::{DriveStatus, Event, PoolStatus, SlotStatus, TierInfo, VolumeInfo};
@@ -14,7 +14,7 @@ mod state;
 
 pub use state::{DriveState, PoolState, ShareState, VolumeState, word};
 
-/// `1 drive`, `2 drives`.
+/// A count with its noun: `1 drive`, `2 drives`.
 pub fn counted(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")
@@ -23,110 +23,109 @@ pub fn counted(count: usize, what: &str) -> String {
 /// A pool.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct PoolReport {
-    /// Its name.
+    /// Pool name.
     pub name: String,
-    /// Its identity.
+    /// Pool identity.
     pub id: String,
-    /// How it is.
+    /// State of the pool as a whole.
     pub state: PoolState,
     /// Space for volumes, redundancy included.
     pub capacity_bytes: u64,
-    /// What volumes take of it.
+    /// Space that volumes use, with their region maps and journals.
     pub allocated_bytes: u64,
-    /// What it would take to hold all that volumes promise; more than there is where thin ones
-    /// promise too much.
+    /// Space that all volumes would use when fully written, redundancy included. Exceeds
+    /// `capacity_bytes` if thin volumes overcommit the pool.
     pub provisioned_bytes: u64,
-    /// Superblocks and checksums.
+    /// Size of superblocks and checksums.
     pub metadata_bytes: u64,
-    /// Maps of what was ever written.
+    /// Size of region maps.
     pub map_bytes: u64,
-    /// Journals.
+    /// Size of journals.
     pub journal_bytes: u64,
-    /// These three in percent of all drives.
+    /// Share of metadata, region maps and journals in the size of all drives.
     pub overhead_percent: f64,
-    /// Space is handed out in pieces of this size.
+    /// Allocation unit.
     pub slab_bytes: u64,
-    /// Its drives.
+    /// Drives of the pool, present or not.
     pub drives: Vec<DriveReport>,
-    /// Jobs under way or due.
+    /// Running and pending jobs.
     pub activity: Vec<ActivityReport>,
-    /// What the state means.
+    /// Explanation of the state.
     pub condition: String,
-    /// What to type next; empty where nothing is to be done.
+    /// Next command to run; empty if none is needed.
     pub action: String,
-    /// Its volumes.
+    /// Volumes of the pool.
     pub volumes: Vec<VolumeReport>,
-    /// What else a person should know.
+    /// Further notices for the administrator.
     pub notices: Vec<String>,
-    /// Share of drive time for rebuilds under load.
+    /// Share of drive time that rebuilds get under load.
     pub rebuild_priority_percent: u32,
-    /// Changes of the pool's metadata so far.
+    /// Number of the last commit of the pool's metadata.
     pub generation: u64,
-    /// Things that happened and are remembered; `pool events` shows them.
+    /// Number of recorded events; `pool events` shows them.
     pub events: usize,
-    /// Most that a scrub reads per second; `null`: what the rebuild priority gives.
+    /// Scrub rate limit; `null`: only the rebuild priority limits it.
     pub patrol_bytes_per_s: Option<u64>,
-    /// A scrub begins by itself so long after the last one; `null`: only by hand.
+    /// Interval between automatic scrubs; `null`: none start automatically.
     pub patrol_interval_s: Option<u64>,
-    /// From how many percent on the status warns that space is short.
+    /// Space usage from which on the status warns.
     pub space_warning_percent: u32,
-    /// Most that is moved between fast and data drives per second; `null`: what the rebuild
-    /// priority gives.
+    /// Rate limit for moving rows between tiers; `null`: only the rebuild priority limits it.
     pub tier_bytes_per_s: Option<u64>,
-    /// What rebuilds, scrubs and other jobs add at most to the time that a client's request waits
-    /// for a drive; `null`: no bound.
+    /// Maximum delay that background jobs add to a client request's wait for a drive; `null`: no
+    /// bound.
     #[serde(default)]
     pub rebuild_latency_ms: Option<u32>,
-    /// What the last scrub that ended found; `null`: there was none.
+    /// Result of the last finished scrub; `null`: there was none.
     #[serde(default)]
     pub last_scrub: Option<LastScrubReport>,
 }
 
-/// A scrub that ended, all volumes together.
+/// Totals of a finished scrub over all volumes.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LastScrubReport {
-    /// When it was asked for, milliseconds since 1970.
+    /// Time of the request, milliseconds since 1970.
     pub began_unix_ms: u64,
-    /// When it ended.
+    /// Time of the end, milliseconds since 1970.
     pub ended_unix_ms: u64,
     /// Bytes read and compared.
     pub checked_bytes: u64,
-    /// Blocks of 4 KiB found wrong on a known drive, and repaired.
+    /// Wrong blocks of 4 KiB that were attributed to a drive and repaired.
     pub repaired_blocks: u64,
-    /// Blocks that disagreed where the layout cannot tell which copy was right; made to agree.
+    /// Mismatched blocks for which the layout cannot determine the correct copy; made consistent.
     pub unattributed_blocks: u64,
-    /// Strips that could be neither read nor rebuilt.
+    /// Strips that could be neither read nor reconstructed.
     pub unreadable_strips: u64,
-    /// Volumes whose check ended early.
+    /// Volumes whose scrub ended early.
     pub volumes_cut_short: u64,
 }
 
 /// A drive of a pool.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct DriveReport {
-    /// Its identity.
+    /// Drive identity.
     pub id: String,
-    /// Where it is, or was last seen.
+    /// Current path, or the last known one.
     pub path: String,
     /// `data`, `spare`, `journal` or `fast`.
     pub role: String,
-    /// How it is.
+    /// State of the drive.
     pub state: DriveState,
-    /// Reads that failed.
+    /// Failed reads.
     pub read_errors: u64,
-    /// Writes that failed.
+    /// Failed writes.
     pub write_errors: u64,
-    /// Blocks found wrong.
+    /// Blocks with wrong contents.
     pub checksum_errors: u64,
-    /// Its size.
+    /// Size of the drive.
     pub capacity_bytes: u64,
-    /// Space on it for slabs.
+    /// Space for slabs.
     pub usable_bytes: u64,
-    /// What of that is taken.
+    /// Allocated part of `usable_bytes`.
     pub allocated_bytes: u64,
-    /// Why it is out, where it is.
+    /// Reason that the drive is out of service, if it is.
     pub reason: Option<String>,
-    /// The identity of the drive that is to have its place, while it is `replacing`.
+    /// Identity of the drive that replaces this one, while it is `replacing`.
     #[serde(default)]
     pub successor: Option<String>,
 }
@@ -136,124 +135,123 @@ pub struct DriveReport {
 pub struct ActivityReport {
     /// `rebuild`, `scrub`, `convert`, `destage`, `tier` or `rebalance`.
     pub kind: String,
-    /// Done so far.
+    /// Completed share.
     pub percent: f64,
-    /// Speed of late; 0 where no job works on it now.
+    /// Recent speed; 0 if the job is not running.
     pub mb_per_s: f64,
-    /// Time to go, where that can be told.
+    /// Estimated time left, if known.
     pub seconds_left: Option<f64>,
-    /// The volume; empty for what concerns the pool as a whole.
+    /// Volume; empty for a job of the whole pool.
     pub volume: String,
-    /// The drive being filled.
+    /// Identity of the drive being filled.
     pub drive: Option<String>,
 }
 
 /// A volume.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct VolumeReport {
-    /// Its pool.
+    /// Pool name.
     pub pool: String,
-    /// Its name.
+    /// Volume name.
     pub name: String,
-    /// Its identity.
+    /// Volume identity.
     pub id: String,
-    /// How it is.
+    /// State of the volume.
     pub state: VolumeState,
-    /// The layout.
+    /// RAID level of the layout.
     pub layout: String,
-    /// Drives that each of its rows lies on.
+    /// Number of drives per row.
     pub columns: usize,
-    /// Groups that they form.
+    /// Number of groups that the columns form.
     pub groups: usize,
-    /// Bytes on one drive before the next one follows.
+    /// Bytes of a strip.
     pub interleave_bytes: u64,
-    /// Rows for which parity stays on its drives before it moves on; 1 where there is none.
+    /// Number of rows after which parity rotates to the next drives; 1 without parity.
     pub rotation_rows: u32,
-    /// Bytes of its journal's area on each drive that has one; 0 where it has no journal.
+    /// Size of the journal area on each drive that has one; 0 without a journal.
     pub journal_area_bytes: u64,
-    /// Usable bytes.
+    /// Usable size.
     pub capacity_bytes: u64,
-    /// Bytes taken on all drives together, with its map and journal.
+    /// Space used on all drives together, with region map and journal.
     pub allocated_bytes: u64,
-    /// Bytes of regions ever written, where that is known.
+    /// Size of the regions written so far; `null` if unknown.
     pub written_bytes: Option<u64>,
-    /// Drives that may still be lost.
+    /// Number of further drives whose loss the volume survives, in any combination.
     pub redundancy_left: usize,
-    /// Blocks of 4 KiB that no drive has any more.
+    /// Lost blocks of 4 KiB: reading one is an error until it is rewritten.
     pub lost_blocks: u64,
-    /// Whether it takes room only as it is written.
+    /// True if space is allocated as the volume is written.
     pub thin: bool,
-    /// Whether small writes are acknowledged once the journal has them.
+    /// True if small writes are acknowledged once they are in the journal.
     pub write_back: bool,
-    /// Whether its blocks have checksums.
+    /// True if blocks have checksums.
     pub checksums: bool,
-    /// `none`, `fast` or `slow`.
+    /// Tier to which the volume is pinned: `none`, `fast` or `slow`.
     pub pin: String,
-    /// Rows it consists of.
+    /// Number of rows.
     pub rows: u64,
-    /// Rows that have taken room; fewer only for thin volumes.
+    /// Number of allocated rows; less than `rows` only for thin volumes.
     pub allocated_rows: u64,
-    /// The layout that it had and how far it is, where it is being converted; the other fields tell
-    /// the layout to be.
+    /// Old layout and progress of a running conversion; the other fields describe the new layout.
     #[serde(default)]
     pub conversion: Option<ConversionReport>,
-    /// Bytes of its rows on fast drives.
+    /// Size of the rows on fast drives.
     pub fast_bytes: u64,
-    /// Where its rows lie by kind of drive, and how much they are used.
+    /// Rows by tier, and how often they are used.
     #[schema(value_type = Object)]
     pub tiers: TierInfo,
-    /// The drives it lies on.
+    /// Drives that hold part of the volume.
     pub drives: Vec<SlotReport>,
-    /// Why it cannot be read, where it cannot.
+    /// Reason that the volume is unreadable, if it is.
     pub failure: Option<String>,
 }
 
 /// A conversion to another layout.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ConversionReport {
-    /// The layout that it had.
+    /// RAID level of the old layout.
     pub from_layout: String,
-    /// Drives that each of its rows lay on.
+    /// Number of drives per row of the old layout.
     pub from_columns: usize,
-    /// The volume's bytes below this have the new layout.
+    /// Offset in the volume below which the new layout holds the data.
     pub next_offset_bytes: u64,
-    /// Done so far.
+    /// Completed share.
     pub percent: f64,
-    /// It was cancelled, and goes back.
+    /// True if the conversion was cancelled and is reverting.
     #[serde(default)]
     pub is_cancelled: bool,
-    /// Why it does not go on, where it does not.
+    /// Reason that the conversion waits, if it does.
     pub waits: Option<String>,
 }
 
-/// A drive of a volume.
+/// Share of a volume on one drive.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SlotReport {
-    /// The drive's identity.
+    /// Drive identity.
     pub id: String,
-    /// Where it is.
+    /// Path of the drive.
     pub path: String,
-    /// What it is for.
+    /// Role of the drive.
     pub role: String,
-    /// How that is.
+    /// Worst state of any part of the share.
     pub state: ShareState,
-    /// Bytes of the volume's rows on it.
+    /// Size of the volume's rows on the drive.
     pub bytes: u64,
-    /// What of that is not current.
+    /// Part of `bytes` that is not current.
     pub lacking_bytes: u64,
 }
 
-/// Something that happened to a pool.
+/// An event in the history of a pool.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EventReport {
-    /// When, for people.
+    /// Time in UTC, as text.
     pub time: String,
-    /// When.
+    /// Time, milliseconds since 1970.
     pub time_unix_ms: u64,
-    /// What it is about: `pool`, `drive`, `volume`, `rebuild`, `scrub`, `convert`, `journal`,
-    /// `space` or `loss`.
+    /// Subject: `pool`, `drive`, `volume`, `rebuild`, `scrub`, `convert`, `journal`, `space` or
+    /// `loss`.
     pub kind: String,
-    /// What happened.
+    /// Description.
     pub text: String,
 }
 
@@ -272,7 +270,7 @@ impl From<&PoolStatus> for PoolReport {
     fn from(status: &PoolStatus) -> Self {
         let drives: Vec<DriveReport> = status.drives.iter().map(DriveReport::from).collect();
         let volume = |volume: &VolumeInfo| VolumeReport::new(&status.name, volume, &drives);
-        // A pool that lacks a drive is not as its owner wants it, even while no volume misses it.
+        // A missing drive needs the owner's attention even if no volume uses it.
         let is_out = |drive: &DriveReport| !drive.state.takes_part();
         let state = match PoolState::from(status.state) {
             PoolState::Online if drives.iter().any(is_out) => PoolState::Degraded,
@@ -398,7 +396,7 @@ impl VolumeReport {
 }
 
 impl PoolReport {
-    /// Of a pool of which nothing can be read.
+    /// Report of a pool that cannot be read: the reason, and the next command to run.
     pub fn unreachable(pool: &KnownPool, why: &str, action: &str) -> Self {
         let drive = |drive: &crate::registry::KnownDrive| DriveReport {
             id: drive.id.clone(),
@@ -418,7 +416,7 @@ impl PoolReport {
         }
     }
 
-    /// Says that copies or parity of a volume are still to be compared after a crash.
+    /// Adds the pending crash resync of a volume.
     pub(crate) fn add_resync(&mut self, volume: &str) {
         if self.activity.iter().any(|job| job.kind == "scrub" && job.volume == volume) {
             return;
@@ -432,19 +430,19 @@ impl PoolReport {
             drive: None,
         });
         if self.action.is_empty() {
-            self.condition = "all there; what a crash left open is still to be compared".to_owned();
+            self.condition = "online; resync pending".to_owned();
             self.action = format!("stripewise pool wait {} scrub", self.name);
         }
     }
 
-    /// Nothing is known of it: this user may not look.
+    /// Marks the pool and its drives as unknown: this user may not read them.
     pub(crate) fn of_unknown_state(mut self) -> Self {
         self.state = PoolState::Unknown;
         self.drives.iter_mut().for_each(|drive| drive.state = DriveState::Unknown);
         self
     }
 
-    /// Which pool it is, beyond doubt: for commands that destroy something.
+    /// Name, identity and drives, so that destructive commands name the pool unambiguously.
     pub(crate) fn with_identity_and_drives(&self) -> String {
         let drive = |drive: &DriveReport| match drive.state.takes_part() {
             true => drive.path.clone(),
@@ -454,13 +452,10 @@ impl PoolReport {
         format!("pool {} ({}) on {}", self.name, self.id, drives.join(", "))
     }
 
-    /// Says that a process uses the pool that does not go by this list of pools.
+    /// Notes that a process with another `STRIPEWISE_HOME` uses the pool.
     pub(crate) fn note_user(&mut self, user: &Holder) {
-        self.notices.push(format!(
-            "pool {} is in use by {user}, which may be changing what is said of it here",
-            self.name
-        ));
-        self.condition = format!("in use by {user}, whose list of pools is another");
+        self.notices.push(format!("pool {} is in use by {user}; this status may be stale", self.name));
+        self.condition = format!("in use by {user}, which has another STRIPEWISE_HOME");
         self.action = "end that process, or give it commands with its own STRIPEWISE_HOME".to_owned();
     }
 }

@@ -1,6 +1,5 @@
-//! What comes of requests, as data: the command line, the daemon's socket and HTTP make text or a
-//! document of it. The document has the keys that JSON promises; fields that it leaves out are for
-//! what people are told.
+//! Results of requests as plain data, from which the command line, the control socket and HTTP make
+//! text or a JSON document. Fields that are not serialised are for the text only.
 
 use std::path::PathBuf;
 
@@ -18,192 +17,192 @@ use crate::notation::names::VolumeName;
 use crate::pools::load::Load;
 use crate::registry::KnownPool;
 
-/// What came of a request that was carried out.
+/// Result of a successful request.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Response {
-    /// The pools on the list.
+    /// The registered pools.
     KnownPools(KnownPools),
-    /// How pools stand.
+    /// The state of pools.
     Pools(Pools),
     /// A pool was changed.
     PoolChanged(PoolChanged),
-    /// Pools were found on drives, and perhaps imported.
+    /// Pools were found on drives; some may have been imported.
     PoolsFound(PoolsFound),
-    /// A pool was taken off the list.
+    /// A pool was exported.
     PoolExported(PoolExported),
-    /// What happened to a pool.
+    /// The events of a pool.
     Events(Events),
-    /// What a pool's drives and volumes were asked.
+    /// The I/O load of a pool's drives and volumes.
     Load(Load),
-    /// Jobs were worked on until they were done.
+    /// All jobs of one kind are done.
     JobsDone(Done),
-    /// How volumes stand.
+    /// The state of volumes.
     Volumes(Volumes),
-    /// How one volume stands, which was named.
+    /// The state of one named volume.
     Volume(Volumes),
     /// A volume was changed.
     VolumeChanged(VolumeChanged),
-    /// A volume's bytes went to the caller's output.
+    /// Data of a volume was sent to the caller's output.
     VolumeRead,
-    /// The input's bytes are in a volume.
+    /// The caller's input was written to a volume.
     VolumeWritten(VolumeWritten),
-    /// What drives hold.
+    /// The contents of drives.
     Drives(ShownDrives),
     /// A test alert was sent.
     AlertsTested(AlertsTested),
 }
 
-/// Pools on the list.
+/// The registered pools.
 #[derive(Serialize)]
 pub struct KnownPools {
     /// None or more.
     pub pools: Vec<KnownPool>,
 }
 
-/// Pools, in JSON.
+/// The state of pools.
 #[derive(Serialize, ToSchema)]
 pub struct Pools {
     /// One or more.
     pub pools: Vec<PoolReport>,
 }
 
-/// A pool that was changed.
+/// A changed pool.
 #[derive(Serialize)]
 pub struct PoolChanged {
-    /// The pool afterwards, alone.
+    /// The pool after the change, as the only element.
     pools: Vec<PoolReport>,
-    /// What was done.
+    /// The change.
     #[serde(skip)]
     pub change: PoolChange,
-    /// Whether the process that did it keeps the pool open, and goes on with its jobs.
+    /// True if the process that made the change keeps the pool open and runs its jobs.
     #[serde(skip)]
     pub is_served: bool,
 }
 
 impl PoolChanged {
-    /// `pool` as it stands afterwards.
+    /// Response with the pool after the change.
     pub fn new(pool: PoolReport, change: PoolChange, is_served: bool) -> Self {
         Self { pools: vec![pool], change, is_served }
     }
 
-    /// The pool afterwards.
+    /// The pool after the change.
     pub fn pool(&self) -> &PoolReport {
         &self.pools[0]
     }
 }
 
-/// What was done to a pool.
+/// A change of a pool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolChange {
-    /// It was made.
+    /// The pool was created.
     Created {
-        /// Of so many drives for volumes.
+        /// Number of data drives.
         data_drives: usize,
     },
-    /// Drives came into it.
+    /// Drives were added.
     DrivesAdded {
-        /// How many.
+        /// Number of drives.
         count: usize,
-        /// For what.
+        /// Role of the drives.
         role: Role,
     },
-    /// A drive was taken out.
+    /// A drive was removed.
     DriveRemoved {
-        /// Where it is.
+        /// Path of the drive.
         path: String,
     },
-    /// A drive is emptied, or was.
+    /// Evacuation of a drive was started, and may have ended.
     DriveRetired {
-        /// Where it is.
+        /// Path of the drive.
         path: String,
-        /// Whether it is empty, and no drive of the pool any more.
+        /// True if the drive is empty and has left the pool.
         is_gone: bool,
-        /// Whether that was waited for.
+        /// True if the command waited for the evacuation.
         was_waited_for: bool,
     },
-    /// A drive is out of service by command.
+    /// A drive was taken offline.
     DriveOffline {
-        /// Where it is.
+        /// Path of the drive.
         path: String,
-        /// Its identity.
+        /// Drive identity.
         id: String,
     },
-    /// A drive is used again.
+    /// A drive was brought online.
     DriveOnline {
-        /// Where it is.
+        /// Path of the drive.
         path: String,
-        /// Whether the pool was reopened for it.
+        /// True if the pool was reopened to use the drive.
         was_reopened: bool,
     },
-    /// A drive takes the place of another.
+    /// Replacement of a drive was started.
     DriveReplaced {
-        /// The drive that goes, as named.
+        /// Replaced drive, as the caller named it.
         old: String,
-        /// The drive that comes, as named.
+        /// Replacement drive, as the caller named it.
         new: String,
     },
-    /// Its volumes are to be spread over all data drives.
+    /// A rebalance of volumes over all data drives was queued.
     RebalanceBegun,
-    /// No volume could grow further by that.
+    /// No volume could grow further by a rebalance.
     NothingToRebalance,
     /// A rebalance was stopped.
     RebalanceStopped,
-    /// There was none to stop.
+    /// No rebalance was running or queued.
     NoRebalance,
-    /// Every stripe is to be read and compared.
+    /// A scrub of all volumes was queued.
     ScrubAsked,
-    /// What was reported of a drive was acknowledged, or (`None`) of all.
+    /// Error counters and notices were reset.
     Cleared {
-        /// The drive.
+        /// Path of the drive; `None` for all drives.
         path: Option<String>,
     },
-    /// It has these settings now.
+    /// These settings were changed.
     SettingsChanged(Vec<Setting>),
-    /// It has another name.
+    /// The pool was renamed.
     Renamed {
-        /// The one that it had.
+        /// Old name.
         from: String,
     },
-    /// It was erased from its drives.
+    /// The pool was erased from its drives.
     Destroyed,
 }
 
-/// Pools that were found on drives.
+/// Pools found on drives.
 #[derive(Serialize)]
 pub struct PoolsFound {
     /// One or more.
     pub pools: Vec<FoundPool>,
-    /// They were only looked for.
+    /// True if the request was only to list pools, not to import any.
     #[serde(skip)]
     pub are_only_listed: bool,
 }
 
-/// A pool that was found.
+/// A pool found on drives.
 #[derive(Serialize)]
 pub struct FoundPool {
-    /// How it is, as far as its drives tell.
+    /// State of the pool, as read from its drives.
     #[serde(flatten)]
     pub pool: PoolReport,
-    /// Whether it is on the list of pools.
+    /// True if the pool is registered.
     pub imported: bool,
-    /// Why it is not imported unless it is named, or at all.
+    /// Reason that the pool cannot be imported, or only by name.
     pub held_back: Option<String>,
-    /// The host that has it, or had it last.
+    /// Host that uses the pool, or used it last.
     pub last_host: Option<HostUse>,
-    /// It is held back only because it was not named.
+    /// True if the pool was not imported only because it was not named.
     #[serde(skip)]
     pub must_be_named: bool,
-    /// The process that uses it.
+    /// Process that uses the pool.
     #[serde(skip)]
     pub used_by: Option<Holder>,
-    /// Drives count that were put back from older copies, which is to be recorded.
+    /// True if drives restored from older copies are accepted, which the import has to record.
     #[serde(skip)]
     pub takes_rolled_back: bool,
 }
 
 impl PoolsFound {
-    /// Whether one could not be imported that was to be, for more than want of its name.
+    /// True if a requested import failed for a reason other than a missing name.
     pub fn lack_one(&self) -> bool {
         let is_lacking = |found: &FoundPool| {
             !self.are_only_listed && !found.imported && found.held_back.is_some() && !found.must_be_named
@@ -212,54 +211,54 @@ impl PoolsFound {
     }
 }
 
-/// A pool that is used here no more.
+/// An exported pool.
 #[derive(Serialize)]
 pub struct PoolExported {
-    /// As it was on the list.
+    /// Its former entry in the registry.
     pub exported: KnownPool,
 }
 
-/// What happened to a pool.
+/// The events of a pool.
 #[derive(Serialize, ToSchema)]
 pub struct Events {
-    /// The pool.
+    /// Pool name.
     pub pool: String,
     /// Oldest first.
     pub events: Vec<EventReport>,
 }
 
-/// Volumes, in JSON.
+/// The state of volumes.
 #[derive(Serialize, ToSchema)]
 pub struct Volumes {
     /// None or more.
     pub volumes: Vec<VolumeReport>,
 }
 
-/// A volume that was changed.
+/// A changed volume.
 #[derive(Serialize, ToSchema)]
 pub struct VolumeChanged {
-    /// The volume afterwards; of one that was deleted those that are left in its pool.
+    /// The volume after the change; after a deletion, the remaining volumes of the pool.
     pub volumes: Vec<VolumeReport>,
-    /// What decided the interleave of a volume that was made.
+    /// Reason for the interleave of a created volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interleave_choice: Option<InterleaveChoice>,
-    /// Which one.
+    /// Name of the changed volume.
     #[serde(skip)]
     pub name: VolumeName,
-    /// What was done.
+    /// The change.
     #[serde(skip)]
     pub change: VolumeChange,
 }
 
-/// What decides the interleave of a volume.
+/// Reason for the interleave of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InterleaveChoice {
-    /// The request.
+    /// The request specified it.
     Asked,
-    /// Drives on which a position costs more time than a strip of the usual length.
+    /// The drives are seek-bound: a seek takes longer than transferring a default strip.
     Disks,
-    /// Nothing: it is the usual one.
+    /// It is the default.
     Usual,
 }
 
@@ -272,68 +271,68 @@ impl From<InterleaveReason> for InterleaveChoice {
     }
 }
 
-/// What was done to a volume.
+/// A change of a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub enum VolumeChange {
-    /// It was made.
+    /// The volume was created.
     Created {
-        /// It takes room only as it is written.
+        /// True if space is allocated as the volume is written.
         thin: bool,
     },
-    /// It has another size.
+    /// The volume was resized.
     Resized {
-        /// What it held before.
+        /// Old size.
         from_bytes: u64,
     },
-    /// It has another layout, or is on the way there, or back.
+    /// A conversion was started or cancelled, and may have ended.
     Converted,
-    /// It is to stay on drives of a kind.
+    /// The volume was pinned to a tier, or unpinned.
     Pinned(Pin),
-    /// It was erased.
+    /// The volume was deleted.
     Deleted,
 }
 
-/// Bytes that were written to a volume.
+/// Data written to a volume.
 #[derive(Serialize)]
 pub struct VolumeWritten {
-    /// The volume, with its pool.
+    /// Volume name, with its pool.
     pub volume: String,
-    /// Where the first of them is.
+    /// Offset of the first byte.
     pub offset_bytes: u64,
-    /// How many; all are durable.
+    /// Number of bytes, all of them durable.
     pub written_bytes: u64,
 }
 
-/// What drives hold.
+/// The contents of drives.
 #[derive(Serialize)]
 pub struct ShownDrives {
     /// One or more.
     pub drives: Vec<ShownDrive>,
 }
 
-/// What a drive holds.
+/// The contents of a drive.
 #[derive(Serialize)]
 pub struct ShownDrive {
-    /// Where it is.
+    /// Path of the drive.
     pub path: PathBuf,
-    /// Its size.
+    /// Size of the drive.
     pub capacity_bytes: u64,
     /// `file`, `block device`, `volume` or `NBD export`.
     pub kind: &'static str,
-    /// What it is held to.
+    /// Emulated drive model and limits, if the drive is paced.
     pub pace: Option<String>,
-    /// What its superblock says; `null` where it belongs to no pool.
+    /// Superblock; `null` if the drive belongs to no pool.
     pub superblock: Option<DriveLabel>,
-    /// Whether the pool still counts it among its drives; `null` where that pool is not known here.
+    /// True if the drive is still a member of its pool; `null` if that pool is not registered.
     pub belongs: Option<bool>,
-    /// What else was found on it.
+    /// Other contents that were recognised.
     pub holds: Vec<String>,
 }
 
-/// What came of a test alert.
+/// Result of a test alert.
 #[derive(Serialize)]
 pub struct AlertsTested {
-    /// By each way of sending.
+    /// Result for each recipient.
     pub sent: Vec<Sent>,
 }
 
@@ -343,7 +342,7 @@ mod tests {
 
     fn keys(response: &Response) -> Vec<String> {
         let serde_json::Value::Object(document) = serde_json::to_value(response).expect("plain data") else {
-            panic!("no document");
+            panic!("not an object");
         };
         document.keys().cloned().collect()
     }

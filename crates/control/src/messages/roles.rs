@@ -1,16 +1,16 @@
-//! What a caller may ask for. Each role includes the ones before it.
+//! Roles of callers. Each role includes the rights of the ones before it.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What a caller may ask for.
+/// Rights of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// See how pools, drives and volumes are; figures.
+    /// Read status, events and metrics.
     Read,
-    /// Change pools and read volumes, without destroying anything.
+    /// Also change pools and read volumes, but destroy nothing.
     Operate,
-    /// Everything, including what destroys data.
+    /// All requests, including those that destroy data.
     Admin,
 }
 

@@ -1,5 +1,6 @@
 //! Names of pools and volumes as typed: `tank`, `tank/data`. They become file names, NBD export
-//! names and shell words, so they are kept simple. Expected faults: anything a person may type.
+//! names and shell words, so their characters are restricted. Expected faults: any text that a user
+//! may type.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,8 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Longest name, in bytes.
 const LONGEST: usize = 63;
-/// What may be a name. Names become file names, export names and shell words, which others must be
-/// able to type.
+/// Rule for names, as error messages show it.
 const RULE: &str = "names are 1 to 63 characters: the letters a-z and A-Z, digits, - _ and ., beginning with a letter or digit";
 
 /// The name of a pool.

@@ -1,16 +1,16 @@
-//! Moments as people read them: `2026-03-09 14:05:59Z`. Always in universal time, so that histories
-//! of two machines can be laid side by side.
+//! Timestamps as text: `2026-03-09 14:05:59Z`. Always in UTC, so that the histories of two machines
+//! can be compared.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use stripewise_engine::pool::HostUse;
 
-/// The time now, milliseconds since 1970; 0 where the clock stands before that.
+/// Current time, milliseconds since 1970; 0 if the clock is set before that.
 pub fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// A moment in universal time, to the second.
+/// A timestamp in UTC, to the second.
 pub fn moment_text(unix_ms: u64) -> String {
     let seconds = unix_ms / 1000;
     let (year, month, day) = date(seconds / 86_400);
@@ -18,8 +18,8 @@ pub fn moment_text(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Year, month and day, of days since 1970-01-01. Years are counted from March, so that the odd day
-/// comes last.
+/// Year, month and day of a number of days since 1970-01-01. Years are counted from March, so that
+/// the leap day comes last.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, of_era) = (days / 146_097, days % 146_097);
@@ -31,10 +31,10 @@ fn date(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
-/// Which host has a pool, and since when nothing was heard of it.
+/// The host that used a pool last, the time of that use, and whether it exported the pool.
 pub fn host_in_words(host: &HostUse) -> String {
-    let exported = if host.exported { "; exported there" } else { "; not exported there" };
-    format!("{} ({}), {}{exported}", host.name, host.id, moment_text(host.unix_s.saturating_mul(1000)))
+    let exported = if host.exported { "exported cleanly" } else { "not exported" };
+    format!("{} ({}), {}; {exported}", host.name, host.id, moment_text(host.unix_s.saturating_mul(1000)))
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
-//! What a pool's drives and volumes were asked in a time, from what the process that has the pool
-//! open counts. Pure.
+//! I/O load of a pool's drives and volumes per interval, from the counters in status files. Pure.
 //!
-//! Expected faults: a process that begins to count again, volumes made again under their names.
+//! Expected faults: counters that restart with the process, volumes recreated under an old name.
 
 use serde::Serialize;
 use stripewise_engine::pool::LATENCY_STEPS_NS;
@@ -9,127 +8,126 @@ use stripewise_engine::pool::LATENCY_STEPS_NS;
 use crate::messages::report::DriveState;
 use crate::pools::status_file::{CauseLoad, DriveLoad, StatusFile, VolumeRequests};
 
-/// What a pool's drives and volumes were asked.
+/// I/O load of a pool.
 #[derive(Serialize)]
 pub struct Load {
-    /// The pool.
+    /// Pool name.
     pub pool: String,
-    /// Whether a process has the pool open; else nothing runs.
+    /// True if a process has the pool open.
     pub running: bool,
-    /// One or more, unless the process that had the pool open ended before.
+    /// One or more, unless the process that had the pool open exited first.
     pub intervals: Vec<Interval>,
-    /// People are shown also what the requests to drives were for.
+    /// True if text output includes the causes of drive requests.
     #[serde(skip)]
     pub shows_causes: bool,
-    /// People were shown each interval at its end.
+    /// True if text output has already shown each interval at its end.
     #[serde(skip)]
     pub is_told: bool,
 }
 
-/// What was asked in a time.
+/// I/O load in an interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Interval {
-    /// How long; 0 where no process has the pool open.
+    /// Length of the interval; 0 if no process has the pool open.
     pub seconds: f64,
-    /// Every drive of the pool.
+    /// Load of every drive of the pool.
     pub drives: Vec<DriveRates>,
-    /// Kinds of requests that there were any of.
+    /// Load of volumes, by kind of request; kinds without requests are omitted.
     pub volumes: Vec<VolumeRates>,
 }
 
 /// Requests of one kind to a volume.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VolumeRates {
-    /// The volume.
+    /// Volume name.
     pub volume: String,
     /// `read`, `write`, `flush`, `discard` or `write_zeroes`.
     pub operation: String,
-    /// How many.
+    /// Successful requests.
     pub requests: u64,
-    /// The same per second.
+    /// Successful requests per second.
     pub requests_per_s: f64,
-    /// What they were for.
+    /// Bytes of the successful requests.
     pub bytes: u64,
-    /// The same per second.
+    /// Megabytes per second.
     pub mb_per_s: f64,
-    /// Those that failed.
+    /// Failed requests.
     pub failed: u64,
-    /// How long they took, microseconds.
+    /// Latencies, microseconds.
     pub latency_us: Latencies,
 }
 
-/// Of requests that succeeded. Latencies are counted in steps: so many took no longer than this;
-/// `null`: longer than the last step, or there were none.
+/// Latencies of successful requests, from a histogram. A percentile is the upper bound of its step;
+/// `null`: beyond the last step, or no requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Latencies {
-    /// On average.
+    /// Mean.
     pub mean: f64,
-    /// Half of them.
+    /// Median.
     pub p50_at_most: Option<f64>,
-    /// 99 % of them.
+    /// 99th percentile.
     pub p99_at_most: Option<f64>,
-    /// 99.9 % of them.
+    /// 99.9th percentile.
     pub p999_at_most: Option<f64>,
 }
 
-/// What a drive was asked.
+/// I/O load of a drive.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DriveRates {
-    /// Its identity.
+    /// Drive identity.
     pub id: String,
-    /// Where it is.
+    /// Path of the drive.
     pub path: String,
-    /// What it is for.
+    /// Role of the drive.
     pub role: String,
-    /// How it is.
+    /// State of the drive.
     pub state: DriveState,
-    /// How many.
+    /// Requests, after merging.
     pub requests: u64,
-    /// The same per second.
+    /// Requests per second.
     pub requests_per_s: f64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// The same per second.
+    /// Megabytes read per second.
     pub read_mb_per_s: f64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// The same per second.
+    /// Megabytes written per second.
     pub write_mb_per_s: f64,
-    /// Share of the time in which it served requests.
+    /// Share of the time in which the drive was serving requests.
     pub busy_percent: f64,
-    /// Requests that wait or are being served at this moment.
+    /// Requests that are currently queued or being served.
     pub queued: usize,
-    /// What the requests were for; causes that there were any of.
+    /// Load by cause; causes without requests are omitted.
     pub causes: Vec<CauseRates>,
 }
 
-/// What a drive was asked for one cause. A position is a request that did not begin where the one
-/// before it on the drive ended.
+/// I/O load of a drive for one cause.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CauseRates {
     /// The cause's name in JSON.
     pub cause: String,
-    /// How many.
+    /// Requests, after merging.
     pub requests: u64,
-    /// What they were for.
+    /// Bytes read and written.
     pub bytes: u64,
-    /// Requests that did not begin where the one before on the drive ended.
+    /// Seeks: requests that did not start at the end of the drive's previous request.
     pub positions: u64,
-    /// The same per second.
+    /// Seeks per second.
     pub positions_per_s: f64,
 }
 
-/// What was asked since the pool was opened.
-pub fn since_opening(word: &StatusFile) -> Interval {
-    let seconds = word.unix_ms.saturating_sub(word.opened_unix_ms) as f64 / 1e3;
+/// Load since the pool was opened.
+pub fn since_opening(status: &StatusFile) -> Interval {
+    let seconds = status.unix_ms.saturating_sub(status.opened_unix_ms) as f64 / 1e3;
     Interval {
         seconds,
-        drives: word.drives.iter().map(|drive| rates(drive, None, seconds)).collect(),
-        volumes: word.volumes.iter().filter_map(|volume| volume_rates(volume, None, seconds)).collect(),
+        drives: status.drives.iter().map(|drive| rates(drive, None, seconds)).collect(),
+        volumes: status.volumes.iter().filter_map(|volume| volume_rates(volume, None, seconds)).collect(),
     }
 }
 
-/// What was asked between two looks.
+/// Load between two status files.
 pub fn between(before: &StatusFile, now: &StatusFile) -> Interval {
     if before.opened_unix_ms != now.opened_unix_ms {
         return since_opening(now);
@@ -152,7 +150,7 @@ pub fn between(before: &StatusFile, now: &StatusFile) -> Interval {
     }
 }
 
-/// What a drive was asked since an earlier look, or at all.
+/// Load of a drive since an earlier status file, or since the pool was opened.
 pub fn rates(now: &DriveLoad, before: Option<&DriveLoad>, seconds: f64) -> DriveRates {
     let since = |of: fn(&DriveLoad) -> u64| of(now).saturating_sub(before.map_or(0, of));
     let per_s = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
@@ -175,7 +173,7 @@ pub fn rates(now: &DriveLoad, before: Option<&DriveLoad>, seconds: f64) -> Drive
     }
 }
 
-/// `None` where there were none since.
+/// Load of one cause; `None` without requests.
 fn cause_rates(now: &CauseLoad, before: Option<&DriveLoad>, seconds: f64) -> Option<CauseRates> {
     let earlier = before.and_then(|before| before.causes.iter().find(|earlier| earlier.cause == now.cause));
     let since = |of: fn(&CauseLoad) -> u64| of(now).saturating_sub(earlier.map_or(0, of));
@@ -189,8 +187,8 @@ fn cause_rates(now: &CauseLoad, before: Option<&DriveLoad>, seconds: f64) -> Opt
     })
 }
 
-/// `None` where there were none. A volume that was made again under its name counts from its
-/// beginning.
+/// Load of one kind of request to a volume; `None` without requests. A recreated volume counts from
+/// its creation.
 fn volume_rates(now: &VolumeRequests, before: Option<&VolumeRequests>, seconds: f64) -> Option<VolumeRates> {
     let before = before.filter(|before| before.total_ns <= now.total_ns && before.failed <= now.failed);
     let since = |of: fn(&VolumeRequests) -> u64| of(now).saturating_sub(before.map_or(0, of));
@@ -217,7 +215,7 @@ fn volume_rates(now: &VolumeRequests, before: Option<&VolumeRequests>, seconds: 
     })
 }
 
-/// The end of the step that has this part of the requests below it, microseconds.
+/// Upper bound of the histogram step that contains this quantile, microseconds.
 fn at_most(counts: &[u64], part: f64) -> Option<f64> {
     let wanted = (counts.iter().sum::<u64>() as f64 * part).ceil() as u64;
     if wanted == 0 {

@@ -1,8 +1,7 @@
-//! How a pool stands that another process has open: read from what that process leaves beside the
-//! list of pools.
+//! Reading the status file of a pool that another process has open.
 //!
-//! Expected faults: a process that was killed (its lock is gone, so its word is passed over), one
-//! that has only begun, one of another version of this program (its word cannot be read).
+//! Expected faults: a killed process (without its lock, the file is ignored), one that has not
+//! written the file yet, one of another version of this program (the file is unreadable).
 
 use std::time::Instant;
 
@@ -11,23 +10,23 @@ use crate::failure::Result;
 use crate::pools::status_file::StatusFile;
 use crate::registry::{KnownPool, PATIENCE, Registry};
 
-/// How often a process that is about to leave word is looked at.
+/// Interval between checks for a status file.
 const LOOK_NS: u64 = 20_000_000;
 
-/// What the process that works on the pool says now; `None` where none does, or it has not said
-/// anything yet.
+/// Reads the status file of the process that uses the pool; `None` if there is no such process, or
+/// it has not written the file yet.
 pub fn read(registry: &Registry, known: &KnownPool) -> Option<StatusFile> {
     let user = registry.pool_user(known)?;
     let text = std::fs::read(registry.status_path(&known.id)).ok()?;
-    let mut word: StatusFile = serde_json::from_slice(&text).ok()?;
-    word.report.notices.push(format!("in use by {user}"));
-    Some(word)
+    let mut status: StatusFile = serde_json::from_slice(&text).ok()?;
+    status.report.notices.push(format!("in use by {user}"));
+    Some(status)
 }
 
-/// As [`read`], waiting for a process that has the pool to say something or to end: most commands
-/// are done in no time, the others leave word soon.
+/// As [`read`], but waits until the process that uses the pool writes a status file or exits: most
+/// commands are short, and the others write it soon.
 ///
-/// `None` at once for a pool that this process serves: it knows better.
+/// `None` at once for a pool that this process serves, since its own state is more current.
 pub async fn wait_for(
     control: &Control,
     registry: &Registry,
@@ -37,7 +36,7 @@ pub async fn wait_for(
     if control.served.has(&known.name) {
         return Ok(None);
     }
-    // A daemon says it better itself; unless the command has been passed on to one already.
+    // A daemon's own answer is more current, unless this is the daemon that executes the command.
     if control.caller().is_none()
         && let Some(failure) = registry.taken_elsewhere(known)
     {
@@ -46,7 +45,8 @@ pub async fn wait_for(
     wait_for_status(control, registry, known).await
 }
 
-/// As [`wait_for`], for what is counted from one word left to the next: a daemon leaves them too.
+/// As [`wait_for`], but also reads the status file of a daemon: for counters compared between two
+/// files.
 pub async fn wait_for_status(
     control: &Control,
     registry: &Registry,
@@ -55,8 +55,8 @@ pub async fn wait_for_status(
     let context = control.executor()?.context();
     let begin = Instant::now();
     while registry.pool_user(known).is_some() && begin.elapsed() <= PATIENCE {
-        if let Some(word) = read(registry, known) {
-            return Ok(Some(word));
+        if let Some(status) = read(registry, known) {
+            return Ok(Some(status));
         }
         context.sleep_ns(LOOK_NS).await;
     }

@@ -1,5 +1,5 @@
-//! Cutting a range of a volume into pieces that are worth a request each: whole stripes of about 1
-//! MiB, so that writes need nothing of the old contents. Pure, but for finding the volume.
+//! Splitting a range of a volume into requests of whole stripes of about 1 MiB, so that writes need
+//! not read old data. Pure, except for finding the volume.
 
 use std::ops::Range;
 
@@ -9,14 +9,13 @@ use crate::failure::{Result, pool_failure};
 use crate::notation::names::VolumeName;
 use crate::pools::session::Session;
 
-/// Requests to a volume are whole multiples of this.
+/// Unit of requests to a volume.
 const BLOCK_BYTES: u64 = 512;
-/// Pieces on their way at the same time; with [`LARGEST_BYTES`] the bound of what a transfer keeps
-/// in memory.
+/// Maximum pieces in flight; with [`LARGEST_BYTES`] this bounds the memory of a transfer.
 pub const IN_FLIGHT: usize = 8;
-/// Pieces are about this long,
+/// Usual length of a piece, rounded up to whole stripes.
 const USUAL_BYTES: u64 = 1 << 20;
-/// and never longer than this, however long a stripe is.
+/// Maximum length of a piece, even if a stripe is longer.
 const LARGEST_BYTES: u64 = 4 << 20;
 
 /// The pieces of a range, in order.
@@ -26,7 +25,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Of a volume with this much data in a stripe.
+    /// Pieces of `range` for stripes with this much data.
     pub fn new(stripe_data_bytes: u64, range: Range<u64>) -> Self {
         let stripe = stripe_data_bytes.max(1);
         let piece_bytes =
@@ -49,13 +48,13 @@ impl Iterator for Pieces {
     }
 }
 
-/// The whole blocks around a piece: where they start, and how many bytes they are.
+/// Offset and length of the whole blocks that cover a piece.
 pub fn aligned(piece: &Range<u64>) -> (u64, usize) {
     let start = piece.start / BLOCK_BYTES * BLOCK_BYTES;
     (start, (piece.end.next_multiple_of(BLOCK_BYTES) - start) as usize)
 }
 
-/// The open volume of this name.
+/// Returns the open volume of this name.
 pub fn find_volume(session: &Session, name: &VolumeName) -> Result<Volume> {
     session.refuse_if_used_elsewhere()?;
     session.pool.volume(&name.volume).map_err(|error| pool_failure(format!("cannot use `{name}`"), &error))

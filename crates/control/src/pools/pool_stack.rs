@@ -1,4 +1,4 @@
-//! A pool that is open, with the pools that it stands on: opened before it, closed after it.
+//! An open pool and the pools below it, which open before it and close after it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::failure::Result;
 use crate::pools::open_pool::OpenPool;
 
-/// A pool that no other of the process stands on, and those below it.
+/// The topmost pool of a stack and the pools below it.
 #[derive(Clone)]
 pub(crate) struct PoolStack {
     pub(super) top: Rc<OpenPool>,
@@ -14,54 +14,54 @@ pub(crate) struct PoolStack {
 }
 
 impl PoolStack {
-    /// The name of the pool on top.
+    /// Name of the pool on top.
     pub(super) fn name(&self) -> &str {
         &self.top.name
     }
 
-    /// Closes the pool on top, then those below. Its lock outlives theirs.
+    /// Closes the pool on top, then those below. Its lock is released last.
     pub(super) async fn close(self) -> Result<()> {
         let closed = self.top.close().await;
         closed.and(self.below.close().await)
     }
 
-    /// Erases the pool on top from its drives and the list, and closes those below.
+    /// Erases the pool on top from its drives and the registry, and closes those below.
     pub(super) async fn destroy(self) -> Result<()> {
         let destroyed = self.top.destroy().await;
         destroyed.and(self.below.close().await)
     }
 }
 
-/// Pools that are open since others lie on their volumes.
+/// Pools that are open because their volumes are drives of other pools.
 pub(crate) struct PoolsBelow {
-    /// What another process is told that finds one of them in use.
+    /// The command that uses them, for error messages of other processes.
     pub(super) doing: String,
-    /// In the order in which they were opened: what a pool stands on comes before it.
+    /// In the order of opening: each pool comes after those below it.
     pools: RefCell<Vec<Rc<OpenPool>>>,
 }
 
 impl PoolsBelow {
-    /// None yet.
+    /// An empty list.
     pub(super) fn new(doing: &str) -> Self {
         Self { doing: doing.to_owned(), pools: RefCell::default() }
     }
 
-    /// One more, opened last.
+    /// Adds the pool opened last.
     pub(super) fn add(&self, pool: Rc<OpenPool>) {
         self.pools.borrow_mut().push(pool);
     }
 
-    /// The one of this name.
+    /// Returns the pool of this name.
     pub(super) fn find(&self, name: &str) -> Option<Rc<OpenPool>> {
         self.pools.borrow().iter().find(|pool| pool.name == name).cloned()
     }
 
-    /// Begins their jobs: what has a pool open for long works on those below as well.
+    /// Starts their jobs: a process that keeps a pool open also runs the jobs of those below.
     pub(super) fn start_jobs(&self) {
         self.pools.borrow().iter().for_each(|open| open.pool.start_jobs());
     }
 
-    /// Closes them, the last opened first. The first error is reported; all are closed.
+    /// Closes all pools, the last opened first, and returns the first error.
     pub(crate) async fn close(&self) -> Result<()> {
         let mut result = Ok(());
         while let Some(pool) = { self.pools.borrow_mut().pop() } {

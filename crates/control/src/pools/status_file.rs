@@ -1,9 +1,8 @@
-//! What the process that has a pool open leaves for others to read beside it: how the pool stands,
-//! what happened to it, what its drives were asked. Rewritten every second, beside the list of
-//! pools.
+//! The status file of an open pool: its report, events and I/O counters, for other processes to
+//! read. The process that has the pool open rewrites it every second, in the registry's folder.
 //!
-//! Expected faults: a process that was killed (its lock is gone, so its word is passed over), one
-//! that has only begun, one of another version of this program (its word cannot be read).
+//! Expected faults: a killed process (without its lock, the file is ignored), one that has not
+//! written the file yet, one of another version of this program (the file is unreadable).
 
 use std::path::Path;
 
@@ -17,82 +16,82 @@ use crate::messages::report::{DriveState, EventReport, PoolReport};
 use crate::notation::times::unix_ms;
 use crate::registry::write_beside;
 
-/// How a pool stands for those who cannot open it now.
+/// Contents of a status file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StatusFile {
-    /// When this was written.
+    /// Time of writing, milliseconds since 1970.
     pub unix_ms: u64,
-    /// When the pool was opened.
+    /// Time at which the pool was opened, milliseconds since 1970.
     pub opened_unix_ms: u64,
-    /// How the pool is.
+    /// Report of the pool.
     pub report: PoolReport,
-    /// What happened to it, oldest first.
+    /// Events of the pool, oldest first.
     pub events: Vec<EventReport>,
-    /// What its drives were asked since it was opened.
+    /// Load of the drives since the pool was opened.
     pub drives: Vec<DriveLoad>,
-    /// What its volumes were asked since it was opened.
+    /// Load of the volumes since the pool was opened.
     #[serde(default)]
     pub volumes: Vec<VolumeRequests>,
 }
 
-/// What a drive was asked since the pool was opened.
+/// Load of a drive since the pool was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveLoad {
-    /// Its identity.
+    /// Drive identity.
     pub id: String,
-    /// Where it is.
+    /// Path of the drive.
     pub path: String,
-    /// What it is for.
+    /// Role of the drive.
     pub role: String,
-    /// How it is.
+    /// State of the drive.
     pub state: DriveState,
-    /// Requests, neighbours merged.
+    /// Requests, after merging.
     pub requests: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Time it spent serving requests.
+    /// Time spent serving requests.
     pub busy_ns: u64,
-    /// What it was asked by cause, those that asked anything.
+    /// Load by cause; causes without requests are omitted.
     #[serde(default)]
     pub causes: Vec<CauseLoad>,
-    /// Requests that wait or are being served at this moment.
+    /// Requests that are currently queued or being served.
     pub queued: usize,
 }
 
-/// What a drive was asked for one cause since the pool was opened.
+/// Load of a drive for one cause since the pool was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CauseLoad {
     /// The cause's name in JSON.
     pub cause: String,
-    /// Requests, neighbours merged.
+    /// Requests, after merging.
     pub requests: u64,
     /// Bytes read and written.
     pub bytes: u64,
-    /// Requests that did not begin where the one before on the drive ended.
+    /// Seeks: requests that did not start at the end of the drive's previous request.
     pub positions: u64,
 }
 
 /// Requests of one kind to a volume since the pool was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeRequests {
-    /// The volume's name.
+    /// Volume name.
     pub volume: String,
     /// `read`, `write`, `flush`, `discard` or `write_zeroes`.
     pub operation: String,
-    /// Those that succeeded, by how long they took, in the engine's steps.
+    /// Histogram of the latencies of successful requests, in the engine's steps.
     pub by_latency: Vec<u64>,
-    /// How long these took together.
+    /// Total latency of the successful requests.
     pub total_ns: u64,
-    /// Bytes that these were for.
+    /// Bytes of the successful requests.
     pub bytes: u64,
-    /// Those that failed.
+    /// Failed requests.
     pub failed: u64,
 }
 
 impl StatusFile {
-    /// Of an open pool.
+    /// Status of an open pool.
     pub fn of(pool: &Pool, report: PoolReport, opened_unix_ms: u64) -> Self {
         let events = pool.events().iter().map(EventReport::from).collect();
         Self {
@@ -105,15 +104,15 @@ impl StatusFile {
         }
     }
 
-    /// Leaves it.
+    /// Writes the file.
     pub fn leave(&self, path: &Path) {
         let text = serde_json::to_vec(self).expect("plain data becomes JSON");
-        // Only others miss it.
+        // Best effort: this process does not need the file.
         let _ = write_beside(path, &text);
     }
 }
 
-/// What every volume of an open pool was asked so far, by kind of request.
+/// Load of every volume of an open pool so far, by kind of request.
 fn requests(pool: &Pool) -> Vec<VolumeRequests> {
     let of = |load: &VolumeLoad, kind: RequestKind| {
         let counts = load.of(kind);
@@ -140,7 +139,7 @@ fn causes(member: &Member) -> Vec<CauseLoad> {
     member.causes().used().map(load).collect()
 }
 
-/// What every drive of an open pool was asked so far.
+/// Load of every drive of an open pool so far.
 pub fn loads(pool: &Pool, report: &PoolReport) -> Vec<DriveLoad> {
     let load = |drive: &crate::messages::report::DriveReport| {
         let member = pool.member(id_of(drive));

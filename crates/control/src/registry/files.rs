@@ -1,17 +1,16 @@
-//! Files of the state folder: their owner's alone, and replaced in one step.
+//! Files of the state folder: accessible to their owner only, and replaced atomically.
 //!
-//! Expected faults: a full disk, a process killed between writing and moving into place.
+//! Expected faults: a full disk, a process killed between writing and renaming.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// What all files in the folder are for: their owner.
+/// Mode of all files in the folder: owner only.
 const FILE_MODE: u32 = 0o600;
 
-/// Replaces a file in one step and durably: after a crash there is the old one or the new one,
-/// never a part.
+/// Replaces a file atomically and durably: after a crash either the old file or the new one exists.
 pub fn replace_file(path: &Path, contents: &[u8]) -> std::io::Result<()> {
     let temporary = temporary_name(path);
     let written = create_own(&temporary).and_then(|mut file| {
@@ -25,14 +24,14 @@ pub fn replace_file(path: &Path, contents: &[u8]) -> std::io::Result<()> {
     }
 }
 
-/// As [`replace_file`], for what may be lost in a crash: does not wait for the disk.
+/// As [`replace_file`], but not durable: does not wait for the disk.
 pub(crate) fn write_beside(path: &Path, contents: &[u8]) -> std::io::Result<()> {
     let temporary = temporary_name(path);
     let written = create_own(&temporary).and_then(|mut file| file.write_all(contents));
     move_into_place(written, &temporary, path)
 }
 
-/// Opens a file for its owner alone, which need not be there yet.
+/// Options that open a file, or create it for its owner only.
 pub(super) fn open_own() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).read(true).write(true).mode(FILE_MODE);

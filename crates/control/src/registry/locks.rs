@@ -1,8 +1,8 @@
-//! Which process holds a lock, as the system says: what a holder wrote into the file may be of one
-//! that has ended.
+//! Finding the process that holds a lock, from the kernel's list of locks. The contents of the file
+//! are no evidence, as their writer may have exited.
 //!
-//! Expected faults: a list that cannot be read or understood, a holder that ended meanwhile, one in
-//! another namespace (no number).
+//! Expected faults: an unreadable or malformed list, a holder that has just exited, one in another
+//! PID namespace (listed without a number).
 
 use std::fmt;
 use std::fs::File;
@@ -10,9 +10,9 @@ use std::os::unix::fs::MetadataExt;
 
 /// A process that holds a lock.
 pub(super) struct LockHolder {
-    /// Its number.
+    /// Process id.
     pub process: u32,
-    /// What it is called.
+    /// Command name.
     name: Option<String>,
 }
 
@@ -25,7 +25,7 @@ impl fmt::Display for LockHolder {
     }
 }
 
-/// The process that holds the lock of a file.
+/// Returns the process that holds the lock of a file.
 pub(super) fn holder_of(file: &File) -> Option<LockHolder> {
     let found = file.metadata().ok()?;
     let process = holder_in(&std::fs::read_to_string("/proc/locks").ok()?, found.dev(), found.ino())?;
@@ -33,8 +33,8 @@ pub(super) fn holder_of(file: &File) -> Option<LockHolder> {
     Some(LockHolder { process, name: name.map(|name| name.trim().to_owned()) })
 }
 
-/// From lines like `1: FLOCK  ADVISORY  WRITE 4711 fe:01:262148 0 EOF`; those that wait have `->`
-/// behind their number.
+/// Finds the holder in lines such as `1: FLOCK  ADVISORY  WRITE 4711 fe:01:262148 0 EOF`; waiters
+/// have `->` after the line's number.
 fn holder_in(list: &str, device: u64, inode: u64) -> Option<u32> {
     let [major, minor] = [(device >> 8) & 0xfff, (device & 0xff) | ((device >> 12) & 0xfff00)];
     let place = format!("{major:02x}:{minor:02x}:{inode}");

@@ -1,6 +1,7 @@
-//! Which pools on the list lie on volumes of which others.
+//! Stacked pools: registered pools whose drives are volumes of other pools.
 //!
-//! Expected faults: a volume that would be a drive of a pool below itself, a volume in use as one.
+//! Expected faults: a volume that would become a drive of a pool below it, a volume in use as a
+//! drive.
 
 use std::path::Path;
 
@@ -9,19 +10,17 @@ use crate::failure::{Failure, Result};
 use crate::notation::names::VolumeName;
 use crate::registry::Registry;
 
-/// Refuses a volume as a drive of `pool` if its own pool stands on `pool`, directly or through
-/// others.
+/// Refuses a volume as a drive of `pool` if the volume's pool is stacked on `pool`, directly or
+/// through others.
 pub(crate) fn refuse_circle(registry: &Registry, pool: &str, volume: &VolumeName) -> Result<()> {
     let pools = registry.pools()?;
     let (mut below, mut seen) = (vec![volume.pool.clone()], Vec::new());
     while let Some(name) = below.pop() {
         if name == pool {
             return Err(Failure::new(format!(
-                "volume `{volume}` cannot be a drive of pool `{pool}`: it lies on it itself"
+                "volume `{volume}` cannot be a drive of pool `{pool}`: the volume is stored on that pool"
             ))
-            .hint(
-                "a pool's drives are files, devices, or volumes of pools that do not stand on it in turn",
-            ));
+            .hint("a pool's drives are files, devices, or volumes of pools that are not stacked on it"));
         }
         if seen.contains(&name) {
             continue;
@@ -36,7 +35,7 @@ pub(crate) fn refuse_circle(registry: &Registry, pool: &str, volume: &VolumeName
     Ok(())
 }
 
-/// Whether a drive of a known pool is on the volume; `None` where the list of pools cannot be read.
+/// True if the volume is a drive of a registered pool; `None` if the registry is unreadable.
 pub(crate) fn is_used(registry: &Registry, pool: &str, volume: &str) -> Option<bool> {
     let pools = registry.pools().ok()?;
     let is_it = |path: &Path| match noted_place(path) {
@@ -46,8 +45,8 @@ pub(crate) fn is_used(registry: &Registry, pool: &str, volume: &str) -> Option<b
     Some(pools.iter().flat_map(|outer| &outer.drives).any(|drive| is_it(&drive.path)))
 }
 
-/// Refuses to do something to a volume, or (`None`) to a whole pool, that a drive of another known
-/// pool is on.
+/// Refuses an action on a volume, or (`None`) on a whole pool, that another registered pool uses as
+/// a drive.
 pub fn refuse_if_used(registry: &Registry, what: &str, pool: &str, volume: Option<&str>) -> Result<()> {
     for outer in registry.pools()? {
         for drive in &outer.drives {
@@ -58,8 +57,8 @@ pub fn refuse_if_used(registry: &Registry, what: &str, pool: &str, volume: Optio
                     outer.name
                 ))
                 .hint(format!(
-                    "`stripewise pool retire {0} {name}` or `pool remove {0} {name}` takes it out, `stripewise pool destroy {0} \
-                     --yes` ends that pool, `stripewise pool export {0}` puts it aside",
+                    "remove the drive with `stripewise pool retire {0} {name}` or `stripewise pool remove {0} {name}`, destroy \
+                     that pool with `stripewise pool destroy {0} --yes`, or export it with `stripewise pool export {0}`",
                     outer.name
                 )));
             }

@@ -1,19 +1,19 @@
-//! Which host this is, as pools record it: by what the system calls it, so that another machine
-//! that reaches the same drives does not take a pool for its own.
+//! The identity of this host as pools record it, from the system's machine id, so that another
+//! machine with access to the same drives does not use the pool as its own.
 //!
-//! Expected faults: systems without an identity of their own (containers), or several that were
-//! copied with the same one; for them `STRIPEWISE_HOST` says it.
+//! Expected faults: systems without a machine id (containers), or clones that share one; for these
+//! `STRIPEWISE_HOST` sets the identity.
 
 use std::path::Path;
 use std::sync::OnceLock;
 
 use stripewise_engine::pool::Host;
 
-/// Where the system keeps its identity, the first that is there.
+/// Files with the machine id; the first that exists counts.
 const IDENTITIES: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 const NAME: &str = "/proc/sys/kernel/hostname";
 
-/// This host; the same for as long as the process lives.
+/// This host; constant for the lifetime of the process.
 pub(crate) fn this_host() -> Host {
     static HOST: OnceLock<Host> = OnceLock::new();
     *HOST.get_or_init(|| {
@@ -30,8 +30,8 @@ fn text_of(path: &Path) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// FNV-1a of 64 bits. The system asks that its identity not be told as it is; half of the bits do
-/// not give it back.
+/// FNV-1a of 64 bits. The machine id must not be disclosed; a hash of half its bits cannot be
+/// reversed to it.
 fn hash(identity: &str) -> u64 {
     let bytes = "stripewise host ".bytes().chain(identity.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -47,6 +47,6 @@ mod tests {
         assert_ne!(super::hash("a"), super::hash("b"));
     }
 
-    /// Recorded in pools: never to be changed.
+    /// Recorded in pools, so it must never change.
     const HASH: u64 = 0x75e2_d7fd_8c3b_aaa2;
 }

@@ -1,12 +1,12 @@
-//! The kernel's end of a mount: its requests are taken here, as many in a row as wait, and what is
-//! answered to them goes back.
+//! The FUSE device of a mount: receives the kernel's requests and sends the answers.
 //!
-//! Requests are read on the executor's own thread: a thread beside it would have to wake it for
-//! every request. Only the first message, in which version and sizes are agreed, is waited for.
+//! Requests are read on the executor's own thread, since another thread would have to wake it for
+//! every request. Only the first message, which negotiates version and sizes, is read with a
+//! blocking call.
 //!
-//! Expected faults: a kernel that speaks another version, a mount that ends at any moment, with
-//! requests under way; requests that are taken back while they are read; answers that no process
-//! waits for.
+//! Expected faults: a kernel with another protocol version; a mount that ends at any moment, with
+//! requests in flight; requests that are interrupted while they are read; answers that no process
+//! waits for any more.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -18,32 +18,32 @@ use stripewise_runtime::{FuseMountPoint, MessageFile, Network, Piece};
 
 use super::wire::{self, Agreement, Errno, Question, Transfer, WRITE_HEAD_BYTES};
 
-/// Reads and writes come in pieces of at most this.
+/// Maximum length of a read or write.
 const MAX_REQUEST_BYTES: usize = 1 << 20;
-/// Asynchronous requests (of loop devices, of io_uring) that the kernel hands over at a time.
+/// Maximum concurrent asynchronous requests (of loop devices and io_uring) from the kernel.
 const MAX_BACKGROUND: u16 = 512;
-/// Every request takes some memory, whatever its data: this bounds their number, too.
+/// Minimum memory charged for a request, which also bounds the number of requests without data.
 const LEAST_COUNTED_BYTES: u64 = 16 << 10;
-/// Data that fill so much of the memory they were read into stay there; less is copied out, so that
-/// little data never hold much memory.
+/// Data of at least this length stay in the buffer they were read into. Shorter data are copied
+/// out, so that they do not hold a large buffer.
 const KEPT_BYTES: usize = MAX_REQUEST_BYTES / 2;
-/// Memory of data that is kept for further ones.
+/// Maximum buffer memory kept for reuse.
 const RETAINED_BYTES: usize = 16 << 20;
-/// Requests taken in a row before those that were begun go on.
+/// Maximum requests received in a row before other tasks run.
 const MAX_IN_A_ROW: usize = 32;
 
-/// Room for the first message; the kernel wants this much for any.
+/// Buffer size for the first message; the kernel requires this much for any read.
 const FIRST_MESSAGE_BYTES: usize = 8192;
 
-/// Agrees with the kernel on version, sizes and abilities. Blocks until the kernel has asked, which
-/// it does when it mounts.
+/// Negotiates version, sizes and capabilities with the kernel. Blocks until its INIT request comes,
+/// which it sends when it mounts.
 pub(super) fn agree(mount_point: &FuseMountPoint) -> io::Result<()> {
     let mut device = File::from(mount_point.as_fd().try_clone_to_owned()?);
     let mut message = [0; FIRST_MESSAGE_BYTES];
     loop {
         let length = match device.read(&mut message) {
             Ok(length) => length,
-            // It was taken back, or a signal came.
+            // The request was interrupted, or a signal arrived.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => continue,
             Err(error) => return Err(error),
         };
@@ -52,50 +52,53 @@ pub(super) fn agree(mount_point: &FuseMountPoint) -> io::Result<()> {
             Agreement::AskAgain(answer) => device.write_all(&answer)?,
             Agreement::Impossible(answer) => {
                 device.write_all(&answer)?;
-                return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel speaks another FUSE"));
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "the kernel's version of the FUSE protocol is not supported",
+                ));
             }
         }
     }
 }
 
-/// A request, with what its answer needs.
+/// A received request.
 pub(super) struct Asked {
     pub(super) question: Question,
-    /// Of a write.
+    /// Data of a write.
     pub(super) data: Option<Buffer>,
     pub(super) answer: Answer,
-    /// Counts it against what may be under way, for as long as it lives.
+    /// Share of the limit on data in flight, released on drop.
     pub(super) permit: SemaphorePermit,
 }
 
-/// Where requests come from.
+/// Source of the kernel's requests.
 pub(super) struct Device {
     file: Rc<MessageFile>,
     buffers: BufferPool,
-    /// Memory for the data of the next request.
+    /// Buffer for the data of the next request.
     next_data: Buffer,
     room: Semaphore,
     taken_in_a_row: usize,
 }
 
 impl Device {
-    /// The requests of a mount, of which at most `under_way_bytes` are under way at a time.
+    /// Device of a mount, with at most `in_flight_bytes` of requests in flight.
     pub(super) fn new(
         network: &Network,
         mount_point: &FuseMountPoint,
-        under_way_bytes: u64,
+        in_flight_bytes: u64,
     ) -> io::Result<Self> {
         let buffers = BufferPool::new(RETAINED_BYTES);
         Ok(Self {
             file: Rc::new(network.message_file(mount_point.as_fd())?),
             next_data: buffers.allocate(MAX_REQUEST_BYTES),
             buffers,
-            room: Semaphore::new(under_way_bytes),
+            room: Semaphore::new(in_flight_bytes),
             taken_in_a_row: 0,
         })
     }
 
-    /// The next request, when there is room for it; `None` when it is mounted no more.
+    /// The next request, once the limit admits it; `None` after the unmount.
     pub(super) async fn next(&mut self) -> Option<Asked> {
         loop {
             if self.taken_in_a_row == MAX_IN_A_ROW {
@@ -115,16 +118,15 @@ impl Device {
                     self.taken_in_a_row = 0;
                     self.file.readable().await;
                 }
-                // It was taken back, or a signal came.
+                // The request was interrupted, or a signal arrived.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {}
-                // As a rule ENODEV: it was unmounted.
+                // Usually ENODEV: the folder was unmounted.
                 Err(_) => return None,
             }
         }
     }
 
-    /// A message that was received. `None` for what is none: then nothing that comes can be relied
-    /// on.
+    /// Parses a received message. `None` if it is not a request: the device is then unusable.
     fn take(&mut self, head: &[u8], length: usize) -> Option<(u64, Option<Buffer>, Question)> {
         let beyond_head = length.saturating_sub(head.len());
         let (unique, question) = wire::parse(&head[..length.min(head.len())])?;
@@ -142,7 +144,7 @@ impl Device {
         wire::parse(&whole).map(|(unique, question)| (unique, None, question))
     }
 
-    /// The data that were received, in memory that is theirs.
+    /// The received data, in a buffer of their own.
     fn data(&mut self, length: usize) -> Buffer {
         let received = self.next_data.slice(0..length);
         if length >= KEPT_BYTES {
@@ -166,9 +168,9 @@ impl Device {
     }
 }
 
-/// The answer to a request; one that is dropped is an I/O error.
+/// The pending answer to a request. Dropping it answers with an I/O error.
 pub(super) struct Answer {
-    /// `None` once it was given.
+    /// `None` after the answer.
     file: Option<Rc<MessageFile>>,
     unique: u64,
 }
@@ -178,17 +180,17 @@ impl Answer {
         self.give(number.0, None);
     }
 
-    /// Well done, with these bytes.
+    /// Reports success with these bytes.
     pub(super) fn bytes(mut self, bytes: Vec<u8>) {
         self.give(0, Some(Piece::from(bytes)));
     }
 
-    /// Well done; what was read. The buffer is not changed any more.
+    /// Reports success with the data read. The buffer must not change any more.
     pub(super) fn data(mut self, data: Buffer) {
         self.give(0, Some(Piece::from(data)));
     }
 
-    /// To a request that is not answered.
+    /// Sends nothing, for requests that expect no answer.
     pub(super) fn none(mut self) {
         self.file = None;
     }

@@ -1,10 +1,9 @@
-//! The messages between the kernel and a file system in user space: what comes is taken apart,
-//! answers are put together (`answers`). Numbers and layouts are those of Linux's
-//! `include/uapi/linux/fuse.h`, in the machine's own byte order.
+//! FUSE messages: parsing of requests and encoding of answers (`answers`). Numbers and layouts are
+//! those of Linux's `include/uapi/linux/fuse.h`, in native byte order.
 //!
-//! Expected faults: a kernel of another version, kinds of requests that are not known here (refused
-//! by number), and messages that are too short for what they say they are (refused as well: the
-//! kernel does not send such).
+//! Expected faults: a kernel of another version, unknown kinds of requests (refused with an error
+//! number), and messages shorter than their kind requires (refused as well; the kernel does not
+//! send them).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -15,21 +14,20 @@ mod answers;
 use answers::Body;
 pub(super) use answers::{Listing, answer_head, attributes, entry, opened, place, space, written};
 
-/// What every request begins with.
+/// Length of a request's head.
 const HEAD_BYTES: usize = 40;
-/// A write's data begin here: its place, length and flags are before them.
+/// Offset of a write's data, after its handle, offset, length and flags.
 pub(super) const WRITE_HEAD_BYTES: usize = HEAD_BYTES + 40;
 const OPENED_BYTES: usize = 16;
-/// In which the kernel counts what a request may have.
+/// Unit of the kernel's limit on the size of a request.
 const PAGE_BYTES: u32 = 4096;
 
-/// What the answers here follow: major and minor version. The kernel goes back to it where it is
-/// newer.
+/// Major and minor version of the answers here. A newer kernel falls back to it.
 const VERSION: [u32; 2] = [7, 40];
-/// Answers to older kernels would be shorter.
+/// Oldest supported minor version; answers to older kernels would be shorter.
 const OLDEST_MINOR_VERSION: u32 = 23;
 
-/// What is asked of the kernel when it is mounted (`FUSE_*` of its `INIT`).
+/// Capabilities requested from the kernel (`FUSE_*` flags of `INIT`).
 mod ability {
     pub(super) const ASYNC_READ: u32 = 1 << 0;
     pub(super) const BIG_WRITES: u32 = 1 << 5;
@@ -72,11 +70,11 @@ mod kind {
     pub(super) const TMPFILE: u32 = 51;
 }
 
-/// Which attributes a change is of (`FATTR_*`).
+/// Attributes that a SETATTR request changes (`FATTR_*`).
 const CHANGES_OWNER_OR_MODE: u32 = 1 | 2 | 4;
 const CHANGES_SIZE: u32 = 8;
 
-/// The number of an error, as `errno.h` has it.
+/// Error number as in `errno.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Errno(pub(super) i32);
 
@@ -96,59 +94,59 @@ impl Errno {
     pub(super) const ESTALE: Self = Self(libc::ESTALE);
 }
 
-/// What a node is.
+/// Type of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileType {
     Directory,
     RegularFile,
 }
 
-/// What `stat` tells of a node.
+/// Attributes of a node, as `stat` shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileAttr {
     pub(super) node: u64,
     pub(super) size: u64,
-    /// Of 512 bytes.
+    /// Number of blocks of 512 bytes.
     pub(super) blocks: u64,
-    /// When it was read, written and changed.
+    /// Time of the last access, modification and change.
     pub(super) since: SystemTime,
     pub(super) kind: FileType,
-    /// Who may read, write and enter it.
+    /// Permission bits.
     pub(super) mode: u32,
     pub(super) links: u32,
     /// User and group.
     pub(super) user: (u32, u32),
 }
 
-/// What became of the kernel's first message. Each has the answer to it.
+/// Outcome of the kernel's INIT request, with the answer to it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Agreement {
     Reached(Vec<u8>),
-    /// The kernel's version is newer: it asks again when it knows ours.
+    /// The kernel's major version is newer: it sends another INIT once it knows ours.
     AskAgain(Vec<u8>),
-    /// The version is too old, or it is another message.
+    /// The version is too old, or the message is not INIT.
     Impossible(Vec<u8>),
 }
 
-/// What the kernel asks. `node` is a number that [`super::files`] gave, `handle` that of an open
+/// A request of the kernel. `node` is a number from [`super::files`], `handle` that of an open
 /// file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Question {
     /// Answered at once.
     Look(Look),
-    /// Answered when drives have done their part.
+    /// Answered when the I/O is done.
     Transfer(Transfer),
-    /// So many look-ups of each node are forgotten. Not answered.
+    /// Nodes with the number of lookups that the kernel forgets. Not answered.
     Forget(Vec<(u64, u64)>),
     /// Answered with this error number.
     Refused(i32),
-    /// Answered with these bytes: there is nothing to do.
+    /// Answered with these bytes; no work is needed.
     Done(Vec<u8>),
-    /// It is mounted no more.
+    /// The folder was unmounted.
     End,
 }
 
-/// What is only looked at.
+/// Requests without I/O on drives.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Look {
     Lookup {
@@ -167,7 +165,7 @@ pub(super) enum Look {
         node: u64,
         write: bool,
     },
-    /// The entry with number `from` and those after it, in at most so many bytes.
+    /// Directory entries from number `from` on, in at most `room` bytes.
     List {
         folder: u64,
         from: u64,
@@ -186,7 +184,7 @@ pub(super) enum Look {
     },
 }
 
-/// What goes to drives. Bytes.
+/// Requests with I/O on drives. Offsets and lengths are in bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Transfer {
     Read {
@@ -194,7 +192,7 @@ pub(super) enum Transfer {
         offset: u64,
         length: u32,
     },
-    /// The data are beside it.
+    /// The data are passed separately.
     Write {
         handle: u64,
         offset: u64,
@@ -207,14 +205,14 @@ pub(super) enum Transfer {
         length: u64,
         keep_size: bool,
     },
-    /// `closes`: one of those who have the file open closes it.
+    /// `closes`: a process closes one of its descriptors of the file.
     Flush {
         handle: u64,
         closes: bool,
     },
 }
 
-/// Takes a message apart, from its front.
+/// Reader of a message's fields.
 struct Front<'a>(&'a [u8]);
 
 impl<'a> Front<'a> {
@@ -233,9 +231,9 @@ impl<'a> Front<'a> {
     }
 }
 
-/// A request's number, which its answer repeats, and what it asks. `None` for what is no request at
-/// all. Of writes the first
-/// [`WRITE_HEAD_BYTES`] are enough, of others all of it is needed.
+/// Parses a request into its number, which the answer repeats, and its contents. `None` if the
+/// message is not a request. For a write, the first [`WRITE_HEAD_BYTES`] are enough; other requests
+/// are needed in full.
 pub(super) fn parse(message: &[u8]) -> Option<(u64, Question)> {
     let mut front = Front(message);
     let _length = front.number32()?;
@@ -246,8 +244,8 @@ pub(super) fn parse(message: &[u8]) -> Option<(u64, Question)> {
     Some((unique, question(kind, node, front).unwrap_or(Question::Refused(libc::EINVAL))))
 }
 
-/// The answer to the kernel's first message: writes of up to `max_write_bytes`, so many requests of
-/// its own at a time.
+/// Answers the kernel's INIT request: writes of up to `max_write_bytes`, and at most
+/// `max_background` concurrent asynchronous requests.
 pub(super) fn agree(message: &[u8], max_write_bytes: u32, max_background: u16) -> Agreement {
     let mut front = Front(message);
     let head = |front: &mut Front| {
@@ -278,7 +276,7 @@ pub(super) fn agree(message: &[u8], max_write_bytes: u32, max_background: u16) -
     if major < VERSION[0] || minor < OLDEST_MINOR_VERSION {
         return impossible(libc::EPROTO);
     }
-    // The kernel takes less where it knows less.
+    // Only those that the kernel supports are requested.
     let wanted = ability::ASYNC_READ
         | ability::BIG_WRITES
         | ability::ASYNC_DIO
@@ -288,13 +286,13 @@ pub(super) fn agree(message: &[u8], max_write_bytes: u32, max_background: u16) -
     Agreement::Reached(answer([VERSION[0], VERSION[1], max_readahead_bytes, wanted & abilities], pages))
 }
 
-/// Two numbers of 16 bits beside each other, as one of 32.
+/// Two 16-bit numbers stored side by side, as one 32-bit number.
 fn pair(first: u16, second: u16) -> u32 {
     let [[a, b], [c, d]] = [first.to_ne_bytes(), second.to_ne_bytes()];
     u32::from_ne_bytes([a, b, c, d])
 }
 
-/// Volumes are made, renamed and deleted by commands.
+/// Refusal of file operations: volumes are created, renamed and deleted by commands only.
 const NOT_BY_FILES: Question = Question::Refused(libc::EPERM);
 
 fn question(kind: u32, node: u64, mut front: Front) -> Option<Question> {
@@ -345,11 +343,11 @@ fn question(kind: u32, node: u64, mut front: Front) -> Option<Question> {
         kind::FORGET => Question::Forget(vec![(node, front.number64()?)]),
         kind::BATCH_FORGET => {
             let (count, _) = (front.number32()?, front.number32()?);
-            // As many as there are: the count is not believed.
+            // Stops at the end of the message, as the count is not trusted.
             let each = std::iter::from_fn(|| Some((front.number64()?, front.number64()?)));
             Question::Forget(each.take(count as usize).collect())
         }
-        // Without a number of its own, and nothing of it kept.
+        // Open folders have no handle and no state.
         kind::OPENDIR => Question::Done(vec![0; OPENED_BYTES]),
         kind::RELEASEDIR | kind::FSYNCDIR => Question::Done(Vec::new()),
         kind::DESTROY => Question::End,
@@ -363,7 +361,8 @@ fn question(kind: u32, node: u64, mut front: Front) -> Option<Question> {
         | kind::CREATE
         | kind::RENAME2
         | kind::TMPFILE => NOT_BY_FILES,
-        // Also interruptions: nothing is half done, and the kernel asks no more.
+        // ENOSYS to INTERRUPT makes the kernel send no more of them; requests always run to their
+        // end.
         _ => Question::Refused(libc::ENOSYS),
     };
     Some(question)
@@ -374,8 +373,8 @@ fn allocation(front: &mut Front) -> Option<Question> {
     let mode = front.number32()?.cast_signed();
     let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
     Some(match mode & !libc::FALLOC_FL_KEEP_SIZE {
-        // Both: a client that punches a hole relies on zeros being there, as file systems on a loop
-        // device do.
+        // A client that punches a hole relies on reading zeros, as file systems on a loop device
+        // do.
         libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE => {
             Question::Transfer(Transfer::Zero { handle, offset, length, keep_size })
         }
@@ -442,9 +441,9 @@ mod tests {
             answer.chunks_exact(4).map(|four| u32::from_ne_bytes(four.try_into().unwrap())).collect()
         };
         let Agreement::Reached(answer) = agree(&asks(7, 45, u32::MAX), 1 << 20, 512) else {
-            panic!("a newer minor version is no obstacle")
+            panic!("a newer minor version is supported")
         };
-        // sizeof of fuse_init_out behind the head; 77 is the number of the request.
+        // The head and sizeof(fuse_init_out); 77 is the number of the request.
         assert_eq!((answer.len(), &numbers(&answer)[..4]), (16 + 64, &[80, 0, 77, 0][..]));
         assert_eq!(numbers(&answer)[4..7], [7, 40, 128 << 10]);
         assert_eq!(numbers(&answer)[8..12], [pair(512, 384), 1 << 20, 1, pair(256, 0)]);
@@ -452,14 +451,14 @@ mod tests {
         assert!(wanted & ability::ASYNC_DIO != 0 && wanted & ability::MAX_PAGES != 0);
 
         let Agreement::Reached(answer) = agree(&asks(7, 31, ability::BIG_WRITES), 1 << 20, 512) else {
-            panic!("an older kernel is served")
+            panic!("an older kernel is supported")
         };
-        assert_eq!(numbers(&answer)[7], ability::BIG_WRITES, "nothing that it cannot do");
+        assert_eq!(numbers(&answer)[7], ability::BIG_WRITES, "only what the kernel supports");
         assert!(matches!(agree(&asks(8, 0, 0), 1 << 20, 512), Agreement::AskAgain(_)));
         let refused = |message: &[u8]| matches!(agree(message, 1 << 20, 512), Agreement::Impossible(_));
         assert!(refused(&asks(7, 8, 0)) && refused(&message(kind::LOOKUP, 1, &[0; 16])));
         let whole = asks(7, 40, 0);
-        assert!((0..whole.len()).all(|length| refused(&whole[..length])), "cut short anywhere");
+        assert!((0..whole.len()).all(|length| refused(&whole[..length])), "truncated anywhere");
     }
 
     #[test]
@@ -474,8 +473,8 @@ mod tests {
             links: 1,
             user: (0, 0),
         };
-        // sizeof of fuse_entry_out, fuse_attr_out, fuse_open_out, fuse_write_out, fuse_lseek_out
-        // and fuse_statfs_out.
+        // Sizes of fuse_entry_out, fuse_attr_out, fuse_open_out, fuse_write_out, fuse_lseek_out and
+        // fuse_statfs_out.
         let lengths = [
             entry(&attributes).len(),
             super::attributes(&attributes).len(),

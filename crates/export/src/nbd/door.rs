@@ -1,8 +1,7 @@
-//! Which exports a client finds: by the place where it came in, and by its certificate. Others are
-//! not there for it, by name or in lists.
+//! Access rules: the exports visible to a client, by the listen address of its connection and by
+//! its certificate. Other exports do not exist for it, by name or in lists.
 //!
-//! Expected faults: clients without a certificate, or with one that names nothing of what is
-//! allowed.
+//! Expected faults: clients without a certificate, or with one that no rule names.
 
 use std::rc::Rc;
 
@@ -10,35 +9,34 @@ use rustls::pki_types::{CertificateDer, ServerName};
 
 use crate::block::Exports;
 
-/// A place where clients come in, and who finds what there.
+/// A listen address and the access rules.
 #[derive(Clone, Debug, Default)]
 pub struct Door {
-    /// Nothing: every client finds every export.
+    /// Access rules; `None`: every client can open every export.
     pub rules: Option<Rc<Vec<Rule>>>,
-    /// Its name, as rules have it.
+    /// The listen address, as rules name it.
     pub place: String,
 }
 
-/// Some exports for some clients.
+/// An access rule: exports for a group of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The clients.
     pub who: Who,
-    /// Names of exports; one that ends with `*` means all that begin so.
+    /// Names of exports; a final `*` matches any continuation.
     pub exports: Vec<String>,
 }
 
-/// Some clients.
+/// A group of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// Those that came in at this place.
+    /// Clients that connected to this listen address.
     Place(String),
-    /// Those whose certificate, which the server has checked, is for this name (a DNS name among
-    /// its alternative names).
+    /// Clients with a verified certificate for this name (a DNS name among its alternative names).
     Certificate(String),
 }
 
-/// A client, as far as it is known.
+/// Known properties of a client.
 #[derive(Clone)]
 pub(crate) struct Client<'a> {
     pub door: &'a Door,
@@ -55,7 +53,7 @@ impl Client<'_> {
         }
     }
 
-    /// Whether it may use an export.
+    /// True if the client may use an export.
     pub(super) fn may_open(&self, export: &str) -> bool {
         let Some(rules) = &self.door.rules else { return true };
         let is_meant = |pattern: &String| match pattern.strip_suffix('*') {

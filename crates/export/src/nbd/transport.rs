@@ -1,4 +1,4 @@
-//! A connection's bytes, in the clear or encrypted.
+//! Byte stream of a connection, plain or encrypted.
 
 pub(super) mod inbox;
 pub(super) mod patience;
@@ -26,7 +26,7 @@ impl Transport {
         }
     }
 
-    /// The peer's certificate, where it has shown one.
+    /// The peer's certificate, if it presented one.
     pub(super) fn certificate(&self) -> Option<CertificateDer<'static>> {
         match self {
             Self::Plain(_) => None,
@@ -34,7 +34,7 @@ impl Transport {
         }
     }
 
-    /// Receives what is there; 0 where the peer sends no more.
+    /// Receives available bytes; 0 at the end of the stream.
     pub(super) async fn receive(&self, into: Buffer) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => stream.receive(into).await,
@@ -66,7 +66,7 @@ impl Transport {
         Ok(())
     }
 
-    /// Sends all pieces. One at a time may be under way.
+    /// Sends all pieces. Only one send may run at a time.
     pub(super) async fn send(&self, pieces: Vec<Piece>) -> io::Result<()> {
         match self {
             Self::Plain(stream) => stream.send(pieces).await,
@@ -83,7 +83,7 @@ impl Transport {
         }
     }
 
-    /// Tells the peer that no more is sent, as far as it still listens.
+    /// Ends the stream in the sending direction.
     pub(super) async fn say_end(&self) {
         if let Self::Tls(stream, session) = self {
             let last = session.borrow_mut().close();

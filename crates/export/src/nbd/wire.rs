@@ -1,5 +1,4 @@
-//! What goes over a connection, as plain data: parsing and writing, apart from reading and sending,
-//! so that they can be fuzzed.
+//! The NBD protocol as plain data: parsing and encoding without I/O, so that they can be fuzzed.
 
 pub(super) mod errors;
 pub(super) mod negotiation;

@@ -1,4 +1,4 @@
-//! What clients that do nothing cost. The test measures its process, so it runs in one of its own.
+//! Memory of idle clients. The test measures its process, so it runs in a process of its own.
 //!
 //! Invariant I6 (`docs/internals/invariants.md`).
 
@@ -6,9 +6,9 @@ use crate::kit::client::Client;
 use crate::kit::{MIB, Served, Wanted};
 use crate::own_process::is_own_process;
 
-/// Memory of this process that is there now, bytes.
+/// Resident memory of this process.
 fn resident_bytes() -> u64 {
-    let numbers = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+    let numbers = std::fs::read_to_string("/proc/self/statm").expect("a file of Linux");
     numbers.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4096
 }
 

@@ -1,5 +1,5 @@
-//! Clients that lie, stop half-way, never listen, or come in too great numbers: each is answered or
-//! given up, and everybody else is served as if they were not there.
+//! Clients that send malformed data, stop half-way, never read, or are too many: each is answered
+//! or disconnected, and other clients are served as usual.
 
 use crate::damage::damage;
 use crate::kit;
@@ -23,7 +23,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Somebody else can work as ever.
+/// Checks that other clients are served as usual.
 fn all_is_well(served: &Served) {
     let mut client = Client::ready(&served.socket, "tank/data");
     let bytes = contents(42, 10_000);
@@ -42,8 +42,8 @@ fn short_limits() -> Limits {
     }
 }
 
-/// What a client may send: options and requests, right at first, then with bytes changed, cut off,
-/// doubled or made up.
+/// Random input of a client: valid options and requests, then with bytes changed, truncated,
+/// duplicated or invented.
 fn malformed(seed: u64) -> Vec<u8> {
     let mut random = stripewise_drive::SplitMix64::new(seed);
     let name = ["tank/data", "", "tank/none", "\u{e9}"][random.below(4) as usize];
@@ -96,10 +96,10 @@ fn a_server_survives_a_thousand_malformed_inputs() {
                 let socket = served.socket.clone();
                 std::thread::spawn(move || {
                     let mut client = Client::connect_silently(&socket);
-                    // The server may have gone before all of it was sent.
+                    // The server may disconnect before all of it is sent.
                     let _ = client.stream.write_all(&malformed(group * 20 + index));
                     let _ = client.stream.shutdown(std::net::Shutdown::Write);
-                    // To the end: the server closes, whatever it was given.
+                    // The server closes the connection after any input.
                     let mut rest = Vec::new();
                     match client.stream.read_to_end(&mut rest) {
                         Ok(_) => {}
@@ -119,7 +119,7 @@ fn a_server_survives_a_thousand_malformed_inputs() {
 fn stalled_requests_time_out_and_idle_clients_stay() {
     let served = Served::start(Wanted { limits: short_limits(), ..Wanted::default() });
     let mut patient = Client::ready(&served.socket, "tank/data");
-    // Silent from the start, in the middle of an option, of a request, of a payload.
+    // Stalls at the start, in an option, in a request, and in a payload.
     let mut silent = Client::connect_silently(&served.socket);
     silent.receive(18);
     let mut half_option = Client::connect(&served.socket);
@@ -148,13 +148,13 @@ fn clients_that_read_no_replies_are_disconnected() {
     }
     let mut deaf = Client::ready(&served.socket, "tank/data");
     deaf.stream.set_write_timeout(Some(Duration::from_millis(100))).expect("set");
-    // What fits the kernel's room and the server's inbox is some thousands; 20,000 if the server
-    // went on reading.
+    // The kernel's buffers and the server's inbox hold some thousands; it would be 20,000 if the
+    // server kept reading.
     let mut sent = 0;
     while sent < 20_000 && deaf.stream.write_all(&request_bytes(READ, 0, sent, 0, 16 << 10)).is_ok() {
         sent += 1;
     }
-    assert!(sent < 10_000, "the server goes on reading requests: {sent}");
+    assert!(sent < 10_000, "the server keeps reading requests: {sent}");
     assert!(other.read(1 << 20, 1 << 20) == contents(1, 1 << 20));
     served.wait_for_notice("did not take its answers");
     all_is_well(&served);
@@ -165,7 +165,7 @@ fn clients_beyond_the_limit_are_refused() {
     let limits = Limits { clients: 3, place_ns: SECOND_NS / 5, ..Limits::default() };
     let served = Served::start(Wanted { limits, tcp: true, ..Wanted::default() });
     let mut clients: Vec<_> = (0..3).map(|_| Client::ready(&served.socket, "tank/data")).collect();
-    // Whatever the next one asks, it is told what is the matter.
+    // Every option of the next client gets the reason.
     let mut fourth = Client::connect(&served.socket);
     for (option, data) in
         [(OPT_STRUCTURED_REPLY, vec![]), (OPT_GO, info("tank/data", &[3])), (OPT_ABORT, vec![])]
@@ -176,7 +176,7 @@ fn clients_beyond_the_limit_are_refused() {
     }
     assert!(fourth.is_closed());
     served.wait_for_notice("too many clients");
-    // One to which nothing can be said, and one that says nothing itself.
+    // A client that cannot be sent an error, and one that sends nothing.
     let mut old = Client::connect(&served.socket);
     old.send(&option_bytes(OPT_EXPORT_NAME, b"tank/data"));
     assert!(old.is_closed());
@@ -191,7 +191,7 @@ fn clients_beyond_the_limit_are_refused() {
     assert_eq!(again.read(0, 512), [0; 512]);
 }
 
-/// Who has just left may not be gone yet.
+/// A disconnected client may hold its slot for a moment.
 #[test]
 fn a_client_waits_for_a_free_connection_slot() {
     let limits = Limits { clients: 3, ..Limits::default() };
@@ -199,7 +199,7 @@ fn a_client_waits_for_a_free_connection_slot() {
     let clients: Vec<_> = (0..3).map(|_| Client::ready(&served.socket, "tank/data")).collect();
     let mut waiting = Client::connect_silently(&served.socket);
     waiting.stream.set_read_timeout(Some(Duration::from_millis(300))).expect("set");
-    assert!(waiting.stream.read(&mut [0]).is_err(), "neither let in nor closed");
+    assert!(waiting.stream.read(&mut [0]).is_err(), "neither accepted nor closed");
     waiting.stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
     drop(clients);
     waiting.receive(18);
@@ -207,11 +207,10 @@ fn a_client_waits_for_a_free_connection_slot() {
     all_is_well(&served);
 }
 
-/// Three hundred at once, of which eight may be there at a time, while others keep the server busy.
+/// Three hundred clients at once with eight slots, while others keep the server busy.
 #[test]
 fn hundreds_of_simultaneous_clients_are_served() {
-    // None of them waits so long that it is turned away, also on a slow machine: each stays as
-    // briefly as it can.
+    // Each stays as briefly as it can, so that none is refused even on a slow machine.
     let limits = Limits { clients: 8 + 4, place_ns: 60 * SECOND_NS, ..Limits::default() };
     let served = Served::start(Wanted { limits, ..Wanted::default() });
     let goes_on = std::sync::atomic::AtomicBool::new(true);
@@ -249,7 +248,7 @@ fn hundreds_of_simultaneous_clients_are_served() {
     );
 }
 
-/// Each of its turns takes longer than a negotiation may.
+/// Each turn of the server takes longer than the negotiation timeout.
 #[test]
 fn a_slow_server_does_not_time_out_its_clients() {
     let limits =
@@ -260,21 +259,21 @@ fn a_slow_server_does_not_time_out_its_clients() {
     client.write(4096, &bytes);
     assert!(client.read(4096, 30_000) == bytes);
     assert_eq!(served.notices_of("given up"), 0, "{:?}", served.notices.lock());
-    // Who says nothing is given up all the same.
+    // A silent client is still disconnected.
     let mut silent = Client::connect_silently(&served.socket);
     silent.receive(18);
     assert!(silent.is_closed());
     served.wait_for_notice("negotiation took longer");
 }
 
-/// There is no way to answer, but whoever reads the log learns of it.
+/// The protocol has no reply here, so the reason goes to the log.
 #[test]
 fn dropped_clients_are_logged_with_the_reason() {
     let served = Served::start(Wanted::default());
     let mut client = Client::connect(&served.socket);
     client.send(&option_bytes(OPT_EXPORT_NAME, b"tank/none"));
     assert!(client.is_closed());
-    served.wait_for_notice("given up: it asked for \"tank/none\", and there is no such export");
+    served.wait_for_notice("given up: it asked for the unknown export \"tank/none\"");
     let mut client = Client::ready(&served.socket, "tank/data");
     served.wait_for_notice(&format!("process {} (connection 1) uses tank/data", std::process::id()));
     client.send(&[0; 28]);
@@ -311,7 +310,7 @@ fn shutdown_finishes_and_answers_pending_requests() {
     }
     let (first, _, _) = busy.answer();
     served.ask_to_end();
-    // Every request that the server has taken is answered; then it closes.
+    // Every received request is answered before the server closes.
     let mut answered = vec![first];
     let mut head = [0; 16];
     while busy.stream.read_exact(&mut head).is_ok() {
@@ -349,14 +348,14 @@ fn closing_a_pool_answers_and_disconnects_clients() {
     let mut busy = Client::ready(&served.socket, "tank/data");
     let bytes = contents(5, 1 << 20);
     busy.write(0, &bytes);
-    // More than the kernel keeps for a client, in one piece, so that all of it is under way once
+    // More than the kernel buffers for a client, sent at once, so that all of it is in flight when
     // the first is answered.
     let requests: Vec<u8> =
         (0..100).flat_map(|cookie| request_bytes(READ, 0, cookie, (cookie % 16) << 16, 1 << 16)).collect();
     busy.send(&requests);
     let mut answered = vec![busy.answer()];
     served.close_pool();
-    assert!(idle.is_closed(), "it does not stay with what is no more");
+    assert!(idle.is_closed(), "its export is gone");
     answered.extend((1..100).map(|_| busy.answer()));
     for (cookie, _, payload) in answered {
         let at = (cookie as usize % 16) << 16;
@@ -365,6 +364,6 @@ fn closing_a_pool_answers_and_disconnects_clients() {
     assert!(busy.is_closed());
     let told = || served.notices_of("which used tank/data, was given up: its volume is served no more");
     wait_until("both are in the log", || told() == 2);
-    // Who comes now is told that there is no such volume.
+    // A later client gets an error for an unknown export.
     assert_eq!(negotiating.option(OPT_GO, &info("tank/data", &[3])).last().expect("an answer").0, ERROR + 6);
 }

@@ -1,5 +1,5 @@
-//! The server against programs of other projects: libnbd's tools, QEMU's, nbdkit and fio. Each is
-//! passed over, and says so, where it is not installed.
+//! The server with programs of other projects: libnbd's tools, QEMU's, nbdkit and fio. A test is
+//! skipped with a message if its program is not installed.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -10,7 +10,7 @@ fn striped() -> Served {
     Served::start(Wanted { layout: "raid0", ..Wanted::default() })
 }
 
-/// A sparse file of 64 MiB with something at the beginning, in the middle and at the end; its path.
+/// Creates a sparse file of 64 MiB with data at its start, middle and end. Returns its path.
 fn sparse_file(served: &Served, name: &str) -> String {
     let path = served.folder.path().join(name);
     let file = std::fs::File::create(&path).expect("made");
@@ -79,7 +79,7 @@ fn nbdcopy_round_trips_and_keeps_holes() {
     let sum: u64 = stretches.iter().map(|stretch| stretch["length"].as_u64().expect("a number")).sum();
     assert_eq!(sum, 64 * MIB);
     assert!(stretches.len() >= 5, "{map}");
-    // Between two servers of ours, over several connections each.
+    // Between two Stripewise servers, over several connections each.
     let other = Served::start(Wanted { layout: "raid6", ..Wanted::default() });
     run_program("nbdcopy", &["--connections=4", &served.uri("tank/data"), &other.uri("tank/data")]);
     run_program("nbdcopy", &["--connections=4", &other.uri("tank/data"), back.to_str().expect("a path")]);
@@ -146,7 +146,7 @@ fn qemu_io_writes_zeroes_discards_and_verifies() {
     assert!(!said.contains("failed") && !said.contains("Pattern verification"), "{said}");
 }
 
-/// What libnbd's shell is told; it ends with an error where something is not as it should be.
+/// Script for libnbd's shell, which fails on any mismatch.
 const SHELL: &str = r#"
 import errno
 def fails(number, call):
@@ -197,7 +197,7 @@ print("all is well")
 
 #[test]
 fn nbdsh_verifies_every_command() {
-    // The system's Python has the module, whatever other one comes first.
+    // The module belongs to the system's Python, which may not be the first in the PATH.
     let shell = |script: &str| try_run("env", &["PATH=/usr/bin:/bin", "nbdsh", "-c", script]);
     if !has("nbdsh") || shell("pass").is_err_and(|error| error.contains("No module named nbd")) {
         println!("skipped: there is no python3-libnbd here (scripts/need.sh test installs it)");
@@ -248,7 +248,7 @@ fn fio_verifies_what_it_wrote() {
                 "--verify=crc32c",
                 "--verify_fatal=1",
                 "--verify_backlog=256",
-                // It would be left in the folder of this crate.
+                // The state file would stay in the folder of this crate.
                 "--verify_state_save=0",
                 "--randrepeat=1",
                 "--fsync=64",
@@ -272,6 +272,6 @@ fn other_clients_read_written_data_until_shutdown() {
     run_program("nbdcopy", &[&served.uri("tank/data"), back.to_str().expect("a path")]);
     assert!(std::fs::read(&file).expect("read") == std::fs::read(&back).expect("read"));
     assert!(served.end());
-    let error = try_run("nbdcopy", &[&served.uri("tank/data"), "null:"]).expect_err("nobody listens");
+    let error = try_run("nbdcopy", &[&served.uri("tank/data"), "null:"]).expect_err("the server has ended");
     assert!(error.contains("nbd.sock") || error.contains("No such file"), "{error}");
 }

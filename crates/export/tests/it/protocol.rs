@@ -1,4 +1,4 @@
-//! The server byte by byte: what is agreed on, what requests do, and what they are refused with.
+//! The server's protocol byte by byte: negotiation, requests and errors.
 
 use crate::kit::client::{
     ACK, BLOCK_STATUS, CACHE, Client, ERROR, FAST_ZERO, FLUSH, FUA, NO_HOLE, OPT_ABORT, OPT_EXPORT_NAME,
@@ -56,7 +56,7 @@ fn the_export_name_option_enters_or_disconnects() {
     let mut client = Client::connect(&served.socket);
     client.send(&option_bytes(OPT_EXPORT_NAME, b"tank/none"));
     assert!(client.is_closed());
-    // Zeroes behind it for those who have not declined them.
+    // Followed by zeroes for clients that have not declined them.
     let mut client = Client::connect_silently(&served.socket);
     client.receive(18);
     client.send(&1_u32.to_be_bytes());
@@ -143,7 +143,7 @@ fn unwritten_ranges_are_reported_as_holes() {
     let status = client.status(0, 64 << 20);
     assert_eq!(status.len(), 3, "{status:?}");
     assert_eq!((status[0], status[1].1, status[2].1), ((20 << 20, HOLE), 0, HOLE));
-    assert_eq!(client.status((20 << 20) + 1, 7), [(7, 0)], "odd bytes are told of as well");
+    assert_eq!(client.status((20 << 20) + 1, 7), [(7, 0)], "odd bytes are reported as well");
     client.request(READ, 0, 1, 0, 4096);
     assert_eq!(client.answer(), (1, 2, b"\0\0\0\0\0\0\0\0\0\0\x10\0".to_vec()), "a hole instead of zeros");
     // Whole regions are zeroed at once, parts of them are not.
@@ -152,7 +152,7 @@ fn unwritten_ranges_are_reported_as_holes() {
     assert_eq!(client.read(20 << 20, 4096), contents(1, 4096), "refused means untouched");
     assert_eq!(client.ask(WRITE_ZEROES, FAST_ZERO, 0, 64 << 20, &[]), 0);
     assert_eq!(client.status(0, 64 << 20), [(64 << 20, HOLE)]);
-    // Zeros that may not be holes are written.
+    // Zeros with NO_HOLE are written.
     assert_eq!(client.ask(WRITE_ZEROES, NO_HOLE, 0, 8 << 20, &[]), 0);
     assert_eq!(client.status(0, 8 << 20), [(8 << 20, 0)]);
     assert_eq!(client.ask(TRIM, FUA, 100, 64 << 20, &[]), 28, "beyond the end");
@@ -200,7 +200,7 @@ fn many_requests_at_once_are_each_answered_once() {
                 writer.send(&contents(cookie, 8192));
             }
             if cookie == 499 {
-                // Reads of what was written wait for the answers.
+                // Reads of written data wait for the replies to the writes.
                 std::thread::sleep(std::time::Duration::from_millis(300));
             }
         }

@@ -1,5 +1,5 @@
-//! TLS with certificates made on the spot, against libnbd's client: offered, required, with
-//! certificates of clients, and with peers that do not speak it.
+//! TLS with libnbd's client: optional, required, with client certificates, and with peers that do
+//! not speak it.
 
 use std::path::Path;
 
@@ -42,8 +42,8 @@ fn libnbd_copies_round_trip_over_tls() {
         assert!(std::fs::read(&file).expect("read") == std::fs::read(&back).expect("read"));
 
         let bare = encrypted_uri(&served, &without_certificate(folder.path()));
-        let told = try_run("nbdinfo", &[&bare]);
-        assert_eq!(told.is_err(), with_clients, "{told:?}");
+        let shown = try_run("nbdinfo", &[&bare]);
+        assert_eq!(shown.is_err(), with_clients, "{shown:?}");
     }
 }
 
@@ -83,7 +83,7 @@ fn plaintext_clients_are_refused_when_tls_is_required() {
     assert_eq!(client.option(OPT_GO, &info("tank/none", &[]))[0].0, ERROR + 5);
     client.send(&option_bytes(OPT_EXPORT_NAME, b"tank/data"));
     assert!(client.is_closed());
-    // Where it is only offered both ways work.
+    // With optional TLS both kinds of clients work.
     let offered = served(folder.path(), TlsPolicy::Offered, false);
     assert_eq!(Client::ready(&offered.socket, "tank/data").read(0, 512), [0; 512]);
     if has("nbdinfo") {
@@ -98,14 +98,14 @@ fn peers_without_tls_are_disconnected() {
     let mut liar = Client::connect(&served.socket);
     assert_eq!(liar.option(OPT_STARTTLS, &[])[0].0, ACK);
     liar.send(&option_bytes(OPT_LIST, &[]));
-    // An alert comes at most.
+    // At most an alert arrives.
     let mut rest = Vec::new();
     let _ = std::io::Read::read_to_end(&mut liar.stream, &mut rest);
     assert!(rest.len() < 100 && !rest.windows(4).any(|part| part == b"tank"), "{rest:?}");
     let mut silent = Client::connect(&served.socket);
     assert_eq!(silent.option(OPT_STARTTLS, &[])[0].0, ACK);
     assert!(silent.is_closed(), "negotiation has its time");
-    // Something in the clear behind the wish for TLS could be somebody else's.
+    // Unencrypted data after STARTTLS could be injected by an attacker.
     let mut hasty = Client::connect(&served.socket);
     hasty.send(&[option_bytes(OPT_STARTTLS, &[]), option_bytes(OPT_LIST, &[])].concat());
     served.wait_for_notice("in the clear after asking for TLS");

@@ -1,6 +1,6 @@
-//! Our file drives against fio's io_uring engine: same file, same depth, both past the page cache,
-//! in turn. On disk only: on tmpfs both sides measure how the scheduler places the kernel's
-//! workers.
+//! Stripewise file drives against fio's io_uring engine, in turn: same file, same depth, both
+//! bypassing the page cache. On disk only: on tmpfs the result depends on how the scheduler places
+//! the kernel's workers.
 
 use std::cell::Cell;
 use std::process::Command;
@@ -15,7 +15,7 @@ use crate::files::{self, TestFile};
 #[derive(Clone, Copy)]
 struct Workload {
     name: &'static str,
-    /// fio's name of the pattern.
+    /// Pattern as fio names it.
     pattern: &'static str,
     writes: bool,
     sequential: bool,
@@ -65,7 +65,7 @@ struct Outcome {
     cpu_us: f64,
 }
 
-/// `start_us`: the processor time that fio needs to start and end, taken off.
+/// Runs fio. `start_us`: processor time of fio's start and end, which is subtracted.
 fn fio(file: &TestFile, workload: Workload, seconds: f64, start_us: f64) -> Option<Outcome> {
     let cpu_before_us = children_cpu_us();
     let text = run_fio(file, workload, &format!("--runtime={}ms", (seconds * 1e3) as u64))?;
@@ -79,7 +79,7 @@ fn fio(file: &TestFile, workload: Workload, seconds: f64, start_us: f64) -> Opti
     Some(Outcome { per_second, cpu_us: (children_cpu_us() - cpu_before_us - start_us) / requests })
 }
 
-/// What fio says in JSON of one run that lasts as `limit` says.
+/// JSON output of one fio run; `limit` is the option for its length.
 fn run_fio(file: &TestFile, workload: Workload, limit: &str) -> Option<String> {
     let output = Command::new("fio")
         .args(["--name=pair", "--ioengine=io_uring", "--direct=1", "--time_based", "--norandommap"])
@@ -95,7 +95,7 @@ fn run_fio(file: &TestFile, workload: Workload, limit: &str) -> Option<String> {
     String::from_utf8(output.stdout).ok()
 }
 
-/// Processor time of all children that have ended, kernel workers of their rings included.
+/// Processor time of all ended children, including the kernel workers of their rings.
 fn children_cpu_us() -> f64 {
     // SAFETY: getrusage fills the structure it is given; all-zero is valid.
     let usage = unsafe {
@@ -158,7 +158,7 @@ fn ours(file: &TestFile, workload: Workload, seconds: f64) -> Outcome {
     }
 }
 
-/// Prints the pairs' ratios.
+/// Runs the comparison and prints the ratios.
 pub fn run(quick: bool) {
     let (seconds, pairs) = if quick { (0.5, 3) } else { (1.0, 11) };
     if Command::new("fio").arg("--version").output().is_err() {
@@ -178,7 +178,7 @@ pub fn run(quick: bool) {
             let start_us =
                 run_fio(&file, workload, "--runtime=1ms").map_or(0.0, |_| children_cpu_us() - before_us);
             for pair in 0..pairs {
-                // Who goes first alternates, so that a drift of the machine favours neither.
+                // The order alternates, so that a drift of the machine favours neither.
                 let (one, other) = if pair % 2 == 0 {
                     (Some(ours(&file, workload, seconds)), fio(&file, workload, seconds, start_us))
                 } else {

@@ -1,21 +1,21 @@
-//! The files measured on: beside the build (a disk, as a rule) and in memory, full of bytes that do
-//! not compress.
+//! Test files for the benchmarks: next to the build (usually on a disk) and in memory, filled with
+//! incompressible bytes.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-/// A file to measure on, removed at the end.
+/// A test file, removed on drop.
 pub struct TestFile {
-    /// What to call the place in print.
+    /// Name of the place in output.
     pub place: &'static str,
     pub path: PathBuf,
     pub size_bytes: u64,
     _directory: TempDir,
 }
 
-/// A file on disk and, if asked for and possible, one in memory, written once from end to end.
+/// Creates a file on disk and, if requested and possible, one in memory, both completely written.
 pub fn make(disk_bytes: u64, memory_bytes: Option<u64>) -> Vec<TestFile> {
     let places = [
         ("disk", env!("CARGO_TARGET_TMPDIR"), Some(disk_bytes)),
@@ -46,7 +46,7 @@ fn fill(path: &std::path::Path, size_bytes: u64) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// The next of a fixed sequence of random numbers (xorshift64).
+/// Next number of a fixed pseudo-random sequence (xorshift64).
 pub fn next(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;

@@ -1,10 +1,10 @@
-//! What the runtime costs: nanoseconds per task switch, our drives against fio on the same files,
-//! and whether registering files and buffers with the ring would pay.
+//! Benchmarks of the runtime: nanoseconds per task switch, file drives against fio on the same
+//! files, and the benefit of registering files and buffers with the ring.
 //!
-//! `cargo bench -p stripewise-runtime [-- --quick] [executors] [fio] [registration]`. Everything is
-//! printed as a ratio of two sides measured in turn, pair by pair, so that other load on the
-//! machine falls on both; the spread is that of the pairs. fio is needed for the comparison and is
-//! named when absent.
+//! `cargo bench -p stripewise-runtime [-- --quick] [executors] [fio] [registration]`. Comparisons
+//! are ratios of two sides measured in turn, pair by pair, so that other load on the machine
+//! affects both; the spread is that of the pairs. The comparison with fio is skipped with a message
+//! if fio is not installed.
 
 mod against_fio;
 mod executors;

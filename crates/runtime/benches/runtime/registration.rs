@@ -1,5 +1,5 @@
-//! Whether registering files and buffers with the ring pays: the same raw loop of reads with and
-//! without, in turn.
+//! Benefit of registering files and buffers with the ring: the same raw loop of reads with and
+//! without it, in turn.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -84,8 +84,8 @@ impl Setup {
             if !over {
                 for index in std::mem::take(&mut idle) {
                     let entry = self.entry(way, index, files::next(&mut random) % self.blocks);
-                    // SAFETY: buffers and iovecs are this structure's, and the loop ends only when
-                    // all are answered.
+                    // SAFETY: this structure owns buffers and iovecs, and the loop ends only after
+                    // all completions.
                     unsafe { self.ring.submission().push(&entry).expect("room for the depth") };
                     in_flight += 1;
                 }
@@ -103,7 +103,7 @@ impl Setup {
     }
 }
 
-/// Prints each way against the plain one.
+/// Measures each way against plain reads and prints the ratios.
 pub fn run(quick: bool) {
     let (limit, rounds) =
         if quick { (Duration::from_millis(300), 3) } else { (Duration::from_millis(800), 7) };

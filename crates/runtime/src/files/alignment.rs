@@ -1,26 +1,26 @@
-//! How transfers that bypass the page cache must be aligned on a file or device.
+//! Alignment of transfers that bypass the page cache (O_DIRECT), for a file or device.
 //!
-//! Expected faults: kernels and file systems that do not say (then small reads find out), and file
-//! systems that accept the flag but cannot transfer directly.
+//! Expected faults: kernels and file systems that do not report it (small test reads determine it),
+//! and file systems that accept the flag but do not support direct transfers.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-/// Multiples that direct transfers must keep to.
+/// Alignment of direct transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Alignment {
-    /// Of offset and length, in bytes; at least 512.
+    /// Alignment of offset and length, in bytes; at least 512.
     pub(crate) offset_bytes: u32,
-    /// Of a buffer's address and each piece's length, in bytes.
+    /// Alignment of a buffer's address and of each piece's length, in bytes.
     pub(crate) memory_bytes: usize,
 }
 
-/// Buffers start at multiples of this many bytes; a file that wants more cannot be served directly.
+/// Alignment of buffers, in bytes. A file that requires more cannot use direct transfers.
 const BUFFER_ALIGNMENT: usize = stripewise_drive::BUFFER_ALIGNMENT;
 
-/// What `file`, opened with O_DIRECT, wants; `None` if direct transfers do not work on it after
-/// all. `block_bytes`: a block device's logical block.
+/// Alignment required by `file`, which was opened with O_DIRECT; `None` if direct transfers do not
+/// work on it. `block_bytes`: logical block size of a block device.
 pub(crate) fn direct_alignment(file: &File, block_bytes: Option<u32>) -> Option<Alignment> {
     match (reported(file), block_bytes) {
         (Some(None), _) => None,
@@ -36,8 +36,8 @@ pub(crate) fn direct_alignment(file: &File, block_bytes: Option<u32>) -> Option<
     }
 }
 
-/// What the kernel says (since Linux 6.1, on most file systems): `None` if nothing, `Some(None)` if
-/// direct transfers are not supported.
+/// Alignment that the kernel reports (since Linux 6.1, on most file systems): `None` if it reports
+/// none, `Some(None)` if direct transfers are not supported.
 fn reported(file: &File) -> Option<Option<Alignment>> {
     // SAFETY: statx fills the structure it is given; all-zero is valid; the empty path with
     // AT_EMPTY_PATH means the open descriptor itself.
@@ -63,7 +63,7 @@ fn reported(file: &File) -> Option<Option<Alignment>> {
     )
 }
 
-/// Whether a read of `unit` bytes at offset and address `unit` works.
+/// Tests a direct read of `unit` bytes at offset and address `unit`.
 fn reads_in_units_of(file: &File, unit: u32) -> bool {
     let unit = unit as usize;
     let layout =

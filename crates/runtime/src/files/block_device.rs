@@ -1,5 +1,4 @@
-//! What only block devices can be asked: their size, their sector, and what the kernel lists of
-//! them under `/sys`.
+//! Properties of block devices: size, logical block, and queue attributes from `/sys`.
 
 use std::fs::File;
 use std::io;
@@ -27,8 +26,8 @@ pub(crate) fn logical_block_bytes(device: &File) -> io::Result<u32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(block as u32) }
 }
 
-/// One line of `/sys/dev/block/MAJOR:MINOR/queue/NAME`; for a partition that of its whole device.
-/// `None` where the kernel does not say.
+/// The contents of `/sys/dev/block/MAJOR:MINOR/queue/NAME`, for a partition those of its whole
+/// device. `None` if the kernel does not have the attribute.
 pub(crate) fn queue_attribute(device_number: u64, name: &str) -> Option<String> {
     let (major, minor) = (libc::major(device_number), libc::minor(device_number));
     let device = format!("/sys/dev/block/{major}:{minor}");

@@ -1,14 +1,14 @@
-//! Which drive a path means, and whether it is still the one that was opened.
+//! Identity of the drive at a path, and the check that it is still the drive that was opened.
 //!
 //! Expected faults: two paths to one file or device (links, other names), a file that is unlinked,
-//! replaced by another of the same name, or truncated while it is open, and a device node that
-//! comes to mean another device.
+//! replaced by another of the same name, or truncated while it is open, and a device node that is
+//! reassigned to another device.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// Which file or block device, whatever path led to it.
+/// Identity of a file or block device, independent of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DriveIdentity {
     /// A regular file: the file system's device number and the file's inode number.
@@ -25,28 +25,28 @@ pub enum DriveIdentity {
     },
 }
 
-/// Why an open drive must be taken as lost, though reads of it may still work.
+/// Reason that an open drive counts as lost, although reads of it may still work.
 #[derive(Debug, thiserror::Error)]
 pub enum Vanished {
-    /// Nothing is at the path any more.
+    /// Its path no longer exists.
     #[error("it was removed")]
     Removed,
-    /// Something else is at the path.
+    /// Another file or device is at its path.
     #[error("another file or device has taken its path")]
     Replaced,
     /// It is smaller than when it was opened.
-    #[error("it was cut short to {now_bytes} bytes")]
+    #[error("it was truncated to {now_bytes} bytes")]
     Truncated {
-        /// Its length now, in bytes.
+        /// Current length, in bytes.
         now_bytes: u64,
     },
-    /// The path cannot be looked at.
-    #[error("its path cannot be looked at")]
+    /// Its path is inaccessible.
+    #[error("its path is inaccessible")]
     Unreachable(#[source] std::io::Error),
 }
 
 impl DriveIdentity {
-    /// Of what `metadata` describes; `None` if that can be no drive.
+    /// Identity from `metadata`; `None` if it is neither a regular file nor a block device.
     pub(crate) fn of(metadata: &Metadata) -> Option<Self> {
         let kind = metadata.file_type();
         if kind.is_file() {
@@ -58,7 +58,7 @@ impl DriveIdentity {
         }
     }
 
-    /// Compares what is at `path` now, and what `file` is now, with what was opened.
+    /// Checks that `path` and `file` still are the drive that was opened.
     pub(crate) fn look(self, file: &File, path: &Path, capacity_bytes: u64) -> Result<(), Vanished> {
         let at_path = path.metadata().map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Vanished::Removed,

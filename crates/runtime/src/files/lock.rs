@@ -1,8 +1,8 @@
-//! Advisory locks that keep a second process (or the same one twice) off a drive, and finding out
-//! who holds one.
+//! Advisory locks that prevent a second open of a drive, by another process or the same one, and
+//! the search for the holder of a lock.
 //!
-//! `flock` it is: it belongs to the open file, is gone when that is closed however the process
-//! ends, conflicts within one process too, and on block devices it is also what udev respects.
+//! The locks are of `flock`, which belong to the open file: they end when it is closed, however the
+//! process ends, and conflict within one process too. On block devices, udev respects them.
 
 use std::fs::File;
 use std::io;
@@ -11,23 +11,23 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::files::identity::DriveIdentity;
 
-/// Who uses a drive, as far as the system tells.
+/// User of a drive, as far as the system reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// This process has it open already.
+    /// This process.
     ThisProcess,
     /// Another process.
     Process {
-        /// Its process id.
+        /// Process id.
         pid: u32,
-        /// Its command's name; empty if the system does not tell.
+        /// Command name; empty if unknown.
         name: String,
     },
-    /// A process that has ended; its lock will go in a moment.
+    /// A process that has ended, whose lock is about to be released.
     Dead,
-    /// The system itself: a mount, another array, a swap space.
+    /// The kernel: a mount, another array, swap space.
     Kernel,
-    /// The system does not say.
+    /// Unknown to the system.
     Unknown,
 }
 
@@ -37,7 +37,7 @@ impl std::fmt::Display for Holder {
             Self::ThisProcess => f.write_str("this very process"),
             Self::Process { pid, name } if name.is_empty() => write!(f, "process {pid}"),
             Self::Process { pid, name } => write!(f, "process {pid} ({name})"),
-            Self::Dead => f.write_str("a process that has ended, and the lock is still held"),
+            Self::Dead => f.write_str("a process that has ended but still holds the lock"),
             Self::Kernel => f.write_str("the system"),
             Self::Unknown => f.write_str("another program"),
         }
@@ -58,7 +58,7 @@ pub(crate) fn try_lock(file: &File, shared: bool) -> io::Result<bool> {
     }
 }
 
-/// Who holds a `flock` on the drive, from the kernel's list of locks.
+/// Finds the holder of a `flock` on the drive in the kernel's list of locks.
 pub(crate) fn holder(identity: DriveIdentity, file: &File) -> Holder {
     let (device, inode) = match identity {
         DriveIdentity::File { device, inode } => (device, inode),
@@ -80,9 +80,9 @@ pub(crate) fn holder(identity: DriveIdentity, file: &File) -> Holder {
     }
 }
 
-/// The process in the line `N: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE START END` (major and
-/// minor in hexadecimal) that names the inode. A process of another namespace is listed as 0 or
-/// less: then there is no name.
+/// Process id in the line `N: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE START END` (major and
+/// minor in hexadecimal) that names the inode. `None` for a process of another namespace, which is
+/// listed as 0 or less.
 fn pid_of(locks: &str, device: u64, inode: u64) -> Option<u32> {
     let place = format!("{:02x}:{:02x}:{inode}", libc::major(device), libc::minor(device));
     locks.lines().find_map(|line| {

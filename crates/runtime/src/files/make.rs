@@ -1,8 +1,8 @@
-//! Making the files of file-backed drives.
+//! Creation of files for file-backed drives.
 //!
-//! Expected faults: a file of that name, no room (asked beforehand, and met while allocating), no
-//! permission, a size that is no multiple of a block, and file systems that cannot allocate ahead
-//! (zeros are written instead). What was begun and failed is removed again.
+//! Expected faults: an existing file, too little space (checked beforehand, and again while
+//! allocating), no permission, a size that is not a multiple of a block, and file systems without
+//! preallocation (zeros are written instead). The file of a failed creation is removed.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -12,65 +12,64 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// What is on a drive is for its owner.
+/// Mode of the file: only its owner can read and write it.
 const OWNER_ONLY: u32 = 0o600;
 
-/// How to make a drive's file.
+/// Options for creating a drive's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreateOptions {
-    /// The drive's size, in bytes: a multiple of 4096.
+    /// Size of the drive, in bytes: a multiple of 4096.
     pub size_bytes: u64,
-    /// Reserve the space now, so that it can never run out; otherwise the file is sparse and grows
-    /// as it is written.
+    /// True to preallocate the space, so that it cannot run out; otherwise the file is sparse.
     pub allocate: bool,
-    /// Remove a file that is there already; otherwise it is an error.
+    /// True to replace an existing file, which is an error otherwise.
     pub replace_existing: bool,
-    /// Do not ask for as much free space as the drive may come to need. For sparse files only.
+    /// True to skip the check of free space for a sparse file.
     pub overcommit: bool,
 }
 
 impl CreateOptions {
-    /// A sparse file of `size_bytes` where nothing is yet, if there is room for all of it.
+    /// A new sparse file of `size_bytes`, with a check of free space.
     pub fn new(size_bytes: u64) -> Self {
         Self { size_bytes, allocate: false, replace_existing: false, overcommit: false }
     }
 }
 
-/// A drive's file could not be made.
+/// An error in creating a drive's file.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// Something is there already.
+    /// The path exists already.
     #[error("{}: a file of this name exists already", path.display())]
     Exists {
-        /// The path asked for.
+        /// Requested path.
         path: PathBuf,
     },
-    /// The file system has less room than the drive needs.
-    #[error("{}: a drive of {needed_bytes} bytes does not fit in the {free_bytes} bytes free there", path.display())]
+    /// The file system has less free space than the drive needs.
+    #[error("{}: not enough space for a drive of {needed_bytes} bytes: {free_bytes} bytes are free", path.display())]
     NoSpace {
-        /// The path asked for.
+        /// Requested path.
         path: PathBuf,
-        /// The drive's size, in bytes.
+        /// Size of the drive, in bytes.
         needed_bytes: u64,
-        /// What is free, in bytes.
+        /// Free space, in bytes.
         free_bytes: u64,
     },
-    /// The size is zero or no multiple of 4096.
-    #[error("{}: {size_bytes} bytes is no size for a drive: it must be a multiple of 4096 and not zero", path.display())]
+    /// The size is zero or not a multiple of 4096.
+    #[error("{}: {size_bytes} bytes is not a valid drive size: it must be a multiple of 4096 and not zero", path.display())]
     BadSize {
-        /// The path asked for.
+        /// Requested path.
         path: PathBuf,
-        /// The size asked for, in bytes.
+        /// Requested size, in bytes.
         size_bytes: u64,
     },
-    /// Anything else the system says.
+    /// Any other error of the system.
     #[error("{}: {action} failed", path.display())]
     Io {
-        /// The path asked for.
+        /// Requested path.
         path: PathBuf,
-        /// What was being done.
+        /// The failed operation.
         action: &'static str,
-        /// Why it failed.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -81,18 +80,18 @@ impl CreateError {
         move |source| Self::Io { path: path.to_owned(), action, source }
     }
 
-    /// What to do about it, where that can be said.
+    /// Suggested remedy, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Exists { .. } => Some("choose another directory, or remove the file first"),
-            Self::NoSpace { .. } => Some("make the drives smaller or fewer, or choose another file system"),
+            Self::NoSpace { .. } => Some("create smaller or fewer drives, or use another file system"),
             Self::BadSize { .. } | Self::Io { .. } => None,
         }
     }
 }
 
-/// Bytes that this user may still write on the file system that holds `path` (which must exist);
-/// `u64::MAX` where the file system states no size at all.
+/// Free space for this user on the file system of `path` (which must exist), in bytes; `u64::MAX`
+/// if the file system reports no size.
 pub fn free_space_bytes(path: &Path) -> io::Result<u64> {
     let c_path =
         CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
@@ -110,12 +109,12 @@ pub fn free_space_bytes(path: &Path) -> io::Result<u64> {
     }
     // SAFETY: no memory is involved.
     let is_root = unsafe { libc::geteuid() } == 0;
-    // What a file system keeps back, it keeps for root.
+    // Only root can use the reserved blocks.
     let blocks = if is_root { answer.f_bfree } else { answer.f_bavail };
     Ok(blocks.saturating_mul(answer.f_frsize))
 }
 
-/// Makes the file of a file-backed drive at `path`, durably. Its contents read as zeros.
+/// Creates the file of a file-backed drive at `path`, durably. It reads as zeros.
 pub fn create_drive_file(path: &Path, options: &CreateOptions) -> Result<(), CreateError> {
     let size_bytes = options.size_bytes;
     if size_bytes == 0 || !size_bytes.is_multiple_of(4096) {
@@ -133,7 +132,7 @@ pub fn create_drive_file(path: &Path, options: &CreateOptions) -> Result<(), Cre
         std::fs::remove_file(path).map_err(CreateError::io(path, "removing the old file"))?;
     }
     let free_bytes = free_space_bytes(directory)
-        .map_err(CreateError::io(path, "asking for the free space of its directory"))?;
+        .map_err(CreateError::io(path, "reading the free space of its directory"))?;
     if free_bytes < size_bytes && (options.allocate || !options.overcommit) {
         return Err(CreateError::NoSpace { path: path.to_owned(), needed_bytes: size_bytes, free_bytes });
     }
@@ -153,7 +152,7 @@ pub fn create_drive_file(path: &Path, options: &CreateOptions) -> Result<(), Cre
                 needed_bytes: size_bytes,
                 free_bytes: free_space_bytes(directory).unwrap_or(0).min(size_bytes),
             },
-            _ => CreateError::Io { path: path.to_owned(), action: "giving it its size", source },
+            _ => CreateError::Io { path: path.to_owned(), action: "setting its size", source },
         }
     })
 }

@@ -1,4 +1,4 @@
-//! Listening on an address and port, or on a socket file that exists only while it is listened on.
+//! Listening on an address and port, or on a socket file that exists only while the listener does.
 //!
 //! A socket file is created under another name, gets its permissions, and is then renamed, so it is
 //! never reachable with wider permissions. Expected faults: a path or address in use (refused), a
@@ -21,36 +21,36 @@ use crate::net::socket_future::Operation;
 use crate::ring::Ring;
 use crate::ring::socket_op::{Outcome, SocketWork};
 
-/// Connections that wait to be let in; the system has a limit of its own (net.core.somaxconn, 4096
-/// by default). Unix sockets have as many.
+/// Length of the backlog; the system limits it further (net.core.somaxconn, 4096 by default). Unix
+/// sockets have the same.
 const MOST_WAITING: libc::c_int = 4096;
 
-/// Why listening failed.
+/// An error in listening.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Another process listens there.
-    #[error("{place}: another process listens there already")]
+    /// The address is in use.
+    #[error("{place}: another process already listens there")]
     InUse {
         /// The path, or address and port.
         place: String,
     },
-    /// What lies at the path is not a socket, so it is left alone.
-    #[error("{}: there is something that is not a socket; it is left alone", path.display())]
+    /// The path exists and is not a socket, so it is left alone.
+    #[error("{}: the path exists and is not a socket; it is left alone", path.display())]
     NotASocket {
         /// The path.
         path: PathBuf,
     },
-    /// The system refuses.
+    /// The system reports an error.
     #[error("{place}: cannot listen there: {source}")]
     System {
         /// The path, or address and port.
         place: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// A socket that others connect to. A socket file goes when this does.
+/// A listening socket. Dropping it removes its socket file.
 pub struct Listener {
     ring: Rc<Ring>,
     socket: Rc<OwnedFd>,
@@ -79,9 +79,9 @@ impl Listener {
             io::ErrorKind::AddrInUse => ListenError::InUse { place: place.clone() },
             _ => ListenError::System { place: place.clone(), source },
         })?;
-        // The library asks for room for 128 that are not let in yet; of a crowd the others would
-        // try again a second later. Where this is refused, so it is. SAFETY: changes a number of a
-        // socket that `listener` owns; no memory is involved.
+        // The standard library sets a backlog of 128; clients beyond it would retry only after a
+        // second. Best effort. SAFETY: changes a number of a socket that `listener` owns; no memory
+        // is involved.
         unsafe { libc::listen(listener.as_raw_fd(), MOST_WAITING) };
         let address = listener.local_addr().unwrap_or(address);
         Ok(Self {
@@ -94,18 +94,18 @@ impl Listener {
         })
     }
 
-    /// Where it listens: the path, or address and port.
+    /// The path, or address and port.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// The address, with the port that was chosen where none was asked for; `None` for a path.
+    /// The address, with the actual port if port 0 was requested; `None` for a path.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Waits for a connection. Dropped half-way it accepts none. Errors are usually momentary (too
-    /// many open descriptors, a client that left), but an immediate retry may fail again.
+    /// Waits for a connection. If dropped, it accepts none. Errors are usually temporary (too many
+    /// open descriptors, a client that disconnected), but an immediate retry may fail again.
     pub async fn accept(&self) -> io::Result<Stream> {
         match Operation::start(&self.ring, &self.socket, SocketWork::Accept)?.await? {
             Outcome::Accepted(socket) => Ok(Stream::new(&self.ring, socket, self.kind)),
@@ -114,8 +114,8 @@ impl Listener {
     }
 }
 
-/// A socket file of this process. It is removed when this is dropped, unless another socket has
-/// taken its path.
+/// A socket file of this process. Dropping it removes the file, unless another socket has replaced
+/// it.
 pub struct SocketFile {
     path: PathBuf,
     device: u64,
@@ -131,8 +131,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// Listens at `path` for a thread with sockets of its own, as
-/// [`Network::listen_unix`](super::Network::listen_unix) does for the executor.
+/// Listens at `path` with a blocking socket, for use on another thread; otherwise as
+/// [`Network::listen_unix`](super::Network::listen_unix).
 pub fn bind_unix(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), ListenError> {
     let place = path.display().to_string();
     let system = |source| ListenError::System { place: place.clone(), source };
@@ -148,7 +148,7 @@ pub fn bind_unix(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), L
         if is_left_over {
             std::fs::rename(&beside, path)?;
         } else {
-            // Unlike a rename this fails where another process was first.
+            // Unlike a rename, this fails if another process was first.
             std::fs::hard_link(&beside, path)?;
         }
         Ok((listener, own))
@@ -162,7 +162,7 @@ pub fn bind_unix(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), L
     Ok((listener, SocketFile { path, device: own.dev(), inode: own.ino() }))
 }
 
-/// Whether the socket at `path` is stale; an error if it is in use, or no socket.
+/// Tests if the socket at `path` is stale; an error if it is in use or not a socket.
 fn is_left_over(path: &Path, found: &Metadata) -> Result<bool, ListenError> {
     if !found.file_type().is_socket() {
         return Err(ListenError::NotASocket { path: path.to_owned() });
@@ -186,12 +186,12 @@ fn path_beside(path: &Path) -> io::Result<PathBuf> {
     path.file_name().ok_or_else(invalid)?;
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    // Short, whatever the socket is called: it has to fit an address as well.
+    // Short for any socket name, as it must fit into a socket address as well.
     Ok(path.with_file_name(format!(".listen-{}-{number}", std::process::id())))
 }
 
 fn listen_beside(beside: &Path, mode: u32) -> io::Result<UnixListener> {
-    // Of a process of the same number that was killed in this very moment.
+    // Left by a killed process with the same process id.
     let _ = std::fs::remove_file(beside);
     let listener = UnixListener::bind(&ShortPath::of(beside)?.path)?;
     std::fs::set_permissions(beside, Permissions::from_mode(mode))?;

@@ -1,9 +1,8 @@
-//! Telling the kernel that this process writes out other programs' memory.
+//! Marking this process for the kernel as one that takes part in writeback.
 
-/// From now on this thread, and those it starts, take memory without waiting for anything to be
-/// written out: what is to be written may be waiting for this very process, when a file system
-/// stands on what it serves. Needs root (CAP_SYS_RESOURCE); without, or before Linux 5.6, nothing
-/// changes, and whether it did is returned.
+/// Makes this thread, and those it starts, allocate memory without waiting for writeback. Writeback
+/// of a file system on a served volume waits for this very process, so waiting would deadlock.
+/// Requires root (CAP_SYS_RESOURCE) and Linux 5.6. False if the kernel refuses.
 pub fn become_io_flusher() -> bool {
     /// From linux/prctl.h.
     const PR_SET_IO_FLUSHER: libc::c_int = 57;

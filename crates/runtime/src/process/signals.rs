@@ -1,6 +1,6 @@
-//! A clean end on the first SIGINT, SIGTERM or SIGHUP: the signal sets a flag and makes a
-//! descriptor readable for ever, which wakes every executor that asked. The second signal kills, as
-//! it would without this, so that a hung command can be ended.
+//! Clean shutdown on the first SIGINT, SIGTERM or SIGHUP: the signal sets a flag and makes a
+//! descriptor permanently readable, which wakes every executor that waits for it. The second signal
+//! has its default action and kills the process, so that a hung command can be ended.
 //!
 //! Handlers are installed on the first request: a command that never asks is killed by the first
 //! signal.
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 
-/// Whether the process was asked to end (only after a call of `RealExecutor::interrupted`).
+/// True once a signal has requested shutdown (only after a call of `RealExecutor::interrupted`).
 pub fn interrupt_requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
@@ -22,8 +22,8 @@ extern "C" fn on_signal(_signal: libc::c_int) {
     REQUESTED.store(true, Ordering::SeqCst);
     let descriptor = DESCRIPTOR.load(Ordering::SeqCst);
     let one = 1_u64.to_ne_bytes();
-    // SAFETY: write and the thread's error number are all that is touched; both are allowed in a
-    // signal handler, and the error number is put back for whatever was interrupted.
+    // SAFETY: only write and the thread's error number are used; both are allowed in a signal
+    // handler, and the error number is restored for the interrupted code.
     unsafe {
         let saved = *libc::__errno_location();
         libc::write(descriptor, one.as_ptr().cast(), one.len());
@@ -31,7 +31,7 @@ extern "C" fn on_signal(_signal: libc::c_int) {
     }
 }
 
-/// Installs the handlers, once, and gives the descriptor that becomes readable with the first
+/// Installs the handlers, once, and returns the descriptor that becomes readable with the first
 /// signal. It is never closed.
 pub(crate) fn descriptor() -> io::Result<RawFd> {
     static INSTALLED: OnceLock<Result<RawFd, i32>> = OnceLock::new();

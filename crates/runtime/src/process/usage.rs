@@ -1,4 +1,4 @@
-//! What this process has used so far, for reports: processor time and memory.
+//! Processor time and memory used by this process, for reports.
 
 /// Processor time of all threads of this process, in nanoseconds, in user and kernel mode together.
 /// The kernel's io_uring workers count: they are threads of the process.
@@ -6,7 +6,7 @@ pub fn process_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// The most memory this process had in RAM at any time, in bytes.
+/// Peak resident memory of this process, in bytes.
 pub fn max_resident_bytes() -> u64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: getrusage fills the structure it is given; all-zero is a valid one, should it fail.
@@ -17,7 +17,7 @@ pub fn max_resident_bytes() -> u64 {
     usage.ru_maxrss as u64 * 1024
 }
 
-/// A clock of the system in nanoseconds.
+/// Reading of a system clock, in nanoseconds.
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: clock_gettime writes one timespec through the pointer. It cannot fail for the clocks
@@ -26,8 +26,8 @@ pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Gives memory that was freed back to the system, as far as the allocator keeps it. Takes a moment
-/// for each page of it.
+/// Returns free memory that the allocator retains to the system. The cost grows with the number of
+/// pages.
 pub fn give_memory_back() {
     // SAFETY: changes nothing that is in use.
     #[cfg(target_env = "gnu")]

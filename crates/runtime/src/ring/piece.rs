@@ -1,12 +1,12 @@
-//! Bytes to be sent, and the list of their memory that the kernel is given. Faults expected: none.
+//! Bytes to be sent, and the iovec list of their memory for the kernel. Faults expected: none.
 
 use stripewise_drive::Buffer;
 
 /// The kernel's own limit on the pieces of one transfer (UIO_MAXIOV).
 const MAX_PIECES: usize = 1024;
-/// No single transfer is longer; the kernel's own limit is 2 GiB less a page.
+/// Maximum length of one transfer; the kernel's own limit is 2 GiB less a page.
 pub(crate) const MAX_TRANSFER_BYTES: usize = 1 << 30;
-/// Bytes that a piece can carry without memory of its own.
+/// Maximum length of a piece without an allocation.
 const SMALL_BYTES: usize = 48;
 
 /// Bytes to be sent.
@@ -19,7 +19,7 @@ enum Bytes {
 }
 
 impl Piece {
-    /// A copy of `bytes`; without an allocation up to 48 bytes, as heads of messages are.
+    /// A copy of `bytes`; up to 48 bytes, such as the heads of messages, need no allocation.
     pub fn copy_of(bytes: &[u8]) -> Self {
         if bytes.len() > SMALL_BYTES {
             return Self(Bytes::Vec(bytes.to_vec()));
@@ -38,7 +38,7 @@ impl Piece {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// True if the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -72,13 +72,14 @@ impl From<Vec<u8>> for Piece {
 }
 
 impl From<Buffer> for Piece {
-    /// The buffer must not be changed until it is sent.
+    /// The buffer must not change until it is sent.
     fn from(buffer: Buffer) -> Self {
         Self(Bytes::Buffer(buffer))
     }
 }
 
-/// The memory of `pieces` from `skip_bytes` of the first on, no more than one operation takes.
+/// Lists the memory of `pieces`, from byte `skip_bytes` of the first on, up to the limits of one
+/// operation.
 pub(crate) fn gather(pieces: &[Piece], mut skip_bytes: usize, iovecs: &mut Vec<libc::iovec>) {
     iovecs.clear();
     let mut total_bytes = 0;

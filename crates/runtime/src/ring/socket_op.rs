@@ -1,9 +1,9 @@
-//! One operation of a socket in the ring's table: accept, connect, receive, send. Its memory stays
-//! there until the kernel has answered, even if the future that asked is dropped.
+//! A socket operation in the ring's table: accept, connect, receive or send. The table keeps its
+//! memory until the kernel completes the operation, even if the future is dropped.
 //!
-//! Expected faults: transfers cut short (a send is continued until all of it is sent), interrupted
-//! operations (repeated a bounded number of times), and futures dropped before the answer comes (a
-//! connection accepted for one is closed).
+//! Expected faults: short transfers (a send continues until all is sent), interrupted operations
+//! (repeated a bounded number of times), and futures dropped before completion (a connection
+//! accepted for one is closed).
 
 use std::cell::Cell;
 use std::io;
@@ -17,19 +17,19 @@ use stripewise_drive::Buffer;
 use crate::net::address::Address;
 use crate::ring::piece::{MAX_TRANSFER_BYTES, Piece, gather};
 
-/// How often an interrupted operation is repeated.
+/// Maximum repeats of an interrupted operation.
 const MAX_REPEATS: u8 = 64;
 
-/// What is to be done.
+/// The operation's kind and arguments.
 pub(crate) enum SocketWork {
     Accept,
     Connect(Box<Address>),
-    /// `all`: as a rule not fewer bytes than there is room for.
+    /// `all`: wait until the buffer is full, as far as the kernel honours that.
     Receive {
         into: Buffer,
         all: bool,
     },
-    /// From byte `sent_of_next` of piece `sent_pieces` on.
+    /// Sends from byte `sent_of_next` of piece `sent_pieces` on.
     Send {
         pieces: Vec<Piece>,
         sent_pieces: usize,
@@ -38,7 +38,7 @@ pub(crate) enum SocketWork {
 }
 
 impl SocketWork {
-    /// Bytes to be sent.
+    /// Number of bytes to be sent.
     pub(crate) fn send_bytes(&self) -> usize {
         match self {
             Self::Send { pieces, .. } => pieces.iter().map(Piece::len).sum(),
@@ -47,7 +47,7 @@ impl SocketWork {
     }
 }
 
-/// A socket's operation in the ring's table.
+/// A socket operation in the ring's table.
 pub(crate) struct SocketOp {
     socket: Rc<OwnedFd>,
     work: SocketWork,
@@ -55,35 +55,35 @@ pub(crate) struct SocketOp {
     repeats: u8,
 }
 
-/// The answer to an operation, once it is there, and the task that waits for it.
+/// Result slot of an operation, and the task that waits for it.
 #[derive(Default)]
 pub(crate) struct Answer {
     pub(crate) result: Cell<Option<io::Result<Outcome>>>,
     pub(crate) waker: Cell<Option<Waker>>,
 }
 
-/// What an operation came to.
+/// Result of a successful operation.
 pub(crate) enum Outcome {
     Bytes(usize),
     Accepted(OwnedFd),
     Done,
 }
 
-/// What an answer of the kernel means for its operation.
+/// Progress of an operation after a completion.
 pub(crate) enum SocketProgress {
     Done(io::Result<Outcome>),
     Again,
 }
 
 impl SocketOp {
-    /// The operation, and where its answer will be.
+    /// Creates an operation and its result slot.
     pub(crate) fn new(socket: Rc<OwnedFd>, work: SocketWork) -> (Self, Rc<Answer>) {
         let answer = Rc::new(Answer::default());
         (Self { socket, work, answer: answer.clone(), repeats: 0 }, answer)
     }
 
-    /// The next step. What it points at is in the operation, in `iovecs` or `header`, and must stay
-    /// until the answer.
+    /// Submission entry of the next step. It points into the operation, `iovecs` and `header`,
+    /// which must stay in place until the completion.
     pub(crate) fn entry(
         &mut self,
         iovecs: &mut Vec<libc::iovec>,
@@ -114,7 +114,7 @@ impl SocketOp {
         }
     }
 
-    /// What `answer` (bytes or a descriptor, or an error number negated) means.
+    /// Evaluates a completion: bytes, a descriptor, or a negated error number.
     pub(crate) fn advance(&mut self, answer: i32) -> SocketProgress {
         if answer < 0 {
             let is_wanted = Rc::strong_count(&self.answer) > 1;
@@ -143,7 +143,7 @@ impl SocketOp {
                     return SocketProgress::Done(Ok(Outcome::Done));
                 }
                 if answer == 0 || Rc::strong_count(&self.answer) == 1 {
-                    // Nothing is sent any more, or the future was dropped.
+                    // No progress, or the future was dropped.
                     return SocketProgress::Done(Err(io::ErrorKind::WriteZero.into()));
                 }
                 self.repeats = 0;
@@ -152,7 +152,7 @@ impl SocketOp {
         }
     }
 
-    /// Gives the answer to the waiting future, after dropping the memory.
+    /// Drops the memory, then passes the result to the waiting future.
     pub(crate) fn finish(self, result: io::Result<Outcome>) {
         let Self { socket, work, answer, .. } = self;
         drop((socket, work));
@@ -162,7 +162,7 @@ impl SocketOp {
         }
     }
 
-    /// Ends an operation that the kernel has never seen.
+    /// Cancels an operation that was never submitted.
     pub(crate) fn finish_cancelled(self) {
         self.finish(Err(io::Error::from_raw_os_error(libc::ECANCELED)));
     }
@@ -174,7 +174,7 @@ fn empty_header() -> Box<libc::msghdr> {
     Box::new(unsafe { std::mem::zeroed() })
 }
 
-/// The pieces of one send, to gather several answers.
+/// A send of all pieces, which may take several completions.
 pub(crate) fn send_work(pieces: Vec<Piece>) -> SocketWork {
     SocketWork::Send { pieces, sent_pieces: 0, sent_of_next: 0 }
 }

@@ -1,11 +1,11 @@
-//! The number of a task: executor, slot in its table and the slot's generation, which fit one
+//! Identity of a task: executor, slot in its table and the slot's generation, packed into one
 //! machine word.
 
-/// Which task: a slot of an executor's table and the number of tasks that had the slot before.
+/// Identity of a task: a slot of an executor's table, and the number of tasks that used it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TaskKey {
     pub(crate) executor: u16,
-    /// Only the low 24 bits travel in a waker.
+    /// A waker carries only the low 24 bits.
     pub(crate) generation: u32,
     pub(crate) index: u32,
 }

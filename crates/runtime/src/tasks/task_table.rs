@@ -1,8 +1,8 @@
-//! The tasks of one executor: slots, and a first-in-first-out queue of those that are ready. Wakes
-//! on the thread whose turn it is come straight here.
+//! The tasks of one executor: slots, and a first-in-first-out queue of ready tasks. Wakes on the
+//! thread that runs the executor come directly here.
 //!
-//! No borrow of the table is held while a task, a waker or a future's destructor runs: they may
-//! come back here.
+//! No borrow of the table is held while a task, a waker or a future's destructor runs, since they
+//! may call back into it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -30,9 +30,9 @@ struct Inner {
     slots: Vec<Slot>,
     free: Vec<u32>,
     ready: VecDeque<u32>,
-    /// Tasks that have not ended, the main future apart.
+    /// Number of unfinished tasks, without the main future.
     alive: usize,
-    /// State of the generator that picks among ready tasks; zero: first in, first out.
+    /// State of the random generator that selects ready tasks; zero: first in, first out.
     shuffle: u64,
 }
 
@@ -48,7 +48,7 @@ impl Inner {
 
     fn next(&mut self) -> Option<u32> {
         if self.shuffle != 0 && self.ready.len() > 1 {
-            // xorshift64: any fixed sequence will do, as long as the seed repeats it.
+            // xorshift64: any sequence will do that the seed reproduces.
             self.shuffle ^= self.shuffle << 13;
             self.shuffle ^= self.shuffle >> 7;
             self.shuffle ^= self.shuffle << 17;
@@ -59,11 +59,12 @@ impl Inner {
     }
 }
 
-/// A task whose turn it is.
+/// The next ready task.
 pub(crate) enum Ready {
     /// The main future, which its owner polls.
     Main,
-    /// Out of its slot until it is put back; `None` where it ended, or panicked, while queued.
+    /// A task, taken out of its slot until it is put back; `None` if it ended or panicked while
+    /// queued.
     Task(Option<(TaskKey, Task)>),
     /// Nothing is ready.
     Idle,
@@ -76,7 +77,8 @@ pub(crate) struct TaskTable {
 }
 
 impl TaskTable {
-    /// `shuffle_seed`: pick ready tasks at random by this seed, instead of first in, first out.
+    /// With `shuffle_seed`, ready tasks run in a random order from this seed instead of first in,
+    /// first out.
     pub(crate) fn new(executor: u16, shuffle_seed: Option<u64>) -> Self {
         let shuffle = shuffle_seed.map_or(0, |seed| seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let slots = vec![Slot::default()];
@@ -84,33 +86,33 @@ impl TaskTable {
         Self { executor, inner: RefCell::new(inner) }
     }
 
-    /// Makes this the table that wakes on this thread go to.
+    /// Makes this the table that receives wakes on this thread.
     pub(crate) fn turn(&self) -> Turn<'_> {
         Turn { previous: CURRENT.replace(Some(NonNull::from(self))), _table: self }
     }
 
-    /// The main future's number.
+    /// Key of the main future.
     pub(crate) fn main_key(&self) -> TaskKey {
         TaskKey { executor: self.executor, generation: 0, index: MAIN }
     }
 
-    /// Tasks that have not ended, the main future apart.
+    /// Number of unfinished tasks, without the main future.
     pub(crate) fn alive(&self) -> usize {
         self.inner.borrow().alive
     }
 
-    /// Whether a task is ready.
+    /// True if a task is ready.
     pub(crate) fn has_ready(&self) -> bool {
         !self.inner.borrow().ready.is_empty()
     }
 
-    /// Queues these tasks, but those that are queued already or have ended.
+    /// Queues these tasks, except those that are already queued or have ended.
     pub(crate) fn wake(&self, keys: &[TaskKey]) {
         let mut inner = self.inner.borrow_mut();
         keys.iter().for_each(|key| inner.wake(key.index, key.generation));
     }
 
-    /// A new task, ready at first.
+    /// Adds a task, which is ready.
     pub(crate) fn insert(&self, task: Task) {
         let mut inner = self.inner.borrow_mut();
         let index = inner.free.pop().unwrap_or_else(|| {
@@ -138,7 +140,7 @@ impl TaskTable {
         Ready::Task(slot.task.take().map(|task| (key, task)))
     }
 
-    /// A task that was polled and has not ended.
+    /// Returns an unfinished task to its slot after a poll.
     pub(crate) fn put_back(&self, key: TaskKey, task: Task) {
         let mut inner = self.inner.borrow_mut();
         if let Some(slot) = inner.slots.get_mut(key.index as usize) {
@@ -146,7 +148,7 @@ impl TaskTable {
         }
     }
 
-    /// A task that was polled and has ended: its slot is another's.
+    /// Frees the slot of a finished task.
     pub(crate) fn end(&self, key: TaskKey) {
         let mut inner = self.inner.borrow_mut();
         let Some(slot) = inner.slots.get_mut(key.index as usize) else { return };
@@ -172,11 +174,11 @@ impl TaskTable {
 }
 
 thread_local! {
-    /// The executor whose turn it is on this thread; set only while a [`Turn`] lives.
+    /// The executor that runs on this thread; set only while a [`Turn`] exists.
     static CURRENT: Cell<Option<NonNull<TaskTable>>> = const { Cell::new(None) };
 }
 
-/// Wakes a task of the executor running on this thread; `false` if it belongs to another one.
+/// Wakes a task of the executor that runs on this thread; false if it belongs to another one.
 pub(crate) fn wake_on_this_thread(key: TaskKey) -> bool {
     let Some(table) = CURRENT.get() else { return false };
     // SAFETY: `CURRENT` is set from a reference that outlives the turn, and reset when the turn
@@ -189,7 +191,7 @@ pub(crate) fn wake_on_this_thread(key: TaskKey) -> bool {
     true
 }
 
-/// While it lives, wakes on this thread go straight to its executor.
+/// While it exists, wakes on this thread go directly to its executor.
 pub(crate) struct Turn<'a> {
     previous: Option<NonNull<TaskTable>>,
     _table: &'a TaskTable,

@@ -1,9 +1,9 @@
-//! Timers of one executor: a binary heap in which every timer knows its place, so that taking one
-//! back is as cheap as letting it fire, and nothing is allocated per timer in steady state.
+//! Timers of one executor: a binary heap in which every timer knows its position, so that
+//! cancelling one is as cheap as letting it fire, and nothing is allocated per timer in steady
+//! state.
 //!
 //! Timers of the same deadline fire in the order they were set, so that runs in virtual time repeat
-//! exactly. A timer that has fired or was taken back leaves a number that no later timer reuses
-//! within 2^32 uses of its slot.
+//! exactly. The id of a fired or cancelled timer is not reused within 2^32 uses of its slot.
 
 use std::task::Waker;
 
@@ -12,7 +12,7 @@ use stripewise_drive::TimerId;
 #[derive(Clone, Copy)]
 struct Node {
     deadline_ns: u64,
-    /// Counts up with every timer set: decides among equal deadlines.
+    /// Number of the timer, which orders equal deadlines.
     sequence: u64,
     slot: u32,
 }
@@ -24,13 +24,13 @@ impl Node {
 }
 
 struct Slot {
-    /// Where in the heap; meaningless while `waker` is `None`.
+    /// Position in the heap; meaningless while `waker` is `None`.
     position: u32,
     generation: u32,
     waker: Option<Waker>,
 }
 
-/// The timers that have neither fired nor been taken back.
+/// The pending timers.
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: Vec<Node>,
@@ -53,8 +53,7 @@ impl Timers {
         TimerId(u64::from(self.slots[slot as usize].generation) << 32 | u64::from(slot))
     }
 
-    /// Takes a timer back. The waker is returned so that the caller can drop it when nothing is
-    /// borrowed.
+    /// Cancels a timer. Returns its waker, which the caller drops when nothing is borrowed.
     pub(crate) fn cancel(&mut self, timer: TimerId) -> Option<Waker> {
         let slot = timer.0 as u32;
         let entry = self.slots.get(slot as usize)?;
@@ -64,17 +63,17 @@ impl Timers {
         Some(self.remove(entry.position as usize))
     }
 
-    /// When the next timer is due.
+    /// Deadline of the next timer.
     pub(crate) fn next_deadline_ns(&self) -> Option<u64> {
         self.heap.first().map(|node| node.deadline_ns)
     }
 
-    /// The next timer that is due at `now_ns`, taken out.
+    /// Removes the next timer that is due at `now_ns`.
     pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<Waker> {
         (self.next_deadline_ns()? <= now_ns).then(|| self.remove(0))
     }
 
-    /// All wakers, in no order, for dropping.
+    /// Removes all wakers, in no order, for the caller to drop.
     pub(crate) fn take_all(&mut self) -> Vec<Waker> {
         self.heap.clear();
         self.free.clear();
@@ -84,7 +83,7 @@ impl Timers {
     fn remove(&mut self, position: usize) -> Waker {
         let node = self.heap.swap_remove(position);
         if position < self.heap.len() {
-            // The node moved here came from the end; it may belong further up or further down.
+            // The node moved here from the end may belong further up or further down.
             let position = self.rise(position);
             self.sink(position);
         }
@@ -154,7 +153,7 @@ mod tests {
         }
         for timer in &kept {
             assert!(timers.cancel(*timer).is_some());
-            assert!(timers.cancel(*timer).is_none(), "taken back once");
+            assert!(timers.cancel(*timer).is_none(), "already cancelled");
         }
         expected.sort_unstable();
         let mut fired = Vec::new();

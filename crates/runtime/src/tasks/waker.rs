@@ -1,11 +1,11 @@
-//! Wakers that are plain numbers: executor, task slot and the slot's generation in one machine
-//! word, so that cloning and dropping a waker costs nothing and waking a task of the running
-//! executor is a flag and a queue entry.
+//! Wakers as plain numbers: executor, task slot and the slot's generation in one machine word.
+//! Cloning and dropping a waker cost nothing, and waking a task of the running executor takes a
+//! flag and a queue entry.
 //!
-//! A waker may be used from any thread and may outlive its executor: one that is not of the
-//! executor running on this thread goes through a registry of live executors and a locked queue;
-//! one of an executor that is gone does nothing. A stale number at worst wakes a later task in the
-//! same slot for no reason, which futures must bear anyway.
+//! A waker may be used on any thread and may outlive its executor. A wake for an executor that does
+//! not run on this thread goes through a registry of live executors and a locked queue; a wake for
+//! an executor that has ended does nothing. A stale number at worst wakes a later task in the same
+//! slot needlessly, which futures must tolerate anyway.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use rustc_hash::FxHashSet;
 use crate::tasks::task_key::TaskKey;
 use crate::tasks::task_table::wake_on_this_thread;
 
-/// A waker of the task.
+/// Creates a waker of the task.
 pub(crate) fn waker_of(key: TaskKey) -> Waker {
     // SAFETY: the functions of VTABLE take the data as a number, never as an address; they
     // allocate nothing per waker, so clone and drop need no counting, and waking is sound from
@@ -38,21 +38,21 @@ fn wake(data: *const ()) {
     }
 }
 
-/// Wakes in the order they came, every task once: no longer than there are tasks.
+/// Wakes in order of arrival, at most one for each task, which bounds its length.
 #[derive(Default)]
 struct Posted {
     order: Vec<TaskKey>,
     known: FxHashSet<TaskKey>,
 }
 
-/// Where wakes from outside the executor's own turn arrive.
+/// Queue for wakes from outside the executor's own turn.
 pub(crate) struct Mailbox {
     posted: Mutex<Posted>,
-    /// Whether `posted` may hold something; spares the executor the lock.
+    /// True if `posted` may not be empty; saves the executor the lock.
     pending: AtomicBool,
     /// Set while the executor's thread sleeps in the kernel, or is about to.
     sleeping: AtomicBool,
-    /// Written to wake a sleeping executor; an executor that never sleeps has none.
+    /// Descriptor written to wake a sleeping executor; `None` for one that never sleeps.
     doorbell: Option<OwnedFd>,
 }
 
@@ -65,7 +65,7 @@ impl Mailbox {
             }
         }
         // Sequentially consistent on both sides: either this thread sees `sleeping`, or the
-        // executor, which looks at `pending` again after setting it, sees the post.
+        // executor, which checks `pending` again after setting it, sees the post.
         self.pending.store(true, Ordering::SeqCst);
         if self.sleeping.load(Ordering::SeqCst)
             && self.sleeping.swap(false, Ordering::SeqCst)
@@ -73,13 +73,13 @@ impl Mailbox {
         {
             let one = 1_u64.to_ne_bytes();
             // SAFETY: writes eight bytes from a live array to a descriptor that `self` owns. The
-            // result does not matter: the write fails only when the counter is full, and then the
-            // executor is being woken already.
+            // write fails only when the counter is full, and then the executor is already being
+            // woken.
             unsafe { libc::write(doorbell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
         }
     }
 
-    /// What was posted since last time.
+    /// Takes the tasks posted since the last call.
     pub(crate) fn take(&self) -> Vec<TaskKey> {
         if !self.pending.load(Ordering::Relaxed) || !self.pending.swap(false, Ordering::SeqCst) {
             return Vec::new();
@@ -89,8 +89,7 @@ impl Mailbox {
         std::mem::take(&mut posted.order)
     }
 
-    /// Announces that the executor is going to sleep; `false` if something was posted, so that it
-    /// must not.
+    /// Announces that the executor is going to sleep; false if it must not, as a wake was posted.
     pub(crate) fn try_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
         if self.pending.load(Ordering::SeqCst) {
@@ -100,19 +99,19 @@ impl Mailbox {
         true
     }
 
-    /// The executor runs again; posting needs no doorbell.
+    /// Records that the executor runs again, so that posts need no doorbell.
     pub(crate) fn awake(&self) {
         self.sleeping.store(false, Ordering::SeqCst);
     }
 
-    /// The descriptor that becomes readable when a sleeping executor is to wake.
+    /// The descriptor that becomes readable to wake a sleeping executor.
     pub(crate) fn doorbell(&self) -> Option<&OwnedFd> {
         self.doorbell.as_ref()
     }
 }
 
 struct Registry {
-    /// By executor number; `None` where the executor is gone.
+    /// Mailboxes by executor number; `None` for an executor that has ended.
     mailboxes: Vec<Option<Arc<Mailbox>>>,
     free: Vec<u16>,
 }
@@ -123,14 +122,14 @@ fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An executor's number and mailbox; gives the number back when dropped.
+/// An executor's number and mailbox. Dropping it frees the number.
 pub(crate) struct Registration {
     pub(crate) executor: u16,
     pub(crate) mailbox: Arc<Mailbox>,
 }
 
 impl Registration {
-    /// Takes a number. Panics beyond 65,536 executors alive in one process.
+    /// Assigns a number. Panics beyond 65,536 executors alive in one process.
     pub(crate) fn new(doorbell: Option<OwnedFd>) -> Self {
         let mailbox = Arc::new(Mailbox {
             posted: Mutex::default(),
@@ -161,13 +160,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wakers_of_one_task_are_alike() {
+    fn wakers_of_one_task_are_equal() {
         let key = TaskKey { executor: 9, generation: 8, index: 7 };
         assert!(waker_of(key).will_wake(&waker_of(key).clone()));
     }
 
     #[test]
-    fn a_waker_of_an_executor_that_is_gone_does_nothing() {
+    fn a_waker_of_an_ended_executor_does_nothing() {
         let registration = Registration::new(None);
         let waker = waker_of(TaskKey { executor: registration.executor, generation: 0, index: 0 });
         (0..1000).for_each(|_| waker.wake_by_ref());

@@ -1,4 +1,4 @@
-//! The real executor from outside: its clock, wakes from other threads, signals.
+//! The real executor: clock, wakes from other threads, signals.
 
 use crate::kit;
 use std::cell::{Cell, RefCell};
@@ -67,7 +67,7 @@ fn other_threads_wake_a_sleeping_and_a_busy_executor() {
     let counter = Arc::new(Counter::default());
     let theirs = counter.clone();
     let sleeper = std::thread::spawn(move || {
-        // One by one, each after the executor has gone to sleep.
+        // One at a time, each while the executor sleeps.
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(2));
             theirs.raise();
@@ -192,13 +192,13 @@ fn helper_that_ends_when_asked() {
     let (first, second) =
         (executor.interrupted().expect("handlers"), executor.interrupted().expect("handlers"));
     assert!(!interrupt_requested());
-    std::fs::write(path, "").expect("told");
+    std::fs::write(path, "").expect("written");
     let context = executor.context();
     let limited = context.time_limit_ns(20_000_000_000, Box::pin(first));
     assert_eq!(executor.block_on(limited), Ok(()), "no signal came");
     assert!(interrupt_requested());
     executor.block_on(second);
-    // Whoever asks late is told at once, on another executor as well.
+    // A later wait ends at once, on another executor as well.
     let late = RealExecutor::new().expect("io_uring");
     late.block_on(late.interrupted().expect("handlers"));
     std::process::exit(17);
@@ -209,9 +209,9 @@ fn helper_that_hangs_on_its_way_out() {
     let Some(path) = path_of_this_other_process() else { return };
     let executor = RealExecutor::new().expect("io_uring");
     let interrupted = executor.interrupted().expect("handlers");
-    std::fs::write(&path, "").expect("told");
+    std::fs::write(&path, "").expect("written");
     executor.block_on(interrupted);
-    std::fs::write(path.with_extension("interrupted"), "").expect("told");
+    std::fs::write(path.with_extension("interrupted"), "").expect("written");
     std::thread::sleep(Duration::from_secs(20));
 }
 

@@ -1,5 +1,4 @@
-//! Sockets from outside: who may listen where, what is sent arrives whole, and what is given up is
-//! let go of.
+//! Sockets: addresses and permissions, complete transfers, and release of cancelled operations.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -26,7 +25,8 @@ async fn receive_to_end(stream: &Stream) -> Vec<u8> {
     }
 }
 
-/// Pieces of all kinds and of odd lengths, 2,500 of them: more than one operation may carry.
+/// Splits bytes into 2,500 pieces of all kinds and of odd lengths: more than one operation can
+/// send.
 fn pieces_of(bytes: &[u8]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut rest = bytes;
@@ -44,8 +44,8 @@ fn pieces_of(bytes: &[u8]) -> Vec<Piece> {
     pieces
 }
 
-/// Both ends in one executor: what does not fit the kernel's room waits for the other side, in both
-/// directions at once.
+/// Exchanges data in both directions at once, with both ends in one executor: each side waits for
+/// the other when the kernel's buffers are full.
 async fn exchange(a: Stream, b: Stream) {
     let (a, b) = (Rc::new(a), Rc::new(b));
     let (one, two) = (contents(1, 9 << 20), contents(2, 5 << 20));
@@ -62,11 +62,11 @@ async fn exchange(a: Stream, b: Stream) {
     )
     .await;
     let ((_, from_a), (_, from_b)) = received;
-    assert!(from_a == one, "what a sent");
-    assert!(from_b == two, "what b sent");
+    assert!(from_a == one, "data of a");
+    assert!(from_b == two, "data of b");
 }
 
-/// Both to their ends.
+/// Runs both futures to their ends.
 async fn futures_join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     let (mut a, mut b) = (Box::pin(a), Box::pin(b));
     let (mut of_a, mut of_b) = (None, None);
@@ -130,7 +130,7 @@ fn a_buffer_is_received_whole_or_the_end_is_reported() {
         let buffer = empty(1_000_000);
         stream.receive_all(buffer.clone()).await.expect("received");
         assert!(buffer.to_vec() == bytes[..1_000_000]);
-        let error = stream.receive_all(empty(1 << 20)).await.expect_err("there is not as much");
+        let error = stream.receive_all(empty(1 << 20)).await.expect_err("the stream is shorter");
         assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
     });
     client.join().expect("ended");
@@ -159,7 +159,7 @@ fn a_socket_file_is_private_and_removed_at_the_end() {
     assert!(!path.exists());
     let open_to_all = network.listen_unix(&path, 0o666).expect("listens");
     assert_eq!(std::fs::metadata(&path).expect("is there").permissions().mode() & 0o777, 0o666);
-    // Somebody removed it and put another one there: that one stays.
+    // A socket file that has replaced the listener's own stays.
     std::fs::remove_file(&path).expect("removed");
     let _other = UnixListener::bind(&path).expect("listens");
     drop(open_to_all);
@@ -174,7 +174,7 @@ fn stale_sockets_are_replaced_and_other_files_kept() {
     let network = executor.network();
     drop(UnixListener::bind(&path).expect("listens"));
     assert!(path.exists(), "a listener of the standard library leaves its file");
-    let listener = network.listen_unix(&path, OWNER_ONLY).expect("nobody listens there");
+    let listener = network.listen_unix(&path, OWNER_ONLY).expect("a stale socket");
     UnixStream::connect(&path).expect("connected");
     drop(listener);
     std::fs::write(&path, "precious").expect("written");
@@ -221,7 +221,7 @@ fn busy_addresses_and_closed_ports_are_reported() {
     assert!(matches!(refused, ListenError::InUse { .. }), "{refused}");
     assert!(refused.to_string().contains(&address.to_string()), "{refused}");
     drop(listener);
-    let error = executor.block_on(network.connect_tcp(address)).err().expect("nobody is there");
+    let error = executor.block_on(network.connect_tcp(address)).err().expect("no listener");
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
     let nowhere = Path::new("/nonexistent/socket");
     let error = executor.block_on(network.connect_unix(nowhere)).err().expect("nothing is there");
@@ -238,17 +238,17 @@ fn a_cancelled_operation_releases_its_socket() {
         let stream = listener.accept().await.expect("accepted");
         let limited = context.time_limit_ns(1_000_000, Box::pin(stream.receive(empty(100)))).await;
         assert!(limited.is_err(), "nothing was sent");
-        // More than the kernel has room for, and nobody reads it.
+        // More than the kernel buffers, and the peer does not read.
         let endless = vec![Piece::from(vec![7; 64 << 20])];
         let limited = context.time_limit_ns(20_000_000, Box::pin(stream.send(endless))).await;
-        assert!(limited.is_err(), "nobody read it");
+        assert!(limited.is_err(), "the peer does not read");
         drop(stream);
-        // An accept that is given up takes nobody in.
+        // A cancelled accept takes no connection.
         let limited = context.time_limit_ns(1_000_000, Box::pin(listener.accept())).await;
-        assert!(limited.is_err(), "nobody else came");
+        assert!(limited.is_err(), "no other client");
         context.sleep_ns(1_000_000).await;
     });
-    // A descriptor that an operation still held would keep the connection open.
+    // A descriptor still held by an operation would keep the connection open.
     silent.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("set");
     let mut rest = Vec::new();
     match silent.read_to_end(&mut rest) {
@@ -272,7 +272,7 @@ fn dropping_the_executor_ends_pending_socket_calls() {
     executor.context().spawn(async move { accepting.accept().await.map(drop) });
     executor.block_on(yield_now());
     drop(executor);
-    // What is left is told, and the client sees the end once nobody holds the stream any more.
+    // Later operations fail, and the client sees the end once the stream is dropped.
     let other = RealExecutor::new().expect("io_uring");
     let error = other.block_on(stream.send(vec![Piece::copy_of(b"late")])).expect_err("ended");
     assert_eq!(error.kind(), ErrorKind::NotConnected);
@@ -290,15 +290,15 @@ fn data_received_in_a_stall_precedes_the_timeout() {
     executor.block_on(async {
         let stream = Rc::new(listener.accept().await.expect("accepted"));
         for round in 0..3 {
-            // Told from task to task, so that some turns pass between the answer and who has the
-            // limit.
+            // Passes through two tasks, so that some turns lie between the completion and the task
+            // with the time limit.
             let receiving = context.spawn({
                 let stream = stream.clone();
                 async move { stream.receive(empty(1)).await }
             });
             let passing_on = context.spawn(receiving);
             let limited = context.spawn(context.time_limit_ns(20_000_000, Box::pin(passing_on)));
-            // The receive is the kernel's.
+            // Lets the receive reach the kernel.
             context.sleep_ns(1_000_000).await;
             client.write_all(b"x").expect("sent");
             std::thread::sleep(std::time::Duration::from_millis(60));

@@ -242,7 +242,7 @@ fn offline_reports_the_remaining_redundancy() {
         "{said}"
     );
     let said = sandbox.ok("pool offline tank @d/drive1.img").err;
-    assert!(said.contains("drive1.img is offline, volume tank/a survives the loss of no drive"), "{said}");
+    assert!(said.contains("drive1.img is offline, volume tank/a has no redundancy left"), "{said}");
     let said = sandbox.run("pool offline tank @d/drive2.img").expect_code(1).err;
     assert!(said.contains("could not be read"), "{said}");
 }

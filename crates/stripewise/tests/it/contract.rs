@@ -140,11 +140,11 @@ fn volume_create_gives_the_reason_of_its_interleave() {
     let told = sandbox.ok("volume create disks/b --layout raid5 --size 1MB");
     assert!(told.text().contains("interleave 256 KiB"), "{}", told.text());
     let has_all = |text: &str, words: &[&str]| words.iter().all(|words| text.contains(words));
-    let all = ["position costs more time", "--interleave", "for 4 strips", "a journal of", "write-back"];
+    let all = ["a seek takes longer", "--interleave", "every 4 strips", "a journal of", "write-back"];
     assert!(has_all(&told.err, &all), "{}", told.err);
     let asked =
         sandbox.ok("volume create disks/c --layout raid5 --size 1MB --interleave 64K --write-through");
-    assert!(has_all(&asked.err, &["for 16 strips", "a journal of"]), "{}", asked.err);
+    assert!(has_all(&asked.err, &["every 16 strips", "a journal of"]), "{}", asked.err);
     assert!(!asked.err.contains("interleave") && !asked.err.contains("write-"), "{}", asked.err);
     assert!(!sandbox.ok("volume create tank/b --layout raid5 --size 10MB").err.contains("since on these"));
 }

@@ -79,7 +79,7 @@ fn an_interrupted_wait_keeps_its_progress() {
     assert_eq!(output.status.code(), Some(1));
     let says = String::from_utf8(output.stderr).expect("text");
     assert!(says.starts_with("error: interrupted; the rebuild of pool `tank` is not done"), "{says}");
-    assert!(says.contains("hint: `stripewise pool wait tank rebuild` goes on from here"), "{says}");
+    assert!(says.contains("hint: `stripewise pool wait tank rebuild` resumes it"), "{says}");
     assert!(reached < 100.0 && rebuild_percent(&sandbox).is_some(), "it is still due");
     let shown = sandbox.json("volume show tank/a");
     let drives = shown["volumes"][0]["drives"].as_array().expect("a list");

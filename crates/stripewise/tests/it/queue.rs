@@ -111,7 +111,7 @@ fn new_pools_are_served_while_a_command_runs() {
     let slow = Slow::begin(&sandbox);
     sandbox.ok("drive make @e --count 2 --size 32MiB");
     sandbox.ok("pool create other @e/drive0.img @e/drive1.img");
-    until("the other pool is served", || daemon.said().contains("pool other is served from now on"));
+    until("the other pool is served", || daemon.said().contains("pool other is now served"));
     slow.end();
     daemon.end();
 }

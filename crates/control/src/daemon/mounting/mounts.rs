@@ -1,17 +1,16 @@
-//! What is mounted where, as the kernel tells in /proc/self/mountinfo. Asking does not touch what
-//! is mounted.
+//! Looking up mounts in /proc/self/mountinfo, which does not touch the mounted file systems.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What is mounted at a path without links, in words; the topmost, where there are several.
+/// Source and type of the topmost mount at a path without links.
 pub(crate) fn what_is_mounted_at(path: &Path) -> io::Result<Option<String>> {
     Ok(find(&std::fs::read("/proc/self/mountinfo")?, path.as_os_str().as_bytes()))
 }
 
-/// Lines are `id parent device root PLACE options… - TYPE SOURCE options`, with octal escapes for
-/// blanks.
+/// Lines have the form `id parent device root PLACE options… - TYPE SOURCE options`, with octal
+/// escapes for blanks.
 fn find(table: &[u8], path: &[u8]) -> Option<String> {
     let mut found = None;
     for line in table.split(|byte| *byte == b'\n') {

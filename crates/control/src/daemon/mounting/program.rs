@@ -1,8 +1,8 @@
-//! Programs of the system that do what needs rights or knowledge of file systems, waited for by a
-//! thread while the executor goes on: they read and write through this very process.
+//! Running system programs such as `umount`. A thread waits for them while the executor continues,
+//! since they read and write through this very process.
 //!
-//! Expected faults: a program that is not installed, one that fails (its own words are passed on),
-//! and signals from the keyboard, which are not for them.
+//! Expected faults: a program that is not installed, one that fails (its messages are passed on),
+//! and signals from the keyboard, which must not reach the programs.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,12 +13,12 @@ use stripewise_export::bridge::off_thread;
 
 use crate::failure::{Failure, Result};
 
-/// Where mount, umount and losetup are from.
+/// Package of mount, umount and losetup.
 pub(super) const UTIL_LINUX: &str = "util-linux";
-/// Daemons and users may be without the folders of the administrator's programs.
+/// Folders of administration programs, which the PATH of daemons and users may lack.
 const MORE_FOLDERS: &str = "/usr/local/sbin:/usr/sbin:/sbin";
 
-/// Runs a program of Debian's `package` to its end; what it said on standard output.
+/// Runs a program of the Debian package `package` to its end. Returns its standard output.
 pub(super) async fn run(program: &str, package: &str, words: &[&OsStr]) -> Result<String> {
     let shown: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     let shown = format!("{program} {}", shown.join(" "));
@@ -29,8 +29,8 @@ pub(super) async fn run(program: &str, package: &str, words: &[&OsStr]) -> Resul
     command.args(words).env("PATH", path).env("LC_ALL", "C").stdin(Stdio::null()).process_group(0);
     let output = off_thread(move || command.output()).await.and_then(|output| output);
     let output = output.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Failure::new(format!("`{program}` is needed and not installed"))
-            .hint(format!("on Debian and its relatives: apt-get install {package}")),
+        io::ErrorKind::NotFound => Failure::new(format!("`{program}` is required but not installed"))
+            .hint(format!("on Debian and its derivatives: apt-get install {package}")),
         _ => Failure::because(format!("cannot run `{shown}`"), &error),
     })?;
     if output.status.success() {
@@ -59,7 +59,7 @@ mod tests {
         let failure = sh("echo no >&2; echo really >&2; exit 3").expect_err("it fails");
         assert!(failure.message.ends_with("failed: no; really"), "{}", failure.message);
         let missing = executor.block_on(run("mkfs.nothing", "nothing-progs", &[])).expect_err("not there");
-        assert_eq!(missing.message, "`mkfs.nothing` is needed and not installed");
+        assert_eq!(missing.message, "`mkfs.nothing` is required but not installed");
         assert!(missing.hint.expect("a hint").contains("nothing-progs"));
     }
 }

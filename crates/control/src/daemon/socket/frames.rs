@@ -1,10 +1,10 @@
-//! What goes over the control socket: frames of a kind, a length and that many bytes. Pure.
+//! Frames of the control socket: kind, length and body. Pure.
 //!
-//! The caller sends a [`Command`] first, then input as it is asked for. The answer is any number of
-//! outputs, messages, steps of progress and requests for input, and the exit code last.
+//! The caller sends a [`Command`] first, then input on request. The daemon sends any number of
+//! output, message, progress and input-request frames, and the exit code last.
 //!
-//! Expected faults: anybody of this user may connect and send anything; lengths are bounded before
-//! memory is taken.
+//! Expected faults: any process of this user may connect and send anything, so lengths are checked
+//! before memory is allocated.
 
 use std::path::PathBuf;
 
@@ -12,31 +12,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::messages::request::Request;
 
-/// Raised when frames change their meaning.
+/// Protocol version, raised when frames change their meaning.
 pub const VERSION: u32 = 2;
-/// Kind and length.
+/// Size of a frame's head: kind and length.
 pub const HEAD_BYTES: usize = 5;
-/// No frame has more bytes behind its head.
+/// Maximum size of a frame's body.
 pub const MAX_BODY_BYTES: usize = 1 << 20;
-/// Input is asked for and sent in frames of at most this many bytes.
+/// Maximum input per frame.
 pub const MAX_INPUT_BYTES: usize = 256 << 10;
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// From the caller: a [`Command`] as JSON.
     Command,
-    /// From the caller: bytes of its standard input; none: it has ended.
+    /// From the caller: bytes of its standard input; no bytes mark the end.
     Input,
-    /// Bytes for standard output.
+    /// To the caller: bytes for standard output.
     Output,
-    /// A line for standard error.
+    /// To the caller: a line for standard error.
     Message,
-    /// A [`Step`] as JSON.
+    /// To the caller: a [`Step`] as JSON.
     Progress,
-    /// The caller is asked for input.
+    /// To the caller: a request for input.
     WantInput,
-    /// The exit code, one byte; the last frame.
+    /// To the caller: the exit code, one byte; the last frame.
     Exit,
 }
 
@@ -56,65 +56,65 @@ impl Kind {
     }
 }
 
-/// What another process asks for, and how it is to be told.
+/// A request from another process, with the form of its output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Command {
-    /// [`VERSION`] of whoever sends it.
+    /// [`VERSION`] of the sender.
     pub version: u32,
-    /// What it asks.
+    /// The request.
     pub request: Request,
-    /// Whether it is told in JSON.
+    /// True for output in JSON.
     pub json: bool,
-    /// Whether it wants no notes and no progress.
+    /// True to suppress progress and notes.
     pub quiet: bool,
-    /// The folder in which it was typed, absolute.
+    /// The caller's working directory, absolute.
     pub folder: PathBuf,
-    /// What the caller's outputs take.
+    /// Capabilities of the caller's outputs.
     pub colours: Colours,
-    /// Length of its standard input where that is a file.
+    /// Length of the caller's standard input, if it is a file.
     pub input_bytes: Option<u64>,
 }
 
-/// Which outputs of a caller take colours, and how wide they are.
+/// Colour support and width of a caller's outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Colours {
-    /// Standard output.
+    /// True if standard output takes colours.
     pub out: bool,
-    /// Standard error.
+    /// True if standard error takes colours.
     pub err: bool,
-    /// Columns of standard output, where it is a terminal or `COLUMNS` says so.
+    /// Width of standard output, if it is a terminal or `COLUMNS` is set.
     #[serde(default)]
     pub columns: Option<usize>,
 }
 
-/// How some work stands, for another process to show.
+/// Progress of a command, for the caller to show.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// The work.
+    /// Name of the work.
     pub what: String,
-    /// How much of it is done, where that is known.
+    /// Completed share, if known.
     pub percent: Option<f64>,
-    /// In words.
+    /// Progress as text.
     pub text: String,
 }
 
-/// A frame that cannot be one.
+/// A malformed frame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FrameError {
-    /// Not one of ours.
-    #[error("a frame of kind {0} is unknown")]
+    /// Unknown kind.
+    #[error("unknown frame kind {0}")]
     UnknownKind(u8),
-    /// Longer than any of ours.
-    #[error("a frame of {0} bytes is too long")]
+    /// Body longer than [`MAX_BODY_BYTES`].
+    #[error("frame of {0} bytes is too long")]
     TooLong(u32),
 }
 
-/// A frame's bytes.
+/// Encodes a frame.
 ///
 /// # Panics
-/// With a longer body than frames have.
+/// If the body is longer than [`MAX_BODY_BYTES`].
 pub(crate) fn encode(kind: Kind, body: &[u8]) -> Vec<u8> {
-    assert!(body.len() <= MAX_BODY_BYTES, "long output is cut into frames");
+    assert!(body.len() <= MAX_BODY_BYTES, "long output is split into frames");
     let mut bytes = Vec::with_capacity(HEAD_BYTES + body.len());
     bytes.push(kind.code());
     bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
@@ -122,7 +122,7 @@ pub(crate) fn encode(kind: Kind, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a head says: the frame's kind, and how many bytes follow.
+/// Decodes a head into the frame's kind and the length of its body.
 pub(crate) fn decode_head(head: [u8; HEAD_BYTES]) -> Result<(Kind, usize), FrameError> {
     let [code, length @ ..] = head;
     let length = u32::from_le_bytes(length);

@@ -1,5 +1,6 @@
-//! States of pools, drives and volumes, with their words in JSON. They are those of the engine, and
-//! what is said where a user may not look; read back from what another process leaves.
+//! States of pools, drives and volumes, with their words in JSON: those of the engine, and
+//! `unknown` for a user who may not read the drives. Deserialised from the status files of other
+//! processes.
 
 use std::fmt;
 
@@ -7,88 +8,88 @@ use serde::{Deserialize, Serialize};
 use stripewise_engine::pool;
 use utoipa::ToSchema;
 
-/// How a pool is as a whole.
+/// State of a pool as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PoolState {
-    /// All of its drives are there, and all volumes have all of their redundancy.
+    /// All drives are present, and all volumes have their full redundancy.
     #[default]
     Online,
-    /// Works, with less than its owner wants.
+    /// Readable and writable, but a drive or some redundancy is missing.
     Degraded,
-    /// Some volume has lost more than it can do without, or nothing of the pool can be read.
+    /// A volume has lost more drives than its layout tolerates, or the pool is unreadable.
     Failed,
-    /// Its drives may not be read by this user.
+    /// This user may not read the drives.
     Unknown,
 }
 
-/// How a drive is.
+/// State of a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DriveState {
-    /// All of it is current.
+    /// Current and in use.
     Online,
-    /// New slabs on it are being filled.
+    /// In use; new slabs on it are being filled.
     Rebuilding,
-    /// It was away; what changed is being copied to it.
+    /// In use again after an absence; changed regions are being copied to it.
     CatchingUp,
-    /// It is being emptied, and then let go of.
+    /// Being evacuated; it leaves the pool when it is empty.
     Retiring,
-    /// In use until its successor has all that it holds.
+    /// In use until its replacement holds all of its data.
     Replacing,
-    /// Out of service: not there.
+    /// Out of service: not found.
     #[default]
     Missing,
     /// Out of service by command.
     Offline,
     /// Out of service after errors.
     Failed,
-    /// Out of service: there, and to catch up.
+    /// Out of service: present, and has to catch up.
     Behind,
-    /// Out of service: what it holds is out of date.
+    /// Out of service: its contents are out of date.
     Stale,
-    /// It may not be read by this user.
+    /// This user may not read the drive.
     Unknown,
 }
 
-/// How a volume is.
+/// State of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum VolumeState {
-    /// All there.
+    /// Full redundancy.
     Online,
-    /// Works, with less redundancy.
+    /// Readable and writable, with less redundancy.
     Degraded,
-    /// Works; a replacement is being filled.
+    /// Readable and writable; lost columns are being rebuilt.
     Rebuilding,
-    /// More is gone than the layout can do without.
+    /// More drives are lost than the layout tolerates.
     Failed,
 }
 
-/// How that is which a drive holds of a volume: the worst that holds for any of it.
+/// State of a drive's share of a volume: the worst of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ShareState {
     /// Current.
     Active,
-    /// What changed while the drive was away is being copied.
+    /// Regions that changed while the drive was away are being copied.
     CatchingUp,
     /// Being filled.
     Rebuilding,
-    /// Current, but the drive is not there.
+    /// Current, but the drive is absent.
     Away,
     /// Lost.
     Missing,
 }
 
 impl DriveState {
-    /// Whether a drive in this state takes part.
+    /// True if a drive in this state is in service.
     pub fn takes_part(self) -> bool {
         matches!(self, Self::Online | Self::Rebuilding | Self::CatchingUp | Self::Retiring | Self::Replacing)
     }
 }
 
-/// Words of states, as JSON has them.
+/// Displays states by their JSON words.
 macro_rules! words {
     ($($state:ty),*) => {$(
         impl fmt::Display for $state {
@@ -151,7 +152,7 @@ impl From<pool::ShareState> for ShareState {
     }
 }
 
-/// The word that a plain enum serialises to.
+/// The JSON word of a plain enum.
 pub fn word(value: impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(text)) => text,

@@ -1,9 +1,9 @@
-//! `pool add`: drives into a pool that is there already. A data drive is used at once by whatever
-//! waits for room: rebuilds of degraded rows, thin volumes, new volumes.
+//! `pool add`: adds drives to an existing pool. A new data drive is available at once to everything
+//! that waits for space: rebuilds of degraded rows, thin volumes, new volumes.
 //!
-//! Expected faults: drives that hold something (refused, or named and overwritten with `--force`),
-//! the same one twice, in use, too small, one of the pool's own. Drives are taken in one after the
-//! other: where one is refused, those before it are in.
+//! Expected faults: drives that are not empty (refused, or reported and overwritten with
+//! `--force`), named twice, in use, too small, or already in the pool. Drives are added one by one:
+//! if one is refused, those before it stay in the pool.
 
 use crate::access::Access;
 use crate::control::Control;
@@ -13,12 +13,12 @@ use crate::messages::request::AddDrives;
 use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::pools::session::with_pool;
 
-/// Carries it out.
+/// Executes `pool add`.
 pub async fn run(asked: &AddDrives, control: &Control) -> Result<Response> {
     let name = &asked.pool.0;
     let candidates = candidates::all(control, &asked.drives)?;
     let report = with_pool(control, name, Access::Change, &format!("pool add {name}"), async |session| {
-        // All are looked at before the first is taken in.
+        // All are checked before the first is added.
         let mut opened = Vec::new();
         for candidate in &candidates {
             opened.push(session.open_new_drive(candidate, asked.force).await?);
@@ -28,7 +28,7 @@ pub async fn run(asked: &AddDrives, control: &Control) -> Result<Response> {
             let added = session.pool.add(opened.drive, asked.role, asked.force).await;
             added.map_err(|error| pool_failure(what, &error))?;
         }
-        // What waited for a drive is due from now on.
+        // Rebuilds that waited for a drive can start.
         let allocated = session.pool.allocate_spares().await;
         allocated
             .map_err(|error| pool_failure(format!("cannot plan the rebuilds of pool `{name}`"), &error))?;

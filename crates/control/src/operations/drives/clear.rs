@@ -1,5 +1,5 @@
-//! `pool clear`: what was counted and told of drives was seen: counts of errors begin again, and
-//! spares that took over are not mentioned any more.
+//! `pool clear`: acknowledges what the pool reports of its drives. Error counters restart at 0, and
+//! notices of activated spares end.
 
 use crate::access::Access;
 use crate::control::Control;
@@ -9,10 +9,10 @@ use crate::messages::request::Clear;
 use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::pools::session::with_pool;
 
-/// Carries it out.
+/// Executes `pool clear`.
 pub async fn run(asked: &Clear, control: &Control) -> Result<Response> {
     let name = &asked.pool.0;
-    let what = format!("cannot clear what pool `{name}` reports");
+    let what = format!("cannot clear the errors and notices of pool `{name}`");
     let (path, report) =
         with_pool(control, name, Access::Change, &format!("pool clear {name}"), async |session| {
             let report = session.report();

@@ -1,7 +1,7 @@
-//! `pool offline`: a drive is not used for a while, so that it can be pulled, moved or looked at.
-//! What changes meanwhile is remembered, so that `pool online` copies only that.
+//! `pool offline`: stops using a drive, so that it can be pulled, moved or examined. The pool
+//! records the regions that change, so that `pool online` copies only those.
 //!
-//! Expected faults: volumes that could not be read without the drive (refused).
+//! Expected faults: volumes that would be unreadable without the drive (refused).
 
 use crate::access::Access;
 use crate::control::Control;
@@ -12,7 +12,7 @@ use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::pools::redundancy::tell_without;
 use crate::pools::session::with_pool;
 
-/// Carries it out.
+/// Executes `pool offline`.
 pub async fn run(asked: &TakeOffline, control: &Control) -> Result<Response> {
     let name = &asked.pool.0;
     let what = format!("cannot take {} of pool `{name}` offline", asked.drive);

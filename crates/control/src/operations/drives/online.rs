@@ -1,9 +1,8 @@
-//! `pool online`: a drive that was offline, or away, is used again. What changed meanwhile is
-//! copied to it first; that is a rebuild, and belongs to the pool. Where a daemon's pool lost more
-//! drives than it can do without it is reopened (`reopen.rs`).
+//! `pool online`: brings a drive back that was offline or absent. A rebuild job of the pool first
+//! copies the regions that changed in its absence. A daemon's pool that lost more drives than it
+//! tolerates is reopened (`reopen.rs`).
 //!
-//! Expected faults: a drive that is not there, that holds another pool by now, whose place another
-//! has taken.
+//! Expected faults: a drive that is missing, belongs to another pool by now, or was replaced.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -23,14 +22,15 @@ use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::pools::reopen::open_if_that_helps;
 use crate::pools::session::{Session, with_pool};
 
-/// How often, and at which intervals, a drive that is there is tried to be opened again.
+/// Maximum attempts to reopen a drive whose path exists.
 const MOST_TRIES: u32 = 30;
+/// Interval between the attempts.
 const LOOK_NS: u64 = 100_000_000;
 
-/// Carries it out.
+/// Executes `pool online`.
 pub async fn run(asked: &BringOnline, control: &Control) -> Result<Response> {
     let name = &asked.pool.0;
-    let what = format!("cannot take {} of pool `{name}` online", asked.drive);
+    let what = format!("cannot bring {} of pool `{name}` online", asked.drive);
     let was_reopened = open_if_that_helps(control, name, &asked.drive).await?;
     let (path, report) =
         with_pool(control, name, Access::Change, &format!("pool online {name}"), async |session| {
@@ -57,19 +57,19 @@ pub async fn run(asked: &BringOnline, control: &Control) -> Result<Response> {
     )))
 }
 
-/// The path of a drive that has come back with its pool: it takes part, or will as soon as the
-/// pool's jobs get to it.
+/// The path of a drive that came back when its pool was reopened: it is in service, or will be once
+/// the pool's jobs reach it.
 fn in_use(control: &Control, session: &Session, name: &str) -> Option<String> {
     let report = session.report();
     let drive = find(&report, control, name).ok()?;
     (drive.state.takes_part() || drive.state == DriveState::Behind).then(|| drive.path.clone())
 }
 
-/// Which drive of the pool, what it is called, and the drive itself where it was moved.
+/// Identity and path of a returning drive, and the drive itself unless the pool has it open.
 type Returning = (DriveId, String, Option<Rc<dyn Drive>>);
 
-/// The drive of the pool that should be at this path, if it is there now. Where it was away only
-/// briefly, requests to it may still be under way and keep it locked: that is waited for.
+/// Opens the drive of the pool that belongs at this path, if it is there. After a short absence,
+/// requests in flight may still keep it locked, so this retries.
 async fn open_again(control: &Control, session: &Session, id: DriveId, path: &str) -> Option<Rc<dyn Drive>> {
     let candidate = Candidate::named(control, path).ok()?;
     for _ in 0..MOST_TRIES {
@@ -89,14 +89,13 @@ async fn open_again(control: &Control, session: &Session, id: DriveId, path: &st
     None
 }
 
-/// The drive by its name in the pool, or else by what the drive at a path says of itself: then it
-/// was moved.
+/// Finds a drive by its name in the pool, or by the superblock at a path if it was moved.
 async fn find_or_open(control: &Control, session: &Session, name: &str) -> Result<Returning> {
     let report = session.report();
     let unknown = match find(&report, control, name) {
         Ok(drive) => {
             let (id, path) = (id_of(drive), drive.path.clone());
-            // A pool that was opened just now has every drive that is there.
+            // A pool that was opened just now has all present drives.
             let again = if session.is_lent() { open_again(control, session, id, &path).await } else { None };
             return Ok((id, path, again));
         }
@@ -107,8 +106,8 @@ async fn find_or_open(control: &Control, session: &Session, name: &str) -> Resul
     let path = candidate.path.display().to_string();
     match inspect(&*opened.bare).await {
         Ok(Some(label)) => Ok((label.drive_id, path, Some(opened.drive))),
-        _ => Err(Failure::new(format!("{path} holds nothing of pool `{}`", report.name)).hint(format!(
-            "a new drive comes in with `stripewise pool add {0} {name}` or `stripewise pool replace {0} OLD {name}`",
+        _ => Err(Failure::new(format!("{path} is not a drive of pool `{}`", report.name)).hint(format!(
+            "add a new drive with `stripewise pool add {0} {name}` or `stripewise pool replace {0} OLD {name}`",
             report.name
         ))),
     }

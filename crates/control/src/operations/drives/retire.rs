@@ -1,8 +1,8 @@
-//! `pool retire`: everything on a drive is copied to the others while clients go on; once it is
-//! empty the pool lets go of it. Unlike `pool remove` this loses no redundancy at any time.
+//! `pool retire`: copies all data of a drive to the others during client I/O, and removes the drive
+//! when it is empty. Unlike `pool remove`, this keeps full redundancy throughout.
 //!
-//! Expected faults: too little room elsewhere, a drive that is not there, one that fails meanwhile
-//! (then it is a failed drive like any other).
+//! Expected faults: too little space on the other drives, a missing drive, one that fails during
+//! the copy (it is then an ordinary failed drive).
 
 use stripewise_engine::pool::JobKind;
 
@@ -15,7 +15,7 @@ use crate::messages::request::RetireDrive;
 use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::pools::session::with_pool;
 
-/// Carries it out.
+/// Executes `pool retire`.
 pub async fn run(asked: &RetireDrive, control: &Control) -> Result<Response> {
     let name = &asked.pool.0;
     let what = format!("cannot retire {} from pool `{name}`", asked.drive);
@@ -24,7 +24,7 @@ pub async fn run(asked: &RetireDrive, control: &Control) -> Result<Response> {
         let report = session.report();
         let drive = find(&report, control, &asked.drive)?;
         control.note(format!(
-            "no volume loses redundancy while {} is emptied: it counts until what it holds is elsewhere",
+            "no volume loses redundancy while {} is emptied: it stays in use until its data is on other drives",
             drive.path
         ));
         let retired = session.pool.retire(id_of(drive)).await;

@@ -1,7 +1,7 @@
-//! `pool wait`: works on a pool's jobs in the foreground until those of a kind are done.
+//! `pool wait`: runs a pool's jobs in the foreground until those of one kind are done.
 //!
-//! Expected faults: an interrupt (the work goes on from there next time), drives that fail
-//! meanwhile, nothing to do.
+//! Expected faults: an interrupt (the next run resumes), drives that fail during the job, no job to
+//! run.
 
 use crate::access::Access;
 use crate::control::Control;
@@ -11,7 +11,7 @@ use crate::messages::request::WaitForJob;
 use crate::messages::response::Response;
 use crate::pools::session::with_pool;
 
-/// Carries it out.
+/// Executes `pool wait`.
 pub async fn run(asked: &WaitForJob, control: &Control) -> Result<Response> {
     let (name, kind) = (&asked.pool.0, asked.job);
     let done =

@@ -1,9 +1,8 @@
-//! `pool export`: takes a pool off the list, so that its drives can be moved and imported
-//! elsewhere. Where its drives are there they record that this host has let the pool go; needs none
-//! of them to be there, though.
+//! `pool export`: removes a pool from the registry, so that another host can import it. Drives that
+//! are present record that this host has released the pool; missing ones do not matter.
 //!
-//! Expected faults: a pool in use, drives that are gone already (another host then has to be told
-//! `--force`).
+//! Expected faults: a pool in use, drives that are already gone (another host then needs
+//! `pool import --force`).
 
 use crate::access::Access;
 use crate::control::Control;
@@ -13,7 +12,7 @@ use crate::messages::response::{PoolExported, Response};
 use crate::pools::session::Session;
 use crate::registry::stacking::refuse_if_used;
 
-/// Carries it out.
+/// Executes `pool export`.
 pub async fn run(asked: &ExportPool, control: &Control) -> Result<Response> {
     let registry = control.registry()?;
     let pool = registry.pool(&asked.pool.0)?;
@@ -29,11 +28,11 @@ pub async fn run(asked: &ExportPool, control: &Control) -> Result<Response> {
         Ok(session) => {
             let released = session.pool.release().await;
             let closed = session.close().await;
-            released.map_err(|error| pool_failure("its drives could not record it", &error)).and(closed)
+            released.map_err(|error| pool_failure("writing to its drives failed", &error)).and(closed)
         }
         Err(failure) if failure.taken_at().is_some() => return Err(failure),
         Err(failure) => {
-            // Not while another process has it.
+            // A pool that cannot be opened is still locked first, as another process may use it.
             drop(
                 registry
                     .lock_pool(&control.executor()?.context(), &pool, Access::Change, &doing, None)
@@ -45,7 +44,7 @@ pub async fn run(asked: &ExportPool, control: &Control) -> Result<Response> {
     registry.forget(&control.executor()?.context(), &pool.id).await?;
     if let Err(failure) = released {
         control.warning(format!(
-            "the pool's drives do not say that it was exported: {}; another host imports it with --force",
+            "the export is not recorded on the drives of the pool: {}; another host has to import it with --force",
             failure.message
         ));
     }

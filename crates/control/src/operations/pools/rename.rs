@@ -1,8 +1,8 @@
-//! `pool rename`: a pool gets another name, on its drives and on the list of pools. What clients
-//! had open under the old one must be closed first; a daemon goes on with it under the new one.
+//! `pool rename`: renames a pool, on its drives and in the registry. Clients must first close what
+//! they opened under the old name; a daemon continues to serve the pool under the new one.
 //!
-//! Expected faults: a name that is taken, a pool that clients or other pools use, a cut half-way
-//! (the next command that opens the pool for writing finishes it).
+//! Expected faults: a name that is taken, a pool that clients or other pools use, a crash half-way
+//! (the next command that opens the pool for writing completes the rename).
 
 use crate::access::Access;
 use crate::control::Control;
@@ -13,7 +13,7 @@ use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::pools::session::Session;
 use crate::registry::stacking::refuse_if_used;
 
-/// Carries it out.
+/// Executes `pool rename`.
 pub async fn run(asked: &RenamePool, control: &Control) -> Result<Response> {
     let (name, new_name) = (&asked.pool.0, &asked.new_name.0);
     let registry = control.registry()?;
@@ -22,15 +22,15 @@ pub async fn run(asked: &RenamePool, control: &Control) -> Result<Response> {
     refuse_if_used(&registry, &what, name, None)?;
     let held = control.served.hold(&what, name, None)?;
     let doing = format!("pool rename {name}");
-    // Opened under the old name first: another process that has the pool is told, and nothing is
-    // changed if it cannot be opened.
+    // Opened under the old name first, so that nothing changes if that fails or another process
+    // uses the pool.
     let is_served = control.served.has(name);
     drop(held);
     let session = match Session::end_serving(control, name) {
         Some(session) => session,
         None => Session::open(control, name, Access::Change, &doing).await?,
     };
-    // A daemon that carries this out does not take it up half-way, under either name.
+    // Keeps the daemon from adopting the pool half-way, under either name.
     let _coming = [name, new_name].map(|name| control.served.comes(name));
     session.close().await?;
     let context = control.executor()?.context();
@@ -41,12 +41,12 @@ pub async fn run(asked: &RenamePool, control: &Control) -> Result<Response> {
         }
         match pools.iter_mut().find(|pool| pool.id == known.id) {
             Some(pool) => pool.name.clone_from(new_name),
-            None => return Err(Failure::new(format!("pool `{name}` has gone off the list"))),
+            None => return Err(Failure::new(format!("pool `{name}` is no longer registered"))),
         }
         Ok(())
     });
     let renamed = renamed.await;
-    // The list goes first; opened for writing, the pool takes the name that it has there.
+    // The registry is authoritative: when opened for writing, the pool takes its name from there.
     let opened_as = if renamed.is_ok() { new_name } else { name };
     let session = Session::open_to_serve(control, opened_as, &doing).await?;
     let report = session.report();

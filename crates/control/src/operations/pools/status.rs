@@ -1,7 +1,7 @@
-//! `pool status`: how pools are, and what to type next. Looks only; beside a process that works on
-//! the pool it shows what that one says.
+//! `pool status`: shows the state of pools and the next command to run. Read-only. If another
+//! process has the pool open, its status file is shown.
 //!
-//! Expected faults: drives that are gone, all of them even; a pool in use.
+//! Expected faults: missing drives, even all of them; a pool in use.
 
 use crate::access::Access;
 use crate::control::Control;
@@ -13,7 +13,7 @@ use crate::pools::other_process;
 use crate::pools::session::with_pool;
 use crate::registry::{KnownPool, Registry};
 
-/// Carries it out.
+/// Executes `pool status`.
 pub async fn run(asked: &ShowPools, control: &Control) -> Result<Response> {
     let registry = control.registry()?;
     let known = match &asked.pool {
@@ -28,17 +28,17 @@ pub async fn run(asked: &ShowPools, control: &Control) -> Result<Response> {
 }
 
 async fn report(control: &Control, registry: &Registry, known: &KnownPool) -> Result<PoolReport> {
-    if let Some(word) = other_process::wait_for(control, registry, known).await? {
-        return Ok(word.report);
+    if let Some(status) = other_process::wait_for(control, registry, known).await? {
+        return Ok(status.report);
     }
     match with_pool(control, &known.name, Access::Look, "pool status", async |session| Ok(session.report()))
         .await
     {
         Ok(report) => Ok(report),
         Err(failure) if failure.taken_at().is_some() && control.caller().is_none() => Err(failure),
-        // Somebody came in between: then it cannot be told how it is, unless by that one.
+        // Another process opened the pool in between: only its status file can show the state.
         Err(failure) if registry.pool_user(known).is_some() => {
-            other_process::read(registry, known).map(|word| word.report).ok_or(failure)
+            other_process::read(registry, known).map(|status| status.report).ok_or(failure)
         }
         Err(failure) => {
             let action = failure.hint.unwrap_or_default();

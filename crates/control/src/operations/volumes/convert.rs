@@ -1,10 +1,9 @@
-//! `volume convert`: a volume gets another layout while it is used. The command begins it; a
-//! process that has the pool open works on it, and `pool wait POOL convert` does it in the
-//! foreground.
+//! `volume convert`: changes the layout of a volume in use. The command starts the job; a process
+//! that has the pool open runs it, and `pool wait POOL convert` runs it in the foreground.
 //!
-//! Expected faults: layouts that do not fit the drives, too little room (refused with the numbers,
-//! nothing is touched), a volume that has the layout already or is being converted, a layout with
-//! less redundancy (only with `--yes`).
+//! Expected faults: layouts that do not fit the drives, too little space (refused with figures,
+//! nothing is changed), a volume that already has the layout or is being converted, a layout with
+//! less redundancy (requires `--yes`).
 
 use stripewise_engine::pool::{JobKind, PoolError};
 use stripewise_layout::LayoutSpec;
@@ -20,7 +19,7 @@ use crate::notation::names::VolumeName;
 use crate::notation::size::ByteSize;
 use crate::pools::session::{Session, with_pool};
 
-/// Carries it out.
+/// Executes `volume convert`.
 pub async fn run(asked: &ConvertVolume, control: &Control) -> Result<Response> {
     let (name, wanted) = (&asked.volume, asked.layout);
     let what = match wanted {
@@ -54,9 +53,9 @@ pub async fn run(asked: &ConvertVolume, control: &Control) -> Result<Response> {
     }))
 }
 
-/// Refuses a layout with which fewer drives may be lost, until that is what was meant.
+/// Refuses a layout that survives the loss of fewer drives, unless confirmed.
 fn confirm_loss(session: &Session, name: &VolumeName, layout: LayoutSpec) -> Result<()> {
-    // What cannot be converted at all is refused with the reason where it is tried.
+    // An impossible conversion is refused later, with its reason.
     let Ok(plan) = session.pool.plan_conversion(&name.volume, layout) else { return Ok(()) };
     let (before, after) = (plan.from.fault_tolerance(), plan.to.fault_tolerance());
     if after >= before {
@@ -76,18 +75,18 @@ fn confirm_loss(session: &Session, name: &VolumeName, layout: LayoutSpec) -> Res
         survives(after)
     ))
     .hint(format!(
-        "if that is what you want, add --yes; `stripewise volume convert {name} --cancel` takes it back until it is done"
+        "to confirm, add --yes; until it is done, `stripewise volume convert {name} --cancel` reverts it"
     )))
 }
 
-/// The room that it takes and the room there is, as people write sizes.
+/// Adds a hint with the required and the free space as sizes.
 fn in_sizes(failure: Failure, error: &PoolError) -> Failure {
     match error {
         PoolError::NoRoomToConvert { needed_slabs, free_slabs, returned_slabs, slab_bytes, .. } => {
             let size = |slabs: &u64| ByteSize(slabs * slab_bytes);
             failure.hint(format!(
-                "it would take {}; {} are free, and the {} that the volume has come back on the way: add drives with \
-                 `stripewise pool add`, delete a volume, or choose a layout that takes less",
+                "it would take {}; {} are free, and the {} of the old layout become free during the conversion: add drives \
+                 with `stripewise pool add`, delete a volume, or choose a layout that takes less",
                 size(needed_slabs),
                 size(free_slabs),
                 size(returned_slabs),

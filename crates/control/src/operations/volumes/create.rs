@@ -1,6 +1,6 @@
-//! `volume create`: a volume with a RAID layout on a pool's drives.
+//! `volume create`: creates a volume with a RAID layout on a pool's drives.
 //!
-//! Expected faults: layouts that do not fit the drives, too little room, names that are taken.
+//! Expected faults: layouts that do not fit the drives, too little space, names that are taken.
 
 use stripewise_engine::Pool;
 use stripewise_engine::pool::{Pin, PoolError, Role, VolumeSpec};
@@ -15,7 +15,7 @@ use crate::messages::response::{InterleaveChoice, Response, VolumeChange, Volume
 use crate::notation::size::ByteSize;
 use crate::pools::session::with_pool;
 
-/// Carries it out.
+/// Executes `volume create`.
 pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {
     let name = &asked.volume;
     let what = format!("cannot create volume `{name}`");
@@ -51,8 +51,8 @@ pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {
     }))
 }
 
-/// Sets what was left open of the layout, by the drives that the volume will lie on; what decided
-/// the interleave, and whether they are disks.
+/// Completes the layout for the drives of the volume's tier. Returns the reason for the interleave,
+/// and true if the drives are seek-bound.
 fn choose_interleave(layout: &mut LayoutSpec, pool: &Pool, pin: Pin) -> (InterleaveChoice, bool) {
     let role = if pin == Pin::Fast { Role::Fast } else { Role::Data };
     let drives = pool.status().drives.into_iter().filter(|drive| drive.role == role);
@@ -64,7 +64,7 @@ fn choose_interleave(layout: &mut LayoutSpec, pool: &Pool, pin: Pin) -> (Interle
     (reason.map_or(InterleaveChoice::Asked, Into::into), are_disks)
 }
 
-/// What a volume got because its drives are disks, and why; `None` where that is nothing.
+/// Note on the defaults that a volume got for seek-bound drives; `None` if there are none.
 fn for_disks(volume: &VolumeReport, choice: InterleaveChoice, write_back: Option<bool>) -> Option<String> {
     let mut chosen = Vec::new();
     let mut others = Vec::new();
@@ -73,44 +73,44 @@ fn for_disks(volume: &VolumeReport, choice: InterleaveChoice, write_back: Option
         others.push("--interleave");
     }
     if volume.rotation_rows > 1 {
-        chosen.push(format!("parity that stays on a drive for {} strips", volume.rotation_rows));
+        chosen.push(format!("parity that rotates every {} strips", volume.rotation_rows));
     }
     if volume.journal_area_bytes > 0 {
         chosen.push(format!("a journal of {} on each drive", ByteSize(volume.journal_area_bytes)));
     }
     if volume.write_back && write_back.is_none() {
-        chosen.push("writes that are acknowledged once they are safe in it (write-back)".to_owned());
+        chosen.push("writes that are acknowledged once they are durable in it (write-back)".to_owned());
         others.push("--write-through");
     }
     let what = chosen.join(", ");
     let others = match others.is_empty() {
         true => String::new(),
-        false => format!("; {} would choose otherwise", others.join(" and ")),
+        false => format!("; override with {}", others.join(" and ")),
     };
     (!what.is_empty()).then(|| {
         format!(
-            "note: it has {what}, since on these drives a position costs more time than 64 KiB of data{others}"
+            "note: it has {what}, since on these drives a seek takes longer than transferring 64 KiB{others}"
         )
     })
 }
 
-/// The room asked for and the room there is, as people write sizes.
+/// Adds a hint with the available space as a size.
 fn in_sizes(failure: Failure, error: &PoolError, pin: Pin) -> Failure {
     match error {
         PoolError::NoSpace { possible_bytes, .. } if pin == Pin::Fast => failure.hint(format!(
-            "there is room for {} on the fast drives: add more with `stripewise pool add --as fast`, let others make room with \
-             `stripewise volume pin POOL/VOL slow --wait`, or leave --pin out",
+            "there is room for {} on the fast drives: add more with `stripewise pool add --as fast`, move another volume off \
+             them with `stripewise volume pin POOL/VOL slow --wait`, or omit --pin",
             ByteSize(*possible_bytes),
         )),
         PoolError::BadSetting(_) if pin == Pin::Fast => {
-            failure.hint("put fast drives in with `stripewise pool add --as fast`, or leave --pin out")
+            failure.hint("add fast drives with `stripewise pool add --as fast`, or omit --pin")
         }
         PoolError::NoSpace { possible_bytes: 0, .. } => {
-            failure.hint("all the room is taken: delete a volume first, or add drives with `stripewise pool add`")
+            failure.hint("no space is left: delete a volume, or add drives with `stripewise pool add`")
         }
         PoolError::NoSpace { possible_bytes, .. } => failure.hint(format!(
-            "there is room for {}: ask for a smaller volume, leave --size out to get all there is, delete one, or add \
-             drives with `stripewise pool add`",
+            "there is room for {}: choose a smaller size, omit --size to use all of it, delete a volume, or add drives \
+             with `stripewise pool add`",
             ByteSize(*possible_bytes),
         )),
         _ => failure,

@@ -1,4 +1,4 @@
-//! `volume show`: one volume at length.
+//! `volume show`: shows one volume in detail.
 
 use crate::access::Access;
 use crate::control::Control;
@@ -8,14 +8,14 @@ use crate::messages::response::{Response, Volumes};
 use crate::pools::other_process;
 use crate::pools::session::{find_volume, with_pool};
 
-/// Carries it out.
+/// Executes `volume show`.
 pub async fn run(asked: &ShowVolume, control: &Control) -> Result<Response> {
     let name = &asked.volume;
     let registry = control.registry()?;
     let known = registry.pool(&name.pool)?;
-    // Whoever has the pool open knows how it is used and what is being moved.
+    // A process that has the pool open knows its current load and running jobs.
     let volume = match other_process::wait_for(control, &registry, &known).await? {
-        Some(word) => find_volume(word.report, name)?,
+        Some(status) => find_volume(status.report, name)?,
         None => {
             with_pool(control, &name.pool, Access::Look, "volume show", async |session| {
                 session.volume_report(name)

@@ -1,4 +1,4 @@
-//! Answers to the kernel, put together.
+//! Encoding of answers to the kernel.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,17 +6,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{FileAttr, FileType};
 
-/// What every answer begins with.
+/// Length of an answer's head.
 const ANSWER_HEAD_BYTES: usize = 16;
-/// Entries of folders begin at multiples of this.
+/// Alignment of directory entries.
 const ENTRY_ALIGNMENT: usize = 8;
 const ENTRY_HEAD_BYTES: usize = 24;
-/// What programs are told to read and write at a time.
+/// Preferred I/O size in `stat`.
 const PREFERRED_BYTES: u32 = 4096;
-/// The file goes past the page cache, and may be written by many at once (`FOPEN_*`).
+/// Open flags: bypass of the page cache and parallel direct writes (`FOPEN_*`).
 const OPENED_DIRECT: u32 = 1 | 64;
 
-/// The head of an answer: how long all of it is, and the number of an error, or 0.
+/// Head of an answer: its total length, and an error number or 0.
 pub(in crate::fuse) fn answer_head(unique: u64, error: i32, body_bytes: usize) -> [u8; ANSWER_HEAD_BYTES] {
     let mut head = [0; ANSWER_HEAD_BYTES];
     head[..4].copy_from_slice(&((ANSWER_HEAD_BYTES + body_bytes) as u32).to_ne_bytes());
@@ -25,7 +25,7 @@ pub(in crate::fuse) fn answer_head(unique: u64, error: i32, body_bytes: usize) -
     head
 }
 
-/// Puts an answer together.
+/// Builder of an answer's body.
 #[derive(Default)]
 pub(super) struct Body(pub(super) Vec<u8>);
 
@@ -63,15 +63,15 @@ fn type_bits(kind: FileType) -> u32 {
     }
 }
 
-/// What was looked up. The kernel keeps none of it: volumes come, go and grow by commands it does
-/// not see.
+/// Result of a lookup. The kernel must not cache it, as volumes are created, resized and deleted by
+/// commands that it does not see.
 pub(in crate::fuse) fn entry(attributes: &FileAttr) -> Vec<u8> {
     let (generation, entry_valid, attributes_valid) = (0, 0, 0);
     let body = Body::default().numbers64([attributes.node, generation, entry_valid, attributes_valid]);
     body.numbers32([0, 0]).attributes(attributes).0
 }
 
-/// The attributes of a node, which the kernel does not keep either.
+/// The attributes of a node, not cached either.
 pub(in crate::fuse) fn attributes(of: &FileAttr) -> Vec<u8> {
     Body::default().numbers64([0]).numbers32([0, 0]).attributes(of).0
 }
@@ -81,17 +81,17 @@ pub(in crate::fuse) fn opened(handle: u64) -> Vec<u8> {
     Body::default().numbers64([handle]).numbers32([OPENED_DIRECT, 0]).0
 }
 
-/// So many bytes were written.
+/// Number of bytes written.
 pub(in crate::fuse) fn written(bytes: u32) -> Vec<u8> {
     Body::default().numbers32([bytes, 0]).0
 }
 
-/// A place in a file.
+/// An offset in a file.
 pub(in crate::fuse) fn place(offset: i64) -> Vec<u8> {
     Body::default().numbers64([offset.cast_unsigned()]).0
 }
 
-/// Blocks of `block_bytes` in all and free, and how many files there are.
+/// File system statistics: total and free blocks of `block_bytes`, and the number of files.
 pub(in crate::fuse) fn space(
     total: u64,
     free: u64,
@@ -103,7 +103,7 @@ pub(in crate::fuse) fn space(
     body.numbers32([block_bytes, longest_name, block_bytes, 0]).numbers32([0; 6]).0
 }
 
-/// Entries of a folder, as many as there is room for.
+/// Directory entries, up to the size that the kernel accepts.
 pub(in crate::fuse) struct Listing {
     bytes: Vec<u8>,
     room: usize,
@@ -114,7 +114,7 @@ impl Listing {
         Self { bytes: Vec::new(), room }
     }
 
-    /// Adds one; `next` is the number of the entry behind it. Gives whether there was room.
+    /// Adds an entry; `next` is the number of the entry after it. False if it does not fit.
     pub(in crate::fuse) fn add(&mut self, node: u64, next: u64, kind: FileType, name: &OsStr) -> bool {
         let length = (ENTRY_HEAD_BYTES + name.len()).next_multiple_of(ENTRY_ALIGNMENT);
         if self.bytes.len() + length > self.room {
@@ -122,7 +122,7 @@ impl Listing {
         }
         let end = self.bytes.len() + length;
         let head = Body::default().numbers64([node, next]);
-        // The type is that of the mode's bits, moved to the front.
+        // The entry type is the type bits of the mode, shifted down.
         self.bytes.extend(head.numbers32([name.len() as u32, type_bits(kind) >> 12]).0);
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.resize(end, 0);

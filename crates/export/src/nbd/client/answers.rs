@@ -1,7 +1,7 @@
-//! A server's answers, simple and structured, put where they belong: data of reads straight into
-//! the memory of the reader.
+//! Receives a server's simple and structured replies; read data go directly into the reader's
+//! buffer.
 //!
-//! Expected faults: what is no answer at all, answers to nothing, lengths that lie; each ends the
+//! Expected faults: malformed replies, replies to unknown requests, wrong lengths. Each ends the
 //! connection.
 
 use std::cell::RefCell;
@@ -12,10 +12,10 @@ use crate::nbd::transport::Transport;
 use crate::nbd::transport::inbox::Inbox;
 use crate::nbd::wire::protocol::*;
 
-/// The longest answer that is no data of a read, bytes.
+/// Maximum length of an error reply.
 const LONGEST_WORDS: u64 = 16 << 10;
 
-/// The head of an answer.
+/// Head of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head {
     Simple { errno: u32, cookie: u64 },
@@ -23,13 +23,13 @@ pub(crate) enum Head {
 }
 
 impl Head {
-    /// Of the bytes behind the magic number of a simple answer.
+    /// Parses the bytes after the magic number of a simple reply.
     pub(super) fn simple(bytes: &[u8; 12]) -> Self {
         let [a, b, c, d, cookie @ ..] = *bytes;
         Self::Simple { errno: u32::from_be_bytes([a, b, c, d]), cookie: u64::from_be_bytes(cookie) }
     }
 
-    /// Of the bytes behind the magic number of a structured answer.
+    /// Parses the bytes after the magic number of a structured reply chunk.
     pub(super) fn chunk(bytes: &[u8; 16]) -> Self {
         let [f, g, k, l, rest @ ..] = *bytes;
         let [a, b, c, d, e, h, i, j, length @ ..] = rest;
@@ -42,12 +42,12 @@ impl Head {
     }
 }
 
-fn rubbish(what: &str) -> io::Error {
+fn malformed(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
-/// Takes the next answer in. `Ok(None)` at the server's end; else what has come to its end by it,
-/// if anything has.
+/// Receives the next reply. `Ok(None)` when the server has closed the connection; otherwise the
+/// request that the reply completes, if any.
 pub(crate) async fn take(
     inbox: &mut Inbox,
     transport: &Transport,
@@ -65,19 +65,19 @@ pub(crate) async fn take(
             inbox.need_more(transport, 16).await?;
             Head::chunk(&inbox.take())
         }
-        _ => return Err(rubbish("what should be an answer is none")),
+        _ => return Err(malformed("malformed reply")),
     };
     let cookie = match head {
         Head::Simple { cookie, .. } | Head::Chunk { cookie, .. } => cookie,
     };
     let Some(read_bytes) = ledger.borrow().asked(cookie) else {
-        return Err(rubbish("it answered what was not asked"));
+        return Err(malformed("reply to an unknown request"));
     };
     let is_last = match head {
         Head::Simple { errno: 0, .. } => {
             if read_bytes.is_some() {
                 let into = ledger.borrow_mut().receiving_all(cookie);
-                for piece in into.ok_or_else(|| rubbish("it answered a read twice"))? {
+                for piece in into.ok_or_else(|| malformed("second reply to a read"))? {
                     inbox.fill(transport, &piece).await?;
                 }
             }
@@ -96,7 +96,7 @@ pub(crate) async fn take(
         return Ok(Some(None));
     }
     let answered = ledger.borrow_mut().answered(cookie);
-    answered.map(Some).map_err(rubbish)
+    answered.map(Some).map_err(malformed)
 }
 
 async fn take_chunk(
@@ -113,7 +113,7 @@ async fn take_chunk(
             inbox.need_more(transport, 8).await?;
             let offset = u64::from_be_bytes(inbox.take());
             let into = ledger.borrow_mut().receiving(cookie, offset, length - 8);
-            for piece in into.ok_or_else(|| rubbish("it sent bytes that were not asked for"))? {
+            for piece in into.ok_or_else(|| malformed("unexpected read data"))? {
                 inbox.fill(transport, &piece).await?;
             }
             Ok(())
@@ -123,7 +123,7 @@ async fn take_chunk(
             let offset = u64::from_be_bytes(inbox.take());
             let zeros = u64::from(u32::from_be_bytes(inbox.take()));
             let into = ledger.borrow_mut().receiving(cookie, offset, zeros);
-            for piece in into.ok_or_else(|| rubbish("it sent zeros that were not asked for"))? {
+            for piece in into.ok_or_else(|| malformed("unexpected hole"))? {
                 piece.fill(0);
             }
             Ok(())
@@ -132,10 +132,10 @@ async fn take_chunk(
             inbox.need_more(transport, 4).await?;
             let errno = u32::from_be_bytes(inbox.take());
             inbox.skip(transport, length - 4).await?;
-            // Zero would say that nothing is wrong.
+            // Zero would mean success.
             ledger.borrow_mut().failing(cookie, if errno == 0 { EIO } else { errno });
             Ok(())
         }
-        _ => Err(rubbish("it sent an answer of a kind that was not asked for")),
+        _ => Err(malformed("unexpected kind of reply")),
     }
 }

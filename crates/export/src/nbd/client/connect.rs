@@ -1,8 +1,8 @@
-//! From a URI to a connection that takes requests: the host's address, TLS, the negotiation.
+//! Connecting to an export: name lookup, TLS and negotiation.
 //!
-//! Expected faults: unknown names, hosts that are silent, servers that are no NBD
-//! servers, want TLS or have none, have no such export, or break off; lengths that lie. All of it
-//! within a time limit.
+//! Expected faults: unknown names, hosts that do not respond, servers that do not speak NBD,
+//! require TLS or lack it, do not have the export, or disconnect; wrong lengths. All within a time
+//! limit.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -20,22 +20,22 @@ use crate::nbd::transport::Transport;
 use crate::nbd::transport::inbox::Inbox;
 use crate::nbd::wire::protocol::*;
 
-/// The longest answer to an option, bytes.
+/// Maximum length of an option reply.
 const LONGEST_REPLY: u32 = 32 << 10;
-/// Answers that one option may have.
+/// Maximum number of replies to one option.
 const MOST_REPLIES: usize = 1000;
-/// Between two parts of an answer. Far beyond any limit on requests, which ends the connection as a
-/// whole.
+/// Timeout between two parts of a reply: far longer than any request timeout, which ends the whole
+/// connection first.
 const PAUSE_NS: u64 = 3_600_000_000_000;
 
-/// A connection that takes requests.
+/// A connection that is ready for requests.
 pub(crate) struct Link {
     pub transport: Rc<Transport>,
     pub inbox: Inbox,
     pub terms: Terms,
 }
 
-/// What the server said of the export.
+/// Properties of the export as the server reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub size_bytes: u64,
@@ -84,7 +84,7 @@ async fn connect_in_time(
     Ok(Link { transport: Rc::new(transport), inbox, terms })
 }
 
-/// A name is looked up by a thread of its own: the system may take its time.
+/// Resolves a host name, on a thread of its own since the system call blocks.
 async fn addresses_of(host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectFault> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
@@ -99,7 +99,7 @@ async fn addresses_of(host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectF
     }
 }
 
-/// One address after the other, each in its share of the time.
+/// Tries each address in turn, with an equal share of the time limit.
 async fn reach(
     context: &Context,
     network: &Network,
@@ -126,13 +126,13 @@ struct Negotiation {
 fn broken(error: io::Error) -> ConnectFault {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => {
-            ConnectFault::BrokenOff { error: io::Error::other("it closed the connection") }
+            ConnectFault::BrokenOff { error: io::Error::other("the server closed the connection") }
         }
         _ => ConnectFault::BrokenOff { error },
     }
 }
 
-fn strange(what: &str) -> ConnectFault {
+fn not_nbd(what: &str) -> ConnectFault {
     ConnectFault::NotNbd(what.to_owned())
 }
 
@@ -170,12 +170,13 @@ impl Negotiation {
                 return Err(ConnectFault::NoExport { export: uri.address.export.clone(), said });
             }
             REP_ERR_TLS_REQD => return Err(ConnectFault::WantsTls),
-            REP_ERR_UNSUP => return Err(strange("it is too old: it does not know the option GO")),
-            REP_ERR_BLOCK_SIZE_REQD => return Err(strange("it wants block sizes that it was not told")),
+            REP_ERR_UNSUP => return Err(not_nbd("it does not support the GO option")),
+            REP_ERR_BLOCK_SIZE_REQD => return Err(not_nbd("it rejects the negotiation of block sizes")),
             _ => return Err(ConnectFault::Refused { said }),
         }
-        let (size_bytes, flags) = export.ok_or_else(|| strange("it does not say how large the export is"))?;
-        // Where nothing is said about blocks, these are what every server takes.
+        let (size_bytes, flags) =
+            export.ok_or_else(|| not_nbd("it does not report the size of the export"))?;
+        // Without block sizes from the server, these are safe for every server.
         let (smallest_bytes, longest_bytes) = sizes.unwrap_or((512, LONGEST_TRANSFER));
         Ok(Terms { size_bytes, flags, structured, smallest_bytes, longest_bytes })
     }
@@ -185,15 +186,15 @@ impl Negotiation {
             return Err(broken(io::ErrorKind::UnexpectedEof.into()));
         }
         if u64::from_be_bytes(self.inbox.take()) != NBDMAGIC {
-            return Err(strange("it begins in another way"));
+            return Err(not_nbd("its greeting is not that of NBD"));
         }
         self.more(10).await?;
         if u64::from_be_bytes(self.inbox.take()) != IHAVEOPT {
-            return Err(strange("it speaks the oldstyle protocol"));
+            return Err(not_nbd("it speaks the oldstyle protocol"));
         }
         let flags = u16::from_be_bytes(self.inbox.take());
         if flags & FLAG_FIXED_NEWSTYLE == 0 {
-            return Err(strange("it does not speak the fixed newstyle protocol"));
+            return Err(not_nbd("it does not speak the fixed newstyle protocol"));
         }
         let answer = u32::from(flags & (FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES));
         self.send(answer.to_be_bytes().to_vec()).await
@@ -205,7 +206,7 @@ impl Negotiation {
             return Err(ConnectFault::NoTls { said });
         }
         if self.inbox.available() > 0 {
-            return Err(strange("it went on in the clear after agreeing to TLS"));
+            return Err(not_nbd("it sent unencrypted data after agreeing to TLS"));
         }
         let stream = self.transport.stream().clone();
         let session = tls.handshake(&stream, uri.expected_name()).await;
@@ -214,7 +215,7 @@ impl Negotiation {
         Ok(())
     }
 
-    /// Sends an option; its last answer, with what it says in words. Those before go to `each`.
+    /// Sends an option. Returns the last reply and its message; earlier replies go to `each`.
     async fn option(
         &mut self,
         option: u32,
@@ -233,7 +234,7 @@ impl Negotiation {
             let kind = u32::from_be_bytes(self.inbox.take());
             let length = u32::from_be_bytes(self.inbox.take());
             if magic != OPTION_REPLY_MAGIC || of != option || length > LONGEST_REPLY {
-                return Err(strange("what should be an answer to an option is none"));
+                return Err(not_nbd("malformed option reply"));
             }
             self.more(length as usize).await?;
             let data = self.inbox.take_vec(length as usize);
@@ -245,7 +246,7 @@ impl Negotiation {
             }
             each(kind, &data);
         }
-        Err(strange("it answers an option without end"))
+        Err(not_nbd("too many replies to one option"))
     }
 
     async fn more(&mut self, count: usize) -> Result<(), ConnectFault> {
@@ -257,7 +258,7 @@ impl Negotiation {
     }
 }
 
-/// A server's words, as far as they go into a message.
+/// A server's message, shortened and without control characters.
 fn in_one_line(data: &[u8]) -> String {
     let text = String::from_utf8_lossy(data);
     text.chars().filter(|character| !character.is_control()).take(200).collect()

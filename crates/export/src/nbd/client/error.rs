@@ -1,109 +1,107 @@
-//! Why an export cannot be used as a drive: what, where, why, and what to do about it.
+//! Errors of exports used as drives: location, cause and remedy.
 
 use std::io;
 
 use crate::nbd::transport::tls::TlsError;
 
-/// An export could not be opened, or is of no use.
+/// An export that cannot be used as a drive.
 #[derive(Debug, thiserror::Error)]
 #[error("{uri}: {why}")]
 pub struct ConnectError {
-    /// Where.
+    /// URI of the export.
     pub uri: String,
-    /// Why.
+    /// Cause.
     #[source]
     pub why: ConnectFault,
 }
 
-/// What was wrong.
+/// Reason that an export cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectFault {
-    /// Nobody knows the host.
-    #[error("the host `{host}` is not known: {}", said(error))]
+    /// The host name cannot be resolved.
+    #[error("unknown host `{host}`: {}", said(error))]
     UnknownHost {
-        /// Its name.
+        /// Host name.
         host: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// Nobody can be reached there.
+    /// The connection to the server failed.
     #[error("the server cannot be reached: {}", said(error))]
     Unreachable {
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// It is there, and says nothing.
+    /// The server did not respond in time.
     #[error("no answer for {} s", *.limit_ns as f64 / 1e9)]
     Silent {
-        /// How long it was waited for, ns.
+        /// Timeout, nanoseconds.
         limit_ns: u64,
     },
-    /// It went in the middle.
-    #[error("the server broke off the negotiation: {}", said(error))]
+    /// The connection failed during the negotiation.
+    #[error("the negotiation with the server failed: {}", said(error))]
     BrokenOff {
-        /// What the system says.
+        /// Cause.
         error: io::Error,
     },
-    /// What is there speaks another language.
-    #[error("what listens there is no NBD server that can be used: {0}")]
+    /// The server violates the protocol or lacks a required feature.
+    #[error("not a usable NBD server: {0}")]
     NotNbd(String),
-    /// There is no such export.
-    #[error("the server has no export `{export}`{}", in_words(.said))]
+    /// The server does not have the export.
+    #[error("the server has no export `{export}`{}", message(.said))]
     NoExport {
-        /// Its name.
+        /// Export name.
         export: String,
-        /// What the server said.
+        /// Message of the server.
         said: String,
     },
-    /// The server does not want to.
-    #[error("the server refuses{}", in_words(.said))]
+    /// The server refuses access to the export.
+    #[error("the server refused access to the export{}", message(.said))]
     Refused {
-        /// What the server said.
+        /// Message of the server.
         said: String,
     },
-    /// The server wants to be talked to in cipher.
-    #[error("the server takes encrypted connections only")]
+    /// The server requires TLS.
+    #[error("the server requires TLS")]
     WantsTls,
-    /// The server cannot encrypt.
-    #[error("the server does not encrypt{}", in_words(.said))]
+    /// The server does not offer TLS.
+    #[error("the server does not offer TLS{}", message(.said))]
     NoTls {
-        /// What the server said.
+        /// Message of the server.
         said: String,
     },
-    /// No keys were agreed upon.
-    #[error("no encrypted connection comes about: {}", said(error))]
+    /// The TLS handshake failed.
+    #[error("the TLS handshake failed: {}", said(error))]
     Tls {
-        /// Why.
+        /// Cause.
         error: io::Error,
     },
-    /// Our own certificates cannot be used.
+    /// The client's own certificate files are unusable.
     #[error("{0}")]
     Certificates(#[source] TlsError),
-    /// No folder with the authority was named.
-    #[error("it is to be encrypted, and nothing says who signs the server's certificate")]
+    /// The URI requires TLS without naming a certificate authority.
+    #[error("the URI requires TLS, but names no certificate authority")]
     NoAuthority,
-    /// It cannot be written to.
+    /// The export is read-only.
     #[error("the export is read-only")]
     ReadOnly,
-    /// It is too small to hold anything.
+    /// The export is too small for a drive.
     #[error("the export holds {size_bytes} bytes, and a drive needs at least 4096")]
     TooSmall {
-        /// Its size.
+        /// Size of the export.
         size_bytes: u64,
     },
-    /// Its blocks are too large.
-    #[error(
-        "the server takes blocks of {smallest_bytes} bytes and more, and the most that can be used is 4096"
-    )]
+    /// The minimum block size of the server is too large.
+    #[error("the server requires blocks of at least {smallest_bytes} bytes; the supported maximum is 4096")]
     Blocks {
-        /// The smallest that it takes.
+        /// Minimum block size of the server.
         smallest_bytes: u32,
     },
-    /// Nothing could be made durable on it.
-    #[error("the server does not offer FLUSH, so nothing written to it could be known to be durable")]
+    /// The server does not support FLUSH.
+    #[error("the server does not offer FLUSH, so writes to it cannot be made durable")]
     NoFlush,
-    /// It is another one than before.
-    #[error("it is not as it was: {0}")]
+    /// The export differs from the one that was opened before.
+    #[error("the export has changed: {0}")]
     Changed(String),
 }
 
@@ -112,12 +110,12 @@ fn said(error: &io::Error) -> String {
     text.split(" (os error ").next().unwrap_or_default().to_owned()
 }
 
-fn in_words(said: &str) -> String {
-    if said.is_empty() { String::new() } else { format!(" (it says: {said})") }
+fn message(said: &str) -> String {
+    if said.is_empty() { String::new() } else { format!(" (server message: {said})") }
 }
 
 impl ConnectFault {
-    /// Whether the drive is only not there now: the server, or the export, is away.
+    /// True if the server or the export is absent and may return.
     pub fn is_absence(&self) -> bool {
         matches!(
             self,
@@ -129,34 +127,36 @@ impl ConnectFault {
         )
     }
 
-    /// What to do about it.
+    /// Suggested remedy.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::UnknownHost { .. } => "check the name, or give the address",
             Self::Unreachable { .. } => {
-                "check that the server runs and listens there, and that nothing between keeps it away"
+                "check that the server runs and listens there, and that no firewall blocks it"
             }
             Self::Silent { .. } => {
-                "the server hangs, or lets in one client at a time and has one; timeout=TIME in the URI sets how long it is waited for"
+                "the server hangs, or serves one client at a time and has one; timeout=TIME in the URI sets the time limit"
             }
-            Self::BrokenOff { .. } => "its log may say why; a server that wants certificates ends so, too",
-            Self::NotNbd(_) => "check host and port; NBD's port is 10809",
-            Self::NoExport { .. } => "`nbdinfo --list URI` shows what it has",
-            Self::Refused { .. } => "its log may say why",
-            Self::WantsTls => "write nbds instead of nbd, with tls-certificates=DIR",
-            Self::NoTls { .. } => "write nbd instead of nbds if it may go in the clear",
+            Self::BrokenOff { .. } => {
+                "see the log of the server; it may also disconnect clients that show no certificate"
+            }
+            Self::NotNbd(_) => "check host and port; the NBD port is 10809",
+            Self::NoExport { .. } => "`nbdinfo --list URI` lists its exports",
+            Self::Refused { .. } => "see the log of the server",
+            Self::WantsTls => "use nbds instead of nbd, with tls-certificates=DIR",
+            Self::NoTls { .. } => "use nbd instead of nbds if the data may be sent unencrypted",
             Self::Tls { .. } => {
-                "ca-cert.pem must be of the authority that signed the server's certificate, which must be for the host's name (or \
-                 tls-hostname=NAME)"
+                "ca-cert.pem must be that of the authority that signed the server's certificate, and that certificate must be for \
+                 the host name (or for tls-hostname=NAME)"
             }
             Self::Certificates(_) => {
-                "tls-certificates=DIR names a folder with ca-cert.pem and, if the server wants them, client-cert.pem \
-                                      and client-key.pem"
+                "tls-certificates=DIR names a folder with ca-cert.pem and, if the server requires them, client-cert.pem and \
+                 client-key.pem"
             }
-            Self::NoAuthority => "add tls-certificates=DIR: a folder with ca-cert.pem in it",
-            Self::ReadOnly => "have the server export it for writing",
+            Self::NoAuthority => "add tls-certificates=DIR, a folder that contains ca-cert.pem",
+            Self::ReadOnly => "configure the server to export it for writing",
             Self::TooSmall { .. } | Self::Blocks { .. } | Self::NoFlush => {
-                "have the server export something else"
+                "configure the server to export something else"
             }
             Self::Changed(_) => "check what the server exports under this name now",
         }

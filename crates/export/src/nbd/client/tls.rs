@@ -1,9 +1,8 @@
-//! The client's side of TLS: whose signature on a server's certificate counts, and the client's own
-//! certificate, in a folder and under the names that libnbd and QEMU use (`ca-cert.pem`,
-//! `client-cert.pem`, `client-key.pem`).
+//! TLS of the client: the trusted authority and the client's own certificate, in a folder and under
+//! the names that libnbd and QEMU use (`ca-cert.pem`, `client-cert.pem`, `client-key.pem`).
 //!
-//! Expected faults: files that are missing or hold something else, servers with certificates of
-//! others or for other names.
+//! Expected faults: missing or malformed files, servers with certificates of another authority or
+//! for another name.
 
 use std::io;
 use std::path::Path;
@@ -17,12 +16,11 @@ use stripewise_runtime::Stream;
 
 use crate::nbd::transport::tls::{Session, TlsError, failed, read_certificates};
 
-/// Whom a client trusts, and how it shows who it is.
+/// Trusted authority and certificate of a client.
 pub(crate) struct ClientTls(Arc<ClientConfig>);
 
 impl ClientTls {
-    /// From the files in `folder`; a certificate of the client's own is shown where there is one.
-    /// Blocks briefly.
+    /// Loads the files in `folder`. The client's own certificate is optional. Blocks briefly.
     pub(super) fn load(folder: &Path) -> Result<Self, TlsError> {
         let unusable = |error: &dyn std::fmt::Display| TlsError::Unusable(error.to_string());
         let authority = folder.join("ca-cert.pem");
@@ -45,10 +43,10 @@ impl ClientTls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// Agrees on keys with the server, whose certificate has to be for `name`.
+    /// Runs the handshake with a server, whose certificate must be for `name`.
     pub(super) async fn handshake(&self, stream: &Rc<Stream>, name: &str) -> io::Result<Session> {
         let name = ServerName::try_from(name.to_owned())
-            .map_err(|_| io::Error::other(format!("no certificate can be for the name `{name}`")))?;
+            .map_err(|_| io::Error::other(format!("`{name}` is not a valid name for a certificate")))?;
         let connection = ClientConnection::new(self.0.clone(), name).map_err(io::Error::other)?;
         Session::agree(connection.into(), stream).await
     }

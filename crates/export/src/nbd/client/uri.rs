@@ -3,92 +3,90 @@
 //! write them: `nbd://HOST[:PORT]/EXPORT`, `nbds://…` (encrypted),
 //! `nbd+unix:///EXPORT?socket=PATH`, `nbds+unix://…`.
 //!
-//! Beside the standard parameters there are libnbd's `tls-certificates=DIR` and our own
-//! `timeout=TIME`. Expected faults: anything a person may type.
+//! Besides the standard parameters it supports libnbd's `tls-certificates=DIR` and `timeout=TIME`,
+//! which is specific to Stripewise. Expected faults: any text that a user may type.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::nbd::wire::protocol::LONGEST_STRING;
 
-/// The port of NBD.
+/// Default port of NBD.
 const PORT: u16 = 10809;
-/// How long a request may take, unless the URI says something else, ns.
+/// Default request timeout.
 const DEFAULT_TIMEOUT_NS: u64 = 20_000_000_000;
-/// The least and the longest that it may say, ns. The engine takes a drive that does not answer for
-/// 30 s as broken, and fills it again when it is back; one that is known to be lost before that
-/// only gets what it lacks.
+/// Permitted request timeouts. The engine fails a drive that does not answer for 30 s, and rebuilds
+/// it in full when it returns; a drive that reports its loss earlier only has to catch up.
 const TIMEOUTS_NS: std::ops::RangeInclusive<u64> = 100_000_000..=25_000_000_000;
-/// The longest URI: a pool's record has room for so many bytes of where a drive is.
+/// Maximum length of a URI, limited by the space for a drive's path in a pool's metadata.
 const LONGEST_URI: usize = 200;
 
-/// A text that is no URI of an export, or one that cannot be used.
+/// A malformed or unsupported URI.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{uri}: {why}")]
 pub struct UriError {
     /// The text.
     pub uri: String,
-    /// What is wrong with it.
+    /// Reason.
     pub why: String,
 }
 
-/// Where a server is.
+/// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NbdPlace {
-    /// A name or an address, and a port.
+    /// A TCP host and port.
     Tcp {
-        /// Name or address, an IPv6 one without its brackets.
+        /// Host name or IP address; IPv6 without brackets.
         host: String,
-        /// The port.
+        /// Port.
         port: u16,
     },
-    /// A socket file on this machine.
+    /// Path of a unix socket.
     Unix(PathBuf),
 }
 
-/// Which export is meant, whatever way leads there: equal for two URIs of one export, as far as
-/// they tell.
+/// Identity of an export, independent of connection options: equal for two URIs that name the same
+/// server and export.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NbdAddress {
-    /// The server.
+    /// Address of the server.
     pub place: NbdPlace,
-    /// The export's name there; may be empty.
+    /// Export name; may be empty.
     pub export: String,
 }
 
-/// An export, and how to talk to its server.
+/// An export with its connection options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NbdUri {
-    /// Which export.
+    /// The export.
     pub address: NbdAddress,
-    /// Whether it must be encrypted.
+    /// True if TLS is required.
     pub encrypted: bool,
-    /// The folder with `ca-cert.pem` and perhaps `client-cert.pem` and `client-key.pem`.
+    /// Folder with `ca-cert.pem` and optionally `client-cert.pem` and `client-key.pem`.
     pub certificates: Option<PathBuf>,
-    /// The name that the server's certificate is for, where that is not the host's.
+    /// Expected name in the server's certificate, if not the host name.
     pub certificate_name: Option<String>,
-    /// How long a request may be without an answer, and how long the server may be out of reach,
-    /// ns.
+    /// Timeout of a request, and of a server that cannot be reached.
     pub timeout_ns: u64,
 }
 
 impl NbdUri {
-    /// Whether the text wants to be such a URI: then it is no path.
+    /// True if the text has the form of an NBD URI rather than of a path.
     pub fn is_meant(text: &str) -> bool {
         text.split_once("://").is_some_and(|(scheme, _)| {
             scheme == "nbd" || scheme == "nbds" || scheme.starts_with("nbd+") || scheme.starts_with("nbds+")
         })
     }
 
-    /// Relative paths in it begin at `folder`.
+    /// Parses a URI. Relative paths in it are resolved against `folder`.
     ///
     /// # Errors
-    /// If it is none, or asks for what there is not.
+    /// If it is malformed or uses an unsupported feature.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, UriError> {
         parse(text, folder).map_err(|why| UriError { uri: text.to_owned(), why })
     }
 
-    /// The name that the server's certificate has to be for.
+    /// Name that the server's certificate must be for.
     pub(crate) fn expected_name(&self) -> &str {
         match (&self.certificate_name, &self.address.place) {
             (Some(name), _) => name,
@@ -99,7 +97,7 @@ impl NbdUri {
 }
 
 fn parse(text: &str, folder: &Path) -> Result<NbdUri, String> {
-    let (scheme, rest) = text.split_once("://").ok_or("it is no URI: there is no `://` in it")?;
+    let (scheme, rest) = text.split_once("://").ok_or("it is not a URI: it has no `://`")?;
     let (encrypted, unix) = match scheme {
         "nbd" => (false, false),
         "nbds" => (true, false),
@@ -108,13 +106,13 @@ fn parse(text: &str, folder: &Path) -> Result<NbdUri, String> {
         _ => return Err(format!("`{scheme}` is not one of nbd, nbds, nbd+unix and nbds+unix")),
     };
     if rest.contains('#') {
-        return Err("there is a `#` in it; in an export's name that is %23".to_owned());
+        return Err("it contains `#`; in an export name, write %23".to_owned());
     }
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let export = decoded(path)?;
     if export.contains('\0') || export.len() > LONGEST_STRING {
-        return Err("no export has such a name".to_owned());
+        return Err("invalid export name".to_owned());
     }
     let mut uri = NbdUri {
         address: NbdAddress { place: NbdPlace::Unix(PathBuf::new()), export },
@@ -135,13 +133,13 @@ fn parse(text: &str, folder: &Path) -> Result<NbdUri, String> {
             "tls-type" if value == "x509" => {}
             "tls-verify-peer" if value == "1" => {}
             "tls-type" => return Err(format!("`tls-type={value}` is not supported, only x509 is")),
-            "tls-verify-peer" => return Err("servers that encrypt are always verified".to_owned()),
+            "tls-verify-peer" => return Err("TLS servers are always verified".to_owned()),
             "tls-psk-file" => return Err("pre-shared keys are not supported, only certificates".to_owned()),
-            _ => return Err(format!("the parameter `{name}` is not known here")),
+            _ => return Err(format!("unknown parameter `{name}`")),
         }
     }
     if !encrypted && (uri.certificates.is_some() || uri.certificate_name.is_some()) {
-        return Err(format!("there are options for TLS in it; write {scheme}s to have it encrypted")
+        return Err(format!("it has TLS parameters; write {scheme}s to encrypt the connection")
             .replace("nbd+unixs", "nbds+unix"));
     }
     uri.address.place = match (unix, socket) {
@@ -149,32 +147,32 @@ fn parse(text: &str, folder: &Path) -> Result<NbdUri, String> {
             return Err("abstract sockets are not supported".to_owned());
         }
         (true, Some(_)) if !authority.is_empty() => {
-            return Err(
-                "a socket file is on this machine: the host must be empty, as in nbd+unix:///".to_owned()
-            );
+            return Err("a unix socket is local: the host must be empty, as in nbd+unix:///".to_owned());
         }
         (true, Some(path)) => NbdPlace::Unix(folder.join(path)),
-        (true, None) => return Err("it says no socket; as in nbd+unix:///EXPORT?socket=PATH".to_owned()),
+        (true, None) => return Err("it has no socket; use nbd+unix:///EXPORT?socket=PATH".to_owned()),
         (false, _) => parse_authority(authority)?,
     };
     let length = uri.to_string().len();
     if length > LONGEST_URI {
-        return Err(format!("it has {length} bytes, and a pool has room for {LONGEST_URI}"));
+        return Err(format!("it has {length} bytes; the maximum is {LONGEST_URI}"));
     }
     Ok(uri)
 }
 
 fn parse_authority(authority: &str) -> Result<NbdPlace, String> {
     if authority.contains('@') {
-        return Err("a user's name is for pre-shared keys, which are not supported".to_owned());
+        return Err("a user name is for pre-shared keys, which are not supported".to_owned());
     }
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
-            let (host, rest) = rest.split_once(']').ok_or("the bracket of its address is not closed")?;
-            host.parse::<std::net::Ipv6Addr>().map_err(|_| format!("`{host}` is no address"))?;
+            let (host, rest) = rest.split_once(']').ok_or("its address has no closing bracket")?;
+            host.parse::<std::net::Ipv6Addr>().map_err(|_| format!("`{host}` is not an IPv6 address"))?;
             (
                 host.to_owned(),
-                rest.strip_prefix(':').or(rest.is_empty().then_some("")).ok_or("a port follows a colon")?,
+                rest.strip_prefix(':')
+                    .or(rest.is_empty().then_some(""))
+                    .ok_or("its port must follow a colon")?,
             )
         }
         None => {
@@ -183,19 +181,19 @@ fn parse_authority(authority: &str) -> Result<NbdPlace, String> {
         }
     };
     if host.is_empty() {
-        return Err("it says no host; as in nbd://HOST/EXPORT".to_owned());
+        return Err("it has no host; use nbd://HOST/EXPORT".to_owned());
     }
     if host.contains([':', '/', '\0', ' ']) && host.parse::<std::net::Ipv6Addr>().is_err() {
-        return Err(format!("`{host}` is no host; an IPv6 address goes into brackets"));
+        return Err(format!("`{host}` is not a host name; an IPv6 address needs brackets"));
     }
     let port = match port {
         "" => PORT,
-        text => text.parse().ok().filter(|port| *port != 0).ok_or(format!("`{text}` is no port"))?,
+        text => text.parse().ok().filter(|port| *port != 0).ok_or(format!("`{text}` is not a port"))?,
     };
     Ok(NbdPlace::Tcp { host, port })
 }
 
-/// `2s`, `500ms`.
+/// Parses a timeout such as `2s` or `500ms` into nanoseconds.
 fn parse_time(text: &str) -> Result<u64, String> {
     let (number, unit_ns) = match text.strip_suffix("ms") {
         Some(number) => (number, 1_000_000),
@@ -204,7 +202,7 @@ fn parse_time(text: &str) -> Result<u64, String> {
     let time_ns = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_ns));
     time_ns
         .filter(|time| TIMEOUTS_NS.contains(time))
-        .ok_or_else(|| format!("`timeout={text}` cannot be; it is from 100ms to 25s, as in timeout=5s"))
+        .ok_or_else(|| format!("invalid `timeout={text}`; use a time from 100ms to 25s, as in timeout=5s"))
 }
 
 fn decoded(text: &str) -> Result<String, String> {
@@ -218,16 +216,15 @@ fn decoded(text: &str) -> Result<String, String> {
         }
         let digits =
             behind.split_at_checked(2).filter(|(digits, _)| digits.iter().all(u8::is_ascii_hexdigit));
-        let (digits, behind) = digits.ok_or("two hexadecimal digits have to follow each `%`")?;
+        let (digits, behind) = digits.ok_or("each `%` must be followed by two hexadecimal digits")?;
         let value = std::str::from_utf8(digits).ok().and_then(|digits| u8::from_str_radix(digits, 16).ok());
         bytes.extend(value);
         rest = behind;
     }
-    String::from_utf8(bytes).map_err(|_| "it is no text once it is decoded".to_owned())
+    String::from_utf8(bytes).map_err(|_| "it is not valid UTF-8 when decoded".to_owned())
 }
 
-/// Writes a text so that it stands for itself in a URI; `also` are characters that do so in this
-/// place.
+/// Writes a text percent-encoded; `also` are further characters that need no encoding here.
 fn encode(text: &str, also: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for byte in text.bytes() {
         let is_plain =
@@ -238,7 +235,7 @@ fn encode(text: &str, also: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 impl fmt::Display for NbdUri {
-    /// Always the same for the same: what is left out is what goes without saying.
+    /// Canonical form, without default values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.encrypted { "nbds" } else { "nbd" })?;
         write!(f, "{}", self.address)?;
@@ -264,7 +261,7 @@ impl fmt::Display for NbdUri {
 }
 
 impl fmt::Display for NbdAddress {
-    /// What follows `nbd` or `nbds` in a URI.
+    /// The part of a URI after `nbd` or `nbds`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             NbdPlace::Tcp { host, port } => {
@@ -334,24 +331,24 @@ mod tests {
         for (text, part) in [
             ("nbd:/h/x", "no `://`"),
             ("nbd+vsock:///x", "not one of nbd"),
-            ("nbd:///x", "says no host"),
-            ("nbd://h:0/x", "`0` is no port"),
-            ("nbd://h:99999/x", "is no port"),
+            ("nbd:///x", "has no host"),
+            ("nbd://h:0/x", "`0` is not a port"),
+            ("nbd://h:99999/x", "is not a port"),
             ("nbd://me@h/x", "pre-shared"),
-            ("nbd://[::1/x", "not closed"),
-            ("nbd://[h]/x", "is no address"),
+            ("nbd://[::1/x", "no closing bracket"),
+            ("nbd://[h]/x", "is not an IPv6 address"),
             ("nbd://fe80::1/x", "brackets"),
-            ("nbd+unix:///x", "says no socket"),
+            ("nbd+unix:///x", "has no socket"),
             ("nbd+unix://h/x?socket=/s", "host must be empty"),
             ("nbd+unix:///x?socket=%00s", "abstract"),
-            ("nbd://h/x?socket=/s", "`socket` is not known"),
+            ("nbd://h/x?socket=/s", "unknown parameter `socket`"),
             ("nbd://h/x?timeout=1h", "from 100ms to 25s"),
             ("nbd://h/x?timeout=30s", "from 100ms to 25s"),
             ("nbd://h/x?timeout=99999999999999999999s", "from 100ms to 25s"),
             ("nbd://h/%zz", "two hexadecimal"),
             ("nbd://h/%4", "two hexadecimal"),
-            ("nbd://h/%ff", "no text"),
-            ("nbd://h/a%00", "no export"),
+            ("nbd://h/%ff", "UTF-8"),
+            ("nbd://h/a%00", "invalid export name"),
             ("nbd://h/a#b", "%23"),
             ("nbd://h/x?tls-certificates=/c", "write nbds to"),
             ("nbd+unix:///x?socket=/s&tls-hostname=h", "write nbds+unix to"),
@@ -360,7 +357,7 @@ mod tests {
         ] {
             assert!(why(text).contains(part), "{text}: {}", why(text));
         }
-        assert!(why(&format!("nbd://h/{}", "x".repeat(200))).contains("room for 200"));
+        assert!(why(&format!("nbd://h/{}", "x".repeat(200))).contains("the maximum is 200"));
     }
 
     #[test]

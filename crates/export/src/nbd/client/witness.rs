@@ -1,18 +1,17 @@
-//! One block of which it is known what it holds durably, so that a server that is back can be asked
-//! whether it still has it: one that lost what it held (a memory disk, another file under the old
-//! name) would otherwise be taken for the one before.
+//! The identity probe of an export: the hash of one block with known durable contents. After a
+//! reconnect the block must still match. Otherwise the server has lost its data (a memory disk,
+//! another file under the old name) and must not be used as the same drive.
 //!
-//! A guard against such servers, no proof: one that was set back to an older state of the same
-//! drive may agree.
+//! This is a safeguard, not a proof: an older state of the same drive may also match.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use stripewise_drive::Segments;
 
-/// The most that is looked at, bytes.
+/// Maximum length of the probed block.
 const BLOCK_BYTES: usize = 4096;
 
-/// What is known of a block.
+/// Location and hash of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub offset: u64,
@@ -20,17 +19,17 @@ pub(crate) struct Seen {
     hash: u64,
 }
 
-/// The block that is known, and the one that will be.
+/// The current probe block, and the candidate for the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
     durable: Option<Seen>,
-    /// With the number of the write that it is the beginning of, and, once that was answered, how
-    /// many had been.
+    /// The start of a write: the cookie of the write, the block, and, once the write is answered,
+    /// its number among the answered writes.
     coming: Option<(u64, Seen, Option<u64>)>,
 }
 
 impl Seen {
-    /// Of a block of at most 4 KiB that was read.
+    /// Block of at most 4 KiB with contents read from the export.
     pub(super) fn of(offset: u64, bytes: &[u8]) -> Self {
         let mut hasher = DefaultHasher::new();
         bytes.hash(&mut hasher);
@@ -39,32 +38,32 @@ impl Seen {
 }
 
 impl Witness {
-    /// What the server must still have, if anything is known.
+    /// The block that the export must still contain, if one is known.
     pub(super) fn durable(&self) -> Option<Seen> {
         self.durable
     }
 
-    /// This was read when nothing was under way.
+    /// Records a block that was read without writes in flight.
     pub(super) fn read(&mut self, seen: Seen) {
         self.durable = Some(seen);
     }
 
-    /// Somebody changes a range, or is about to.
+    /// Discards blocks that overlap a range which changes or is about to change.
     pub(super) fn overwritten(&mut self, offset: u64, end: u64) {
         let overlaps = |seen: &Seen| seen.offset < end && offset < seen.offset + seen.length as u64;
         self.durable = self.durable.filter(|seen| !overlaps(seen));
         self.coming = self.coming.filter(|(_, seen, _)| !overlaps(seen));
     }
 
-    /// A write is about to be sent: its first block may become the one. At most one is looked at
-    /// between two flushes.
+    /// Makes the first block of a write the candidate, before it is sent. There is at most one
+    /// candidate between two flushes.
     pub(super) fn consider(&mut self, cookie: u64, offset: u64, data: &Segments) {
         let Some(first) = data.first().filter(|_| self.coming.is_none()) else { return };
         let block = first.slice(0..first.len().min(BLOCK_BYTES));
         self.coming = block.with(|bytes| (cookie, Seen::of(offset, bytes), None));
     }
 
-    /// A write was answered, as the `written`th that is not durable by itself.
+    /// Records the answer to a write, the `written`th that is not durable by itself.
     pub(super) fn answered(&mut self, cookie: u64, written: u64, is_durable: bool) {
         let Some((of, seen, _)) = self.coming.filter(|(of, ..)| *of == cookie) else { return };
         if is_durable {
@@ -74,12 +73,12 @@ impl Witness {
         }
     }
 
-    /// A write was refused: what is there now is not known.
+    /// Drops the candidate of a failed write, whose contents are unknown.
     pub(super) fn refused(&mut self, cookie: u64) {
         self.coming = self.coming.filter(|(of, ..)| *of != cookie);
     }
 
-    /// The first `covers` of them are durable.
+    /// Records that the first `covers` writes are durable.
     pub(super) fn flushed(&mut self, covers: u64) {
         if let Some((_, seen, Some(written))) = self.coming
             && written <= covers

@@ -1,7 +1,8 @@
-//! Clients too many: the protocol lets a server say so only in answer to an option, so that much of
-//! them is listened to.
+//! Refusal of clients over the limit. The protocol allows an error only as a reply to an option, so
+//! the server answers the first options of such a client.
 //!
-//! Expected faults: as of any client; and none of it may last, since there is no place for them.
+//! Expected faults: those of any client. A time limit applies, since these clients are over the
+//! limit.
 
 use std::io;
 use std::rc::Rc;
@@ -16,16 +17,15 @@ use crate::nbd::wire::negotiation::{greeting, reply};
 use crate::nbd::wire::options::{LONGEST_OPTION, OPTION_HEAD_BYTES, parse_option_head};
 use crate::nbd::wire::protocol::{OPT_ABORT, OPT_EXPORT_NAME, REP_ERR_POLICY};
 
-/// Within this time it has asked, nanoseconds.
+/// Time limit for the client to send its options.
 const PATIENCE_NS: u64 = 2_000_000_000;
-/// It may ask for several things before it takes the answer for what it is.
+/// Maximum options answered, as a client may try several before it gives up.
 const MOST_OPTIONS: usize = 8;
 const WHY: &[u8] = b"too many clients are connected; try again later";
 
-/// Answers the first options of a client with what is the matter. It is closed by the task that
-/// drops its stream.
+/// Answers the first options of a client with the reason. The task that drops the stream closes it.
 pub(crate) async fn tell(context: &Context, stream: Rc<Stream>) {
-    // Who leaves before it has asked does not want to know.
+    // A client that disconnects first needs no reply.
     let _ = within(context, PATIENCE_NS, Box::pin(answer_options(context, stream))).await;
 }
 

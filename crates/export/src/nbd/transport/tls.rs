@@ -1,8 +1,8 @@
-//! TLS by rustls: the server's certificate and key, and one connection's state between encrypted
-//! and clear bytes, on either side.
+//! TLS with rustls: the server's certificate and key, and the encryption state of one connection,
+//! for server and client.
 //!
-//! Expected faults: files that hold no certificate or key, or ones that do not belong together;
-//! peers that speak no TLS, have no certificate where one is asked for, or break off half-way.
+//! Expected faults: files without a certificate or key, or that do not match; peers that do not
+//! speak TLS, lack a required certificate, or disconnect during the handshake.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -16,34 +16,34 @@ use rustls::{Connection, RootCertStore, ServerConfig, ServerConnection};
 use stripewise_drive::Buffer;
 use stripewise_runtime::{Piece, Stream};
 
-/// Clear bytes encrypted at a time.
+/// Maximum plaintext encrypted at a time.
 const ENCRYPT_BYTES: usize = 1 << 20;
-/// Encrypted bytes received at a time: two of the longest records.
+/// Maximum ciphertext received at a time: two records of maximum length.
 const RECEIVE_BYTES: usize = 36 << 10;
 
-/// Whether connections are encrypted.
+/// Policy for encryption of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsPolicy {
-    /// Never.
+    /// TLS is not available.
     None,
-    /// When the client wants it.
+    /// TLS is optional for clients.
     Offered,
-    /// Always: who does not is told so, and learns nothing else.
+    /// TLS is required: other clients get an error and no information about exports.
     Required,
 }
 
-/// TLS could not be set up.
+/// An error in setting up TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file is missing, or holds nothing of what it should.
+    /// A file is missing or malformed.
     #[error("{path}: {why}")]
     File {
-        /// Its path.
+        /// Path of the file.
         path: String,
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
-    /// Certificate and key cannot be used.
+    /// Certificate and key are unusable.
     #[error("the certificate and key cannot be used for TLS: {0}")]
     Unusable(String),
 }
@@ -53,8 +53,8 @@ pub enum TlsError {
 pub struct Tls(Arc<ServerConfig>);
 
 impl Tls {
-    /// From PEM files. With `client_authority` clients need a certificate that one of its
-    /// certificates has signed.
+    /// Loads PEM files. With `client_authority`, clients need a certificate signed by one of its
+    /// authorities.
     pub fn load(certificates: &Path, key: &Path, client_authority: Option<&Path>) -> Result<Self, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let unusable = |error: &dyn std::fmt::Display| TlsError::Unusable(error.to_string());
@@ -78,12 +78,12 @@ impl Tls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// For other servers that use the same certificate.
+    /// The configuration, for other servers with the same certificate.
     pub fn server_config(&self) -> Arc<ServerConfig> {
         self.0.clone()
     }
 
-    /// Agrees on keys with the peer.
+    /// Runs the handshake with a client.
     pub(crate) async fn handshake(&self, stream: &Rc<Stream>) -> io::Result<Session> {
         let connection = ServerConnection::new(self.0.clone()).map_err(io::Error::other)?;
         Session::agree(connection.into(), stream).await
@@ -99,22 +99,22 @@ pub(crate) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'stati
     let certificates: Vec<_> =
         certificates.collect::<Result<_, _>>().map_err(|error| failed(path, &error))?;
     if certificates.is_empty() {
-        return Err(failed(path, &"there is no certificate in it"));
+        return Err(failed(path, &"it contains no certificate"));
     }
     Ok(certificates)
 }
 
-/// One connection's state.
+/// TLS state of one connection.
 pub(crate) struct Session {
     connection: Connection,
-    /// Received and not decrypted yet: bytes `start..end`.
+    /// Received ciphertext; bytes `start..end` are not decrypted yet.
     encrypted: Buffer,
     start: usize,
     end: usize,
 }
 
 impl Session {
-    /// Agrees on keys with the peer, as one side or the other.
+    /// Runs the handshake, as client or server.
     pub(crate) async fn agree(connection: Connection, stream: &Rc<Stream>) -> io::Result<Self> {
         let mut session = Self::new(connection);
         loop {
@@ -132,7 +132,7 @@ impl Session {
                 }
             }
             if let Err(error) = session.digest() {
-                // The peer is told why, if it listens.
+                // Best effort: the alert shows the peer the cause.
                 let alert = session.outgoing()?;
                 let _ = stream.send(vec![Piece::from(alert)]).await;
                 return Err(error);
@@ -141,29 +141,29 @@ impl Session {
     }
 
     fn new(mut connection: Connection) -> Self {
-        // What waits to be sent is bounded by who encrypts, and none of it may be refused half-way.
+        // The callers of `encrypt` bound the output; a write must not be refused half-way.
         connection.set_buffer_limit(None);
         let encrypted = Buffer::from_bytes(&[0; RECEIVE_BYTES]);
         Self { connection, encrypted, start: 0, end: 0 }
     }
 
-    /// The peer's certificate, where it has shown one.
+    /// The peer's certificate, if it presented one.
     pub(crate) fn certificate(&self) -> Option<CertificateDer<'static>> {
         let chain = self.connection.peer_certificates()?;
         chain.first().map(|certificate| certificate.clone().into_owned())
     }
 
-    /// Memory to receive into; only when all before was decrypted.
+    /// Buffer to receive into; only valid when all previous ciphertext is decrypted.
     pub(crate) fn room(&self) -> Buffer {
         self.encrypted.clone()
     }
 
-    /// So many bytes were received.
+    /// Records that `bytes` were received.
     pub(crate) fn received(&mut self, bytes: usize) {
         (self.start, self.end) = (0, bytes);
     }
 
-    /// Takes some of what was received.
+    /// Processes some of the received ciphertext.
     fn digest(&mut self) -> io::Result<()> {
         let bytes = self.encrypted.slice(self.start..self.end);
         let connection = &mut self.connection;
@@ -175,7 +175,7 @@ impl Session {
         Ok(())
     }
 
-    /// Clear bytes, 0 at the peer's end; `None` where more has to be received first.
+    /// Reads plaintext; 0 bytes at the end of the stream, `None` if more ciphertext is needed.
     pub(crate) fn decrypted(&mut self, into: &Buffer) -> io::Result<Option<usize>> {
         loop {
             let connection = &mut self.connection;
@@ -192,7 +192,7 @@ impl Session {
         }
     }
 
-    /// The next encrypted bytes of the pieces from `taken` (piece, byte) on; empty when all are.
+    /// Encrypts the next part of the pieces, from `taken` (piece, byte) on; empty at their end.
     pub(crate) fn encrypt(&mut self, pieces: &[Piece], taken: &mut (usize, usize)) -> io::Result<Vec<u8>> {
         let mut clear = 0;
         while let Some(piece) = pieces.get(taken.0).filter(|_| clear < ENCRYPT_BYTES) {
@@ -214,7 +214,7 @@ impl Session {
         Ok(encrypted)
     }
 
-    /// The last bytes of the connection.
+    /// Ciphertext of the closing alert, the last bytes of the connection.
     pub(crate) fn close(&mut self) -> Vec<u8> {
         self.connection.send_close_notify();
         self.outgoing().unwrap_or_default()

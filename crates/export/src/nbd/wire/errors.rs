@@ -1,4 +1,4 @@
-//! What a failed request is called in the protocol.
+//! Error numbers of failed requests.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use stripewise_engine::ArrayError;
 
 use crate::nbd::wire::protocol::{EINVAL, EIO, ENOSPC, EPERM, ESHUTDOWN};
 
-/// A request that was not carried out: the protocol's number, and why in words.
+/// A failed request: error number of the protocol, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub errno: u32,
@@ -26,7 +26,7 @@ impl From<ArrayError> for Failure {
     }
 }
 
-/// A connection cannot go on: what came is not the protocol.
+/// Error that ends a connection: the peer violated the protocol.
 pub(crate) fn rubbish(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }

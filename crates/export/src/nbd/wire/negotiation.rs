@@ -1,8 +1,9 @@
-//! What a client wants, option by option: bytes in, bytes and a decision out, no I/O.
+//! Server side of the negotiation, option by option: takes bytes, returns bytes and a decision,
+//! without I/O.
 //!
-//! Expected faults: unknown options (refused, the client may go on), exports that do not exist,
-//! lengths that lie, strings that are no text, and clients that talk in the clear where that is not
-//! allowed. None of it takes memory beyond the option itself.
+//! Expected faults: unknown options (refused; the client may continue), exports that do not exist,
+//! wrong lengths, strings that are not UTF-8, and unencrypted clients where TLS is required. None
+//! takes memory beyond the option itself.
 
 use std::rc::Rc;
 
@@ -12,7 +13,7 @@ use crate::nbd::transport::tls::TlsPolicy;
 use crate::nbd::wire::options::{parse_info, parse_meta_context};
 use crate::nbd::wire::protocol::*;
 
-/// Bytes that the server sends first.
+/// The server's greeting.
 pub(crate) fn greeting() -> Vec<u8> {
     let mut bytes = Vec::with_capacity(18);
     bytes.extend(NBDMAGIC.to_be_bytes());
@@ -21,48 +22,48 @@ pub(crate) fn greeting() -> Vec<u8> {
     bytes
 }
 
-/// How it goes on after an option.
+/// Next step after an option.
 pub(crate) enum Next<X> {
-    /// With another option.
+    /// Another option follows.
     Option,
-    /// The connection is encrypted, then negotiation starts over.
+    /// The TLS handshake follows, then the negotiation starts over.
     StartTls,
-    /// With requests to this export.
+    /// Requests to this export follow.
     Transmission(Agreed<X>),
-    /// Not at all.
+    /// The client ended the negotiation.
     End,
-    /// Nor here, for this reason, which the protocol has no way to tell the client.
+    /// The connection must end, for a reason that the protocol cannot report to the client.
     Refused(String),
 }
 
-/// Which export a client uses from now on, and how.
+/// Result of a negotiation.
 pub(crate) struct Agreed<X> {
     pub export: Rc<X>,
-    /// Its full name.
+    /// Full name of the export.
     pub name: String,
     pub terms: Terms,
 }
 
-/// What was agreed upon.
+/// Negotiated features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub structured: bool,
     pub block_status: bool,
 }
 
-/// A negotiation under way.
+/// State of a negotiation.
 pub(crate) struct Negotiation {
     tls: TlsPolicy,
     is_encrypted: bool,
     no_zeroes: bool,
     structured: bool,
-    /// The export for which `base:allocation` was asked for.
+    /// The export for which the client selected `base:allocation`.
     context_of: Option<String>,
 }
 
 impl Negotiation {
-    /// `client_flags`: the client's answer to the greeting. `None` where it asks for what there is
-    /// not.
+    /// Starts with the client's flags from its reply to the greeting. `None` if it sets unknown
+    /// ones.
     pub(in crate::nbd) fn new(tls: TlsPolicy, client_flags: u32) -> Option<Self> {
         let known = u32::from(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
         if client_flags & !known != 0 {
@@ -72,14 +73,14 @@ impl Negotiation {
         Some(Self { tls, is_encrypted: false, no_zeroes, structured: false, context_of: None })
     }
 
-    /// What was agreed in the clear does not count any more.
+    /// Records the TLS handshake, which discards everything negotiated before it.
     pub(in crate::nbd) fn is_encrypted_now(&mut self) {
         self.is_encrypted = true;
         self.structured = false;
         self.context_of = None;
     }
 
-    /// Adds the answers to an option to `replies`.
+    /// Handles an option, and appends the replies to `replies`.
     pub(in crate::nbd) fn option<E: Exports>(
         &mut self,
         exports: &Allowed<'_, E>,
@@ -95,7 +96,7 @@ impl Negotiation {
             match option {
                 OPT_STARTTLS | OPT_ABORT => {}
                 OPT_EXPORT_NAME => return Next::Refused("it asked for an export without TLS".to_owned()),
-                _ => return refuse(REP_ERR_TLS_REQD, "this server wants TLS first"),
+                _ => return refuse(REP_ERR_TLS_REQD, "this server requires TLS"),
             }
         }
         match option {
@@ -104,7 +105,7 @@ impl Negotiation {
                 reply(replies, option, REP_ACK, &[]);
                 Next::End
             }
-            OPT_LIST if !data.is_empty() => refuse(REP_ERR_INVALID, "a list takes no data"),
+            OPT_LIST if !data.is_empty() => refuse(REP_ERR_INVALID, "LIST takes no data"),
             OPT_LIST => {
                 for name in exports.list() {
                     reply(replies, option, REP_SERVER, &with_length(&name));
@@ -134,7 +135,7 @@ impl Negotiation {
                 self.meta_context(exports, option, data, replies);
                 Next::Option
             }
-            _ => refuse(REP_ERR_UNSUP, "this server does not know the option"),
+            _ => refuse(REP_ERR_UNSUP, "unknown option"),
         }
     }
 
@@ -144,14 +145,11 @@ impl Negotiation {
         data: &[u8],
         replies: &mut Vec<u8>,
     ) -> Next<E::Export> {
-        // The one option to which there is no way of saying no.
+        // The only option without an error reply.
         let found = std::str::from_utf8(data).ok().and_then(|name| find(exports, name));
         let Some((name, export)) = found else {
             let name = String::from_utf8_lossy(data);
-            return Next::Refused(format!(
-                "it asked for {:?}, and there is no such export",
-                shortened(&name, 200)
-            ));
+            return Next::Refused(format!("it asked for the unknown export {:?}", shortened(&name, 200)));
         };
         replies.extend(export.size_bytes().to_be_bytes());
         replies.extend(transmission_flags(&*export, self.structured).to_be_bytes());
@@ -170,11 +168,11 @@ impl Negotiation {
         replies: &mut Vec<u8>,
     ) -> Next<E::Export> {
         let Some((name, wanted)) = parse_info(data) else {
-            reply(replies, option, REP_ERR_INVALID, b"the lengths in it do not fit, or the name is no text");
+            reply(replies, option, REP_ERR_INVALID, b"invalid lengths, or the name is not UTF-8");
             return Next::Option;
         };
         let Some((name, export)) = find(exports, name) else {
-            let why = format!("there is no export \"{}\" here", shortened(name, 200));
+            let why = format!("this server has no export \"{}\"", shortened(name, 200));
             reply(replies, option, REP_ERR_UNKNOWN, why.as_bytes());
             return Next::Option;
         };
@@ -211,17 +209,17 @@ impl Negotiation {
         let mut refuse = |error: u32, why: &str| reply(replies, option, error, why.as_bytes());
         let is_set = option == OPT_SET_META_CONTEXT;
         if is_set {
-            // Whatever comes of this one, the one before does not count any more.
+            // Even a failed selection replaces the one before.
             self.context_of = None;
             if !self.structured {
-                return refuse(REP_ERR_INVALID, "STRUCTURED_REPLY comes first");
+                return refuse(REP_ERR_INVALID, "STRUCTURED_REPLY must come first");
             }
         }
         let Some((name, queries)) = parse_meta_context(data) else {
-            return refuse(REP_ERR_INVALID, "the lengths in it do not fit, or a string is no text");
+            return refuse(REP_ERR_INVALID, "invalid lengths, or a string is not UTF-8");
         };
         let Some((name, _)) = find(exports, name) else {
-            return refuse(REP_ERR_UNKNOWN, "there is no export of this name here");
+            return refuse(REP_ERR_UNKNOWN, "this server has no export of this name");
         };
         let lists_all = !is_set && (queries.is_empty() || queries.contains(&"base:"));
         if lists_all || queries.contains(&BASE_ALLOCATION) {
@@ -241,7 +239,7 @@ impl Negotiation {
     }
 }
 
-/// The export of that name, and its full name. Where there is but one it may go without a name.
+/// Finds an export by name, and returns its full name. An empty name selects the only export.
 fn find<E: Exports>(exports: &Allowed<'_, E>, name: &str) -> Option<(String, Rc<E::Export>)> {
     if name.is_empty() {
         let mut names = exports.list();
@@ -261,7 +259,7 @@ fn transmission_flags(export: &impl Export, structured: bool) -> u16 {
     flags
 }
 
-/// Adds an answer to an option.
+/// Appends an option reply.
 pub(crate) fn reply(replies: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
     replies.extend(OPTION_REPLY_MAGIC.to_be_bytes());
     replies.extend(option.to_be_bytes());
@@ -274,7 +272,7 @@ fn with_length(name: &str) -> Vec<u8> {
     [&(name.len() as u32).to_be_bytes(), name.as_bytes()].concat()
 }
 
-/// At most so many bytes of a text, and whole characters.
+/// The start of a text: at most `most` bytes, in whole characters.
 pub(crate) fn shortened(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }

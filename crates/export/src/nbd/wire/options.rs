@@ -1,14 +1,13 @@
-//! A client's options as plain data, from bytes that may be anything.
+//! Parsing of a client's options from untrusted bytes.
 
 use crate::nbd::wire::protocol::{IHAVEOPT, LONGEST_STRING};
 
-/// The longest option, bytes: names and queries, of which there is one here.
+/// Maximum length of an option: names and queries, of which only one is supported here.
 pub(crate) const LONGEST_OPTION: u32 = 32 << 10;
-/// Bytes of an option's head.
+/// Length of an option's head.
 pub(crate) const OPTION_HEAD_BYTES: usize = 16;
 
-/// The head of an option: its number, and the length of what follows. `None` where these bytes are
-/// no option.
+/// Parses the head of an option into its number and the length of its data. `None` if malformed.
 pub(crate) fn parse_option_head(bytes: &[u8; OPTION_HEAD_BYTES]) -> Option<(u32, u32)> {
     let mut fields = Fields(bytes);
     if fields.u64()? != IHAVEOPT {
@@ -17,8 +16,8 @@ pub(crate) fn parse_option_head(bytes: &[u8; OPTION_HEAD_BYTES]) -> Option<(u32,
     Some((fields.u32()?, fields.u32()?))
 }
 
-/// INFO and GO: the export's name, and which information is wanted beside its size. `None` where
-/// lengths do not fit.
+/// Parses INFO and GO: the export name, and the information requested besides its size. `None` if
+/// malformed.
 pub(crate) fn parse_info(data: &[u8]) -> Option<(&str, Vec<u16>)> {
     let mut fields = Fields(data);
     let name = fields.string()?;
@@ -30,13 +29,12 @@ pub(crate) fn parse_info(data: &[u8]) -> Option<(&str, Vec<u16>)> {
     Some((name, wanted))
 }
 
-/// LIST_META_CONTEXT and SET_META_CONTEXT: the export's name, and queries. `None` where lengths do
-/// not fit.
+/// Parses LIST_META_CONTEXT and SET_META_CONTEXT: the export name and queries. `None` if malformed.
 pub(crate) fn parse_meta_context(data: &[u8]) -> Option<(&str, Vec<&str>)> {
     let mut fields = Fields(data);
     let name = fields.string()?;
     let count = fields.u32()? as usize;
-    // Each takes four bytes at least, so a number that lies takes no memory.
+    // Each query takes at least four bytes, so a false count allocates no memory.
     if count > fields.0.len() / 4 {
         return None;
     }
@@ -47,7 +45,7 @@ pub(crate) fn parse_meta_context(data: &[u8]) -> Option<(&str, Vec<&str>)> {
     fields.0.is_empty().then_some((name, queries))
 }
 
-/// What is left to read.
+/// Reader of the remaining bytes.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -69,7 +67,7 @@ impl<'a> Fields<'a> {
         self.take().map(u64::from_be_bytes)
     }
 
-    /// A string with its length in front.
+    /// Reads a string with a length prefix.
     fn string(&mut self) -> Option<&'a str> {
         let length = self.u32()? as usize;
         if length > LONGEST_STRING {

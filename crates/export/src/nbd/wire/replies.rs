@@ -1,4 +1,4 @@
-//! Answers to requests as bytes: what goes out in one piece with the data it announces.
+//! Encoding of replies to requests, each sent together with its data.
 
 use stripewise_drive::Buffer;
 use stripewise_engine::Extent;
@@ -9,20 +9,20 @@ use crate::nbd::wire::negotiation::shortened;
 use crate::nbd::wire::protocol::*;
 use crate::nbd::wire::requests::Request;
 
-/// The longest message of an error, bytes.
+/// Maximum length of an error message.
 const LONGEST_MESSAGE: usize = 1000;
 
-/// What came of a request.
+/// Result of a request.
 pub(crate) enum Outcome {
     Done,
     Data(Buffer),
-    /// All of it reads as zeros; only where replies are structured.
+    /// The whole range reads as zeros; only for structured replies.
     Hole,
     Status(Vec<Extent>),
     Failed(Failure),
 }
 
-/// An answer: its head, and the data that follow it.
+/// A reply: its head and the data that follow.
 pub(crate) struct Reply {
     pub head: Piece,
     pub data: Option<Buffer>,
@@ -78,7 +78,7 @@ fn simple(request: &Request, errno: u32) -> Piece {
     Piece::copy_of(&bytes)
 }
 
-/// The one and last chunk of an answer: `content`, and then `following_bytes` more.
+/// The only chunk of a reply: `content`, followed by `following_bytes` of data.
 fn chunk(request: &Request, kind: u16, following_bytes: usize, content: &[u8]) -> Piece {
     let mut head = [0; 20];
     head[..4].copy_from_slice(&STRUCTURED_REPLY_MAGIC.to_be_bytes());
@@ -87,7 +87,7 @@ fn chunk(request: &Request, kind: u16, following_bytes: usize, content: &[u8]) -
     head[8..16].copy_from_slice(&request.cookie.to_be_bytes());
     head[16..].copy_from_slice(&((content.len() + following_bytes) as u32).to_be_bytes());
     if content.len() <= 12 {
-        // Every answer to a read: no memory of its own.
+        // Replies to reads are this short, and need no allocation.
         let mut bytes = [0; 32];
         bytes[..20].copy_from_slice(&head);
         bytes[20..20 + content.len()].copy_from_slice(content);

@@ -1,4 +1,4 @@
-//! Certificates made on the spot, and servers that use them.
+//! Certificates created by the tests, and servers that use them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use super::{TlsFiles, has};
 
-/// Makes an authority, and certificates of a server and a client that it has signed, as libnbd
-/// wants them called.
+/// Creates an authority and certificates of a server and a client that it has signed, with the file
+/// names of libnbd. `None` without openssl.
 pub fn certificates() -> Option<TempDir> {
     if !has("openssl") {
         return None;
@@ -58,7 +58,7 @@ pub fn certificates() -> Option<TempDir> {
     Some(folder)
 }
 
-/// What a server is told of them.
+/// Server options for the certificates.
 pub fn files(folder: &Path, policy: TlsPolicy, with_clients: bool) -> TlsFiles {
     TlsFiles {
         certificate: folder.join("server-cert.pem"),
@@ -68,7 +68,7 @@ pub fn files(folder: &Path, policy: TlsPolicy, with_clients: bool) -> TlsFiles {
     }
 }
 
-/// A folder with only the authority in it.
+/// Creates a folder with only the authority's certificate.
 pub fn without_certificate(folder: &Path) -> PathBuf {
     let bare = folder.join("bare");
     std::fs::create_dir_all(&bare).expect("made");

@@ -1,5 +1,5 @@
-//! A client that says exactly what it is told to, right or wrong, and waits 20 s at most for
-//! anything.
+//! A client that sends exactly the given bytes, valid or not. Its reads and writes have a timeout
+//! of 60 s.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -33,7 +33,7 @@ pub const ACK: u32 = 1;
 pub const ERROR: u32 = 1 << 31;
 pub const POLICY: u32 = ERROR + 2;
 
-/// A structured answer, or a simple one as type `SIMPLE` with its error as payload.
+/// A structured reply, or a simple one as type `SIMPLE` with its error as payload.
 pub const SIMPLE: u16 = 0x7fff;
 
 pub struct Client {
@@ -92,7 +92,7 @@ impl Client {
         bytes
     }
 
-    /// Whether the server closes without another word.
+    /// True if the server closes the connection without sending more.
     pub fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
         match self.stream.read_to_end(&mut rest) {
@@ -105,7 +105,7 @@ impl Client {
         self.receive(N).try_into().expect("as many bytes")
     }
 
-    /// Sends an option; all answers to it up to the last: kind and data.
+    /// Sends an option. Returns kind and data of each reply, up to the last.
     pub fn option(&mut self, option: u32, data: &[u8]) -> Vec<(u32, Vec<u8>)> {
         self.send(&option_bytes(option, data));
         let mut replies = Vec::new();
@@ -125,8 +125,8 @@ impl Client {
         self.send(&request_bytes(kind, flags, cookie, offset, length));
     }
 
-    /// The next answer: its cookie, type and payload. Of a simple one the payload is its error;
-    /// data of simple reads are not expected here.
+    /// The next reply: cookie, type and payload. The payload of a simple reply is its error; simple
+    /// read data are not supported.
     pub fn answer(&mut self) -> (u64, u16, Vec<u8>) {
         match u32::from_be_bytes(self.number()) {
             0x6744_6698 => {
@@ -140,11 +140,11 @@ impl Client {
                 let length = u32::from_be_bytes(self.number()) as usize;
                 (cookie, kind, self.receive(length))
             }
-            magic => panic!("an answer begins with {magic:#x}"),
+            magic => panic!("a reply begins with {magic:#x}"),
         }
     }
 
-    /// Sends a request and gives the error that it comes to, 0 for none.
+    /// Sends a request and returns its error, 0 for none.
     pub fn ask(&mut self, kind: u16, flags: u16, offset: u64, length: u32, payload: &[u8]) -> u32 {
         self.request(kind, flags, 77, offset, length);
         self.send(payload);
@@ -168,7 +168,7 @@ impl Client {
         self.try_read(offset, length).unwrap_or_else(|(error, why)| panic!("{error}: {why}"))
     }
 
-    /// What is there, or the error and why.
+    /// The data, or the error with its message.
     pub fn try_read(&mut self, offset: u64, length: u32) -> Result<Vec<u8>, (u32, String)> {
         self.request(READ, 0, 78, offset, length);
         let (_, kind, payload, error) = self.answer_with_error();
@@ -179,11 +179,11 @@ impl Client {
             1 => Ok(payload[8..].to_vec()),
             2 => Ok(vec![0; length as usize]),
             0 => Ok(Vec::new()),
-            _ => panic!("an answer of type {kind}"),
+            _ => panic!("a reply of type {kind}"),
         }
     }
 
-    /// Length and flags of each stretch.
+    /// Length and flags of each extent.
     pub fn status(&mut self, offset: u64, length: u32) -> Vec<(u32, u32)> {
         self.request(BLOCK_STATUS, 0, 79, offset, length);
         let (_, kind, payload) = self.answer();
