@@ -207,8 +207,8 @@ impl Inner {
         if self.working_member(new.drive).is_some()
             && let Err(error) = array.add_journal_area(area).await
         {
-            // The commit stands; the area is empty, and the next opening of the array tries again to
-            // use it.
+            // The commit stands; the area is empty, and the next opening of the array tries again
+            // to use it.
             self.news.notice(format!("a new journal area could not be used: {error}"));
         }
         if in_place { Ok(()) } else { self.leave_journal(&array, part, old).await }
