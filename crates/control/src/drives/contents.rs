@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stripewise_engine::pool::{PoolError, inspect};
+use stripewise_engine::pool::{PoolError, inspect, is_released};
 use stripewise_export::bridge::off_thread;
 
 use crate::drives::candidates::Candidate;
@@ -74,10 +74,18 @@ pub async fn contents_of(
     opened: &OpenedDrive,
 ) -> Result<Contents> {
     let _place = environment.place_to_look().await;
-    if !candidate.is_path() {
-        let has_unknown = drive_holds_data(&*opened.bare).await?;
-        return Ok(Contents { has_unknown, ..Contents::default() });
+    let mut contents = match candidate.is_path() {
+        true => contents_of_path(candidate).await?,
+        false => Contents { has_unknown: drive_holds_data(&*opened.bare).await?, ..Contents::default() },
+    };
+    if contents.has_unknown && contents.recognised.is_empty() && is_released(&*opened.bare).await {
+        contents.has_unknown = false;
+        contents.is_released = true;
     }
+    Ok(contents)
+}
+
+async fn contents_of_path(candidate: &Candidate) -> Result<Contents> {
     let (candidate, stop) = (candidate.clone(), StopOnDrop::default());
     let stopped = stop.0.clone();
     let looked = off_thread(move || candidate.contents_until(&stopped)).await;

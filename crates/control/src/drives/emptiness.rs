@@ -38,8 +38,10 @@ pub const UNKNOWN_DATA: &str = "data of an unknown kind";
 pub struct Contents {
     /// File systems and the like, with their articles, to go behind "holds".
     pub recognised: Vec<String>,
-    /// Data of no kind that is known here.
+    /// Data of an unknown kind.
     pub has_unknown: bool,
+    /// Blocks of a pool that has released the drive: overwriting them destroys nothing.
+    pub is_released: bool,
 }
 
 impl Contents {

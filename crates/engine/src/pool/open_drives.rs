@@ -16,10 +16,12 @@ use crate::member::gate::Gate;
 use crate::pool::error::PoolError;
 use crate::pool::manifest::drive_record::{DriveRecord, Errors, Exclusion, ExclusionKind, Role};
 use crate::pool::manifest::format::Manifest;
+use crate::pool::manifest::ids::PoolId;
 use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
 use crate::pool::space::addresses;
 use crate::pool::space::slabs::FreeSlabs;
-use crate::pool::superblock::writer::{self, Target};
+use crate::pool::superblock::released::release;
+use crate::pool::superblock::writer::Target;
 
 /// A drive that is at hand and takes part.
 #[derive(Clone)]
@@ -152,11 +154,12 @@ impl OpenDrives {
         }
     }
 
-    /// Wipes the pool's record from all drives that work. The first error is reported.
-    pub(in crate::pool) async fn wipe_all(&self) -> Result<(), PoolError> {
+    /// Wipes the pool's record from all working drives and marks them as released. Returns the first
+    /// error.
+    pub(in crate::pool) async fn give_up_all(&self, pool_id: PoolId) -> Result<(), PoolError> {
         let mut result = Ok(());
         for member in self.members().iter().filter(|member| !member.is_failed()) {
-            result = result.and(writer::wipe(member).await.map_err(PoolError::from));
+            result = result.and(release(member, pool_id).await.map_err(PoolError::from));
         }
         result
     }

@@ -116,6 +116,6 @@ fn a_socket_shows_only_its_own_volumes() {
     }
     daemon.end();
     let wrong = sandbox.run("serve --nbd unix:a.sock --nbd-volumes cert:vm=tank/a").expect_code(2).err;
-    assert!(wrong.contains("needs certificates") && wrong.contains("hint: "), "{wrong}");
+    assert!(wrong.contains("requires client certificates") && wrong.contains("hint: "), "{wrong}");
     sandbox.run("serve --nbd unix:a.sock --nbd-volumes unix:a.sock").expect_code(2);
 }

@@ -253,7 +253,7 @@ fn unusable_mount_folders_are_reported() {
     assert!(file.write_at(&data, 0).is_err(), "nobody is there");
     drop(file);
     let stale = sandbox.fails("mount tank @m");
-    assert!(stale.contains("was killed") && stale.contains("fusermount3 -u"), "{stale}");
+    assert!(stale.contains("stale mount") && stale.contains("fusermount3 -u"), "{stale}");
     mount.unmount();
     let mount = Mount::start(&sandbox, "serve --fuse @m");
     let mut read = vec![0; data.len()];

@@ -308,7 +308,7 @@ fn a_pool_resumes_after_losing_too_many_drives() {
         for (at, bytes) in &durable {
             assert!(again.read(*at, 65536) == *bytes, "what was acknowledged at {at} is there");
         }
-        again.write(0, &data);
+        again.write_after_loss(0, &data);
         until("the pool is whole again", || sandbox.run("pool status tank").code == 0);
     }
     let scrub = sandbox.ok("pool scrub tank --wait");

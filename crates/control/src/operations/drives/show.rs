@@ -77,7 +77,9 @@ async fn show(control: &Control, opener: &StackOpener, path: &Path) -> Result<Sh
         Err(error) => return Err(pool_failure("cannot read the superblock", &error)),
     };
     if superblock.is_none() && holds.is_empty() {
-        holds = contents_of(control, &candidate, &opened).await?.in_words();
+        let contents = contents_of(control, &candidate, &opened).await?;
+        holds = contents.in_words();
+        holds.extend(contents.is_released.then(|| "blocks of a pool that has released the drive".to_owned()));
     }
     Ok(ShownDrive {
         belongs: superblock.as_ref().and_then(|label| belongs(control, label)),

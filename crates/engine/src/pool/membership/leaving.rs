@@ -16,7 +16,7 @@ use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
 use crate::pool::open_drives::OpenDrive;
 use crate::pool::space::evacuation::slabs_on;
 use crate::pool::superblock::commit::Change;
-use crate::pool::superblock::writer;
+use crate::pool::superblock::released::release;
 use crate::pool::{Inner, Pool};
 
 impl Pool {
@@ -224,10 +224,10 @@ impl Inner {
             }
         };
         if let Some(open) = taken {
-            // The wipe is only a hint for later inspections: the pool no longer knows the drive in
+            // The mark is only a hint for later inspections: the pool no longer knows the drive in
             // any case.
             if !open.member.is_failed() {
-                let _ = writer::wipe(&open.member).await;
+                let _ = release(&open.member, self.pool_id).await;
             }
             open.member.fail("it was removed from the pool");
             open.member.stop();

@@ -18,6 +18,7 @@ pub(crate) mod commit;
 pub(crate) mod commits;
 pub(crate) mod entries;
 pub(crate) mod losses;
+pub(crate) mod released;
 pub(crate) mod room;
 pub(crate) mod row_runs;
 pub(crate) mod sections;

@@ -12,6 +12,7 @@ mod losses;
 mod metadata_copies;
 mod power_cuts;
 mod record_room;
+mod released;
 mod replacement;
 mod stacked_pools;
 mod two_sessions;
