@@ -154,8 +154,8 @@ impl OpenDrives {
         }
     }
 
-    /// Wipes the pool's record from all working drives and marks them as released. Returns the first
-    /// error.
+    /// Wipes the pool's record from all working drives and marks them as released. Returns the
+    /// first error.
     pub(in crate::pool) async fn give_up_all(&self, pool_id: PoolId) -> Result<(), PoolError> {
         let mut result = Ok(());
         for member in self.members().iter().filter(|member| !member.is_failed()) {

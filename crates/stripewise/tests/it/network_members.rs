@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::kit::daemon::{Daemon, PATIENCE, until, wait};
 use crate::kit::nbd_servers::{
     Kit, MIB, MOST_UNDER_WAY, TIMEOUT, drive_state, has, is_whole, nothing_is_wrong, served, status,
-    until_whole, uri, wakes_up, write_over, written_bytes,
+    until_whole, uri, wakes_up, write_after_loss, write_over, written_bytes,
 };
 use crate::kit::{Sandbox, unique_bytes};
 use nbd_client::Client;
@@ -211,7 +211,7 @@ fn a_pool_past_its_tolerance_resumes_by_a_command() {
         let mut client = served_again(&sandbox, &daemon);
         old_or_new(&mut client, &data, &piece);
         // Acknowledged writes may be lost: each client learns it once. Rewritten blocks are good.
-        client.write_after_loss(0, &piece);
+        write_after_loss(&mut client, 0, &piece);
         data[..piece.len()].copy_from_slice(&piece);
         assert!(client.read(0, (40 * MIB) as u32 / 2) == data[..20 * MIB]);
         nothing_is_wrong(&sandbox);

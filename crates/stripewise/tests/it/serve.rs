@@ -11,6 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
 use crate::kit::daemon::{Daemon, until};
+use crate::kit::nbd_servers::write_after_loss;
 use crate::kit::{Sandbox, corrupt, unique_bytes};
 
 #[test]
@@ -308,7 +309,7 @@ fn a_pool_resumes_after_losing_too_many_drives() {
         for (at, bytes) in &durable {
             assert!(again.read(*at, 65536) == *bytes, "what was acknowledged at {at} is there");
         }
-        again.write_after_loss(0, &data);
+        write_after_loss(&mut again, 0, &data);
         until("the pool is whole again", || sandbox.run("pool status tank").code == 0);
     }
     let scrub = sandbox.ok("pool scrub tank --wait");

@@ -164,15 +164,6 @@ impl Client {
         assert_eq!(self.ask(WRITE, 0, offset, bytes.len() as u32, bytes), 0);
     }
 
-    /// Writes to a volume whose acknowledged writes may be lost: the first request may be refused,
-    /// once.
-    pub fn write_after_loss(&mut self, offset: u64, bytes: &[u8]) {
-        const EIO: u32 = 5;
-        let refused = self.ask(WRITE, 0, offset, bytes.len() as u32, bytes);
-        assert!(matches!(refused, 0 | EIO), "{refused}");
-        self.write(offset, bytes);
-    }
-
     pub fn read(&mut self, offset: u64, length: u32) -> Vec<u8> {
         self.try_read(offset, length).unwrap_or_else(|(error, why)| panic!("{error}: {why}"))
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::kit::daemon::{Daemon, PATIENCE, until};
 use crate::kit::{Sandbox, unique_bytes};
+use crate::nbd_client::Client;
 
 /// How long requests may take here: a server that hangs is to be noticed soon, a busy machine not
 /// to be taken for one.
@@ -167,4 +168,13 @@ pub fn write_over(sandbox: &Sandbox, data: &mut [u8], pieces: std::ops::Range<us
         sandbox.write("tank/a", at as u64, &bytes);
         data[at..at + bytes.len()].copy_from_slice(&bytes);
     }
+}
+
+/// Writes to a volume whose acknowledged writes may be lost: the first request may be refused, once.
+pub fn write_after_loss(client: &mut Client, offset: u64, bytes: &[u8]) {
+    const WRITE: u16 = 1;
+    const EIO: u32 = 5;
+    let refused = client.ask(WRITE, 0, offset, bytes.len() as u32, bytes);
+    assert!(matches!(refused, 0 | EIO), "{refused}");
+    client.write(offset, bytes);
 }
