@@ -138,14 +138,14 @@ pub struct DriveInfo {
 }
 
 /// Minimum [`DriveInfo::gap_bytes`] of a drive with seeks, or with costs like seeks.
-const DEAR_GAP_BYTES: u64 = 64 << 10;
+const SEEK_BOUND_GAP_BYTES: u64 = 64 << 10;
 
 impl DriveInfo {
     /// True for seek-bound drives: a request that does not begin where the last one ended costs as
     /// much as a long transfer, so the order of requests matters, and the bytes between two may be
     /// transferred with them.
     pub fn has_dear_positions(&self) -> bool {
-        self.gap_bytes >= DEAR_GAP_BYTES
+        self.gap_bytes >= SEEK_BOUND_GAP_BYTES
     }
 }
 

@@ -37,7 +37,7 @@ pub const BURST_NS: u64 = 10_000_000;
 const QUEUE_NS: u64 = 50_000_000;
 
 /// The service clock of one rate.
-struct Meter {
+struct ServiceClock {
     rate: Rate,
     /// End of the reservations.
     reserved_ns: u64,
@@ -47,7 +47,7 @@ struct Meter {
     lateness_ns: u64,
 }
 
-impl Meter {
+impl ServiceClock {
     fn new(units_per_second: u64) -> Self {
         Self { rate: Rate::new(units_per_second), reserved_ns: 0, answered_ns: 0, lateness_ns: 0 }
     }
@@ -84,9 +84,9 @@ struct Reserved {
 }
 
 /// Both rates; a rate that is not given takes no time.
-struct Meters {
-    bytes: Option<Meter>,
-    operations: Option<Meter>,
+struct ServiceClocks {
+    bytes: Option<ServiceClock>,
+    operations: Option<ServiceClock>,
 }
 
 /// Reservation of one request in both rates.
@@ -96,7 +96,7 @@ struct Share {
     operations: Option<Reserved>,
 }
 
-impl Meters {
+impl ServiceClocks {
     fn reserve(&mut self, now_ns: u64, transfer_bytes: u64) -> Share {
         Share {
             bytes: self.bytes.as_mut().map(|meter| meter.reserve(now_ns, transfer_bytes)),
@@ -140,7 +140,7 @@ pub struct PacedDrive {
     pace: Pace,
     context: Context,
     inner: Rc<dyn Drive>,
-    meters: Rc<RefCell<Meters>>,
+    clocks: Rc<RefCell<ServiceClocks>>,
     waiting: DelayQueue<Stage>,
 }
 
@@ -148,18 +148,18 @@ impl PacedDrive {
     /// Limits `inner` to `pace`. Its info requests few requests and bytes in flight (about 50 ms of
     /// the rate), so that the rest waits where adjacent requests can still be merged.
     pub fn new(context: &Context, inner: Rc<dyn Drive>, pace: Pace) -> Rc<Self> {
-        let meters = Rc::new(RefCell::new(Meters {
-            bytes: pace.bytes_per_second.map(Meter::new),
-            operations: pace.iops.map(Meter::new),
+        let clocks = Rc::new(RefCell::new(ServiceClocks {
+            bytes: pace.bytes_per_second.map(ServiceClock::new),
+            operations: pace.iops.map(ServiceClock::new),
         }));
-        let (shared, outside) = (meters.clone(), context.clone());
+        let (shared, outside) = (clocks.clone(), context.clone());
         let waiting = DelayQueue::start(context, move |queue: &DelayQueue<Stage>, stage| match stage {
             Stage::Answered { result, sender } => sender.complete(result),
             Stage::Reserved { answer, share, sender } => {
-                let (queue, meters, clock) = (queue.clone(), shared.clone(), outside.clone());
+                let (queue, clocks, clock) = (queue.clone(), shared.clone(), outside.clone());
                 when_answered(&outside, answer, move |result| {
                     let now_ns = clock.now_ns();
-                    let allowed_ns = meters.borrow_mut().answer(now_ns, share);
+                    let allowed_ns = clocks.borrow_mut().answer(now_ns, share);
                     if allowed_ns <= now_ns {
                         sender.complete(result);
                     } else {
@@ -169,7 +169,7 @@ impl PacedDrive {
             }
         });
         let info = paced_info(inner.info(), pace);
-        Rc::new(Self { info, pace, context: context.clone(), inner, meters, waiting })
+        Rc::new(Self { info, pace, context: context.clone(), inner, clocks, waiting })
     }
 
     /// The limits of this drive.
@@ -218,7 +218,7 @@ impl Drive for PacedDrive {
             Operation::WriteZeroes => request.length_bytes,
             Operation::Flush | Operation::Discard => return self.inner.submit(request),
         };
-        let share = self.meters.borrow_mut().reserve(self.context.now_ns(), transfer_bytes);
+        let share = self.clocks.borrow_mut().reserve(self.context.now_ns(), transfer_bytes);
         let (sender, completion) = completion();
         let answer = self.inner.submit(request);
         self.waiting.push(share.end_ns(), Stage::Reserved { answer, share, sender });
