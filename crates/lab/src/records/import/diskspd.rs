@@ -1,4 +1,4 @@
-//! diskspd's XML (`-Rxml`): what was asked in `Profile`, what came of it in `TimeSpan`.
+//! diskspd's XML (`-Rxml`): the parameters in `Profile`, the results in `TimeSpan`.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::{ImportError, broken, number};
 use crate::records::record::{Latencies, MeasurementRecord, Operation, RunRecord, Unit};
 
 const FORMAT: &str = "diskspd XML";
-/// Documents nested deeper are not diskspd's.
+/// Maximum nesting; deeper documents are not diskspd's.
 const MAX_DEPTH: usize = 64;
 
-/// An element: its texts and children, as far as they matter here.
+/// An element: its relevant texts and children.
 #[derive(Default)]
 struct Element {
     name: String,
@@ -82,7 +82,7 @@ fn tree(text: &str) -> Result<Element, ImportError> {
                 last.text.push_str(&String::from_utf8_lossy(&words));
             }
             Event::End(_) => {
-                let done = open.pop().expect("the reader checks that ends match");
+                let done = open.pop().expect("the reader checks that end tags match");
                 match open.last_mut() {
                     Some(parent) => parent.children.push(done),
                     None => return Err(broken(FORMAT, "an element ends that did not begin")),
@@ -101,7 +101,7 @@ fn tree(text: &str) -> Result<Element, ImportError> {
     }
 }
 
-/// What all threads did to one target.
+/// Work of all threads on one target.
 #[derive(Default)]
 struct Done {
     read_bytes: f64,
