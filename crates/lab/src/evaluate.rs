@@ -133,8 +133,8 @@ fn check(options: &EvaluateOptions) -> Result<(), EvaluateError> {
     Ok(())
 }
 
-/// Builds the array of a layout on `count` drives. If drives are created, a layout that needs more
-/// gets them, and a mirror of fewer gets larger ones, so that raw space stays the same.
+/// Determines the array of a layout on `count` drives. If drives are created, a layout that needs
+/// more gets them, and a mirror of fewer gets larger ones, so that raw space stays the same.
 fn subject_of(spec: &LayoutSpec, count: usize, made: bool) -> Result<Subject, EvaluateError> {
     let wanted = match spec.level {
         Level::Single => 1,

@@ -222,7 +222,7 @@ impl CrashDrive {
         Rc::new(Self { state, delays })
     }
 
-    /// Sets if a power cut may leave a sector half old, half new. On by default.
+    /// Sets whether a power cut may leave a sector half old, half new. On by default.
     pub fn set_tears_sectors(&self, tears: bool) {
         self.state.tears_sectors.set(tears);
     }

@@ -164,7 +164,7 @@ impl FaultyDrive {
         self.0.unwritable.borrow_mut().insert(self.0.whole_blocks(range));
     }
 
-    /// Sets if every write is refused for lack of space, like a file on a full file system.
+    /// Sets whether every write is refused for lack of space, like a file on a full file system.
     pub fn set_full(&self, full: bool) {
         self.0.full.set(full);
     }

@@ -5,7 +5,6 @@
 //! overwritten while other views exist. Phantom buffers do not touch contents, so under a model the
 //! same drive keeps the real metadata of an array with phantom data. Expected faults: only requests
 //! outside the drive or off its blocks.
-//! outside the drive or off its blocks.
 
 use std::cell::RefCell;
 use std::ops::Range;

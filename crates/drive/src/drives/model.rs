@@ -6,15 +6,14 @@
 //! submitted at `s(i)` with `n(i)` bytes to transfer, ends at
 //!
 //! ```text
-//! enter(i) = max( s(i), end(i - D) )             a place inside the drive
+//! enter(i) = max( s(i), end(i - D) )                      a place inside the drive
 //! end(i)   = max( enter(i) + L, end(i - 1) ) + n(i) / B   latencies overlap, transfers do not
 //! ```
 //!
-//! So one request at a time takes `L + n / B`, and under load the rate is the smaller of `B` and `D
-//! * n / (L + n / B)`. Flushes, discards and write-zeroes transfer nothing; as end times never
+//! So one request at a time takes `L + n / B`, and under load the rate is the smaller of `B` and
+//! `D * n / (L + n / B)`. Flushes, discards and write-zeroes transfer nothing; as end times never
 //! decrease, a flush ends after every write submitted before it. The model works in virtual and in
 //! real time and has no faults of its own.
-//! time and has no faults of its own.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

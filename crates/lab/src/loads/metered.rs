@@ -3,7 +3,6 @@
 //!
 //! After a pull, every later request is answered "gone", as from a drive that lost its cable;
 //! requests in flight are answered by the drive beneath. No other faults.
-//! is in flight is answered by the drive beneath. Nothing else goes wrong here.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

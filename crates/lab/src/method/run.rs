@@ -221,8 +221,8 @@ pub(crate) trait Driven {
 
     fn is_interrupted(&self) -> bool;
 
-    /// Performs one run of a step. Returns if `condition` held throughout; a run cut to less than
-    /// half does not count.
+    /// Performs one run of a step. Returns true if `condition` held throughout; a run cut to less
+    /// than half does not count.
     fn run_once(
         &mut self,
         number: usize,

@@ -128,9 +128,9 @@ impl<T: Target> Extents<T> {
         files.get(&number).map(|file| file.length_bytes).ok_or(ExtentError::NoPlace(number))
     }
 
-    /// Calls the function for every run of at most `block_bytes` from `offset_bytes` on, in whole
-    /// blocks of the target.
-    async fn over(
+    /// Reads or writes a range of a file in runs of at most `block_bytes`, in whole blocks of the
+    /// target.
+    async fn transfer(
         &self,
         number: u64,
         offset_bytes: u64,
@@ -175,7 +175,7 @@ impl<T: Target> Extents<T> {
     async fn write_behind(&self) -> Result<(), ExtentError<T::Error>> {
         // Other tasks may set it again during the write.
         while let Some(part) = self.behind.take() {
-            self.over(part.number, part.from, part.to - part.from, BEHIND_BYTES, true).await?;
+            self.transfer(part.number, part.from, part.to - part.from, BEHIND_BYTES, true).await?;
         }
         Ok(())
     }
@@ -193,7 +193,7 @@ impl<T: Target> Extents<T> {
             true => Part { to: part.to.max(part.from + AHEAD_BYTES).min(end.max(part.to)), ..part },
             false => part,
         };
-        self.over(part.number, part.from, part.to - part.from, AHEAD_BYTES, false).await?;
+        self.transfer(part.number, part.from, part.to - part.from, AHEAD_BYTES, false).await?;
         self.ahead.set(Some(part));
         Ok(())
     }
