@@ -121,7 +121,7 @@ fn check(options: &EvaluateOptions) -> Result<(), EvaluateError> {
     if let DriveSource::Paths(paths) = &options.drives
         && paths.len() < options.count
     {
-        return refuse("fewer drives are given than an array is to have (--count)");
+        return refuse("fewer drives are given than --count requires");
     }
     if options.drive_bytes.is_some_and(|bytes| bytes < (16 << 20)) {
         return refuse("drives of less than 16 MiB hold too little to measure");
@@ -223,7 +223,7 @@ async fn matrix(
         _ => None,
     };
     if let Some(pace) = pace {
-        progress.note(&format!("each drive is held to {pace}"));
+        progress.note(&format!("each drive is paced at {pace}"));
     }
 
     let rates = drive_rates(options, pace, host.as_ref());

@@ -134,7 +134,7 @@ enum Stage {
     Answered { result: IoResult, sender: CompletionSender },
 }
 
-/// A drive held to a [`Pace`].
+/// A drive limited to a [`Pace`].
 pub struct PacedDrive {
     info: DriveInfo,
     pace: Pace,

@@ -405,7 +405,7 @@ impl Hooks for ArrayHooks<'_> {
 
     async fn replace(&self) -> Result<(), String> {
         if !self.rig.is_degraded() {
-            return Err("it did not stay degraded".into());
+            return Err("the array did not stay degraded".into());
         }
         let (slot, bench) = (self.slot.get(), self.work.bench);
         let number = self.next_drive.replace(self.next_drive.get() + 1);

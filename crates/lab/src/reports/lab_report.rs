@@ -108,7 +108,7 @@ fn one_run(page: &mut String, reported: &ReportedRun, most: usize) {
     if let Some(form) = tool_form(run) {
         let _ = writeln!(
             page,
-            "<details open><summary>As its tool prints it</summary><div class=\"scroll\"><pre>{}</pre></div></details>",
+            "<details open><summary>In the output format of its tool</summary><div class=\"scroll\"><pre>{}</pre></div></details>",
             escape(&form)
         );
     }

@@ -350,7 +350,7 @@ mod tests {
         });
         only(
             &found,
-            "raid5, normal, seq_write: Limited by the host, not the layout: the drives were asked for 95 %",
+            "raid5, normal, seq_write: Limited by the host, not the layout: the drives carried 95 %",
         );
         let found = with_cell("raid10", State::Degraded, "mixed", |cell| {
             cell.drive_traffic.reads = (0.92 * 100_000.0 * cell.total_seconds()) as u64;
@@ -401,7 +401,7 @@ mod tests {
         only(&cell(|cell| cell.stalled_seconds = 9.0), busy);
         only(
             &cell(|cell| cell.run_mean_latencies[1] = 1.5),
-            "A run lasted only 1.5 mean latencies (4 are wanted)",
+            "A run lasted only 1.5 mean latencies (4 are required)",
         );
         only(&cell(|cell| cell.littles_law_ratio = Some(0.5)), "256 requests in flight where 512 were kept");
         only(&cell(|cell| cell.errors = 7), "7 of ");

@@ -112,7 +112,7 @@ impl CommandHooks {
         loop {
             match answer.try_recv() {
                 Ok(answer) => return answer,
-                Err(TryRecvError::Disconnected) => return Err("was lost".into()),
+                Err(TryRecvError::Disconnected) => return Err("ended unexpectedly".into()),
                 Err(TryRecvError::Empty) => self.context.sleep_ns(POLL.as_nanos() as u64).await,
             }
         }

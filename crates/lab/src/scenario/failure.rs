@@ -269,7 +269,7 @@ async fn ask<H: Hooks>(
             Err(why) => break Err(HookError { hook, why }.into()),
             Ok(false) if rebuild.abandoned.get() => break Ok(()),
             Ok(false) if context.now_ns() >= deadline_ns => {
-                let why = format!("did not find the array whole again within {} s", limit_ns as f64 / 1e9);
+                let why = format!("did not report a complete rebuild within {} s", limit_ns as f64 / 1e9);
                 break Err(HookError { hook, why }.into());
             }
             Ok(false) => {}
@@ -440,7 +440,7 @@ mod tests {
         assert_eq!(timeline.markers.last().expect("markers").what, "fail is done");
         let (outcome, _, kept) = run("for ever");
         let why = outcome.expect_err("it never ends").to_string();
-        assert_eq!(why, "the hook `rebuild-done` did not find the array whole again within 20 s");
+        assert_eq!(why, "the hook `rebuild-done` did not report a complete rebuild within 20 s");
         assert_eq!(kept.len(), 6, "{kept:?}");
     }
 

@@ -69,7 +69,7 @@ pub fn study_html(study: StudyNumber, result: &StudyResult) -> String {
     let _ = writeln!(page, "<title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>", escape(&title));
     let _ = writeln!(page, "<header>\n<h1>{}</h1>\n<p>{}</p>", escape(&title), summary(result));
     if let Some(pace) = &result.pace {
-        let _ = writeln!(page, "<p class=\"soft\">Each drive was held to {}.</p>", escape(pace));
+        let _ = writeln!(page, "<p class=\"soft\">Each drive was paced at {}.</p>", escape(pace));
     }
     for note in &result.notes {
         let _ = writeln!(page, "<p class=\"soft\">{}</p>", escape(note));
@@ -153,7 +153,7 @@ fn html_table(page: &mut String, table: &StudyTable) {
 pub fn study_markdown(study: StudyNumber, result: &StudyResult) -> String {
     let mut text = format!("# Study {}: {}\n\n{}\n\n", result.study, study.title(), summary(result));
     if let Some(pace) = &result.pace {
-        let _ = writeln!(text, "Each drive was held to {pace}.\n");
+        let _ = writeln!(text, "Each drive was paced at {pace}.\n");
     }
     for note in &result.notes {
         let _ = writeln!(text, "- {note}");

@@ -241,7 +241,7 @@ impl<'a, T: Target> Session<'a, T> {
     /// Returns the figures and notes; verifies the written data first, if requested.
     pub(crate) async fn end(mut self) -> Result<(Vec<MeasurementRecord>, Vec<String>), RunError> {
         if self.is_interrupted() {
-            self.notes.push("interrupted: the measurements behind are missing".into());
+            self.notes.push("interrupted: the remaining measurements are missing".into());
         } else if let Some(contents) = self.contents.as_ref().filter(|_| self.profile.verify) {
             let done = Rc::new(Cell::new(0));
             let runner = self.runner;

@@ -39,7 +39,7 @@ fn line(text: &str) -> Option<Vec<String>> {
 }
 
 pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
-    let row = line(text).ok_or_else(|| broken(FORMAT, "it has no line of 38 fields or more"))?;
+    let row = line(text).ok_or_else(|| broken(FORMAT, "no line has 38 fields or more"))?;
     // Some versions insert the chunk size as field 6, which shifts all later fields by one.
     let shift = usize::from(row.get(6).is_some_and(|field| !field.is_empty() && number(field).is_none()));
     let mut record = RunRecord {
@@ -66,7 +66,7 @@ pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
         }
     }
     if record.measurements.is_empty() {
-        return Err(broken(FORMAT, "no field of it is a figure"));
+        return Err(broken(FORMAT, "no field contains a figure"));
     }
     Ok(record)
 }

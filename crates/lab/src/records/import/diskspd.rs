@@ -40,7 +40,7 @@ impl Element {
 
 pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
     let results = tree(text)?;
-    let results = results.find("Results").ok_or_else(|| broken(FORMAT, "it has no element Results"))?;
+    let results = results.find("Results").ok_or_else(|| broken(FORMAT, "element Results is missing"))?;
     let asked = results.find("Profile").and_then(|profile| profile.find("TimeSpans"));
     let version = results.find("System").and_then(|system| system.find("Tool")?.text("Version"));
     let mut record = RunRecord {
@@ -59,7 +59,7 @@ pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
         span_figures(span, wishes.get(number).copied(), number, &mut record)?;
     }
     if record.measurements.is_empty() {
-        return Err(broken(FORMAT, "it has no TimeSpan with a target that was read or written"));
+        return Err(broken(FORMAT, "no TimeSpan has a target with reads or writes"));
     }
     Ok(record)
 }
@@ -85,19 +85,19 @@ fn tree(text: &str) -> Result<Element, ImportError> {
                 let done = open.pop().expect("the reader checks that end tags match");
                 match open.last_mut() {
                     Some(parent) => parent.children.push(done),
-                    None => return Err(broken(FORMAT, "an element ends that did not begin")),
+                    None => return Err(broken(FORMAT, "unexpected end tag")),
                 }
             }
             Event::Eof => break,
             _ => {}
         }
         if open.len() > MAX_DEPTH {
-            return Err(broken(FORMAT, "its elements are nested too deep"));
+            return Err(broken(FORMAT, "elements are nested too deeply"));
         }
     }
     match open.len() {
         1 => Ok(open.remove(0)),
-        _ => Err(broken(FORMAT, "it ends in the middle")),
+        _ => Err(broken(FORMAT, "the document is truncated")),
     }
 }
 

@@ -64,7 +64,7 @@ impl CellRemarks<'_> {
         let cpu_bound = cell.cpu_share.filter(|share| *share >= CPU_LIMIT);
         if let Some(utilisation) = host_bound {
             let text = format!(
-                "Limited by the host, not the layout: the drives were asked for {:.0} % of what the folder gave without an \
+                "Limited by the host, not the layout: the drives carried {:.0} % of the host's throughput without an \
                  array.",
                 100.0 * utilisation
             );
@@ -127,7 +127,7 @@ impl CellRemarks<'_> {
         // its last moments.
         if !settings.quick && fewest < 0.9 * settings.mean_latencies_per_run {
             let text = format!(
-                "A run lasted only {fewest:.1} mean latencies ({} are wanted): it may not show a steady state.",
+                "A run lasted only {fewest:.1} mean latencies ({} are required): it may not show a steady state.",
                 settings.mean_latencies_per_run
             );
             self.say(Severity::Warning, text);
