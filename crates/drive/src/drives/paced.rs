@@ -99,8 +99,8 @@ struct Share {
 impl ServiceClocks {
     fn reserve(&mut self, now_ns: u64, transfer_bytes: u64) -> Share {
         Share {
-            bytes: self.bytes.as_mut().map(|meter| meter.reserve(now_ns, transfer_bytes)),
-            operations: self.operations.as_mut().map(|meter| meter.reserve(now_ns, 1)),
+            bytes: self.bytes.as_mut().map(|clock| clock.reserve(now_ns, transfer_bytes)),
+            operations: self.operations.as_mut().map(|clock| clock.reserve(now_ns, 1)),
         }
     }
 
@@ -108,11 +108,11 @@ impl ServiceClocks {
     fn answer(&mut self, now_ns: u64, share: Share) -> u64 {
         let late_ns = now_ns.saturating_sub(share.end_ns());
         let each = || [(&self.bytes, share.bytes), (&self.operations, share.operations)].into_iter();
-        let earliest = each().filter_map(|(meter, reserved)| Some(meter.as_ref()?.earliest_ns(reserved?)));
+        let earliest = each().filter_map(|(clock, reserved)| Some(clock.as_ref()?.earliest_ns(reserved?)));
         let at_ns = earliest.fold(now_ns, u64::max);
-        for (meter, reserved) in [(&mut self.bytes, share.bytes), (&mut self.operations, share.operations)] {
-            if let (Some(meter), Some(reserved)) = (meter, reserved) {
-                meter.answer(at_ns, late_ns, reserved);
+        for (clock, reserved) in [(&mut self.bytes, share.bytes), (&mut self.operations, share.operations)] {
+            if let (Some(clock), Some(reserved)) = (clock, reserved) {
+                clock.answer(at_ns, late_ns, reserved);
             }
         }
         at_ns

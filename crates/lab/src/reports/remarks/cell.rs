@@ -56,7 +56,7 @@ impl CellRemarks<'_> {
         }
     }
 
-    /// Adds the limits that held the figure down, and anomalies above them.
+    /// Adds the limit of a low figure, or the reason for an impossibly high one.
     fn limits(&mut self) {
         let cell = self.cell;
         let utilisation = host_utilisation(self.evaluation, cell);
@@ -136,20 +136,20 @@ impl CellRemarks<'_> {
 
     /// Reason why no request completed.
     fn reason_of_stall(&self) -> String {
-        let meanwhile = &self.cell.stalled_traffic;
+        let stalled = &self.cell.stalled_traffic;
         let asked = format!(
             "{} writes ({:.1} MB), {} reads ({:.1} MB) and {} flushes",
-            meanwhile.writes,
-            meanwhile.written_bytes as f64 / 1e6,
-            meanwhile.reads,
-            meanwhile.read_bytes as f64 / 1e6,
-            meanwhile.flushes
+            stalled.writes,
+            stalled.written_bytes as f64 / 1e6,
+            stalled.reads,
+            stalled.read_bytes as f64 / 1e6,
+            stalled.flushes
         );
         let own = match self.state {
             State::Rebuilding => "the rebuild and the array's own records",
             _ => "the array's own records and what it had deferred",
         };
-        let idle = meanwhile.requests() + meanwhile.flushes == 0;
+        let idle = stalled.requests() + stalled.flushes == 0;
         match (self.evaluation.settings.virtual_time, idle) {
             (true, true) => "the drives were idle, so the array itself held the requests back".into(),
             (true, false) => format!("the array waited for its drives, which took {asked} for {own}"),
