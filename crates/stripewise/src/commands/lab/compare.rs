@@ -11,7 +11,7 @@ use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
 use crate::printer::{Style, Table, plain};
 
-/// Compare two runs: better, worse, or cannot tell
+/// Compare two runs: better, worse, or undecided
 #[derive(Args)]
 #[command(
     after_help = "A difference is told where the medians differ by 3 % or more and an exact rank test, \
