@@ -1,14 +1,14 @@
-//! Buffers: aligned pooled memory, or a *phantom* of a length without bytes.
+//! Aligned pooled buffers, and *phantoms*: buffers with a length but no bytes.
 //!
-//! A [`Buffer`] is a cheap reference-counted view of a part of one allocation, as `bytes::Bytes`
-//! is, but of memory that may be written. Views may overlap; who writes when is settled by
-//! protocol, not by types: a view handed to a drive is the drive's until the request completes.
-//! Access from Rust goes through closures ([`access`], [`Buffer::with`], [`Buffer::with_mut`]) that
-//! cannot nest and that check for overlap, so no two Rust references to the same byte, one of them
-//! mutable, can exist at once. Phantoms make every access a no-op, so performance models move
-//! terabytes without memory and the engine cannot tell the difference.
+//! A [`Buffer`] is a cheap reference-counted view of a part of one allocation, like `bytes::Bytes`,
+//! but writable. Views may overlap. A protocol, not the types, orders access: a view passed to a
+//! drive belongs to the drive until the request completes. Rust code reaches the bytes through
+//! closures ([`access`], [`Buffer::with`], [`Buffer::with_mut`]) that cannot nest and that check
+//! for overlap, so a mutable reference to a byte is always the only one. Accesses to a phantom are
+//! no-ops, so performance models move terabytes without memory, and the engine behaves
+//! the same.
 //!
-//! A drive in memory may keep frozen memory ([`Buffer::freeze`]) instead of a copy ([`kept`]).
+//! A memory drive may keep frozen memory ([`Buffer::freeze`]) instead of a copy ([`kept`]).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
@@ -20,26 +20,26 @@ pub(crate) mod kept;
 
 use kept::{KeptBytes, KeptPieces};
 
-/// Every allocation starts at a multiple of this many bytes, as O_DIRECT on any drive wants.
+/// Alignment of every allocation in bytes, as O_DIRECT requires.
 pub const BUFFER_ALIGNMENT: usize = 4096;
 
-/// Allocations are kept for reuse in classes of powers of two, from 4 KiB to 4 MiB.
+/// Size classes for reuse are powers of two, from 4 KiB to 4 MiB.
 const SMALLEST_CLASS_LOG2: u32 = 12;
 const CLASSES: usize = 11;
 
 struct Allocation {
     memory: NonNull<u8>,
     capacity_bytes: usize,
-    /// The bytes do not change until the memory is allocated again.
+    /// True until the memory is allocated again.
     frozen: Cell<bool>,
-    /// What drives keep of it.
+    /// Pieces that drives keep.
     kept: Cell<KeptPieces>,
-    /// `None`: freed, not kept, when the last view goes.
+    /// `None`: freed with the last view, not reused.
     pool: Option<Weak<PoolShared>>,
 }
 
-/// From this length on memory comes straight from the system: pages of it count only once they are
-/// used, and all of it goes back when it is freed. Shorter allocations share the process's heap.
+/// Minimum length of an allocation that is mapped from the system: its pages take memory only once
+/// they are touched, and all of it is returned when it is freed. Shorter ones use the heap.
 const FROM_SYSTEM_BYTES: usize = 1 << 20;
 
 impl Drop for Allocation {
@@ -72,10 +72,9 @@ impl Allocation {
     }
 }
 
-/// Zeroed pages of the system's, at a multiple of [`BUFFER_ALIGNMENT`]: pages have at least as many
-/// bytes.
+/// Maps zeroed pages. They are aligned to [`BUFFER_ALIGNMENT`], as a page is at least as large.
 fn map_zeroes(length_bytes: usize) -> Option<NonNull<u8>> {
-    // SAFETY: a new private mapping without a file, which no other memory can be at; it is checked
+    // SAFETY: a new private mapping without a file overlaps no other memory; the result is checked
     // before use.
     let memory = unsafe {
         libc::mmap(
@@ -97,7 +96,7 @@ struct PoolShared {
     kept: Cell<KeptBytes>,
 }
 
-/// Hands out aligned buffers and keeps returned ones for reuse, up to a stated number of bytes.
+/// Allocates aligned buffers and keeps returned ones for reuse, up to a limit in bytes.
 #[derive(Clone)]
 pub struct BufferPool {
     shared: Rc<PoolShared>,
@@ -105,8 +104,8 @@ pub struct BufferPool {
 }
 
 impl BufferPool {
-    /// A pool that keeps at most `retain_limit_bytes` of returned memory. Admission of requests,
-    /// not the pool, bounds the memory in use.
+    /// Creates a pool that keeps at most `retain_limit_bytes` of returned memory. Request
+    /// admission, not the pool, bounds the memory in use.
     pub fn new(retain_limit_bytes: usize) -> Self {
         let shared = PoolShared {
             free: RefCell::new(std::array::from_fn(|_| Vec::new())),
@@ -117,17 +116,17 @@ impl BufferPool {
         Self { shared: Rc::new(shared), phantom: false }
     }
 
-    /// A pool whose buffers are all phantoms: for performance models, where contents do not matter.
+    /// Creates a pool of phantoms only: for performance models, where contents do not matter.
     pub fn phantom() -> Self {
         Self { phantom: true, ..Self::new(0) }
     }
 
-    /// Whether this pool gives phantoms.
+    /// True if this pool allocates phantoms.
     pub fn is_phantom(&self) -> bool {
         self.phantom
     }
 
-    /// A buffer of `length_bytes`; its contents are whatever was there before.
+    /// Allocates a buffer of `length_bytes` with arbitrary contents.
     pub fn allocate(&self, length_bytes: usize) -> Buffer {
         if self.phantom {
             return Buffer::phantom(length_bytes);
@@ -150,7 +149,7 @@ impl BufferPool {
         Buffer::of(allocation, length_bytes)
     }
 
-    /// A buffer of `length_bytes` zero bytes.
+    /// Allocates a buffer of `length_bytes` zero bytes.
     pub fn allocate_zeroed(&self, length_bytes: usize) -> Buffer {
         let buffer = self.allocate(length_bytes);
         buffer.fill(0);
@@ -162,7 +161,8 @@ impl BufferPool {
 pub struct Buffer {
     /// `None` only for phantoms and while dropping.
     allocation: Option<Rc<Allocation>>,
-    /// Bytes into the allocation; for a phantom a tag that slices keep, moved along.
+    /// Offset into the allocation in bytes. A phantom has a tag here instead; a slice's tag is
+    /// offset in the same way.
     start: usize,
     length: usize,
 }
@@ -172,12 +172,12 @@ impl Buffer {
         Self { allocation: Some(allocation), start: 0, length }
     }
 
-    /// A buffer of a length and nothing else.
+    /// Creates a buffer of a length without bytes.
     pub fn phantom(length_bytes: usize) -> Self {
         Self { allocation: None, start: 0, length: length_bytes }
     }
 
-    /// A buffer outside any pool, holding a copy of `bytes`.
+    /// Creates a buffer outside any pool with a copy of `bytes`.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let capacity = bytes.len().max(1).next_multiple_of(BUFFER_ALIGNMENT);
         let buffer = Self::of(Rc::new(Allocation::new(capacity, None)), bytes.len());
@@ -190,18 +190,18 @@ impl Buffer {
         self.length
     }
 
-    /// Whether the length is zero.
+    /// True if the length is zero.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Whether there are no bytes behind this buffer.
+    /// True if there are no bytes behind this buffer.
     pub fn is_phantom(&self) -> bool {
         self.allocation.is_none()
     }
 
-    /// A view of `range` (bytes, relative to this view) of the same memory. Panics when out of
-    /// bounds.
+    /// Returns a view of `range` (bytes, relative to this view) of the same memory. Panics if it is
+    /// out of bounds.
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(
             range.start <= range.end && range.end <= self.length,
@@ -215,8 +215,8 @@ impl Buffer {
         }
     }
 
-    /// The address of the first byte, for executors that hand it to the kernel. `None` for
-    /// phantoms. The memory lives as long as any view of it.
+    /// Address of the first byte, for executors that pass it to the kernel. `None` for phantoms.
+    /// The memory lives as long as any view of it.
     pub fn as_ptr(&self) -> Option<NonNull<u8>> {
         let allocation = self.allocation.as_ref()?;
         // SAFETY: `start` is within the allocation: `of` and `slice` keep
@@ -224,8 +224,8 @@ impl Buffer {
         Some(unsafe { allocation.memory.add(self.start) })
     }
 
-    /// Whether `next` is the memory right behind this view, so that both can be one segment of an
-    /// I/O.
+    /// True if the memory of `next` directly follows this view, so that both can be one I/O
+    /// segment.
     pub fn is_followed_by(&self, next: &Self) -> bool {
         match (&self.allocation, &next.allocation) {
             (Some(a), Some(b)) => Rc::ptr_eq(a, b) && self.start + self.length == next.start,
@@ -234,9 +234,10 @@ impl Buffer {
         }
     }
 
-    /// This view lengthened by the one right behind it. Panics unless [`Self::is_followed_by`].
+    /// Returns this view extended by the adjacent view `next`. Panics unless
+    /// [`Self::is_followed_by`].
     pub fn joined_with(&self, next: &Self) -> Self {
-        assert!(self.is_followed_by(next), "joined views must be neighbours");
+        assert!(self.is_followed_by(next), "joined views must be adjacent");
         Self { allocation: self.allocation.clone(), start: self.start, length: self.length + next.length }
     }
 
@@ -244,13 +245,12 @@ impl Buffer {
     pub fn with<T>(&self, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let memory = self.as_ptr()?;
         let _guard = AccessGuard::enter();
-        // SAFETY: in bounds and initialised (allocations are zeroed); the guard keeps any other
-        // Rust reference away, and by protocol no drive writes here while the view is not handed to
-        // one.
+        // SAFETY: in bounds and initialised (allocations are zeroed). The guard excludes any other
+        // Rust reference, and by protocol no drive writes to a view that was not passed to it.
         Some(f(unsafe { std::slice::from_raw_parts(memory.as_ptr(), self.length) }))
     }
 
-    /// Calls `f` with the bytes to change; not called for phantoms (returns `None`).
+    /// Calls `f` with the mutable bytes; not called for phantoms (returns `None`).
     pub fn with_mut<T>(&self, f: impl FnOnce(&mut [u8]) -> T) -> Option<T> {
         let memory = self.as_ptr()?;
         self.assert_not_frozen();
@@ -268,13 +268,13 @@ impl Buffer {
         }
     }
 
-    /// Whether [`Self::freeze`] was called on the allocation.
+    /// True if [`Self::freeze`] was called on the allocation.
     pub(crate) fn is_frozen(&self) -> bool {
         self.allocation.as_ref().is_some_and(|allocation| allocation.frozen.get())
     }
 
     fn assert_not_frozen(&self) {
-        assert!(!self.is_frozen(), "a frozen buffer is not changed any more");
+        assert!(!self.is_frozen(), "a frozen buffer is immutable");
     }
 
     /// Sets every byte to `value`.
@@ -282,18 +282,18 @@ impl Buffer {
         self.with_mut(|bytes| bytes.fill(value));
     }
 
-    /// Copies all bytes of `from`, of the same length, here. Overlap is allowed.
+    /// Copies the bytes of `from`, which has the same length. Overlap is allowed.
     pub fn copy_from(&self, from: &Self) {
-        assert_eq!(self.length, from.length, "copies are between equal lengths");
+        assert_eq!(self.length, from.length, "a copy requires equal lengths");
         let (Some(to), Some(from)) = (self.as_ptr(), from.as_ptr()) else { return };
         self.assert_not_frozen();
         let _guard = AccessGuard::enter();
-        // SAFETY: both in bounds for `length`; `copy` allows overlap; the guard keeps Rust
-        // references away.
+        // SAFETY: both in bounds for `length`; `copy` allows overlap; the guard excludes Rust
+        // references.
         unsafe { std::ptr::copy(from.as_ptr(), to.as_ptr(), self.length) }
     }
 
-    /// A copy of the bytes; zeros for a phantom.
+    /// Copies the bytes out; zeros for a phantom.
     pub fn to_vec(&self) -> Vec<u8> {
         self.with(<[u8]>::to_vec).unwrap_or_else(|| vec![0; self.length])
     }
@@ -330,8 +330,8 @@ thread_local! {
     static IN_ACCESS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// At most one closure on this thread sees buffer memory at a time; buffers never leave their
-/// thread (`Rc`).
+/// Admits one closure at a time on this thread to buffer memory; buffers never leave their thread
+/// (`Rc`).
 struct AccessGuard;
 
 impl AccessGuard {
@@ -347,9 +347,9 @@ impl Drop for AccessGuard {
     }
 }
 
-/// Calls `f` with the bytes of `sources` to read and of `destinations` to write, for parity
-/// arithmetic. `f` is not called when any of them is a phantom. Panics when a destination overlaps
-/// any other buffer named: that is a bug in the caller.
+/// Calls `f` with the bytes of `sources` (read) and of `destinations` (written), for parity
+/// arithmetic. Does not call `f` if any buffer is a phantom. Panics if a destination overlaps
+/// another buffer: that is a bug in the caller.
 pub fn access(sources: &[&Buffer], destinations: &[&Buffer], f: impl FnOnce(&[&[u8]], &mut [&mut [u8]])) {
     if sources.iter().chain(destinations).any(|buffer| buffer.is_phantom()) {
         return;
@@ -365,8 +365,8 @@ pub fn access(sources: &[&Buffer], destinations: &[&Buffer], f: impl FnOnce(&[&[
     }
     let sources: smallvec::SmallVec<[&[u8]; 16]> = sources
         .iter()
-        // SAFETY: in bounds, initialised; destinations were checked not to overlap; the guard keeps
-        // other accesses away.
+        // SAFETY: in bounds and initialised; destinations were checked not to overlap; the guard
+        // excludes other accesses.
         .map(|b| unsafe { std::slice::from_raw_parts(address(b) as *const u8, b.len()) })
         .collect();
     let mut destinations: smallvec::SmallVec<[&mut [u8]; 4]> = destinations

@@ -1,38 +1,38 @@
-//! What a request to a drive is for. Faults expected: none.
+//! The purpose of a drive request. Faults expected: none.
 
-/// What a request to a drive is for.
+/// The purpose of a drive request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
-    /// What a client reads or writes.
+    /// Client reads and writes.
     #[default]
     Data,
     /// Old data and parity that a write of part of a stripe needs.
     PreRead,
-    /// What a read of missing or damaged data is computed from.
+    /// Blocks that missing or damaged data is computed from.
     Reconstruct,
-    /// Parity of what a client writes, and further copies of it.
+    /// Parity of client writes, and further copies of them.
     Parity,
-    /// What was deferred in the journal and now goes in place.
+    /// Journaled data written in place.
     Destage,
-    /// First writes of zeros around what a client writes in a new region.
+    /// First writes of zeros around a client write in a new region.
     Zero,
     /// The journal: batches, headers, replay.
     Journal,
-    /// Pages of checksums.
+    /// Checksum pages.
     Checksums,
-    /// Pages of the region map.
+    /// Region map pages.
     RegionMap,
-    /// The pool's own record.
+    /// The pool's own record (manifest).
     Record,
-    /// Flushes, whatever for.
+    /// Flushes for any purpose.
     Flush,
-    /// Filling of a new drive: reads of the others, writes to it.
+    /// Filling a new drive: reads of the others and writes to it.
     Rebuild,
-    /// Verification of all that is there.
+    /// Verification of all stored data.
     Scrub,
-    /// What another job copies: a conversion, a column that moves.
+    /// Copies by other jobs: conversion, column migration.
     Job,
-    /// Blocks written again that a drive lost.
+    /// Rewrites of blocks that a drive lost.
     Repair,
     /// Discards.
     Discard,
@@ -59,7 +59,7 @@ impl Cause {
         Self::Discard,
     ];
 
-    /// The name in JSON.
+    /// Name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Data => "data",
@@ -81,7 +81,7 @@ impl Cause {
         }
     }
 
-    /// In words.
+    /// Label in reports.
     pub fn words(self) -> &'static str {
         match self {
             Self::Data => "client data",

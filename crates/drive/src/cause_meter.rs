@@ -1,9 +1,9 @@
-//! What each purpose costs a drive.
+//! Cost of each cause on a drive.
 //!
-//! A disk pays for positions more than for bytes: a request that begins where the one before it on
-//! the drive ended needs no move of the arm. [`CauseMeter`] counts requests, bytes and positions of
-//! one drive by cause, in the order in which the drive gets them. A request that was merged from
-//! several counts for the cause of its first part. Faults expected: none.
+//! A disk pays more for seeks than for bytes: a request that begins where the previous one on the
+//! drive ended needs no seek. [`CauseMeter`] counts requests, bytes and positions (seeks) of one
+//! drive by cause, in the order in which the drive receives them. A request merged from several
+//! counts for the cause of its first part. Faults expected: none.
 
 use std::cell::{Cell, RefCell};
 
@@ -11,38 +11,38 @@ use crate::cause::Cause;
 use crate::operation::Operation;
 use crate::request::IoRequest;
 
-/// What one cause asked of a drive.
+/// Requests to a drive for one cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CauseCounts {
-    /// Requests, as the drive gets them.
+    /// Number of requests, as the drive receives them.
     pub requests: u64,
     /// Bytes read and written.
     pub bytes: u64,
-    /// Requests that do not begin where the request before ended. A flush is none.
+    /// Number of requests that do not begin where the previous one ended. Flushes do not count.
     pub positions: u64,
 }
 
-/// What every cause asked.
+/// Requests by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CauseTable([CauseCounts; Cause::ALL.len()]);
 
 impl CauseTable {
-    /// Of one cause.
+    /// Counts of `cause`.
     pub fn of(&self, cause: Cause) -> CauseCounts {
         self.0[cause as usize]
     }
 
-    /// Of one cause, to be changed.
+    /// Mutable counts of `cause`.
     pub fn of_mut(&mut self, cause: Cause) -> &mut CauseCounts {
         &mut self.0[cause as usize]
     }
 
-    /// The causes that asked anything.
+    /// Causes with at least one request.
     pub fn used(&self) -> impl Iterator<Item = (Cause, CauseCounts)> + '_ {
         Cause::ALL.into_iter().map(|cause| (cause, self.of(cause))).filter(|(_, counts)| counts.requests > 0)
     }
 
-    /// Of all causes together.
+    /// Sum over all causes.
     pub fn total(&self) -> CauseCounts {
         self.0.iter().fold(CauseCounts::default(), |sum, counts| CauseCounts {
             requests: sum.requests + counts.requests,
@@ -51,12 +51,12 @@ impl CauseTable {
         })
     }
 
-    /// Adds what another drive was asked.
+    /// Adds the counts of another drive.
     pub fn plus(&self, other: &Self) -> Self {
         self.with(other, |own, other| own + other)
     }
 
-    /// What came since an earlier look at the same counters.
+    /// Difference from an earlier snapshot of the same counters.
     pub fn since(&self, earlier: &Self) -> Self {
         self.with(earlier, u64::saturating_sub)
     }
@@ -72,16 +72,16 @@ impl CauseTable {
     }
 }
 
-/// Counts what one drive is asked.
+/// Counts the requests to one drive.
 #[derive(Debug, Default)]
 pub struct CauseMeter {
     table: RefCell<CauseTable>,
-    /// Where the last request ended.
+    /// End of the last request.
     end_bytes: Cell<u64>,
 }
 
 impl CauseMeter {
-    /// Counts a request that the drive gets now.
+    /// Counts a request that the drive is about to receive.
     pub fn note(&self, request: &IoRequest) {
         let cause = if request.operation == Operation::Flush { Cause::Flush } else { request.cause };
         let mut table = self.table.borrow_mut();
@@ -94,7 +94,7 @@ impl CauseMeter {
         counts.positions += u64::from(self.end_bytes.replace(request.end_bytes()) != request.offset_bytes);
     }
 
-    /// What was counted so far.
+    /// Counts so far.
     pub fn table(&self) -> CauseTable {
         *self.table.borrow()
     }

@@ -1,5 +1,5 @@
-//! The answer to a submitted request: a future that costs nothing when the drive answered at once,
-//! and a recycled cell when it did not. No allocation per request in steady state.
+//! The answer to a submitted request: a future that costs nothing if the drive answered at once,
+//! and a recycled cell otherwise. No allocation per request in steady state.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -9,10 +9,10 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use crate::error::IoResult;
 
-/// Told of an answer instead of a task that awaits it. Called from inside the drive: it must only
-/// note the answer and wake someone, never submit to the drive at once.
+/// Receives answers in place of an awaiting task. Called from inside the drive: it may only record
+/// the answer and wake a task, and must not submit to the drive.
 pub trait CompletionListener {
-    /// The request registered under `token` is answered.
+    /// Reports the answer to the request registered under `token`.
     fn completed(&self, token: u64, result: IoResult);
 }
 
@@ -23,7 +23,7 @@ struct Shared {
     listener: Cell<Option<(Rc<dyn CompletionListener>, u64)>>,
 }
 
-/// Cells kept per thread for reuse; more in flight than this is legal, only slower.
+/// Cells kept per thread for reuse; more requests in flight are allowed, only slower.
 const KEPT_CELLS: usize = 4096;
 
 thread_local! {
@@ -37,7 +37,7 @@ fn recycle(shared: Rc<Shared>) {
     shared.result.take();
     shared.waker.take();
     shared.listener.take();
-    // Not reachable while the thread is being torn down: then the cell is simply freed.
+    // Not reachable during thread teardown: the cell is then freed.
     let _ = FREE.try_with(|free| {
         let mut free = free.borrow_mut();
         if free.len() < KEPT_CELLS {
@@ -47,7 +47,7 @@ fn recycle(shared: Rc<Shared>) {
 }
 
 /// Future of one request's result. Dropping it does not cancel the request.
-#[must_use = "a request's result tells whether it worked"]
+#[must_use = "a request may have failed"]
 pub struct Completion(State);
 
 enum State {
@@ -56,13 +56,13 @@ enum State {
 }
 
 impl Completion {
-    /// An answer that is there already.
+    /// Creates a completion that is already answered.
     pub fn ready(result: IoResult) -> Self {
         Self(State::Ready(Some(result)))
     }
 
-    /// The result if it is there already, else the completion back. Lets callers skip a trip
-    /// through the executor.
+    /// Returns the result if it is available, else the completion. Saves callers a trip through the
+    /// executor.
     pub fn try_take(mut self) -> Result<IoResult, Self> {
         match &mut self.0 {
             State::Ready(result) => Ok(result.take().expect("taken once")),
@@ -75,8 +75,8 @@ impl Completion {
 }
 
 impl Completion {
-    /// Hands the answer to `listener` under `token` when it comes; gives it back at once if it is
-    /// there already (the listener is then not called).
+    /// Passes the answer to `listener` under `token` when it arrives. An answer that is already
+    /// available is returned instead, and the listener is not called.
     pub fn notify(mut self, listener: Rc<dyn CompletionListener>, token: u64) -> Option<IoResult> {
         match &mut self.0 {
             State::Ready(result) => Some(result.take().expect("taken once")),
@@ -125,12 +125,12 @@ impl Drop for Completion {
     }
 }
 
-/// The drive's end: answers once. Dropping it unanswered leaves the request without an answer for
+/// The drive's end: answers once. If it is dropped unanswered, the request stays unanswered for
 /// ever (a stuck drive).
 pub struct CompletionSender(Option<Rc<Shared>>);
 
 impl CompletionSender {
-    /// Gives the answer and wakes the waiting task.
+    /// Delivers the answer and wakes the waiting task.
     pub fn complete(mut self, result: IoResult) {
         let shared = self.0.take().expect("answered once");
         if let Some((listener, token)) = shared.listener.take() {
@@ -142,7 +142,7 @@ impl CompletionSender {
         if let Some(waker) = shared.waker.take() {
             waker.wake();
         }
-        // The future holds the other reference and recycles the cell; if it is gone already, the
+        // The future holds the other reference and recycles the cell; if it is already gone, the
         // cell comes back here.
         recycle(shared);
     }
@@ -156,7 +156,7 @@ impl Drop for CompletionSender {
     }
 }
 
-/// A pair: the drive keeps the sender, the caller awaits the completion.
+/// Creates a pair: the drive keeps the sender, the caller awaits the completion.
 pub fn completion() -> (CompletionSender, Completion) {
     let shared = FREE.with(|free| free.borrow_mut().pop()).unwrap_or_default();
     (CompletionSender(Some(shared.clone())), Completion(State::Waiting(Some(shared))))

@@ -1,15 +1,14 @@
-//! What the engine knows of the world: drives, buffers, a clock, and single-threaded waiting. No
+//! The engine's interface to the outside: drives, buffers, a clock, and single-threaded waiting. No
 //! system calls here.
 //!
-//! The engine is written against this crate alone, so the same code runs on real drives in real
-//! time and on modelled drives in virtual time (both executors live in `stripewise-runtime`).
-//! Everything is `!Send`: one shard, one thread.
+//! The engine depends on this crate alone, so the same code runs on real drives in real time and on
+//! modelled drives in virtual time (both executors live in `stripewise-runtime`). Everything is
+//! `!Send`: one shard, one thread.
 
 #![warn(unreachable_pub)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
-// The executor of the tests is written against the crate from outside, so that unit tests and
-// tests/ share it.
+// The test executor uses the crate from outside, so that unit tests and tests/ share it.
 #[cfg(test)]
 extern crate self as stripewise_drive;
 #[cfg(test)]

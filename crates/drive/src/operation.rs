@@ -1,6 +1,6 @@
-//! What can be asked of a drive. Faults expected: none.
+//! The operations of a drive. Faults expected: none.
 
-/// What a request asks of a drive.
+/// The operation of a drive request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Read into the segments.
@@ -10,11 +10,11 @@ pub enum Operation {
         /// Forced unit access: complete only when durable.
         fua: bool,
     },
-    /// Make every write completed before this was submitted durable.
+    /// Make every write that completed before the flush was submitted durable.
     Flush,
-    /// The range's contents are no longer needed; what a read gives afterwards is undefined.
+    /// Drop the range's contents; later reads of it are undefined.
     Discard,
-    /// The range reads as zeros afterwards. Durable only after a later flush.
+    /// Make the range read as zeros. Durable only after a later flush.
     WriteZeroes,
 }
 

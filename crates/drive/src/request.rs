@@ -10,64 +10,64 @@ use crate::completion::Completion;
 use crate::error::{DriveError, DriveErrorKind};
 use crate::operation::Operation;
 
-/// The memory of one request, in order; the drive's range is contiguous, the memory need not be.
+/// Memory of one request, in order. The range on the drive is contiguous; the memory need not be.
 pub type Segments = SmallVec<[Buffer; 2]>;
 
 /// One request to a drive.
 #[derive(Clone, Debug)]
 pub struct IoRequest {
-    /// What to do.
+    /// Operation to perform.
     pub operation: Operation,
-    /// Where, in bytes from the drive's start; a multiple of the drive's `logical_block_bytes`.
+    /// Offset in bytes from the drive's start; a multiple of the drive's `logical_block_bytes`.
     pub offset_bytes: u64,
-    /// How much, in bytes; for reads and writes the sum of the segments' lengths. Zero for a flush.
+    /// Length in bytes; for reads and writes the sum of the segments' lengths. Zero for a flush.
     pub length_bytes: u64,
     /// Memory for reads and writes; empty otherwise.
     pub segments: Segments,
-    /// What for; drives do not look at it.
+    /// Purpose of the request; drives ignore it.
     pub cause: Cause,
 }
 
 impl IoRequest {
-    /// A read of `buffer.len()` bytes at `offset_bytes`.
+    /// Creates a read of `buffer.len()` bytes at `offset_bytes`.
     pub fn read(offset_bytes: u64, buffer: Buffer) -> Self {
         Self::with_segments(Operation::Read, offset_bytes, SmallVec::from_iter([buffer]))
     }
 
-    /// A write of `buffer` at `offset_bytes`.
+    /// Creates a write of `buffer` at `offset_bytes`.
     pub fn write(offset_bytes: u64, buffer: Buffer, fua: bool) -> Self {
         Self::with_segments(Operation::Write { fua }, offset_bytes, SmallVec::from_iter([buffer]))
     }
 
-    /// A read or write with scattered memory.
+    /// Creates a read or write with scattered memory.
     pub fn with_segments(operation: Operation, offset_bytes: u64, segments: Segments) -> Self {
         let length_bytes = segments.iter().map(|segment| segment.len() as u64).sum();
         Self { operation, offset_bytes, length_bytes, segments, cause: Cause::default() }
     }
 
-    /// A flush.
+    /// Creates a flush.
     pub fn flush() -> Self {
         Self::range(Operation::Flush, 0, 0)
     }
 
-    /// A discard or write-zeroes of a range.
+    /// Creates a discard or write-zeroes of a range.
     pub fn range(operation: Operation, offset_bytes: u64, length_bytes: u64) -> Self {
         Self { operation, offset_bytes, length_bytes, segments: SmallVec::new(), cause: Cause::default() }
     }
 
-    /// The same, for a cause.
+    /// Sets the cause.
     #[must_use]
     pub fn because(mut self, cause: Cause) -> Self {
         self.cause = cause;
         self
     }
 
-    /// First byte behind the range.
+    /// End of the range (exclusive), in bytes.
     pub fn end_bytes(&self) -> u64 {
         self.offset_bytes + self.length_bytes
     }
 
-    /// A failure of this request.
+    /// Creates an error for a failure of this request.
     pub fn error(&self, drive: &Rc<str>, kind: DriveErrorKind, os_code: Option<i32>) -> DriveError {
         DriveError {
             drive: drive.clone(),
@@ -79,7 +79,8 @@ impl IoRequest {
         }
     }
 
-    /// Whether the request lies within the drive and on its blocks; every drive checks this first.
+    /// Checks that the request lies within the drive and on its blocks; every drive does this
+    /// first.
     pub fn check(&self, info: &DriveInfo) -> Result<(), DriveError> {
         if self.offset_bytes.checked_add(self.length_bytes).is_none_or(|end| end > info.capacity_bytes) {
             return Err(self.error(&info.label, DriveErrorKind::OutOfRange, None));
@@ -92,7 +93,7 @@ impl IoRequest {
     }
 }
 
-/// What sort of thing a drive is, for people and for defaults.
+/// The kind of a drive, for display and for defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriveKind {
     /// A regular file.
@@ -101,61 +102,61 @@ pub enum DriveKind {
     BlockDevice,
     /// Memory of this process.
     Memory,
-    /// A model in virtual time.
+    /// A simulated or paced drive.
     Model,
     /// A volume of another pool.
     Volume,
-    /// On another machine, or in another process, behind a connection.
+    /// A drive on another machine or in another process, behind a connection.
     Network,
 }
 
-/// Identity and geometry of a drive; does not change while it is open.
+/// Identity and geometry of a drive; constant while it is open.
 #[derive(Clone, Debug)]
 pub struct DriveInfo {
-    /// What people call it: the path, or a model's name.
+    /// Display name: the path, or a model's name.
     pub label: Rc<str>,
-    /// What sort of thing it is.
+    /// Kind of drive.
     pub kind: DriveKind,
     /// Usable bytes; a multiple of `logical_block_bytes`.
     pub capacity_bytes: u64,
-    /// Offsets and lengths must be multiples of this: 512 or 4096.
+    /// Unit of offsets and lengths: 512 or 4096.
     pub logical_block_bytes: u32,
-    /// How many requests are worth having in flight: beyond it they only wait inside the drive. The
-    /// engine keeps the rest in its own queue, where neighbours can still be merged.
+    /// Useful number of requests in flight: beyond it they only wait inside the drive. The engine
+    /// keeps the rest in its own queue, where adjacent requests can still be merged.
     pub queue_depth: u32,
-    /// How many bytes are worth having in flight, for the same reason.
+    /// Useful number of bytes in flight, for the same reason.
     pub queue_bytes: u64,
-    /// The longest single request that pays, in bytes; merging stops there.
+    /// Maximum useful length of a request in bytes; merging stops there.
     pub max_request_bytes: u64,
-    /// Whether completed writes may be lost by a power cut until flushed.
+    /// True if a power cut may lose completed writes that were not flushed.
     pub volatile_cache: bool,
-    /// Whether writes of zeros cost (almost) no transfer, as a hole in a file does.
+    /// True if writing zeros takes (almost) no transfer, like a hole in a file.
     pub cheap_zeroes: bool,
-    /// A hole between two reads that is worth reading over, in bytes, because another request costs
-    /// more than reading that much: what the drive transfers in the time of one request. 0 where
-    /// that is less than a block or not known.
+    /// Maximum gap between two reads that is worth reading over, in bytes: as much as the drive
+    /// transfers in the time of one more request. 0 if that is less than a block or unknown.
     pub gap_bytes: u64,
 }
 
-/// From this [`DriveInfo::gap_bytes`] on a drive has an arm, or costs as if it had one.
-const DEAR_GAP_BYTES: u64 = 64 << 10;
+/// Minimum [`DriveInfo::gap_bytes`] of a drive with seeks, or with costs like seeks.
+const SEEK_BOUND_GAP_BYTES: u64 = 64 << 10;
 
 impl DriveInfo {
-    /// Whether a request that does not begin where the last one ended costs as much as many bytes:
-    /// then the order of requests matters, and what lies between two may be moved along.
+    /// True for seek-bound drives: a request that does not begin where the last one ended costs as
+    /// much as a long transfer, so the order of requests matters, and the bytes between two may be
+    /// transferred with them.
     pub fn has_dear_positions(&self) -> bool {
-        self.gap_bytes >= DEAR_GAP_BYTES
+        self.gap_bytes >= SEEK_BOUND_GAP_BYTES
     }
 }
 
-/// Something that stores blocks. Requests may complete in any order, and overlapping requests in
-/// flight have no order: the engine never has two overlapping writes in flight, and a read that
-/// overlaps a write may see either.
+/// A block store. Requests may complete in any order, and overlapping requests in flight have no
+/// order: the engine never has two overlapping writes in flight, and a read that overlaps a write
+/// may see either.
 pub trait Drive {
     /// Identity and geometry.
     fn info(&self) -> &DriveInfo;
 
-    /// Starts a request. Never blocks for long: slow things happen behind the completion. The drive
+    /// Starts a request. Never blocks for long: slow work happens behind the completion. The drive
     /// holds the segments until it answers (or for ever, if it is stuck).
     fn submit(&self, request: IoRequest) -> Completion;
 }

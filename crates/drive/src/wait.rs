@@ -8,40 +8,40 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
-/// Wakes all who wait. Waiters re-check their condition in a loop.
+/// Wakes all waiting tasks. They re-check their condition in a loop.
 #[derive(Default)]
 pub struct Event {
     generation: Cell<u64>,
     next_ticket: Cell<u64>,
-    /// In the order of their tickets, so one is found by bisection.
+    /// In ticket order, so that an entry is found by bisection.
     waiting: RefCell<Vec<(u64, Waker)>>,
 }
 
 impl Event {
-    /// No one waits yet.
+    /// Creates an event without waiters.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Wakes everyone who waits now.
+    /// Wakes every task that waits now.
     pub fn notify_all(&self) {
         self.generation.set(self.generation.get() + 1);
         if self.waiting.borrow().is_empty() {
             return;
         }
-        // Out of the cell first: waking may run code that waits here again, or drops someone who
-        // waits.
+        // Taken out of the cell first: waking may run code that waits here again, or drops a
+        // waiter.
         let mut woken = self.waiting.take();
         for (_, waker) in woken.drain(..) {
             waker.wake();
         }
         let mut waiting = self.waiting.borrow_mut();
         if waiting.capacity() == 0 {
-            *waiting = woken; // keeps the memory for the next time
+            *waiting = woken; // keeps the memory for reuse
         }
     }
 
-    /// Ends at the next [`Self::notify_all`] after this call (not after the first poll).
+    /// Completes at the next [`Self::notify_all`] after this call (not after the first poll).
     pub fn wait(&self) -> impl Future<Output = ()> + '_ {
         EventWait { event: self, seen: self.generation.get(), ticket: None }
     }
@@ -49,7 +49,7 @@ impl Event {
 
 struct EventWait<'a> {
     event: &'a Event,
-    /// The generation that must pass.
+    /// Generation that must pass.
     seen: u64,
     /// `None` until first polled.
     ticket: Option<u64>,
@@ -84,7 +84,7 @@ impl Drop for EventWait<'_> {
         let mut waiting = self.event.waiting.borrow_mut();
         if let Ok(index) = waiting.binary_search_by_key(&ticket, |entry| entry.0) {
             let removed = waiting.remove(index);
-            drop(waiting); // dropping a waker may run code that comes back here
+            drop(waiting); // dropping a waker may re-enter this event
             drop(removed);
         }
     }
@@ -100,7 +100,7 @@ struct SemaphoreShared {
     available: Cell<u64>,
     limit: u64,
     next_ticket: Cell<u64>,
-    /// In the order of their tickets. A ticket that is no longer in here has been granted.
+    /// In ticket order. A ticket that has left the queue was granted.
     queue: RefCell<VecDeque<Waiter>>,
 }
 
@@ -115,7 +115,7 @@ impl SemaphoreShared {
             }
             self.available.set(self.available.get() - first.amount);
             let granted = queue.pop_front().expect("just seen");
-            drop(queue); // waking may run code that comes back here
+            drop(queue); // waking may re-enter this semaphore
             if let Some(waker) = granted.waker {
                 waker.wake();
             }
@@ -130,7 +130,7 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// With `limit` units free.
+    /// Creates a semaphore with `limit` free units.
     pub fn new(limit: u64) -> Self {
         Self::with_available(limit, limit)
     }
@@ -146,17 +146,17 @@ impl Semaphore {
         }
     }
 
-    /// Units free now.
+    /// Number of free units.
     pub fn available(&self) -> u64 {
         self.shared.available.get()
     }
 
-    /// How many wait for their turn.
+    /// Number of queued waiters.
     pub fn waiting(&self) -> usize {
         self.shared.queue.borrow().len()
     }
 
-    /// Takes `amount` units at once, or `None` if that would have to wait.
+    /// Takes `amount` units at once, or returns `None` if that would have to wait.
     pub fn try_acquire(&self, amount: u64) -> Option<SemaphorePermit> {
         let amount = amount.min(self.shared.limit);
         let free = self.shared.available.get();
@@ -167,8 +167,8 @@ impl Semaphore {
         Some(SemaphorePermit { shared: self.shared.clone(), amount })
     }
 
-    /// Waits for `amount` units; more than the limit counts as the limit, so that a huge request
-    /// waits for all of it instead of for ever.
+    /// Waits for `amount` units. More than the limit counts as the limit, so that a huge request
+    /// waits for all units instead of for ever.
     pub async fn acquire(&self, amount: u64) -> SemaphorePermit {
         if let Some(permit) = self.try_acquire(amount) {
             return permit;
@@ -181,7 +181,7 @@ impl Semaphore {
     }
 }
 
-/// A place in the queue; gives back what it was granted, or its place, if dropped before it ends.
+/// A place in the queue. If dropped early, it returns its units, or leaves the queue.
 struct Acquire<'a> {
     shared: &'a SemaphoreShared,
     ticket: u64,
@@ -213,12 +213,13 @@ impl Drop for Acquire<'_> {
         let place = queue.binary_search_by_key(&self.ticket, |waiter| waiter.ticket);
         let removed = place.ok().and_then(|index| queue.remove(index));
         drop(queue);
-        // Even when nothing was granted: those behind may fit in what was not enough for this one.
+        // Even if nothing was granted: units too few for this waiter may suffice for those behind
+        // it.
         self.shared.give_back(if removed.is_some() { 0 } else { self.amount });
     }
 }
 
-/// Units taken from a [`Semaphore`]; given back on drop.
+/// Units taken from a [`Semaphore`]; returned on drop.
 pub struct SemaphorePermit {
     shared: Rc<SemaphoreShared>,
     amount: u64,
@@ -231,9 +232,9 @@ impl Drop for SemaphorePermit {
 }
 
 impl SemaphorePermit {
-    /// Takes a part of the units into a permit of its own.
+    /// Moves some of the units into a separate permit.
     pub fn split(&mut self, amount: u64) -> SemaphorePermit {
-        self.amount = self.amount.checked_sub(amount).expect("a part of what there is");
+        self.amount = self.amount.checked_sub(amount).expect("no more than the permit holds");
         SemaphorePermit { shared: self.shared.clone(), amount }
     }
 
@@ -245,18 +246,18 @@ impl SemaphorePermit {
 
 struct ChannelShared<T> {
     items: RefCell<VecDeque<T>>,
-    /// One unit for each free place. Waiting for units, not for "something changed", keeps everyone
+    /// One unit for each free place. Waiting for units, not for "something changed", keeps waiters
     /// in order.
     room: Semaphore,
-    /// One unit for each item not promised to a receiver yet.
+    /// One unit for each item not yet promised to a receiver.
     filled: Semaphore,
     closed: Cell<bool>,
 }
 
-/// What closing adds to both semaphores of a channel: no one waits any more.
+/// Units that closing adds to both semaphores of a channel, so that all waiters proceed.
 const WITHOUT_END: u64 = u64::MAX / 2;
 
-/// A bounded queue between tasks. Clones are the same queue.
+/// A bounded queue between tasks. Clones share the queue.
 pub struct Channel<T>(Rc<ChannelShared<T>>);
 
 impl<T> Clone for Channel<T> {
@@ -266,7 +267,7 @@ impl<T> Clone for Channel<T> {
 }
 
 impl<T> Channel<T> {
-    /// Holds at most `limit` items, at least one.
+    /// Creates a channel of at most `limit` items; `limit` is at least one.
     pub fn new(limit: usize) -> Self {
         assert!(limit > 0, "a channel holds at least one item");
         Self(Rc::new(ChannelShared {
@@ -277,7 +278,7 @@ impl<T> Channel<T> {
         }))
     }
 
-    /// Waits for room, then adds; gives the item back if the channel is closed.
+    /// Waits for room, then adds the item; returns it if the channel is closed.
     pub async fn send(&self, item: T) -> Result<(), T> {
         let room = self.0.room.acquire(1).await;
         if self.0.closed.get() {
@@ -302,7 +303,7 @@ impl<T> Channel<T> {
         item
     }
 
-    /// No more items go in; those inside can still be received.
+    /// Closes the channel to new items; those inside can still be received.
     pub fn close(&self) {
         if self.0.closed.replace(true) {
             return;

@@ -1,7 +1,7 @@
-//! What the laboratory itself costs: nanoseconds per request of the native driver over a drive that
-//! does nothing, and the speed at which checkable contents are made and compared, beside memcpy in
-//! the same run. One core; limits: the virtual executor's clock is a memory access, the real one
-//! adds a look at the system's clock (about 25 ns) per request.
+//! Cost of the laboratory itself: nanoseconds per request of the native driver over a null drive,
+//! and the rates of generating and comparing verifiable contents, beside memcpy in the same run.
+//! One core. Limits: the virtual executor's clock is a memory access; the real one adds a read of
+//! the system's clock (about 25 ns) per request.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -71,7 +71,7 @@ fn driver_ns_per_request(workload: &Workload) -> f64 {
     })
 }
 
-/// Median with lowest and highest.
+/// Median, minimum and maximum.
 fn spread(runs: &mut [f64]) -> String {
     runs.sort_by(f64::total_cmp);
     format!(

@@ -1,23 +1,23 @@
-//! The machine that a measurement was taken on, from the system's own files. What cannot be read is
-//! left out, never made up.
+//! The machine that a measurement ran on, from the system's own files. Unreadable facts are left
+//! out, never made up.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// What a figure depends on besides what was measured.
+/// Circumstances that affect a figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// Version of this program.
     pub program_version: String,
-    /// Whether it was built with optimisation.
+    /// True if built with optimisation.
     pub optimised_build: bool,
     /// Processor model.
     pub cpu_model: Option<String>,
     /// Processors that this process may use.
     pub cores: Option<usize>,
-    /// The parity kernel chosen, where parity takes part.
+    /// Selected parity kernel, if parity is used.
     pub parity_kernel: Option<String>,
     /// Memory of the machine.
     pub memory_bytes: Option<u64>,
@@ -25,32 +25,32 @@ pub struct Environment {
     pub kernel: Option<String>,
     /// Distribution.
     pub system: Option<String>,
-    /// Whether a hypervisor was seen: its caches are beyond the guest's reach.
+    /// True if a hypervisor was detected: its caches are beyond the guest's control.
     pub virtual_machine: Option<bool>,
-    /// The file system under the drive files.
+    /// File system of the drive files.
     pub file_system: Option<String>,
-    /// Its mount options.
+    /// Mount options.
     pub mount_options: Option<String>,
-    /// The device under it.
+    /// Device of the file system.
     pub device: Option<String>,
-    /// The device's own name of itself.
+    /// Model name that the device reports.
     pub device_model: Option<String>,
-    /// The device's own number of itself.
+    /// Serial number that the device reports.
     pub device_serial: Option<String>,
-    /// Which requests the kernel gives to the device first.
+    /// I/O scheduler of the device.
     pub scheduler: Option<String>,
-    /// What the device says of its health, where smartctl is there and may ask it.
+    /// Health that the device reports, if smartctl is installed and permitted.
     pub smart: Option<String>,
-    /// 10^6 bytes a second of the PCIe link of an NVMe device.
+    /// Rate of the PCIe link of an NVMe device in 10^6 bytes a second.
     pub link_mb_per_s: Option<f64>,
-    /// Whether the device says it rotates.
+    /// True if the device reports that it rotates.
     pub rotational: Option<bool>,
-    /// Whether the page cache was passed by (O_DIRECT).
+    /// True if the page cache was bypassed (O_DIRECT).
     pub direct_io: Option<bool>,
 }
 
 impl Environment {
-    /// Looks at the machine, and at the file system that holds `drives`.
+    /// Captures the machine and the file system that holds `drives`.
     pub fn capture(drives: Option<&Path>) -> Self {
         let cpu_info = read("/proc/cpuinfo").unwrap_or_default();
         let mount = drives
@@ -63,7 +63,7 @@ impl Environment {
         // A device that is measured has no file system of its own.
         let mount = mount.filter(|_| own.is_none());
         let of_block = |file: &str| {
-            // A partition's queue and model lie with the disk, one level up.
+            // A partition's queue and model are in the disk's directory, one level up.
             let here = block.map(|block| format!("/sys/class/block/{block}/{file}"));
             let above = block.map(|block| format!("/sys/class/block/{block}/../{file}"));
             here.and_then(|path| read(&path)).or_else(|| above.and_then(|path| read(&path)))
@@ -96,7 +96,7 @@ impl Environment {
 }
 
 impl Environment {
-    /// What is known, by name.
+    /// Known facts by name.
     pub fn by_name(&self) -> BTreeMap<String, String> {
         let all = serde_json::to_value(self).expect("plain data becomes JSON");
         let known = all.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
@@ -106,11 +106,11 @@ impl Environment {
     }
 }
 
-/// `/dev/sda`, where the path is a block device, whatever it is called.
+/// `/dev/sda`, if the path is a block device under any name.
 fn block_device(path: &Path) -> Option<String> {
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
     let about = std::fs::metadata(path).ok().filter(|about| about.file_type().is_block_device())?;
-    // As glibc's major and minor.
+    // As in glibc's major and minor.
     let number = about.rdev();
     let (major, minor) =
         ((number >> 8) & 0xfff | (number >> 32) & !0xfff, number & 0xff | (number >> 12) & !0xff);
@@ -118,33 +118,34 @@ fn block_device(path: &Path) -> Option<String> {
     Some(format!("/dev/{}", link.file_name()?.to_str()?))
 }
 
-/// `[none] mq-deadline kyber`: the one in brackets.
+/// Selects the bracketed entry of `[none] mq-deadline kyber`.
 fn chosen(text: &str) -> String {
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(text, |(chosen, _)| chosen).to_owned()
 }
 
-/// `8.0 GT/s PCIe` over `4` lanes, without the bits of the line code.
+/// Rate of `8.0 GT/s PCIe` over `4` lanes, without the overhead of the line code.
 fn pcie_mb_per_s(speed: &str, width: &str) -> Option<f64> {
     let transfers: f64 = speed.split_whitespace().next()?.parse().ok()?;
     let code = if transfers <= 5.0 { 0.8 } else { 128.0 / 130.0 };
     Some((transfers * 1e3 / 8.0 * code * width.trim().parse::<f64>().ok()?).round())
 }
 
-/// Health, hours and temperature as smartctl tells them.
+/// Health, hours and temperature from smartctl.
 fn smart(device: &str) -> Option<String> {
     let mut command = std::process::Command::new("smartctl");
     let output = command.args(["--json", "-H", "-A", "--", device]).output().ok()?;
     smart_text(&serde_json::from_slice(&output.stdout).ok()?)
 }
 
-fn smart_text(told: &serde_json::Value) -> Option<String> {
-    let health = match told["smart_status"]["passed"].as_bool()? {
+fn smart_text(report: &serde_json::Value) -> Option<String> {
+    let health = match report["smart_status"]["passed"].as_bool()? {
         true => "passed",
         false => "failed",
     };
-    let hours = told["power_on_time"]["hours"].as_u64().map(|hours| format!("{hours} hours on"));
-    let degrees = told["temperature"]["current"].as_i64().map(|degrees| format!("{degrees} degrees Celsius"));
+    let hours = report["power_on_time"]["hours"].as_u64().map(|hours| format!("{hours} hours on"));
+    let degrees =
+        report["temperature"]["current"].as_i64().map(|degrees| format!("{degrees} degrees Celsius"));
     Some([Some(health.to_owned()), hours, degrees].into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
@@ -178,7 +179,7 @@ struct Mount {
     options: String,
 }
 
-/// The mount that holds `path`: the one with the longest mount point above it, the last of equals.
+/// The mount of `path`: the one with the longest mount point above it, the last of equals.
 fn mount_of(mount_info: &str, path: &Path) -> Option<Mount> {
     let entry = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
@@ -217,9 +218,9 @@ mod tests {
         assert_eq!(chosen("none [mq-deadline] kyber"), "mq-deadline");
         assert_eq!(pcie_mb_per_s("8.0 GT/s PCIe", "4"), Some(3938.0));
         assert_eq!(pcie_mb_per_s("Unknown", "4"), None);
-        let told = serde_json::json!({"smart_status": {"passed": true}, "power_on_time": {"hours": 1234},
+        let report = serde_json::json!({"smart_status": {"passed": true}, "power_on_time": {"hours": 1234},
             "temperature": {"current": 31}});
-        assert_eq!(smart_text(&told).as_deref(), Some("passed, 1234 hours on, 31 degrees Celsius"));
+        assert_eq!(smart_text(&report).as_deref(), Some("passed, 1234 hours on, 31 degrees Celsius"));
         assert_eq!(smart_text(&serde_json::json!({"smartctl": {"exit_status": 2}})), None);
         assert_eq!(block_device(Path::new("/dev/null")), None);
     }

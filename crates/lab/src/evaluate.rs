@@ -1,15 +1,14 @@
 //! `evaluate`: builds the arrays, measures each of them normal, degraded and rebuilding, times an
-//! idle rebuild, compares every byte, and says what is worth saying of the results.
+//! idle rebuild, compares every byte, and adds remarks on the results.
 //!
-//! The orchestration is one `async` function that does not know whether its time is real or
-//! virtual, or whether its drives are files or models. Faults expected: no room, no io_uring,
-//! drives too few for a layout, an interrupt at any moment (nothing is left behind), and whatever
-//! an array under test does wrong.
+//! The orchestration is one `async` function that is the same for real and virtual time, and for
+//! files and models. Faults expected: no space, no io_uring, too few drives for a layout, an
+//! interrupt at any moment (nothing is left behind), and any misbehaviour of an array under test.
 //!
-//! Time: what is not asked for otherwise is planned to fit 8 minutes, 1 minute for a quick look
+//! Time: settings without an explicit value are planned to fit 8 minutes, 1 minute for a quick look
 //! (`plan.rs`). Memory: the loads' buffers in flight, at most about 150 MB, and 192 MB kept for
-//! reuse (`world.rs`); each array what the engine bounds it to. Modelled drives keep what is
-//! written in memory, unless they are phantoms, which keep only the pool's own records.
+//! reuse (`world.rs`); each array within the engine's bounds. Modelled drives keep written data in
+//! memory, unless they are phantoms, which keep only the pool's own records.
 
 mod array;
 pub(crate) mod host;
@@ -37,7 +36,7 @@ pub use options::{
     DriveMaker, DriveSource, EvaluateError, EvaluateOptions, NoProgress, PaceChoice, Progress, Status,
     all_layouts, default_layouts,
 };
-use plan::{DriveRates, LATENCIES_PER_RUN, Ledger, Subject, Wishes, plan};
+use plan::{Constraints, DriveRates, LATENCIES_PER_RUN, Ledger, Subject, plan};
 use world::World;
 
 use crate::environment::Environment;
@@ -45,12 +44,11 @@ use crate::loads::workload::Workload;
 use crate::records::results::{Evaluation, HostSpeed, ModelUsed, OUTPUT_VERSION, PaceUsed, Settings};
 use crate::reports::remarks::conclude;
 
-/// How often progress is shown.
+/// Interval of progress updates.
 const PROGRESS_NS: u64 = 200_000_000;
 
-/// Carries out a whole evaluation. Blocks until it is done. An interrupt (SIGINT, SIGTERM, SIGHUP)
-/// ends it with
-/// [`EvaluateError::Interrupted`].
+/// Runs a whole evaluation. Blocks until it is done. An interrupt (SIGINT, SIGTERM, SIGHUP) ends it
+/// with [`EvaluateError::Interrupted`].
 pub fn evaluate(options: &EvaluateOptions, progress: &dyn Progress) -> Result<Evaluation, EvaluateError> {
     check(options)?;
     let mut evaluation = evaluate_drives(options, progress)?;
@@ -60,7 +58,7 @@ pub fn evaluate(options: &EvaluateOptions, progress: &dyn Progress) -> Result<Ev
     Ok(evaluation)
 }
 
-/// Evaluates on the drives that were asked for.
+/// Evaluates on the requested drives.
 fn evaluate_drives(options: &EvaluateOptions, progress: &dyn Progress) -> Result<Evaluation, EvaluateError> {
     match &options.drives {
         DriveSource::Folder(folder) => {
@@ -100,7 +98,7 @@ fn in_real_time(
     }))
 }
 
-/// Refuses what makes no sense before anything is made.
+/// Refuses invalid options before anything is created.
 fn check(options: &EvaluateOptions) -> Result<(), EvaluateError> {
     let refuse = |text: &str| Err(EvaluateError::Options(text.into()));
     if options.layouts.is_empty() {
@@ -123,7 +121,7 @@ fn check(options: &EvaluateOptions) -> Result<(), EvaluateError> {
     if let DriveSource::Paths(paths) = &options.drives
         && paths.len() < options.count
     {
-        return refuse("fewer drives are given than an array is to have (--count)");
+        return refuse("fewer drives are given than --count requires");
     }
     if options.drive_bytes.is_some_and(|bytes| bytes < (16 << 20)) {
         return refuse("drives of less than 16 MiB hold too little to measure");
@@ -135,7 +133,7 @@ fn check(options: &EvaluateOptions) -> Result<(), EvaluateError> {
     Ok(())
 }
 
-/// The array that a layout becomes on `count` drives. Where drives are made, a layout that needs
+/// Determines the array of a layout on `count` drives. If drives are created, a layout that needs
 /// more gets them, and a mirror of fewer gets larger ones, so that raw space stays the same.
 fn subject_of(spec: &LayoutSpec, count: usize, made: bool) -> Result<Subject, EvaluateError> {
     let wanted = match spec.level {
@@ -144,7 +142,7 @@ fn subject_of(spec: &LayoutSpec, count: usize, made: bool) -> Result<Subject, Ev
         level if made => count.max(level.minimum_width()).max(spec.columns.unwrap_or(0)),
         _ => count,
     };
-    // A number of drives that does not divide into groups gets as many more as it takes.
+    // A number of drives that does not divide into groups is rounded up.
     let most = if made && spec.level.is_grouped() { wanted + 8 } else { wanted };
     let mut first_error = None;
     for drives in wanted..=most {
@@ -160,7 +158,7 @@ fn subject_of(spec: &LayoutSpec, count: usize, made: bool) -> Result<Subject, Ev
     Err(first_error.map_or(EvaluateError::Options("no number of drives fits".into()), EvaluateError::Layout))
 }
 
-/// The whole evaluation with progress shown beside it.
+/// Runs the whole evaluation and shows progress.
 async fn run(
     world: &World,
     options: &EvaluateOptions,
@@ -182,7 +180,7 @@ async fn run(
             world.context.sleep_ns(PROGRESS_NS).await;
             let now_ns = world.context.now_ns();
             let moved = moved_bytes.get();
-            // Virtual time may fly by: progress is shown by the clock on the wall.
+            // Virtual time may run fast: progress follows the wall clock.
             if shown.is_none_or(|shown| shown.elapsed().as_nanos() as u64 >= PROGRESS_NS / 2) {
                 let rate = (moved - before.1) as f64 * 1e3 / (now_ns - before.0).max(1) as f64;
                 progress.update(&ledger.status(now_ns as f64 / 1e9, rate));
@@ -225,7 +223,7 @@ async fn matrix(
         _ => None,
     };
     if let Some(pace) = pace {
-        progress.note(&format!("each drive is held to {pace}"));
+        progress.note(&format!("each drive is paced at {pace}"));
     }
 
     let rates = drive_rates(options, pace, host.as_ref());
@@ -234,7 +232,7 @@ async fn matrix(
     let replacement = subjects.iter().map(|subject| subject.size_factor).fold(1.0, f64::max);
     let drives_of_room = widest + replacement;
     let model_bytes = world.maker().map(|maker| maker.capacity_bytes() as f64 / replacement);
-    let wishes = Wishes {
+    let constraints = Constraints {
         quick: options.quick,
         drive_bytes: world.given_bytes().or(options.drive_bytes.map(|bytes| bytes / 4096 * 4096)),
         runs: options.runs,
@@ -246,7 +244,7 @@ async fn matrix(
         host_s,
         beyond: world.maker().and_then(options::beyond_caches),
     };
-    let plan = plan(&subjects, workloads, &rates, &wishes);
+    let plan = plan(&subjects, workloads, &rates, &constraints);
     if let (Some(room), DriveSource::Folder(folder)) = (room_bytes, &options.drives) {
         let needed_bytes = (plan.drive_bytes as f64 * drives_of_room) as u64;
         if needed_bytes > room {
@@ -345,7 +343,7 @@ fn absolute(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
 
-/// The result of whichever ends first; the other is dropped.
+/// Returns the result of the future that ends first; the other is dropped.
 pub(crate) async fn first_of<T>(main: impl Future<Output = T>, beside: impl Future<Output = T>) -> T {
     let (mut main, mut beside) = (pin!(main), pin!(beside));
     std::future::poll_fn(|context| match main.as_mut().poll(context) {
@@ -386,7 +384,7 @@ mod tests {
         }
     }
 
-    /// The whole orchestration in virtual time, with contents.
+    /// Runs the whole orchestration in virtual time, with contents.
     fn evaluated(options: &EvaluateOptions) -> Evaluation {
         let executor = VirtualExecutor::new();
         let world = World::of_models(executor.context(), Rc::new(DRIVE), false);
@@ -460,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_figures() {
+    fn same_seed_gives_the_same_figures() {
         let figures = || {
             let evaluation = evaluated(&EvaluateOptions { runs: Some(1), ..options(&["raid5"]) });
             serde_json::to_value(&evaluation.arrays).expect("plain data")
@@ -505,8 +503,8 @@ mod tests {
         let seen = Seen(RefCell::default());
         evaluate(&options(&["raid0", "raid5"]), &seen).expect("it works");
         let seen = seen.0.take();
-        // How often depends on the machine: virtual time flies by, and progress is shown by the
-        // clock on the wall.
+        // The number of updates depends on the machine: virtual time runs fast, and progress
+        // follows the wall clock.
         assert!(seen.iter().any(|status| status.what.starts_with("raid")), "{seen:?}");
         assert!(seen.windows(2).all(|pair| pair[0].percent <= pair[1].percent), "{seen:?}");
         assert!(seen.iter().all(|status| status.seconds_left >= 0.0 && status.percent < 100.0));

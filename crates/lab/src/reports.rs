@@ -1,4 +1,4 @@
-//! What is said of results: tables, remarks, pages, and the forms of other tools. Pure.
+//! Presentation of results: tables, remarks, pages, and the output formats of other tools. Pure.
 
 pub mod forms;
 pub mod lab_report;

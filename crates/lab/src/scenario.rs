@@ -1,10 +1,9 @@
-//! Scenarios: a method measured again and again while something becomes of the target.
+//! Scenarios: repeated measurements while the state of the target changes.
 //!
-//! The one that there is takes any redundant storage through its states: normal, degraded,
-//! rebuilding, recovered. What fails a drive and gives another are the system's [`Hooks`]: commands
-//! of the user's for any system, the engine's own for the arrays of `evaluate`. The offered load is
-//! the same in all states. The caller is told of each state and hook ([`Event`]), for a timeline or
-//! for progress.
+//! The one scenario takes any redundant storage through its states: normal, degraded, rebuilding,
+//! recovered. The system's [`Hooks`] fail and replace a drive: the user's commands for any system,
+//! the engine's own functions for the arrays of `evaluate`. The offered load is the same in all
+//! states. The caller receives each state and hook ([`Event`]), for a timeline or for progress.
 
 mod commands;
 mod failure;
@@ -19,57 +18,57 @@ pub use failure::run_failure;
 pub(crate) use failure::{prefixes, through, watched};
 pub use timeline::{Marker, Timeline};
 
-/// What is done to a target on its way through the states. Errors say what failed and why.
+/// Actions on a target on its way through the states. Errors give the failed action and the reason.
 pub trait Hooks {
-    /// Takes a drive away.
+    /// Fails a drive.
     fn fail(&self) -> impl Future<Output = Result<(), String>>;
 
-    /// Gives another in its place.
+    /// Replaces the failed drive.
     fn replace(&self) -> impl Future<Output = Result<(), String>>;
 
-    /// Whether the array is whole again; asked again and again until it is. It may wait to know.
+    /// True once the array is redundant again; polled until then. It may wait for the answer.
     fn is_rebuilt(&self) -> impl Future<Output = Result<bool, String>>;
 
-    /// Nanoseconds from one question to the next.
+    /// Poll interval in nanoseconds.
     fn every_ns(&self) -> u64;
 
-    /// The longest that a rebuild may take, in nanoseconds.
+    /// Maximum duration of a rebuild in nanoseconds.
     fn rebuild_limit_ns(&self) -> u64;
 
-    /// Whether the rebuild under way will probably last as long as another run, of which the time
+    /// True if the current rebuild will probably last as long as another run; the duration of a run
     /// is known after the first of a step.
     fn outlasts(&self, _run_ns: Option<u64>) -> bool {
         true
     }
 }
 
-/// How a scenario goes, where systems differ.
+/// Course of a scenario, as far as systems differ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Course {
-    /// What is gone through, in the order of [`State::FAILURE`].
+    /// States to measure, in the order of [`State::FAILURE`].
     pub(crate) states: &'static [State],
-    /// The step whose load goes on while a drive fails.
+    /// Step whose load continues while a drive fails.
     pub(crate) beside_failing: usize,
-    /// The step whose load goes on while a drive is replaced, and until its rebuild has ended.
+    /// Step whose load continues from the replacement of a drive until the end of its rebuild.
     pub(crate) beside_replacing: Option<usize>,
-    /// Whether one drive after the other is failed and replaced until every run was taken while one
-    /// was rebuilt. Otherwise there is one rebuild, and rounds of runs as long as it lasts.
+    /// If true, one drive after another is failed and replaced until every run was taken during a
+    /// rebuild. Otherwise there is one rebuild, with rounds of runs as long as it lasts.
     pub(crate) repeats: bool,
 }
 
-/// What happens in a scenario.
+/// An event of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The runs in a state begin,
+    /// The runs in a state begin.
     Begins(State),
-    /// and have been taken.
+    /// The runs in the state are complete.
     Over,
-    /// A hook begins to work,
+    /// A hook starts.
     Calls(&'static str),
-    /// and has ended.
+    /// The hook has ended.
     Called(&'static str),
-    /// All runs of this rebuild have been taken.
+    /// All runs of this rebuild are complete.
     Rests,
-    /// The array is whole again.
+    /// The array is redundant again.
     Rebuilt,
 }

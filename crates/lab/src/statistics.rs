@@ -1,12 +1,12 @@
-//! What several runs of one measurement say: median, spread, and an interval where the runs suffice
-//! for one. Pure.
+//! Statistics of several runs of one measurement: median, spread, and an interval if there are
+//! enough runs. Pure.
 //!
 //! The method of the 95 % interval, and why: fewer than three runs give none. A run's figure is
 //! itself a mean over hundreds or thousands of requests and so close to normally distributed; three
 //! to five runs therefore give Student's t interval of the mean (with two runs its factor of 12.7
 //! would make any interval meaningless). Six runs or more give the interval of the median from
 //! order statistics, which assumes nothing about the distribution: the k-th lowest to the k-th
-//! highest run, k the largest for which a binomial count says at least 95 %. Either interval
+//! highest run, k the largest with a binomial probability of at least 95 %. Either interval
 //! contains the median.
 
 mod compare;
@@ -18,7 +18,7 @@ pub(crate) use series::{STEADY_ROUNDS, drifts, is_steady, outliers};
 
 use serde::{Deserialize, Serialize};
 
-/// How an interval was found.
+/// Method of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IntervalMethod {
@@ -28,14 +28,14 @@ pub enum IntervalMethod {
     OrderStatistics,
 }
 
-/// Where the true value lies with 95 % confidence.
+/// 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// Lower end, never below zero.
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// How it was found.
+    /// Method.
     pub method: IntervalMethod,
 }
 
@@ -62,8 +62,7 @@ pub(crate) fn standard_deviation(values: &[f64]) -> Option<f64> {
     Some((squares / (values.len() - 1) as f64).sqrt())
 }
 
-/// The 95 % interval of non-negative values as the head of this file describes it; `None` with
-/// fewer than three.
+/// The 95 % interval of non-negative values by the method above; `None` for fewer than three.
 pub(crate) fn interval95(values: &[f64]) -> Option<Interval> {
     // Two-sided 95 % points of Student's t for 2, 3 and 4 degrees of freedom, from any table of it.
     let factor = match values.len() {

@@ -1,10 +1,10 @@
-//! The five published studies, each as one call: their configurations built by our engine, their
-//! method, their tables.
+//! The five published studies, each as one call: their configurations built with our engine, their
+//! methods, their tables.
 //!
-//! Drives are files held to the speed of the study's drives (or slower by one factor, where the
-//! host cannot keep up with all of them), or models in virtual time. What compares is the share of
-//! a single drive. Configurations that only another system can be (a controller, Storage Spaces'
-//! own code) stand in the tables as published only.
+//! Drives are files paced to the speed of the study's drives (or slower by one factor, if the host
+//! cannot sustain all of them), or models in virtual time. Figures compare as a share of a single
+//! drive. Configurations that require another system (a controller, Storage Spaces' own code)
+//! appear in the tables as published only.
 
 mod beside;
 mod findings;
@@ -25,7 +25,7 @@ pub use findings::Verdict;
 pub use measure::run_study;
 pub use page::{study_charts, study_html, study_markdown};
 
-/// Which study.
+/// A published study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StudyNumber {
     /// Storage Spaces against chipset RAID, CrystalDiskMark.
@@ -46,10 +46,10 @@ pub enum StudyNumber {
 }
 
 impl StudyNumber {
-    /// All of them.
+    /// All studies.
     pub const ALL: [Self; 5] = [Self::S000, Self::S001, Self::S002, Self::S003, Self::S004];
 
-    /// Three digits.
+    /// Number in three digits.
     pub fn text(self) -> &'static str {
         match self {
             Self::S000 => "000",
@@ -60,7 +60,7 @@ impl StudyNumber {
         }
     }
 
-    /// What it is, in one line.
+    /// Title in one line.
     pub fn title(self) -> &'static str {
         match self {
             Self::S000 => "Software RAID versus hardware RAID for Windows 10 Home (CrystalDiskMark)",
@@ -77,48 +77,48 @@ impl std::str::FromStr for StudyNumber {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|study| study.text() == text);
-        found.ok_or_else(|| format!("there is no study `{text}`: 000, 001, 002, 003 or 004"))
+        found.ok_or_else(|| format!("unknown study `{text}`; studies: 000, 001, 002, 003, 004"))
     }
 }
 
-/// What is asked of a study.
+/// Options of a study run.
 #[derive(Clone, Debug)]
 pub struct StudyOptions {
-    /// Which one.
+    /// The study.
     pub study: StudyNumber,
-    /// Where drives are made, or how they are modelled.
+    /// Source of the drives.
     pub drives: DriveSource,
-    /// What each is held to; `None`: the study's drives, slowed where the host cannot keep up.
+    /// Pace of each drive; `None`: the study's drives, slowed if the host cannot keep up.
     pub pace: Option<Pace>,
     /// A first look in under five minutes.
     pub quick: bool,
-    /// Where all random choices start.
+    /// Random seed.
     pub seed: u64,
-    /// When this is, ISO 8601.
+    /// Date of the results, ISO 8601.
     pub date: String,
 }
 
-/// What a study found here.
+/// Results of a study run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StudyResult {
-    /// Its number.
+    /// Number of the study.
     pub study: String,
-    /// What each drive was held to.
+    /// Pace of each drive.
     pub pace: Option<String>,
     /// The tables, in the study's own order.
     pub tables: Vec<StudyTable>,
-    /// What it found, held against this run.
+    /// Findings of the study, compared with this run.
     pub findings: Vec<FindingResult>,
-    /// What a reader should know.
+    /// Remarks for readers.
     pub notes: Vec<String>,
 }
 
 /// A table of the study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StudyTable {
-    /// As the study calls it, with the system it is about.
+    /// Title in the study, with the system it is about.
     pub table: String,
-    /// Its rows.
+    /// Rows of the table.
     pub rows: Vec<StudyRow>,
 }
 
@@ -127,41 +127,41 @@ pub struct StudyTable {
 pub struct StudyRow {
     /// Configuration and test.
     pub row: String,
-    /// What the figures are, with their unit.
+    /// Name and unit of the figures.
     pub metric: String,
-    /// Ours; null where our engine cannot be this configuration.
+    /// Our figure; null if our engine cannot be this configuration.
     pub measured: Option<f64>,
-    /// Of ours.
+    /// 95 % interval of our figure.
     pub ci95: Option<[f64; 2]>,
-    /// Theirs.
+    /// Published figure.
     pub published: Option<f64>,
-    /// Ours, of our single drive.
+    /// Our figure relative to our single drive.
     pub percent_of_single: Option<f64>,
-    /// Theirs, of their single drive.
+    /// Published figure relative to their single drive.
     pub published_percent_of_single: Option<f64>,
 }
 
 /// Our figures by key.
-type Ours = HashMap<String, MeasurementRecord>;
+type OwnFigures = HashMap<String, MeasurementRecord>;
 
-/// A finding of the study and whether this run agrees.
+/// A finding of the study and its verdict in this run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FindingResult {
-    /// Its id in `studies/findings.csv`.
+    /// Id in `studies/findings.csv`.
     pub id: String,
-    /// What the study found.
+    /// Finding of the study.
     pub finding: String,
-    /// Whether this run agrees.
+    /// Agreement of this run.
     pub verdict: Verdict,
-    /// With the numbers.
+    /// Reason, with the numbers.
     pub why: String,
 }
 
-/// How far a study is.
+/// Progress of a study.
 pub trait StudyProgress {
-    /// `what` is being done, `done` of 1 is behind.
+    /// Shows the current activity and the completed share, from 0 to 1.
     fn update(&self, what: &str, done: f64);
 
-    /// The whole will take about so long; said before anything is measured.
+    /// Announces the expected duration before the first measurement.
     fn planned(&self, seconds: f64);
 }

@@ -1,11 +1,11 @@
-//! Pieces of frozen buffers that a drive in memory keeps instead of a copy. This saves a long write
+//! Pieces of frozen buffers that a memory drive keeps instead of a copy. This saves a long write
 //! one copy. When the piece is overwritten, its memory returns to its pool for the next write.
 //!
-//! Pieces never overlap: what one drive of a mirror keeps, the others copy. So when only drives
-//! have views of an allocation, each piece belongs to one drive, which may write into it.
+//! Pieces never overlap: a piece kept by one drive of a mirror is copied by the others. So once
+//! only drives hold views of an allocation, each piece belongs to one drive, which may write to it.
 //!
 //! A piece keeps its whole allocation alive, although other pieces of it may be overwritten first.
-//! So drives may keep unused memory of a pool up to a quarter of what they use, plus
+//! Drives may therefore hold unused pool memory up to a quarter of the memory they use, plus
 //! [`SLACK_BYTES`]; beyond that they copy.
 
 use std::rc::{Rc, Weak};
@@ -15,36 +15,36 @@ use super::{Allocation, Buffer, CLASSES, SMALLEST_CLASS_LOG2};
 /// Length of a piece.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
-/// Memory of requests that are being taken over piece by piece, and some more.
+/// Allowance for requests whose pieces are kept one at a time, and a reserve.
 const SLACK_BYTES: usize = 32 << 20;
 
-/// What drives keep of one pool's memory.
+/// Memory of one pool that drives keep.
 #[derive(Clone, Copy, Default)]
 pub(super) struct KeptBytes {
-    /// Of the pieces.
+    /// Total size of the pieces.
     used: usize,
-    /// Of the allocations that they are in.
+    /// Total size of the allocations that contain them.
     held: usize,
 }
 
-/// What drives keep of one allocation: pieces whose starts are whole pieces apart.
+/// Kept pieces of one allocation. Their starts are multiples of the piece length apart.
 #[derive(Clone, Copy, Default)]
 pub(super) struct KeptPieces {
-    /// By number of the piece, a bit each.
+    /// Bitmap by piece number.
     map: u64,
-    /// Where piece 0 starts; of use where there is any.
+    /// Offset of piece 0 in bytes; meaningful once a piece is kept.
     first_start: usize,
 }
 
 const _: () =
     assert!(1 << (SMALLEST_CLASS_LOG2 as usize + CLASSES - 1) <= 64 * PIECE_BYTES, "a bit for each");
 
-/// A piece of a frozen buffer, for as long as a drive wants it.
+/// A piece of a frozen buffer, held as long as a drive needs it.
 pub(crate) struct Kept(Buffer);
 
 impl Kept {
-    /// Of a view of [`PIECE_BYTES`]. `None` where it has to be copied: who has it may change it,
-    /// another drive keeps it, or it would hold too much memory that is of no use.
+    /// Keeps a view of [`PIECE_BYTES`]. `None` if the drive must copy it: the buffer is still
+    /// mutable, another drive keeps the piece, or too much unused memory would be held.
     pub(crate) fn of(buffer: &Buffer) -> Option<Self> {
         assert_eq!(buffer.len(), PIECE_BYTES, "pieces have one length");
         let allocation = buffer.allocation.as_ref().filter(|allocation| allocation.frozen.get())?;
@@ -64,12 +64,12 @@ impl Kept {
     }
 
     fn allocation(&self) -> &Rc<Allocation> {
-        self.0.allocation.as_ref().expect("no phantom is kept")
+        self.0.allocation.as_ref().expect("phantoms are never kept")
     }
 
     /// The bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
-        let memory = self.0.as_ptr().expect("no phantom is kept");
+        let memory = self.0.as_ptr().expect("phantoms are never kept");
         // SAFETY: in bounds and initialised, as in `Buffer::with`. The allocation was frozen while
         // no access to it was in progress, and stays frozen while views such as this one exist, so
         // no buffer gives out a mutable reference. `bytes_mut` of other pieces does, but pieces do
@@ -77,22 +77,22 @@ impl Kept {
         unsafe { std::slice::from_raw_parts(memory.as_ptr(), PIECE_BYTES) }
     }
 
-    /// The bytes to change; `None` while views other than drives' pieces exist.
+    /// The mutable bytes; `None` while views other than kept pieces exist.
     pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         let allocation = self.allocation();
         if Rc::strong_count(allocation) > allocation.kept.get().map.count_ones() as usize {
             return None;
         }
-        let memory = self.0.as_ptr().expect("no phantom is kept");
+        let memory = self.0.as_ptr().expect("phantoms are never kept");
         // SAFETY: in bounds and initialised. All views of the allocation are pieces; each is in the
-        // map once, no two overlap, and a piece gives out no view of itself. So this borrow is the
-        // only access to these bytes.
+        // bitmap once, no two overlap, and a piece gives out no view of itself. So this borrow is
+        // the only access to these bytes.
         Some(unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), PIECE_BYTES) })
     }
 }
 
 impl KeptPieces {
-    /// With the piece that starts there; `None` if it would overlap, or could.
+    /// Adds the piece at `start`; `None` if it would, or might, overlap another.
     fn with(self, start: usize) -> Option<Self> {
         let first_start = start % PIECE_BYTES;
         let bit = 1 << (start / PIECE_BYTES);
@@ -127,7 +127,7 @@ mod tests {
         buffer
     }
 
-    /// Used and held.
+    /// Bytes used and bytes held.
     fn kept_of(pool: &BufferPool) -> (usize, usize) {
         let KeptBytes { used, held } = pool.shared.kept.get();
         (used, held)
@@ -142,7 +142,7 @@ mod tests {
         let pool = BufferPool::new(MIB);
         assert!(Kept::of(&pool.allocate(PIECE_BYTES)).is_none(), "it may change");
         assert!(Kept::of(&frozen(&pool, PIECE_BYTES)).is_some());
-        assert!(Kept::of(&piece(&frozen(&pool, 8 * MIB), 0)).is_none(), "pools keep nothing so large");
+        assert!(Kept::of(&piece(&frozen(&pool, 8 * MIB), 0)).is_none(), "too large for the pool to keep");
         assert!(Kept::of(&Buffer::phantom(PIECE_BYTES)).is_none());
         let longest = frozen(&pool, 4 * MIB);
         assert_eq!((0..64).filter_map(|number| Kept::of(&piece(&longest, number))).count(), 64);
@@ -154,12 +154,12 @@ mod tests {
         let buffer = frozen(&pool, MIB);
         let first = Kept::of(&piece(&buffer, 1));
         assert!(first.is_some());
-        assert!(Kept::of(&piece(&buffer, 1)).is_none(), "another drive's");
+        assert!(Kept::of(&piece(&buffer, 1)).is_none(), "kept by another drive");
         let half = PIECE_BYTES / 2;
         for start in [half, PIECE_BYTES + half, 5 * PIECE_BYTES + half] {
             assert!(
                 Kept::of(&buffer.slice(start..start + PIECE_BYTES)).is_none(),
-                "in part another's, or possibly"
+                "overlaps, or might overlap, another drive's piece"
             );
         }
         drop(first);
@@ -174,10 +174,10 @@ mod tests {
         let mut second = Kept::of(&piece(&buffer, 1)).expect("kept");
         let elsewhere = piece(&buffer, 9);
         drop(buffer);
-        assert!(first.bytes_mut().is_none(), "a view of another part may not slice any more, but clone");
+        assert!(first.bytes_mut().is_none(), "another view could still be cloned");
         drop(elsewhere);
-        first.bytes_mut().expect("of drives alone").fill(1);
-        second.bytes_mut().expect("of drives alone").fill(2);
+        first.bytes_mut().expect("only drives hold it").fill(1);
+        second.bytes_mut().expect("only drives hold it").fill(2);
         drop(second);
         assert!(first.bytes().iter().all(|&byte| byte == 1));
         assert!(first.bytes_mut().is_some());
@@ -190,7 +190,7 @@ mod tests {
             .map(|_| frozen(&pool, MIB))
             .flat_map(|buffer| (0..16).filter_map(move |number| Kept::of(&piece(&buffer, number))))
             .collect();
-        assert_eq!(whole.len(), 64 * 16, "all of each is of use");
+        assert_eq!(whole.len(), 64 * 16, "every allocation is fully used");
         let pieces: Vec<Kept> = (0..200).filter_map(|_| Kept::of(&piece(&frozen(&pool, MIB), 0))).collect();
         let (used, held) = kept_of(&pool);
         assert_eq!((used, held), (64 * MIB + pieces.len() * PIECE_BYTES, (64 + pieces.len()) * MIB));

@@ -1,14 +1,13 @@
-//! A drive in memory with a volatile write cache, whose power can be cut: the drive that crash
-//! tests run on.
+//! A memory drive with a volatile write cache, whose power can be cut: the drive under crash tests.
 //!
-//! Reads see what was written last; a flush makes what was completed before it durable, a FUA write
-//! only itself. When power is cut, everything else is decided sector by sector, by seed: kept, lost
-//! (back to any earlier version since it was last durable) or torn. Which it is, [`power_loss`]
-//! decides; here is the log it works from: for each write not yet durable, what was there before
-//! it. So a flush only drops entries, and thousands of runs cost little.
+//! Reads see the latest write. A flush makes writes completed before it durable; a FUA write makes
+//! only itself durable. A power cut decides by seed, for each other sector, if it is kept, lost
+//! (reverts to any earlier version since it was last durable) or torn. [`power_loss`] decides; this
+//! file has the log it works from: the previous contents of each write that is not yet durable. So
+//! a flush only drops entries, and thousands of runs cost little.
 //!
-//! Memory is bounded by the contents plus the cache: the oldest writes in it become durable when it
-//! is full, as a drive may do at any time.
+//! Memory is bounded by the contents plus the cache: when the cache is full, its oldest writes
+//! become durable, as on a real drive.
 
 mod power_loss;
 
@@ -27,20 +26,20 @@ use crate::operation::Operation;
 use crate::random::{Delay, SplitMix64};
 use crate::request::{Drive, DriveInfo, IoRequest, Segments};
 
-/// Writes that are not yet durable, in bytes, before the oldest become so.
+/// Limit of writes that are not yet durable, in bytes; beyond it the oldest become durable.
 const CACHE_BYTES: u64 = 64 << 20;
 
-/// Emptied memory of log entries kept for reuse.
+/// Limit of emptied log entries kept for reuse.
 const KEPT_ENTRIES: usize = 256;
 
-/// What became of the sectors that were not durable when power was cut.
+/// Outcome of a power cut for the sectors that were not durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CutReport {
-    /// Sectors that hold what was written last.
+    /// Sectors with the latest write.
     pub kept: u64,
-    /// Sectors that hold something older.
+    /// Sectors with an older version.
     pub lost: u64,
-    /// Sectors that hold the beginning of one version and the end of another.
+    /// Sectors with the beginning of one version and the end of another.
     pub torn: u64,
 }
 
@@ -48,11 +47,11 @@ pub struct CutReport {
 struct Entry {
     id: u64,
     offset: u64,
-    /// What was there before; as long as the write.
+    /// Previous contents; as long as the write.
     before: Vec<u8>,
-    /// Answered, as the so-many-th.
+    /// Rank of the answer, counted from the first.
     answered: Option<u64>,
-    /// A FUA write that was answered: it stays.
+    /// True for a FUA write that was answered: it survives.
     durable: bool,
 }
 
@@ -63,10 +62,9 @@ impl Entry {
 }
 
 struct Cache {
-    /// What reads see.
+    /// Contents that reads see.
     contents: Chunks,
-    /// In the order submitted. Of the writes of any one sector those that are gone from here came
-    /// first.
+    /// In submission order. Writes dropped from here precede the remaining ones of the same sector.
     log: VecDeque<Entry>,
     log_bytes: u64,
     next_id: u64,
@@ -79,7 +77,7 @@ impl Cache {
         Self { contents, log: VecDeque::new(), log_bytes: 0, next_id: 0, answered: 0, spare: Vec::new() }
     }
 
-    /// Remembers what is at a range that is about to change.
+    /// Logs the contents of a range that is about to change.
     fn remember(&mut self, offset: u64, length: u64) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -108,7 +106,7 @@ impl Cache {
     fn write_answered(&mut self, id: u64, fua: bool) {
         let answered = self.answered;
         self.answered += 1;
-        // Those that are durable already are no longer in here.
+        // Writes that are already durable have left the log.
         if let Ok(index) = self.log.binary_search_by_key(&id, |entry| entry.id) {
             self.log[index].answered = Some(answered);
             self.log[index].durable = fua;
@@ -119,7 +117,7 @@ impl Cache {
         }
     }
 
-    /// Everything answered as one of the first `answered` is durable.
+    /// Makes the first `answered` answered writes durable.
     fn flushed(&mut self, answered: u64) {
         let covered = |entry: &Entry| entry.answered.is_some_and(|at| at < answered);
         if self.log.iter().all(covered) {
@@ -138,7 +136,7 @@ impl Cache {
     }
 }
 
-/// What an answer does when its time has come.
+/// Effect of a request at the time of its answer.
 #[derive(Clone, Copy)]
 enum Effect {
     None,
@@ -146,10 +144,10 @@ enum Effect {
     Flushed { answered: u64 },
 }
 
-struct Pending {
+struct PendingAnswer {
     effect: Effect,
     power_cycle: u64,
-    /// The request less its memory.
+    /// The request without its memory.
     header: IoRequest,
     sender: CompletionSender,
 }
@@ -158,7 +156,7 @@ struct State {
     info: DriveInfo,
     cache: RefCell<Cache>,
     powered: Cell<bool>,
-    /// How often power was cut.
+    /// Number of power cuts.
     power_cycle: Cell<u64>,
     tears_sectors: Cell<bool>,
     ignores_flushes: Cell<bool>,
@@ -168,10 +166,10 @@ struct Delays {
     context: Context,
     delay: Delay,
     random: RefCell<SplitMix64>,
-    queue: DelayQueue<Pending>,
+    queue: DelayQueue<PendingAnswer>,
 }
 
-/// A memory drive that forgets what was not flushed when its power is cut.
+/// A memory drive that loses unflushed writes when its power is cut.
 pub struct CrashDrive {
     state: Rc<State>,
     /// `None`: answers at once.
@@ -179,14 +177,14 @@ pub struct CrashDrive {
 }
 
 impl CrashDrive {
-    /// Answers at once, so that no request is ever in flight. `capacity_bytes` is a multiple of
-    /// 512.
+    /// Creates a drive that answers at once, so that no request is ever in flight. `capacity_bytes`
+    /// is a multiple of 512.
     pub fn new(label: &str, capacity_bytes: u64) -> Rc<Self> {
         Self::of(memory_info(label, capacity_bytes, 512), Chunks::new(capacity_bytes), None)
     }
 
-    /// Answers after a delay drawn for each request, so that requests overlap and end out of order,
-    /// and a power cut finds some in flight.
+    /// Creates a drive whose delay is drawn for each request, so that requests overlap and complete
+    /// out of order, and a power cut finds some in flight.
     pub fn with_delay(
         context: &Context,
         label: &str,
@@ -198,7 +196,7 @@ impl CrashDrive {
         Self::of(memory_info(label, capacity_bytes, 512), Chunks::new(capacity_bytes), delays)
     }
 
-    /// Starts with a copy of what `image` holds, all durable: the drive after a restart.
+    /// Creates a drive with a durable copy of `image`: the drive after a restart.
     pub fn from_image(label: &str, image: &MemoryDrive) -> Rc<Self> {
         let info = DriveInfo { label: label.into(), ..image.info().clone() };
         Self::of(info, image.copy_of_contents(), None)
@@ -215,7 +213,7 @@ impl CrashDrive {
         });
         let delays = delays.map(|(context, delay, seed)| {
             let state = state.clone();
-            let queue = DelayQueue::start(context, move |_, pending: Pending| {
+            let queue = DelayQueue::start(context, move |_, pending: PendingAnswer| {
                 let result = state.finish(pending.effect, pending.power_cycle, &pending.header);
                 pending.sender.complete(result);
             });
@@ -224,7 +222,7 @@ impl CrashDrive {
         Rc::new(Self { state, delays })
     }
 
-    /// Whether a power cut may leave a sector half old, half new (it may, unless told otherwise).
+    /// Sets whether a power cut may leave a sector half old, half new. On by default.
     pub fn set_tears_sectors(&self, tears: bool) {
         self.state.tears_sectors.set(tears);
     }
@@ -240,8 +238,8 @@ impl CrashDrive {
         cache.log.iter().filter(|entry| !entry.durable).map(|entry| entry.before.len() as u64).sum()
     }
 
-    /// Cuts power: decides by `seed` what of the cache was kept, lost or torn, requests in flight
-    /// included. From now on every request, and every one in flight, fails with
+    /// Cuts power: decides by `seed` which sectors of the cache, requests in flight included, are
+    /// kept, lost or torn. From now on every request, in flight or new, fails with
     /// [`DriveErrorKind::Gone`] until [`Self::power_on`].
     pub fn power_cut(&self, seed: u64) -> CutReport {
         let state = &self.state;
@@ -250,8 +248,8 @@ impl CrashDrive {
         self.give_up_cache(seed, state.tears_sectors.get())
     }
 
-    /// Gives up the cache and goes on answering, as a drive does of which a flush failed: by `seed`
-    /// each sector of it is kept or goes back to something older, none is torn.
+    /// Loses the cache and continues to answer, like a drive whose flush failed: by `seed`, each
+    /// cached sector is kept or reverts to something older; none is torn.
     pub fn lose_cache(&self, seed: u64) -> CutReport {
         self.give_up_cache(seed, false)
     }
@@ -268,13 +266,13 @@ impl CrashDrive {
         report
     }
 
-    /// Lets the drive answer again after a power cut.
+    /// Restores power after a cut.
     pub fn power_on(&self) {
         self.state.powered.set(true);
     }
 
-    /// What a power cut at this instant would leave, as a drive of its own; this one goes on
-    /// undisturbed.
+    /// Returns the contents that a power cut at this instant would leave, as a separate drive. This
+    /// drive is not affected.
     pub fn image_after_cut(&self, label: &str, seed: u64) -> Rc<MemoryDrive> {
         let cache = self.state.cache.borrow();
         let mut contents = cache.contents.copy();
@@ -286,8 +284,8 @@ impl CrashDrive {
         Rc::new(MemoryDrive::of(info, contents))
     }
 
-    /// Copies what reads would see from `offset_bytes` on, past the queue: for tests. Panics beyond
-    /// the end.
+    /// Copies contents as reads see them from `offset_bytes` on, bypassing the queue: for tests.
+    /// Panics beyond the end.
     pub fn peek(&self, offset_bytes: u64, into: &mut [u8]) {
         let end = offset_bytes + into.len() as u64;
         assert!(end <= self.state.info.capacity_bytes, "peek beyond the drive's end");
@@ -296,7 +294,7 @@ impl CrashDrive {
 }
 
 impl State {
-    /// What a request does at once; the rest it does when answered.
+    /// Performs the immediate part of a request; the effect applies at the answer.
     fn begin(&self, request: &IoRequest) -> Effect {
         let mut cache = self.cache.borrow_mut();
         let cache = &mut *cache;
@@ -366,7 +364,7 @@ impl Drive for CrashDrive {
         let delay_ns = delays.delay.draw_ns(&mut delays.random.borrow_mut());
         let (sender, completion) = completion();
         let due_ns = delays.context.now_ns().saturating_add(delay_ns);
-        delays.queue.push(due_ns, Pending { effect, power_cycle, header, sender });
+        delays.queue.push(due_ns, PendingAnswer { effect, power_cycle, header, sender });
         completion
     }
 }

@@ -1,17 +1,16 @@
-//! A wrapper that makes any drive fail, at run time, by seed: everything a drive may do to the
-//! engine, on demand.
+//! A wrapper that injects every fault a drive may show into any drive, at run time and by seed.
 //!
 //! Loud faults: sectors that cannot be read until rewritten (latent sector errors), sectors that
-//! cannot be written, errors that come and go, slowness, requests that are never answered, a drive
-//! that is pulled. Silent ones: torn, lost and misdirected writes that report success, and bits
-//! that rot. Power cuts are another drive's ([`crate::CrashDrive`]).
+//! cannot be written, transient errors, slowness, requests that are never answered, a pulled drive.
+//! Silent faults: torn, lost and misdirected writes that report success, and bit rot. Power cuts
+//! are simulated by [`crate::CrashDrive`].
 //!
-//! With no fault set, a request goes straight through. The same seed and the same requests give the
+//! Without a fault, a request passes straight through. The same seed and the same requests give the
 //! same faults.
 //!
 //! Buffers of failed reads are filled with rubbish, as a real drive may have begun to fill them:
-//! nothing may rely on them. Misdirected writes and the silent changes made by [`FaultyDrive::rot`]
-//! go to places where other requests may be in flight; a [`crate::CheckedDrive`] therefore belongs
+//! callers must not rely on them. Misdirected writes and the silent changes of [`FaultyDrive::rot`]
+//! affect places where other requests may be in flight; a [`crate::CheckedDrive`] therefore belongs
 //! above this drive, never beneath.
 
 use std::cell::{Cell, RefCell};
@@ -29,29 +28,29 @@ use crate::operation::Operation;
 use crate::random::{Delay, SplitMix64};
 use crate::request::{Drive, DriveInfo, IoRequest, Segments};
 
-/// What an unreadable sector leaves in the buffer.
+/// Contents of the buffer after a failed read.
 const RUBBISH: u8 = 0xe5;
 
-/// The system's number for "input/output error", which passing errors come with.
+/// OS code for "input/output error", used for transient errors.
 const EIO: i32 = 5;
 
-/// And for "no space left on device".
+/// OS code for "no space left on device".
 const ENOSPC: i32 = 28;
 
-/// How a write goes wrong without a word.
+/// A silent write fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFault {
-    /// Only the first so many blocks are written; how many is drawn, at least one is not.
+    /// Only the first blocks are written; their number is drawn, and at least one is missing.
     TornPrefix,
-    /// Each block is written or not, at random; at least one is not.
+    /// Each block is written or not, at random; at least one is missing.
     TornSubset,
     /// Nothing is written.
     Lost,
-    /// Everything is written, elsewhere: at this offset, or at one drawn at random.
+    /// Everything is written to the wrong offset: this one, or one drawn at random.
     Misdirected(Option<u64>),
 }
 
-/// How often each fault struck.
+/// Number of times each fault struck.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
     /// Reads that met an unreadable sector.
@@ -62,11 +61,11 @@ pub struct FaultCounts {
     pub unwritable: u64,
     /// Writes refused for lack of space.
     pub no_space: u64,
-    /// Errors that come and go.
+    /// Transient errors.
     pub transient: u64,
     /// Requests made slower.
     pub slowed: u64,
-    /// Requests, or answers, held back.
+    /// Requests or answers held back.
     pub stuck: u64,
     /// Requests refused, or answers replaced, because the drive was gone.
     pub gone: u64,
@@ -88,7 +87,7 @@ struct Armed {
 
 enum Held {
     Request(IoRequest, CompletionSender),
-    /// With the request less its memory.
+    /// The request is stored without its memory.
     Answer(IoRequest, IoResult, CompletionSender),
 }
 
@@ -101,7 +100,7 @@ struct State {
     unreadable: RefCell<RangeSet>,
     unwritable: RefCell<RangeSet>,
     full: Cell<bool>,
-    /// Probabilities of a passing error: of reads, of everything that writes.
+    /// Probabilities of a transient error: of a read, of a request that writes.
     transient: Cell<(f64, f64)>,
     delay: Cell<Delay>,
     slowdown: Cell<f64>,
@@ -111,15 +110,15 @@ struct State {
     stick_next: Cell<u64>,
     held: RefCell<VecDeque<Held>>,
     gone: Cell<bool>,
-    /// How often it was pulled: answers to requests from before then are lost.
+    /// Number of times the drive was pulled; answers to requests from before are lost.
     unplugged: Cell<u64>,
 }
 
-/// A drive that fails as it is told.
+/// A drive that fails on demand.
 pub struct FaultyDrive(Rc<State>);
 
 impl FaultyDrive {
-    /// Passes everything to `inner` until told otherwise.
+    /// Wraps `inner`; passes every request through until a fault is set.
     pub fn new(context: &Context, inner: Rc<dyn Drive>, seed: u64) -> Rc<Self> {
         Rc::new(Self(Rc::new(State {
             info: inner.info().clone(),
@@ -143,86 +142,83 @@ impl FaultyDrive {
         })))
     }
 
-    /// How often each fault struck so far.
+    /// Number of times each fault struck so far.
     pub fn counts(&self) -> FaultCounts {
         self.0.counts.get()
     }
 
-    /// Latent sector errors: reads that touch the blocks of `range` (bytes) fail until those blocks
-    /// are written.
+    /// Latent sector errors: reads of the blocks of `range` (bytes) fail until those blocks are
+    /// written.
     pub fn make_unreadable(&self, range: Range<u64>) {
         self.0.unreadable.borrow_mut().insert(self.0.whole_blocks(range));
     }
 
-    /// Bytes that cannot be read now.
+    /// Unreadable bytes at present.
     pub fn unreadable_bytes(&self) -> u64 {
         self.0.unreadable.borrow().total_bytes()
     }
 
-    /// Writes (and discards, and write-zeroes) that touch the blocks of `range` (bytes) fail,
-    /// having written what lies before the first bad block.
+    /// Write errors: writes, discards and write-zeroes that touch the blocks of `range` (bytes)
+    /// fail after writing the part before the first bad block.
     pub fn make_unwritable(&self, range: Range<u64>) {
         self.0.unwritable.borrow_mut().insert(self.0.whole_blocks(range));
     }
 
-    /// Whether every write is refused for lack of space, as by a file on a file system that is
-    /// full.
+    /// Sets whether every write is refused for lack of space, like a file on a full file system.
     pub fn set_full(&self, full: bool) {
         self.0.full.set(full);
     }
 
-    /// The blocks of `range` (bytes) can be read and written again.
+    /// Makes the blocks of `range` (bytes) readable and writable again.
     pub fn repair(&self, range: Range<u64>) {
         let range = self.0.whole_blocks(range);
         self.0.unreadable.borrow_mut().remove(range.clone());
         self.0.unwritable.borrow_mut().remove(range);
     }
 
-    /// From now on each read, and each request that writes, fails with these probabilities and
-    /// without a trace.
+    /// Fails each read, and each request that writes, with these probabilities and without effect.
     pub fn set_transient_errors(&self, of_reads: f64, of_writes: f64) {
         self.0.transient.set((of_reads, of_writes));
     }
 
-    /// From now on every answer comes this much later.
+    /// Delays every answer.
     pub fn set_delay(&self, delay: Delay) {
         self.0.delay.set(delay);
     }
 
-    /// From now on every answer takes `factor` times as long as the drive beneath takes; 1 or less:
-    /// as long.
+    /// Makes every answer take `factor` times as long as on the drive beneath; no effect at 1 or
+    /// less.
     pub fn set_slowdown(&self, factor: f64) {
         self.0.slowdown.set(factor);
     }
 
-    /// The next write goes wrong like this. Several can be armed; each strikes once, in the order
+    /// Applies a fault to the next write. Several can be armed; each strikes once, in the order
     /// armed.
     pub fn arm_write_fault(&self, fault: WriteFault) {
         self.0.armed.borrow_mut().push(Armed { range: None, fault });
     }
 
-    /// The next write that touches `range` (bytes) goes wrong like this.
+    /// Applies a fault to the next write that touches `range` (bytes).
     pub fn arm_write_fault_at(&self, range: Range<u64>, fault: WriteFault) {
         self.0.armed.borrow_mut().push(Armed { range: Some(range), fault });
     }
 
-    /// From now on each write goes wrong like this with `probability`; 0 ends it.
+    /// Applies a fault to each write with `probability`; 0 turns it off.
     pub fn set_write_fault_rate(&self, probability: f64, fault: WriteFault) {
         self.0.write_fault_rate.set((probability > 0.0).then_some((probability, fault)));
     }
 
-    /// From now on nothing is answered, neither what comes nor what is in flight, until
-    /// [`Self::release`].
+    /// Holds all answers, also those of requests in flight, until [`Self::release`].
     pub fn stick(&self) {
         self.0.stuck.set(true);
     }
 
-    /// The next `count` requests are not answered until [`Self::release`]; others are.
+    /// Holds the next `count` requests until [`Self::release`]; others are answered.
     pub fn stick_next(&self, count: u64) {
         self.0.stick_next.set(count);
     }
 
-    /// Does what was held back, in order, and sticks no more.
+    /// Performs the held requests in order and ends the hold.
     pub fn release(&self) {
         self.0.stuck.set(false);
         self.0.stick_next.set(0);
@@ -238,8 +234,7 @@ impl FaultyDrive {
         }
     }
 
-    /// The drive is gone: requests, also those in flight and held back, fail until it is plugged in
-    /// again.
+    /// Pulls the drive: requests, also those in flight and held back, fail until [`Self::plug_in`].
     pub fn unplug(&self) {
         self.0.gone.set(true);
         self.0.unplugged.set(self.0.unplugged.get() + 1);
@@ -251,19 +246,19 @@ impl FaultyDrive {
         }
     }
 
-    /// The drive is back, with the contents it had.
+    /// Brings the drive back with its contents.
     pub fn plug_in(&self) {
         self.0.gone.set(false);
     }
 
-    /// Flips the bits of `mask` in the stored byte at `offset_bytes`, past all faults. Fails if the
-    /// drive beneath does.
+    /// Flips the bits of `mask` in the stored byte at `offset_bytes`, bypassing all faults. Fails
+    /// if the drive beneath does.
     pub async fn rot(&self, offset_bytes: u64, mask: u8) -> IoResult {
         self.change_stored(offset_bytes..offset_bytes + 1, |bytes, _| bytes[0] ^= mask).await
     }
 
-    /// Replaces the stored bytes of `range` by random ones, past all faults. Fails if the drive
-    /// beneath does.
+    /// Replaces the stored bytes of `range` by random ones, bypassing all faults. Fails if the
+    /// drive beneath does.
     pub async fn scramble(&self, range: Range<u64>) -> IoResult {
         self.change_stored(range, |bytes, random| bytes.fill_with(|| random.next_u64() as u8)).await
     }
@@ -283,12 +278,12 @@ impl FaultyDrive {
     }
 }
 
-/// The request less its memory: enough to say what failed.
+/// The request without its memory, for error reports.
 fn header(request: &IoRequest) -> IoRequest {
     IoRequest { segments: Segments::new(), ..*request }
 }
 
-/// The part of a request's range from `from` to `to`, in bytes from the request's start.
+/// The part of a request from `from` to `to`, in bytes from the request's start.
 fn part(request: &IoRequest, from: u64, to: u64) -> IoRequest {
     let mut segments = Segments::new();
     let mut at = 0;
@@ -324,7 +319,7 @@ impl State {
         Err(request.error(&self.info.label, kind, os_code))
     }
 
-    /// Gives an answer, unless the drive was pulled since the request came, or is stuck.
+    /// Delivers an answer, unless the drive is stuck or was pulled since the request arrived.
     fn answer(&self, header: IoRequest, unplugged: u64, result: IoResult, sender: CompletionSender) {
         if self.unplugged.get() != unplugged {
             self.count(|counts| counts.gone += 1);
@@ -337,12 +332,12 @@ impl State {
         }
     }
 
-    /// Performs a request with its faults, and its slowness.
+    /// Performs a request with its faults and delays.
     fn start(this: &Rc<Self>, request: IoRequest) -> Completion {
         let header = header(&request);
         let started_ns = this.context.now_ns();
         let answer = match this.perform(request).try_take() {
-            // A multiple of no time at all is no time either.
+            // A multiple of zero time is zero.
             Ok(result) if this.delay.get() == Delay::None => return Completion::ready(result),
             Ok(result) => Completion::ready(result),
             Err(answer) => answer,
@@ -375,7 +370,7 @@ impl State {
         }
     }
 
-    /// A request that writes.
+    /// Performs a request that writes.
     fn change(&self, request: IoRequest) -> Completion {
         if self.full.get() && matches!(request.operation, Operation::Write { .. }) {
             self.count(|counts| counts.no_space += 1);
@@ -399,7 +394,7 @@ impl State {
         }
     }
 
-    /// Fails at the bad block at `bad`, having written what is before it.
+    /// Fails at the bad block at `bad` after writing the part before it.
     fn write_up_to(&self, request: &IoRequest, bad: u64) -> Completion {
         let failure = self.failed(request, DriveErrorKind::Medium, None);
         if bad == request.offset_bytes {
@@ -411,7 +406,7 @@ impl State {
         completion
     }
 
-    /// Writes to the drive beneath; what is written can be read again.
+    /// Writes to the drive beneath; the written blocks become readable.
     fn pass_on(&self, request: IoRequest) -> Completion {
         let reallocated = self.unreadable.borrow_mut().remove(request.offset_bytes..request.end_bytes());
         self.count(|counts| counts.reallocated_bytes += reallocated);
@@ -454,7 +449,7 @@ impl State {
         self.random.borrow_mut().chance(probability).then_some(fault)
     }
 
-    /// Reports success for a write that is none.
+    /// Reports success for a faulty write.
     fn write_wrongly(&self, request: &IoRequest, fault: WriteFault) -> Completion {
         let blocks = request.length_bytes / self.block_bytes();
         let kept: Vec<bool> = match fault {
@@ -482,7 +477,7 @@ impl State {
         self.write_blocks(request, &kept)
     }
 
-    /// Writes only the blocks that are `kept`, run by run.
+    /// Writes only the blocks marked `kept`, run by run.
     fn write_blocks(&self, request: &IoRequest, kept: &[bool]) -> Completion {
         let block = self.block_bytes();
         let mut result = Ok(());
@@ -511,7 +506,7 @@ impl State {
         completion
     }
 
-    /// Another place for a write; the same one only where there is no other.
+    /// Draws another offset for a write; the same one only if there is no other.
     fn draw_elsewhere(&self, request: &IoRequest) -> u64 {
         let block = self.block_bytes();
         let places = (self.info.capacity_bytes - request.length_bytes) / block;

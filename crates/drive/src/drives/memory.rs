@@ -1,4 +1,4 @@
-//! A drive in this process's memory: sparse, and every request is answered before `submit` returns.
+//! A sparse drive in memory that answers every request before `submit` returns.
 //!
 //! Space is allocated in chunks on the first write; unwritten ranges read as zeros. Long frozen
 //! pieces ([`Buffer::freeze`]) are kept without a copy, and copied when a part of them is
@@ -16,19 +16,19 @@ use crate::completion::Completion;
 use crate::operation::Operation;
 use crate::request::{Drive, DriveInfo, DriveKind, IoRequest};
 
-/// Bytes taken at once, and of a long write kept at once: as much as a strip usually has.
+/// Allocation unit, and unit of long writes that are kept without a copy: the usual strip size.
 const CHUNK_BYTES: usize = kept::PIECE_BYTES;
 
-/// Chunks that the table has one entry for, so that the table of a drive of terabytes is small.
+/// Chunks per table entry, so that the table of a terabyte drive is small.
 const GROUP_CHUNKS: usize = 64;
 
-/// Where chunks begin in memory. Buffers begin so too, and there are processors (an AMD EPYC;
-/// `rep movsb`) that copy at half the rate where the destination begins a few bytes further into
-/// its page than the source: 64 KiB at 8.2 instead of 16.1 GB/s.
+/// Alignment of chunks in memory, the same as of buffers. Some processors (an AMD EPYC; `rep
+/// movsb`) copy at half the rate if the destination begins a few bytes further into its page than
+/// the source: 64 KiB at 8.2 instead of 16.1 GB/s.
 const CHUNK_ALIGNMENT: usize = 4096;
 
-/// The drive's own memory for a chunk. Zeros when new, which cost no memory until they are written:
-/// so the room for aligning it is part of an ordinary allocation.
+/// The drive's own memory for a chunk. New memory is zero and takes no pages until it is written,
+/// so the slack for alignment is part of an ordinary allocation.
 struct OwnMemory {
     memory: Box<[u8]>,
     start: usize,
@@ -56,10 +56,10 @@ impl OwnMemory {
     }
 }
 
-/// What a chunk's bytes are in.
+/// Memory of a chunk.
 enum Chunk {
     Own(OwnMemory),
-    /// A frozen piece of a client's buffer. The drive may not change it while the client has it.
+    /// A frozen piece of a client's buffer. Immutable while the client holds the buffer.
     Kept(Kept),
 }
 
@@ -83,7 +83,7 @@ impl Chunk {
         }
         match self {
             Self::Own(own) => own.bytes_mut(),
-            Self::Kept(kept) => kept.bytes_mut().expect("it is the drive's own by now"),
+            Self::Kept(kept) => kept.bytes_mut().expect("only drives hold it by now"),
         }
     }
 }
@@ -96,8 +96,8 @@ impl Clone for Chunk {
 
 type Group = [Option<Chunk>; GROUP_CHUNKS];
 
-/// The contents of a memory drive: chunks by groups, so that finding a byte is two shifts and two
-/// loads.
+/// The contents of a memory drive: chunks in groups, so that finding a byte takes two shifts and
+/// two loads.
 #[derive(Clone)]
 pub(crate) struct Chunks {
     groups: Box<[Option<Box<Group>>]>,
@@ -107,7 +107,8 @@ impl Chunks {
     pub(crate) fn new(capacity_bytes: u64) -> Self {
         let group_bytes = (GROUP_CHUNKS * CHUNK_BYTES) as u64;
         let count = usize::try_from(capacity_bytes.div_ceil(group_bytes)).expect("a table that fits memory");
-        // Zeroed by the system page by page when touched: a table costs what is used of it.
+        // Zeroed by the system page by page when touched: only the used part of a table takes
+        // memory.
         let groups = Box::<[Option<Box<Group>>]>::new_zeroed_slice(count);
         // SAFETY: `None` of an optional box is guaranteed to be all zero bytes.
         Self { groups: unsafe { groups.assume_init() } }
@@ -117,12 +118,12 @@ impl Chunks {
         self.groups[index / GROUP_CHUNKS].as_ref()?[index % GROUP_CHUNKS].as_ref()
     }
 
-    /// Where the chunk is, if its group is there.
+    /// The chunk's slot, if its group exists.
     fn place(&mut self, index: usize) -> Option<&mut Option<Chunk>> {
         Some(&mut self.groups[index / GROUP_CHUNKS].as_mut()?[index % GROUP_CHUNKS])
     }
 
-    /// Where the chunk is or will be.
+    /// The chunk's slot; creates the group.
     fn new_place(&mut self, index: usize) -> &mut Option<Chunk> {
         let group = self.groups[index / GROUP_CHUNKS].get_or_insert_with(|| Box::new([const { None }; _]));
         &mut group[index % GROUP_CHUNKS]
@@ -165,7 +166,7 @@ impl Chunks {
         }
     }
 
-    /// As [`Self::write`]; whole chunks of frozen buffers are kept without a copy.
+    /// Like [`Self::write`], but keeps whole chunks of frozen buffers without a copy.
     fn take(&mut self, offset: u64, from: &Buffer) {
         if from.len() < CHUNK_BYTES || !from.is_frozen() {
             from.with(|bytes| self.write(offset, bytes));
@@ -211,14 +212,13 @@ pub struct MemoryDrive {
 }
 
 impl MemoryDrive {
-    /// A drive of `capacity_bytes` (a multiple of 512) that reads as zeros, with blocks of 512
-    /// bytes.
+    /// Creates a drive of `capacity_bytes` (a multiple of 512) that reads as zeros, with blocks of
+    /// 512 bytes.
     pub fn new(label: &str, capacity_bytes: u64) -> Rc<Self> {
         Self::with_block(label, capacity_bytes, 512)
     }
 
-    /// As [`Self::new`] with blocks of 512 or 4096 bytes, of which `capacity_bytes` must be a
-    /// multiple.
+    /// Like [`Self::new`], with blocks of 512 or 4096 bytes. `capacity_bytes` must be a multiple.
     pub fn with_block(label: &str, capacity_bytes: u64, logical_block_bytes: u32) -> Rc<Self> {
         let chunks = Chunks::new(capacity_bytes);
         Rc::new(Self::of(memory_info(label, capacity_bytes, logical_block_bytes), chunks))
@@ -228,20 +228,20 @@ impl MemoryDrive {
         Self { info, chunks: RefCell::new(chunks) }
     }
 
-    /// Bytes of memory its contents take. What it keeps of buffers counts as if it had copied it.
+    /// Memory that the contents take, in bytes. Kept buffer pieces count like copies.
     pub fn allocated_bytes(&self) -> u64 {
         self.chunks.borrow().allocated_bytes()
     }
 
-    /// Copies contents from `offset_bytes` on, past the queue and its checks: for tests and tools.
-    /// Panics beyond the end.
+    /// Copies contents from `offset_bytes` on, bypassing the queue and its checks: for tests and
+    /// tools. Panics beyond the end.
     pub fn peek(&self, offset_bytes: u64, into: &mut [u8]) {
         assert!(offset_bytes + into.len() as u64 <= self.info.capacity_bytes, "peek beyond the drive's end");
         self.chunks.borrow().read(offset_bytes, into);
     }
 
-    /// Changes contents from `offset_bytes` on, past the queue and its checks: for tests and tools.
-    /// Panics beyond the end.
+    /// Changes contents from `offset_bytes` on, bypassing the queue and its checks: for tests and
+    /// tools. Panics beyond the end.
     pub fn poke(&self, offset_bytes: u64, from: &[u8]) {
         assert!(offset_bytes + from.len() as u64 <= self.info.capacity_bytes, "poke beyond the drive's end");
         self.chunks.borrow_mut().write(offset_bytes, from);
@@ -251,17 +251,20 @@ impl MemoryDrive {
         self.chunks.borrow().copy()
     }
 
-    /// Another drive of the same contents.
+    /// Creates another drive with the same contents.
     pub fn duplicate(&self, label: &str) -> Rc<Self> {
         let info = DriveInfo { label: label.into(), ..self.info.clone() };
         Rc::new(Self::of(info, self.copy_of_contents()))
     }
 }
 
-/// What a drive in memory says of itself.
+/// Identity and geometry of a memory drive.
 pub(crate) fn memory_info(label: &str, capacity_bytes: u64, logical_block_bytes: u32) -> DriveInfo {
-    assert!(matches!(logical_block_bytes, 512 | 4096), "blocks are of 512 or 4096 bytes");
-    assert!(capacity_bytes.is_multiple_of(u64::from(logical_block_bytes)), "capacity is whole blocks");
+    assert!(matches!(logical_block_bytes, 512 | 4096), "block size must be 512 or 4096");
+    assert!(
+        capacity_bytes.is_multiple_of(u64::from(logical_block_bytes)),
+        "capacity must be a multiple of the block size"
+    );
     DriveInfo {
         label: label.into(),
         kind: DriveKind::Memory,
@@ -276,7 +279,7 @@ pub(crate) fn memory_info(label: &str, capacity_bytes: u64, logical_block_bytes:
     }
 }
 
-/// Calls `each` with every segment that has bytes, and where on the drive it belongs.
+/// Calls `each` for every segment that has bytes, with its offset on the drive.
 pub(crate) fn for_each_segment(request: &IoRequest, mut each: impl FnMut(u64, &Buffer)) {
     let mut at = request.offset_bytes;
     for segment in &request.segments {
@@ -384,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_begin_on_a_page_copies_of_them_too() {
+    fn chunks_and_their_copies_are_page_aligned() {
         let chunks = [Chunk::new(), Chunk::new()];
         for chunk in chunks.iter().chain(&chunks.clone()) {
             assert!(chunk.bytes().as_ptr().addr().is_multiple_of(CHUNK_ALIGNMENT));
@@ -392,7 +395,7 @@ mod tests {
         }
     }
 
-    /// Where the drive has the chunk's bytes.
+    /// Address of the chunk's bytes.
     fn address_of(drive: &MemoryDrive, chunk: usize) -> Option<usize> {
         drive.chunks.borrow().get(chunk).map(|chunk| chunk.bytes().as_ptr().addr())
     }
@@ -448,13 +451,13 @@ mod tests {
             drive.peek(0, &mut contents);
             contents
         };
-        // While another view of the buffer exists: copied.
+        // Copied, as another view of the buffer exists.
         let address = address_of(&first, 0);
         change(&first, 0);
         assert!(address_of(&first, 0) != address);
         assert!(contents(&first) == expect_change(0));
         assert!(buffer.to_vec() == written && contents(&second) == written);
-        // While only drives have it: in its place.
+        // Changed in place, as only drives hold it.
         drop(buffer);
         let copy = first.duplicate("copy");
         let (before, address) = (contents(&first), address_of(&first, 1));
@@ -485,7 +488,7 @@ mod tests {
         now(drive.submit(IoRequest::write(0, first, false))).unwrap();
         now(drive.submit(IoRequest::range(Operation::Discard, 0, CHUNK_BYTES as u64))).unwrap();
         let next = frozen(&pool, 2 * CHUNK_BYTES, 2);
-        assert!(next.as_ptr() != address, "the drive has half of it");
+        assert!(next.as_ptr() != address, "the drive still keeps half of it");
         now(drive.submit(IoRequest::write(CHUNK_BYTES as u64, next, false))).unwrap();
         let again = pool.allocate(2 * CHUNK_BYTES);
         assert_eq!(again.as_ptr(), address);
@@ -496,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_is_independent() {
+    fn duplicate_is_independent() {
         let drive = MemoryDrive::new("m", 1 << 20);
         drive.poke(0, b"one");
         let copy = drive.duplicate("n");

@@ -1,9 +1,9 @@
-//! A modelled drive: fixed latency, one serial link, a bounded number of requests inside. Contents
-//! live in a drive of memory (or nothing) beneath.
+//! A modelled drive: fixed latency, one serial link, a bounded queue depth. Contents live in a
+//! memory drive (or a null drive) beneath.
 //!
-//! The simplest model that shows what queue depth is good for. Requests are served in the order
-//! they come. With `L` the latency, `B` the link's bytes per second and `D` the queue depth,
-//! request `i`, submitted at `s(i)` with `n(i)` bytes to transfer, ends at
+//! This is the simplest model in which queue depth pays. Requests are served in order of arrival.
+//! With `L` the latency, `B` the link's bytes per second and `D` the queue depth, request `i`,
+//! submitted at `s(i)` with `n(i)` bytes to transfer, ends at
 //!
 //! ```text
 //! enter(i) = max( s(i), end(i - D) )                      a place inside the drive
@@ -11,9 +11,9 @@
 //! ```
 //!
 //! So one request at a time takes `L + n / B`, and under load the rate is the smaller of `B` and
-//! `D * n / (L + n / B)`. Flushes, discards and write-zeroes transfer nothing; as ends never
-//! decrease, a flush ends behind every write submitted before it. It works in virtual and in real
-//! time and has no faults of its own.
+//! `D * n / (L + n / B)`. Flushes, discards and write-zeroes transfer nothing; as end times never
+//! decrease, a flush ends after every write submitted before it. The model works in virtual and in
+//! real time and has no faults of its own.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -25,22 +25,22 @@ use crate::drives::timing::{DelayQueue, Rate, SECOND_NS, when_answered};
 use crate::operation::Operation;
 use crate::request::{Drive, DriveInfo, DriveKind, IoRequest};
 
-/// How a modelled drive behaves.
+/// Parameters of a modelled drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelSpec {
-    /// From a place inside the drive to the start of the transfer, in nanoseconds.
+    /// Time from entering the drive to the start of the transfer, in nanoseconds.
     pub latency_ns: u64,
     /// Rate of the link, reads and writes together; above zero.
     pub bytes_per_second: u64,
-    /// How many requests overlap in their latency; above zero.
+    /// Maximum number of requests whose latencies overlap; above zero.
     pub queue_depth: u32,
 }
 
 struct Service {
     link: Rate,
-    /// When the last request ends.
+    /// End of the last request.
     last_end_ns: u64,
-    /// When each of the last `queue_depth` requests ends, oldest first.
+    /// Ends of the last `queue_depth` requests, oldest first.
     ends_ns: VecDeque<u64>,
 }
 
@@ -68,7 +68,7 @@ pub struct ModelDrive {
 }
 
 impl ModelDrive {
-    /// Contents are those of `inner`, which must hold at least `capacity_bytes`.
+    /// Creates a drive with the contents of `inner`, which must hold at least `capacity_bytes`.
     pub fn new(
         context: &Context,
         label: &str,
@@ -76,8 +76,8 @@ impl ModelDrive {
         spec: ModelSpec,
         inner: Rc<dyn Drive>,
     ) -> Rc<Self> {
-        assert!(spec.queue_depth > 0, "a drive takes at least one request");
-        assert!(capacity_bytes <= inner.info().capacity_bytes, "contents larger than the drive beneath");
+        assert!(spec.queue_depth > 0, "queue depth must be above zero");
+        assert!(capacity_bytes <= inner.info().capacity_bytes, "capacity exceeds the drive beneath");
         let in_latency =
             u128::from(spec.bytes_per_second) * u128::from(spec.latency_ns) / u128::from(SECOND_NS);
         let info = DriveInfo {
@@ -85,7 +85,7 @@ impl ModelDrive {
             kind: DriveKind::Model,
             capacity_bytes,
             queue_depth: spec.queue_depth,
-            // Twice what keeps the link busy during one latency.
+            // Twice the bytes that keep the link busy during one latency.
             queue_bytes: u64::try_from(2 * in_latency).unwrap_or(u64::MAX).clamp(4 << 20, 64 << 20),
             cheap_zeroes: true,
             gap_bytes: gap_bytes(&spec),
@@ -102,8 +102,7 @@ impl ModelDrive {
     }
 }
 
-/// What the link transfers in the time that one of many requests takes, in whole blocks, within
-/// reason.
+/// Bytes that the link transfers in the time of one request under load, in whole blocks, clamped.
 fn gap_bytes(spec: &ModelSpec) -> u64 {
     let request_ns = spec.latency_ns / u64::from(spec.queue_depth);
     let bytes = u128::from(spec.bytes_per_second) * u128::from(request_ns) / u128::from(SECOND_NS);

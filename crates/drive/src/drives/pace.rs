@@ -1,14 +1,13 @@
-//! How fast a paced drive may be: bytes per second, operations per second, or both, as people write
-//! it.
+//! The pace of a drive: bytes per second, operations per second, or both, as text.
 //!
-//! `180MB/s,400iops`, `1.5GB/s`, `100 MiB/s`, `400 iops`. Reading and printing are exact: what is
-//! printed reads back as the same pace. Expects anything a person may type, and says what is wrong
-//! with it and what would be right.
+//! `180MB/s,400iops`, `1.5GB/s`, `100 MiB/s`, `400 iops`. Parsing and printing are exact: a printed
+//! pace parses back as the same pace. Expects anything a user may type; an error says what is wrong
+//! and gives a correct example.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Upper limits on what a drive completes per second; at least one is given.
+/// Upper limits on completions per second; at least one is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Bytes read and written per second; above zero.
@@ -17,16 +16,16 @@ pub struct Pace {
     pub iops: Option<u64>,
 }
 
-/// Text that is no pace.
+/// Text that is not a pace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PaceError {
-    /// Nothing there, or nothing between two commas.
+    /// Empty text, or nothing between two commas.
     #[error("a pace has an empty part; write for example 180MB/s,400iops")]
     Empty,
     /// A part that does not begin with a number.
     #[error("'{0}' does not begin with a number; write for example 180MB/s,400iops")]
     NoNumber(String),
-    /// A number without, or with an unknown, unit.
+    /// A number with an unknown unit, or without a unit.
     #[error(
         "'{0}' has no unit of pace; use kB/s, MB/s, GB/s, KiB/s, MiB/s, GiB/s or iops, as in 180MB/s,400iops"
     )]
@@ -37,7 +36,7 @@ pub enum PaceError {
     /// Zero, or less than one byte or operation per second.
     #[error("'{0}' is less than one per second; leave out the part that should have no limit")]
     Zero(String),
-    /// More than any drive, and more than this program counts.
+    /// Above any real drive and above the supported range.
     #[error("'{0}' is more than 1000000 GB/s or 10^15 iops; leave out the part that should have no limit")]
     TooLarge(String),
     /// Two rates in bytes or two in operations.
@@ -53,7 +52,7 @@ enum Quantity {
     Operations,
 }
 
-/// What a unit measures and how many of the base unit one of it is.
+/// Quantity that a unit measures, and its multiple of the base unit.
 fn unit(text: &str, part: &str) -> Result<(Quantity, u128), PaceError> {
     let unknown = || PaceError::Unit(part.into());
     let lower = text.to_ascii_lowercase();
@@ -83,7 +82,7 @@ fn unit(text: &str, part: &str) -> Result<(Quantity, u128), PaceError> {
     Ok((quantity, scale))
 }
 
-/// `digits[.digits]` times `scale`, to the nearest whole; `None` if it is no number.
+/// Parses `digits[.digits]` times `scale`, to the nearest whole; `None` if it is not a number.
 fn scaled(number: &str, scale: u128) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
@@ -91,8 +90,7 @@ fn scaled(number: &str, scale: u128) -> Option<u128> {
     }
     let digits = |text: &str| {
         text.bytes().try_fold(0_u128, |sum, digit| {
-            // Far above what is accepted, so cutting off here changes no answer but avoids
-            // overflow.
+            // Far above the accepted range, so clamping here changes no result and avoids overflow.
             Some((sum * 10 + u128::from((digit as char).to_digit(10)?)).min(LARGEST * 1_000))
         })
     };
@@ -136,7 +134,7 @@ impl FromStr for Pace {
     }
 }
 
-/// The shortest of the exact ways to write it.
+/// The shortest of the exact spellings.
 fn shortest_bytes_text(bytes: u64) -> String {
     let decimal = [("B/s", 0), ("kB/s", 3), ("MB/s", 6), ("GB/s", 9)].map(|(unit, digits)| {
         let divisor = 10_u64.pow(digits);
@@ -212,7 +210,7 @@ mod tests {
             Some("more")
         );
         assert_eq!(error("1MB/s,2MB/s"), PaceError::Twice("2MB/s".into()));
-        assert!(error("12 parsecs").to_string().contains("180MB/s,400iops"), "says what would be right");
+        assert!(error("12 parsecs").to_string().contains("180MB/s,400iops"), "gives a correct example");
         assert_eq!(error("180MB/s,é"), PaceError::NoNumber("é".into()));
     }
 

@@ -1,23 +1,23 @@
-//! A drive held to a pace: real I/O beneath, in real time, never faster than stated.
+//! A drive limited to a pace: real I/O beneath, in real time, never faster than the given rates.
 //!
-//! Four files on one disk are not four drives; paced to a rate the disk can give to all at once,
-//! they are. Each rate has a *service clock*: a request reserves its share of it when submitted,
-//! goes to the drive beneath at once, and is answered no earlier than the end of what it reserved.
-//! So a single request takes as long as it would on a drive of this rate, and under load exactly
-//! the rate is reached, provided that the drive beneath answers in time. With both rates given and
-//! sizes mixed so that now one and now the other is the limit, each idles a little while the other
-//! holds.
+//! Four files on one disk are not four drives; paced to a rate the disk can deliver to all at once,
+//! they behave like four. Each rate has a *service clock*: a request reserves its share when
+//! submitted, goes to the drive beneath at once, and is answered no earlier than the end of its
+//! reservation. So a single request takes as long as on a drive of this rate, and under load
+//! exactly the rate is reached, provided that the drive beneath answers in time. If both rates are
+//! given and sizes are mixed so that the limit alternates, each rate idles a little while the other
+//! is the limit.
 //!
-//! If it does not (a stall, a late timer), a second clock of what has been *answered* keeps the
-//! catching up within [`BURST_NS`]. Over any span of `W` seconds at most `(W + 0.01 s) * rate`,
-//! plus one request, is answered. A clock that ran empty because answers were late, not because
-//! there was no load, may be wound back by that lateness, bounded by [`BURST_NS`] too: otherwise
-//! jitter of the host would read as a slower drive.
+//! If the drive beneath is late (a stall, a late timer), a second clock, of *answered* requests,
+//! bounds the catch-up by [`BURST_NS`]. Over any span of `W` seconds at most `(W + 0.01 s) * rate`,
+//! plus one request, is answered. A clock that ran empty because of late answers, not for lack of
+//! load, may be wound back by that lateness, also bounded by [`BURST_NS`]: otherwise jitter of the
+//! host would make the drive look slower.
 //!
-//! Every read and write counts as one operation, however sequential, and with all its bytes. A
-//! write-zeroes counts as an operation, and with its bytes only where the drive beneath has to
-//! write them. Flushes and discards are not paced: they transfer nothing, and what they cost is the
-//! drive's own doing. Errors are answered at the pace of successes.
+//! Every read and write counts as one operation, even if sequential, and with all its bytes. A
+//! write-zeroes counts as an operation, and its bytes count only if the drive beneath has to write
+//! them. Flushes and discards are not paced: they transfer nothing, and their cost is that of the
+//! drive beneath. Errors are answered at the pace of successes.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -30,29 +30,29 @@ use crate::error::IoResult;
 use crate::operation::Operation;
 use crate::request::{Drive, DriveInfo, DriveKind, IoRequest};
 
-/// How much of a rate may be made up for after lateness.
+/// Maximum catch-up after lateness, in nanoseconds of the rate.
 pub const BURST_NS: u64 = 10_000_000;
 
-/// How much of the rate is worth having inside the drive.
+/// Target for requests in flight, in nanoseconds of the rate.
 const QUEUE_NS: u64 = 50_000_000;
 
-/// One of the two rates.
-struct Meter {
+/// The service clock of one rate.
+struct ServiceClock {
     rate: Rate,
-    /// The end of what is reserved.
+    /// End of the reservations.
     reserved_ns: u64,
-    /// The end of what was answered, on a clock that may be behind time by the burst.
+    /// End of the answered requests, on a clock that may lag by the burst.
     answered_ns: u64,
-    /// By how much recent answers came later than reserved.
+    /// Lateness of recent answers relative to their reservations.
     lateness_ns: u64,
 }
 
-impl Meter {
+impl ServiceClock {
     fn new(units_per_second: u64) -> Self {
         Self { rate: Rate::new(units_per_second), reserved_ns: 0, answered_ns: 0, lateness_ns: 0 }
     }
 
-    /// Takes the time for `units` behind all before; gives how long that is, and its end.
+    /// Reserves time for `units` after all earlier reservations; returns its length and end.
     fn reserve(&mut self, now_ns: u64, units: u64) -> Reserved {
         if self.reserved_ns < now_ns {
             let idle_ns = now_ns - self.reserved_ns;
@@ -65,13 +65,13 @@ impl Meter {
         Reserved { cost_ns, end_ns: self.reserved_ns }
     }
 
-    /// Counts an answer given at `at_ns`, `late_ns` after all that it reserved.
+    /// Records an answer given at `at_ns`, `late_ns` after its whole reservation.
     fn answer(&mut self, at_ns: u64, late_ns: u64, reserved: Reserved) {
         self.lateness_ns = self.lateness_ns.max(late_ns.min(BURST_NS));
         self.answered_ns = self.earliest_ns(reserved).max(at_ns.saturating_sub(BURST_NS));
     }
 
-    /// When what was answered before, and this, have taken their time.
+    /// Earliest time of this answer, after the time of all earlier answers and its own.
     fn earliest_ns(&self, reserved: Reserved) -> u64 {
         self.answered_ns.saturating_add(reserved.cost_ns)
     }
@@ -84,35 +84,35 @@ struct Reserved {
 }
 
 /// Both rates; a rate that is not given takes no time.
-struct Meters {
-    bytes: Option<Meter>,
-    operations: Option<Meter>,
+struct ServiceClocks {
+    bytes: Option<ServiceClock>,
+    operations: Option<ServiceClock>,
 }
 
-/// What one request reserved of both.
+/// Reservation of one request in both rates.
 #[derive(Clone, Copy)]
 struct Share {
     bytes: Option<Reserved>,
     operations: Option<Reserved>,
 }
 
-impl Meters {
+impl ServiceClocks {
     fn reserve(&mut self, now_ns: u64, transfer_bytes: u64) -> Share {
         Share {
-            bytes: self.bytes.as_mut().map(|meter| meter.reserve(now_ns, transfer_bytes)),
-            operations: self.operations.as_mut().map(|meter| meter.reserve(now_ns, 1)),
+            bytes: self.bytes.as_mut().map(|clock| clock.reserve(now_ns, transfer_bytes)),
+            operations: self.operations.as_mut().map(|clock| clock.reserve(now_ns, 1)),
         }
     }
 
-    /// Counts an answer that the drive beneath has given now; gives when it may be passed on.
+    /// Records an answer of the drive beneath; returns the time at which it may be passed on.
     fn answer(&mut self, now_ns: u64, share: Share) -> u64 {
         let late_ns = now_ns.saturating_sub(share.end_ns());
         let each = || [(&self.bytes, share.bytes), (&self.operations, share.operations)].into_iter();
-        let earliest = each().filter_map(|(meter, reserved)| Some(meter.as_ref()?.earliest_ns(reserved?)));
+        let earliest = each().filter_map(|(clock, reserved)| Some(clock.as_ref()?.earliest_ns(reserved?)));
         let at_ns = earliest.fold(now_ns, u64::max);
-        for (meter, reserved) in [(&mut self.bytes, share.bytes), (&mut self.operations, share.operations)] {
-            if let (Some(meter), Some(reserved)) = (meter, reserved) {
-                meter.answer(at_ns, late_ns, reserved);
+        for (clock, reserved) in [(&mut self.bytes, share.bytes), (&mut self.operations, share.operations)] {
+            if let (Some(clock), Some(reserved)) = (clock, reserved) {
+                clock.answer(at_ns, late_ns, reserved);
             }
         }
         at_ns
@@ -120,46 +120,46 @@ impl Meters {
 }
 
 impl Share {
-    /// When both are used up.
+    /// End of both reservations.
     fn end_ns(&self) -> u64 {
         self.bytes.into_iter().chain(self.operations).map(|reserved| reserved.end_ns).max().unwrap_or(0)
     }
 }
 
-/// What waits for its time.
+/// A request that waits for its time.
 enum Stage {
-    /// Given to the drive beneath; due when what it reserved ends.
+    /// Passed to the drive beneath; due at the end of its reservation.
     Reserved { answer: Completion, share: Share, sender: CompletionSender },
-    /// Answered beneath; due when the answer may be given.
+    /// Answered beneath; due when the answer may be passed on.
     Answered { result: IoResult, sender: CompletionSender },
 }
 
-/// A drive held to a [`Pace`].
+/// A drive limited to a [`Pace`].
 pub struct PacedDrive {
     info: DriveInfo,
     pace: Pace,
     context: Context,
     inner: Rc<dyn Drive>,
-    meters: Rc<RefCell<Meters>>,
+    clocks: Rc<RefCell<ServiceClocks>>,
     waiting: DelayQueue<Stage>,
 }
 
 impl PacedDrive {
-    /// Holds `inner` to `pace`. Its info asks the engine for few requests and bytes in flight
-    /// (about 50 ms of the rate), so that the others wait where neighbours can still be merged.
+    /// Limits `inner` to `pace`. Its info requests few requests and bytes in flight (about 50 ms of
+    /// the rate), so that the rest waits where adjacent requests can still be merged.
     pub fn new(context: &Context, inner: Rc<dyn Drive>, pace: Pace) -> Rc<Self> {
-        let meters = Rc::new(RefCell::new(Meters {
-            bytes: pace.bytes_per_second.map(Meter::new),
-            operations: pace.iops.map(Meter::new),
+        let clocks = Rc::new(RefCell::new(ServiceClocks {
+            bytes: pace.bytes_per_second.map(ServiceClock::new),
+            operations: pace.iops.map(ServiceClock::new),
         }));
-        let (shared, outside) = (meters.clone(), context.clone());
+        let (shared, outside) = (clocks.clone(), context.clone());
         let waiting = DelayQueue::start(context, move |queue: &DelayQueue<Stage>, stage| match stage {
             Stage::Answered { result, sender } => sender.complete(result),
             Stage::Reserved { answer, share, sender } => {
-                let (queue, meters, clock) = (queue.clone(), shared.clone(), outside.clone());
+                let (queue, clocks, clock) = (queue.clone(), shared.clone(), outside.clone());
                 when_answered(&outside, answer, move |result| {
                     let now_ns = clock.now_ns();
-                    let allowed_ns = meters.borrow_mut().answer(now_ns, share);
+                    let allowed_ns = clocks.borrow_mut().answer(now_ns, share);
                     if allowed_ns <= now_ns {
                         sender.complete(result);
                     } else {
@@ -169,34 +169,35 @@ impl PacedDrive {
             }
         });
         let info = paced_info(inner.info(), pace);
-        Rc::new(Self { info, pace, context: context.clone(), inner, meters, waiting })
+        Rc::new(Self { info, pace, context: context.clone(), inner, clocks, waiting })
     }
 
-    /// What the drive is held to.
+    /// The limits of this drive.
     pub fn pace(&self) -> Pace {
         self.pace
     }
 }
 
-/// How much of it a paced drive wants in flight, and how large requests pay.
+/// Adapts queue limits and request sizes to the pace.
 fn paced_info(inner: &DriveInfo, pace: Pace) -> DriveInfo {
     let in_queue =
         |per_second: u64| (u128::from(per_second) * u128::from(QUEUE_NS) / u128::from(SECOND_NS)) as u64;
-    // With no limit on operations, small ones need more in flight to hide the latency beneath; the
-    // bytes are the limit.
+    // Without a limit on operations, small ones need more in flight to hide the latency beneath;
+    // the bytes are the limit.
     let queue_depth = pace.iops.map_or(32, |iops| in_queue(iops).clamp(8, 16) as u32);
     let queue_bytes = pace.bytes_per_second.map_or(4 << 20, |rate| in_queue(rate).clamp(1 << 20, 4 << 20));
-    // A request this long reaches both rates at once; at least two of the longest fit the queue.
+    // A request this long reaches both rates at once; at least two of the longest fit in the queue.
     let balanced = pace.bytes_per_second.zip(pace.iops).map_or(0, |(bytes, iops)| bytes / iops);
     let longest = balanced.max(queue_bytes / 4).min(queue_bytes / 2).next_multiple_of(4096);
     DriveInfo {
-        // What it answers it answers late, so requests to it are worth a queue in which neighbours
-        // meet.
+        // Its answers are delayed, so requests deserve a queue in which adjacent ones can be
+        // merged.
         kind: if inner.kind == DriveKind::Memory { DriveKind::Model } else { inner.kind },
         queue_depth: queue_depth.min(inner.queue_depth),
         queue_bytes: queue_bytes.min(inner.queue_bytes),
         max_request_bytes: longest.min(inner.max_request_bytes),
-        // Reading on costs bytes, a further request an operation: up to here the bytes are cheaper.
+        // Reading over a gap costs bytes, another request costs an operation: up to here bytes are
+        // cheaper.
         gap_bytes: (balanced / 2 / 4096 * 4096).min(longest / 4),
         ..inner.clone()
     }
@@ -217,7 +218,7 @@ impl Drive for PacedDrive {
             Operation::WriteZeroes => request.length_bytes,
             Operation::Flush | Operation::Discard => return self.inner.submit(request),
         };
-        let share = self.meters.borrow_mut().reserve(self.context.now_ns(), transfer_bytes);
+        let share = self.clocks.borrow_mut().reserve(self.context.now_ns(), transfer_bytes);
         let (sender, completion) = completion();
         let answer = self.inner.submit(request);
         self.waiting.push(share.end_ns(), Stage::Reserved { answer, share, sender });

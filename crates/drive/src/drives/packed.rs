@@ -1,28 +1,26 @@
-//! A drive's contents as a small file: for images of drives that are kept with the tests, and for
-//! what is sent along with a report of a fault.
+//! A compact file format for drive contents: for drive images kept with the tests, and for
+//! attachments of fault reports.
 //!
-//! Only blocks of 4 KiB that hold something are in it, each as runs of words of 8 bytes, so that
-//! zeros, and data of which every word is the same, cost next to nothing. A block that was seen
-//! before in the same file is named by its number. It needs no library to read, now or in ten
-//! years. Numbers are little endian:
+//! The file contains only non-zero blocks of 4 KiB, each as runs of 8-byte words, so that zeros and
+//! repeated words cost next to nothing. A block that repeats an earlier block of the file refers to
+//! it by number. No library is needed to read it, now or in ten years. Numbers are little endian:
 //!
 //! ```text
 //! 8 bytes   "SWPACKED"
 //! 8 bytes   the drive's size in bytes, a multiple of 512
 //! then, for each block that is not all zeros, in ascending order:
 //! 8 bytes   the block's number on the drive
-//! 4 bytes   0xffff_ffff: the block follows; else it is the same as that one of the blocks before
-//!           that followed, counted from 0
+//! 4 bytes   0xffff_ffff: the block follows; else the number (from 0, among the blocks
+//!           that follow) of an earlier block with the same contents
 //! the block: runs until there are 512 words
-//!     2 bytes   low 15 bits: how many words; top bit: they are all the one that follows; else
-//!               all of them follow
+//!     2 bytes   low 15 bits: number of words; top bit: all equal the one word that follows;
+//!               else all of them follow
 //!     8 bytes   for each word that follows
 //! ```
 //!
-//! A last block that the drive has only a part of is filled up with zeros. Faults expected: any
-//! bytes; what is no packed drive is refused by a word on what is wrong with it, and memory is in
-//! proportion to the bytes given, but for the table of the drive, which [`MAX_UNPACKED_BYTES`]
-//! bounds.
+//! A partial last block is padded with zeros. Faults expected: any bytes. Malformed input is
+//! refused with a reason, and memory is proportional to the input, except for the drive's table,
+//! which [`MAX_UNPACKED_BYTES`] bounds.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -30,21 +28,21 @@ use std::rc::Rc;
 use crate::drives::memory::MemoryDrive;
 use crate::request::Drive;
 
-/// The largest drive that is unpacked, bytes.
+/// Maximum size of an unpacked drive in bytes.
 pub(crate) const MAX_UNPACKED_BYTES: u64 = 1 << 40;
 
 const MAGIC: [u8; 8] = *b"SWPACKED";
 const BLOCK_BYTES: usize = 4096;
 const WORD_BYTES: usize = 8;
 const WORDS: usize = BLOCK_BYTES / WORD_BYTES;
-/// Instead of the number of a block that is the same.
+/// Marks a block whose words follow, in place of the number of an equal block.
 const FOLLOWS: u32 = u32::MAX;
 const REPEATED: u16 = 1 << 15;
 
 type Block = [u8; BLOCK_BYTES];
 
 impl MemoryDrive {
-    /// What it holds, packed.
+    /// Packs the contents.
     pub fn pack(&self) -> Vec<u8> {
         let capacity_bytes = self.info().capacity_bytes;
         let mut packed = MAGIC.to_vec();
@@ -70,15 +68,15 @@ impl MemoryDrive {
         packed
     }
 
-    /// A drive of this name that holds what was packed, or what is wrong with the bytes.
+    /// Unpacks a drive under this label, or returns what is wrong with the bytes.
     pub fn unpack(label: &str, packed: &[u8]) -> Result<Rc<Self>, &'static str> {
         let mut rest = packed;
         if take(&mut rest)? != MAGIC {
-            return Err("it does not begin as a packed drive does");
+            return Err("no packed drive: bad magic");
         }
         let capacity_bytes = u64::from_le_bytes(take(&mut rest)?);
         if !capacity_bytes.is_multiple_of(512) || capacity_bytes > MAX_UNPACKED_BYTES {
-            return Err("no drive has that size");
+            return Err("invalid drive size");
         }
         let drive = Self::new(label, capacity_bytes);
         let mut seen: Vec<Block> = Vec::new();
@@ -86,7 +84,7 @@ impl MemoryDrive {
         while !rest.is_empty() {
             let number = u64::from_le_bytes(take(&mut rest)?);
             if number < next || number >= capacity_bytes.div_ceil(BLOCK_BYTES as u64) {
-                return Err("a block is beyond the drive's end, or out of order");
+                return Err("a block is beyond the drive's end or out of order");
             }
             next = number + 1;
             let same = u32::from_le_bytes(take(&mut rest)?);
@@ -97,7 +95,7 @@ impl MemoryDrive {
                 FOLLOWS => seen.last(),
                 same => seen.get(same as usize),
             };
-            let block = block.ok_or("a block is said to be like one that is not there")?;
+            let block = block.ok_or("a block refers to a missing block")?;
             let at = number * BLOCK_BYTES as u64;
             let length = (capacity_bytes - at).min(BLOCK_BYTES as u64) as usize;
             drive.poke(at, &block[..length]);
@@ -132,7 +130,7 @@ fn take_block(rest: &mut &[u8]) -> Result<Block, &'static str> {
         let head = u16::from_le_bytes(take(rest)?);
         let count = usize::from(head & !REPEATED);
         if count == 0 || count > words.len() {
-            return Err("a run of words is empty, or longer than its block");
+            return Err("a run of words is empty or exceeds its block");
         }
         let mut word = [0; WORD_BYTES];
         for (index, to) in words.by_ref().take(count).enumerate() {
@@ -146,7 +144,7 @@ fn take_block(rest: &mut &[u8]) -> Result<Block, &'static str> {
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], &'static str> {
-    let (first, behind) = rest.split_first_chunk().ok_or("it is cut short")?;
+    let (first, behind) = rest.split_first_chunk().ok_or("truncated")?;
     *rest = behind;
     Ok(*first)
 }
@@ -156,7 +154,7 @@ mod tests {
     use super::*;
     use crate::random::SplitMix64;
 
-    /// A drive with blocks of every kind, and a last one that is not whole.
+    /// A drive with blocks of every kind, and a partial last block.
     fn drive() -> Rc<MemoryDrive> {
         let drive = MemoryDrive::new("packed", (2 << 20) + 512);
         let mut random = SplitMix64::new(1);
@@ -177,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packed_drive_is_the_same_again() {
+    fn packed_drive_unpacks_unchanged() {
         let drive = drive();
         let packed = drive.pack();
         assert!(packed.len() < 9000, "two blocks of noise and little else: {}", packed.len());
@@ -192,21 +190,21 @@ mod tests {
     fn invalid_packed_drives_are_refused() {
         let packed = drive().pack();
         for length in 0..packed.len() {
-            // Cut between two blocks it is a drive with fewer of them.
+            // Cut between two blocks, it is a valid drive with fewer blocks.
             let _ = MemoryDrive::unpack("cut", &packed[..length]);
         }
         let why = |bytes: &[u8]| MemoryDrive::unpack("x", bytes).err().expect("refused");
-        assert_eq!(why(b"SWPACK"), "it is cut short");
-        assert_eq!(why(b"RUBBISH!RUBBISH!"), "it does not begin as a packed drive does");
+        assert_eq!(why(b"SWPACK"), "truncated");
+        assert_eq!(why(b"RUBBISH!RUBBISH!"), "no packed drive: bad magic");
         let with = |at: usize, value: &[u8]| {
             let mut bytes = packed.clone();
             bytes[at..at + value.len()].copy_from_slice(value);
             why(&bytes)
         };
-        assert_eq!(with(8, &u64::MAX.to_le_bytes()), "no drive has that size");
-        assert_eq!(with(16, &600u64.to_le_bytes()), "a block is beyond the drive's end, or out of order");
-        assert_eq!(with(24, &0u32.to_le_bytes()), "a block is said to be like one that is not there");
-        assert_eq!(with(28, &600u16.to_le_bytes()), "a run of words is empty, or longer than its block");
+        assert_eq!(with(8, &u64::MAX.to_le_bytes()), "invalid drive size");
+        assert_eq!(with(16, &600u64.to_le_bytes()), "a block is beyond the drive's end or out of order");
+        assert_eq!(with(24, &0u32.to_le_bytes()), "a block refers to a missing block");
+        assert_eq!(with(28, &600u16.to_le_bytes()), "a run of words is empty or exceeds its block");
         let mut random = SplitMix64::new(2);
         for _ in 0..2000 {
             let mut bytes = packed.clone();

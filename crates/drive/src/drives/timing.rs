@@ -1,8 +1,9 @@
-//! What drives that take time share: exact rates, and a queue whose items come out when their time
-//! has come.
+//! Timing shared by simulated and paced drives: exact rates, and a queue that releases items at
+//! their due time.
 //!
 //! One task per drive waits for the earliest item, instead of one per request, so steady load
-//! allocates nothing. Timers may fire late (a busy machine); items then come out late but in order.
+//! allocates nothing. Timers may fire late (a busy machine); items are then released late but in
+//! order.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -20,11 +21,11 @@ use crate::wait::Event;
 /// Nanoseconds in a second.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
-/// Units per second, turned into whole nanoseconds without drift: what is cut off one request is
-/// added to the next.
+/// Converts units to whole nanoseconds without drift: the remainder of one request is added to the
+/// next.
 pub(crate) struct Rate {
     units_per_second: u64,
-    /// In units of 1 / `units_per_second` nanoseconds.
+    /// Remainder in units of 1 / `units_per_second` nanoseconds.
     carry: u64,
 }
 
@@ -34,7 +35,7 @@ impl Rate {
         Self { units_per_second, carry: 0 }
     }
 
-    /// What `units` take, at this rate, in nanoseconds.
+    /// Time that `units` take at this rate, in nanoseconds.
     pub(crate) fn cost_ns(&mut self, units: u64) -> u64 {
         let whole = u128::from(units) * u128::from(SECOND_NS) + u128::from(self.carry);
         self.carry = (whole % u128::from(self.units_per_second)) as u64;
@@ -43,7 +44,7 @@ impl Rate {
 }
 
 struct Item<T> {
-    /// When, and behind what else of the same time.
+    /// Due time, and rank among items of the same time.
     order: (u64, u64),
     item: T,
 }
@@ -71,13 +72,13 @@ impl<T> Ord for Item<T> {
 struct Shared<T> {
     heap: RefCell<BinaryHeap<Reverse<Item<T>>>>,
     next_sequence: Cell<u64>,
-    /// The earliest item changed, or no one can add more.
+    /// The earliest item changed, or the last handle was dropped.
     changed: Event,
     handles: Cell<usize>,
 }
 
-/// Items that come out, into the function given at the start, at a time of their own. The task
-/// behind it ends when all handles are gone and all items are out.
+/// Passes each item to the function given at the start, at the item's due time. The task behind it
+/// ends when all handles are gone and all items are released.
 pub(crate) struct DelayQueue<T: 'static>(Rc<Shared<T>>);
 
 impl<T> Clone for DelayQueue<T> {
@@ -97,8 +98,7 @@ impl<T> Drop for DelayQueue<T> {
 }
 
 impl<T> DelayQueue<T> {
-    /// Starts the task that hands every item to `due` in time. `due` gets a handle to add items
-    /// with.
+    /// Starts the task that passes every item to `due` in time. `due` gets a handle to add items.
     pub(crate) fn start(context: &Context, due: impl FnMut(&Self, T) + 'static) -> Self {
         let shared = Rc::new(Shared {
             heap: RefCell::new(BinaryHeap::new()),
@@ -110,7 +110,7 @@ impl<T> DelayQueue<T> {
         Self(shared)
     }
 
-    /// Adds an item that comes out at `due_ns`, behind those added before for the same time.
+    /// Adds an item due at `due_ns`, after those added earlier for the same time.
     pub(crate) fn push(&self, due_ns: u64, item: T) {
         let sequence = self.0.next_sequence.replace(self.0.next_sequence.get() + 1);
         let earlier = self.0.earliest_ns().is_none_or(|earliest_ns| due_ns < earliest_ns);
@@ -155,7 +155,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// Calls `then` with the answer: now if it is there, else from a task of its own.
+/// Calls `then` with the answer: now if it is available, else from a separate task.
 pub(crate) fn when_answered(context: &Context, answer: Completion, then: impl FnOnce(IoResult) + 'static) {
     match answer.try_take() {
         Ok(result) => then(result),
@@ -198,7 +198,7 @@ mod tests {
         queue.push(50, 50);
         drop(queue);
         executor.run_until_idle();
-        assert_eq!(seen.borrow().last(), Some(&(50, 50)), "what is inside comes out all the same");
+        assert_eq!(seen.borrow().last(), Some(&(50, 50)), "queued items are still released");
         assert_eq!(executor.tasks(), 0);
     }
 

@@ -1,4 +1,4 @@
-//! What may be found after a power cut, against a plain list of every version each sector ever had.
+//! Contents after a power cut, checked against a plain list of every version each sector ever had.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -31,7 +31,7 @@ fn contents_of(image: &MemoryDrive) -> Vec<u8> {
     bytes
 }
 
-/// Whether `sector` begins as one of `versions` and ends as an older one.
+/// True if `sector` begins as one of `versions` and ends as an older one.
 fn is_torn_from(sector: &[u8], versions: &[Vec<u8>]) -> bool {
     (1..512).any(|cut| {
         let newer = versions.iter().rposition(|version| version[..cut] == sector[..cut]);
@@ -82,7 +82,7 @@ fn unflushed_writes_are_kept_lost_or_torn() {
         write(&drive, 0, &new, false);
         let image = contents_of(&drive.image_after_cut("image", seed));
         let report = drive.power_cut(seed);
-        assert_eq!(image, contents(&drive), "the image and the cut agree");
+        assert_eq!(image, contents(&drive), "image and cut differ");
         assert_eq!(report.kept + report.lost + report.torn, 8);
         sum.kept += report.kept;
         sum.lost += report.lost;
@@ -131,7 +131,7 @@ fn fua_makes_only_its_own_range_durable() {
         assert_eq!(found[512..1024], [2; 512], "seed {seed}");
         lost_others |= found[..512] != [1; 512] && found[1024..1536] != [3; 512];
     }
-    assert!(lost_others, "FUA must not act as a flush");
+    assert!(lost_others, "FUA acted as a flush");
 }
 
 #[test]
@@ -168,9 +168,13 @@ fn the_cache_is_bounded() {
     for index in 0..80 {
         at_once(drive.submit(IoRequest::write(index << 20, buffer.clone(), false))).unwrap();
     }
-    assert_eq!(drive.volatile_bytes(), 64 << 20, "the oldest became durable");
+    assert_eq!(drive.volatile_bytes(), 64 << 20, "the oldest writes became durable");
     at_once(drive.submit(IoRequest::range(Operation::Discard, 0, 512 << 20))).unwrap();
-    assert_eq!(drive.volatile_bytes(), 0, "and what is larger than all of it, with all before, at once");
+    assert_eq!(
+        drive.volatile_bytes(),
+        0,
+        "a write larger than the cache is durable at once, with all before it"
+    );
 }
 
 #[test]
@@ -238,13 +242,16 @@ fn random_cuts_leave_only_allowed_versions() {
                 let versions = model.versions(sector);
                 let allowed =
                     versions.iter().any(|version| version == bytes) || is_torn_from(bytes, versions);
-                assert!(allowed, "seed {seed}, cut {cut}: sector {sector} holds what was never there");
+                assert!(
+                    allowed,
+                    "seed {seed}, cut {cut}: sector {sector} holds contents that were never written"
+                );
             }
         }
     }
 }
 
-/// Writes of one sector each, in flight together; flushes now and then; a cut in the middle.
+/// Runs one-sector writes in flight together with occasional flushes, and cuts power in the middle.
 fn crash_in_flight(seed: u64) -> (Vec<u8>, BTreeMap<u64, u8>, u64) {
     let executor = Executor::new();
     let context = executor.context();
@@ -311,7 +318,7 @@ fn flush_covers_only_writes_answered_before_it() {
         drop(drive.submit(IoRequest::write(0, Buffer::from_bytes(&[1; 512]), false)));
         drop(drive.submit(IoRequest::flush()));
         executor.run_until_idle();
-        assert_eq!(drive.volatile_bytes(), 512, "seed {seed}: the worst that the rules allow");
+        assert_eq!(drive.volatile_bytes(), 512, "seed {seed}: the worst case that the rules allow");
         drop(drive.submit(IoRequest::flush()));
         executor.run_until_idle();
         assert_eq!(drive.volatile_bytes(), 0);
@@ -324,7 +331,7 @@ fn a_crash_is_repeatable() {
         assert_eq!(crash_in_flight(seed), crash_in_flight(seed));
     }
     let images: BTreeSet<Vec<u8>> = (0..20).map(|seed| crash_in_flight(seed).0).collect();
-    assert!(images.len() > 15, "and differs by seed");
+    assert!(images.len() > 15, "images must differ by seed");
 }
 
 #[test]

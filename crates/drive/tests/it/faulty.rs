@@ -1,4 +1,4 @@
-//! Every fault: that it strikes as told, where told, is counted, and ends.
+//! Every fault strikes on demand, in the right place, is counted, and ends.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ struct Rig {
     drive: Rc<FaultyDrive>,
 }
 
-/// Over memory that answers at once, filled with a pattern.
+/// A rig over memory that answers at once, filled with a pattern.
 fn rig(seed: u64) -> Rig {
     let executor = Executor::new();
     let memory = MemoryDrive::new("memory", CAPACITY);
@@ -27,7 +27,7 @@ fn rig(seed: u64) -> Rig {
     Rig { executor, memory, drive }
 }
 
-/// Over a drive that takes 100 us, and transfers at once for all purposes here.
+/// A rig over a drive with a latency of 100 us and negligible transfer times.
 fn slow_rig() -> Rig {
     let mut rig = rig(1);
     let spec = ModelSpec { latency_ns: 100_000, bytes_per_second: 1 << 50, queue_depth: 64 };
@@ -56,7 +56,7 @@ impl Rig {
     }
 }
 
-/// Lets a request run in a task; its answer and when it came.
+/// Awaits a request in a task; returns its time and answer.
 fn watch(context: &Context, answer: Completion) -> Rc<Cell<Option<(u64, IoResult)>>> {
     let seen = Rc::new(Cell::new(None));
     let (theirs, clock) = (seen.clone(), context.clone());
@@ -75,7 +75,7 @@ fn without_faults_nothing_changes() {
     assert_eq!(rig.read(4096, 8192).unwrap(), written);
     assert_eq!(rig.read(CAPACITY, 512), Err(DriveErrorKind::OutOfRange));
     assert_eq!(rig.drive.counts(), FaultCounts::default());
-    assert_eq!(rig.executor.tasks(), 0, "and nothing goes through a task");
+    assert_eq!(rig.executor.tasks(), 0, "no request needs a task");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_latent_error_lasts_until_its_sector_is_written() {
     let buffer = Buffer::from_bytes(&vec![0; 8192]);
     let error = at_once(rig.drive.submit(IoRequest::read(0, buffer.clone()))).unwrap_err();
     assert_eq!((error.kind, error.offset_bytes, error.length_bytes), (DriveErrorKind::Medium, 0, 8192));
-    assert!(buffer.to_vec().iter().all(|&byte| byte == 0xe5), "nothing may rely on what a failed read left");
+    assert!(buffer.to_vec().iter().all(|&byte| byte == 0xe5), "a failed read leaves rubbish");
     assert!(rig.read(0, 4096).is_ok());
     assert!(rig.read(4608, 512).is_ok());
     rig.write(4608, &[1; 512]).unwrap();
@@ -187,7 +187,7 @@ fn a_stuck_drive_answers_nothing_until_released() {
     let request = IoRequest::write(0, Buffer::from_bytes(&[1; 512]), false);
     let later = watch(&context, rig.drive.submit(request));
     rig.executor.run_until_idle();
-    assert!(in_flight.take().is_none(), "not even what was in flight");
+    assert!(in_flight.take().is_none(), "not even requests in flight are answered");
     assert!(later.take().is_none());
     assert_ne!(rig.stored(0, 512), [1; 512], "held back, not done");
     rig.drive.release();
@@ -221,7 +221,7 @@ fn pulled_drive_fails_all_requests_in_flight_too() {
     let stuck = watch(&context, rig.drive.submit(IoRequest::read(512, Buffer::phantom(512))));
     rig.executor.run_ready();
     rig.drive.unplug();
-    rig.drive.plug_in(); // too soon for the answer in flight to arrive before: it is lost all the same
+    rig.drive.plug_in(); // before the answer in flight arrives, which is lost nevertheless
     rig.executor.run_until_idle();
     for (seen, offset) in [(in_flight, 0), (stuck, 512)] {
         let Some((_, Err(error))) = seen.take() else { panic!("an error was expected") };
@@ -257,7 +257,7 @@ fn torn_writes_succeed_and_leave_old_blocks() {
                     stored[range.clone()] == new[range]
                 })
                 .collect();
-            assert!(is_new.contains(&false), "never whole");
+            assert!(is_new.contains(&false), "a torn write is never whole");
             if fault == WriteFault::TornPrefix {
                 assert!(is_new.is_sorted_by(|a, b| a >= b), "a prefix: {is_new:?}");
             }

@@ -1,5 +1,5 @@
-//! The paced drive in virtual time: never above its rates in any second, whatever the drive beneath
-//! does, and at them under load.
+//! The paced drive in virtual time: never above its rates in any second, even over a misbehaving
+//! drive, and at its rates under load.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,10 +12,10 @@ use stripewise_drive::{
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What was answered: when, and how many bytes.
+/// Time and length in bytes of each answer.
 type Answers = Rc<RefCell<Vec<(u64, u64)>>>;
 
-/// A drive whose time to answer is a function of the time: for stalls and jitter of a host.
+/// A drive whose answer time is a function of the time: for stalls and jitter of a host.
 struct Host {
     info: DriveInfo,
     context: Context,
@@ -76,7 +76,7 @@ fn load(
     answers.take()
 }
 
-/// The most that was answered in any span of `window_ns`: bytes, operations.
+/// Maximum answered in any span of `window_ns`: bytes, operations.
 fn busiest(answers: &[(u64, u64)], window_ns: u64) -> (u64, u64) {
     let (mut first, mut bytes, mut most) = (0, 0, (0, 0));
     for (index, &(at, length)) in answers.iter().enumerate() {
@@ -128,7 +128,7 @@ fn under_load_the_rate_is_reached_and_kept() {
         let executor = Executor::new();
         let context = executor.context();
         let pace = pace(text);
-        // Slower than the cost of a small request at the fast pace, so the depth has to hide it.
+        // Slower than a small request at the fast pace, so the queue depth has to hide it.
         let host = Host::new(&context, |now_ns| now_ns + 100_000);
         let drive = PacedDrive::new(&context, host, pace);
         let depth = drive.info().queue_depth;
@@ -152,8 +152,8 @@ fn mixed_sizes_use_up_one_rate_and_keep_both() {
     let answers = load(&executor, drive, 16, 10 * SECOND_NS, move |random| sizes[random.below(4) as usize]);
     assert_strict(&answers, pace, 2 << 20);
     let (byte_rate, operation_rate) = rates(&answers);
-    // While a run of small requests uses up its operations, the bytes idle: neither rate is reached
-    // in full.
+    // While a run of small requests uses up its operations, the byte rate idles: neither rate is
+    // fully reached.
     assert!(byte_rate / 180e6 > 0.95 && operation_rate < 400.0, "{byte_rate} {operation_rate}");
 }
 
@@ -182,13 +182,13 @@ fn host_stalls_are_made_up_only_within_the_burst() {
         let executor = Executor::new();
         let context = executor.context();
         let pace = pace(text);
-        // Of every second the host gives no answer for the first 300 ms.
+        // In every second the host gives no answer for the first 300 ms.
         let host = Host::new(&context, |now_ns| {
             let within = now_ns % SECOND_NS;
             now_ns + 100_000 + 300_000_000_u64.saturating_sub(within)
         });
         let drive = PacedDrive::new(&context, host, pace);
-        // Far more in flight than it asks for: it must hold all the same.
+        // Far more requests in flight than its info asks for: the limits must still hold.
         let answers = load(&executor, drive, 200, 5 * SECOND_NS, move |_| bytes);
         assert_strict(&answers, pace, bytes as u64);
         let (byte_rate, operation_rate) = rates(&answers);
@@ -209,8 +209,8 @@ fn jitter_of_the_host_hardly_lowers_the_rate() {
         now_ns + if random.borrow_mut().chance(0.1) { 8_500_000 } else { 1_000_000 }
     });
     let drive = PacedDrive::new(&context, host, pace);
-    // One at a time, so that nothing hides it: without making up for lateness, 322 a second. Where
-    // slow answers come close together, more than the burst is lost.
+    // One at a time, so that nothing hides it: without catching up, 322 a second. If slow answers
+    // come close together, more than the burst is lost.
     let answers = load(&executor, drive, 1, 20 * SECOND_NS, |_| 4096);
     assert_strict(&answers, pace, 4096);
     let (_, operation_rate) = rates(&answers);
@@ -255,7 +255,7 @@ fn flushes_are_free_and_zeroes_cost_their_bytes() {
 }
 
 #[test]
-fn little_is_asked_for_at_once() {
+fn queue_limits_match_the_pace() {
     let executor = Executor::new();
     let info = |text: &str| {
         let paced = PacedDrive::new(&executor.context(), NullDrive::new("null", 1 << 30), pace(text));
@@ -284,7 +284,7 @@ fn contents_and_errors_pass_through() {
         assert_eq!(beyond.kind, DriveErrorKind::OutOfRange);
     });
     executor.run_until_idle();
-    assert_eq!(executor.tasks(), 0, "nothing is left running once the drive is dropped");
+    assert_eq!(executor.tasks(), 0, "no task remains once the drive is dropped");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! One array of an evaluation: filled, taken through its states by the scenario of a failure,
-//! rebuilt without load, every byte compared.
+//! One array of an evaluation: filled, taken through its states by the failure scenario, rebuilt
+//! without load, verified completely.
 //!
 //! The scenario is that of `lab run`, on a system whose hooks pull the engine's own drives. A run
-//! counts as "rebuilding" only if the rebuild was under way all through it; where the rebuild would
-//! end before the next run, its rest is waited for without load, another drive is pulled, and
-//! another rebuild begun. Faults expected: failed requests (counted, remarked), rebuilds too fast
-//! for a run (told), drives that do not answer (an error).
+//! counts as "rebuilding" only if the rebuild was running throughout; if the rebuild would end
+//! before the next run, its rest completes without load, another drive is pulled, and another
+//! rebuild starts. Faults expected: failed requests (counted and reported), rebuilds too fast for a
+//! run (reported), drives that do not answer (an error).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -33,12 +33,12 @@ use crate::records::results::{ArrayResult, Measurement, RebuildKind, RebuildLoad
 use crate::records::store::Sample;
 use crate::scenario::{Course, Event, Hooks, prefixes, through};
 
-/// Fills and comparisons keep this many requests in flight ...
+/// Requests in flight during fills and verifications.
 const SWEEP_DEPTH: u32 = 24;
-/// ... of whole stripes of about this size.
+/// Approximate request size of fills and verifications; a whole number of stripes.
 const SWEEP_REQUEST_BYTES: u64 = 1 << 20;
 
-/// What all arrays of an evaluation share.
+/// State shared by all arrays of an evaluation.
 pub(super) struct Bench<'a> {
     pub world: &'a World,
     pub options: &'a EvaluateOptions,
@@ -50,7 +50,7 @@ pub(super) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Evaluates one array, the number `subject` of the matrix.
+    /// Evaluates array number `subject` of the matrix.
     pub(super) async fn array(
         &self,
         number: usize,
@@ -96,7 +96,7 @@ impl Bench<'_> {
             incidents: Vec::new(),
         };
         if spec.level == stripewise_layout::Level::Single {
-            // The bare drive, without the engine: what every share of a single drive refers to.
+            // The bare drive, without the engine: the baseline of every share of a single drive.
             let [drive] = drives.try_into().map_err(|_| work.wrong("setting up", "one drive expected"))?;
             let target = DriveTarget::new(drive.metered.clone(), self.world.buffers.clone());
             let traffic = || drive.metered.traffic();
@@ -111,7 +111,7 @@ impl Bench<'_> {
             result.interleave_bytes = rig.volume().geometry().interleave_bytes();
             let request_bytes = (SWEEP_REQUEST_BYTES / stripe).max(1) * stripe;
             let (target, traffic) = (rig.volume().clone(), || rig.traffic());
-            let tested = Tested {
+            let tested = ArrayHooks {
                 work: &work,
                 rig: &rig,
                 drive_bytes,
@@ -155,7 +155,7 @@ impl Work<'_> {
         }
     }
 
-    /// A hook at work outside the scenario.
+    /// Runs a hook outside the scenario.
     async fn call<T>(
         &self,
         hook: &'static str,
@@ -181,14 +181,15 @@ impl Work<'_> {
         mix(self.bench.options.seed ^ mix(self.number as u64))
     }
 
-    /// Fill, states, compare; a drive that can be lost is rebuilt without load, too.
+    /// Fills, measures all states and verifies; an array with redundancy is also rebuilt without
+    /// load.
     async fn evaluate<T: Target>(
         &self,
         result: &mut ArrayResult,
         target: &T,
         request_bytes: u64,
         traffic: &dyn Fn() -> Traffic,
-        tested: Option<&Tested<'_>>,
+        tested: Option<&ArrayHooks<'_>>,
     ) -> Result<(), EvaluateError> {
         let contents = self.fill(result, target, request_bytes).await?;
         self.measure(result, target, contents.clone(), traffic, tested).await?;
@@ -205,7 +206,7 @@ impl Work<'_> {
         }
         self.begin(Step::Verify, "comparing every byte");
         self.verify(result, target, &contents, request_bytes, Vec::new()).await;
-        if let Some(Tested { rig, .. }) = tested {
+        if let Some(ArrayHooks { rig, .. }) = tested {
             let missing: Vec<usize> = (0..result.fault_tolerance).collect();
             for &slot in &missing {
                 self.call("fail", rig.pull(slot)).await?;
@@ -217,8 +218,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The contents to compare with, where there are bytes. Where there are none the fill still has
-    /// to happen: an array that was never written rebuilds nothing.
+    /// Returns the contents to verify, if the drives store bytes. Without bytes the fill still has
+    /// to happen: an unwritten array has nothing to rebuild.
     async fn fill<T: Target>(
         &self,
         result: &mut ArrayResult,
@@ -252,14 +253,14 @@ impl Work<'_> {
         result.verifications.push(Verification { missing_drives, ..found });
     }
 
-    /// All loads in every state that the array can be in.
+    /// Measures all loads in every state of the array.
     async fn measure<T: Target>(
         &self,
         result: &mut ArrayResult,
         target: &T,
         contents: Option<Rc<Contents>>,
         traffic: &dyn Fn() -> Traffic,
-        tested: Option<&Tested<'_>>,
+        tested: Option<&ArrayHooks<'_>>,
     ) -> Result<(), EvaluateError> {
         let Bench { world, plan, workloads, .. } = self.bench;
         let ns = |seconds: f64| (seconds * 1e9).min(1e18) as u64;
@@ -338,7 +339,7 @@ impl Work<'_> {
         }
     }
 
-    /// Those that have ended, with the loads that ran meanwhile.
+    /// Completed rebuilds, with the loads that ran during each.
     fn rebuilds(&self) -> Vec<RebuildRecord> {
         let mut rebuilds = self.rebuilds.take();
         for record in &mut rebuilds {
@@ -381,30 +382,30 @@ impl Observer for Work<'_> {
     }
 }
 
-/// An array of the engine's that loses one drive after the other; every rebuild is recorded.
-struct Tested<'a> {
+/// An array of the engine that loses one drive after another; every rebuild is recorded.
+struct ArrayHooks<'a> {
     work: &'a Work<'a>,
     rig: &'a Rig,
     drive_bytes: u64,
-    /// The one whose drive was lost last.
+    /// Slot of the drive that was lost last.
     slot: Cell<usize>,
-    /// The number in the next replacement's name.
+    /// Number in the next replacement's name.
     next_drive: Cell<usize>,
-    /// What watches the rebuild under way, and what all drives had served before it.
+    /// Recorder of the current rebuild, and the traffic of all drives before it.
     recorder: Cell<Option<(Recorder, Traffic)>>,
 }
 
-impl Hooks for Tested<'_> {
+impl Hooks for ArrayHooks<'_> {
     async fn fail(&self) -> Result<(), String> {
-        // Another one each time. The first is not the first to go: that it holds the first strip
-        // makes it a special case in appearance only.
+        // A different drive each time. The first drive is not the first to fail: as it holds the
+        // first strip, it would look like a special case.
         self.slot.set((self.slot.get() + 1) % self.rig.width());
         self.rig.pull(self.slot.get()).await
     }
 
     async fn replace(&self) -> Result<(), String> {
         if !self.rig.is_degraded() {
-            return Err("it did not stay degraded".into());
+            return Err("the array did not stay degraded".into());
         }
         let (slot, bench) = (self.slot.get(), self.work.bench);
         let number = self.next_drive.replace(self.next_drive.get() + 1);

@@ -1,9 +1,9 @@
-//! What the host gives without any array: all drive files at once, sequential and random, and the
-//! pace that follows.
+//! Throughput of the host without an array: all drive files at once, sequential and random, and the
+//! resulting pace.
 //!
-//! Four files on one disk share its speed. `--pace auto` holds each drive to a rate at which all of
-//! them together stay below what the host gave, with a margin, because hosts are not steady; then
-//! an array of four can be four times a drive.
+//! Four files on one disk share its speed. `--pace auto` limits each drive to a rate at which all
+//! of them together stay below the host's throughput, with a margin, because hosts are not steady;
+//! then an array of four can be four times as fast as a drive.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,20 +19,20 @@ use crate::loads::target::DriveTarget;
 use crate::loads::workload::Workload;
 use crate::records::results::HostSpeed;
 
-/// Share of the host's speed that all drives together are held to.
+/// Share of the host's throughput that all paced drives use together.
 const MARGIN: f64 = 0.65;
-/// No drive is paced faster, though a host may give more: that is a fast hard drive, and one core
-/// still makes, checks and moves the data of four of them.
+/// Maximum pace of a drive, even on a faster host: a fast hard drive. One core can still generate,
+/// check and move the data of four of them.
 const FASTEST_BYTES_PER_S: f64 = 250e6;
 /// Sequential requests in flight per file.
 const SEQUENTIAL_DEPTH: u32 = 16;
 /// Random requests in flight per file.
 const RANDOM_DEPTH: u32 = 32;
-/// Files made for this are so large; of drives that exist so much is used. All of it is written
-/// first: a file system answers differently where nothing was yet.
+/// Size of the files created for this, and the used size of existing drives. All of it is written
+/// first: file systems answer differently where nothing was written.
 const PROBE_BYTES: u64 = 64 << 20;
 
-/// Measures all of `count` new drives at once, for `seconds` each way.
+/// Measures `count` new drives at once, `seconds` for each of the four loads.
 pub(crate) async fn measure_host(
     world: &World,
     count: usize,
@@ -123,7 +123,7 @@ async fn all_at_once(
     Ok(windows)
 }
 
-/// The pace of each of `count` drives that the host can keep with a margin; two digits are enough.
+/// Pace of each of `count` drives that the host can sustain with a margin, to two digits.
 pub(crate) fn auto_pace(host: &HostSpeed, count: usize) -> Pace {
     let each = |speed: f64| MARGIN * speed / count.max(1) as f64;
     let bytes = each(host.seq_read_mb_per_s.min(host.seq_write_mb_per_s)) * 1e6;

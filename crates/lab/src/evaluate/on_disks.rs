@@ -1,7 +1,7 @@
-//! One array on drives at a disk's pace, beside those on drives that cost nothing per request.
+//! One array on drives at a disk's pace, beside those on drives without a cost per request.
 //!
-//! File-backed drives take thousands of requests a second, so a layout that asks for many small
-//! ones looks as good as one that asks for few. These take 200, whatever their size, and show the
+//! File-backed drives serve thousands of requests a second, so a layout that needs many small ones
+//! looks as good as one that needs few. These drives serve 200, of any size, and show the
 //! difference. They are modelled, in virtual time: the engine is the same, and it takes seconds.
 //! Expected faults: those of an evaluation.
 
@@ -16,13 +16,13 @@ use super::options::{
 };
 use crate::records::results::Evaluation;
 
-/// What a disk of 7,200 turns a minute transfers and positions in a second, with its queue in use.
+/// Transfer rate and positions a second of a disk of 7,200 rpm with a filled queue.
 const DISK: Pace = Pace { bytes_per_second: Some(200_000_000), iops: Some(200) };
 /// Large enough for a rebuild of seconds, small enough to be computed in seconds.
 const DRIVE_BYTES: u64 = 512 << 20;
 const RUN_S: f64 = 4.0;
 
-/// Makes drives at that pace.
+/// Creates drives at that pace.
 #[derive(Debug)]
 struct Disk;
 
@@ -45,20 +45,20 @@ impl DriveMaker for Disk {
     }
 }
 
-/// The layout that positions cost most, of those asked for: parity before copies, the first of
+/// The requested layout with the highest cost in positions: parity before copies, the first of
 /// either.
-fn dearest(layouts: &[LayoutSpec]) -> Option<LayoutSpec> {
+fn costliest(layouts: &[LayoutSpec]) -> Option<LayoutSpec> {
     let with_parity = layouts.iter().find(|spec| spec.level.parity_units() > 0);
     with_parity.or_else(|| layouts.iter().find(|spec| spec.level != Level::Single)).copied()
 }
 
-/// Evaluates one of the layouts, and a single drive to compare it with; `None` where there is no
-/// array among them.
+/// Evaluates one of the layouts, and a single drive for comparison; `None` if no array is among
+/// them.
 pub(super) fn measure(
     options: &EvaluateOptions,
     progress: &dyn Progress,
 ) -> Result<Option<Evaluation>, EvaluateError> {
-    let Some(layout) = dearest(&options.layouts) else { return Ok(None) };
+    let Some(layout) = costliest(&options.layouts) else { return Ok(None) };
     progress.note(&format!("{} on modelled drives of {DISK} each", layout.level.name()));
     let modelled = EvaluateOptions {
         drives: DriveSource::Model { name: DISK.to_string(), maker: Rc::new(Disk) },
@@ -88,9 +88,9 @@ mod tests {
     fn the_costliest_layout_is_measured_on_disks() {
         let named = |names: &[&str]| {
             let layouts: Vec<LayoutSpec> = names.iter().map(|name| name.parse().expect("one")).collect();
-            dearest(&layouts).map(|spec| spec.level)
+            costliest(&layouts).map(|spec| spec.level)
         };
-        assert_eq!(dearest(&default_layouts()).map(|spec| spec.level), Some(Level::Raid5));
+        assert_eq!(costliest(&default_layouts()).map(|spec| spec.level), Some(Level::Raid5));
         assert_eq!(named(&["raid10", "raid6", "raid5"]), Some(Level::Raid6));
         assert_eq!(named(&["single", "raid10"]), Some(Level::Raid10));
         assert_eq!(named(&["single"]), None);
@@ -109,7 +109,7 @@ mod tests {
             array.cell(State::Normal, "mixed").expect("measured").mb_per_s
         };
         assert!(mixed(raid5) < 1.2 * mixed(single), "small writes cost positions");
-        // As it would be if reads did not pass over parity.
+        // As if reads did not skip parity.
         let mut slower = found.clone();
         let cells = slower.arrays[1].states.get_mut(&State::Normal).expect("measured");
         cells.get_mut("seq_read").expect("measured").mb_per_s *= 0.5;

@@ -1,4 +1,4 @@
-//! What `evaluate` can be asked for, what can go wrong, and how it tells how far it is.
+//! Options, errors and progress of `evaluate`.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -10,27 +10,27 @@ use stripewise_layout::{LayoutError, LayoutSpec, Level};
 use crate::loads::caches::Beyond;
 use crate::loads::workload::Workload;
 
-/// Where drives come from.
+/// Source of the drives.
 #[derive(Clone, Debug)]
 pub enum DriveSource {
-    /// Files made in this folder. Their names are taken away as soon as they are open, so that
-    /// nothing is left there, however the process ends.
+    /// Files created in this folder. They are unlinked as soon as they are open, so that nothing
+    /// remains, however the process ends.
     Folder(PathBuf),
     /// These drives, whose contents are overwritten. Those beyond [`EvaluateOptions::count`] are
-    /// replacements; without any, a drive that was pulled is its own replacement.
+    /// replacements; without any, a pulled drive is its own replacement.
     Paths(Vec<PathBuf>),
     /// Modelled drives in virtual time.
     Model {
-        /// What the report calls it.
+        /// Name in the report.
         name: String,
-        /// How each of them behaves.
+        /// Behaviour of each drive.
         maker: Rc<dyn DriveMaker>,
     },
 }
 
-/// Makes modelled drives, each beside its contents.
+/// Creates modelled drives, each over its contents.
 pub trait DriveMaker: Debug {
-    /// A drive with the contents and the capacity of `contents`; `number` tells it from the others.
+    /// Creates drive number `number` with the contents and the capacity of `contents`.
     fn make(
         &self,
         context: &Context,
@@ -38,25 +38,25 @@ pub trait DriveMaker: Debug {
         contents: Rc<dyn Drive>,
     ) -> Result<Rc<dyn Drive>, EvaluateError>;
 
-    /// About what long transfers get; sizes are chosen by it.
+    /// Approximate rate of long transfers, from which sizes are derived.
     fn bytes_per_second(&self) -> f64;
 
-    /// About how many short requests a second it serves in a full queue.
+    /// Approximate rate of short requests with a full queue, per second.
     fn iops(&self) -> f64;
 
-    /// What a drive may answer without its medium: its caches of reads and writes together.
+    /// Size of the read and write caches together: data that a drive may answer without its medium.
     fn cache_bytes(&self) -> u64 {
         0
     }
 
-    /// The largest that a drive can be.
+    /// Maximum size of a drive.
     fn capacity_bytes(&self) -> u64 {
         u64::MAX
     }
 }
 
-/// What a measurement needs to be beyond the caches of drives of `maker`; `None` where they have
-/// none.
+/// Conditions for a measurement beyond the caches of drives of `maker`; `None` if they have no
+/// cache.
 pub(crate) fn beyond_caches(maker: &dyn DriveMaker) -> Option<Beyond> {
     Beyond::of(maker.cache_bytes(), maker.bytes_per_second(), maker.capacity_bytes())
 }
@@ -81,50 +81,50 @@ impl DriveMaker for ModelSpec {
     }
 }
 
-/// What holds drives to a rate.
+/// Pace of the drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaceChoice {
-    /// A rate that all drives together can keep on this host, found by measuring it.
+    /// A rate that this host can sustain for all drives together, found by measurement.
     Auto,
-    /// Nothing: the host itself is measured.
+    /// Not paced: the host itself is measured.
     None,
     /// These rates, for each drive.
     Rates(Pace),
 }
 
-/// Everything that an evaluation depends on.
+/// Everything that determines an evaluation.
 #[derive(Clone, Debug)]
 pub struct EvaluateOptions {
-    /// Where drives come from.
+    /// Source of the drives.
     pub drives: DriveSource,
     /// Drives per array; layouts that need more get as many as they need.
     pub count: usize,
-    /// Bytes of each drive; `None` chooses what fits the time. Ignored for drives that exist.
+    /// Bytes of each drive; `None` derives them from the time. Ignored for existing drives.
     pub drive_bytes: Option<u64>,
     /// The layouts, in the order of the tables.
     pub layouts: Vec<LayoutSpec>,
-    /// The loads, in the order of the tables. The remarks' cost model knows those of study 004.
+    /// Loads, in the order of the tables. The cost model of the remarks knows those of study 004.
     pub workloads: Vec<Workload>,
-    /// What holds drives to a rate; modelled drives are not paced.
+    /// Pace of the drives; modelled drives are not paced.
     pub pace: PaceChoice,
     /// A first look in at most a minute instead of figures with intervals.
     pub quick: bool,
-    /// Least length of a run; `None`: 2 s, or what a quick look allows.
+    /// Minimum length of a run; `None`: 2 s, or the time of a quick look.
     pub seconds_per_run: Option<f64>,
     /// Runs per cell; `None`: 3, or 1 for a quick look.
     pub runs: Option<u32>,
     /// Share of drive time for a rebuild under load, in percent.
     pub rebuild_priority_percent: u32,
-    /// Where all random choices start.
+    /// Random seed.
     pub seed: u64,
-    /// When this is, ISO 8601, for the results.
+    /// Date of the results, ISO 8601.
     pub date: String,
-    /// Whether one of the layouts is measured on modelled drives at a disk's pace, too.
+    /// True to measure one of the layouts on modelled drives at a disk's pace, too.
     pub on_disks_too: bool,
 }
 
 impl EvaluateOptions {
-    /// The default matrix on four drives made in `folder`.
+    /// The default matrix on four drives created in `folder`.
     pub fn new(folder: PathBuf, date: String) -> Self {
         Self {
             drives: DriveSource::Folder(folder),
@@ -152,7 +152,7 @@ impl EvaluateOptions {
     }
 }
 
-/// The layouts of the default matrix.
+/// Layouts of the default matrix.
 pub fn default_layouts() -> Vec<LayoutSpec> {
     [Level::Single, Level::Raid0, Level::Raid5, Level::Raid10, Level::Raid1].map(LayoutSpec::new).to_vec()
 }
@@ -165,24 +165,24 @@ pub fn all_layouts() -> Vec<LayoutSpec> {
     layouts
 }
 
-/// How far an evaluation is.
+/// Progress of an evaluation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
-    /// What is being done, in words.
+    /// Current activity.
     pub what: String,
-    /// Of all there is to do, by expected time.
+    /// Share of the expected time that has passed.
     pub percent: f64,
-    /// Expected time to go.
+    /// Expected remaining time.
     pub seconds_left: f64,
-    /// What the load moves at the moment.
+    /// Throughput of the current load.
     pub mb_per_s: f64,
 }
 
-/// Whoever shows progress. Called a few times a second of real time.
+/// A progress display. Called a few times a second of real time.
 pub trait Progress {
-    /// How far it is.
+    /// Shows the current progress.
     fn update(&self, status: &Status);
-    /// Something worth a line of its own.
+    /// Shows a note on a line of its own.
     fn note(&self, text: &str);
 }
 
@@ -194,67 +194,67 @@ impl Progress for NoProgress {
     fn note(&self, _: &str) {}
 }
 
-/// An evaluation could not be carried out.
+/// Reason for a failed evaluation.
 #[derive(Debug, thiserror::Error)]
 pub enum EvaluateError {
-    /// The options contradict each other or ask for nothing.
+    /// The options contradict each other or request nothing.
     #[error("{0}")]
     Options(String),
     /// A layout does not fit the drives.
     #[error("{0}")]
     Layout(#[from] LayoutError),
-    /// The system offers no way to do input and output.
+    /// The system offers no usable I/O interface.
     #[error("setting up io_uring failed")]
     Executor(#[source] std::io::Error),
-    /// A drive's file could not be made.
+    /// A drive file could not be created.
     #[error(transparent)]
     Create(#[from] stripewise_runtime::CreateError),
     /// A drive could not be opened.
     #[error(transparent)]
     Open(#[from] stripewise_runtime::OpenError),
     /// The folder for the drives cannot be used.
-    #[error("{}: no drives can be made in this folder", path.display())]
+    #[error("{}: cannot create drives in this folder", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },
-    /// Not enough room for the drives.
-    #[error("{}: {needed_bytes} bytes are needed for the drives, {free_bytes} are free", path.display())]
+    /// Too little space for the drives.
+    #[error("{}: the drives need {needed_bytes} bytes, {free_bytes} are free", path.display())]
     NoSpace {
         /// The folder.
         path: PathBuf,
-        /// What all drives and a replacement take.
+        /// Bytes of all drives and a replacement.
         needed_bytes: u64,
-        /// What is free.
+        /// Free bytes.
         free_bytes: u64,
     },
-    /// The array or a drive did not do what it has to.
+    /// The array or a drive misbehaved.
     #[error("{layout}, {phase}: {why}")]
     Array {
         /// The layout.
         layout: String,
-        /// What was being done.
+        /// Current phase.
         phase: String,
-        /// What went wrong.
+        /// The failure.
         why: String,
     },
-    /// Somebody stopped it.
+    /// A signal or the caller stopped it.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl EvaluateError {
-    /// What to do about it, where that can be said.
+    /// Suggested action, if there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoSpace { .. } => Some("make the drives smaller (--size) or fewer (--count), or name another folder (--drives DIR)".into()),
             Self::Folder { .. } => Some("name a folder that exists (--drives DIR)".into()),
             Self::Create(error) => error.hint().map(str::to_owned),
             Self::Open(error) => error.hint(),
-            Self::Executor(_) => Some("Linux 5.11 or newer is needed, and io_uring must not be forbidden (sysctl kernel.io_uring_disabled, seccomp)".into()),
+            Self::Executor(_) => Some("Linux 5.11 or newer is required, and io_uring must not be disabled (sysctl kernel.io_uring_disabled, seccomp)".into()),
             _ => None,
         }
     }

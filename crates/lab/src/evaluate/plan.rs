@@ -1,10 +1,10 @@
-//! The plan of an evaluation: how large drives are and how long runs may be, so that the whole fits
-//! its time; and, as it goes on, how far it is and how long it will take.
+//! The plan of an evaluation: drive sizes and run lengths that fit the allowed time; and, during
+//! the evaluation, progress and remaining time.
 //!
-//! Estimates are rough on purpose (a drive's rate times what the layout's cost model leaves of it):
-//! they choose the size of the drives and feed the time to go, never a result. Where the host is so
-//! slow that four mean latencies of the mixed load would not fit, runs are cut and the report says
-//! so.
+//! Estimates are rough on purpose (a drive's rate times the share that the layout's cost model
+//! leaves): they determine the drive size and the remaining time, never a result. If the host is so
+//! slow that four mean latencies of the mixed load would not fit, runs are shortened and the report
+//! says so.
 
 use std::cell::{Cell, RefCell};
 
@@ -15,24 +15,23 @@ use crate::loads::caches::Beyond;
 use crate::loads::workload::Workload;
 use crate::records::results::State;
 
-/// A run lasts at least this many mean latencies.
+/// Minimum length of a run in mean latencies.
 pub(super) const LATENCIES_PER_RUN: f64 = 4.0;
-/// Drives are made smaller until no more than this share of the allowed time is expected; the rest
-/// is for what was not foreseen.
+/// Share of the allowed time up to which drives are not made smaller; the rest is a reserve.
 const PLANNED_SHARE: f64 = 0.8;
-/// Runs are cut short of their mean latencies only where more than this share would be needed.
+/// Share of the allowed time above which runs may be shorter than their mean latencies.
 const CUT_SHARE: f64 = 0.88;
 const MIB: u64 = 1 << 20;
-/// Smaller drives hold too little for a rebuild to be seen.
+/// Minimum drive size: smaller drives rebuild too quickly.
 const LEAST_DRIVE_BYTES: u64 = 64 * MIB;
-/// Larger ones take more room than a first evaluation should without being asked.
+/// Maximum drive size by default, to limit the space of a first evaluation.
 const MOST_DRIVE_BYTES: u64 = 4096 * MIB;
 
 /// One array to evaluate.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
     pub shape: Shape,
-    /// Drives' size as a multiple of the common one: 2 for two drives in place of four.
+    /// Drive size as a multiple of the common one: 2 for two drives in place of four.
     pub size_factor: f64,
 }
 
@@ -66,71 +65,71 @@ pub(super) struct DriveRates {
     pub rebuild_share: f64,
 }
 
-/// What was decided.
+/// Sizes and lengths of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Plan {
     pub drive_bytes: u64,
     pub runs: u32,
     pub least_run_s: f64,
     pub most_run_s: f64,
-    /// A ramp-up takes at least this ...
+    /// Minimum length of a ramp-up.
     pub ramp_s: f64,
-    /// ... and at most this.
+    /// Maximum length of a ramp-up.
     pub most_ramp_s: f64,
-    /// Expected time of everything.
+    /// Expected duration of the evaluation.
     pub expected_s: f64,
 }
 
-/// What the plan may not change.
+/// Fixed constraints of the plan.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wishes {
+pub(super) struct Constraints {
     pub quick: bool,
     pub drive_bytes: Option<u64>,
     pub runs: Option<u32>,
     pub seconds_per_run: Option<f64>,
-    /// No more than this per drive: what the folder has room for.
+    /// Maximum size of each drive: the space of the folder.
     pub room_bytes: u64,
-    /// Spent before the first array.
+    /// Time spent before the first array.
     pub host_s: f64,
-    /// What takes modelled drives beyond their caches. Computing it is all the time it takes, so
-    /// nothing is made smaller or cut.
+    /// Conditions for exceeding the caches of modelled drives. Virtual time costs only computing,
+    /// so nothing is made smaller or shorter.
     pub beyond: Option<Beyond>,
 }
 
-/// Chooses size and lengths.
+/// Chooses drive size and lengths.
 pub(super) fn plan(
     subjects: &[Subject],
     workloads: &[Workload],
     rates: &DriveRates,
-    wishes: &Wishes,
+    constraints: &Constraints,
 ) -> Plan {
-    let beyond = wishes.beyond.unwrap_or_default();
-    let allowed_s = match wishes.beyond {
+    let beyond = constraints.beyond.unwrap_or_default();
+    let allowed_s = match constraints.beyond {
         Some(_) => f64::INFINITY,
-        None if wishes.quick => 60.0,
+        None if constraints.quick => 60.0,
         None => 480.0,
     };
     let budget_s = PLANNED_SHARE * allowed_s;
     let mut plan = Plan {
         drive_bytes: 0,
-        runs: wishes.runs.unwrap_or(if wishes.quick { 1 } else { 3 }),
-        least_run_s: wishes.seconds_per_run.unwrap_or(if wishes.quick { 0.5 } else { 2.0 }),
+        runs: constraints.runs.unwrap_or(if constraints.quick { 1 } else { 3 }),
+        least_run_s: constraints.seconds_per_run.unwrap_or(if constraints.quick { 0.5 } else { 2.0 }),
         most_run_s: f64::INFINITY,
-        ramp_s: if wishes.quick { 0.1 } else { 0.25 },
-        most_ramp_s: if wishes.quick { 0.2 } else { 20.0 },
+        ramp_s: if constraints.quick { 0.1 } else { 0.25 },
+        most_ramp_s: if constraints.quick { 0.2 } else { 20.0 },
         expected_s: 0.0,
     };
-    if wishes.seconds_per_run.is_none() {
+    if constraints.seconds_per_run.is_none() {
         plan.least_run_s = plan.least_run_s.max(beyond.run_s);
         plan.ramp_s = plan.ramp_s.max(beyond.ramp_s);
         plan.most_ramp_s = plan.most_ramp_s.max(plan.ramp_s);
     }
-    // A quick look cannot wait for latencies.
-    if wishes.quick && wishes.seconds_per_run.is_none() {
+    // A quick look has no time for mean latencies.
+    if constraints.quick && constraints.seconds_per_run.is_none() {
         plan.most_run_s = 2.0 * plan.least_run_s;
     }
     let expected = |plan: &Plan| {
-        wishes.host_s
+        constraints.host_s
             + subjects
                 .iter()
                 .map(|subject| subject_s(subject, workloads, rates, plan).iter().sum::<f64>())
@@ -140,22 +139,22 @@ pub(super) fn plan(
         let (least, most) =
             (LEAST_DRIVE_BYTES.max(beyond.drive_bytes), MOST_DRIVE_BYTES.max(beyond.drive_bytes));
         let bytes = ((rates.bytes_per_s * seconds) as u64).clamp(least, most);
-        let bytes = bytes.min(wishes.room_bytes).max(16 * MIB);
-        wishes.drive_bytes.unwrap_or(bytes / (4 * MIB) * (4 * MIB))
+        let bytes = bytes.min(constraints.room_bytes).max(16 * MIB);
+        constraints.drive_bytes.unwrap_or(bytes / (4 * MIB) * (4 * MIB))
     };
     // A rebuild under load should outlast one run with its ramp-up.
     let least_s = 1.6 * rates.rebuild_share * (plan.least_run_s + 2.0 * plan.ramp_s);
-    let mut seconds = if wishes.quick { least_s } else { least_s.max(4.0) };
+    let mut seconds = if constraints.quick { least_s } else { least_s.max(4.0) };
     loop {
         plan.drive_bytes = size_of(seconds);
         plan.expected_s = expected(&plan);
-        if plan.expected_s <= budget_s || seconds <= least_s || wishes.drive_bytes.is_some() {
+        if plan.expected_s <= budget_s || seconds <= least_s || constraints.drive_bytes.is_some() {
             break;
         }
         seconds = (seconds * 0.8).max(least_s);
     }
     let budget_s = CUT_SHARE * allowed_s;
-    if plan.expected_s > budget_s && wishes.seconds_per_run.is_none() && wishes.runs.is_none() {
+    if plan.expected_s > budget_s && constraints.seconds_per_run.is_none() && constraints.runs.is_none() {
         plan.most_run_s = plan.most_run_s.min(8.0 * plan.least_run_s);
         plan.most_ramp_s = plan.most_ramp_s.min(plan.least_run_s);
         while expected(&plan) > budget_s && plan.most_run_s > plan.least_run_s {
@@ -166,7 +165,7 @@ pub(super) fn plan(
     plan
 }
 
-/// The steps of one array, each with its place in the estimates.
+/// The steps of one array, in the order of the estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Fill,
@@ -195,7 +194,7 @@ fn subject_s(subject: &Subject, workloads: &[Workload], rates: &DriveRates, plan
             if state != State::Rebuilding {
                 return runs_s;
             }
-            // The rest of each rebuild is waited for without load.
+            // The rest of each rebuild completes without load.
             let under_load_s = drive_s / rates.rebuild_share.max(0.01);
             let rebuilds = (runs_s / under_load_s).ceil().max(1.0);
             runs_s + rebuilds * 0.3 * drive_s
@@ -213,12 +212,12 @@ fn runs_s(subject: &Subject, state: State, workload: &Workload, rates: &DriveRat
     f64::from(plan.runs) * (latency_s.clamp(plan.ramp_s, plan.most_ramp_s) + run_s + 0.8 * latency_s)
 }
 
-/// Rough throughput of a cell.
+/// Estimates the throughput of a cell.
 fn cell_bytes_per_s(subject: &Subject, state: State, workload: &Workload, rates: &DriveRates) -> f64 {
     let (drives, data) = (subject.width(), subject.data_share());
     let writes = 1.0 - workload.read_share;
-    // Bytes and requests at the drives per byte and request of the load; parity costs pre-reads
-    // where writes are small.
+    // Bytes and requests at the drives per byte and request of the load; parity costs pre-reads if
+    // writes are small.
     let parity = subject.shape.parity_units() > 0;
     let sequential = workload.pattern.is_sequential();
     let write_bytes = if parity && !sequential { 1.6 / data } else { 1.0 / data };
@@ -235,7 +234,7 @@ fn cell_bytes_per_s(subject: &Subject, state: State, workload: &Workload, rates:
     bytes.min(by_requests) * kept
 }
 
-/// Keeps account of what is done and what is left.
+/// Tracks completed and remaining work.
 pub(super) struct Ledger {
     /// Expected seconds of every step: host first, then six per array.
     expected_s: RefCell<Vec<f64>>,
@@ -243,7 +242,7 @@ pub(super) struct Ledger {
     what: RefCell<String>,
     started_s: Cell<f64>,
     step_started_s: Cell<f64>,
-    /// Expected and real time of the steps done.
+    /// Expected and real time of the completed steps.
     done_s: Cell<(f64, f64)>,
 }
 
@@ -259,7 +258,7 @@ impl Ledger {
         }
     }
 
-    /// Adds the steps of all arrays, once they are planned.
+    /// Adds the steps of all arrays once they are planned.
     pub(super) fn set_plan(
         &self,
         subjects: &[Subject],
@@ -272,7 +271,7 @@ impl Ledger {
         expected.extend(subjects.iter().flat_map(|subject| subject_s(subject, workloads, rates, plan)));
     }
 
-    /// The step of array number `subject` begins.
+    /// Begins a step of array number `subject`.
     pub(super) fn begin(&self, subject: usize, step: Step, now_s: f64) {
         let position = STEPS.iter().position(|other| *other == step).unwrap_or(0);
         let next = 1 + subject * STEPS.len() + position;
@@ -283,7 +282,7 @@ impl Ledger {
         self.step_started_s.set(now_s);
     }
 
-    /// What is going on, in words.
+    /// Sets the current activity.
     pub(super) fn say(&self, what: String) {
         *self.what.borrow_mut() = what;
     }
@@ -292,7 +291,7 @@ impl Ledger {
         let expected = self.expected_s.borrow();
         let total: f64 = expected.iter().sum::<f64>().max(0.001);
         let (done_expected, done_real) = self.done_s.get();
-        // How reality compares with the estimates so far; a few seconds of trust in the estimates
+        // Ratio of real to expected time so far, damped by a few seconds of trust in the estimates
         // at the start.
         let pace = ((done_real + 5.0) / (done_expected + 5.0)).clamp(0.3, 5.0);
         let step_expected = expected[self.at.get()] * pace;
@@ -320,9 +319,9 @@ mod tests {
         DriveRates { bytes_per_s: mb_per_s * 1e6, iops: 50.0 * mb_per_s, rebuild_share: 0.3 }
     }
 
-    fn wishes(quick: bool) -> Wishes {
+    fn constraints(quick: bool) -> Constraints {
         let host_s = if quick { 2.0 } else { 8.0 };
-        Wishes {
+        Constraints {
             quick,
             drive_bytes: None,
             runs: None,
@@ -338,7 +337,7 @@ mod tests {
         let subjects = subjects(&default_layouts());
         for speed in [60.0, 150.0, 300.0, 400.0] {
             for (quick, most_s) in [(false, 480.0), (true, 60.0)] {
-                let plan = plan(&subjects, &Workload::study_004(), &rates(speed), &wishes(quick));
+                let plan = plan(&subjects, &Workload::study_004(), &rates(speed), &constraints(quick));
                 // A mixed load keeps 150 MB in flight: on slow drives its ramp-up and last answers
                 // alone take a minute.
                 let cannot = quick && speed < 150.0;
@@ -348,11 +347,7 @@ mod tests {
                     assert!(plan.runs == 3 && plan.least_run_s == 2.0, "{plan:?}");
                 }
                 if speed >= 150.0 && !quick {
-                    assert_eq!(
-                        plan.most_run_s,
-                        f64::INFINITY,
-                        "nothing has to be cut at {speed} MB/s: {plan:?}"
-                    );
+                    assert_eq!(plan.most_run_s, f64::INFINITY, "no run is cut at {speed} MB/s: {plan:?}");
                 }
             }
         }
@@ -361,16 +356,16 @@ mod tests {
     #[test]
     fn explicit_options_override_the_plan() {
         let subjects = subjects(&all_layouts());
-        let wish = Wishes {
+        let wish = Constraints {
             drive_bytes: Some(512 * MIB),
             runs: Some(7),
             seconds_per_run: Some(10.0),
-            ..wishes(false)
+            ..constraints(false)
         };
         let plan = plan(&subjects, &Workload::study_004(), &rates(100.0), &wish);
         assert_eq!((plan.drive_bytes, plan.runs, plan.least_run_s), (512 * MIB, 7, 10.0));
         assert_eq!(plan.most_run_s, f64::INFINITY);
-        let little = Wishes { room_bytes: 100 * MIB, ..wishes(false) };
+        let little = Constraints { room_bytes: 100 * MIB, ..constraints(false) };
         assert_eq!(
             super::plan(&subjects, &Workload::study_004(), &rates(100.0), &little).drive_bytes,
             100 * MIB
@@ -382,17 +377,20 @@ mod tests {
         let beyond = Beyond { drive_bytes: 3072 * MIB, run_s: 3.2, ramp_s: 0.8 };
         for quick in [false, true] {
             let plan = |wish| {
-                let cached = Wishes { beyond: Some(beyond), ..wish };
+                let cached = Constraints { beyond: Some(beyond), ..wish };
                 plan(&subjects(&all_layouts()), &Workload::study_004(), &rates(245.0), &cached)
             };
-            let chosen = plan(wishes(quick));
+            let chosen = plan(constraints(quick));
             assert_eq!((chosen.drive_bytes, chosen.least_run_s), (3072 * MIB, 3.2));
             assert!(chosen.ramp_s >= 0.8 && chosen.most_ramp_s >= chosen.ramp_s, "{chosen:?}");
-            let asked =
-                plan(Wishes { drive_bytes: Some(64 * MIB), seconds_per_run: Some(0.5), ..wishes(quick) });
-            assert_eq!((asked.drive_bytes, asked.least_run_s), (64 * MIB, 0.5), "what is asked for is done");
-            let small = plan(Wishes { room_bytes: 512 * MIB, ..wishes(quick) });
-            assert_eq!(small.drive_bytes, 512 * MIB, "no larger than the model can be");
+            let asked = plan(Constraints {
+                drive_bytes: Some(64 * MIB),
+                seconds_per_run: Some(0.5),
+                ..constraints(quick)
+            });
+            assert_eq!((asked.drive_bytes, asked.least_run_s), (64 * MIB, 0.5), "explicit values apply");
+            let small = plan(Constraints { room_bytes: 512 * MIB, ..constraints(quick) });
+            assert_eq!(small.drive_bytes, 512 * MIB, "at most the capacity of the model");
         }
     }
 
@@ -400,7 +398,7 @@ mod tests {
     fn the_remaining_time_falls_to_zero() {
         let subjects = subjects(&default_layouts());
         let (workloads, rates) = (Workload::study_004(), rates(200.0));
-        let plan = plan(&subjects, &workloads, &rates, &wishes(false));
+        let plan = plan(&subjects, &workloads, &rates, &constraints(false));
         let ledger = Ledger::new(100.0, 8.0);
         let mut now = 108.0;
         ledger.set_plan(&subjects, &workloads, &rates, &plan);
@@ -410,7 +408,7 @@ mod tests {
             let expected = subject_s(subject, &workloads, &rates, &plan);
             for (step, expected) in STEPS.into_iter().zip(expected) {
                 ledger.begin(number, step, now);
-                // Everything takes half as long again as expected.
+                // Everything takes 1.5 times the estimate.
                 now += 1.5 * expected;
                 let status = ledger.status(now, 1.0);
                 assert!(status.percent >= last.percent, "{status:?} after {last:?}");

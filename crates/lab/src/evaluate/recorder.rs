@@ -1,8 +1,7 @@
-//! Watches a rebuild from beside: progress, what is written to the replacement, and what the load
-//! gets meanwhile.
+//! Records a rebuild: progress, writes to the replacement, and throughput of the load.
 //!
-//! A bounded number of points is kept: when they are full, every second one goes and the step
-//! doubles.
+//! The number of points is bounded: when the buffer is full, every second one is dropped and the
+//! interval doubles.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -22,14 +21,14 @@ struct Sample {
     load_bytes: u64,
 }
 
-/// Samples until it is told to stop.
+/// Samples until it is stopped.
 pub(super) struct Recorder {
     samples: Rc<RefCell<Vec<Sample>>>,
     stop: Rc<Cell<bool>>,
 }
 
 impl Recorder {
-    /// `percent` gives the progress, or `None` once the rebuild has ended.
+    /// Starts sampling. `percent` returns the progress, or `None` once the rebuild has ended.
     pub(super) fn start(
         context: &Context,
         replacement: Rc<MeteredDrive>,
@@ -68,7 +67,7 @@ impl Recorder {
         recorder
     }
 
-    /// The rates between the samples, since `start_ns`.
+    /// Rates between the samples, since `start_ns`.
     pub(super) fn finish(self, start_ns: u64) -> Vec<RebuildPoint> {
         self.stop.set(true);
         let samples = self.samples.borrow();

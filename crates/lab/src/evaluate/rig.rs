@@ -1,10 +1,10 @@
-//! An array under test: a volume of a pool of the engine's, on drives of the laboratory, with the
-//! means to pull a drive and to give another.
+//! An array under test: a volume of an engine pool, on drives of the laboratory, with functions to
+//! pull and to replace a drive.
 //!
-//! The volume is what a user gets who asks for nothing special: with checksums, and written through
-//! the journal. It takes all of the pool's space and lies on all of its drives, and no row can have
-//! two columns on one drive. So what a lost drive held cannot be rebuilt before there is another
-//! drive, and an array that is measured degraded stays so; [`Rig::is_degraded`] tells.
+//! The volume has the defaults of a user's volume: with checksums, and written through the journal.
+//! It takes all of the pool's space and lies on all of its drives, and no row can have two columns
+//! on one drive. A lost drive therefore cannot be rebuilt before there is another drive, and an
+//! array that is measured degraded stays so ([`Rig::is_degraded`]).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,17 +18,17 @@ use stripewise_layout::{LayoutSpec, Shape};
 use super::world::{LabDrive, World};
 use crate::loads::metered::Traffic;
 
-/// How long the loss of a drive may stay unnoticed.
+/// Maximum time until the loss of a drive is noticed.
 const NOTICE_LIMIT_NS: u64 = 30_000_000_000;
-/// How often waiting loops look.
+/// Poll interval of waiting loops.
 const POLL_NS: u64 = 1_000_000;
 
-/// Drives of an array that are faster than those that hold its data.
+/// Drives of an array that are faster than its data drives.
 #[derive(Default)]
 pub(crate) struct Ssds {
-    /// For the journal alone; where there are some, writes are acknowledged once they are in it.
+    /// Drives for the journal only; if there are any, writes are acknowledged once they are in it.
     pub journals: Vec<LabDrive>,
-    /// For rows that are often asked for.
+    /// Drives for frequently used rows.
     pub tier: Vec<LabDrive>,
 }
 
@@ -37,15 +37,14 @@ pub(crate) struct Rig {
     context: Context,
     pool: Pool,
     volume: Volume,
-    /// The drives, and what the pool calls them.
+    /// The drives and their ids in the pool.
     drives: RefCell<Vec<(DriveId, LabDrive)>>,
-    /// What drives that are no longer in the array had served.
+    /// Traffic of drives that have left the array.
     retired: Cell<Traffic>,
 }
 
 impl Rig {
-    /// An array of `shape`, but for its interleave: left out, it is that of a new volume on such
-    /// drives.
+    /// Builds an array of `shape`, but with the default interleave of a new volume on such drives.
     pub(crate) async fn build(
         world: &World,
         shape: Shape,
@@ -66,7 +65,7 @@ impl Rig {
         Self::of(world, layout, drives, Ssds::default(), rebuild_priority_percent, seed).await
     }
 
-    /// As a user makes it who has such drives, too.
+    /// Builds the array with faster drives, as a user would.
     pub(crate) async fn with_ssds(
         world: &World,
         layout: LayoutSpec,
@@ -92,7 +91,7 @@ impl Rig {
             drives: as_drives(&drives),
             journals: as_drives(&ssds.journals),
             fast: as_drives(&ssds.tier),
-            // A drive of an earlier array is a new one to this.
+            // A drive of an earlier array is reused here.
             force: true,
             options: PoolOptions {
                 rebuild_priority_percent: Some(rebuild_priority_percent),
@@ -101,10 +100,10 @@ impl Rig {
             },
             ..PoolSpec::default()
         };
-        let pool = Pool::create(&world.context, &world.buffers, spec).await.map_err(in_words)?;
+        let pool = Pool::create(&world.context, &world.buffers, spec).await.map_err(describe_error)?;
         let write_back = (!ssds.journals.is_empty()).then_some(true);
         let spec = VolumeSpec { write_back, ..VolumeSpec::new("array", layout) };
-        let volume = pool.create_volume(spec).await.map_err(in_words)?;
+        let volume = pool.create_volume(spec).await.map_err(describe_error)?;
         pool.start_jobs();
         let known = pool.status().drives;
         let with_id = |drive: LabDrive| {
@@ -127,12 +126,12 @@ impl Rig {
         &self.volume
     }
 
-    /// How many drives it has.
+    /// Number of drives.
     pub(crate) fn width(&self) -> usize {
         self.drives.borrow().len()
     }
 
-    /// Everything that the array's drives were asked, those that are gone included.
+    /// Traffic of all drives of the array, including those that have left it.
     pub(crate) fn traffic(&self) -> Traffic {
         self.drives
             .borrow()
@@ -149,12 +148,12 @@ impl Rig {
         self.drives.borrow()[slot].0
     }
 
-    /// What people call the drive in a slot.
+    /// Label of the drive in a slot.
     pub(crate) fn label(&self, slot: usize) -> String {
         self.drives.borrow()[slot].1.metered.info().label.to_string()
     }
 
-    /// Pulls the drive out of a slot and waits until the array has noticed by itself.
+    /// Pulls the drive out of a slot and waits until the array has noticed on its own.
     pub(crate) async fn pull(&self, slot: usize) -> Result<(), String> {
         self.drive(slot).metered.pull();
         let deadline_ns = self.context.now_ns() + NOTICE_LIMIT_NS;
@@ -162,7 +161,7 @@ impl Rig {
             if self.context.now_ns() > deadline_ns {
                 return Err(format!("the loss of {} was not noticed within 30 s", self.label(slot)));
             }
-            // Without load nothing would be asked of the drive; a flush goes to all of them.
+            // Without load the drive would receive no requests; a flush goes to all drives.
             if let Err(error) = self.volume.flush().await {
                 return Err(format!("after pulling {}: {error}", self.label(slot)));
             }
@@ -176,35 +175,35 @@ impl Rig {
         self.pool.status().drives.iter().any(|drive| drive.id == id && drive.state != DriveState::Online)
     }
 
-    /// Whether a drive is missing and nothing takes its place.
+    /// True if a drive is missing and has no replacement.
     pub(crate) fn is_degraded(&self) -> bool {
         (0..self.width()).any(|slot| self.is_out(slot)) && !self.is_rebuilding()
     }
 
-    /// Puts another drive into a slot whose drive was pulled; its rebuild begins.
+    /// Puts another drive into a slot whose drive was pulled; its rebuild starts.
     pub(crate) async fn replace(&self, slot: usize, drive: LabDrive) -> Result<(), String> {
         let replaced = self.pool.replace(self.id(slot), drive.metered.clone(), true).await;
-        let id = replaced.map_err(in_words)?;
+        let id = replaced.map_err(describe_error)?;
         let (_, old) = std::mem::replace(&mut self.drives.borrow_mut()[slot], (id, drive));
         self.retired.set(self.retired.get().plus(&old.metered.traffic()));
         Ok(())
     }
 
-    /// Whether a rebuild is under way.
+    /// True while a rebuild is running.
     pub(crate) fn is_rebuilding(&self) -> bool {
         rebuild_percent(&self.pool).is_some()
     }
 
-    /// How far the rebuild is, in percent, `None` once it has ended; a function that outlives this
-    /// borrow.
+    /// Progress of the rebuild in percent, `None` once it has ended; as a function that outlives
+    /// this borrow.
     pub(crate) fn rebuild_percent(&self) -> impl Fn() -> Option<f64> + 'static {
         let pool = self.pool.clone();
         move || rebuild_percent(&pool)
     }
 
-    /// Waits for the rebuild's end; an error if it failed.
+    /// Waits until the rebuild ends; an error if it failed.
     pub(crate) async fn until_rebuilt(&self) -> Result<(), String> {
-        self.pool.wait(JobKind::Rebuild).await.map_err(in_words)?;
+        self.pool.wait(JobKind::Rebuild).await.map_err(describe_error)?;
         match self.volume.info().map_or(0, |info| info.lost_blocks) {
             0 if !self.is_rebuilding() => Ok(()),
             0 => Err("the rebuild stopped before its end".into()),
@@ -212,9 +211,9 @@ impl Rig {
         }
     }
 
-    /// Ends the array and gives its drives back.
+    /// Closes the array and returns its drives.
     pub(crate) async fn close(self, world: &World) -> Result<(), String> {
-        self.pool.close().await.map_err(in_words)?;
+        self.pool.close().await.map_err(describe_error)?;
         for (_, drive) in self.drives.take() {
             world.give_back(drive);
         }
@@ -227,8 +226,8 @@ fn rebuild_percent(pool: &Pool) -> Option<f64> {
     pool.activity().into_iter().find(|job| job.kind == JobKind::Rebuild).map(|job| job.percent)
 }
 
-/// An error with its cause and what to do about it, in one line.
-fn in_words(error: PoolError) -> String {
+/// Formats an error with its cause and hint in one line.
+fn describe_error(error: PoolError) -> String {
     match error.hint() {
         Some(hint) => format!("{error} (hint: {hint})"),
         None => error.to_string(),

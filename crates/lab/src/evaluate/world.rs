@@ -1,9 +1,8 @@
-//! Where an evaluation takes place: real drives in real time, or modelled ones in virtual time. The
-//! same orchestration runs on both; this is all it sees of the difference.
+//! The environment of an evaluation: real drives in real time, or modelled ones in virtual time.
+//! The same orchestration runs on both; only this file knows the difference.
 //!
-//! Files lose their name as soon as they are open: the space comes back when the process ends,
-//! however it ends. Drives that were used are kept and given out again, as new drives to a caller
-//! that gets them.
+//! Files are unlinked as soon as they are open: their space is freed when the process ends, however
+//! it ends. Used drives are kept and reused; callers see them as new drives.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -15,8 +14,7 @@ use stripewise_runtime::{CreateOptions, DriveOpener, OpenOptions, create_drive_f
 use super::options::{DriveMaker, EvaluateError};
 use crate::loads::metered::MeteredDrive;
 
-/// Memory of returned buffers kept for reuse; what the loads keep in flight at once is about 150
-/// MB.
+/// Returned buffer memory kept for reuse; the loads have about 150 MB in flight at once.
 const RETAINED_BYTES: usize = 192 << 20;
 
 enum Source {
@@ -24,7 +22,7 @@ enum Source {
         opener: DriveOpener,
         folder: PathBuf,
     },
-    /// Only those that were given, all in `free` at the start.
+    /// Only the given drives, all in `free` at the start.
     Given,
     Model(Rc<dyn DriveMaker>),
 }
@@ -34,13 +32,13 @@ pub(crate) struct World {
     pub context: Context,
     pub buffers: BufferPool,
     source: Source,
-    /// Drives that no client uses.
+    /// Unused drives.
     free: RefCell<Vec<Rc<dyn Drive>>>,
     made: Cell<u32>,
     direct_io: Cell<Option<bool>>,
 }
 
-/// A drive in use, and what is beneath its pace and meter.
+/// A drive in use, with the drive beneath its pace and meter.
 #[derive(Clone)]
 pub(crate) struct LabDrive {
     pub metered: Rc<MeteredDrive>,
@@ -61,13 +59,13 @@ impl World {
         for path in paths {
             let drive = opener.open(path, &OpenOptions::default())?;
             world.note_direct(drive.is_direct());
-            // The first drive given is the first one taken.
+            // The first given drive is taken first.
             world.free.borrow_mut().insert(0, drive);
         }
         Ok(world)
     }
 
-    /// Modelled drives; with `phantom` nothing is stored, so nothing can be verified either.
+    /// Creates modelled drives; with `phantom` they store nothing, so nothing can be verified.
     pub(crate) fn of_models(context: Context, maker: Rc<dyn DriveMaker>, phantom: bool) -> Self {
         let buffers = if phantom { BufferPool::phantom() } else { BufferPool::new(RETAINED_BYTES) };
         Self::of(context, buffers, Source::Model(maker))
@@ -88,7 +86,7 @@ impl World {
         self.direct_io.set(Some(self.direct_io.get().unwrap_or(true) && direct));
     }
 
-    /// What makes the drives, where they are modelled.
+    /// Source of modelled drives; `None` for real ones.
     pub(crate) fn maker(&self) -> Option<&dyn DriveMaker> {
         match &self.source {
             Source::Model(maker) => Some(&**maker),
@@ -96,22 +94,22 @@ impl World {
         }
     }
 
-    /// Whether time is virtual.
+    /// True if time is virtual.
     pub(crate) fn is_virtual(&self) -> bool {
         matches!(self.source, Source::Model(_))
     }
 
-    /// Whether the page cache was passed by; `None` where there is none.
+    /// True if the page cache was bypassed; `None` if there is none.
     pub(crate) fn direct_io(&self) -> Option<bool> {
         self.direct_io.get()
     }
 
-    /// Processor seconds of this process so far; virtual time has no processor.
+    /// Processor seconds of this process so far; `None` in virtual time.
     pub(crate) fn cpu_seconds(&self) -> Option<f64> {
         (!self.is_virtual()).then(|| process_cpu_ns() as f64 / 1e9)
     }
 
-    /// The size of drives that were given: the smallest one's.
+    /// Size of the given drives: that of the smallest.
     pub(crate) fn given_bytes(&self) -> Option<u64> {
         match self.source {
             Source::Given => self.free.borrow().iter().map(|drive| drive.info().capacity_bytes).min(),
@@ -119,7 +117,7 @@ impl World {
         }
     }
 
-    /// A drive of `capacity_bytes` (given ones may be larger), held to `pace`.
+    /// Takes a drive of `capacity_bytes` (given ones may be larger), limited to `pace`.
     pub(crate) fn take(
         &self,
         label: &str,
@@ -156,8 +154,8 @@ impl World {
                     &CreateOptions { allocate: true, ..CreateOptions::new(capacity_bytes) },
                 )?;
                 let opened = opener.open(&path, &OpenOptions { lock: false, ..OpenOptions::default() });
-                // Whether or not it could be opened, the name is not needed. If taking it away
-                // fails the file is left behind, which is told by its still being there.
+                // The name is not needed, even if opening failed. If unlinking fails, the file
+                // visibly stays behind.
                 let _ = std::fs::remove_file(&path);
                 let drive = opened?;
                 self.note_direct(drive.is_direct());
@@ -166,8 +164,8 @@ impl World {
         }
     }
 
-    /// A drive to take the place of `lost`, which is given back: another one where there is
-    /// another, else the same one.
+    /// Takes a drive to replace `lost`, which is given back: another one if there is one, else the
+    /// same.
     pub(crate) fn take_another(
         &self,
         label: &str,
@@ -185,13 +183,13 @@ impl World {
         Ok(drive)
     }
 
-    /// Takes a drive back that no client uses any more.
+    /// Takes back a drive that is no longer in use.
     pub(crate) fn give_back(&self, drive: LabDrive) {
         drive.metered.pull();
         self.free.borrow_mut().push(drive.raw);
     }
 
-    /// Gives back the space of unused drives of other sizes.
+    /// Frees unused drives of other sizes.
     pub(crate) fn keep_only(&self, capacity_bytes: u64) {
         if !matches!(self.source, Source::Given) {
             self.free.borrow_mut().retain(|drive| drive.info().capacity_bytes == capacity_bytes);

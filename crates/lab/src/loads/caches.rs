@@ -1,29 +1,30 @@
-//! How much larger than a drive's own cache a measurement has to be for its figures to be those of
-//! the medium, and what modelled drives need for that.
+//! Minimum size of a measurement relative to the drives' caches, so that its figures are those of
+//! the medium, and the resulting needs of modelled drives.
 //!
-//! Modelled drives cost no space, so by default they are many times as large as their caches. What
-//! is asked for explicitly is done, and said to be too small where it is.
+//! Modelled drives take no space, so by default they are many times as large as their caches.
+//! Explicit sizes apply as given; a remark says if they are too small.
 
-/// Modelled drives are this many times as large as their caches, unless a size is asked for: a
-/// mirror with a tier beside it has a third of that to itself, and is beyond them still.
+/// Default size of modelled drives as a multiple of their caches. A mirror with a tier beside it
+/// uses a third of that, which still exceeds the caches.
 const DRIVE_MULTIPLE: u64 = 24;
-/// What is measured is at least this many times as large as the caches, or the figures say that it
-/// is not.
+/// Minimum size of the measured region as a multiple of the caches; below it the figures carry a
+/// remark.
 pub(crate) const REGION_MULTIPLE: u64 = 8;
-/// A run on modelled drives lasts until each of them could have moved this many times its cache.
+/// Bytes that each modelled drive can move in a run, as a multiple of its cache.
 const RUN_MULTIPLE: f64 = 4.0;
-/// A run in which a drive cannot move this many times its cache is remarked on.
+/// Minimum bytes a drive can move in a run, as a multiple of its cache; below it the run carries a
+/// remark.
 pub(crate) const LEAST_RUN_MULTIPLE: f64 = 2.0;
 
-/// Whether `region_bytes` leave caches of `cache_bytes` without a part in the figures.
+/// True if `region_bytes` are large enough for caches of `cache_bytes` not to affect the figures.
 pub(crate) fn is_beyond(region_bytes: u64, cache_bytes: u64) -> bool {
     region_bytes >= REGION_MULTIPLE.saturating_mul(cache_bytes)
 }
 
-/// What a measurement on modelled drives needs at least.
+/// Minimum needs of a measurement on modelled drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Beyond {
-    /// Bytes of each drive.
+    /// Size of each drive.
     pub drive_bytes: u64,
     /// Length of a run.
     pub run_s: f64,
@@ -32,8 +33,8 @@ pub(crate) struct Beyond {
 }
 
 impl Beyond {
-    /// For drives with caches of `cache_bytes`, which move about `bytes_per_second` and have at
-    /// most `capacity_bytes`; `None` where they have no cache.
+    /// Computes the needs for drives with caches of `cache_bytes`, a rate of about
+    /// `bytes_per_second` and at most `capacity_bytes`; `None` if they have no cache.
     pub(crate) fn of(cache_bytes: u64, bytes_per_second: f64, capacity_bytes: u64) -> Option<Self> {
         let ramp_s = cache_bytes as f64 / bytes_per_second.max(1.0);
         (cache_bytes > 0).then(|| Self {

@@ -1,15 +1,14 @@
-//! Contents that can be checked: every 4 KiB block of a target holds bytes that belong to that
-//! block, this run's seed and the *phase* in which it was written last, and to nothing else.
+//! Verifiable contents: the bytes of every 4 KiB block of a target depend on the block, this run's
+//! seed and the *phase* in which it was written last.
 //!
 //! A phase is one fill or one load. All writes of one phase to a block carry identical bytes, so
-//! overlapping writes in flight need no order, and one byte per block is all there is to remember
-//! to compare every byte in the end. Between phases nothing may be in flight (asserted). The bytes
-//! are a fixed random megabyte at a block-dependent place, combined with a block-dependent key:
-//! incompressible, no two blocks alike, and made about as fast as memory is copied. Faults
-//! expected, and told apart in the report: lost writes (bytes of an older phase), misdirected
-//! writes (bytes of another block), zeros, anything else. Writes may be multiples of 512 bytes: a
-//! block of which only a part was written in its phase is not checked until it is written whole.
-//! Checks go in multiples of 4 KiB.
+//! overlapping writes in flight need no order, and one byte of memory per block suffices to compare
+//! every byte in the end. Between phases nothing may be in flight (asserted). The bytes are a fixed
+//! random megabyte at a block-dependent place, combined with a block-dependent key: incompressible,
+//! no two blocks alike, and generated about as fast as memory is copied. The report distinguishes
+//! the expected faults: lost writes (bytes of an older phase), misdirected writes (bytes of another
+//! block), zeros, anything else. Writes may be multiples of 512 bytes: a block that was only partly
+//! written in its phase is not checked until it is written whole. Checks use multiples of 4 KiB.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -19,39 +18,39 @@ use stripewise_drive::Buffer;
 
 use crate::loads::workload::{mix, random_stream};
 
-/// The unit that is remembered and checked.
+/// Unit of tracking and checking.
 pub const BLOCK_BYTES: usize = 4096;
 
 const WORDS_PER_BLOCK: usize = BLOCK_BYTES / 8;
 const BASE_BYTES: usize = 1 << 20;
-/// Places in the base begin at multiples of this many words: one line of the processor's cache.
+/// Alignment of places in the base, in words: one cache line of the processor.
 const PLACE_WORDS: usize = 8;
 
-/// No phase has written the block: its contents are not ours to check.
-const NEVER: u8 = 0;
+/// No phase has written the block: its contents are unknown.
+const UNWRITTEN: u8 = 0;
 /// A write of the block failed: it holds old or new bytes.
 const UNKNOWN: u8 = 255;
 const LAST_PHASE: u8 = 254;
 
-/// How many damaged places are described; beyond it they are only counted.
+/// Maximum number of damaged places described; others are only counted.
 const PLACES_KEPT: usize = 8;
 
-/// What written bytes look like to a drive, file system or controller that compresses or
-/// deduplicates.
+/// Compressibility of written data, for drives, file systems or controllers that compress or
+/// deduplicate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Data {
     /// No two blocks alike, none of them compressible.
     #[default]
     Unique,
-    /// As before, but so many percent of each 4 KiB block are zeros.
+    /// As above, but this percentage of each 4 KiB block is zeros.
     Compressible(u32),
-    /// Zeros alone. Lost and misdirected writes cannot be seen.
+    /// Zeros alone. Lost and misdirected writes cannot be detected.
     Zeros,
 }
 
 impl Data {
-    /// Words of a block that are not zero.
+    /// Number of words of a block that are not zero.
     fn random_words(self) -> usize {
         match self {
             Self::Unique => WORDS_PER_BLOCK,
@@ -61,51 +60,51 @@ impl Data {
     }
 }
 
-/// What belongs where, for one target.
+/// The expected contents of one target.
 pub struct Contents {
     seed: u64,
     base: Vec<u64>,
-    /// So many words at the beginning of each block are random, the others zero.
+    /// Number of random words at the beginning of each block; the others are zero.
     random_words: usize,
-    /// The phase that wrote each block last.
+    /// Phase of the last write of each block.
     written_in: RefCell<Vec<u8>>,
     phase: Cell<u8>,
     writes_in_flight: Cell<u64>,
 }
 
-/// What a comparison found.
+/// Result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verification {
-    /// Members missing while this was read, as labels.
+    /// Labels of the members missing during the verification.
     pub missing_drives: Vec<String>,
     /// Bytes read and compared.
     pub verified_bytes: u64,
-    /// Of these, bytes in blocks that differ from what was written.
+    /// Bytes in compared blocks that differ from the written ones.
     pub corrupt_bytes: u64,
     /// Bytes that could not be read.
     pub unreadable_bytes: u64,
-    /// Bytes in blocks never written, or whose last write failed, so that no contents can be
-    /// demanded.
+    /// Bytes in blocks that were never written, or whose last write failed, so that their contents
+    /// are undefined.
     pub unknown_bytes: u64,
-    /// The first few damaged places.
+    /// The first damaged places.
     pub places: Vec<DamagedPlace>,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
 }
 
-/// A block that is not as written.
+/// A block that differs from the written one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DamagedPlace {
-    /// Where, in bytes from the target's start.
+    /// Offset in bytes from the target's start.
     pub offset_bytes: u64,
-    /// The phase that wrote it last.
+    /// Phase of its last write.
     pub expected_phase: u8,
-    /// What is there instead, or why it could not be read.
+    /// Contents found, or the reason why it is unreadable.
     pub found: String,
 }
 
 impl Verification {
-    /// Whether every byte that was written was read back as it was written.
+    /// True if every written byte read back unchanged.
     pub fn is_clean(&self) -> bool {
         self.corrupt_bytes == 0 && self.unreadable_bytes == 0
     }
@@ -118,8 +117,8 @@ impl Verification {
 }
 
 impl Contents {
-    /// For a target of `capacity_bytes`, of which whole 4 KiB blocks are used. Takes one byte per
-    /// block, and a megabyte.
+    /// Tracks a target of `capacity_bytes`, of which whole 4 KiB blocks are used. Takes one byte
+    /// per block, and a megabyte.
     pub fn new(seed: u64, capacity_bytes: u64) -> Self {
         let mut random = random_stream(seed, 0);
         let base = (0..BASE_BYTES / 8 + WORDS_PER_BLOCK).map(|_| random.next_u64()).collect();
@@ -128,25 +127,24 @@ impl Contents {
             seed,
             base,
             random_words: WORDS_PER_BLOCK,
-            written_in: RefCell::new(vec![NEVER; blocks]),
-            phase: Cell::new(NEVER),
+            written_in: RefCell::new(vec![UNWRITTEN; blocks]),
+            phase: Cell::new(UNWRITTEN),
             writes_in_flight: Cell::new(0),
         }
     }
 
-    /// The same with other bytes.
+    /// Sets the compressibility.
     pub(crate) fn with_data(self, data: Data) -> Self {
         Self { random_words: data.random_words(), ..self }
     }
 
-    /// Bytes of the target that are remembered: its capacity in whole blocks.
+    /// Tracked bytes of the target: its capacity in whole blocks.
     pub(crate) fn covered_bytes(&self) -> u64 {
         (self.written_in.borrow().len() * BLOCK_BYTES) as u64
     }
 
-    /// Starts the next phase: writes from now on carry new bytes. After 254 phases numbers are used
-    /// again, which only blinds the check to a write lost 254 phases ago. Panics while writes are
-    /// in flight.
+    /// Starts the next phase: later writes carry different bytes. Phase numbers repeat after 254
+    /// phases, which only hides a write lost 254 phases ago. Panics while writes are in flight.
     pub fn next_phase(&self) {
         assert_eq!(self.writes_in_flight.get(), 0, "phases change only while no write is in flight");
         let phase = self.phase.get();
@@ -156,23 +154,23 @@ impl Contents {
     fn blocks(offset_bytes: u64, length_bytes: usize) -> Range<usize> {
         assert!(
             offset_bytes.is_multiple_of(BLOCK_BYTES as u64) && length_bytes.is_multiple_of(BLOCK_BYTES),
-            "checked contents come in whole blocks of 4 KiB"
+            "checked contents must be whole blocks of 4 KiB"
         );
         let first = (offset_bytes / BLOCK_BYTES as u64) as usize;
         first..first + length_bytes / BLOCK_BYTES
     }
 
-    /// The bytes of a block: words of `base` at a place, each combined with the key.
+    /// The parts that a block's bytes are computed from: words of `base` at a place, and the key.
     fn recipe(&self, block: usize, phase: u8) -> (&[u64], u64) {
         let identity = mix(self.seed ^ mix(((block as u64) << 8) | u64::from(phase)));
         let place = (identity as usize % (BASE_BYTES / 8 / PLACE_WORDS)) * PLACE_WORDS;
         (&self.base[place..place + WORDS_PER_BLOCK], mix(identity))
     }
 
-    /// Puts this phase's bytes for `offset_bytes` into `buffer` and remembers that they are being
-    /// written. To be followed by [`Self::write_ended`].
+    /// Fills `buffer` with this phase's bytes for `offset_bytes` and records a write in flight. To
+    /// be followed by [`Self::write_ended`].
     pub fn write_begins(&self, offset_bytes: u64, buffer: &Buffer) {
-        assert!(self.phase.get() != NEVER, "a phase was started");
+        assert!(self.phase.get() != UNWRITTEN, "no phase was started");
         self.writes_in_flight.set(self.writes_in_flight.get() + 1);
         let mut written_in = self.written_in.borrow_mut();
         buffer.with_mut(|mut bytes| {
@@ -181,7 +179,7 @@ impl Contents {
                 bytes = rest;
                 self.make(block, &part, to);
                 let is_whole = part.len() == BLOCK_BYTES;
-                // A part with the phase's bytes changes nothing in a block of that phase.
+                // A partial write of the phase's bytes leaves a block of that phase unchanged.
                 if is_whole || written_in[block] != self.phase.get() {
                     written_in[block] = if is_whole { self.phase.get() } else { UNKNOWN };
                 }
@@ -189,7 +187,7 @@ impl Contents {
         });
     }
 
-    /// This phase's bytes for a part of a block.
+    /// Generates this phase's bytes for a part of a block.
     fn make(&self, block: usize, part: &Range<usize>, to: &mut [u8]) {
         let (words, key) = self.recipe(block, self.phase.get());
         let (first, last) = (part.start / 8, part.end / 8);
@@ -201,8 +199,8 @@ impl Contents {
         to[random - first..].fill([0; 8]);
     }
 
-    /// A write begun with [`Self::write_begins`] was answered. Blocks of a failed one hold old or
-    /// new bytes and are not checked until written again.
+    /// Ends a write begun with [`Self::write_begins`]. Blocks of a failed one hold old or new bytes
+    /// and are not checked until they are written again.
     pub fn write_ended(&self, offset_bytes: u64, length_bytes: usize, succeeded: bool) {
         self.writes_in_flight.set(self.writes_in_flight.get() - 1);
         if !succeeded {
@@ -211,22 +209,21 @@ impl Contents {
         }
     }
 
-    /// The range was discarded: what it reads as is not known until it is written again.
+    /// Records a discard: the range's contents are unknown until it is written again.
     pub fn discarded(&self, offset_bytes: u64, length_bytes: usize) {
         let mut written_in = self.written_in.borrow_mut();
         parts(offset_bytes, length_bytes).for_each(|(block, _)| written_in[block] = UNKNOWN);
     }
 
-    /// Compares what was read at `offset_bytes` with what belongs there, and adds the findings to
-    /// `report`. No writes may be in flight. A phantom has no bytes, so nothing is counted as
-    /// verified.
+    /// Compares the bytes read at `offset_bytes` with the expected ones, and adds the findings to
+    /// `report`. No writes may be in flight. A phantom has no bytes, so nothing counts as verified.
     pub fn check(&self, offset_bytes: u64, buffer: &Buffer, report: &mut Verification) {
         let blocks = Self::blocks(offset_bytes, buffer.len());
         let written_in = self.written_in.borrow();
         buffer.with(|bytes| {
             for (bytes, block) in bytes.chunks_exact(BLOCK_BYTES).zip(blocks) {
                 let phase = written_in[block];
-                if phase == NEVER || phase == UNKNOWN {
+                if phase == UNWRITTEN || phase == UNKNOWN {
                     report.unknown_bytes += BLOCK_BYTES as u64;
                     continue;
                 }
@@ -243,13 +240,12 @@ impl Contents {
         });
     }
 
-    /// Adds a range that could not be read to `report`: blocks with known contents count as
-    /// unreadable.
+    /// Adds an unreadable range to `report`: blocks with known contents count as unreadable.
     pub fn unreadable(&self, offset_bytes: u64, length_bytes: usize, why: &str, report: &mut Verification) {
         let written_in = self.written_in.borrow();
         for block in Self::blocks(offset_bytes, length_bytes) {
             match written_in[block] {
-                NEVER | UNKNOWN => report.unknown_bytes += BLOCK_BYTES as u64,
+                UNWRITTEN | UNKNOWN => report.unknown_bytes += BLOCK_BYTES as u64,
                 _ => report.unreadable_bytes += BLOCK_BYTES as u64,
             }
         }
@@ -260,7 +256,7 @@ impl Contents {
     fn matches(&self, bytes: &[u8], block: usize, phase: u8) -> bool {
         let (words, key) = self.recipe(block, phase);
         let found = bytes.as_chunks::<8>().0;
-        // Differences are gathered, not returned at the first: without a branch the loop runs at
+        // Differences are accumulated, without an early return: without a branch the loop runs at
         // memory speed.
         let (random, zeros) = found.split_at(self.random_words);
         let difference = random
@@ -270,7 +266,7 @@ impl Contents {
         zeros.iter().fold(difference, |sum, found| sum | u64::from_le_bytes(*found)) == 0
     }
 
-    /// Best guess at what a damaged block holds.
+    /// Guesses the contents of a damaged block.
     fn diagnose(&self, bytes: &[u8], block: usize) -> String {
         if bytes.iter().all(|&byte| byte == 0) {
             return "zeros".into();
@@ -279,8 +275,7 @@ impl Contents {
             return format!("what phase {phase} wrote there");
         }
         let written_in = self.written_in.borrow();
-        // Any block, but only with the phase it was last written in: a full search is (blocks x
-        // phases) comparisons.
+        // Any block, but only with its last phase: a full search is (blocks x phases) comparisons.
         let other = (0..written_in.len()).find(|&other| {
             let (words, key) = self.recipe(other, written_in[other]);
             bytes[..8] == (words[0] ^ key).to_le_bytes() && self.matches(bytes, other, written_in[other])
@@ -296,11 +291,11 @@ impl Contents {
     }
 }
 
-/// The blocks of a range, each with the bytes of it that the range has.
+/// The blocks of a range, each with the bytes of it that the range covers.
 fn parts(offset_bytes: u64, length_bytes: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
     assert!(
         offset_bytes.is_multiple_of(512) && length_bytes.is_multiple_of(512),
-        "writes come in multiples of 512 bytes"
+        "writes must be multiples of 512 bytes"
     );
     let (start, end) = (offset_bytes as usize, offset_bytes as usize + length_bytes);
     (start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)).map(move |block| {
@@ -455,7 +450,7 @@ mod tests {
         let contents = contents();
         for _ in 0..600 {
             contents.next_phase();
-            assert!(!matches!(contents.phase.get(), NEVER | UNKNOWN));
+            assert!(!matches!(contents.phase.get(), UNWRITTEN | UNKNOWN));
         }
     }
 

@@ -1,4 +1,3 @@
-//! What drives a load besides the laboratory itself: other programs, from the same description of
-//! the load.
+//! Drivers other than the native one: external programs that run the same load descriptions.
 
 pub mod fio;

@@ -1,8 +1,8 @@
 //! Methods on files instead of blocks: PostMark and bonnie, on a directory or on any target.
 //!
 //! Both work on a [`FileStore`]. [`Folder`] is a directory of the system; [`Extents`] keeps files
-//! on a bare target with the simplest of allocators, so that the same method runs on a volume
-//! without a file system, or in virtual time.
+//! on a bare target with a minimal allocator, so that the same method runs on a volume without a
+//! file system, or in virtual time.
 
 mod bonnie;
 mod extents;
@@ -20,15 +20,15 @@ pub use folder::Folder;
 pub(crate) use postmark::POSTMARK_FIGURES;
 pub use postmark::{PostMark, run_postmark};
 
-/// Where files are.
+/// A store of numbered files.
 pub trait FileStore {
-    /// What goes wrong there.
+    /// Error of the store.
     type Error: std::error::Error + 'static;
 
-    /// Makes an empty file; `number` names it.
+    /// Creates an empty file named by `number`.
     fn create(&self, number: u64) -> impl Future<Output = Result<(), Self::Error>>;
 
-    /// Writes `bytes` behind the end of a file, `block_bytes` at a time.
+    /// Appends `bytes` to a file, `block_bytes` at a time.
     fn append(
         &self,
         number: u64,
@@ -36,10 +36,10 @@ pub trait FileStore {
         block_bytes: u64,
     ) -> impl Future<Output = Result<(), Self::Error>>;
 
-    /// Reads a whole file, `block_bytes` at a time; how many bytes there were.
+    /// Reads a whole file, `block_bytes` at a time; returns its length in bytes.
     fn read_all(&self, number: u64, block_bytes: u64) -> impl Future<Output = Result<u64, Self::Error>>;
 
-    /// Reads a block at an offset, and writes it back with a change if asked to.
+    /// Reads a block at an offset, and optionally changes it and writes it back.
     fn visit(
         &self,
         number: u64,
@@ -48,8 +48,8 @@ pub trait FileStore {
         write_back: bool,
     ) -> impl Future<Output = Result<(), Self::Error>>;
 
-    /// Visits places of a file, each with whether it is written back, by so many visitors at once
-    /// that take the next place in turns.
+    /// Visits places of a file with several concurrent visitors, each of which takes the next place
+    /// in turn. Each place has a flag for writing it back.
     fn visit_by(
         &self,
         visitors: usize,
@@ -69,9 +69,9 @@ pub trait FileStore {
         }
     }
 
-    /// Takes a file away.
+    /// Deletes a file.
     fn delete(&self, number: u64) -> impl Future<Output = Result<(), Self::Error>>;
 
-    /// Makes durable what was written.
+    /// Makes all writes durable.
     fn sync(&self) -> impl Future<Output = Result<(), Self::Error>>;
 }

@@ -3,9 +3,9 @@
 //!
 //! A [`Load`] is started, ramped up, measured in one or several windows, and stopped; in between
 //! the caller can pull a drive or start a rebuild. The same code runs in real and in virtual time.
-//! One task per request in flight; per request there is no allocation, one look at the clock and
-//! one histogram entry. Expects targets that fail (counted, told, slowed down), that answer at once
-//! for ever (tasks give way to others), and that stop answering (`stop` has a limit).
+//! One task per request in flight; a request costs no allocation, one clock read and one histogram
+//! entry. Expects targets that fail (counted, reported, throttled), that always answer at once
+//! (tasks yield), and that stop answering (`stop` has a limit).
 
 mod task;
 #[cfg(test)]
@@ -18,19 +18,19 @@ use std::rc::Rc;
 use stripewise_drive::{Context, JoinHandle};
 
 use self::task::{Shared, keep_one_in_flight};
-use self::window::Silence;
+use self::window::StallTraffic;
 pub use self::window::{LoadEnd, Tally, Window, WindowLimits};
 use crate::loads::contents::Contents;
 use crate::loads::metered::Traffic;
 use crate::loads::target::Target;
 use crate::loads::workload::{Workload, WorkloadError, random_stream};
 
-/// A time without any answer that is worth telling of, where answers otherwise come much faster.
+/// Minimum length of a reported stall, if answers otherwise arrive much faster.
 const STALL_NS: u64 = 200_000_000;
-/// How often waiting loops look whether they can go on.
+/// Poll interval of waiting loops.
 const POLL_NS: u64 = 20_000_000;
 
-/// What completes, counted for an observer beside it: of one load, or of one after the other.
+/// Counts completions for an observer, over one load or several in sequence.
 #[derive(Debug, Default)]
 pub struct Pulse {
     requests: Cell<u64>,
@@ -38,19 +38,19 @@ pub struct Pulse {
     longest_ns: Cell<u64>,
 }
 
-/// Requests since the look before.
+/// Requests completed since the previous take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beat {
-    /// How many completed.
+    /// Number of completed requests.
     pub requests: u64,
-    /// Their latencies, added up.
+    /// Sum of their latencies.
     pub latency_ns: u64,
-    /// The longest of them.
+    /// Longest latency.
     pub longest_ns: u64,
 }
 
 impl Beat {
-    /// Mean latency in microseconds; 0 where nothing completed.
+    /// Mean latency in microseconds; 0 if nothing completed.
     pub fn mean_us(&self) -> f64 {
         self.latency_ns as f64 / 1e3 / self.requests.max(1) as f64
     }
@@ -63,7 +63,7 @@ impl Pulse {
         self.longest_ns.set(self.longest_ns.get().max(latency_ns));
     }
 
-    /// What completed since it was asked before.
+    /// Returns and resets the counts.
     pub fn take(&self) -> Beat {
         Beat {
             requests: self.requests.take(),
@@ -82,8 +82,8 @@ pub struct Load<T: Target> {
 
 impl<T: Target> Load<T> {
     /// Starts all requests of `workload` on `target`. Writes carry this phase's bytes of
-    /// `contents`, or whatever the pool's memory holds. `moved_bytes` grows with every request that
-    /// completes, for an observer beside it.
+    /// `contents`, or arbitrary memory of the pool. `moved_bytes` grows with every completed
+    /// request, for an observer.
     pub fn start(
         context: &Context,
         target: &T,
@@ -131,28 +131,28 @@ impl<T: Target> Load<T> {
         Ok(Self { shared, tasks, outstanding: workload.outstanding() })
     }
 
-    /// Counts every request that completes from now on in `pulse`, too.
+    /// Also counts every request that completes from now on in `pulse`.
     pub(crate) fn count_in(&self, pulse: &Rc<Pulse>) {
         self.shared.pulses.borrow_mut().push(pulse.clone());
     }
 
-    /// Requests completed since the start, failed ones not counted.
+    /// Requests completed since the start, without failed ones.
     pub fn completed(&self) -> u64 {
         self.shared.completed.get()
     }
 
-    /// Requests that failed since the start.
+    /// Requests failed since the start.
     pub fn errors(&self) -> u64 {
         self.shared.errors.get()
     }
 
-    /// Whether a load that ends by itself has ended.
+    /// True if a load that ends by itself has ended.
     pub fn is_over(&self) -> bool {
         self.shared.is_over()
     }
 
-    /// Waits for at least `least_ns` and until as many requests have completed as are kept in
-    /// flight, so that the burst of the start is over; but not longer than `most_ns`.
+    /// Waits for at least `least_ns` and until the number of completed requests reaches the number
+    /// in flight, so that the initial burst is over; but not longer than `most_ns`.
     pub async fn ramp_up(&self, least_ns: u64, most_ns: u64) {
         let start = self.shared.context.now_ns();
         let before = self.completed();
@@ -166,12 +166,12 @@ impl<T: Target> Load<T> {
         }
     }
 
-    /// Records everything that completes in a window, and what is seen around it.
+    /// Records all completions in a window, and its surroundings.
     pub async fn measure(&self, limits: &WindowLimits, around: &Surroundings<'_>) -> Window {
         let shared = &self.shared;
         let Surroundings { cpu_seconds, drive_traffic, holds } = around;
         let (cpu_before, traffic_before) = (cpu_seconds(), drive_traffic());
-        let mut silence = Silence::new(self.completed(), traffic_before);
+        let mut silence = StallTraffic::new(self.completed(), traffic_before);
         let errors_before = self.errors();
         let start_ns = shared.context.now_ns();
         *shared.window.borrow_mut() = Window::new(start_ns);
@@ -192,7 +192,7 @@ impl<T: Target> Load<T> {
         }
         shared.recording.set(false);
         let mut window = shared.window.replace(Window::new(start_ns));
-        // One that ended by itself ended with its last answer, not at the next look.
+        // A load that ended by itself ended with its last answer, not at the next poll.
         let end_ns = if shared.is_over() { shared.last_completion_ns.get() } else { shared.context.now_ns() };
         window.duration_ns = end_ns.saturating_sub(start_ns);
         let ordinary_gap_ns = window.duration_ns / window.requests().max(1);
@@ -228,13 +228,13 @@ impl<T: Target> Load<T> {
     }
 }
 
-/// What a window is measured against, besides the clock.
+/// Counters and conditions of a window besides the clock.
 pub struct Surroundings<'a> {
-    /// Processor time the process used so far, where it is known.
+    /// Processor time of the process so far, if known.
     pub cpu_seconds: &'a dyn Fn() -> Option<f64>,
-    /// What the drives were asked so far, all together.
+    /// Requests to all drives together so far.
     pub drive_traffic: &'a dyn Fn() -> Traffic,
-    /// Asked again and again; when it says no the window ends, marked as interrupted.
+    /// Polled condition; once it is false the window ends, marked as interrupted.
     pub holds: &'a dyn Fn() -> bool,
 }
 

@@ -1,8 +1,8 @@
-//! A drive of the laboratory: counts what passes through it (how much each drive really served for
-//! what the user asked), and can be pulled under way. Adds a few nanoseconds a request.
+//! A laboratory drive: counts the requests that pass through it (the real work of each drive for
+//! the user's requests), and can be pulled in operation. Adds a few nanoseconds a request.
 //!
-//! Pulled means: every later request is answered "gone", as from a drive that lost its cable; what
-//! is in flight is answered by the drive beneath. Nothing else goes wrong here.
+//! After a pull, every later request is answered "gone", as from a drive that lost its cable;
+//! requests in flight are answered by the drive beneath. No other faults.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,25 +14,25 @@ use stripewise_drive::{
     Operation,
 };
 
-/// What drives were asked to do.
+/// Requests to drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Read requests.
     pub reads: u64,
-    /// Bytes they asked for.
+    /// Bytes read.
     pub read_bytes: u64,
     /// Write requests.
     pub writes: u64,
-    /// Bytes they carried.
+    /// Bytes written.
     pub written_bytes: u64,
     /// Flushes.
     pub flushes: u64,
-    /// The same by what it was for; of results written before causes were counted, nothing.
+    /// Requests by cause; empty for results that predate causes.
     #[serde(default, serialize_with = "write_causes", deserialize_with = "read_causes")]
     pub causes: CauseTable,
 }
 
-/// One cause as `results.json` has it.
+/// One cause in `results.json`.
 #[derive(Serialize, Deserialize)]
 struct OfCause {
     requests: u64,
@@ -59,17 +59,17 @@ fn read_causes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CauseTable,
 }
 
 impl Traffic {
-    /// Bytes both ways.
+    /// Bytes read and written.
     pub fn bytes(&self) -> u64 {
         self.read_bytes + self.written_bytes
     }
 
-    /// Reads and writes.
+    /// Number of reads and writes.
     pub fn requests(&self) -> u64 {
         self.reads + self.writes
     }
 
-    /// Adds what another drive was asked.
+    /// Adds the traffic of another drive.
     pub fn plus(&self, other: &Self) -> Self {
         Self {
             reads: self.reads + other.reads,
@@ -81,7 +81,7 @@ impl Traffic {
         }
     }
 
-    /// What came since an earlier look at the same counters.
+    /// Difference from an earlier snapshot of the same counters.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             reads: self.reads - earlier.reads,
@@ -94,18 +94,18 @@ impl Traffic {
     }
 }
 
-/// Wraps a drive, counts, and can be pulled.
+/// Wraps a drive, counts requests, and can be pulled.
 pub struct MeteredDrive {
     inner: Rc<dyn Drive>,
     info: DriveInfo,
-    /// But for the causes, which `causes` has.
+    /// Without causes, which are in `causes`.
     traffic: Cell<Traffic>,
     causes: CauseMeter,
     pulled: Cell<bool>,
 }
 
 impl MeteredDrive {
-    /// Counts what `inner` is asked from now on, under another name.
+    /// Wraps `inner` under another label.
     pub fn new(label: &str, inner: Rc<dyn Drive>) -> Rc<Self> {
         let info = DriveInfo { label: label.into(), ..inner.info().clone() };
         Rc::new(Self {
@@ -117,12 +117,12 @@ impl MeteredDrive {
         })
     }
 
-    /// Everything asked so far.
+    /// Traffic so far.
     pub(crate) fn traffic(&self) -> Traffic {
         Traffic { causes: self.causes.table(), ..self.traffic.get() }
     }
 
-    /// From now on the drive is gone.
+    /// Pulls the drive: it is gone from now on.
     pub fn pull(&self) {
         self.pulled.set(true);
     }
@@ -150,7 +150,7 @@ impl Drive for MeteredDrive {
             }
             Operation::WriteZeroes => {
                 traffic.writes += 1;
-                // Where zeros are only noted, nothing is transferred.
+                // Nothing is transferred if zeros are only recorded.
                 traffic.written_bytes += if self.info.cheap_zeroes { 0 } else { request.length_bytes };
             }
             Operation::Flush => traffic.flushes += 1,
@@ -212,6 +212,6 @@ mod tests {
         let error = now(drive.submit(IoRequest::read(0, buffer))).unwrap_err();
         assert_eq!(error.kind, DriveErrorKind::Gone);
         assert!(error.to_string().starts_with("drive7: "), "{error}");
-        assert_eq!(drive.traffic().reads, 1, "a drive that is gone serves nothing");
+        assert_eq!(drive.traffic().reads, 1, "a pulled drive serves nothing");
     }
 }

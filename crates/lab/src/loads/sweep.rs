@@ -1,9 +1,9 @@
-//! Going once through a whole target: filling it with contents that can be checked, and comparing
-//! every byte with them.
+//! One pass through a whole target: filling it with verifiable contents, and comparing every byte
+//! with them.
 //!
 //! Both keep a fixed number of large requests in flight. Expects write errors (the fill stops and
-//! says so) and read errors (read again block by block, so that the damage is told as exactly as it
-//! is).
+//! reports them) and read errors (read again block by block, to report the exact extent of the
+//! damage).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use stripewise_drive::Context;
 use crate::loads::contents::{BLOCK_BYTES, Contents, Verification};
 use crate::loads::target::Target;
 
-/// How a sweep works.
+/// Parameters of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct SweepOptions {
     /// Requests in flight.
@@ -26,13 +26,13 @@ pub struct SweepOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("filling the array failed at {offset_bytes}: {why}")]
 pub struct FillError {
-    /// Where, in bytes from the target's start.
+    /// Offset in bytes from the target's start.
     pub offset_bytes: u64,
-    /// The target's own words.
+    /// Message of the target.
     pub why: String,
 }
 
-/// The next range of a sweep, shared by its tasks.
+/// Next range of a sweep, shared by its tasks.
 struct Cursor {
     at: Cell<u64>,
     end: u64,
@@ -41,7 +41,10 @@ struct Cursor {
 
 impl Cursor {
     fn new(end: u64, step: u64) -> Rc<Self> {
-        assert!(step > 0 && step.is_multiple_of(BLOCK_BYTES as u64), "sweeps go in whole blocks of 4 KiB");
+        assert!(
+            step > 0 && step.is_multiple_of(BLOCK_BYTES as u64),
+            "a sweep's step must be whole blocks of 4 KiB"
+        );
         Rc::new(Self { at: Cell::new(0), end, step })
     }
 
@@ -57,8 +60,8 @@ impl Cursor {
     }
 }
 
-/// Writes the current phase of `contents` over all of `target` and flushes. `done_bytes` grows as
-/// it goes. Returns how long it took, in nanoseconds of the context's clock.
+/// Writes the current phase of `contents` over all of `target` and flushes. `done_bytes` reports
+/// progress. Returns the duration in nanoseconds of the context's clock.
 pub async fn fill<T: Target>(
     context: &Context,
     target: &T,
@@ -98,8 +101,8 @@ pub async fn fill<T: Target>(
     Ok(context.now_ns() - start_ns)
 }
 
-/// Reads all of `target` and compares every byte with `contents`. Nothing may be writing.
-/// `done_bytes` grows as it goes.
+/// Reads all of `target` and compares every byte with `contents`. No writes may be in flight.
+/// `done_bytes` reports progress.
 pub async fn verify<T: Target>(
     context: &Context,
     target: &T,

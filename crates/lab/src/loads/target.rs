@@ -1,9 +1,8 @@
-//! What a load runs against: anything with a capacity that reads, writes and flushes.
-//! Single-threaded.
+//! The target of a load: anything with a capacity that reads, writes and flushes. Single-threaded.
 //!
-//! The laboratory measures an array of ours, a bare drive, and later another system's device
-//! through this one trait, so a figure of one can stand beside a figure of the other. Errors are
-//! the target's own; the driver counts them.
+//! The laboratory measures arrays of the engine, bare drives and devices of other systems through
+//! this one trait, so that their figures compare. Errors are the target's own; the driver counts
+//! them.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -12,15 +11,15 @@ use stripewise_drive::{Buffer, BufferPool, Drive, DriveError, IoRequest, Operati
 use stripewise_engine::ArrayError;
 use stripewise_engine::pool::Volume;
 
-/// Something that can be measured. Clones are the same target.
+/// A measurable target. Clones are the same target.
 pub trait Target: Clone + 'static {
-    /// What goes wrong there.
+    /// Error of the target.
     type Error: std::error::Error + 'static;
 
     /// Usable bytes.
     fn capacity_bytes(&self) -> u64;
 
-    /// Where memory for writes comes from; a pool of phantoms makes a load without contents.
+    /// Memory pool for writes; a pool of phantoms makes a load without contents.
     fn buffers(&self) -> &BufferPool;
 
     /// Reads `length_bytes` at `offset_bytes`.
@@ -30,18 +29,18 @@ pub trait Target: Clone + 'static {
     /// Writes `data` at `offset_bytes`; durable only after a later flush.
     fn write(&self, offset_bytes: u64, data: Buffer) -> impl Future<Output = Result<(), Self::Error>>;
 
-    /// Writes `data` at `offset_bytes`; complete only when it is durable (FUA).
+    /// Writes `data` at `offset_bytes`; complete only when durable (FUA).
     fn write_through(&self, offset_bytes: u64, data: Buffer)
     -> impl Future<Output = Result<(), Self::Error>>;
 
-    /// What the range holds is no longer needed.
+    /// Discards the contents of the range.
     fn discard(&self, offset_bytes: u64, length_bytes: u64) -> impl Future<Output = Result<(), Self::Error>>;
 
-    /// Makes every write that has completed durable.
+    /// Makes every completed write durable.
     fn flush(&self) -> impl Future<Output = Result<(), Self::Error>>;
 }
 
-/// A bare drive as a target: the baseline that arrays are compared with.
+/// A bare drive as a target: the baseline for arrays.
 #[derive(Clone)]
 pub struct DriveTarget {
     drive: Rc<dyn Drive>,
@@ -49,7 +48,7 @@ pub struct DriveTarget {
 }
 
 impl DriveTarget {
-    /// `drive`, with memory from `buffers`.
+    /// Creates a target of `drive`, with memory from `buffers`.
     pub fn new(drive: Rc<dyn Drive>, buffers: BufferPool) -> Self {
         Self { drive, buffers }
     }

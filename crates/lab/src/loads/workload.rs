@@ -1,9 +1,9 @@
-//! What a load is made of: pattern, block sizes, read share, depth, jobs, region, seed. Plain data.
+//! Workload parameters: pattern, block sizes, read share, depth, jobs, region, seed. Plain data.
 //!
-//! One type describes every load of the laboratory, whichever driver runs it: the native driver in
-//! real or virtual time, later fio. The constants are those of study 004 (`studies/workloads.csv`;
-//! a test compares them with that file). Expects descriptions that make no sense (no blocks, a
-//! region beyond the target): [`Workload::resolve`] refuses them.
+//! One type describes every load of the laboratory for any driver: the native one in real or
+//! virtual time, and fio. The constants are those of study 004 (`studies/workloads.csv`; a test
+//! compares them with that file). Invalid descriptions (no blocks, a region beyond the target) are
+//! expected: [`Workload::resolve`] refuses them.
 
 mod places;
 mod resolved;
@@ -17,40 +17,40 @@ pub use resolved::{Choice, JobCursor, ResolvedWorkload};
 
 use self::places::Zipf;
 
-/// Where the next request goes.
+/// Placement of the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
-    /// Each job goes through its own equal part of the region from start to end and then starts
+    /// Each job passes through its own equal part of the region from start to end, then starts
     /// again.
     Sequential,
-    /// Anywhere in the region, each place equally likely, places may repeat (fio's `norandommap`).
+    /// Uniformly anywhere in the region; places may repeat (fio's `norandommap`).
     Random,
-    /// Sequential, but so many percent of requests jump anywhere and the job goes on from there
-    /// (IOMeter's "% random").
+    /// Sequential, but this percentage of requests jumps to a random place, from which the job
+    /// continues (IOMeter's "% random").
     Partly(u32),
-    /// Each request begins so many bytes behind the beginning of the one before.
+    /// Each request begins this many bytes after the beginning of the previous one.
     Strided(u64),
     /// Random by Zipf's law with this exponent in hundredths (fio's `zipf:1.2` is 120).
     Zipf(u32),
-    /// Random, (so many percent of requests, in so many percent of the region), the rest anywhere
-    /// in the remainder.
+    /// Random: (percentage of requests, in percentage of the region); the rest anywhere in the
+    /// remainder.
     HotSpot(u32, u32),
 }
 
-/// When requests are made.
+/// Arrival of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrival {
-    /// As soon as the one before is answered.
+    /// As soon as the previous one is answered.
     #[default]
     Closed,
-    /// So many a second over all jobs, evenly; latency counts from the moment a request was due.
+    /// This many a second over all jobs, evenly; latency counts from the moment a request was due.
     Fixed(f64),
-    /// So many a second on average, at random moments (exponential gaps); latency counts from the
-    /// moment it was due.
+    /// This many a second on average, at random moments (exponential gaps); latency counts from
+    /// the moment a request was due.
     Poisson(f64),
-    /// At most so many a second over all jobs; latency counts from the moment a request is made.
+    /// At most this many a second over all jobs; latency counts from the moment of the request.
     Limited(f64),
 }
 
@@ -59,8 +59,7 @@ pub enum Arrival {
 pub struct BlockShare {
     /// Length of a request in bytes.
     pub bytes: u64,
-    /// How many of all requests have this length, relative to the other entries (percent when they
-    /// add up to 100).
+    /// Weight among all requests, relative to the other entries (percent if they add up to 100).
     pub share: u32,
 }
 
@@ -69,18 +68,18 @@ pub struct BlockShare {
 pub struct Region {
     /// First byte.
     pub offset_bytes: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub length_bytes: u64,
 }
 
 /// A load on a target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
-    /// What people and results call it.
+    /// Name in the interface and in results.
     pub name: String,
-    /// Where requests go.
+    /// Placement of requests.
     pub pattern: Pattern,
-    /// Lengths of requests and how often each occurs.
+    /// Lengths of requests and their frequencies.
     pub blocks: Vec<BlockShare>,
     /// Share of requests that read, from 0 to 1.
     pub read_share: f64,
@@ -94,32 +93,32 @@ pub struct Workload {
     /// which is what fio does (`blockalign`: a 2 MiB request of the mixed load begins at any
     /// multiple of 4 KiB).
     pub align_bytes: Option<u64>,
-    /// Where the random choices start.
+    /// Random seed.
     pub seed: u64,
-    /// When requests are made.
+    /// Arrival of requests.
     #[serde(default, skip_serializing_if = "is_default")]
     pub arrival: Arrival,
     /// Pause of a job's request slot after each answer, microseconds.
     #[serde(default, skip_serializing_if = "is_default")]
     pub think_us: u64,
-    /// Flush after so many writes of a request slot; 0 never. The flush is no request of its own in
-    /// the figures.
+    /// Flush after this number of writes of a request slot; 0 never. The flush does not count as a
+    /// request in the figures.
     #[serde(default, skip_serializing_if = "is_default")]
     pub flush_every: u32,
-    /// Each so-manieth write of a request slot completes only when it is durable (FUA); 0 none.
+    /// Every n-th write of a request slot completes only when it is durable (FUA); 0 none.
     #[serde(default, skip_serializing_if = "is_default")]
     pub fua_every: u32,
     /// Discards in place of writes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub discards: bool,
-    /// What may be asked for, by weight, in place of `blocks`, `read_share` and the share of random
-    /// places (IOMeter's access specifications); empty: those.
+    /// Weighted kinds of requests in place of `blocks`, `read_share` and the share of random places
+    /// (IOMeter's access specifications); empty: not used.
     #[serde(default, skip_serializing_if = "is_default")]
     pub accesses: Vec<Access>,
-    /// The load ends after so many requests.
+    /// Maximum number of requests, after which the load ends.
     #[serde(default, skip_serializing_if = "is_default")]
     pub most_requests: Option<u64>,
-    /// The load ends once so many bytes were asked for.
+    /// Maximum number of requested bytes, after which the load ends.
     #[serde(default, skip_serializing_if = "is_default")]
     pub most_bytes: Option<u64>,
 }
@@ -127,13 +126,13 @@ pub struct Workload {
 /// One line of an access specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
-    /// How many of all requests it makes, relative to the other lines.
+    /// Weight among all requests, relative to the other lines.
     pub share: u32,
     /// Length of its requests.
     pub bytes: u64,
-    /// So many percent of them read.
+    /// Percentage of reads.
     pub read_percent: u32,
-    /// So many percent of them go anywhere, the others on from the one before.
+    /// Percentage of random places; the others follow the previous request.
     pub random_percent: u32,
 }
 
@@ -141,16 +140,16 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A description that cannot be run.
+/// A workload that cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
-    /// No block sizes, or none that ever occurs.
+    /// No block sizes, or none with a weight.
     #[error("workload {name}: its block-size split is empty")]
     NoBlocks {
         /// The workload.
         name: String,
     },
-    /// A length that targets cannot take.
+    /// A length that targets cannot accept.
     #[error("workload {name}: a block of {bytes} bytes is not a positive multiple of 512")]
     BadBlock {
         /// The workload.
@@ -177,7 +176,7 @@ pub enum WorkloadError {
     BadRegion {
         /// The workload.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
 }
@@ -186,8 +185,7 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
 impl Region {
-    /// What of `size_bytes` a load works on that asks for this part of it: as much of it as there
-    /// is.
+    /// Part of a target of `size_bytes` that a load uses: the requested region cut to the size.
     pub fn within(asked: Option<Self>, size_bytes: u64) -> Self {
         let asked = asked.unwrap_or(Self { offset_bytes: 0, length_bytes: u64::MAX });
         Self { length_bytes: asked.length_bytes.min(size_bytes.saturating_sub(asked.offset_bytes)), ..asked }
@@ -217,12 +215,12 @@ impl Workload {
         }
     }
 
-    /// Whether it ends by itself.
+    /// True if it ends by itself.
     pub fn is_counted(&self) -> bool {
         self.most_requests.is_some() || self.most_bytes.is_some()
     }
 
-    /// Lengths of requests, whatever they are given by.
+    /// Lengths of requests, from `blocks` or `accesses`.
     pub fn split(&self) -> Vec<BlockShare> {
         match self.accesses.as_slice() {
             [] => self.blocks.clone(),
@@ -230,7 +228,7 @@ impl Workload {
         }
     }
 
-    /// One length, one read share (0 to 1), one worker: what most methods vary.
+    /// One length, one read share (0 to 1), one worker: the parameters that most methods vary.
     pub fn plain(name: &str, pattern: Pattern, block_bytes: u64, read_share: f64, depth: u32) -> Self {
         Self::uniform(name, pattern, block_bytes, read_share, depth)
     }
@@ -293,8 +291,7 @@ impl Workload {
         self.split().iter().map(|block| block.bytes).max().unwrap_or(0)
     }
 
-    /// Checks the description against a target of `capacity_bytes` and works out what the choices
-    /// need.
+    /// Checks the workload against a target of `capacity_bytes` and prepares its random choices.
     pub fn resolve(&self, capacity_bytes: u64) -> Result<ResolvedWorkload, WorkloadError> {
         let name = || self.name.clone();
         let used: Vec<BlockShare> = self.split().into_iter().filter(|block| block.share > 0).collect();
@@ -313,7 +310,7 @@ impl Workload {
         let align_bytes = self.align_bytes.unwrap_or(smallest);
         let bad_region = |why: String| WorkloadError::BadRegion { name: name(), why };
         if align_bytes == 0 || !align_bytes.is_multiple_of(512) {
-            return Err(bad_region(format!("an alignment of {align_bytes} bytes is no multiple of 512")));
+            return Err(bad_region(format!("an alignment of {align_bytes} bytes is not a multiple of 512")));
         }
         let region = self.region.unwrap_or(Region { offset_bytes: 0, length_bytes: capacity_bytes });
         let end = region.offset_bytes.checked_add(region.length_bytes);
@@ -325,7 +322,7 @@ impl Workload {
         }
         if !region.offset_bytes.is_multiple_of(512) {
             return Err(bad_region(format!(
-                "its region starts at {}, no multiple of 512",
+                "its region starts at {}, which is not a multiple of 512",
                 region.offset_bytes
             )));
         }
@@ -370,37 +367,37 @@ impl Workload {
         let positive = |rate: f64| rate.is_finite() && rate > 0.0;
         match self.arrival {
             Arrival::Fixed(rate) | Arrival::Poisson(rate) | Arrival::Limited(rate) if !positive(rate) => {
-                return bad(format!("{rate} requests a second is no rate"));
+                return bad(format!("{rate} requests a second is not a valid rate"));
             }
             _ => {}
         }
         let percents = self.accesses.iter().flat_map(|line| [line.read_percent, line.random_percent]);
         if let Some(percent) = percents.into_iter().find(|percent| *percent > 100) {
-            return bad(format!("{percent} % in an access specification"));
+            return bad(format!("{percent} % in an access specification is not a percentage (0–100)"));
         }
         match self.pattern {
             Pattern::Partly(percent) if percent > 100 => bad(format!("{percent} % of requests cannot jump")),
             Pattern::Strided(stride) if stride == 0 || !stride.is_multiple_of(align_bytes) => {
-                bad(format!("a stride of {stride} bytes is no positive multiple of {align_bytes}"))
+                bad(format!("a stride of {stride} bytes is not a positive multiple of {align_bytes}"))
             }
             Pattern::Zipf(theta) if !(1..=1000).contains(&theta) => {
                 bad(format!("the exponent {theta} of Zipf's law, in hundredths, is not from 1 to 1000"))
             }
-            Pattern::HotSpot(requests, region) if requests > 100 || !(1..=99).contains(&region) => bad(
-                format!("a hot spot of {requests} % of requests in {region} % of the region makes no sense"),
-            ),
+            Pattern::HotSpot(requests, region) if requests > 100 || !(1..=99).contains(&region) => {
+                bad(format!("invalid hot spot: {requests} % of requests in {region} % of the region"))
+            }
             _ => Ok(()),
         }
     }
 }
 
 impl Pattern {
-    /// Whether a job has a place that it goes on from.
+    /// True if jobs keep a current position.
     pub fn is_sequential(self) -> bool {
         matches!(self, Self::Sequential | Self::Partly(_) | Self::Strided(_))
     }
 
-    /// In words.
+    /// Label for reports.
     pub fn text(self) -> String {
         match self {
             Self::Sequential => "sequential".into(),
@@ -413,8 +410,7 @@ impl Pattern {
     }
 }
 
-/// The random numbers number `stream` of `seed`: streams of one seed, and seeds, have nothing to do
-/// with each other.
+/// Random numbers of stream number `stream` of `seed`: streams, and seeds, are independent.
 pub(crate) fn random_stream(seed: u64, stream: u64) -> SplitMix64 {
     SplitMix64::new(mix(seed ^ mix(stream)))
 }

@@ -1,5 +1,5 @@
-//! Profiles: a method as data, those of the laboratory and those of users. One entry of a file may
-//! stand for many measurements.
+//! Profiles: measurement methods as data, built in or from users. One entry of a file may stand for
+//! many measurements.
 
 mod text;
 
@@ -14,7 +14,7 @@ use crate::records::import::BONNIE_TESTS;
 use crate::records::record::Operation;
 use crate::statistics::{STEADY_ROUNDS, mean, median};
 
-/// The laboratory's own profiles.
+/// Built-in profiles.
 const BUILT_IN: [&str; 14] = [
     include_str!("../../../../profiles/crystaldiskmark.toml"),
     include_str!("../../../../profiles/atto.toml"),
@@ -35,31 +35,31 @@ const BUILT_IN: [&str; 14] = [
 /// A profile that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
-    /// No profile of that name.
+    /// No profile has this name.
     #[error("there is no profile `{name}`; the nearest is `{nearest}`")]
     Unknown {
-        /// As asked for.
+        /// Requested name.
         name: String,
-        /// The one that looks most like it.
+        /// Most similar existing name.
         nearest: String,
     },
-    /// The file says something that cannot be.
+    /// The file contains an invalid setting.
     #[error("profile: {0}")]
     Wrong(String),
 }
 
-/// Which of a measurement's runs is the figure.
+/// Statistic that turns runs into the figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Statistic {
-    /// The middle one.
+    /// Median of the runs.
     #[default]
     Median,
-    /// Their mean.
+    /// Mean of the runs.
     Mean,
-    /// The best one, as CrystalDiskMark prints it.
+    /// Best run, as printed by CrystalDiskMark.
     Best,
-    /// The mean of the last five rounds once they are steady, as SNIA has it.
+    /// Mean of the last five rounds once they are steady, as defined by SNIA.
     Steady,
 }
 
@@ -78,37 +78,37 @@ impl Statistic {
 /// A method as data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// The tool that it follows.
+    /// Tool that it follows.
     pub tool: String,
-    /// One line.
+    /// Description in one line.
     pub about: String,
-    /// Runs of each measurement; rounds at most for [`Statistic::Steady`].
+    /// Runs of each measurement; maximum number of rounds for [`Statistic::Steady`].
     pub runs: u32,
-    /// Whether the first run is thrown away.
+    /// True to discard the first run.
     pub discard_first: bool,
-    /// Which run is the figure.
+    /// Statistic of the runs.
     pub statistic: Statistic,
-    /// Whether the best run is shown beside it.
+    /// True to show the best run beside the figure.
     pub also_best: bool,
     /// Length of a run.
     pub seconds: f64,
     /// Pause before each measurement.
     pub pause_seconds: f64,
-    /// How much of the target is used; `None`: all of it.
+    /// Sizes of the used part of the target; empty: all of it.
     pub sizes: Vec<u64>,
-    /// Whether a run ends when so many bytes have been moved, the size in use.
+    /// True if a run ends after moving as many bytes as are in use.
     pub moves_size_once: bool,
-    /// How often the region is written before anything is measured.
+    /// Number of times the region is written before the measurements.
     pub precondition_passes: u32,
-    /// What writes carry.
+    /// Data written.
     pub data: Data,
-    /// Whether all that was written is read back and compared in the end.
+    /// True to read back and compare all written data in the end.
     pub verify: bool,
     /// The measurements, in order; none for methods on files.
     pub steps: Vec<Step>,
-    /// A method on files instead.
+    /// A method on files, in place of steps.
     pub files: Option<FileMethod>,
 }
 
@@ -122,7 +122,7 @@ pub enum FileMethod {
 }
 
 impl Profile {
-    /// One run of each of these loads, by a scenario that decides about sizes and times.
+    /// Creates a profile with one run of each load, for a scenario that determines sizes and times.
     pub(crate) fn of_loads(loads: &[Workload]) -> Self {
         let of_load = |load: &Workload| Step {
             name: load.name.clone(),
@@ -137,8 +137,8 @@ impl Profile {
         Self { runs: 1, steps: loads.iter().map(of_load).collect(), ..Self::default() }
     }
 
-    /// Its loads for a scenario that decides about states, sizes and times: they go on until they
-    /// are stopped. None where it works on files or has loads beside each other.
+    /// Its loads for a scenario that determines states, sizes and times: they run until they are
+    /// stopped. `None` for methods on files or with concurrent loads.
     pub fn plain_loads(&self) -> Option<Vec<Workload>> {
         let is_plain = self.files.is_none() && self.steps.iter().all(|step| step.beside.is_none());
         let of_step = |step: &Step| Workload {
@@ -152,7 +152,7 @@ impl Profile {
 }
 
 impl FileMethod {
-    /// The same with files shorter, or fewer of them, by a factor, so that they fit smaller drives.
+    /// Reduces the size or number of files by a factor, to fit smaller drives.
     pub fn shortened(self, factor: u64) -> Self {
         match self {
             Self::PostMark(asked) => Self::PostMark(PostMark {
@@ -169,7 +169,7 @@ impl FileMethod {
         }
     }
 
-    /// What its files take at most, as far as chance lets that be told.
+    /// Maximum bytes of the files, as far as the random choices allow an estimate.
     pub fn most_bytes(self) -> u64 {
         match self {
             // Half of the transactions create a file, about as many delete one, and half append to
@@ -183,7 +183,7 @@ impl FileMethod {
         }
     }
 
-    /// The names of its figures.
+    /// Names of the figures.
     pub fn figures(self) -> Vec<String> {
         match self {
             Self::PostMark(_) => POSTMARK_FIGURES.map(str::to_owned).to_vec(),
@@ -198,23 +198,23 @@ impl FileMethod {
 /// One measurement of a profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Unique within the profile.
+    /// Name, unique within the profile.
     pub name: String,
-    /// What its requests do.
+    /// Operation of its requests.
     pub op: Operation,
     /// The load.
     pub workload: Workload,
-    /// Another at the same time, with a figure of its own.
+    /// Concurrent load with a figure of its own.
     pub beside: Option<Workload>,
 }
 
 impl Step {
-    /// Its loads; one with nothing in flight is none.
+    /// Its loads; one without requests in flight does not count.
     pub fn loads(&self) -> impl Iterator<Item = &Workload> {
         std::iter::once(&self.workload).chain(&self.beside).filter(|load| load.depth > 0)
     }
 
-    /// Whether anything of the target is changed.
+    /// True if it changes the target.
     pub fn writes(&self) -> bool {
         self.loads().any(|load| {
             load.accesses.iter().any(|line| line.read_percent < 100)
@@ -223,18 +223,18 @@ impl Step {
     }
 }
 
-/// The laboratory's own profile of that name.
+/// Returns the built-in profile of this name.
 pub fn built_in(name: &str) -> Result<Profile, ProfileError> {
-    let all = BUILT_IN.map(|text| Profile::parse(text).expect("the laboratory's own profiles are right"));
+    let all = BUILT_IN.map(|text| Profile::parse(text).expect("built-in profiles are valid"));
     all.into_iter().find(|profile| profile.name == name).ok_or_else(|| ProfileError::Unknown {
         name: name.to_owned(),
         nearest: nearest(name, &built_in_names()).unwrap_or_default(),
     })
 }
 
-/// The names of the laboratory's own profiles.
+/// Names of the built-in profiles.
 pub fn built_in_names() -> Vec<String> {
-    let name = |text| Profile::parse(text).expect("the laboratory's own profiles are right").name;
+    let name = |text| Profile::parse(text).expect("built-in profiles are valid").name;
     BUILT_IN.map(name).to_vec()
 }
 
@@ -244,7 +244,7 @@ mod tests {
     use crate::loads::workload::Pattern;
 
     #[test]
-    fn the_loads_of_an_evaluation_are_those_of_its_method() {
+    fn evaluation_loads_match_their_method() {
         let loads = |name: &str| built_in(name).expect("it").plain_loads();
         assert_eq!(loads("toshiba"), Some(Workload::study_004().to_vec()));
         let goes_on = |load: &Workload| !load.is_counted();
@@ -275,13 +275,13 @@ mod tests {
             assert_eq!(&step.workload, expected);
         }
         let matrix = built_in("orion-normal").expect("it");
-        assert_eq!(matrix.steps.len(), 8 * 6 - 1, "all but nothing at all");
+        assert_eq!(matrix.steps.len(), 8 * 6 - 1, "every combination except zero depth on both sides");
         let heavy = built_in("iometer-heavy").expect("it");
         assert_eq!(heavy.steps[0].workload.outstanding(), 160);
     }
 
     #[test]
-    fn an_unknown_profile_names_the_nearest() {
+    fn unknown_profile_error_names_the_nearest() {
         let error = built_in("cristaldiskmark").expect_err("unknown").to_string();
         assert!(error.contains("the nearest is `crystaldiskmark`"), "{error}");
     }

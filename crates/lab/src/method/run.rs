@@ -1,8 +1,8 @@
-//! Carries out a profile on a target with the native driver, in real or virtual time, one figure
-//! after the other.
+//! Runs a profile on a target with the native driver, in real or virtual time, one figure at a
+//! time.
 //!
-//! Expects targets that fail, that are too small for a step (told, the others go on), that stop
-//! answering, and an interrupt: what was measured until then is kept by the observer.
+//! Expects targets that fail, that are too small for a step (reported; the others continue) or that
+//! stop answering, and interrupts: the observer keeps all figures measured so far.
 
 use std::future::Future;
 
@@ -22,21 +22,21 @@ mod tests;
 
 pub(crate) use session::{Manner, Session, needs_more};
 
-/// A target that does not answer for so long is given up.
+/// A target that does not answer within this time is abandoned.
 const LIMIT_NS: u64 = 120_000_000_000;
 
-/// What ends a run early.
+/// Reason for ending a run early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// Filling it before the measurements failed.
+    /// The fill before the measurements failed.
     #[error("filling the target: {0}")]
     Fill(String),
-    /// Requests are not answered.
+    /// Requests were not answered.
     #[error("{step}: {count} requests were not answered within {} seconds", LIMIT_NS / 1_000_000_000)]
     Stuck {
         /// The measurement.
         step: String,
-        /// How many.
+        /// Number of requests.
         count: u64,
     },
     /// Every request failed.
@@ -44,20 +44,20 @@ pub enum RunError {
     Failed {
         /// The measurement.
         step: String,
-        /// The first message.
+        /// First error message.
         why: String,
     },
-    /// What is there is not what was written.
-    #[error("{bytes} bytes are not as they were written; the first at {offset_bytes}: {what}")]
+    /// Contents differ from what was written.
+    #[error("{bytes} bytes differ from what was written; the first at {offset_bytes}: {what}")]
     Damaged {
-        /// How many, in blocks of 4 KiB.
+        /// Number of bytes, in blocks of 4 KiB.
         bytes: u64,
-        /// The first place.
+        /// Offset of the first.
         offset_bytes: u64,
-        /// What is there instead.
+        /// Contents found there.
         what: String,
     },
-    /// What was to be done to the target failed.
+    /// An action on the target failed.
     #[error(transparent)]
     Hook(#[from] HookError),
     /// The observer could not keep a figure.
@@ -65,75 +65,76 @@ pub enum RunError {
     Observer(String),
 }
 
-/// Why a target did not get into another state.
+/// A target failed to change its state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the hook `{hook}` {why}")]
 pub struct HookError {
-    /// Which of its hooks says so.
+    /// The hook that failed.
     pub hook: &'static str,
-    /// What it says.
+    /// Its message.
     pub why: String,
 }
 
-/// What is asked of a run.
+/// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
-    /// Runs of each measurement, where the profile's own are not wanted.
+    /// Runs of each measurement, in place of the profile's.
     pub runs: Option<u32>,
-    /// More runs, until half the 95 % interval is at most this share of the figure.
+    /// Maximum half-width of the 95 % interval as a share of the figure; more runs follow until it
+    /// is reached.
     pub within: Option<f64>,
-    /// But not more than this.
+    /// Maximum number of runs in that case.
     pub most_runs: u32,
-    /// Length of each, where the profile's own is not wanted.
+    /// Length of each run, in place of the profile's.
     pub seconds: Option<f64>,
     /// Bytes of the target in use.
     pub size_bytes: u64,
-    /// Whether anything may be written.
+    /// True if the target may be written.
     pub may_write: bool,
-    /// Whether the target is written once before anything is measured, where it may be.
+    /// True if a writable target is written once before the measurements.
     pub fills: bool,
-    /// Time before each run that does not count, in seconds, where its own tenth is not enough.
+    /// Minimum time before each run that does not count, in seconds; by default a tenth of the run.
     pub ramp_seconds: f64,
-    /// Whether time is virtual.
+    /// True if time is virtual.
     pub virtual_time: bool,
-    /// Where all random choices start.
+    /// Random seed.
     pub seed: u64,
-    /// What is known of the host.
+    /// Known facts about the host.
     pub circumstances: Circumstances,
 }
 
-/// Hears of every figure as it grows.
+/// Observes figures as they grow.
 pub trait Observer {
-    /// Before a run: which step of how many, which run.
+    /// A run begins: number of the step, of all steps, and of the run.
     fn begins(&self, step: &Step, position: usize, steps: usize, run: u32);
-    /// Bytes moved so far by the load under way, and its requests since somebody looked at `pulse`.
+    /// Bytes moved so far by the current load, and its requests since the last look at `pulse`.
     fn moved(&self, bytes: u64, pulse: &Pulse);
-    /// A run of figure number `position` is done.
+    /// Run of figure number `position` is complete.
     ///
     /// # Errors
-    /// Where it cannot be kept; the run ends.
+    /// If it cannot be kept; the run ends.
     fn measured(&self, position: usize, figure: &MeasurementRecord, sample: &Sample) -> Result<(), RunError>;
-    /// The load of a run has ended, whether the run counts or not.
+    /// The load of a run has ended, valid or not.
     fn ended(&self, _step: &Step) {}
-    /// Whether to stop in order.
+    /// True to stop in an orderly way.
     fn is_interrupted(&self) -> bool;
 }
 
-/// What a run needs besides the profile.
+/// Environment of a run.
 pub struct Runner<'a, T: Target> {
     /// Clock and tasks.
     pub context: Context,
-    /// What is measured.
+    /// Measured target.
     pub target: T,
-    /// How.
+    /// Settings.
     pub settings: RunSettings,
-    /// Hears of it.
+    /// Receives progress and figures.
     pub observer: &'a dyn Observer,
     /// Processor time used so far.
     pub cpu_seconds: &'a dyn Fn() -> Option<f64>,
 }
 
-/// Measures every step of `profile` and gives the figures in order. Steps that cannot be are left
+/// Measures every step of `profile` and returns the figures in order. Impossible steps are left
 /// out, with a note.
 pub async fn run_profile<T: Target>(
     profile: &Profile,
@@ -153,8 +154,8 @@ pub async fn run_profile<T: Target>(
 }
 
 /// Measures several targets in turns: each round takes one run of every step of each, the targets
-/// in random order, so that what changes with time changes for all of them. Gives what
-/// [`run_profile`] does, for each target.
+/// in random order, so that drift over time affects all of them alike. Returns the same as
+/// [`run_profile`], for each target.
 pub async fn run_interleaved<T: Target>(
     profile: &Profile,
     runners: &[Runner<'_, T>],
@@ -189,13 +190,13 @@ pub async fn run_interleaved<T: Target>(
     Ok(all)
 }
 
-/// What has to hold all through a run, for it to count as one.
+/// Condition that must hold throughout a run for it to count.
 pub(crate) trait Condition {
-    /// Whether the run goes on.
+    /// True while the run continues.
     fn holds(&self) -> bool;
 }
 
-/// Nothing but the clock ends a run.
+/// Only the clock ends a run.
 pub(crate) struct Whole;
 
 impl Condition for Whole {
@@ -204,37 +205,37 @@ impl Condition for Whole {
     }
 }
 
-/// The runs of a method in every state, whichever driver takes them.
+/// The runs of a method in every state, with any driver.
 pub(crate) trait Driven {
-    /// A load that goes on while something is done to the target.
+    /// A load that continues during an action on the target.
     type Load;
 
-    /// A number for each step in each state, those of a state together.
+    /// Number of steps over all states; those of one state are adjacent.
     fn steps(&self) -> usize;
 
     fn name(&self, number: usize) -> &str;
 
-    /// Whether a step needs another run: as many as planned, and on until the interval is as narrow
-    /// as asked for.
+    /// True if a step needs another run: up to the planned number, and on until the interval is as
+    /// narrow as requested.
     fn wants_more(&self, number: usize) -> bool;
 
     fn is_interrupted(&self) -> bool;
 
-    /// One run of a step. Tells whether `condition` held all through; a run that it cut to less
-    /// than half counts as none.
+    /// Performs one run of a step. Returns true if `condition` held throughout; a run cut to less
+    /// than half does not count.
     fn run_once(
         &mut self,
         number: usize,
         condition: &dyn Condition,
     ) -> impl Future<Output = Result<bool, RunError>>;
 
-    /// Starts the load of a step, if of any.
-    fn carry_on(
+    /// Starts the load of a step, if given.
+    fn start_load(
         &mut self,
         number: Option<usize>,
     ) -> impl Future<Output = Result<Option<Self::Load>, RunError>>;
 
-    /// Ends it; requests that failed while a drive went are part of what is watched.
+    /// Ends the load; requests that failed while a drive was lost are part of the observation.
     fn end_load(
         &mut self,
         load: Option<Self::Load>,

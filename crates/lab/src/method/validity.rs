@@ -1,5 +1,4 @@
-//! Badges: what was checked about a figure before it may be believed. Pure. A badge that fails is
-//! shown, never hidden.
+//! Badges: validity checks of a figure. Pure. A badge that fails is shown, never hidden.
 //!
 //! The published studies give the reasons: study 001 measured files smaller than the host's memory,
 //! study 000 groups sizes that fit a drive's cache with sizes that do not, and many print the speed
@@ -9,36 +8,36 @@ use crate::loads::caches::is_beyond;
 use crate::records::record::{MeasurementRecord, Unit};
 use crate::statistics::{drifts, outliers, standard_deviation};
 
-/// What is known about how a figure was taken.
+/// Known circumstances of a measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Circumstances {
-    /// Whether the host's page cache was passed by; `None` where there is none to speak of.
+    /// True if the host's page cache was bypassed; `None` if there is none.
     pub direct_io: Option<bool>,
-    /// Whether every block that is read had been written before.
+    /// True if every block was written before it is read.
     pub filled_before: bool,
     /// Bytes of the target in use.
     pub region_bytes: u64,
-    /// Memory of the host, where reads may come from it.
+    /// Memory of the host, if reads may come from it.
     pub memory_bytes: Option<u64>,
-    /// The drives' own caches together, where known; those of modelled drives, too.
+    /// Total cache of the drives, if known; including modelled drives.
     pub drive_cache_bytes: Option<u64>,
-    /// 10^6 bytes a second of the slowest link to the drives, where known.
+    /// Rate of the slowest link to the drives in 10^6 bytes a second, if known.
     pub link_mb_per_s: Option<f64>,
-    /// Whether blocks of the target were discarded before.
+    /// True if blocks of the target were discarded before.
     pub trimmed_before: bool,
     /// Bytes moved in each run.
     pub run_bytes: Vec<u64>,
-    /// Processor time over time, of the process that drove the load.
+    /// Processor time over elapsed time, of the process that drove the load.
     pub cpu_share: Option<f64>,
     /// Mean latency times rate over requests in flight: 1 in a steady state.
     pub littles_law_ratio: Option<f64>,
     /// Requests that failed.
     pub errors: u64,
-    /// Whether time is virtual: then nothing is said of a host.
+    /// True if time is virtual: then badges about the host do not apply.
     pub virtual_time: bool,
 }
 
-/// Puts the badges on a figure.
+/// Adds the badges to a figure.
 pub fn judge(figure: &mut MeasurementRecord, around: &Circumstances) {
     let check = |holds: bool, why: String| if holds { Ok(()) } else { Err(why) };
     figure.badge("no_errors", check(around.errors == 0, format!("{} requests failed", around.errors)));

@@ -1,8 +1,8 @@
-//! One run of a method on a target as plain data: what `lab run --json` prints, the store keeps and
-//! imports become.
+//! One run of a method on a target as plain data: the output of `lab run --json`, the format of the
+//! store and of imports.
 //!
-//! Key names are part of the command line's contract; units are in the names. What a tool does not
-//! report is null or absent, never zero.
+//! Key names are part of the command line's contract; units are in the names. Values that a tool
+//! does not report are null or absent, never zero.
 
 use std::collections::BTreeMap;
 
@@ -13,35 +13,35 @@ use crate::loads::workload::Workload;
 use crate::scenario::Timeline;
 use crate::statistics::{interval95, median};
 
-/// A run of a method, or what a foreign tool printed.
+/// A run of a method, or an imported result of another tool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// Its name in the store.
+    /// Name in the store.
     pub run: String,
-    /// What was measured.
+    /// Measured target.
     pub target: String,
-    /// The method.
+    /// Profile name.
     pub profile: String,
-    /// Which program drove the load, with its version.
+    /// Program that drove the load, with its version.
     pub tool: String,
-    /// When it began, ISO 8601.
+    /// Start time, ISO 8601.
     pub date: String,
-    /// Whether it came to its end.
+    /// True if the run is complete.
     pub finished: bool,
-    /// Machine, file system, versions: whatever is known, by name.
+    /// Machine, file system, versions: known facts by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// What a reader should know.
+    /// Remarks for readers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The figures, in the method's order.
+    /// Figures in the method's order.
     pub measurements: Vec<MeasurementRecord>,
-    /// What became of the load while an array lost a drive and got another.
+    /// Load over time while an array lost and replaced a drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
 }
 
-/// What a request does.
+/// Operation of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -51,11 +51,11 @@ pub enum Operation {
     Write,
     /// Discards only.
     Discard,
-    /// Both.
+    /// Reads and writes.
     Mixed,
     /// Reads a block and writes it back.
     Rewrite,
-    /// Reads somewhere, writes some of it back (bonnie).
+    /// Reads at random places, writes some blocks back (bonnie).
     Seek,
     /// Creates files.
     Create,
@@ -65,7 +65,7 @@ pub enum Operation {
     Transaction,
 }
 
-/// What the figures in `runs` are.
+/// Unit of the figures in `runs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -83,12 +83,12 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Whether more of it is better.
+    /// True if higher values are better.
     pub fn higher_is_better(self) -> bool {
         matches!(self, Self::MbPerS | Self::PerSecond)
     }
 
-    /// Behind a figure.
+    /// Unit symbol.
     pub fn text(self) -> &'static str {
         match self {
             Self::MbPerS => "MB/s",
@@ -116,7 +116,7 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Of a histogram; `None` when nothing completed.
+    /// Summary of a tally; `None` if nothing completed.
     pub fn of(tally: &Tally) -> Option<Self> {
         let mean = tally.mean_latency_ns()?;
         let at = |quantile| Some(tally.latency_ns.value_at_quantile(quantile) as f64 / 1e3);
@@ -135,41 +135,41 @@ impl Latencies {
 pub struct MeasurementRecord {
     /// The method's name for it, unique within the run.
     pub name: String,
-    /// What requests do.
+    /// Operation of the requests.
     pub op: Operation,
-    /// Length of a request; null where lengths are mixed or not told.
+    /// Length of a request; null if lengths are mixed or unknown.
     pub block_bytes: Option<u64>,
     /// Requests in flight for each worker.
     pub queue_depth: Option<u32>,
     /// Independent workers.
     pub workers: Option<u32>,
-    /// Median of the runs; for imports as the tool printed it.
+    /// Median of the runs; for imports as printed by the tool.
     pub mb_per_s: Option<f64>,
     /// Requests, files or transactions a second.
     pub iops: Option<f64>,
-    /// Over all requests of all runs.
+    /// Latencies over all requests of all runs.
     pub latency_us: Option<Latencies>,
-    /// What the figures in `runs` are.
+    /// Unit of the figures in `runs`.
     #[serde(default)]
     pub unit: Unit,
-    /// Each run's figure.
+    /// Figure of each run.
     pub runs: Vec<f64>,
-    /// 95 % interval of the runs, null where they are too few.
+    /// 95 % interval of the runs, null if they are too few.
     pub ci95: Option<[f64; 2]>,
-    /// What was checked about the figure's validity, and whether it holds.
+    /// Validity checks of the figure and their outcomes.
     pub badges: BTreeMap<String, bool>,
-    /// Why a badge does not hold, by its name.
+    /// Reasons of failed badges, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub badge_reasons: BTreeMap<String, String>,
 }
 
 impl MeasurementRecord {
-    /// A figure as a foreign tool printed it: one run.
+    /// Creates a figure as printed by another tool: one run.
     pub fn printed(name: impl Into<String>, op: Operation, unit: Unit, figure: f64) -> Self {
         Self { unit, ..Self::empty(name, op) }.with_runs(vec![figure])
     }
 
-    /// Nothing measured yet of a load.
+    /// Creates an empty figure of a load.
     pub fn of_load(name: &str, op: Operation, workload: &Workload) -> Self {
         let split = workload.split();
         Self {
@@ -183,7 +183,7 @@ impl MeasurementRecord {
         }
     }
 
-    /// Nothing measured yet.
+    /// Creates an empty figure.
     pub fn empty(name: impl Into<String>, op: Operation) -> Self {
         Self {
             name: name.into(),
@@ -202,7 +202,7 @@ impl MeasurementRecord {
         }
     }
 
-    /// With these runs, their median and interval.
+    /// Sets the runs, their median and interval.
     pub fn with_runs(mut self, runs: Vec<f64>) -> Self {
         let middle = median(&runs);
         match self.unit {
@@ -215,7 +215,7 @@ impl MeasurementRecord {
         self
     }
 
-    /// What is the matter where a badge of this name does not hold.
+    /// Text for a failed badge.
     pub fn failed(badge: &str) -> String {
         let words = badge.replace('_', " ");
         match words.strip_prefix("not ").or_else(|| words.strip_prefix("no ")) {
@@ -224,7 +224,7 @@ impl MeasurementRecord {
         }
     }
 
-    /// With a badge that holds, or with the reason why it does not.
+    /// Sets a badge that holds, or the reason why it does not.
     pub fn badge(&mut self, name: &str, holds: Result<(), String>) {
         self.badges.insert(name.into(), holds.is_ok());
         match holds {

@@ -1,8 +1,8 @@
-//! What an evaluation found, as plain data: the shape of `results.json`, which the report and the
-//! remarks are made from.
+//! Results of an evaluation as plain data: the schema of `results.json`, from which the report and
+//! the remarks are made.
 //!
 //! Key names are part of the command line's contract; units are in the names (`mb_per_s` is 10^6
-//! bytes a second). Figures that were not taken are absent or null, never zero.
+//! bytes a second). Figures that were not measured are absent or null, never zero.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::loads::metered::Traffic;
 use crate::loads::workload::Workload;
 use crate::statistics::{IntervalMethod, interval95, mean, median, standard_deviation};
 
-/// The version of `results.json` that this code writes.
+/// Version of `results.json` that this code writes.
 pub const OUTPUT_VERSION: u32 = 1;
 
-/// What an array goes through.
+/// State of an array during a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -28,14 +28,14 @@ pub enum State {
     Degraded,
     /// A drive has been replaced and is being filled.
     Rebuilding,
-    /// The replacement is whole.
+    /// The replacement has been filled completely.
     Recovered,
 }
 
 impl State {
-    /// Those that an evaluation measures, in the order in which an array goes through them.
+    /// States that an evaluation measures, in order.
     pub const ALL: [Self; 3] = [Self::Normal, Self::Degraded, Self::Rebuilding];
-    /// Those of the scenario of a failure.
+    /// States of the failure scenario, in order.
     pub const FAILURE: [Self; 4] = [Self::Normal, Self::Degraded, Self::Rebuilding, Self::Recovered];
 }
 
@@ -50,69 +50,68 @@ impl std::fmt::Display for State {
     }
 }
 
-/// Everything that one call of `evaluate` found.
+/// Results of one `evaluate` call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// [`OUTPUT_VERSION`].
     pub output_version: u32,
-    /// When it began, as the caller gave it (ISO 8601).
+    /// Start time, as given by the caller (ISO 8601).
     pub date: String,
-    /// How long it took in all.
+    /// Total duration.
     pub seconds: f64,
     /// The machine.
     pub environment: Environment,
-    /// What was asked for and what was made of it.
+    /// Exact settings.
     pub settings: Settings,
-    /// What the folder or drives gave without any array, where it was measured.
+    /// Throughput of the folder or drives without an array, if measured.
     pub host: Option<HostSpeed>,
     /// One entry per layout.
     pub arrays: Vec<ArrayResult>,
-    /// What a reader should know before believing a figure.
+    /// Limits and anomalies of the figures.
     pub remarks: Vec<Remark>,
-    /// One of the layouts, and a single drive, on modelled drives at a disk's pace, where that was
-    /// measured too.
+    /// One of the layouts and a single drive on modelled drives at a disk's pace, if measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_disks: Option<Box<Evaluation>>,
-    /// The most memory the process had at any time.
+    /// Peak resident memory of the process.
     pub max_resident_bytes: Option<u64>,
 }
 
 /// The exact settings of an evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Where the drives are: a folder, paths, or a model's name.
+    /// Source of the drives: a folder, paths, or a model's name.
     pub drives: String,
-    /// Drives per array, except where a layout says otherwise.
+    /// Drives per array, except for layouts that need more or fewer.
     pub drive_count: usize,
-    /// Bytes of each drive.
+    /// Size of each drive.
     pub drive_bytes: u64,
-    /// Pace as asked for: `auto`, `none` or rates.
+    /// Requested pace: `auto`, `none` or rates.
     pub pace_asked: String,
-    /// Pace each drive was held to; `None`: not paced.
+    /// Pace of each drive; `None`: not paced.
     pub pace: Option<PaceUsed>,
     /// Runs per cell.
     pub runs: u32,
-    /// Least length of a run.
+    /// Minimum length of a run.
     pub seconds_per_run: f64,
-    /// A run also lasts at least this many mean latencies.
+    /// Minimum length of a run in mean latencies.
     pub mean_latencies_per_run: f64,
-    /// Whether figures are only a first look.
+    /// True for a quick first look.
     pub quick: bool,
-    /// Where all random choices start.
+    /// Random seed.
     pub seed: u64,
-    /// Whether drives are models and time is virtual.
+    /// True if drives are models and time is virtual.
     pub virtual_time: bool,
-    /// What is known of drives that are modelled.
+    /// Properties of modelled drives.
     #[serde(default)]
     pub model: Option<ModelUsed>,
-    /// Share of drive time given to the rebuild under load, in percent.
+    /// Share of drive time for the rebuild under load, in percent.
     pub rebuild_priority_percent: u32,
     /// The loads, in the order of the tables.
     pub workloads: Vec<Workload>,
 }
 
 impl Settings {
-    /// Pace in words, to stand beside a figure.
+    /// Pace as text, for display beside a figure.
     pub fn pace_text(&self) -> String {
         match &self.pace {
             Some(pace) if self.pace_asked == "auto" => {
@@ -125,30 +124,30 @@ impl Settings {
     }
 }
 
-/// Modelled drives, as far as sizes and times depend on them.
+/// Properties of modelled drives that determine sizes and times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelUsed {
-    /// Caches of reads and writes of each drive together.
+    /// Read and write caches of each drive together.
     pub cache_bytes: u64,
-    /// 10^6 bytes a second of long transfers.
+    /// Rate of long transfers in 10^6 bytes a second.
     pub mb_per_s: f64,
 }
 
-/// The rates each drive was held to.
+/// Pace of each drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PaceUsed {
-    /// As a person writes it, `180MB/s,400iops`.
+    /// In the form that users write, `180MB/s,400iops`.
     pub text: String,
-    /// 10^6 bytes a second, reads and writes together.
+    /// Reads and writes together, in 10^6 bytes a second.
     pub mb_per_s: Option<f64>,
     /// Requests a second.
     pub iops: Option<f64>,
 }
 
-/// What all drive files together give, without any array above them.
+/// Throughput of all drive files together, without an array.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostSpeed {
-    /// How many files at once.
+    /// Number of files in parallel.
     pub drives: usize,
     /// Sequential reads of 1 MiB, all files together.
     pub seq_read_mb_per_s: f64,
@@ -158,53 +157,53 @@ pub struct HostSpeed {
     pub random_read_iops: f64,
     /// Random writes of 4 KiB, all files together.
     pub random_write_iops: f64,
-    /// How long each of the four was measured.
+    /// Duration of each of the four measurements.
     pub seconds_each: f64,
 }
 
-/// One array's figures.
+/// Results of one array.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArrayResult {
-    /// LAYOUT name.
+    /// Layout name.
     pub layout: String,
-    /// Drives it is made of.
+    /// Number of drives.
     pub drives: usize,
-    /// Bytes of each of them.
+    /// Size of each drive.
     pub drive_bytes: u64,
     /// Columns of the layout.
     pub columns: usize,
     /// Stripe unit.
     pub interleave_bytes: u64,
-    /// Data units per stripe: how many drives' worth of a full stripe is data.
+    /// Data units per stripe: the number of drives that a full stripe fills with data.
     pub data_units: usize,
-    /// How many copies of each byte there are (1 but for mirrors).
+    /// Number of copies of each byte (1 except for mirrors).
     pub copies: usize,
-    /// How many drives may be lost at once, any of them.
+    /// Maximum number of drives that may fail at once.
     pub fault_tolerance: usize,
     /// Usable bytes.
     pub capacity_bytes: u64,
-    /// Filling it before the measurements.
+    /// Throughput of the fill before the measurements.
     pub fill_mb_per_s: Option<f64>,
-    /// A full rebuild without load; `None` for layouts without redundancy.
+    /// Duration of a full rebuild without load; `None` for layouts without redundancy.
     pub rebuild_seconds: Option<f64>,
     /// Bytes written to the replacement per second in that rebuild.
     pub rebuild_mb_per_s: Option<f64>,
-    /// Bytes compared in the end, with all drives present.
+    /// Bytes compared in the final verification, with all drives present.
     pub verified_bytes: u64,
-    /// Bytes that differed or could not be read, in any of the verifications.
+    /// Bytes that differed or could not be read, in any verification.
     pub corrupt_bytes: u64,
-    /// Each comparison of the whole array.
+    /// Verifications of the whole array.
     pub verifications: Vec<Verification>,
-    /// The measurements.
+    /// Measurements by state and workload.
     pub states: BTreeMap<State, BTreeMap<String, Measurement>>,
-    /// Every rebuild that was begun.
+    /// Every rebuild that was started.
     pub rebuilds: Vec<RebuildRecord>,
-    /// Anything that went wrong and was gone on from.
+    /// Recoverable failures.
     pub incidents: Vec<String>,
 }
 
 impl ArrayResult {
-    /// One cell of the matrix.
+    /// Measurement of one cell of the matrix.
     pub fn cell(&self, state: State, workload: &str) -> Option<&Measurement> {
         self.states.get(&state)?.get(workload)
     }
@@ -221,19 +220,19 @@ pub struct Measurement {
     pub latency_us: LatencySummary,
     /// Each run's throughput in MB/s.
     pub runs: Vec<f64>,
-    /// 95 % interval, null where the runs are too few for one.
+    /// 95 % confidence interval, null if the runs are too few for one.
     pub ci95: Option<[f64; 2]>,
-    /// How it was found.
+    /// Method of the interval.
     pub ci95_method: Option<IntervalMethod>,
     /// Mean of the runs.
     pub mean_mb_per_s: f64,
     /// Sample standard deviation of the runs.
     pub standard_deviation_mb_per_s: Option<f64>,
-    /// Of the same load on a single drive in state normal.
+    /// Percentage of the same load on a single drive in state normal.
     pub percent_of_single: Option<f64>,
     /// Length of each run.
     pub run_seconds: Vec<f64>,
-    /// Length of each run in mean latencies of its own.
+    /// Length of each run in mean latencies of that run.
     pub run_mean_latencies: Vec<f64>,
     /// Requests kept in flight.
     pub outstanding: u64,
@@ -241,25 +240,26 @@ pub struct Measurement {
     pub requests: u64,
     /// Requests that failed.
     pub errors: u64,
-    /// Times of 0.2 s and more in which nothing completed, added up over all runs.
+    /// Periods of at least 0.2 s without a completion, summed over all runs.
     pub stalled_seconds: f64,
-    /// What all drives together were asked in these times.
+    /// Requests to all drives together during these periods.
     #[serde(default)]
     pub stalled_traffic: Traffic,
-    /// Runs thrown away, because the rebuild ended under them.
+    /// Runs discarded because the rebuild ended during them.
     pub discarded_runs: u32,
-    /// Reads alone, where there are any.
+    /// Reads alone, if any.
     pub read: Option<OneWay>,
-    /// Writes alone, where there are any.
+    /// Writes alone, if any.
     pub write: Option<OneWay>,
-    /// Processor seconds (all threads of the process, making the data included) per 10^9 bytes
+    /// Processor seconds (all threads of the process, including data generation) per 10^9 bytes
     /// moved.
     pub cpu_seconds_per_gb: Option<f64>,
     /// Processor seconds per second of run.
     pub cpu_share: Option<f64>,
-    /// What all drives together were asked meanwhile, rebuild included.
+    /// Requests to all drives together during the runs, rebuild included.
     pub drive_traffic: Traffic,
-    /// Mean latency times rate, over requests kept in flight; 1 in a steady state (Little's law).
+    /// Mean latency times rate, divided by the requests in flight; 1 in a steady state (Little's
+    /// law).
     pub littles_law_ratio: Option<f64>,
 }
 
@@ -279,7 +279,7 @@ pub struct OneWay {
 pub struct LatencySummary {
     /// Arithmetic mean, exact.
     pub mean: f64,
-    /// Median, to three digits as the percentiles below.
+    /// Median, to three digits like the percentiles below.
     pub p50: f64,
     /// 99th percentile.
     pub p99: f64,
@@ -290,7 +290,7 @@ pub struct LatencySummary {
 }
 
 impl LatencySummary {
-    /// Of a tally; zeros when nothing completed.
+    /// Summary of a tally; zeros if nothing completed.
     pub fn of(tally: &Tally) -> Self {
         let at = |quantile| tally.latency_ns.value_at_quantile(quantile) as f64 / 1e3;
         Self {
@@ -304,7 +304,7 @@ impl LatencySummary {
 }
 
 impl Measurement {
-    /// From the windows of all runs that count. Panics without one: a cell without runs is no
+    /// Summarises the windows of all valid runs. Panics without one: a cell without runs is no
     /// measurement.
     pub fn of(windows: &[Window], outstanding: u64, discarded_runs: u32) -> Self {
         assert!(!windows.is_empty(), "a measurement has at least one run");
@@ -376,91 +376,91 @@ impl Measurement {
     }
 }
 
-/// One rebuild, from its start to its end.
+/// One rebuild, from start to end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RebuildRecord {
-    /// `load` or `idle`: whether measurements ran meanwhile (its rest is then idle too).
+    /// `load` or `idle`: with or without measurements (after which the rest of it is idle too).
     pub kind: RebuildKind,
-    /// The drive that was lost.
+    /// The lost drive.
     pub lost_drive: String,
-    /// From the replacement's being given to the last byte.
+    /// Time from providing the replacement to its last byte.
     pub seconds: f64,
-    /// Of these, without load.
+    /// Part of this time without load.
     pub idle_seconds: f64,
-    /// Bytes written to the replacement meanwhile, by the rebuild and by the load.
+    /// Bytes written to the replacement in this time, by the rebuild and by the load.
     pub rebuilt_bytes: u64,
-    /// What all drives together were asked meanwhile.
+    /// Requests to all drives together in this time.
     #[serde(default)]
     pub drive_traffic: Traffic,
-    /// Progress and foreground load against time.
+    /// Progress and foreground load over time.
     pub timeline: Vec<RebuildPoint>,
-    /// Which load ran when.
+    /// Loads during the rebuild and their times.
     pub loads: Vec<RebuildLoad>,
 }
 
-/// What else happened during a rebuild.
+/// Activity besides a rebuild.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RebuildKind {
-    /// Measurements ran at its beginning.
+    /// Measurements ran during its beginning.
     Load,
     /// Nothing else ran.
     Idle,
 }
 
-/// A moment of a rebuild.
+/// A sample of a rebuild's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RebuildPoint {
-    /// Since the replacement was given.
+    /// Time since the replacement was provided.
     pub seconds: f64,
-    /// Done.
+    /// Progress.
     pub percent: f64,
-    /// Written to the replacement since the last point, by the rebuild and by the load.
+    /// Rate of writes to the replacement since the last point, by the rebuild and by the load.
     pub rebuild_mb_per_s: f64,
-    /// What the load got since the last point.
+    /// Throughput of the load since the last point.
     pub load_mb_per_s: f64,
 }
 
-/// A load that ran during a rebuild.
+/// A load during a rebuild.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RebuildLoad {
-    /// The workload's name.
+    /// Name of the workload.
     pub workload: String,
-    /// Since the replacement was given.
+    /// Start, since the replacement was provided.
     pub from_seconds: f64,
-    /// Since the replacement was given.
+    /// End, since the replacement was provided.
     pub to_seconds: f64,
 }
 
-/// How much a remark matters.
+/// Importance of a remark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Good to know.
+    /// Informative.
     Note,
-    /// A figure does not show what it seems to.
+    /// A figure is misleading.
     Warning,
-    /// Something is broken.
+    /// A fault.
     Error,
 }
 
-/// A remark on the results, on one array, or on one cell.
+/// A remark on all results, on one array, or on one cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Remark {
-    /// How much it matters.
+    /// Importance.
     pub severity: Severity,
-    /// The array, if it is about one.
+    /// Layout, if it is about one.
     pub layout: Option<String>,
-    /// The state, if it is about one.
+    /// State, if it is about one.
     pub state: Option<State>,
-    /// The workload, if it is about one.
+    /// Workload, if it is about one.
     pub workload: Option<String>,
-    /// In words.
+    /// Text of the remark.
     pub text: String,
 }
 
 impl Remark {
-    /// What it is about, in words: `raid5, degraded, seq_read`.
+    /// Subject as text: `raid5, degraded, seq_read`.
     pub fn subject(&self) -> String {
         let state = self.state.map(|state| state.to_string());
         let parts = [self.layout.clone(), state, self.workload.clone()];

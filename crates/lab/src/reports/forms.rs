@@ -1,9 +1,9 @@
-//! A run in the form in which the tool prints it that its method follows. Pure.
+//! A run in the output format of the tool that its method follows. Pure.
 //!
-//! CrystalDiskMark's text (the best of the runs, as it prints, and study 000's groups of small and
-//! large files beside it), bonnie's line, PostMark's report, ATTO's bars, Orion's matrices,
-//! IOMeter's shares of reads by shares of random requests. What `lab import` reads of the first
-//! three it reads of ours, too. A run whose figures do not fill a form has none.
+//! CrystalDiskMark's text (the best run, as it prints, and study 000's groups of small and large
+//! files beside it), bonnie's line, PostMark's report, ATTO's bars, Orion's matrices, IOMeter's
+//! shares of reads by shares of random requests. `lab import` also parses our output in the first
+//! three formats. A run whose figures do not fill a format has none.
 
 use std::fmt::Write;
 
@@ -12,12 +12,12 @@ use crate::records::import::BONNIE_TESTS;
 use crate::records::record::{MeasurementRecord, Operation, RunRecord};
 use crate::statistics::{mean, median};
 
-/// Files up to this length are the small ones of study 000.
+/// Maximum length of the small files of study 000.
 const SMALL_BYTES: u64 = 32 << 20;
 /// Length of the longest bar.
 const BAR: f64 = 30.0;
 
-/// The run as its tool would print it; `None` where there is no such form.
+/// Formats a run like its tool; `None` if there is no such format.
 pub fn tool_form(run: &RunRecord) -> Option<String> {
     let text = match run.profile.as_str() {
         "crystaldiskmark" => disk_mark(run),
@@ -28,11 +28,11 @@ pub fn tool_form(run: &RunRecord) -> Option<String> {
         "iometer-matrix" => iometer(run),
         _ => None,
     };
-    // What another tool printed is not printed again.
+    // Output of another tool is not formatted again.
     text.filter(|_| run.tool.starts_with("stripewise") || run.tool.starts_with("fio"))
 }
 
-/// `SEQ1M_Q16T1_read of 16 MiB`: the test, and the size where several were measured.
+/// Splits `SEQ1M_Q16T1_read of 16 MiB` into the test and, if several sizes were measured, the size.
 fn sized(name: &str) -> (&str, &str) {
     name.split_once(" of ").unwrap_or((name, ""))
 }
@@ -70,7 +70,7 @@ fn disk_mark(run: &RunRecord) -> Option<String> {
     Some(text)
 }
 
-/// `Sequential 1MiB (Q= 16, T= 1):   560.563 MB/s [    534.6 IOPS] < 14932.41 us>`
+/// Formats `Sequential 1MiB (Q= 16, T= 1):   560.563 MB/s [ 534.6 IOPS] < 14932.41 us>`.
 fn disk_mark_line(figure: &MeasurementRecord) -> Option<String> {
     let bytes = figure.block_bytes?;
     let best = figure.runs.iter().copied().fold(0.0, f64::max);
@@ -180,7 +180,7 @@ fn postmark(run: &RunRecord) -> Option<String> {
     Some(text)
 }
 
-/// In PostMark's units, which are powers of 1024.
+/// Formats bytes in PostMark's units, which are powers of 1024.
 fn scaled(bytes: f64) -> String {
     match bytes {
         0.0..1024.0 => format!("{bytes:.2} bytes"),
@@ -218,8 +218,8 @@ fn atto(run: &RunRecord) -> Option<String> {
     (most > 0.0).then_some(text)
 }
 
-/// Small requests down, large ones across: what the small ones give, how long they take, what the
-/// large ones give.
+/// Small requests down, large ones across: rate and latency of the small ones, throughput of the
+/// large ones.
 fn orion(run: &RunRecord) -> Option<String> {
     let cell = |name: &str, large: bool| {
         let (name, is_large) = name.strip_suffix(", large").map_or((name, false), |name| (name, true));
@@ -258,7 +258,7 @@ fn iometer(run: &RunRecord) -> Option<String> {
     grid("Requests a second: % of reads down, % of random requests across", "reads\\random", &cells)
 }
 
-/// A table of two numbers; `None` where there is nothing in it.
+/// A table with two numeric axes; `None` if it is empty.
 fn grid(title: &str, corner: &str, cells: &[((u32, u32), f64)]) -> Option<String> {
     let sides = |of: fn(&(u32, u32)) -> u32| {
         let mut all: Vec<u32> = cells.iter().map(|(at, _)| of(at)).collect();
@@ -320,7 +320,7 @@ mod tests {
         let text = tool_form(&run).expect("its text");
         let line = "Sequential 1MiB (Q=  1, T= 1):   100.500 MB/s [     95.8 IOPS] <   100.00 us>";
         assert!(text.contains(line), "{text}");
-        let again = import(text.as_bytes()).expect("read again");
+        let again = import(text.as_bytes()).expect("reimported");
         assert_eq!((again.profile.as_str(), again.date.as_str()), ("crystaldiskmark", "2026-01-02T03:04:05"));
         assert_eq!(again.measurements.len(), 12);
         for figure in &again.measurements {

@@ -1,6 +1,6 @@
 //! The page of `lab report`: figures with intervals, a dot for each run, latency percentiles,
-//! bandwidth over time, badges, environment and raw data. One file that needs nothing beside
-//! itself, in the style of the evaluation's report.
+//! bandwidth over time, badges, environment and raw data. One self-contained file, in the style of
+//! the evaluation's report.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use crate::reports::report::svg::{Anchor, Svg, escape, round_steps};
 use crate::reports::report::{Chart, STYLE};
 use crate::scenario::Timeline;
 
-/// A run and, for each of its figures, the samples it was made of.
+/// A run and the samples of each of its figures.
 #[derive(Clone, Debug)]
 pub struct ReportedRun {
     /// The figures.
@@ -24,9 +24,9 @@ pub struct ReportedRun {
 /// Percentiles drawn.
 const QUANTILES: [(f64, &str); 6] =
     [(0.5, "50"), (0.9, "90"), (0.99, "99"), (0.999, "99.9"), (0.9999, "99.99"), (1.0, "max")];
-/// At most so many figures of a run get charts of their own; all are in the table.
+/// Maximum number of figures of a run with charts of their own; all are in the table.
 const CHARTED: usize = 24;
-/// And about so many figures of all runs together, or the page would be too large to open.
+/// Approximate maximum over all runs, so that the page does not become too large to open.
 const CHARTED_IN_ALL: usize = 480;
 
 /// The whole page.
@@ -57,7 +57,7 @@ pub fn lab_report_html(runs: &[ReportedRun]) -> String {
     page
 }
 
-/// Every chart of the page as a file of its own, in the page's order.
+/// Every chart of the page as a separate file, in the page's order.
 pub fn lab_report_charts(runs: &[ReportedRun]) -> Vec<Chart> {
     let mut all = Vec::new();
     for reported in runs {
@@ -72,7 +72,7 @@ pub fn lab_report_charts(runs: &[ReportedRun]) -> Vec<Chart> {
     all
 }
 
-/// What a reader needs first: how many figures can be believed.
+/// Summary for readers: the number of valid figures.
 fn verdict(runs: &[ReportedRun]) -> String {
     let figures: Vec<&MeasurementRecord> = runs.iter().flat_map(|run| &run.run.measurements).collect();
     let sound = figures.iter().filter(|figure| figure.badges.values().all(|holds| *holds)).count();
@@ -108,7 +108,7 @@ fn one_run(page: &mut String, reported: &ReportedRun, most: usize) {
     if let Some(form) = tool_form(run) {
         let _ = writeln!(
             page,
-            "<details open><summary>As its tool prints it</summary><div class=\"scroll\"><pre>{}</pre></div></details>",
+            "<details open><summary>In the output format of its tool</summary><div class=\"scroll\"><pre>{}</pre></div></details>",
             escape(&form)
         );
     }
@@ -168,7 +168,7 @@ fn table(page: &mut String, run: &RunRecord) {
     page.push_str("</table></div>\n");
 }
 
-/// Block length by depth, where a run has both: one map for each operation.
+/// Block length by depth, if a run varies both: one map for each operation.
 fn heat_map(page: &mut String, run: &RunRecord) {
     let mut maps: BTreeMap<String, BTreeMap<(u64, u32), f64>> = BTreeMap::new();
     for figure in &run.measurements {
@@ -220,17 +220,17 @@ fn for_unique<T: Ord>(values: &mut Vec<T>) {
     values.dedup();
 }
 
-/// How many figures of each run have charts, in a report of so many.
+/// Number of figures of each run with charts, in a report of `runs` runs.
 pub fn charted_figures(runs: usize) -> usize {
     (CHARTED_IN_ALL / runs.max(1)).clamp(1, CHARTED)
 }
 
-/// Figures that have charts, with their samples.
+/// Figures with charts, and their samples.
 fn charted(reported: &ReportedRun, most: usize) -> impl Iterator<Item = (&MeasurementRecord, &Vec<Sample>)> {
     reported.run.measurements.iter().zip(&reported.samples).take(most)
 }
 
-/// What each chart shows, and the chart.
+/// Charts of a figure with their titles.
 fn drawn(figure: &MeasurementRecord, samples: &[Sample]) -> Vec<(&'static str, String)> {
     let charts = [
         ("every run", Some(dots(figure))),
@@ -330,7 +330,7 @@ fn seconds(title: &str, what: &str, lines: &[Vec<f64>]) -> Option<String> {
     Some(svg.finish())
 }
 
-/// Bandwidth over the whole of a scenario, latency under it, and a line where something happened.
+/// Bandwidth over the whole scenario, latency below it, and a line for each event.
 fn marked_timeline(timeline: &Timeline) -> String {
     const ROW: f64 = 13.0;
     const PLOT: f64 = 150.0;

@@ -1,8 +1,7 @@
-//! What a reader should know before believing a figure: a pure function from results to remarks.
+//! Limits and anomalies of the figures: a pure function from results to remarks.
 //!
-//! Each remark names the cell it is about, the figures it rests on, and what follows. The
-//! thresholds are few and stand in one place. A remark is never a reason to drop a figure: both are
-//! shown.
+//! Each remark names its cell, the figures it is based on, and the consequence. The thresholds are
+//! few and defined in one place. A remark is never a reason to drop a figure: both are shown.
 
 mod causes;
 mod cell;
@@ -12,13 +11,12 @@ use crate::records::results::{ArrayResult, Evaluation, Measurement, RebuildKind,
 use crate::reports::tables::short_name;
 use cell::CellRemarks;
 
-/// A half interval wider than this share of the median is wide.
+/// Half-width above which an interval is wide, as a share of the median.
 const WIDE_INTERVAL: f64 = 0.1;
-/// An idle rebuild slower than this share of a drive's own write speed needs an explanation.
+/// Share of a drive's own write rate below which an idle rebuild needs an explanation.
 const REBUILD_SHARE: f64 = 0.9;
 
-/// Works out what follows from the measurements: each cell's share of a single drive, and the
-/// remarks.
+/// Derives the conclusions: each cell's share of a single drive, and the remarks.
 pub(crate) fn conclude(evaluation: &mut Evaluation) {
     let workloads = evaluation.settings.workloads.iter().map(|workload| workload.name.clone());
     let single: Vec<(String, Option<f64>)> = workloads
@@ -39,7 +37,7 @@ pub(crate) fn conclude(evaluation: &mut Evaluation) {
     evaluation.remarks = remarks(evaluation);
 }
 
-/// All remarks on an evaluation, the gravest first, otherwise in the order of the tables.
+/// All remarks on an evaluation, the most severe first, otherwise in the order of the tables.
 pub fn remarks(evaluation: &Evaluation) -> Vec<Remark> {
     let mut found = Vec::new();
     on_the_whole(evaluation, &mut found);
@@ -153,7 +151,7 @@ fn on_the_whole(evaluation: &Evaluation, found: &mut Vec<Remark>) {
     }
 }
 
-/// The cells whose interval is too wide to compare them, each with its half width.
+/// Cells whose interval is too wide for comparisons, each with its half-width.
 fn wide_intervals(evaluation: &Evaluation) -> Vec<String> {
     let mut wide = Vec::new();
     for array in &evaluation.arrays {
@@ -194,14 +192,14 @@ fn on_an_array(evaluation: &Evaluation, array: &ArrayResult, found: &mut Vec<Rem
             .collect();
         say(
             Severity::Error,
-            format!("{} bytes are not as they were written ({}).", array.corrupt_bytes, places.join("; ")),
+            format!("{} bytes differ from what was written ({}).", array.corrupt_bytes, places.join("; ")),
         );
     }
     let unknown: u64 = array.verifications.iter().map(|verification| verification.unknown_bytes).sum();
     if unknown > 0 {
         say(
             Severity::Warning,
-            format!("{unknown} bytes could not be demanded back, because their last write had failed."),
+            format!("{unknown} bytes could not be verified, because their last write had failed."),
         );
     }
     for incident in &array.incidents {
@@ -212,14 +210,14 @@ fn on_an_array(evaluation: &Evaluation, array: &ArrayResult, found: &mut Vec<Rem
         && !evaluation.settings.quick
     {
         let idle = array.rebuilds.iter().rfind(|rebuild| rebuild.kind == RebuildKind::Idle);
-        let dearest = idle.map_or_else(String::new, |rebuild| {
-            causes::dearest(&rebuild.drive_traffic.causes, rebuild.rebuilt_bytes as f64 / 1e6, "MB")
+        let costliest_causes = idle.map_or_else(String::new, |rebuild| {
+            causes::costliest_causes(&rebuild.drive_traffic.causes, rebuild.rebuilt_bytes as f64 / 1e6, "MB")
         });
         say(
             Severity::Note,
             format!(
                 "The idle rebuild wrote {rate:.0} MB/s, {:.0} % of what a drive and the host allow ({bound:.0} \
-                 MB/s){dearest}.",
+                 MB/s){costliest_causes}.",
                 100.0 * rate / bound
             ),
         );
@@ -229,18 +227,18 @@ fn on_an_array(evaluation: &Evaluation, array: &ArrayResult, found: &mut Vec<Rem
         array.states.values().flat_map(|cells| cells.values()).map(|cell| cell.discarded_runs).sum();
     let discarded = match discarded {
         0 => String::new(),
-        1 => " 1 run was discarded, because the rebuild ended meanwhile.".into(),
-        many => format!(" {many} runs were discarded, because the rebuild ended meanwhile."),
+        1 => " 1 run was discarded, because the rebuild ended during it.".into(),
+        many => format!(" {many} runs were discarded, because the rebuild ended during them."),
     };
     if begun > 1 || !discarded.is_empty() {
         let rebuilds = match begun {
-            1 => "1 rebuild was begun".to_owned(),
-            many => format!("{many} rebuilds were begun, each with another drive"),
+            1 => "1 rebuild was started".to_owned(),
+            many => format!("{many} rebuilds were started, each of another drive"),
         };
         say(
             Severity::Note,
             format!(
-                "{rebuilds}, so that one was under way in every run that counts as rebuilding.{discarded}"
+                "{rebuilds}, so that one was running throughout every run that counts as rebuilding.{discarded}"
             ),
         );
     }
@@ -252,8 +250,8 @@ fn single<'a>(evaluation: &'a Evaluation, workload: &str) -> Option<&'a Measurem
     array.cell(State::Normal, workload)
 }
 
-/// How much of what the drives' host gave without an array the drives were asked for: 1 is all of
-/// it. `None` where the host was not measured.
+/// Load on the drives relative to the host's throughput without an array: 1 is all of it. `None` if
+/// the host was not measured.
 pub(crate) fn host_utilisation(evaluation: &Evaluation, cell: &Measurement) -> Option<f64> {
     let host = evaluation.host.as_ref()?;
     let (traffic, seconds) = (&cell.drive_traffic, cell.total_seconds());
@@ -265,9 +263,9 @@ pub(crate) fn host_utilisation(evaluation: &Evaluation, cell: &Measurement) -> O
     Some(by_bytes.max(by_requests))
 }
 
-/// What the layout's cost model (study 002, Table 2, large requests) gives of one drive's speed:
-/// sequential reads from all drives at once, sequential writes to as many drives' worth as hold
-/// data; but no more than the host gives to all of them together.
+/// Throughput by the layout's cost model (study 002, Table 2, large requests) from one drive's
+/// rates: sequential reads from all drives at once, sequential writes to as many drives' worth as
+/// hold data; but at most the host's throughput for all of them together.
 pub(crate) fn cost_model_mb_per_s(
     evaluation: &Evaluation,
     array: &ArrayResult,
@@ -280,7 +278,7 @@ pub(crate) fn cost_model_mb_per_s(
     match workload {
         "seq_read" => {
             let host = host.map_or(no_limit, |host| host.seq_read_mb_per_s);
-            // With a fixed parity drive that one has nothing to read.
+            // A dedicated parity drive serves no reads.
             let drives = if array.layout == "raid4" { data_drives } else { array.drives as f64 };
             Some((drive * drives).min(host))
         }
@@ -293,8 +291,8 @@ pub(crate) fn cost_model_mb_per_s(
     }
 }
 
-/// What an idle rebuild can write: one drive's sequential writes, but no more than the host gives
-/// to it and to the drives that are read for it.
+/// Maximum write rate of an idle rebuild: one drive's sequential writes, but at most the host's
+/// throughput for it and for the drives that are read for it.
 fn rebuild_bound_mb_per_s(evaluation: &Evaluation, array: &ArrayResult) -> Option<f64> {
     let drive = single(evaluation, "seq_write")?.mb_per_s;
     let sources = if array.copies > 1 { 1 } else { array.data_units };
@@ -315,7 +313,7 @@ mod tests {
         remarks(evaluation).iter().map(|remark| format!("{}: {}", remark.subject(), remark.text)).collect()
     }
 
-    /// Changes one cell of the quiet example and gives the remarks that result.
+    /// Changes one cell of the quiet example and returns the resulting remarks.
     fn with_cell(
         layout: &str,
         state: State,
@@ -345,14 +343,14 @@ mod tests {
     }
 
     #[test]
-    fn the_host_and_the_processor_are_named_as_limits() {
+    fn host_and_processor_are_named_as_limits() {
         let found = with_cell("raid5", State::Normal, "seq_write", |cell| {
             cell.drive_traffic.written_bytes = (0.95 * 2000e6 * cell.total_seconds()) as u64;
             cell.mb_per_s *= 0.5;
         });
         only(
             &found,
-            "raid5, normal, seq_write: Limited by the host, not the layout: the drives were asked for 95 %",
+            "raid5, normal, seq_write: Limited by the host, not the layout: the drives carried 95 %",
         );
         let found = with_cell("raid10", State::Degraded, "mixed", |cell| {
             cell.drive_traffic.reads = (0.92 * 100_000.0 * cell.total_seconds()) as u64;
@@ -403,7 +401,7 @@ mod tests {
         only(&cell(|cell| cell.stalled_seconds = 9.0), busy);
         only(
             &cell(|cell| cell.run_mean_latencies[1] = 1.5),
-            "A run lasted only 1.5 mean latencies (4 are wanted)",
+            "A run lasted only 1.5 mean latencies (4 are required)",
         );
         only(&cell(|cell| cell.littles_law_ratio = Some(0.5)), "256 requests in flight where 512 were kept");
         only(&cell(|cell| cell.errors = 7), "7 of ");
@@ -440,7 +438,7 @@ mod tests {
                 ..Verification::default()
             }];
         });
-        assert_eq!(found[0], "raid5: 8192 bytes are not as they were written (at 4096: zeros).");
+        assert_eq!(found[0], "raid5: 8192 bytes differ from what was written (at 4096: zeros).");
         assert!(found[1].contains("A quick look"), "{found:?}");
     }
 
@@ -463,7 +461,7 @@ mod tests {
             let again = e.arrays[2].rebuilds[0].clone();
             e.arrays[2].rebuilds.push(again);
         };
-        only(&with(twice), "2 rebuilds were begun, each with another drive");
+        only(&with(twice), "2 rebuilds were started, each of another drive");
         only(&with(|e| e.arrays[2].incidents = vec!["A drive was slow.".into()]), "raid5: A drive was slow.");
     }
 

@@ -1,9 +1,9 @@
-//! `report.html`: one file that needs nothing beside itself. Tables, charts, remarks, environment,
-//! settings, raw data.
+//! `report.html`: one self-contained file. Tables, charts, remarks, environment, settings, raw
+//! data.
 //!
-//! Charts are inline SVG, colours come from a style sheet for light, dark and print. The raw data
-//! lie in a script element of JSON, from which a few lines of script offer them as a file; without
-//! script everything else still works. All text that comes from outside (paths, errors) is escaped.
+//! Charts are inline SVG; colours come from a style sheet for light, dark and print. The raw data
+//! are in a script element of JSON, and a few lines of script offer them as a file; without script
+//! everything else still works. All external text (paths, errors) is escaped.
 
 mod charts;
 mod png;
@@ -24,17 +24,17 @@ use settings::{conditions, describe, settings_and_environment};
 use svg::escape;
 use table::table;
 
-/// A chart as a file of its own.
+/// A chart as a separate file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chart {
-    /// What it shows.
+    /// Title of the chart.
     pub title: String,
-    /// The drawing, complete in itself.
+    /// The complete drawing.
     pub svg: String,
 }
 
 impl Chart {
-    /// A drawing that stands in a page, with the page's colours.
+    /// Takes a drawing of the page, with the page's colours.
     pub(crate) fn of(title: String, drawing: &str) -> Self {
         Self { svg: svg::standalone(drawing, STYLE, &title), title }
     }
@@ -136,8 +136,8 @@ fn header(page: &mut String, evaluation: &Evaluation, title: &str) {
         .sum();
     tile(&format!("{cells} cells, {runs} runs"), "", "measured");
     let warnings = evaluation.remarks.iter().filter(|remark| remark.severity >= Severity::Warning).count();
-    tile(&warnings.to_string(), "", "figures or settings that need a second look");
-    tile(&duration(evaluation.seconds), "", "taken in all");
+    tile(&warnings.to_string(), "", "warnings about figures or settings");
+    tile(&duration(evaluation.seconds), "", "total time");
     page.push_str("</div>\n</header>\n");
 }
 
@@ -165,7 +165,7 @@ fn remarks(page: &mut String, evaluation: &Evaluation) {
     remark_list(page, evaluation.remarks.iter());
 }
 
-/// The array that was measured at a disk's pace, and what is to be said of it.
+/// The array measured at a disk's pace, with its remarks.
 fn on_disks(page: &mut String, evaluation: &Evaluation) {
     let Some(disks) = &evaluation.on_disks else { return };
     page.push_str("<h2>On disks</h2>\n");
@@ -178,7 +178,7 @@ fn remark_list<'a>(page: &mut String, remarks: impl Iterator<Item = &'a Remark>)
     for remark in remarks {
         let (class, word) = match remark.severity {
             Severity::Error => ("error", "Error"),
-            Severity::Warning => ("warning", "Look twice"),
+            Severity::Warning => ("warning", "Warning"),
             Severity::Note => ("note", "Note"),
         };
         let subject = escape(&remark.subject());
@@ -276,9 +276,9 @@ fn rebuilds(page: &mut String, evaluation: &Evaluation) {
 }
 
 fn costs(page: &mut String, evaluation: &Evaluation) {
-    page.push_str("<h2>What it costs</h2>\n");
+    page.push_str("<h2>Costs</h2>\n");
     let caption = format!(
-        "All threads of the process, making and checking of data included. {}",
+        "All threads of the process, generation and verification of data included. {}",
         escape(&conditions(evaluation))
     );
     if cpu_table(evaluation).has_figures() {
@@ -292,8 +292,8 @@ fn costs(page: &mut String, evaluation: &Evaluation) {
     table(page, &traffic_table(evaluation), &caption, "");
     if let Some(causes) = cause_table(evaluation) {
         let caption = format!(
-            "A position is a request that does not begin where the one before it on the drive ended: what a disk moves \
-             its arm or waits for. While rebuilding, the rebuild is counted too. {}",
+            "A position is a request that does not begin where the previous one on the drive ended: a seek, or a wait for \
+             the platter, on a disk. While rebuilding, the rebuild is counted too. {}",
             escape(&conditions(evaluation))
         );
         table(page, &causes, &caption, "names");
@@ -302,15 +302,15 @@ fn costs(page: &mut String, evaluation: &Evaluation) {
 
 fn published(page: &mut String, evaluation: &Evaluation) {
     let Some(found) = published_table(evaluation) else { return };
-    page.push_str("<h2>Beside published figures</h2>\n");
+    page.push_str("<h2>Published figures for comparison</h2>\n");
     let caption = "Toshiba, What is the best RAID configuration for 4 Drives? (2023), Table 9 over Table 4: real hard drives, \
                    where seeks count; shares compare, absolute figures do not.";
     table(page, &found, caption, "names");
 }
 
 fn verifications(page: &mut String, evaluation: &Evaluation) {
-    page.push_str("<h2>Every byte compared</h2>\n");
-    let columns = ["layout", "drives missing", "compared", "differ", "unreadable", "not demanded", "took"];
+    page.push_str("<h2>Verification of every byte</h2>\n");
+    let columns = ["layout", "drives missing", "compared", "differ", "unreadable", "not comparable", "took"];
     let mut rows = Vec::new();
     for array in &evaluation.arrays {
         for found in &array.verifications {
@@ -342,7 +342,7 @@ fn verifications(page: &mut String, evaluation: &Evaluation) {
     table(
         page,
         &shown,
-        "Every block holds bytes that belong to it, this run and the write that came last, and to nothing else.",
+        "The expected bytes of every block depend on the block, this run and the last write.",
         "names",
     );
 }
@@ -353,7 +353,7 @@ mod tests {
     use crate::example::{example, quiet};
 
     #[test]
-    fn the_page_stands_alone_and_is_well_formed() {
+    fn page_is_self_contained_and_well_formed() {
         let page = report_html(&example());
         for outside in ["http://", "https://", "src=", "@import", "url("] {
             assert!(!page.contains(outside), "the page refers to something outside: {outside}");
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn every_figure_says_how_it_was_taken() {
+    fn every_figure_states_its_conditions() {
         let evaluation = example();
         let page = report_html(&evaluation);
         let said = escape(&conditions(&evaluation));
@@ -403,7 +403,7 @@ mod tests {
         let mut evaluation = example();
         evaluation.settings.drives = "</script><script>alert(1)</script>".into();
         let page = report_html(&evaluation);
-        assert!(!page.contains("<script>alert"), "text from outside is escaped");
+        assert!(!page.contains("<script>alert"), "external text is escaped");
         let json = page.split_once("id=\"results\">").unwrap().1.split_once("</script>").unwrap().0;
         let back: Evaluation = serde_json::from_str(json).expect("valid JSON");
         assert_eq!(back.settings, evaluation.settings);
@@ -456,9 +456,9 @@ mod tests {
         assert!(page.contains("Nothing was compared") && page.contains("not known"));
     }
 
-    /// Writes the example's report where `STRIPEWISE_EXAMPLE_REPORT` says, to look at it.
+    /// Writes the example's report to the path in `STRIPEWISE_EXAMPLE_REPORT`, for inspection.
     #[test]
-    fn the_example_report_stays_small() {
+    fn example_report_stays_small() {
         let page = report_html(&example());
         assert!(page.len() < 2_000_000, "{} bytes", page.len());
         if let Some(path) = std::env::var_os("STRIPEWISE_EXAMPLE_REPORT") {

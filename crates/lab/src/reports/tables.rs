@@ -1,9 +1,9 @@
-//! The tables of an evaluation as plain data, and their form on a terminal. The report shows the
-//! same tables.
+//! The tables of an evaluation as plain data, and their text form for a terminal. The report shows
+//! the same tables.
 //!
-//! The main one has the form of study 004's Table 3 (rows are layouts, columns the states with SW,
-//! SR and M each, then the rebuild); the second is "% of a single drive" as in study 000; the last
-//! puts the same share from study 004 beside it.
+//! The main table has the form of study 004's Table 3 (rows are layouts, columns the states with
+//! SW, SR and M each, then the rebuild); the second is "% of a single drive" as in study 000; the
+//! last puts the same share from study 004 beside it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::records::results::{ArrayResult, Evaluation, Measurement, RebuildKind,
 /// Columns under one heading.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnGroup {
-    /// The heading; empty for columns that stand for themselves.
+    /// Heading; empty if the columns need none.
     pub title: String,
     /// Headings of the columns.
     pub columns: Vec<String>,
@@ -23,7 +23,7 @@ pub struct ColumnGroup {
 /// One table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// What it shows, with its unit.
+    /// Title, with the unit.
     pub title: String,
     /// Columns; the first column of the first group holds the row's name.
     pub groups: Vec<ColumnGroup>,
@@ -31,10 +31,10 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// What a cell without a figure shows.
+/// Text of a cell without a figure.
 const NOTHING: &str = "–";
 
-/// What people call a workload in a table's head.
+/// Name of a workload in a table's head.
 pub(crate) fn short_name(workload: &str) -> &str {
     match workload {
         "seq_write" => "SW",
@@ -45,13 +45,13 @@ pub(crate) fn short_name(workload: &str) -> &str {
 }
 
 impl Table {
-    /// Whether any cell behind the first group holds one.
+    /// True if any cell after the first group holds a figure.
     pub(crate) fn has_figures(&self) -> bool {
         let first = self.groups.first().map_or(0, |group| group.columns.len());
         self.rows.iter().any(|row| row.iter().skip(first).any(|cell| cell != NOTHING))
     }
 
-    /// For a terminal: columns aligned, first column to the left, figures to the right.
+    /// Formats for a terminal: columns aligned, first column to the left, figures to the right.
     pub fn to_text(&self) -> String {
         let columns: Vec<&str> =
             self.groups.iter().flat_map(|group| group.columns.iter().map(String::as_str)).collect();
@@ -127,7 +127,7 @@ pub(crate) fn cpu_table(evaluation: &Evaluation) -> Table {
     })
 }
 
-/// Bytes that passed to and from the drives for each byte moved, rebuild included.
+/// Bytes transferred to and from the drives for each byte moved, rebuild included.
 pub(crate) fn traffic_table(evaluation: &Evaluation) -> Table {
     by_state(evaluation, "Bytes to and from the drives per byte moved", |cell| {
         let bytes = cell.total_bytes();
@@ -135,8 +135,8 @@ pub(crate) fn traffic_table(evaluation: &Evaluation) -> Table {
     })
 }
 
-/// What the drives were asked, by what for: requests and positions for each request of a client,
-/// and of idle rebuilds for each MB that was rebuilt. `None` where nothing was counted by cause.
+/// Requests to the drives by cause: requests and positions for each client request, and in idle
+/// rebuilds for each MB rebuilt. `None` if nothing was counted by cause.
 pub fn cause_table(evaluation: &Evaluation) -> Option<Table> {
     let mut found: Vec<([String; 3], f64, CauseTable)> = Vec::new();
     for array in &evaluation.arrays {
@@ -288,7 +288,7 @@ fn published(text: &'static str) -> Vec<BTreeMap<&'static str, &'static str>> {
     lines.map(|line| head.iter().copied().zip(line.split(',')).collect()).collect()
 }
 
-/// Three digits, no more decimals than they need.
+/// Formats three digits, without needless decimals.
 pub fn number(value: f64) -> String {
     match value.abs() {
         large if large >= 99.95 => format!("{value:.0}"),
@@ -297,13 +297,13 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// Microseconds as milliseconds to three digits.
+/// Formats microseconds as milliseconds to three digits.
 pub fn milliseconds(microseconds: f64) -> String {
     let milliseconds = microseconds / 1e3;
     if milliseconds < 1.0 { format!("{milliseconds:.3}") } else { number(milliseconds) }
 }
 
-/// Bytes in the largest binary unit that keeps at least one before the point.
+/// Formats bytes in the largest binary unit with a value of at least one.
 pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut scaled = value as f64;
@@ -317,7 +317,7 @@ pub fn bytes(value: u64) -> String {
     format!("{text} {}", UNITS[unit])
 }
 
-/// Seconds in the units people use.
+/// Formats seconds in usual units.
 pub(crate) fn duration(seconds: f64) -> String {
     if seconds < 60.0 {
         return format!("{seconds:.1} s");
@@ -330,7 +330,7 @@ pub(crate) fn duration(seconds: f64) -> String {
     format!("{} h {:02} min", minutes / 60, minutes % 60)
 }
 
-/// Everything that `evaluate` prints: matrix, shares, processor time, remarks.
+/// The output of `evaluate`: matrix, shares, processor time, remarks.
 pub fn summary_text(evaluation: &Evaluation) -> String {
     let mut text = String::new();
     for table in [throughput_table(evaluation), percent_table(evaluation), cpu_table(evaluation)] {
@@ -367,12 +367,12 @@ fn remark_line(remark: &Remark) -> String {
     format!("  {sign} {}: {}\n", remark.subject(), remark.text)
 }
 
-/// What drives at a disk's pace are, in words.
+/// Describes drives at a disk's pace.
 pub(crate) fn on_disks_text(disks: &Evaluation) -> String {
     format!("{}, each with its own queue; virtual time, so nothing was stored.", disks.settings.drives)
 }
 
-/// The remarks on an evaluation's arrays, without those on the whole.
+/// Remarks on an evaluation's arrays, without those on the whole.
 pub(crate) fn on_arrays(evaluation: &Evaluation) -> impl Iterator<Item = &Remark> {
     evaluation.remarks.iter().filter(|remark| remark.layout.is_some())
 }
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn the_matrix_has_the_form_of_study_004() {
+    fn matrix_has_the_form_of_study_004() {
         let text = throughput_table(&quiet()).to_text();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].contains("─ normal ─") && lines[1].contains("rebuild, idle"), "{text}");
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_the_same_load_on_a_single_drive() {
+    fn shares_refer_to_a_single_drive_under_same_load() {
         let table = percent_table(&quiet());
         assert_eq!(table.rows[0][3..6], ["100", "100", "100"]);
         assert_eq!(table.rows[2][3..6], ["300", "400", "300"]);
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_written_as_people_write_them() {
+    fn figures_are_formatted_readably() {
         assert_eq!(
             [number(1234.5), number(99.96), number(12.34), number(0.123)],
             ["1234", "100", "12.3", "0.12"]

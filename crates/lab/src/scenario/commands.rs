@@ -1,9 +1,8 @@
-//! Hooks that are commands of the user's, from a TOML file: any system's own tools.
+//! Hooks that run the user's commands, from a TOML file: any system's own tools.
 //!
-//! A command is given to `sh`, with the target's path in `STRIPEWISE_TARGET`. It has a time limit;
-//! one that goes beyond it is killed with everything that it started. What it says on standard
-//! error is passed on. Expects files with keys that do not exist, commands that fail, hang, or
-//! leave something running behind.
+//! A command runs in `sh`, with the target's path in `STRIPEWISE_TARGET`. It has a time limit,
+//! after which it is killed with all its child processes. Its standard error is passed on. Expects
+//! files with unknown keys, and commands that fail, hang, or leave processes behind.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -17,12 +16,12 @@ use stripewise_drive::Context;
 use super::Hooks;
 use crate::method::explain;
 
-/// How often a command that runs is looked at.
-const LOOK: Duration = Duration::from_millis(10);
-/// How long the rest of what it said is waited for.
-const REST: Duration = Duration::from_millis(200);
-/// The most of it that is passed on.
-const SAID_BYTES: usize = 2000;
+/// Poll interval for a running command.
+const POLL: Duration = Duration::from_millis(10);
+/// Maximum wait for the rest of its output.
+const OUTPUT_WAIT: Duration = Duration::from_millis(200);
+/// Maximum length of the output that is passed on.
+const OUTPUT_BYTES: usize = 2000;
 
 /// The hooks of a file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -42,7 +41,7 @@ struct HookCommand {
     limit_seconds: f64,
 }
 
-/// A command that ends with 0 for yes, with 1 for not yet.
+/// A command that exits with 0 for yes, with 1 for not yet.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Question {
@@ -66,10 +65,10 @@ fn two_days() -> f64 {
 }
 
 impl HookFile {
-    /// From the text of a file.
+    /// Parses a hook file.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The mistake in the file, as a message.
     pub fn parse(text: &str) -> Result<Self, String> {
         let hooks: Self = toml::from_str(text).map_err(|error| explain(&error))?;
         let question = &hooks.rebuild_done;
@@ -88,23 +87,23 @@ impl HookFile {
     }
 }
 
-/// The hooks of a file at work on a target.
+/// The hooks of a file, applied to a target.
 pub struct CommandHooks {
     /// Clock and tasks.
     pub context: Context,
     /// The commands.
     pub file: HookFile,
-    /// What they are told of the target.
+    /// Path of the target, passed to the commands.
     pub target: String,
 }
 
 impl CommandHooks {
-    /// Its exit code, and what it said.
+    /// Returns the exit code and the output.
     async fn run(&self, command: &str, limit_seconds: f64) -> Result<(i32, String), String> {
         let (sender, answer) = channel();
         let (command, target) = (command.to_owned(), self.target.clone());
         let limit = Duration::from_secs_f64(limit_seconds);
-        // Nobody listens any more if the run has ended meanwhile.
+        // The receiver is gone if the run has ended in between.
         std::thread::spawn(move || drop(sender.send(run_within(&command, &target, limit))));
         self.answer(&answer).await
     }
@@ -113,8 +112,8 @@ impl CommandHooks {
         loop {
             match answer.try_recv() {
                 Ok(answer) => return answer,
-                Err(TryRecvError::Disconnected) => return Err("was lost".into()),
-                Err(TryRecvError::Empty) => self.context.sleep_ns(LOOK.as_nanos() as u64).await,
+                Err(TryRecvError::Disconnected) => return Err("ended unexpectedly".into()),
+                Err(TryRecvError::Empty) => self.context.sleep_ns(POLL.as_nanos() as u64).await,
             }
         }
     }
@@ -122,13 +121,13 @@ impl CommandHooks {
     async fn run_well(&self, hook: &HookCommand) -> Result<(), String> {
         match self.run(&hook.command, hook.limit_seconds).await? {
             (0, _) => Ok(()),
-            (code, said) => Err(ended(code, &said)),
+            (code, output) => Err(ended(code, &output)),
         }
     }
 }
 
-fn ended(code: i32, said: &str) -> String {
-    if said.is_empty() { format!("ended with {code}") } else { format!("ended with {code}: {said}") }
+fn ended(code: i32, output: &str) -> String {
+    if output.is_empty() { format!("ended with {code}") } else { format!("ended with {code}: {output}") }
 }
 
 impl Hooks for CommandHooks {
@@ -145,7 +144,7 @@ impl Hooks for CommandHooks {
         match self.run(&question.command, question.limit_seconds).await? {
             (0, _) => Ok(true),
             (1, _) => Ok(false),
-            (code, said) => Err(ended(code, &said)),
+            (code, output) => Err(ended(code, &output)),
         }
     }
 
@@ -169,20 +168,20 @@ fn run_within(command: &str, target: &str, limit: Duration) -> Result<(i32, Stri
         .process_group(0)
         .spawn()
         .map_err(|error| format!("cannot be started: {error}"))?;
-    let said = listen(child.stderr.take());
+    let output = listen(child.stderr.take());
     loop {
         match child.try_wait() {
             Err(error) => return Err(format!("cannot be waited for: {error}")),
             Ok(Some(status)) => {
-                let text = rest(&said);
+                let text = remaining_output(&output);
                 let code = status.code().ok_or_else(|| format!("ended by a signal ({status})"))?;
                 return Ok((code, text));
             }
             Ok(None) if Instant::now() >= deadline => break,
-            Ok(None) => std::thread::sleep(LOOK),
+            Ok(None) => std::thread::sleep(POLL),
         }
     }
-    // With all that it started: they are one group.
+    // Including all child processes: they are one process group.
     let group = format!("-{}", child.id());
     let killed = Command::new("sh").args(["-c", "kill -s KILL -- \"$0\"", &group]).status();
     if !killed.is_ok_and(|status| status.success()) {
@@ -190,14 +189,14 @@ fn run_within(command: &str, target: &str, limit: Duration) -> Result<(i32, Stri
         let _ = child.kill();
     }
     let _ = child.wait();
-    let text = rest(&said);
+    let text = remaining_output(&output);
     let why = format!("did not end within {} s and was killed", limit.as_secs_f64());
     Err(if text.is_empty() { why } else { format!("{why}; it said: {text}") })
 }
 
-/// What is said, as far as it is heard: what a command left running keeps the pipe open.
+/// Reads the output; does not wait for its end, as a process left running keeps the pipe open.
 fn listen(pipe: Option<std::process::ChildStderr>) -> Receiver<Vec<u8>> {
-    let (sender, said) = channel();
+    let (sender, output) = channel();
     std::thread::spawn(move || {
         let Some(mut pipe) = pipe else { return };
         let mut bytes = [0; 1024];
@@ -207,15 +206,15 @@ fn listen(pipe: Option<std::process::ChildStderr>) -> Receiver<Vec<u8>> {
             }
         }
     });
-    said
+    output
 }
 
-fn rest(said: &Receiver<Vec<u8>>) -> String {
-    let (deadline, mut all) = (Instant::now() + REST, Vec::new());
-    while let Ok(bytes) = said.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+fn remaining_output(output: &Receiver<Vec<u8>>) -> String {
+    let (deadline, mut all) = (Instant::now() + OUTPUT_WAIT, Vec::new());
+    while let Ok(bytes) = output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
         all.extend(bytes);
     }
-    let text = String::from_utf8_lossy(&all[..all.len().min(SAID_BYTES)]).into_owned();
+    let text = String::from_utf8_lossy(&all[..all.len().min(OUTPUT_BYTES)]).into_owned();
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_are_hooks() {
+    fn example_hook_files_are_valid() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiles/hooks");
         let mut names = Vec::new();
         for entry in std::fs::read_dir(folder).expect("the folder") {
@@ -282,10 +281,10 @@ mod tests {
             status.is_ok_and(|status| !status.contains("State:\tZ"))
         };
         while is_there() {
-            assert!(Instant::now() < deadline, "what it had started goes with it");
+            assert!(Instant::now() < deadline, "child processes are killed too");
             std::thread::yield_now();
         }
-        // What it leaves behind on purpose is not waited for.
+        // Processes left behind on purpose are not waited for.
         assert_eq!(fail("sleep 2 & true"), Ok(()));
     }
 }

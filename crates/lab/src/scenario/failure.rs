@@ -1,12 +1,12 @@
-//! An array through its states, by the hooks of its system.
+//! The failure scenario: takes an array through its states by the hooks of its system.
 //!
-//! Each state takes all runs of every step; a step's load goes on while a drive fails, so that what
-//! a failure costs is seen, too. Where drives can be failed one after the other ([`Course`]), a run
-//! counts as rebuilding only if the rebuild was under way all through it, and there are as many
-//! rebuilds as that takes. A user's array has one: rounds of runs go on while it does; a run during
-//! which it ended counts if more than half of it was before, and says so by its badge. Expects
-//! hooks that fail or hang, and rebuilds that never end or end before a run does: what was measured
-//! until then is kept by the observer.
+//! Each state takes all runs of every step. A step's load continues while a drive fails, to measure
+//! the cost of the failure itself. If drives can be failed repeatedly ([`Course`]), a run counts as
+//! rebuilding only if the rebuild was running throughout, and there are as many rebuilds as that
+//! takes. A user's array has one: rounds of runs continue as long as it lasts; a run during which
+//! it ended counts if more than half of it was before, and its badge says so. Expects hooks that
+//! fail or hang, and rebuilds that never end or end before a run does: the observer keeps all
+//! figures measured so far.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -25,21 +25,21 @@ use crate::method::{Condition, Driven, HookError, Profile, RunError, Runner, Ses
 use crate::records::record::MeasurementRecord;
 use crate::records::results::State;
 
-/// How often waiting loops look.
+/// Poll interval of waiting loops.
 const POLL_NS: u64 = 20_000_000;
-/// So many rebuilds in a row that end before a single run does, and the step is given up.
+/// Consecutive rebuilds that end before a single run does, after which the step is abandoned.
 const FRUITLESS_REBUILDS: u32 = 2;
-/// What a user's array goes through.
+/// Course of a user's array.
 const USERS: Course =
     Course { states: &State::FAILURE, beside_failing: 0, beside_replacing: Some(0), repeats: false };
 
-/// What a step's name begins with in each state.
+/// Prefixes of a step's name, by state.
 pub(crate) fn prefixes(states: &[State]) -> Vec<String> {
     states.iter().map(|state| format!("{state}/")).collect()
 }
 
-/// Measures `profile` in each of [`State::FAILURE`]. `timeline` is told how it stands after each of
-/// them, and in the end, also when it fails.
+/// Measures `profile` in each of [`State::FAILURE`]. `timeline` receives the state after each of
+/// them, and at the end, also on failure.
 pub async fn run_failure<T: Target, H: Hooks>(
     profile: &Profile,
     runner: &Runner<'_, T>,
@@ -51,7 +51,7 @@ pub async fn run_failure<T: Target, H: Hooks>(
     watched(session, &runner.context, (&moved, &pulse), hooks, timeline).await?.end().await
 }
 
-/// A user's array through its states, what its loads move kept in a timeline.
+/// Takes a user's array through its states, and records its throughput in a timeline.
 pub(crate) async fn watched<D: Driven, H: Hooks>(
     mut driven: D,
     context: &Context,
@@ -69,7 +69,7 @@ pub(crate) async fn watched<D: Driven, H: Hooks>(
         Event::Rests => {}
     };
     let gone_through = through(&mut driven, context, Some(hooks), &USERS, &tell).await;
-    // The piece under way, too.
+    // Including the current interval.
     watch.end_of_piece().await;
     timeline(&watch.so_far());
     gone_through.map(|()| driven)
@@ -96,17 +96,17 @@ struct Scenario<'a, D: Driven> {
     driven: &'a mut D,
     course: &'a Course,
     tell: &'a dyn Fn(Event),
-    /// Steps that need runs while a drive is rebuilt.
+    /// Steps that need runs during a rebuild.
     waiting: VecDeque<usize>,
-    /// Rebuilds in a row that ended before a run did.
+    /// Consecutive rebuilds that ended before a run did.
     fruitless: u32,
 }
 
-/// How a rebuild stands, as the one who asks for it knows.
+/// State of a rebuild as known from polling.
 #[derive(Default)]
 struct Rebuild {
     ended: Cell<bool>,
-    /// There is no need to ask any more.
+    /// Polling is no longer needed.
     abandoned: Cell<bool>,
 }
 
@@ -121,7 +121,7 @@ impl<D: Driven> Scenario<'_, D> {
         self.call("fail", hooks.fail(), Some(self.course.beside_failing)).await?;
         self.state(State::Degraded).await?;
         if self.driven.is_interrupted() {
-            self.driven.note("the array was left without the drive that was failed".into());
+            self.driven.note("the failed drive was not replaced".into());
             return Ok(());
         }
         self.rebuilds(hooks).await?;
@@ -137,7 +137,7 @@ impl<D: Driven> Scenario<'_, D> {
         number * each..(number + 1) * each
     }
 
-    /// All runs of every step in a state that lasts.
+    /// Takes all runs of every step in a state that lasts.
     async fn state(&mut self, state: State) -> Result<(), RunError> {
         (self.tell)(Event::Begins(state));
         for number in self.steps_of(state) {
@@ -149,14 +149,14 @@ impl<D: Driven> Scenario<'_, D> {
         Ok(())
     }
 
-    /// A hook at work while a load goes on.
+    /// Runs a hook while a load continues.
     async fn call(
         &mut self,
         hook: &'static str,
         work: impl Future<Output = Result<(), String>>,
         beside: Option<usize>,
     ) -> Result<(), RunError> {
-        let load = self.driven.carry_on(beside).await?;
+        let load = self.driven.start_load(beside).await?;
         (self.tell)(Event::Calls(hook));
         let done = work.await;
         (self.tell)(Event::Called(hook));
@@ -164,7 +164,7 @@ impl<D: Driven> Scenario<'_, D> {
         done.map_err(|why| HookError { hook, why }.into())
     }
 
-    /// Runs while a replacement is filled, and another if need be and if there may be one.
+    /// Takes runs during a rebuild, and during further ones if needed and allowed.
     async fn rebuilds<H: Hooks>(&mut self, hooks: &H) -> Result<(), RunError> {
         let steps = self.steps_of(State::Rebuilding);
         self.waiting = steps.filter(|number| self.driven.wants_more(*number)).collect();
@@ -184,7 +184,7 @@ impl<D: Driven> Scenario<'_, D> {
         }
     }
 
-    /// One rebuild, from its start to its end.
+    /// Performs one rebuild, from start to end.
     async fn rebuild<H: Hooks>(&mut self, hooks: &H) -> Result<(), RunError> {
         let rebuild = Rebuild::default();
         let asking = pin!(ask(self.context, self.tell, &rebuild, hooks));
@@ -194,13 +194,13 @@ impl<D: Driven> Scenario<'_, D> {
                 let measured = measuring.await;
                 asked.and(measured)
             }
-            // Where measuring fails the rebuild may have no end.
+            // After a failed measurement the rebuild may never end.
             Either::Right((Err(why), _)) => Err(why),
             Either::Right((Ok(()), asking)) => asking.await,
         }
     }
 
-    /// Runs as long as the rebuild lasts, then its rest.
+    /// Takes runs as long as the rebuild lasts, then waits for its rest.
     async fn while_rebuilding<H: Hooks>(&mut self, rebuild: &Rebuild, hooks: &H) -> Result<(), RunError> {
         let measured = self.runs_of(rebuild, hooks).await;
         if measured.is_err() || self.driven.is_interrupted() {
@@ -210,7 +210,7 @@ impl<D: Driven> Scenario<'_, D> {
         (self.tell)(Event::Over);
         (self.tell)(Event::Rests);
         let beside = self.course.beside_replacing.filter(|_| rebuild.holds());
-        let Some(load) = self.driven.carry_on(beside).await? else { return Ok(()) };
+        let Some(load) = self.driven.start_load(beside).await? else { return Ok(()) };
         while rebuild.holds() && !self.driven.is_interrupted() {
             self.context.sleep_ns(POLL_NS).await;
         }
@@ -251,7 +251,7 @@ impl<D: Driven> Scenario<'_, D> {
     }
 }
 
-/// Asks until the array is whole again, asking fails, or there is no need to know.
+/// Polls until the array is redundant again, polling fails, or is no longer needed.
 async fn ask<H: Hooks>(
     context: &Context,
     tell: &dyn Fn(Event),
@@ -269,7 +269,7 @@ async fn ask<H: Hooks>(
             Err(why) => break Err(HookError { hook, why }.into()),
             Ok(false) if rebuild.abandoned.get() => break Ok(()),
             Ok(false) if context.now_ns() >= deadline_ns => {
-                let why = format!("did not find the array whole again within {} s", limit_ns as f64 / 1e9);
+                let why = format!("did not report a complete rebuild within {} s", limit_ns as f64 / 1e9);
                 break Err(HookError { hook, why }.into());
             }
             Ok(false) => {}
@@ -300,15 +300,15 @@ mod tests {
     const DISK: ModelSpec =
         ModelSpec { latency_ns: 1_000_000, bytes_per_second: 100_000_000, queue_depth: 4 };
 
-    /// An array of ours, whose drives are pulled and given.
-    struct OurArray<'a> {
+    /// An array of the engine, whose drives are pulled and replaced.
+    struct PooledArray<'a> {
         rig: &'a Rig,
         world: &'a World,
-        /// What goes wrong.
+        /// Injected failure.
         fault: &'static str,
     }
 
-    impl Hooks for OurArray<'_> {
+    impl Hooks for PooledArray<'_> {
         async fn fail(&self) -> Result<(), String> {
             match self.fault {
                 "fail" => Err("ended with 1: no such drive".into()),
@@ -386,11 +386,11 @@ mod tests {
             let target = rig.volume().clone();
             let context = world.context.clone();
             let runner = Runner { context, target, settings, observer: &kept, cpu_seconds: &|| None };
-            let hooks = OurArray { rig: &rig, world: &world, fault };
+            let hooks = PooledArray { rig: &rig, world: &world, fault };
             let keep = |timeline: &Timeline| *seen.borrow_mut() = timeline.clone();
             let run = run_failure(&profile, &runner, &hooks, &keep);
             let within = runner.context.time_limit_ns(600_000_000_000, pin!(run)).await;
-            within.unwrap_or_else(|_| panic!("it never ends"))
+            within.unwrap_or_else(|_| panic!("the scenario never ends"))
         });
         (outcome, seen.into_inner(), kept.0.into_inner())
     }
@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn a_failure_scenario_measures_every_state() {
         let (outcome, timeline, _) = run("");
-        let (figures, notes) = outcome.expect("it goes through");
+        let (figures, notes) = outcome.expect("the scenario failed");
         let names: Vec<&str> = figures.iter().map(|figure| figure.name.as_str()).collect();
         assert_eq!(
             names,
@@ -425,7 +425,7 @@ mod tests {
         assert!(seconds.is_sorted(), "{seconds:?}");
         let covered = timeline.mb_per_s.len() as f64 * timeline.step_seconds;
         assert!(covered >= *seconds.last().expect("markers"), "{covered} {seconds:?}");
-        assert!(timeline.mb_per_s.iter().all(|rate| *rate > 0.0), "the load never rests: {timeline:?}");
+        assert!(timeline.mb_per_s.iter().all(|rate| *rate > 0.0), "the load must never pause: {timeline:?}");
         assert_eq!(timeline.mean_us.len(), timeline.mb_per_s.len());
         let mut both = timeline.mean_us.iter().zip(&timeline.longest_us);
         assert!(both.all(|(mean, longest)| *mean >= 1000.0 && longest >= mean), "{timeline:?}");
@@ -440,7 +440,7 @@ mod tests {
         assert_eq!(timeline.markers.last().expect("markers").what, "fail is done");
         let (outcome, _, kept) = run("for ever");
         let why = outcome.expect_err("it never ends").to_string();
-        assert_eq!(why, "the hook `rebuild-done` did not find the array whole again within 20 s");
+        assert_eq!(why, "the hook `rebuild-done` did not report a complete rebuild within 20 s");
         assert_eq!(kept.len(), 6, "{kept:?}");
     }
 

@@ -1,4 +1,4 @@
-//! Bandwidth and latency over time, with what happened meanwhile.
+//! Bandwidth and latency over time, with events.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -8,37 +8,37 @@ use stripewise_drive::Context;
 
 use crate::loads::load::Pulse;
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Marker {
-    /// Seconds after the beginning.
+    /// Time since the beginning in seconds.
     pub seconds: f64,
-    /// What.
+    /// Description.
     pub what: String,
 }
 
-/// What a load moved over time.
+/// Throughput of a load over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// Length of each of the pieces in `mb_per_s`.
+    /// Length of each interval in `mb_per_s`.
     pub step_seconds: f64,
-    /// 10^6 bytes a second in each piece.
+    /// 10^6 bytes a second in each interval.
     pub mb_per_s: Vec<f64>,
-    /// Mean latency of the requests that completed in each piece, 0 where none did; none in runs of
-    /// older versions.
+    /// Mean latency of the requests that completed in each interval, 0 if there are none; empty in
+    /// runs of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mean_us: Vec<f64>,
-    /// The longest latency in each piece.
+    /// Longest latency in each interval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub longest_us: Vec<f64>,
-    /// In the order of time.
+    /// Events in order of time.
     pub markers: Vec<Marker>,
 }
 
-/// Pieces of the timeline.
+/// Length of an interval.
 const STEP_NS: u64 = 250_000_000;
 
-/// Watches bytes moved until it is stopped or dropped.
+/// Samples moved bytes until it is stopped or dropped.
 pub(crate) struct Watch {
     context: Context,
     start_ns: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Looks at `moved` and `pulse` at the end of every piece from now on.
+    /// Samples `moved` and `pulse` at the end of every interval from now on.
     pub(crate) fn start(context: &Context, moved: &Rc<Cell<u64>>, pulse: &Rc<Pulse>) -> Self {
         let kept =
             Rc::new(RefCell::new(Timeline { step_seconds: STEP_NS as f64 / 1e9, ..Timeline::default() }));
@@ -73,18 +73,18 @@ impl Watch {
         watch
     }
 
-    /// Something happens now.
+    /// Marks an event at the present time.
     pub(crate) fn mark(&self, what: impl Into<String>) {
         let seconds = (self.context.now_ns() - self.start_ns) as f64 / 1e9;
         self.kept.borrow_mut().markers.push(Marker { seconds, what: what.into() });
     }
 
-    /// Waits until the piece under way has been looked at.
+    /// Waits until the current interval has been sampled.
     pub(crate) async fn end_of_piece(&self) {
         self.context.sleep_ns(STEP_NS).await;
     }
 
-    /// What there is so far.
+    /// The timeline so far.
     pub(crate) fn so_far(&self) -> Timeline {
         self.kept.borrow().clone()
     }

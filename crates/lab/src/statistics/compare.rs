@@ -1,8 +1,8 @@
-//! Whether two configurations differ: the ratio of their medians with an interval, an exact rank
+//! Comparison of two configurations: the ratio of their medians with an interval, an exact rank
 //! test, a verdict. Pure.
 //!
 //! The run is the unit: a configuration is the list of its runs' figures. A verdict other than
-//! "cannot tell" needs both a ratio at least [`LEAST_EFFECT`] away from 1 and a rank-sum test (Mann
+//! "undecided" needs both a ratio at least [`LEAST_EFFECT`] away from 1 and a rank-sum test (Mann
 //! and Whitney 1947) that stays below 5 % after Holm's correction (1979) for all comparisons made
 //! together. The distribution of the rank sum is counted exactly, ties included, so it holds for
 //! three runs as for thirty. The interval of the ratio is a percentile bootstrap (Efron 1979) of
@@ -13,16 +13,16 @@ use stripewise_drive::SplitMix64;
 
 use super::{median, standard_deviation};
 
-/// Ratios closer to 1 than this share are never called a difference.
+/// Minimum distance of a ratio from 1 to be called a difference.
 pub(crate) const LEAST_EFFECT: f64 = 0.03;
-/// How often a difference may be claimed where there is none, over all comparisons made together.
+/// Maximum rate of false differences, over all comparisons made together.
 pub(crate) const ERROR_RATE: f64 = 0.05;
 const RESAMPLES: usize = 4000;
-/// Up to so many runs on both sides together rank sums are counted; beyond, their distribution is
-/// close to normal.
+/// Maximum number of runs on both sides together for exact counts of rank sums; beyond it their
+/// distribution is close to normal.
 const COUNTED_RUNS: usize = 60;
 
-/// What a comparison found.
+/// Outcome of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -30,11 +30,11 @@ pub enum Verdict {
     Better,
     /// The second is worse.
     Worse,
-    /// The runs do not decide it.
+    /// The runs are not conclusive.
     CannotTell,
 }
 
-/// Which figures are better.
+/// Direction of improvement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Throughput, requests a second.
@@ -43,23 +43,23 @@ pub enum Direction {
     LowerIsBetter,
 }
 
-/// Two lists of runs to be compared.
+/// Two lists of runs to compare.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// What was measured.
+    /// Measurement.
     pub name: String,
     /// Runs of the first configuration, positive.
     pub first: Vec<f64>,
-    /// Runs of the second.
+    /// Runs of the second configuration.
     pub second: Vec<f64>,
-    /// Which is better.
+    /// Direction of improvement.
     pub direction: Direction,
 }
 
-/// What a pair says.
+/// Result of comparing a pair.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What was measured.
+    /// Measurement.
     pub measurement: String,
     /// Median of the second over median of the first.
     pub ratio: f64,
@@ -67,10 +67,11 @@ pub struct Comparison {
     pub ci95: Option<[f64; 2]>,
     /// The verdict.
     pub verdict: Verdict,
-    /// Chance of ranks as uneven as these without a difference, corrected for all comparisons made
-    /// together.
+    /// Probability of ranks as uneven as these without a difference, corrected for all comparisons
+    /// made together.
     pub p: f64,
-    /// Runs a side that would show a difference of 10 % in nine of ten cases, with the noise seen.
+    /// Runs per side needed to show a difference of 10 % in nine of ten cases, with the observed
+    /// noise.
     pub runs_needed: usize,
 }
 
@@ -123,8 +124,8 @@ pub(crate) fn ratio_interval(first: &[f64], second: &[f64]) -> Option<[f64; 2]> 
     Some([at(0.025), at(0.975)])
 }
 
-/// The chance, if both lists came from one distribution, that their ranks are at least as uneven as
-/// these. Two-sided, ties at their mean rank; exact up to 60 values, normal beyond.
+/// Probability that, if both lists came from one distribution, their ranks are at least as uneven
+/// as these. Two-sided, ties at their mean rank; exact up to 60 values, normal beyond.
 pub fn rank_sum_p(first: &[f64], second: &[f64]) -> f64 {
     let all: Vec<f64> = first.iter().chain(second).copied().collect();
     let doubled = doubled_ranks(&all);
@@ -136,7 +137,7 @@ pub fn rank_sum_p(first: &[f64], second: &[f64]) -> f64 {
     }
 }
 
-/// From the mean and variance of a sum of ranks drawn without replacement.
+/// Normal approximation, from the mean and variance of a sum of ranks drawn without replacement.
 fn normal_p(doubled: &[usize], count: usize, found: usize) -> f64 {
     let (all, drawn) = (doubled.len() as f64, count as f64);
     let mean = doubled.iter().sum::<usize>() as f64 / all;
@@ -155,7 +156,7 @@ fn normal_p(doubled: &[usize], count: usize, found: usize) -> f64 {
 
 fn counted_p(doubled: &[usize], count: usize, found: usize) -> f64 {
     let most: usize = doubled.iter().sum();
-    // ways[k][s]: how many choices of k values have doubled ranks that add up to s.
+    // ways[k][s]: number of choices of k values whose doubled ranks add up to s.
     let mut ways = vec![vec![0.0_f64; most + 1]; count + 1];
     ways[0][0] = 1.0;
     for &rank in doubled {
@@ -186,7 +187,7 @@ fn doubled_ranks(values: &[f64]) -> Vec<usize> {
 }
 
 /// Holm's step-down correction: the k-th smallest of n is multiplied by n - k, and none falls below
-/// one before it.
+/// a previous one.
 pub(crate) fn holm(raw: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..raw.len()).collect();
     order.sort_by(|a, b| raw[*a].total_cmp(&raw[*b]));
@@ -199,9 +200,9 @@ pub(crate) fn holm(raw: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// How many runs a side show a relative `effect` in nine of ten cases at [`ERROR_RATE`], given runs
-/// seen so far: the normal formula 2 (z₀.₉₇₅ + z₀.₉)² (σ / δ)², a sixth more for ranks instead of
-/// means, never fewer than six.
+/// Number of runs per side that show a relative `effect` in nine of ten cases at [`ERROR_RATE`],
+/// from the runs so far: the normal formula 2 (z₀.₉₇₅ + z₀.₉)² (σ / δ)², a sixth more for ranks
+/// instead of means, and at least six.
 pub fn runs_needed(lists: &[&[f64]], effect: f64) -> usize {
     const Z: f64 = 1.959_964 + 1.281_552;
     let spread = |values: &&[f64]| {
@@ -264,7 +265,7 @@ mod tests {
     fn equal_configurations_are_rarely_called_different() {
         let mut random = SplitMix64::new(11);
         let trials = 600;
-        let told = (0..trials)
+        let claimed = (0..trials)
             .filter(|_| {
                 let all: Vec<Pair> = (0..4)
                     .map(|_| pair(noisy(&mut random, 6, 100.0, 0.06), noisy(&mut random, 6, 100.0, 0.06)))
@@ -272,7 +273,7 @@ mod tests {
                 compare(&all).iter().any(|found| found.verdict != Verdict::CannotTell)
             })
             .count();
-        assert!(told <= trials / 20, "{told} of {trials} sets of four");
+        assert!(claimed <= trials / 20, "{claimed} of {trials} sets of four");
     }
 
     #[test]
@@ -292,7 +293,7 @@ mod tests {
     }
 
     /// MB/s of runs of 0.1 s on a virtual machine's disk: sequential reads of 1 MiB, and random
-    /// writes of 4 KiB while compilers were at work beside them.
+    /// writes of 4 KiB while compilers were running.
     const CALM: [f64; 36] = [
         1025.3, 1047.0, 993.8, 973.8, 1110.1, 1036.8, 1026.3, 1047.1, 1068.2, 1120.6, 1057.6, 1015.5, 1057.7,
         1068.1, 1057.7, 1064.0, 1036.7, 1047.2, 1099.6, 1088.9, 780.6, 1036.8, 1005.3, 1089.1, 1005.3,
@@ -312,13 +313,13 @@ mod tests {
         for recorded in [&CALM[..], &RESTLESS] {
             let mut random = SplitMix64::new(21);
             let trials = 300;
-            let told = (0..trials).filter(|_| {
+            let claimed = (0..trials).filter(|_| {
                 let two = [6, 6].map(|count| drawn(&mut random, recorded, count, 1.0));
                 let [first, second] = two;
                 compare(&[pair(first, second)])[0].verdict != Verdict::CannotTell
             });
-            let told = told.count();
-            assert!(told * 20 <= trials, "{told} of {trials}");
+            let claimed = claimed.count();
+            assert!(claimed * 20 <= trials, "{claimed} of {trials}");
         }
     }
 
@@ -329,7 +330,7 @@ mod tests {
             let found = (0..trials).filter(|_| {
                 let (mut first, mut second) = (Vec::new(), Vec::new());
                 let mut wanted = 6;
-                // As many as are asked for, until no more are.
+                // Runs until no more are requested.
                 while first.len() < wanted {
                     let more = wanted - first.len();
                     first.extend(drawn(&mut random, recorded, more, 1.0));

@@ -1,17 +1,17 @@
-//! What the order of runs says: drift, outliers, and the steady state of a benchmark in rounds.
+//! Statistics of the order of runs: drift, outliers, and the steady state of a benchmark in rounds.
 //! Pure.
 //!
-//! Drift is told by Kendall's rank test against time (Mann 1945), outliers by the modified z-score
-//! of Iglewicz and Hoaglin (1993), and the steady state as the SNIA Solid State Storage Performance
-//! Test Specification has it: five rounds within 20 % of their mean, and a fitted line that rises
-//! or falls by at most 10 % of the mean over them.
+//! Drift is detected by Kendall's rank test against time (Mann 1945), outliers by the modified
+//! z-score of Iglewicz and Hoaglin (1993), and the steady state as defined by the SNIA Solid State
+//! Storage Performance Test Specification: five rounds within 20 % of their mean, and a fitted line
+//! that rises or falls by at most 10 % of the mean over them.
 
 use super::{mean, median};
 
-/// Rounds that must agree.
+/// Number of rounds that must agree.
 pub(crate) const STEADY_ROUNDS: usize = 5;
 
-/// Whether later runs are higher or lower than earlier ones at 5 %; needs five runs.
+/// True if later runs are higher or lower than earlier ones at 5 %; needs five runs.
 pub(crate) fn drifts(values: &[f64]) -> bool {
     let count = values.len();
     if count < 5 {
@@ -22,13 +22,13 @@ pub(crate) fn drifts(values: &[f64]) -> bool {
         pairs.map(|(early, late)| (values[late] - values[early]).total_cmp(&0.0) as i32 as f64).sum();
     let n = count as f64;
     let deviation = (n * (n - 1.0) * (2.0 * n + 5.0) / 18.0).sqrt();
-    // The normal approximation with its correction for continuity; close to the exact table from
-    // five runs on.
+    // The normal approximation with continuity correction; close to the exact table from five runs
+    // on.
     (score.abs() - 1.0) / deviation > 1.959_964
 }
 
-/// Which values lie far from the others: a modified z-score above 3.5. None where half of all
-/// values are equal.
+/// Indexes of values far from the others: a modified z-score above 3.5. Empty if half of all values
+/// are equal.
 pub(crate) fn outliers(values: &[f64]) -> Vec<usize> {
     let Some(middle) = median(values) else { return Vec::new() };
     let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
@@ -43,7 +43,7 @@ pub(crate) fn outliers(values: &[f64]) -> Vec<usize> {
     }
 }
 
-/// Whether the last [`STEADY_ROUNDS`] rounds are steady.
+/// True if the last [`STEADY_ROUNDS`] rounds are steady.
 pub(crate) fn is_steady(rounds: &[f64]) -> bool {
     let Some(last) = rounds.len().checked_sub(STEADY_ROUNDS).map(|from| &rounds[from..]) else {
         return false;
@@ -67,7 +67,7 @@ mod tests {
         assert!(drifts(&[1.0, 2.0, 3.0, 4.0, 5.0]));
         assert!(drifts(&[9.0, 8.0, 7.5, 7.0, 6.0, 6.1]));
         assert!(!drifts(&[5.0, 4.0, 6.0, 5.5, 4.5, 5.2]));
-        assert!(!drifts(&[1.0, 2.0, 3.0, 4.0]), "four runs cannot tell");
+        assert!(!drifts(&[1.0, 2.0, 3.0, 4.0]), "four runs are too few");
         assert!(!drifts(&[3.0; 8]));
     }
 

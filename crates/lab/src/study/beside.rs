@@ -1,19 +1,19 @@
-//! Lays our figures beside the published ones, in the study's tables and charts. Pure.
+//! Joins our figures with the published ones, in the study's tables and charts. Pure.
 
 use std::collections::HashMap;
 
 use super::findings::judge_findings;
 use super::page::{DRIVE_COUNTS, STRIPE_UNITS};
 use super::published::published;
-use super::{Ours, StudyNumber, StudyResult, StudyRow, StudyTable};
+use super::{OwnFigures, StudyNumber, StudyResult, StudyRow, StudyTable};
 use crate::method::parse_bytes;
 use crate::records::record::{MeasurementRecord, Unit};
 use crate::statistics::median;
 
-/// Ours beside theirs.
+/// Builds the tables of our figures beside the published ones.
 pub(super) fn conclude(
     study: StudyNumber,
-    ours: &Ours,
+    ours: &OwnFigures,
     pace: Option<String>,
     notes: Vec<String>,
 ) -> StudyResult {
@@ -23,7 +23,7 @@ pub(super) fn conclude(
     let mut answered: Vec<&str> = Vec::new();
     for one in &theirs {
         let (key, single_key) = match study {
-            // A figure answers throughput and latency both.
+            // A figure contains throughput and latency.
             StudyNumber::S002 => (without_metric(&one.key), without_metric(&one.single_key)),
             _ => (one.key.as_str(), one.single_key.as_str()),
         };
@@ -68,7 +68,7 @@ pub(super) fn conclude(
     StudyResult { study: study.text().into(), pace, tables, findings: judge_findings(study, ours), notes }
 }
 
-/// Which of the study's charts, of which there are no figures, one of ours belongs to.
+/// Chart of the study, published without figures, to which one of our figures belongs.
 fn chart_of(study: StudyNumber, key: &str) -> String {
     let configuration = key.split('/').next().unwrap_or_default();
     match study {
@@ -79,7 +79,7 @@ fn chart_of(study: StudyNumber, key: &str) -> String {
     }
 }
 
-/// Charts go by what they vary, tables as they were printed.
+/// Charts are ordered by their varied parameter, tables as printed.
 fn row_order(study: StudyNumber, row: &StudyRow) -> (String, u64) {
     let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>().parse().ok();
     match (study, row.row.split_once(' ')) {
@@ -96,7 +96,7 @@ fn row_order(study: StudyNumber, row: &StudyRow) -> (String, u64) {
     }
 }
 
-fn only_ours(key: &str, figure: &MeasurementRecord, ours: &Ours) -> StudyRow {
+fn only_ours(key: &str, figure: &MeasurementRecord, ours: &OwnFigures) -> StudyRow {
     let measured = figure.runs.first().and(match figure.unit {
         Unit::MbPerS => figure.mb_per_s,
         Unit::PerSecond => figure.iops,
@@ -119,7 +119,7 @@ fn without_metric(key: &str) -> &str {
     key.rsplit_once('/').map_or(key, |(key, _)| key)
 }
 
-/// Our figure in the unit of theirs.
+/// Converts our figure to the unit of the published one.
 fn in_metric(figure: &MeasurementRecord, metric: &str) -> Option<f64> {
     let latency = figure.latency_us.unwrap_or_default();
     let scaled = |us: Option<f64>| us.map(|us| if metric.ends_with("ms") { us / 1e3 } else { us });

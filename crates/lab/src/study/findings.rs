@@ -1,32 +1,32 @@
-//! What a study found, held against our figures: agrees, disagrees, cannot tell, not modelled.
-//! Pure.
+//! Verdicts on a study's findings by our figures: agrees, disagrees, undecided, not
+//! modelled. Pure.
 //!
-//! A check compares ratios of our own figures with the study's, with room for the noise of short
-//! runs. Findings that only another system or another quantity can show are not judged, and say
-//! why.
+//! A check compares ratios of our own figures with the study's, with a margin for the noise of
+//! short runs. Findings that only another system or another quantity can show are not judged, with
+//! a reason.
 
 use serde::{Deserialize, Serialize};
 
 use super::published::FINDINGS;
-use super::{FindingResult, Ours, StudyNumber};
+use super::{FindingResult, OwnFigures, StudyNumber};
 use crate::records::import::table::{Headings, fields};
 use crate::statistics::{median, ratio_interval};
 
-/// Whether a run agrees with a finding.
+/// Agreement of a run with a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Our figures show the same.
     Agrees,
-    /// They show the opposite.
+    /// Our figures show the opposite.
     Disagrees,
-    /// They do not decide it.
+    /// Our figures do not decide it.
     CannotTell,
-    /// Nothing of it is built here.
+    /// Not built here.
     NotModelled,
 }
 
-/// A ratio of two of our figures that a finding gives bounds for.
+/// Bounds of a finding for the ratio of two of our figures.
 struct Check {
     id: &'static str,
     above: &'static str,
@@ -107,10 +107,10 @@ const CHECKS: [Check; 58] = [
     check("F004-12", "RAID5/rebuilding/mixed", "RAID5/normal/mixed", 0.3, 0.5),
 ];
 
-/// How far off a ratio may be whose runs are too few for an interval.
+/// Tolerance of a ratio with too few runs for an interval.
 const FEW_RUNS: f64 = 1.1;
 
-/// Findings that other systems alone can show: controllers, other software, caches, flash, file
+/// Findings that only other systems can show: controllers, other software, caches, flash, file
 /// systems, links.
 const OTHERS: [&str; 59] = [
     "F000-02", "F000-03", "F000-06", "F000-08", "F000-09", "F000-12", "F000-13", "F000-14", "F000-15",
@@ -122,8 +122,8 @@ const OTHERS: [&str; 59] = [
     "F004-27", "F004-29", "F004-30", "F004-31", "F004-32",
 ];
 
-/// All findings of a study, judged as far as our figures go.
-pub(super) fn judge_findings(study: StudyNumber, ours: &Ours) -> Vec<FindingResult> {
+/// All findings of a study, judged as far as our figures allow.
+pub(super) fn judge_findings(study: StudyNumber, ours: &OwnFigures) -> Vec<FindingResult> {
     let mut lines = FINDINGS.lines();
     let headings = Headings::of(lines.next().unwrap_or_default());
     let finding = |line: &str| {
@@ -138,7 +138,7 @@ pub(super) fn judge_findings(study: StudyNumber, ours: &Ours) -> Vec<FindingResu
     lines.filter_map(finding).collect()
 }
 
-fn judge(id: &str, support: &str, ours: &Ours) -> (Verdict, String) {
+fn judge(id: &str, support: &str, ours: &OwnFigures) -> (Verdict, String) {
     let runs = |key: &str| ours.get(key).map(|figure| figure.runs.as_slice());
     let mut found: Vec<(Verdict, String)> = Vec::new();
     let mut missing = Vec::new();
@@ -158,23 +158,22 @@ fn judge(id: &str, support: &str, ours: &Ours) -> (Verdict, String) {
         (true, _) if !missing.is_empty() => {
             (Verdict::CannotTell, format!("not measured in this run: {}", missing.join(", ")))
         }
-        (true, _) if OTHERS.contains(&id) => (
-            Verdict::NotModelled,
-            "it is about another system, which is in the tables as published only".into(),
-        ),
+        (true, _) if OTHERS.contains(&id) => {
+            (Verdict::NotModelled, "it concerns another system, whose figures are published only".into())
+        }
         (true, _) if matches!(support, "stated" | "cited") => {
             (Verdict::CannotTell, "the study states it without a table".into())
         }
-        (true, _) => (Verdict::CannotTell, "no pair of figures taken here shows it".into()),
+        (true, _) => (Verdict::CannotTell, "no pair of figures measured here shows it".into()),
     }
 }
 
-/// Whether a ratio lies within the bounds; where an interval of it reaches over one, the runs do
-/// not decide.
+/// Tests if a ratio lies within the bounds; if its interval crosses a bound, the runs do not
+/// decide.
 fn one_check(check: &Check, above: &[f64], below: &[f64]) -> Option<(Verdict, String)> {
     let ratio = median(above)? / median(below).filter(|below| *below > 0.0)?;
     let within = |ratio: f64| (check.least..=check.most).contains(&ratio);
-    // Of the second over the first.
+    // Ratio of the second to the first.
     let interval = ratio_interval(below, above);
     let [low, high] = interval.unwrap_or([ratio / FEW_RUNS, ratio * FEW_RUNS]);
     let reaches_over = within(low) != within(ratio) || within(high) != within(ratio);
@@ -184,13 +183,13 @@ fn one_check(check: &Check, above: &[f64], below: &[f64]) -> Option<(Verdict, St
         (false, false) => Verdict::Disagrees,
     };
     let around = interval.map_or_else(String::new, |[low, high]| format!(" (95 %: {low:.2} to {high:.2})"));
-    // Beyond this a bound is none.
+    // A bound beyond this is no bound.
     let asked = match check.most {
         100.0.. => format!("{} or more", check.least),
         most => format!("{} to {most}", check.least),
     };
     let text =
-        format!("{} is {ratio:.2} times {}{around}; the finding asks for {asked}", check.above, check.below);
+        format!("{} is {ratio:.2} times {}{around}; the finding expects {asked}", check.above, check.below);
     Some((verdict, text))
 }
 
@@ -205,8 +204,8 @@ mod tests {
 
     #[test]
     fn verdicts_follow_the_figures() {
-        let mut ours = Ours::new();
-        let verdict = |ours: &Ours, id: &str| {
+        let mut ours = OwnFigures::new();
+        let verdict = |ours: &OwnFigures, id: &str| {
             let all = judge_findings(StudyNumber::S004, ours);
             all.into_iter().find(|finding| finding.id == id).expect(id)
         };
@@ -219,7 +218,7 @@ mod tests {
         assert_eq!(found.verdict, Verdict::Disagrees);
         assert!(found.why.contains("1.02 times"), "{}", found.why);
         assert_eq!(verdict(&ours, "F004-30").verdict, Verdict::NotModelled);
-        // The same median, but runs that scatter over the bound of 1.3.
+        // The same median, but runs that scatter across the bound of 1.3.
         let scattered = |runs: &[f64]| figure(0.0).with_runs(runs.to_vec());
         ours.insert("RAID10/normal/seq_write".into(), scattered(&[500.0; 4]));
         ours.insert("RAID5/normal/seq_write".into(), scattered(&[600.0, 690.0, 700.0, 760.0]));
@@ -231,7 +230,7 @@ mod tests {
     #[test]
     fn a_ratio_inside_its_bounds_agrees_with_its_interval() {
         let calm = |value: f64| figure(0.0).with_runs(vec![value, value + 1.0, value + 2.0]);
-        let mut ours = Ours::new();
+        let mut ours = OwnFigures::new();
         ours.insert("RAID5/normal/seq_write".into(), calm(740.0));
         ours.insert("RAID10/normal/seq_write".into(), calm(500.0));
         let all = judge_findings(StudyNumber::S004, &ours);

@@ -9,7 +9,7 @@ use stripewise_runtime::{RealExecutor, VirtualExecutor, process_cpu_ns};
 
 use super::beside::conclude;
 use super::plan::{Configuration, Part, drives, parts};
-use super::{Ours, StudyNumber, StudyOptions, StudyProgress, StudyResult};
+use super::{OwnFigures, StudyNumber, StudyOptions, StudyProgress, StudyResult};
 use crate::evaluate::host::measure_host;
 use crate::evaluate::options::beyond_caches;
 use crate::evaluate::rig::{Rig, Ssds};
@@ -28,22 +28,22 @@ use crate::records::results::Evaluation;
 use crate::records::store::Sample;
 use crate::statistics::mean;
 
-/// Bytes of each drive of a quick look, unless files need more.
+/// Size of each drive in a quick look, unless files need more.
 const DRIVE_BYTES: u64 = 96 << 20;
-/// The same of a full run. The journal of a smaller volume is so small that pages of checksums are
-/// written as often as data, and drives that are held to few requests a second show little else.
+/// Size of each drive in a full run. A smaller volume has such a small journal that checksum pages
+/// are written as often as data, which dominates on drives with few requests a second.
 const FULL_BYTES: u64 = 256 << 20;
-/// What a drive has at least: a pool of smaller ones has no room for its journals.
+/// Minimum size of a drive: a pool of smaller ones has no space for its journals.
 const LEAST_BYTES: u64 = 64 << 20;
-/// A quick look fills drives in about so many seconds, or they are smaller.
+/// Approximate maximum time to fill drives in a quick look; they are made smaller for it.
 const QUICK_FILL_SECONDS: u64 = 2;
-/// All drives together stay below this share of what the host gives.
+/// Share of the host's throughput below which all drives together stay.
 const MARGIN: f64 = 0.65;
 
-/// Carries out a study. Blocks until it is done.
+/// Runs a study. Blocks until it is done.
 ///
 /// # Errors
-/// No room, no io_uring, an array that does not do what it has to, an interrupt.
+/// No space, no io_uring, a misbehaving array, an interrupt.
 pub fn run_study(options: &StudyOptions, progress: &dyn StudyProgress) -> Result<StudyResult, EvaluateError> {
     if options.study == StudyNumber::S004 {
         return evaluated(options, progress);
@@ -71,12 +71,12 @@ pub fn run_study(options: &StudyOptions, progress: &dyn StudyProgress) -> Result
     }
 }
 
-/// Study 004 is what `evaluate` does.
+/// Runs study 004 as an evaluation.
 fn evaluated(options: &StudyOptions, progress: &dyn StudyProgress) -> Result<StudyResult, EvaluateError> {
     progress.update("evaluating single, RAID 5, RAID 10 and RAID 1", 0.0);
     let is_model = matches!(options.drives, DriveSource::Model { .. });
     if !is_model {
-        // An evaluation fits itself into its time.
+        // An evaluation plans its own duration.
         progress.planned(if options.quick { 60.0 } else { 480.0 });
     }
     let asked = EvaluateOptions {
@@ -91,17 +91,17 @@ fn evaluated(options: &StudyOptions, progress: &dyn StudyProgress) -> Result<Stu
         seed: options.seed,
         ..EvaluateOptions::new(".".into(), options.date.clone())
     };
-    let evaluation = evaluate(&asked, &Passed(progress))?;
+    let evaluation = evaluate(&asked, &EvaluationProgress(progress))?;
     let ours = of_evaluation(&evaluation);
     let pace = evaluation.settings.pace.as_ref().map(|pace| pace.text.clone());
     let notes = evaluation.remarks.iter().map(|remark| remark.text.clone()).collect();
     Ok(conclude(options.study, &ours, pace, notes))
 }
 
-/// How an evaluation is, as how the study is.
-struct Passed<'a>(&'a dyn StudyProgress);
+/// Passes the progress of an evaluation on as progress of the study.
+struct EvaluationProgress<'a>(&'a dyn StudyProgress);
 
-impl Progress for Passed<'_> {
+impl Progress for EvaluationProgress<'_> {
     fn update(&self, status: &Status) {
         self.0.update(&status.what, status.percent / 100.0);
     }
@@ -109,8 +109,8 @@ impl Progress for Passed<'_> {
     fn note(&self, _: &str) {}
 }
 
-fn of_evaluation(evaluation: &Evaluation) -> Ours {
-    let mut ours = Ours::new();
+fn of_evaluation(evaluation: &Evaluation) -> OwnFigures {
+    let mut ours = OwnFigures::new();
     for array in &evaluation.arrays {
         let level = if array.layout == "single" { "single".into() } else { array.layout.to_uppercase() };
         for (state, cells) in &array.states {
@@ -147,7 +147,7 @@ async fn on_world(
         whole = parts.iter().map(|part| f64::from(rounds(part, options.quick)) * once(part)).sum();
         progress.planned(whole);
     }
-    let mut ours = Ours::new();
+    let mut ours = OwnFigures::new();
     let (mut random, mut done) = (random_stream(options.seed, 0x57d7), 0.0);
     for part in &parts {
         let profile = Profile { runs: 1, ..part.profile.clone() };
@@ -155,7 +155,7 @@ async fn on_world(
         let mut taken: HashMap<String, Vec<MeasurementRecord>> = HashMap::new();
         let turns = rounds(part, options.quick) * part.configurations.len() as u32;
         for _ in 0..rounds(part, options.quick) {
-            // Whatever changes on the host with time changes for all configurations.
+            // A random order spreads drift of the host over all configurations.
             let mut order: Vec<&Configuration> = once.configurations.iter().collect();
             for at in (1..order.len()).rev() {
                 order.swap(at, random.below(at as u64 + 1) as usize);
@@ -178,12 +178,12 @@ async fn on_world(
     Ok(conclude(options.study, &ours, pace.map(|pace| pace.to_string()), notes))
 }
 
-/// Rounds through all configurations, in another order each, one run of each figure in every round.
+/// Number of rounds through all configurations, each in another order with one run of each figure.
 fn rounds(part: &Part, quick: bool) -> u32 {
     if quick { 1 } else { part.profile.runs.max(1) }
 }
 
-/// The caches of modelled drives; 0 where drives are not modelled or have none.
+/// Size of the caches of modelled drives; 0 if drives are not modelled or have none.
 fn cache_bytes(options: &StudyOptions) -> u64 {
     match &options.drives {
         DriveSource::Model { maker, .. } => maker.cache_bytes(),
@@ -198,8 +198,8 @@ fn beyond(options: &StudyOptions) -> Beyond {
     }
 }
 
-/// Files of a method are long enough for the caches of all modelled drives, where it has one file;
-/// where it has many, a note says that they are not.
+/// Lengthens the file of a method with one file beyond the caches of all modelled drives; a method
+/// with many files gets a note that they are too small.
 fn lengthen(parts: &mut [Part], options: &StudyOptions) -> Vec<String> {
     let mut notes = Vec::new();
     for part in parts {
@@ -226,8 +226,8 @@ fn lengthen(parts: &mut [Part], options: &StudyOptions) -> Vec<String> {
     notes
 }
 
-/// What of the figures is not the medium's alone.
-fn answered_by_caches(ours: &Ours) -> Option<String> {
+/// A note on figures that are not the medium's alone.
+fn answered_by_caches(ours: &OwnFigures) -> Option<String> {
     let badge = "caches_defeated";
     let failed = ours.iter().filter(|(_, figure)| figure.badges.get(badge) == Some(&false));
     let mut keys: Vec<(&String, &MeasurementRecord)> = failed.collect();
@@ -241,7 +241,7 @@ fn answered_by_caches(ours: &Ours) -> Option<String> {
     ))
 }
 
-/// Configurations of more drives than were given are published only, and that is said.
+/// Marks configurations with more drives than were given as published only, with a note.
 fn leave_out(parts: &mut [Part], options: &StudyOptions) -> Vec<String> {
     let DriveSource::Paths(given) = &options.drives else { return Vec::new() };
     let mut notes: Vec<String> = Vec::new();
@@ -250,7 +250,7 @@ fn leave_out(parts: &mut [Part], options: &StudyOptions) -> Vec<String> {
             let wanted = one.all_drives();
             let fits = wanted <= given.len();
             let note = format!(
-                "{} needs {wanted} drives, {} were given: it is published only",
+                "{} needs {wanted} drives, {} were given: its figures are published only",
                 one.key,
                 given.len()
             );
@@ -263,7 +263,7 @@ fn leave_out(parts: &mut [Part], options: &StudyOptions) -> Vec<String> {
     notes
 }
 
-/// About how long a round of a configuration takes: made, filled, and each figure once.
+/// Approximate duration of a round of a configuration: building, filling, and each figure once.
 fn seconds(part: &Part, configuration: &Configuration, options: &StudyOptions, pace: Option<Pace>) -> f64 {
     let wanted = drives(options.study);
     let rate =
@@ -271,7 +271,7 @@ fn seconds(part: &Part, configuration: &Configuration, options: &StudyOptions, p
     let iops = pace.and_then(|pace| pace.iops).unwrap_or(wanted.iops).max(1) as f64;
     let wide = configuration.drives as f64;
     match part.profile.files {
-        // bonnie goes through its file five times, by one request after the other.
+        // bonnie passes through its file five times, one request at a time.
         Some(FileMethod::Bonnie(asked)) => {
             5.0 * asked.file_bytes as f64 / (rate * wide.sqrt()) + asked.seeks as f64 / iops
         }
@@ -287,11 +287,11 @@ fn seconds(part: &Part, configuration: &Configuration, options: &StudyOptions, p
     }
 }
 
-/// Bytes of each drive in use; one alone has room for the files of its method.
+/// Used bytes of each drive; a single drive must hold the files of its method.
 fn drive_bytes(options: &StudyOptions, profile: &Profile, pace: Option<Pace>) -> u64 {
     let rate = pace.and_then(|pace| pace.bytes_per_second);
     let own = match options.drives {
-        // Real drives have caches that a few megabytes would fit into.
+        // Real drives have caches that could hold a few megabytes.
         DriveSource::Paths(_) if !options.quick => 6 * FULL_BYTES,
         _ if options.quick => rate.map_or(DRIVE_BYTES, |rate| (QUICK_FILL_SECONDS * rate).min(DRIVE_BYTES)),
         _ => FULL_BYTES,
@@ -305,8 +305,8 @@ fn drive_bytes(options: &StudyOptions, profile: &Profile, pace: Option<Pace>) ->
     wanted.next_multiple_of(16 << 20).min(most)
 }
 
-/// The runs of all rounds as one figure. Percentiles would need all requests, and no study prints
-/// any.
+/// Joins the runs of all rounds to one figure. Percentiles would need all requests, and no study
+/// prints any.
 fn joined(rounds: Vec<MeasurementRecord>, statistic: Statistic) -> MeasurementRecord {
     let latencies: Vec<Latencies> = rounds.iter().filter_map(|figure| figure.latency_us).collect();
     let iops: Vec<f64> = rounds.iter().filter_map(|figure| figure.iops).collect();
@@ -334,8 +334,8 @@ fn joined(rounds: Vec<MeasurementRecord>, statistic: Statistic) -> MeasurementRe
     all
 }
 
-/// What drives are held to: as asked, else the study's drives, all slower by one factor where the
-/// host needs it.
+/// Pace of the drives: as requested, else that of the study's drives, slowed by one factor if the
+/// host requires it.
 async fn pace(
     world: &World,
     options: &StudyOptions,
@@ -350,9 +350,9 @@ async fn pace(
         return Ok((options.pace, Vec::new()));
     }
     if matches!(options.drives, DriveSource::Paths(_)) {
-        return Ok((None, vec!["the drives that were given are held to no pace".into()]));
+        return Ok((None, vec!["the given drives are not paced".into()]));
     }
-    progress.update("measuring what the host gives", 0.0);
+    progress.update("measuring the host", 0.0);
     let moved = Rc::new(Cell::new(0));
     let host =
         measure_host(world, most_drives, if options.quick { 0.3 } else { 1.0 }, options.seed, &moved).await?;
@@ -367,7 +367,7 @@ async fn pace(
     let mut notes = Vec::new();
     if factor < 1.0 {
         notes.push(format!(
-            "the study's drives give {} MB/s and {} requests a second; this host cannot keep up with {most_drives} of \
+            "the study's drives deliver {} MB/s and {} requests a second; this host cannot sustain {most_drives} of \
              them, so all are slower by one factor, {factor:.2}",
             wanted.mb_per_s, wanted.iops
         ));
@@ -403,7 +403,7 @@ async fn measure(
     let take = |name: &str, count: usize, pace| -> Result<Vec<LabDrive>, EvaluateError> {
         (0..count).map(|number| world.take(&format!("{name}{number}"), bytes, pace)).collect()
     };
-    // Drives that were given may be large: as much of them is used as of drives that are made.
+    // Given drives may be large: the used part is as large as that of created drives.
     let most_bytes = bytes * configuration.drives as u64;
     let drives = take("drive", configuration.drives, pace)?;
     let Some(layout) = configuration.layout else {
@@ -530,7 +530,7 @@ mod tests {
             seed: 1,
             date: "2026-01-01T00:00:00Z".into(),
         };
-        run_study(&options, &Unshown).expect("it runs")
+        run_study(&options, &Unshown).expect("the study failed")
     }
 
     #[test]
@@ -564,7 +564,7 @@ mod tests {
         assert!(large(0).all(|row| row.percent_of_single == Some(100.0)), "{:?}", result.tables[0]);
         let striped = large(4).find(|row| row.row.contains("SEQ1M_Q16T1 read")).expect("a row");
         assert!(striped.percent_of_single.is_some_and(|share| share > 300.0), "{striped:?}");
-        // 339 % of the whole tables; of the rows that are in `studies/` a little more.
+        // 339 % over the whole tables; a little more over the rows that are in `studies/`.
         assert!(
             striped.published_percent_of_single.is_some_and(|share| (330.0..360.0).contains(&share)),
             "{striped:?}"

@@ -1,9 +1,9 @@
 //! A study's result as a page of HTML, as Markdown, and as charts. Pure.
 //!
-//! Tables are the study's own, ours beside the published figure, both as a share of a single drive.
-//! A chart has a pair of bars a row; what a study prints as a chart only (ATTO, the stripe units
-//! and drive counts of 002) is one here, too. Rows that only another system can be say "published
-//! only".
+//! Tables are the study's own, with our figures beside the published ones, both as a share of a
+//! single drive. A chart has a pair of bars per row; results that a study prints as a chart only
+//! (ATTO, the stripe units and drive counts of 002) are charts here, too. Rows that only another
+//! system can provide are marked "published only".
 
 use std::fmt::Write;
 
@@ -15,22 +15,22 @@ use crate::reports::report::{Chart, STYLE};
 pub(super) const STRIPE_UNITS: &str = "Figure 4: stripe units of 8 KiB to 1 MiB, RAID 0 of 4";
 /// Figure 5 of study 002.
 pub(super) const DRIVE_COUNTS: &str = "Figure 5: RAID 0 of 1 to 8 drives";
-/// Charts of more rows are drawn in parts.
+/// Maximum number of rows of a chart; longer ones are split.
 const ROWS_A_CHART: usize = 24;
 
-/// A chart as it stands in the page.
+/// A chart of the page.
 struct Drawn {
     title: String,
     svg: String,
 }
 
 impl Verdict {
-    /// In words.
+    /// Text of the verdict.
     pub fn text(self) -> &'static str {
         match self {
             Self::Agrees => "agrees",
             Self::Disagrees => "disagrees",
-            Self::CannotTell => "cannot tell",
+            Self::CannotTell => "undecided",
             Self::NotModelled => "not modelled",
         }
     }
@@ -45,13 +45,13 @@ impl Verdict {
 }
 
 impl StudyRow {
-    /// Our figure, or why there is none.
+    /// Our figure, or the reason why there is none.
     pub fn here(&self) -> String {
         self.measured.map_or_else(|| "published only".to_owned(), digits)
     }
 }
 
-/// Every chart, each complete in itself.
+/// Every chart as a separate drawing.
 pub fn study_charts(result: &StudyResult) -> Vec<Chart> {
     let drawn = result.tables.iter().flat_map(charts_of);
     let title = |drawn: &Drawn| match drawn.svg.contains("class=\"published\"") {
@@ -69,7 +69,7 @@ pub fn study_html(study: StudyNumber, result: &StudyResult) -> String {
     let _ = writeln!(page, "<title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>", escape(&title));
     let _ = writeln!(page, "<header>\n<h1>{}</h1>\n<p>{}</p>", escape(&title), summary(result));
     if let Some(pace) = &result.pace {
-        let _ = writeln!(page, "<p class=\"soft\">Each drive was held to {}.</p>", escape(pace));
+        let _ = writeln!(page, "<p class=\"soft\">Each drive was paced at {}.</p>", escape(pace));
     }
     for note in &result.notes {
         let _ = writeln!(page, "<p class=\"soft\">{}</p>", escape(note));
@@ -100,7 +100,7 @@ fn summary(result: &StudyResult) -> String {
     let both = rows().filter(|row| row.measured.is_some() && row.published.is_some()).count();
     let only = rows().filter(|row| row.measured.is_none()).count();
     format!(
-        "Of {} findings this run agrees with {}, disagrees with {}, and cannot tell of {}; {} are about what is not \
+        "Of {} findings this run agrees with {}, disagrees with {}, and does not decide {}; {} are about parts not \
          built here. {both} published figures have one of ours beside them, {only} are published only.",
         result.findings.len(),
         count(Verdict::Agrees),
@@ -153,7 +153,7 @@ fn html_table(page: &mut String, table: &StudyTable) {
 pub fn study_markdown(study: StudyNumber, result: &StudyResult) -> String {
     let mut text = format!("# Study {}: {}\n\n{}\n\n", result.study, study.title(), summary(result));
     if let Some(pace) = &result.pace {
-        let _ = writeln!(text, "Each drive was held to {pace}.\n");
+        let _ = writeln!(text, "Each drive was paced at {pace}.\n");
     }
     for note in &result.notes {
         let _ = writeln!(text, "- {note}");
@@ -206,8 +206,7 @@ fn charts_of(table: &StudyTable) -> Vec<Drawn> {
     metrics.iter().flat_map(of_metric).collect()
 }
 
-/// A pair of bars for each row: shares of a single drive where all rows have them, else the
-/// figures.
+/// A pair of bars for each row: shares of a single drive if all rows have them, else the figures.
 fn bars(table: &str, metric: &str, rows: &[&StudyRow]) -> Drawn {
     let shares = rows.iter().all(|row| row.percent_of_single.is_some());
     let pair = |row: &StudyRow| match shares {
@@ -242,7 +241,7 @@ fn bars(table: &str, metric: &str, rows: &[&StudyRow]) -> Drawn {
     Drawn { title, svg: svg.finish() }
 }
 
-/// A line for each test over what the configurations vary.
+/// A line for each test over the varied parameter.
 fn lines_of(table: &StudyTable) -> Vec<Drawn> {
     let mut charts = Vec::new();
     let test = |row: &StudyRow| row.row.split_once(' ').map_or("", |(_, test)| test).to_owned();
@@ -273,7 +272,7 @@ fn lines_of(table: &StudyTable) -> Vec<Drawn> {
     charts
 }
 
-/// As much of a label as there is room for.
+/// Shortens a label to the available space.
 fn shortened(label: &str) -> String {
     const MOST: usize = 42;
     match label.chars().count() {
@@ -286,7 +285,7 @@ fn percent(share: Option<f64>) -> String {
     share.map_or_else(String::new, |share| format!("{share:.0} %"))
 }
 
-/// Three digits that matter.
+/// Formats three significant digits.
 fn digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),
@@ -343,7 +342,7 @@ mod tests {
         {
             assert!(page.contains(part), "{part}");
         }
-        assert!(!page.contains("http://") && !page.contains(" src="), "it refers to nothing outside itself");
+        assert!(!page.contains("http://") && !page.contains(" src="), "the page must be self-contained");
         let text = study_markdown(StudyNumber::S002, &result());
         assert!(text.contains("| other | MB/s | published only |  | 250 | 83 % |"), "{text}");
     }
@@ -355,7 +354,7 @@ mod tests {
         for chart in &charts {
             assert!(chart.svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""), "{}", chart.svg);
             assert!(chart.svg.contains("<style>") && chart.svg.trim_end().ends_with("</svg>"));
-            assert!(chart.svg.contains("viewBox=\"0 -20 "), "its title stands above it");
+            assert!(chart.svg.contains("viewBox=\"0 -20 "), "the title is above the chart");
             assert!(chart.png().starts_with(b"\x89PNG"));
         }
         assert_eq!(charts[1].svg.matches("<circle").count(), 3, "one for each stripe unit");

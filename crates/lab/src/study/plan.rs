@@ -1,28 +1,28 @@
-//! What each study builds and runs: configurations, methods, the speed of its drives. Plain data.
+//! The plan of each study: configurations, methods, the speed of its drives. Plain data.
 //!
 //! The drives' speeds are those of `studies/systems.csv` and the single-drive tables; one rate
-//! stands for reads and writes and for all places, as a paced file has no arm.
+//! stands for reads and writes and for all positions, as a paced file has no seeks.
 
 use stripewise_layout::{LayoutSpec, Level};
 
 use super::StudyNumber;
 use crate::method::{Profile, Step, built_in};
 
-/// Drives of a study.
+/// Rates of a study's drives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StudyDrives {
     /// 10^6 bytes a second.
     pub mb_per_s: u64,
     /// Requests a second.
     pub iops: u64,
-    /// Rates of the drives for journals and tiers, where the study has faster ones for them.
+    /// Rates of the drives for journals and tiers, if the study has faster ones for them.
     pub ssd: Option<(u64, u64)>,
 }
 
-/// A configuration of a study that our engine can be.
+/// A configuration of a study that our engine can build.
 #[derive(Clone, Debug)]
 pub(super) struct Configuration {
-    /// As keys of the published figures have it.
+    /// Name in the keys of the published figures.
     pub key: String,
     /// The layout; `None` is a bare drive.
     pub layout: Option<LayoutSpec>,
@@ -30,7 +30,7 @@ pub(super) struct Configuration {
     pub drives: usize,
     /// Journal drives.
     pub journals: usize,
-    /// Drives for what is often asked for.
+    /// Drives for frequently used data.
     pub tier: usize,
 }
 
@@ -41,18 +41,17 @@ impl Configuration {
     }
 }
 
-/// Which part of a method runs on which configurations.
+/// A part of a method and its configurations.
 pub(super) struct Part {
-    /// The method; the first of its sizes is how much of a target is used, where that is less than
-    /// there is.
+    /// The method; the first of its sizes limits the used part of a target.
     pub profile: Profile,
-    /// On what.
+    /// Configurations to measure.
     pub configurations: Vec<Configuration>,
-    /// How a figure's key is made of the configuration's and the measurement's name.
+    /// Builds a figure's key from the names of the configuration and the measurement.
     pub key: fn(&str, &Step) -> String,
 }
 
-/// The speed of a study's drives.
+/// Rates of a study's drives.
 pub(super) fn drives(study: StudyNumber) -> StudyDrives {
     let of = |mb_per_s, iops| StudyDrives { mb_per_s, iops, ssd: None };
     match study {
@@ -88,10 +87,10 @@ pub(super) fn parts(study: StudyNumber, quick: bool) -> Vec<Part> {
 }
 
 fn profile(name: &str) -> Profile {
-    built_in(name).expect("the laboratory's own profile")
+    built_in(name).expect("a built-in profile")
 }
 
-/// Runs and lengths that suit a quick look or a full run.
+/// Sets runs and lengths for a quick look or a full run.
 fn timed(profile: Profile, quick: bool) -> Profile {
     let (runs, seconds) = if quick { (1, 0.5) } else { (3, 2.0) };
     Profile { runs, seconds, pause_seconds: 0.0, discard_first: false, ..profile }
@@ -102,8 +101,8 @@ fn keep(mut profile: Profile, wanted: impl Fn(&Step) -> bool) -> Profile {
     profile
 }
 
-/// Four tests, reads and writes, of both groups of sizes: 16 MiB stand for the small ones, all
-/// there is for the large ones. What makes the study's small files faster are its drives' caches;
+/// Four tests, reads and writes, of both groups of sizes: 16 MiB represent the small ones, the
+/// whole drive the large ones. The study's small files are faster because of its drives' caches;
 /// paced files have none.
 fn s000(quick: bool) -> Vec<Part> {
     let known = ["SEQ1M_Q1T1", "SEQ1M_Q16T1", "RND4K_Q1T1", "RND4K_Q32T1"];
@@ -128,8 +127,7 @@ fn key_000(configuration: &str, step: &Step, group: &str) -> String {
     format!("{configuration}/{test}/{group}/{op}")
 }
 
-/// bonnie's file and PostMark's files are shorter than the study's by one factor, as the drives
-/// are.
+/// bonnie's file and PostMark's files are shorter than the study's by one factor, like the drives.
 fn s001(quick: bool) -> Vec<Part> {
     let configurations = || {
         vec![
@@ -178,7 +176,7 @@ fn s002(quick: bool) -> Vec<Part> {
     let sweep = |configurations, key| of_blocks("iometer-light", swept, configurations, key);
     let light: fn(&str, &Step) -> String = |configuration, step| key_002(configuration, step, "light");
     let heavy: fn(&str, &Step) -> String = |configuration, step| key_002(configuration, step, "heavy");
-    // Table 4: random requests of 8 KiB alone.
+    // Table 4: random requests of 8 KiB only.
     let mut table_4 = of_blocks(
         "iometer-heavy",
         &[8],
@@ -202,7 +200,7 @@ fn s002(quick: bool) -> Vec<Part> {
     ]
 }
 
-/// Figure 4: the stripe unit, on four drives. A key says it in KiB.
+/// Figure 4: the stripe unit, on four drives. A key contains it in KiB.
 fn stripe_units(quick: bool) -> Vec<Configuration> {
     let units: &[u64] = if quick { &[16, 64, 256] } else { &[8, 16, 32, 64, 128, 256, 512, 1024] };
     let one = |unit: &u64| {
@@ -222,7 +220,7 @@ fn drive_counts(quick: bool) -> Vec<Configuration> {
     counts.iter().map(one).collect()
 }
 
-/// Without the metric: a figure answers throughput and latency both.
+/// A key without the metric: a figure contains throughput and latency.
 fn key_002(configuration: &str, step: &Step, workload: &str) -> String {
     let op = if step.workload.read_share > 0.5 { "read" } else { "write" };
     let pattern = if step.workload.pattern.is_sequential() { "sequential" } else { "random" };
@@ -256,7 +254,7 @@ fn s003(quick: bool) -> Vec<Part> {
     let sizes: &[u64] = if quick { &[4, 64, 1024] } else { &[4, 16, 64, 256, 1024, 4096, 16_384, 65_536] };
     let wanted = |step: &Step| sizes.contains(&(step.workload.blocks[0].bytes >> 10));
     let profile = timed(keep(profile("atto"), wanted), quick);
-    // Of what there is, not of ATTO's total length, which caches of twelve disks could hold.
+    // The whole target, not ATTO's total length, which the caches of twelve disks could hold.
     let profile = Profile { moves_size_once: false, sizes: Vec::new(), ..profile };
     let key = |configuration: &str, step: &Step| format!("{configuration}/{}", step.name);
     vec![Part { profile, configurations, key }]

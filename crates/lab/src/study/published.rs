@@ -1,4 +1,4 @@
-//! The published tables, read from `studies/`: each figure with a key that ours have, too. Pure.
+//! The published tables, read from `studies/`: each figure has a key that ours have, too. Pure.
 
 use crate::records::import::table::{Headings, fields};
 use crate::study::StudyNumber;
@@ -8,15 +8,15 @@ use crate::study::StudyNumber;
 pub(super) struct Published {
     /// Table and system.
     pub table: String,
-    /// Configuration and test, as the study has it.
+    /// Configuration and test, as in the study.
     pub row: String,
-    /// What it is, with its unit.
+    /// Quantity and unit.
     pub metric: String,
     /// The figure, in that unit.
     pub value: f64,
-    /// Under which ours is found.
+    /// Key of our corresponding figure.
     pub key: String,
-    /// Under which the single drive's is found.
+    /// Key of the single drive's figure.
     pub single_key: String,
 }
 
@@ -53,7 +53,7 @@ const S004: [&str; 2] = [
 /// The findings of all studies.
 pub(super) const FINDINGS: &str = include_str!("../../../../studies/findings.csv");
 
-/// All figures of a study that a configuration of ours may stand beside.
+/// All figures of a study that may have a corresponding configuration of ours.
 pub(super) fn published(study: StudyNumber) -> Vec<Published> {
     match study {
         StudyNumber::S000 => S000.iter().flat_map(|text| groups_000(text)).collect(),
@@ -102,7 +102,7 @@ fn groups_000(text: &str) -> Vec<Published> {
     groups.into_iter().map(|(sum, count)| Published { value: sum.value / count, ..sum }).collect()
 }
 
-/// The names of bonnie's and PostMark's figures, theirs and ours.
+/// Names of bonnie's and PostMark's figures, published and ours.
 const NAMES_001: [(&str, &str); 18] = [
     ("write_per_char_putc", "per_char_write"),
     ("write_block", "block_write"),
@@ -145,8 +145,8 @@ fn row_001(headings: &Headings, row: &[String]) -> Option<Published> {
     })
 }
 
-/// Table 1: drives by their specifications, and an array whose method is not told. Nothing of ours
-/// stands beside them.
+/// Table 1: drives by their specifications, and an array with an unknown method. None of our
+/// figures correspond.
 fn specification_002(headings: &Headings, row: &[String]) -> Option<Published> {
     let get = |name: &str| headings.get(row, name);
     let value: f64 = get("value")?.parse().ok()?;
@@ -167,13 +167,13 @@ fn row_002(headings: &Headings, row: &[String]) -> Option<Published> {
     let value: f64 = get("value")?.parse().ok()?;
     let (level, disks) = (get("level")?, get("disks")?);
     let (workload, pattern, op, block) = (get("workload")?, get("pattern")?, get("op")?, get("block_kib")?);
-    // Which load Table 13 had is inferred from its first column; one controller is what ours is,
-    // two are not.
+    // The load of Table 13 is inferred from its first column; our configuration corresponds to one
+    // controller, not to two.
     let one_controller = get("config")?.starts_with("1 controller");
     let workload = workload.strip_suffix(" (inferred)").filter(|_| one_controller).unwrap_or(workload);
     let metric = get("metric")?;
     let unit = get("unit")?;
-    // Arrays of hard disks, and the ratios to them, have no array of ours beside them: ours has
+    // Arrays of hard disks, and the ratios to them, have no corresponding array of ours: ours has
     // drives of one kind.
     let kind = if get("config")?.contains("HDD") { "hdd-" } else { "" };
     let key_of = |config: &str| format!("{kind}{config}/{workload}/{pattern}/{op}/{block}/{metric}");

@@ -1,8 +1,7 @@
 //! fio beside the native driver: the same load on the same file, and fio's own servers on several
 //! hosts.
 //!
-//! Passed over where fio is not installed; a host is a network namespace where the test may make
-//! one.
+//! Skipped if fio is not installed; a host is a network namespace if the test may create one.
 
 use std::cell::{Cell, RefCell};
 use std::net::{TcpListener, TcpStream};
@@ -28,7 +27,7 @@ const SIZE: u64 = 32 * MIB;
 fn is_here() -> bool {
     let found = fio::version().is_ok();
     if !found {
-        eprintln!("passed over: this test needs fio");
+        eprintln!("skipped: this test needs fio");
     }
     found
 }
@@ -83,7 +82,7 @@ fn native_and_fio_results_agree_within_noise() {
     let executor = RealExecutor::new().expect("io_uring");
     let drive = executor.open_drive(&path, &OpenOptions::default()).expect("open");
     if !drive.is_direct() {
-        eprintln!("passed over: no direct I/O here");
+        eprintln!("skipped: no direct I/O here");
         return;
     }
     let target = DriveTarget::new(drive, BufferPool::new(8 << 20));
@@ -120,7 +119,7 @@ fn native_and_fio_results_agree_within_noise() {
             rates.0.extend(figure.iops);
             let by_fio = RefCell::new(None);
             let keep = |_: usize, figure: &MeasurementRecord, sample: &Sample, _: &[(String, f64)]| {
-                // What was in flight when the ramp ended is in one of them alone.
+                // Requests in flight at the end of the ramp are in one of the two only.
                 let off = sample.bytes.abs_diff(4096 * sample.requests);
                 let most = (sample.bytes / 20).max(4096 * step.workload.outstanding());
                 assert!(off <= most, "{} bytes, {} requests", sample.bytes, sample.requests);
@@ -153,7 +152,7 @@ fn native_and_fio_results_agree_within_noise() {
     }
 }
 
-/// A server of fio's, killed in the end with the namespace that it is in.
+/// A server of fio's, killed in the end with its namespace.
 struct Server {
     process: Child,
     host: Host,
@@ -197,18 +196,18 @@ impl Drop for Server {
     }
 }
 
-/// A network namespace with one cable to this one.
+/// A network namespace with one virtual cable to this one.
 struct Namespace {
     name: String,
     address: String,
 }
 
 impl Namespace {
-    /// `None` where none may be made.
+    /// `None` if creation is not permitted.
     fn new() -> Option<Self> {
         let id = std::process::id();
         let (name, cable) = (format!("lab{id}"), format!("lab{}", id % 100_000));
-        // Addresses for measuring devices (RFC 2544), which no network has.
+        // Addresses for measuring devices (RFC 2544), which no network uses.
         let net = format!("198.19.{}", id % 250);
         let made = Self { name: name.clone(), address: format!("{net}.2") };
         let all = [
@@ -222,7 +221,7 @@ impl Namespace {
         ];
         let is_made = all.iter().all(|words| ip(words));
         if !is_made {
-            eprintln!("in part: no network namespace may be made here");
+            eprintln!("partly skipped: no network namespace may be created here");
         }
         is_made.then_some(made)
     }
@@ -285,7 +284,7 @@ fn hosts_measure_concurrently_and_are_summed() {
     assert_eq!(names, [hosts[0].to_string(), hosts[1].to_string()]);
     let sum: f64 = by_host.iter().map(|(_, rate)| rate).sum();
     let all = figure.mb_per_s.expect("a rate");
-    // Each host's rate is over the time that it measured; both do not begin in the same instant.
+    // Each host's rate is over the time that it measured; both do not begin at the same instant.
     let largest = by_host.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
     assert!(
         by_host.iter().all(|(_, rate)| *rate > 0.0) && all > largest && all < sum * 1.1,
@@ -293,7 +292,7 @@ fn hosts_measure_concurrently_and_are_summed() {
     );
     let merged: u64 =
         [&sample.read_latency, &sample.write_latency].into_iter().flatten().map(|one| one.len()).sum();
-    // Four were under way at each host when it began to count and when it ended.
+    // Each host had four in flight at the start and at the end of its counting.
     let at_the_ends = 2 * 2 * 4;
     let most = sample.requests / 50 + at_the_ends;
     assert!(merged.abs_diff(sample.requests) <= most, "{merged} of {}", sample.requests);
@@ -301,7 +300,7 @@ fn hosts_measure_concurrently_and_are_summed() {
     let with_one_gone = [hosts[0].clone(), gone];
     let keep = |_: usize, _: &MeasurementRecord, _: &Sample, _: &[(String, f64)]| Ok(());
     let error = fio::measure(&profile, &profile.steps[0], &asked(&path, &with_one_gone), keep)
-        .expect_err("one host is not there")
+        .expect_err("one host does not exist")
         .to_string();
     assert!(error.contains("127.0.0.1:1"), "{error}");
 }

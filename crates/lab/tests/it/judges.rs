@@ -1,7 +1,7 @@
-//! The tools that study 001 used, as Debian has them, beside our own methods of the same names on
+//! The tools that study 001 used, as packaged by Debian, beside our methods of the same names on
 //! the same directory.
 //!
-//! Passed over, with a message, where a tool is not installed.
+//! Skipped, with a message, if a tool is not installed.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,7 +16,7 @@ use stripewise_runtime::RealExecutor;
 const FILES: u64 = 200;
 const TRANSACTIONS: u64 = 500;
 const SEEDS: u64 = 8;
-/// Names of counts and where the tool's report has them.
+/// Names of counts, and their labels in the tool's report.
 const COUNTS: [(&str, &str); 6] = [
     ("created_mixed", "Mixed with transactions"),
     ("files_read", "read ("),
@@ -26,13 +26,13 @@ const COUNTS: [(&str, &str); 6] = [
     ("data_written", "bytes written ("),
 ];
 
-/// What the program says, given its input; `None` where it is not installed.
-fn said(program: &str, words: &[&str], input: &str) -> Option<String> {
+/// Output of the program for an input; `None` if it is not installed.
+fn output_of(program: &str, words: &[&str], input: &str) -> Option<String> {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new(program);
     command.args(words).env("PATH", path).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let Ok(mut child) = command.spawn() else {
-        eprintln!("passed over: this test needs {program}");
+        eprintln!("skipped: this test needs {program}");
         return None;
     };
     child.stdin.take().expect("asked for").write_all(input.as_bytes()).expect("it listens");
@@ -40,7 +40,7 @@ fn said(program: &str, words: &[&str], input: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Files and bytes as PostMark counted them.
+/// Files and bytes as counted by PostMark.
 fn counts_of_report(report: &str) -> Vec<f64> {
     let count = |part: &str| {
         let line =
@@ -57,7 +57,7 @@ fn counts_of_report(report: &str) -> Vec<f64> {
     COUNTS.iter().map(|(_, part)| count(part)).collect()
 }
 
-/// The same of ours, from rates and times.
+/// The same counts of our figures, from rates and times.
 fn counts_of_figures(figures: &[MeasurementRecord]) -> Vec<f64> {
     let value = |name: &str| figures.iter().find(|figure| figure.name == name).expect(name).runs[0];
     let (total, mixed) = (value("total_time"), TRANSACTIONS as f64 / value("transactions"));
@@ -82,7 +82,7 @@ fn small() -> PostMark {
 }
 
 #[test]
-fn our_postmark_does_as_much_as_the_original() {
+fn our_postmark_does_the_same_work_as_the_original() {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     for seed in 1..=SEEDS {
@@ -91,7 +91,7 @@ fn our_postmark_does_as_much_as_the_original() {
              set seed {seed}\nrun\nquit\n",
             folder.path().display()
         );
-        let Some(report) = said("postmark", &[], &input) else { return };
+        let Some(report) = output_of("postmark", &[], &input) else { return };
         assert_eq!(import(report.as_bytes()).expect("its report is read").measurements.len(), 12);
         theirs.push(counts_of_report(&report));
         ours.push(our_counts(folder.path(), seed));
@@ -109,9 +109,9 @@ fn ours_and_bonnie_plus_plus_report_the_same_figures() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = folder.path().to_str().expect("text");
     let words = ["-d", at, "-s", "8", "-r", "4", "-n", "0", "-u", "root", "-q"];
-    let Some(line) = said("bonnie++", &words, "") else { return };
+    let Some(line) = output_of("bonnie++", &words, "") else { return };
     if line.is_empty() {
-        eprintln!("passed over: bonnie++ takes a user, which needs root");
+        eprintln!("skipped: bonnie++ switches to a user, which needs root");
         return;
     }
     let theirs = import(line.as_bytes()).expect("its line is read").measurements;
@@ -123,7 +123,7 @@ fn ours_and_bonnie_plus_plus_report_the_same_figures() {
     let blocks = ["block_write", "rewrite", "block_read", "seeks"];
     for name in blocks {
         let found = |figures: &[MeasurementRecord]| figures.iter().find(|one| one.name == name).cloned();
-        // A file of 8 MiB may be over before bonnie++ can tell its time: then its line has pluses.
+        // bonnie++ may finish a file of 8 MiB too fast to time it: its line then has pluses.
         let Some(theirs) = found(&theirs) else { continue };
         let ours = found(&ours).expect(name);
         assert_eq!(theirs.unit, ours.unit, "{name}");

@@ -1,5 +1,5 @@
-//! `evaluate` on real files in real time, small: arrays of each kind, drives that exist already,
-//! and folders left as they were found.
+//! `evaluate` on real files in real time, small: arrays of each kind, existing drives, and folders
+//! that must be left unchanged.
 
 use std::path::Path;
 
@@ -67,7 +67,7 @@ fn arrays_on_files_keep_data_and_leave_no_files() {
     let host = evaluation.host.expect("the host is measured");
     assert!(host.seq_read_mb_per_s > 1.0 && host.random_write_iops > 1.0);
     assert!(evaluation.settings.pace_text().contains("100MB/s"));
-    // What a paced drive can give is a bound that no cache lifts.
+    // The rate of a paced drive is a bound that no cache raises.
     let single = evaluation.arrays[0].cell(State::Normal, "seq_read").expect("measured");
     assert!(single.mb_per_s < 140.0, "paced at 100 MB/s: {} MB/s", single.mb_per_s);
 }

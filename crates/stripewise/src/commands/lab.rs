@@ -34,7 +34,7 @@ pub(crate) enum LabCommand {
     List(list::Options),
     /// Show a run's figures
     Show(show::Options),
-    /// Compare two runs: better, worse, or cannot tell
+    /// Compare two runs: better, worse, or undecided
     Compare(compare::Options),
     /// Write runs into one page of HTML
     Report(report::Options),

@@ -1,13 +1,12 @@
-//! What is left of a volatile cache when power is cut: which version of each sector, decided by
-//! seed.
+//! The contents of a volatile cache after a power cut: the version of each sector, decided by seed.
 //!
-//! Nothing but flushes orders writes, so every sector not durable may hold any version since it
-//! last was. Sectors drawn one by one would almost never show what breaks file systems and arrays
-//! in practice (all of one request but nothing of the other; everything up to some point), so a cut
-//! first draws its manner:
+//! Only flushes order writes, so every sector that is not durable may hold any version since it
+//! last was. Sectors drawn independently would almost never produce the cases that break file
+//! systems and arrays in practice (all of one request but nothing of the other; everything up to
+//! some point), so a cut first draws its manner:
 //!
-//! - half of the cuts: each sector alone, kept with a probability drawn for the whole cut, else at
-//!   any older version;
+//! - half of the cuts: each sector alone, kept with a probability drawn for the whole cut, else
+//!   reverted to any older version;
 //! - a fifth: each request whole or not at all;
 //! - a fifth: everything up to some request, which is written in part;
 //! - a tenth: all kept, or all lost.
@@ -25,11 +24,11 @@ enum Manner {
         keep: f64,
         tear: f64,
     },
-    /// Which entries of the log were written.
+    /// Log entries that were written are marked `true`.
     Requests {
         written: Vec<bool>,
     },
-    /// All before this entry, and of it what lies before this place on the drive.
+    /// Every earlier entry, and the part of this one below `place` on the drive.
     UpTo {
         entry: usize,
         place: u64,
@@ -55,13 +54,13 @@ impl Manner {
     }
 }
 
-/// How many of a sector's writes, in order, it holds: 0 is what was durable. A torn sector begins
-/// with the first and ends with the second.
+/// Number of a sector's writes, in order, that it holds; 0 is the durable version. A torn sector
+/// begins with the first version of the pair and ends with the second.
 type Versions = (usize, usize);
 
 impl Manner {
-    /// `writes` are the log entries that wrote the sector at `place`; of these the first `floor`
-    /// are durable.
+    /// Draws the versions of the sector at `place`. `writes` are the log entries that wrote it; the
+    /// first `floor` of these are durable.
     fn versions(&self, random: &mut SplitMix64, place: u64, writes: &[usize], floor: usize) -> Versions {
         let last_written = |is_written: &dyn Fn(usize) -> bool| {
             let last = writes.iter().rposition(|&entry| is_written(entry)).map_or(0, |index| index + 1);
@@ -90,7 +89,7 @@ impl Manner {
 }
 
 impl Cache {
-    /// Decides by `seed`; gives the sectors that differ from what reads see now, with their
+    /// Decides by `seed`; returns the sectors that differ from the present contents, with their
     /// offsets.
     pub(super) fn lose_power(
         &self,
@@ -120,10 +119,10 @@ impl Cache {
             let newest = writes.len();
             let floor = writes.iter().rposition(|&entry| log[entry].durable).map_or(0, |index| index + 1);
             if floor == newest {
-                continue; // durable: not part of what is decided
+                continue; // durable
             }
             let (first, last) = manner.versions(&mut random, place, &writes, floor);
-            // What write k found is version k; the newest is what reads see.
+            // Version k is what write k overwrote; the newest is what reads see.
             let version = |k: usize| -> Vec<u8> {
                 let mut sector = vec![0; sector_bytes as usize];
                 match writes.get(k) {

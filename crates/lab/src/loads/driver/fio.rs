@@ -1,9 +1,10 @@
-//! fio as a driver: a job from a workload, its `json+` output back as a figure and histograms.
+//! fio as a driver: builds a job from a workload, and turns fio's `json+` output into figures and
+//! histograms.
 //!
-//! Expects fio missing or of a version that prints something else, jobs it refuses, and an end by a
-//! signal. Latencies are fio's own completion latencies in its bins (about 1 % wide), from
-//! submission; its ramp time is left out as ours is. With hosts, fio's own client sends the job to
-//! a server on each, and their bins are added up.
+//! Expects fio to be missing, to be of a version with different output, to refuse jobs, or to be
+//! ended by a signal. Latencies are fio's own completion latencies in its bins (about 1 % wide),
+//! from submission; its ramp time is excluded, like ours. With hosts, fio's own client sends the
+//! job to a server on each, and their bins are added up.
 
 mod job;
 mod process;
@@ -27,34 +28,34 @@ use crate::records::import::ImportError;
 use crate::records::record::{Latencies, MeasurementRecord};
 use crate::records::store::Sample;
 
-/// What can go wrong with fio.
+/// A failure of fio.
 #[derive(Debug, thiserror::Error)]
 pub enum FioError {
-    /// It cannot be started.
+    /// fio could not be started.
     #[error("cannot run fio: {0}")]
     Missing(std::io::Error),
-    /// It ended with an error.
+    /// fio ended with an error.
     #[error("fio failed on {step}: {why}")]
     Failed {
         /// The measurement.
         step: String,
-        /// What it said last.
+        /// Its last message.
         why: String,
     },
-    /// What it printed is not understood.
+    /// The output cannot be parsed.
     #[error("cannot read what fio printed for {step}: {source}")]
     Output {
         /// The measurement.
         step: String,
-        /// Why.
+        /// Cause.
         source: ImportError,
     },
-    /// A load that fio has no words for.
+    /// A load that fio does not support.
     #[error("fio cannot do {step}: {why}")]
     Unable {
         /// The measurement.
         step: String,
-        /// What it cannot.
+        /// Unsupported feature.
         why: String,
     },
     /// The figure could not be kept.
@@ -62,45 +63,45 @@ pub enum FioError {
     Keeping(String),
 }
 
-/// What is asked of it.
+/// Parameters of a measurement.
 #[derive(Clone, Debug)]
 pub struct Asked<'a> {
-    /// The file or device.
+    /// File or device.
     pub path: &'a Path,
     /// Bytes of it in use.
     pub size_bytes: u64,
     /// Runs of each figure.
     pub runs: u32,
-    /// More runs, until half the 95 % interval is at most this share of the figure, but not more
-    /// than this.
+    /// Maximum half-width of the 95 % interval as a share of the figure, and maximum number of runs
+    /// to reach it.
     pub within: Option<(f64, u32)>,
-    /// Length of each.
+    /// Length of each run.
     pub seconds: f64,
-    /// Whether anything may be written.
+    /// True if the target may be written.
     pub may_write: bool,
-    /// What is known besides.
+    /// Other known facts.
     pub circumstances: Circumstances,
-    /// Where the random choices start.
+    /// Random seed.
     pub seed: u64,
-    /// Hosts with a server of fio's that do the work; none: this one.
+    /// Hosts whose fio servers do the work; empty: this host.
     pub hosts: &'a [Host],
 }
 
 /// A host on which `fio --server` runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// Its name or address.
+    /// Name or address.
     pub name: String,
-    /// Where its server listens.
+    /// Port of its server.
     pub port: u16,
 }
 
 impl std::str::FromStr for Host {
     type Err = String;
 
-    /// `name` or `name:port`.
+    /// Parses `name` or `name:port`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no host; write NAME or NAME:PORT");
+        let wrong = || format!("`{text}` is not a host; write NAME or NAME:PORT");
         let (name, port) = match text.rsplit_once(':') {
             Some((name, port)) => (name, port.parse().map_err(|_| wrong())?),
             None => (text, FIO_PORT),
@@ -119,16 +120,16 @@ impl std::fmt::Display for Host {
     }
 }
 
-/// Where fio's servers listen unless told otherwise.
+/// Default port of fio's servers.
 const FIO_PORT: u16 = 8765;
 
-/// `fio-3.33`.
+/// The version as fio prints it, such as `fio-3.33`.
 pub fn version() -> Result<String, FioError> {
     let output = Command::new("fio").arg("--version").output().map_err(FioError::Missing)?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Measures one step, giving the figures so far to `keep` after every run: one for each load of the
+/// Measures one step. Passes the figures so far to `keep` after every run: one for each load of the
 /// step, with the rate of each host.
 pub fn measure(
     profile: &Profile,
@@ -136,11 +137,13 @@ pub fn measure(
     asked: &Asked<'_>,
     keep: impl Fn(usize, &MeasurementRecord, &Sample, &[(String, f64)]) -> Result<(), String>,
 ) -> Result<(), FioError> {
-    let mut taken: Vec<Taken> =
-        step.loads().map(|load| Taken::of(MeasurementRecord::of_load(&load.name, step.op, load))).collect();
+    let mut taken: Vec<FigureData> = step
+        .loads()
+        .map(|load| FigureData::of(MeasurementRecord::of_load(&load.name, step.op, load)))
+        .collect();
     let discarded = u32::from(profile.discard_first && asked.runs > 1);
     let mut run = 0;
-    let figures = |taken: &[Taken]| taken.iter().map(|one| one.figure.clone()).collect::<Vec<_>>();
+    let figures = |taken: &[FigureData]| taken.iter().map(|one| one.figure.clone()).collect::<Vec<_>>();
     while needs_more(profile.statistic, &figures(&taken), run, asked.runs.max(1), asked.within) {
         let mut process = Fio::start(&job::job_file(profile, step, asked, run)?, asked)?;
         process.wait()?;
@@ -159,8 +162,8 @@ pub fn measure(
     Ok(())
 }
 
-/// A figure and what it is made of.
-struct Taken {
+/// A figure and its data.
+struct FigureData {
     figure: MeasurementRecord,
     mb_per_s: Vec<f64>,
     iops: Vec<f64>,
@@ -169,13 +172,13 @@ struct Taken {
     errors: u64,
 }
 
-impl Taken {
+impl FigureData {
     fn of(figure: MeasurementRecord) -> Self {
         let (mb_per_s, iops, run_bytes) = Default::default();
         Self { figure, mb_per_s, iops, all: Tally::new(), run_bytes, errors: 0 }
     }
 
-    /// Adds a load's part of an answer.
+    /// Adds the part of an answer that belongs to one load.
     fn take(
         &mut self,
         profile: &Profile,
@@ -202,7 +205,7 @@ impl Taken {
         for histogram in [&sample.read_latency, &sample.write_latency].into_iter().flatten() {
             self.all.requests += histogram.len();
             self.all.total_latency_ns += (histogram.mean() * histogram.len() as f64) as u128;
-            // Bounds are those of the tally's own histogram; what fio saw beyond an hour is cut.
+            // Bounds are those of the tally's own histogram; latencies beyond an hour are clamped.
             self.all.latency_ns.add(histogram).unwrap_or_default();
         }
         self.figure = self.figure.clone().with_runs(self.mb_per_s.clone());
@@ -220,7 +223,7 @@ impl Taken {
     }
 }
 
-/// A job file that goes when it was used.
+/// A job file that is deleted after use.
 struct JobFile {
     path: PathBuf,
 }
@@ -239,20 +242,19 @@ impl JobFile {
 
 impl Drop for JobFile {
     fn drop(&mut self) {
-        // Best effort: it is small, and its name says whose it was.
+        // Best effort: the file is small, and its name shows its origin.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Every job of an answer; of hosts those of each, not their sum, which has no bins.
+/// Every job of an answer; with hosts, the jobs of each, not their sum, which has no bins.
 fn jobs_of(document: &Value) -> Vec<&Value> {
     let own = document["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
     let theirs = document["client_stats"].as_array().map(Vec::as_slice).unwrap_or_default();
     own.iter().chain(theirs.iter().filter(|job| job["jobname"] != "All clients")).collect()
 }
 
-/// What each host gave to the last load, 10^6 bytes a second, in the order in which they were
-/// named.
+/// Rate of each host in the last load, 10^6 bytes a second, in the order in which they were named.
 fn by_host(document: &Value, hosts: &[Host]) -> Vec<(String, f64)> {
     let one = |job: &&Value| {
         let host = format!("{}:{}", job["hostname"].as_str()?, job["port"].as_u64()?);
@@ -260,12 +262,12 @@ fn by_host(document: &Value, hosts: &[Host]) -> Vec<(String, f64)> {
         Some((host, sample.bytes as f64 / 1e6 / sample.seconds.max(1e-9)))
     };
     let mut given: Vec<(String, f64)> = jobs_of(document).iter().filter_map(one).collect();
-    // fio tells of the first to finish first.
+    // fio lists hosts in the order in which they finish.
     given.sort_by_key(|(name, _)| hosts.iter().position(|host| host.to_string() == *name));
     given
 }
 
-/// Load number `number` of an answer, over all hosts.
+/// Sample of load number `number` of an answer, over all hosts.
 fn sample_of(document: &Value, number: usize, started_s: f64) -> Sample {
     let name = format!("job{number}");
     let jobs = jobs_of(document);
@@ -277,7 +279,7 @@ fn sample_of_jobs(jobs: &[&Value], started_s: f64) -> Sample {
     let mut all = Sample { started_s, ..Sample::default() };
     for job in jobs {
         let one = sample_of_job(job);
-        // Hosts work at the same time.
+        // Hosts work in parallel.
         all.seconds = all.seconds.max(one.seconds);
         all.bytes += one.bytes;
         all.requests += one.requests;
@@ -316,7 +318,7 @@ fn sample_of_job(job: &Value) -> Sample {
     }
 }
 
-/// fio's bins as a histogram; of the whole latency where it has it, else from submission on.
+/// fio's bins as a histogram; of the total latency if available, else from submission on.
 fn bins(side: &Value) -> Option<Histogram<u64>> {
     let found = ["lat_ns", "clat_ns"].iter().find_map(|key| side[*key]["bins"].as_object());
     let bins = found.filter(|bins| !bins.is_empty())?;

@@ -2,9 +2,9 @@
 //! visited at random.
 //!
 //! After T. Bray's bonnie 1.4: blocks of 16 KiB, a rewrite that reads a block, changes it and
-//! writes it back, 4000 seeks by three seekers at once, of which each tenth writes its block back.
-//! By characters means a call a byte into a buffer of 4 KiB: that test measures the processor, and
-//! its badge says so.
+//! writes it back, 4000 seeks by three concurrent seekers, every tenth of which writes its block
+//! back. "By characters" means one call per byte into a buffer of 4 KiB: that test measures the
+//! processor, and its badge says so.
 
 use serde::Deserialize;
 use stripewise_drive::Context;
@@ -14,38 +14,38 @@ use crate::loads::workload::random_stream;
 use crate::records::import::BONNIE_TESTS;
 use crate::records::record::{MeasurementRecord, Operation, Unit};
 
-/// What bonnie is asked for.
+/// Parameters of bonnie.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Bonnie {
     /// Length of the file.
     pub file_bytes: u64,
-    /// Seeks.
+    /// Number of seeks.
     pub seeks: u64,
-    /// Whether writes are made durable before their time is taken (`-y`).
+    /// True to include making writes durable in their time (`-y`).
     pub sync: bool,
-    /// Where the choices start.
+    /// Random seed.
     pub seed: u64,
 }
 
 impl Default for Bonnie {
-    /// As study 001 ran it: 2030 MiB, `-y`.
+    /// The parameters of study 001: 2030 MiB, `-y`.
     fn default() -> Self {
         Self { file_bytes: 2030 << 20, seeks: 4000, sync: true, seed: 1 }
     }
 }
 
 const BLOCK_BYTES: u64 = 16 << 10;
-/// What the C library gathers before it calls the system.
+/// Buffer size of the C library.
 const CHARACTERS_BYTES: u64 = 4 << 10;
 const FILE: u64 = 0;
-/// Seekers at once.
+/// Number of concurrent seekers.
 const SEEKERS: usize = 3;
 
-/// Runs it once; the figures as bonnie's line has them, rate and processor's share.
+/// Runs bonnie once; returns the figures of bonnie's output line, rate and processor share.
 ///
 /// # Errors
-/// The store's own.
+/// Those of the store.
 pub async fn run_bonnie<S: FileStore>(
     context: &Context,
     store: &S,
@@ -104,7 +104,7 @@ pub async fn run_bonnie<S: FileStore>(
     Ok(figures)
 }
 
-/// One call a byte that the compiler must make, as `putc` is.
+/// One call per byte that the compiler must keep, like `putc`.
 fn spend_on_characters(count: u64) {
     for byte in 0..count {
         std::hint::black_box(byte as u8);
@@ -147,24 +147,25 @@ mod tests {
     fn bonnie_phases_move_the_stated_bytes() {
         let executor = VirtualExecutor::new();
         let context = executor.context();
-        // A request takes 0.1 ms whatever its length.
+        // A request takes 0.1 ms at any length.
         let drive = SlowDrive::new(&context, MemoryDrive::new("memory", 16 << 20), 100_000);
         let files = Extents::new(DriveTarget::new(drive, BufferPool::new(1 << 20)));
         let asked = Bonnie { file_bytes: 8 << 20, seeks: 400, sync: true, seed: 1 };
-        let figures =
-            executor.block_on(run_bonnie(&context, &files, &asked, &|| None, &|_| {})).expect("it runs");
+        let figures = executor
+            .block_on(run_bonnie(&context, &files, &asked, &|| None, &|_| {}))
+            .expect("bonnie failed");
         let value = |name: &str| figures.iter().find(|figure| figure.name == name).expect(name).runs[0];
         let near = |name: &str, expected: f64| {
             let found = value(name);
             assert!((found / expected - 1.0).abs() < 0.03, "{name}: {found}, expected {expected}");
         };
-        // 1 MiB a read but for the first, 2 MiB a write, and a flush.
+        // 1 MiB a read except for the first, 2 MiB a write, and a flush.
         near("block_read", 8388.608 / 0.9);
         near("per_char_read", 8388.608 / 0.9);
         near("block_write", 8388.608 / 0.5);
         near("per_char_write", 8388.608 / 0.5);
         near("rewrite", 8388.608 / 1.4);
         near("seeks", 10_000.0 / 1.1);
-        assert_eq!(figures.len(), 6, "no processor in virtual time");
+        assert_eq!(figures.len(), 6, "no processor figures in virtual time");
     }
 }

@@ -1,10 +1,9 @@
-//! Files on a bare target: first fit in runs of 4 KiB blocks, nothing about them on the target
-//! itself.
+//! Files on a bare target: first fit in runs of 4 KiB blocks, without metadata on the target.
 //!
-//! Of a host's page cache there is as much as streams need: what is written in a row goes out in
-//! requests of 2 MiB, what is read in a row comes in requests of 1 MiB. The rest of what a file
-//! system adds (directories, a log, data kept) is left out on purpose: figures are those of the
-//! data alone, and say so in the method's notes. Expects a target that runs full.
+//! The host's page cache is simulated as far as streams need it: sequential writes are sent in
+//! requests of 2 MiB, sequential reads in requests of 1 MiB. Other parts of a file system
+//! (directories, a log, cached data) are left out on purpose: figures are those of the data alone,
+//! and the method's notes say so. Expects a target that becomes full.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -13,22 +12,22 @@ use super::FileStore;
 use crate::loads::target::Target;
 
 const BLOCK_BYTES: u64 = 4096;
-/// Bytes written in a row that go out together.
+/// Size of combined sequential writes.
 const BEHIND_BYTES: u64 = 2 << 20;
-/// Bytes read at once where reads go in a row.
+/// Size of read-ahead for sequential reads.
 const AHEAD_BYTES: u64 = 1 << 20;
 
-/// What goes wrong with files on a target.
+/// An error of files on a target.
 #[derive(Debug, thiserror::Error)]
 pub enum ExtentError<E: std::error::Error + 'static> {
-    /// The target's own error.
+    /// Error of the target.
     #[error(transparent)]
     Target(E),
-    /// No room for another block.
+    /// No free block.
     #[error("the target is full")]
     Full,
-    /// No such file, or no such place in it.
-    #[error("file {0} has no such place")]
+    /// Unknown file, or an offset beyond its end.
+    #[error("file {0} does not exist or is shorter")]
     NoPlace(u64),
 }
 
@@ -64,9 +63,9 @@ impl Part {
 /// Files on a target.
 pub struct Extents<T: Target> {
     target: T,
-    /// Written, and not yet on its way.
+    /// Written, not yet sent.
     behind: Cell<Option<Part>>,
-    /// Read last.
+    /// Last part read.
     ahead: Cell<Option<Part>>,
     /// Free runs: first block, count.
     free: RefCell<BTreeMap<u64, u64>>,
@@ -74,14 +73,14 @@ pub struct Extents<T: Target> {
 }
 
 impl<T: Target> Extents<T> {
-    /// Without any file.
+    /// Creates a store without files.
     pub fn new(target: T) -> Self {
         let blocks = target.capacity_bytes() / BLOCK_BYTES;
         let free = RefCell::new(BTreeMap::from([(0, blocks)]));
         Self { target, behind: Cell::new(None), ahead: Cell::new(None), free, files: RefCell::default() }
     }
 
-    /// The first free run, of at most `wanted` blocks.
+    /// Allocates the first free run, cut to `wanted` blocks.
     fn take(&self, wanted: u64) -> Result<(u64, u64), ExtentError<T::Error>> {
         let mut free = self.free.borrow_mut();
         let fitting = free.iter().find(|(_, count)| **count >= wanted).or_else(|| free.iter().next());
@@ -108,7 +107,8 @@ impl<T: Target> Extents<T> {
         free.insert(first, count);
     }
 
-    /// Where a file's bytes from `offset_bytes` on lie, and how many lie together.
+    /// Offset on the target of a file's bytes at `offset_bytes`, and the contiguous length from
+    /// there.
     fn place(&self, number: u64, offset_bytes: u64) -> Option<(u64, u64)> {
         let files = self.files.borrow();
         let mut skipped = 0;
@@ -128,9 +128,9 @@ impl<T: Target> Extents<T> {
         files.get(&number).map(|file| file.length_bytes).ok_or(ExtentError::NoPlace(number))
     }
 
-    /// Calls for every run of at most `block_bytes` from `offset_bytes` on, in whole blocks of the
+    /// Reads or writes a range of a file in runs of at most `block_bytes`, in whole blocks of the
     /// target.
-    async fn over(
+    async fn transfer(
         &self,
         number: u64,
         offset_bytes: u64,
@@ -173,9 +173,9 @@ impl<T: Target> Extents<T> {
     }
 
     async fn write_behind(&self) -> Result<(), ExtentError<T::Error>> {
-        // Others may leave something meanwhile.
+        // Other tasks may set it again during the write.
         while let Some(part) = self.behind.take() {
-            self.over(part.number, part.from, part.to - part.from, BEHIND_BYTES, true).await?;
+            self.transfer(part.number, part.from, part.to - part.from, BEHIND_BYTES, true).await?;
         }
         Ok(())
     }
@@ -193,7 +193,7 @@ impl<T: Target> Extents<T> {
             true => Part { to: part.to.max(part.from + AHEAD_BYTES).min(end.max(part.to)), ..part },
             false => part,
         };
-        self.over(part.number, part.from, part.to - part.from, AHEAD_BYTES, false).await?;
+        self.transfer(part.number, part.from, part.to - part.from, AHEAD_BYTES, false).await?;
         self.ahead.set(Some(part));
         Ok(())
     }
@@ -275,7 +275,7 @@ mod tests {
     use stripewise_runtime::VirtualExecutor;
 
     #[test]
-    fn concurrent_small_writes_are_all_carried_out() {
+    fn concurrent_small_writes_are_all_performed() {
         let executor = VirtualExecutor::new();
         let context = executor.context();
         let drive = SlowDrive::new(&context, MemoryDrive::new("memory", 1 << 20), 100_000);
@@ -286,7 +286,7 @@ mod tests {
             files.append(1, 1 << 20, 1 << 20).await.expect("written");
             files.sync().await.expect("durable");
             let before = metered.traffic();
-            // No two lie side by side, so that none are gathered.
+            // No two are adjacent, so that none are combined.
             let places: Vec<(u64, bool)> = (0..128).map(|place| (place % 64 * 16_384, place < 64)).collect();
             files.visit_by(3, 1, &places, 4096).await.expect("visited");
             files.sync().await.expect("durable");
@@ -322,7 +322,7 @@ mod tests {
                 files.delete(number).await.expect("deleted");
             }
             files.create(9).await.expect("made");
-            files.append(9, 250_000, 65536).await.expect("in pieces");
+            files.append(9, 250_000, 65536).await.expect("fits in several runs");
             assert!(files.files.borrow()[&9].runs.len() > 1);
             files.visit(9, 240_000, 4096, true).await.expect("visited");
             assert!(files.visit(9, 400_000, 4096, false).await.is_err());

@@ -1,10 +1,10 @@
-//! PostMark's method: many small files, transactions that each read or append one and create or
-//! delete another.
+//! PostMark's method: many small files, and transactions that each read or append to one and create
+//! or delete another.
 //!
 //! Parameters, choices and report follow PostMark 1.5 (J. Katcher, *PostMark: A New File System
-//! Benchmark*, 1997): sizes are equally likely between the bounds; a transaction first reads a
-//! whole file or appends to one that is below the upper bound, then creates or deletes one; biases
-//! are in tenths. What it prints in whole numbers a second is kept exact.
+//! Benchmark*, 1997): sizes are uniform between the bounds; a transaction first reads a whole file
+//! or appends to one below the upper bound, then creates or deletes one; biases are in tenths.
+//! Rates that PostMark prints as whole numbers a second are kept exact.
 
 use std::time::Duration;
 
@@ -15,27 +15,27 @@ use super::FileStore;
 use crate::loads::workload::random_stream;
 use crate::records::record::{MeasurementRecord, Operation, Unit};
 
-/// What PostMark is asked for.
+/// Parameters of PostMark.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PostMark {
-    /// Files made before the transactions.
+    /// Files created before the transactions.
     pub files: u64,
-    /// Transactions.
+    /// Number of transactions.
     pub transactions: u64,
-    /// Shortest file.
+    /// Minimum file size.
     pub least_bytes: u64,
-    /// Longest file.
+    /// Maximum file size.
     pub most_bytes: u64,
-    /// Bytes read at once.
+    /// Size of a read.
     pub read_block_bytes: u64,
-    /// Bytes written at once.
+    /// Size of a write.
     pub write_block_bytes: u64,
-    /// Reads among ten reads and appends.
+    /// Reads per ten reads and appends.
     pub read_bias: u64,
-    /// Creations among ten creations and deletions.
+    /// Creations per ten creations and deletions.
     pub create_bias: u64,
-    /// Where the choices start.
+    /// Random seed.
     pub seed: u64,
 }
 
@@ -56,7 +56,7 @@ impl Default for PostMark {
     }
 }
 
-/// The names of the figures, in order.
+/// Names of the figures, in order.
 pub(crate) const POSTMARK_FIGURES: [&str; 12] = [
     "total_time",
     "transactions",
@@ -73,25 +73,25 @@ pub(crate) const POSTMARK_FIGURES: [&str; 12] = [
 ];
 
 impl PostMark {
-    /// Whether it can be run.
+    /// Checks the parameters.
     ///
     /// # Errors
-    /// What makes no sense.
+    /// The invalid parameter.
     pub fn check(&self) -> Result<(), String> {
         if self.least_bytes > self.most_bytes {
-            return Err(format!("files of {} to {} bytes", self.least_bytes, self.most_bytes));
+            return Err(format!("invalid file sizes: {} to {} bytes", self.least_bytes, self.most_bytes));
         }
         if self.files == 0 || self.read_block_bytes == 0 || self.write_block_bytes == 0 {
             return Err("files and blocks must be more than 0".into());
         }
         if self.read_bias > 10 || self.create_bias > 10 {
-            return Err("a bias is from 0 to 10".into());
+            return Err("a bias must be from 0 to 10".into());
         }
         Ok(())
     }
 }
 
-/// What happened, and how long each part took.
+/// Counts of operations, and duration of each part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Counts {
     created: u64,
@@ -107,13 +107,13 @@ struct Counts {
     deletion: Duration,
 }
 
-/// A file there is: its number and length.
+/// An existing file: its number and length.
 type Known = (u64, u64);
 
-/// Runs it once; the figures as PostMark's report names them.
+/// Runs PostMark once; returns the figures named as in PostMark's report.
 ///
 /// # Errors
-/// The store's own.
+/// Those of the store.
 pub async fn run_postmark<S: FileStore>(
     context: &Context,
     store: &S,
@@ -204,7 +204,7 @@ impl<S: FileStore> Work<'_, S> {
         Ok(())
     }
 
-    /// A file at its upper bound stays as it is.
+    /// Appends to a file below its upper bound; others stay unchanged.
     async fn append(&mut self, at: usize) -> Result<(), S::Error> {
         let (number, length) = self.files[at];
         let room = self.asked.most_bytes.saturating_sub(length);
@@ -260,7 +260,7 @@ mod tests {
         let context = executor.context();
         let drive = SlowDrive::new(&context, MemoryDrive::new("memory", 64 << 20), 100_000);
         let files = Extents::new(DriveTarget::new(drive, BufferPool::new(1 << 20)));
-        executor.block_on(run_postmark(&context, &files, asked, &|_| {})).expect("it runs")
+        executor.block_on(run_postmark(&context, &files, asked, &|_| {})).expect("PostMark failed")
     }
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
             assert!((880.0..1120.0).contains(&count), "{counts:?}");
         }
         assert!((created - 400.0 - counts[0]).abs() < 0.5);
-        assert_eq!(run(&asked), figures, "the same seed, the same choices");
+        assert_eq!(run(&asked), figures, "the same seed must give the same choices");
         assert!(figures.iter().map(|figure| figure.name.as_str()).eq(POSTMARK_FIGURES));
     }
 }

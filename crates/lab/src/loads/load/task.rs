@@ -1,7 +1,7 @@
-//! One request in flight: chosen, made, answered, counted, and then the next.
+//! One request slot: chooses, performs and counts a request, then the next.
 //!
-//! Expects targets that fail (counted, told, slowed down) and targets that answer at once for ever
-//! (tasks give way to others).
+//! Expects targets that fail (counted, reported, throttled) and targets that always answer at once
+//! (tasks yield).
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -17,15 +17,15 @@ use crate::loads::contents::Contents;
 use crate::loads::target::Target;
 use crate::loads::workload::{Arrival, Choice, JobCursor, ResolvedWorkload};
 
-/// After this many answers without a wait a task lets the others run.
+/// Consecutive answers without a wait after which a task yields.
 const AT_ONCE_LIMIT: u32 = 16;
-/// How long a task pauses after an error, so that a dead target is not asked a million times a
+/// Pause of a task after an error, so that a dead target does not receive a million requests a
 /// second.
 const ERROR_PAUSE_NS: u64 = 1_000_000;
-/// How many error messages are kept; the rest are only counted.
+/// Maximum number of error messages kept; others are only counted.
 pub(super) const MESSAGES_KEPT: usize = 5;
 
-/// What all tasks of a load have in common.
+/// State shared by all tasks of a load.
 pub(super) struct Shared<T> {
     pub(super) context: Context,
     pub(super) target: T,
@@ -41,21 +41,21 @@ pub(super) struct Shared<T> {
     pub(super) messages: RefCell<Vec<String>>,
     pub(super) moved_bytes: Rc<Cell<u64>>,
     pub(super) pulses: RefCell<Vec<Rc<Pulse>>>,
-    /// When the next request is due, where requests have their time.
+    /// Due time of the next request, for open loops.
     pub(super) next_due_ns: Cell<u64>,
     pub(super) arrival: Arrival,
     pub(super) think_ns: u64,
     pub(super) flush_every: u32,
     pub(super) fua_every: u32,
     pub(super) discards: bool,
-    /// Requests and bytes that may still be asked for, where the load ends by itself.
+    /// Remaining requests and bytes, if the load ends by itself.
     pub(super) requests_left: Cell<u64>,
     pub(super) bytes_left: Cell<u64>,
-    /// The clock at the last time any task gave way: a clock that stands still is helped along.
+    /// Clock at the last yield of any task: a clock that stands still is advanced.
     pub(super) gave_way_ns: Cell<u64>,
 }
 
-/// One task: a request, then the next, until the load stops.
+/// Runs one request after another until the load stops.
 pub(super) async fn keep_one_in_flight<T: Target>(
     shared: Rc<Shared<T>>,
     job: u32,
@@ -119,7 +119,7 @@ async fn one_request<T: Target>(shared: &Shared<T>, choice: Choice, forced: bool
     }
     let length = length_bytes as usize;
     if shared.discards {
-        // Before it is asked for: whatever becomes of it, what was there is gone.
+        // Recorded before the request: even if it fails, the old contents may be gone.
         shared.contents.iter().for_each(|contents| contents.discarded(offset_bytes, length));
         return shared.target.discard(offset_bytes, length_bytes).await;
     }
@@ -133,7 +133,7 @@ async fn one_request<T: Target>(shared: &Shared<T>, choice: Choice, forced: bool
     result
 }
 
-/// A future's result and whether it ever had to wait.
+/// Returns a future's result, and `true` if it ever had to wait.
 async fn noting_waits<F: Future>(future: F) -> (F::Output, bool) {
     let mut future = pin!(future);
     let mut waited = false;
@@ -148,7 +148,7 @@ async fn noting_waits<F: Future>(future: F) -> (F::Output, bool) {
 }
 
 impl<T> Shared<T> {
-    /// When the next request of any task is due; `None` where requests follow answers.
+    /// Due time of the next request of any task; `None` if requests follow answers.
     fn next_due(&self, random: &mut SplitMix64) -> Option<u64> {
         let gap_ns = match self.arrival {
             Arrival::Closed => return None,
@@ -157,13 +157,13 @@ impl<T> Shared<T> {
         };
         let now_ns = self.context.now_ns();
         let due_ns = self.next_due_ns.get();
-        // A limit is no debt: what was not used is gone.
+        // Unused capacity of a rate limit does not accumulate.
         let due_ns = if self.counts_from_due() { due_ns } else { due_ns.max(now_ns) };
         self.next_due_ns.set(due_ns.saturating_add((gap_ns as u64).max(1)));
         Some(due_ns)
     }
 
-    /// Whether a load that ends by itself goes on.
+    /// True while a load that ends by itself continues.
     fn may_ask(&self) -> bool {
         self.requests_left.get() > 0 && self.bytes_left.get() > 0
     }
@@ -174,18 +174,19 @@ impl<T> Shared<T> {
         self.bytes_left.set(self.bytes_left.get().saturating_sub(length_bytes));
     }
 
-    /// Whether a load that ends by itself has ended.
+    /// True if a load that ends by itself has ended.
     pub(super) fn is_over(&self) -> bool {
         !self.may_ask() && self.in_flight.get() == 0
     }
 
-    /// Open loops count from the intended moment, else a slow answer would hide the requests it
-    /// held back.
+    /// Open loops measure from the intended time; otherwise a slow answer would hide the requests
+    /// that it delayed.
     fn counts_from_due(&self) -> bool {
         matches!(self.arrival, Arrival::Fixed(_) | Arrival::Poisson(_))
     }
 
-    /// Whether the load goes on when the moment comes; looks often enough to end soon.
+    /// Waits until a request is due; returns `false` if the load ended before. Polls often enough
+    /// to end soon.
     async fn wait_until(&self, due_ns: u64) -> bool {
         loop {
             let left_ns = due_ns.saturating_sub(self.context.now_ns());
@@ -223,8 +224,8 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Lets other tasks run. Where no time passes at all (a target that answers at once, in virtual
-    /// time) a microsecond is made to pass, else the end of the load would never come.
+    /// Lets other tasks run. If no time passes at all (a target that answers at once, in virtual
+    /// time), it sleeps for a microsecond; otherwise the load would never end.
     async fn give_way(&self, now_ns: u64) {
         if self.gave_way_ns.replace(now_ns) == now_ns {
             self.context.sleep_ns(1000).await;

@@ -1,29 +1,28 @@
-//! What is counted in one stretch of measuring: requests, bytes, latencies, and the times in which
-//! nothing was answered.
+//! Counts of one measured window: requests, bytes, latencies, and stalls.
 
 use hdrhistogram::Histogram;
 
 use super::{POLL_NS, STALL_NS};
 use crate::loads::metered::Traffic;
 
-/// One hour: latencies above it count as this.
+/// One hour: longer latencies count as this.
 const LATENCY_LIMIT_NS: u64 = 3_600_000_000_000;
 
-/// Requests of one kind completed in a window.
+/// Completed requests of one kind in a window.
 #[derive(Clone)]
 pub struct Tally {
-    /// Completed without error.
+    /// Requests completed without error.
     pub requests: u64,
-    /// Bytes they moved.
+    /// Bytes moved.
     pub bytes: u64,
-    /// Sum of their latencies.
+    /// Sum of the latencies.
     pub total_latency_ns: u128,
-    /// Their latencies in nanoseconds, to three digits.
+    /// Latencies in nanoseconds, to three digits.
     pub latency_ns: Histogram<u64>,
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// Creates an empty tally.
     pub fn new() -> Self {
         Self {
             requests: 0,
@@ -40,7 +39,7 @@ impl Tally {
         self.latency_ns.saturating_record(latency_ns);
     }
 
-    /// Adds everything of another tally.
+    /// Adds another tally.
     pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.bytes += other.bytes;
@@ -60,12 +59,12 @@ impl Default for Tally {
     }
 }
 
-/// One measured stretch of time: what completed within it.
+/// One measured time window and its completions.
 #[derive(Clone)]
 pub struct Window {
-    /// When it began, in the context's clock.
+    /// Start, in the context's clock.
     pub start_ns: u64,
-    /// How long it was.
+    /// Length.
     pub duration_ns: u64,
     /// Reads.
     pub reads: Tally,
@@ -73,16 +72,16 @@ pub struct Window {
     pub writes: Tally,
     /// Requests that failed.
     pub errors: u64,
-    /// Times of 0.2 s and more in which nothing completed, added up; none where a request takes
-    /// that long anyway.
+    /// Total length of periods of at least 0.2 s without a completion; 0 if requests take that long
+    /// anyway.
     pub stalled_ns: u64,
-    /// What the drives were asked while nothing completed.
+    /// Requests to the drives during stalls.
     pub stalled_traffic: Traffic,
-    /// What they were asked all the time.
+    /// Requests to the drives in the whole window.
     pub drive_traffic: Traffic,
-    /// Processor time the process used meanwhile, where it is known.
+    /// Processor time of the process in the window, if known.
     pub cpu_seconds: Option<f64>,
-    /// The condition that had to hold all through stopped holding; the window ended there.
+    /// True if the required condition ceased to hold; the window ended then.
     pub interrupted: bool,
 }
 
@@ -129,38 +128,38 @@ impl Window {
     }
 }
 
-/// How long a window is.
+/// Length limits of a window.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowLimits {
-    /// At least this long ...
+    /// Minimum length.
     pub least_ns: u64,
-    /// ... and at least this many mean latencies ...
+    /// Minimum length in mean latencies.
     pub least_latencies: f64,
-    /// ... but not longer than this.
+    /// Maximum length.
     pub most_ns: u64,
 }
 
-/// How a load ended.
+/// Outcome of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadEnd {
     /// Requests that failed over the whole load.
     pub errors: u64,
-    /// The first few of their messages.
+    /// First error messages.
     pub messages: Vec<String>,
-    /// Requests that had not been answered when the limit was reached; 0 is how it should be.
+    /// Requests unanswered at the limit; 0 on success.
     pub unanswered: u64,
 }
 
-/// Adds up what drives were asked while no request completed for long, from regular looks.
-pub(super) struct Silence {
+/// Sums up the requests to drives during long periods without a completion, from regular samples.
+pub(super) struct StallTraffic {
     completed: u64,
     last: Traffic,
-    /// Since the last request completed, and in how many looks.
+    /// Traffic and number of samples since the last completion.
     pending: (Traffic, u64),
     long: Traffic,
 }
 
-impl Silence {
+impl StallTraffic {
     pub(super) fn new(completed: u64, traffic: Traffic) -> Self {
         Self { completed, last: traffic, pending: Default::default(), long: Traffic::default() }
     }
@@ -178,7 +177,7 @@ impl Silence {
 
     fn end(&mut self) {
         let (traffic, looks) = std::mem::take(&mut self.pending);
-        // The looks at both ends of a pause see requests complete.
+        // The samples at both ends of a pause see completions.
         if (looks + 2) * POLL_NS >= STALL_NS {
             self.long = self.long.plus(&traffic);
         }

@@ -1,4 +1,4 @@
-//! A workload checked against a target, and the requests that it makes.
+//! A workload checked against a target, and its sequence of requests.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,19 +13,19 @@ use super::{Access, Pattern, Region};
 pub struct Choice {
     /// Read or write.
     pub is_read: bool,
-    /// Where, in bytes from the target's start.
+    /// Offset in bytes from the target's start.
     pub offset_bytes: u64,
-    /// How much, in bytes.
+    /// Length in bytes.
     pub length_bytes: u64,
 }
 
 /// A workload checked against a target.
 #[derive(Clone, Debug)]
 pub struct ResolvedWorkload {
-    /// (upper bound of a 32-bit random number, length): the first entry whose bound is above the
-    /// number is taken.
+    /// (upper bound of a 32-bit random number, length): the first entry whose bound exceeds the
+    /// number applies.
     pub(super) blocks: Vec<(u64, u64)>,
-    /// In place of read share and pattern, one for each of `blocks`; or none at all.
+    /// In place of read share and pattern, one for each of `blocks`; or empty.
     pub(super) accesses: Vec<Access>,
     pub(super) read_below: u64,
     pub(super) pattern: Pattern,
@@ -35,12 +35,12 @@ pub struct ResolvedWorkload {
     pub(super) part_bytes: u64,
 }
 
-/// The place a sequential job has reached; shared by the tasks that keep its depth.
+/// Position of a sequential job; shared by the tasks that keep its depth.
 #[derive(Clone)]
 pub struct JobCursor(Rc<Cell<u64>>);
 
 impl ResolvedWorkload {
-    /// Where job number `job` starts.
+    /// Initial position of job number `job`.
     pub fn cursor(&self, job: u32) -> JobCursor {
         JobCursor(Rc::new(Cell::new(self.part_start(job))))
     }
@@ -52,7 +52,7 @@ impl ResolvedWorkload {
         }
     }
 
-    /// The next request of `job`, whose place is `cursor`.
+    /// Draws the next request of `job` at `cursor`.
     pub fn choose(&self, random: &mut SplitMix64, job: u32, cursor: &JobCursor) -> Choice {
         let dice = random.next_u64();
         let (low, high) = (dice & 0xffff_ffff, dice >> 32);
@@ -95,7 +95,7 @@ impl ResolvedWorkload {
         Choice { is_read, offset_bytes, length_bytes }
     }
 
-    /// The job's place, which then moves by `step`; from the end of its part back to the start.
+    /// Returns the job's position and moves it by `step`; the end of its part wraps to the start.
     fn go_on(&self, job: u32, cursor: &JobCursor, length_bytes: u64, step: u64) -> u64 {
         let start = self.part_start(job);
         let at = cursor.0.get();

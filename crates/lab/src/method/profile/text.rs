@@ -1,7 +1,7 @@
-//! A profile as the text of a file: its keys, lists multiplied out, and what is wrong with it.
+//! Profile files: their keys, expansion of lists, and error messages.
 //!
-//! Expects files of users: keys that do not exist are named with the nearest that does, as are
-//! sizes without a unit that is known and lists that give no measurement or far too many.
+//! Expects user-written files: unknown keys are reported with the nearest valid key; also sizes
+//! with unknown units, and lists that give no measurement or far too many.
 
 use serde::Deserialize;
 
@@ -11,7 +11,7 @@ use crate::loads::files::{Bonnie, PostMark};
 use crate::loads::workload::{Access, Arrival, BlockShare, Pattern, Region, Workload};
 use crate::records::record::Operation;
 
-/// More measurements than this are a mistake in a profile.
+/// Maximum number of measurements; more are a mistake in the profile.
 const MOST_STEPS: usize = 2000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -22,7 +22,7 @@ enum Order {
     ReadsFirst,
     /// Each measurement writes, then reads.
     WritesFirst,
-    /// As the file has them.
+    /// Order of the file.
     AsGiven,
 }
 
@@ -110,7 +110,7 @@ struct Line {
     random_percent: u32,
 }
 
-/// A load at the same time as the measurement's own.
+/// A load concurrent with the measurement's own.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Beside {
@@ -130,7 +130,7 @@ enum Side {
     Discard,
 }
 
-/// What requests do: so many percent of them read, the others write or discard.
+/// Operation of requests: a percentage of reads; the others write or discard.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Sides {
     reads: u32,
@@ -148,7 +148,7 @@ fn five() -> f64 {
 }
 
 impl Profile {
-    /// From the text of a file.
+    /// Parses a profile file.
     pub fn parse(text: &str) -> Result<Self, ProfileError> {
         let text: Text = toml::from_str(text).map_err(|error| ProfileError::Wrong(explain(&error)))?;
         let wrong = |why: String| ProfileError::Wrong(format!("{}: {why}", text.name));
@@ -168,10 +168,10 @@ impl Profile {
             (None, None) => None,
             (Some(asked), None) => Some(FileMethod::PostMark(asked)),
             (None, Some(asked)) => Some(FileMethod::Bonnie(asked)),
-            _ => return Err(wrong("it is either postmark or bonnie".into())),
+            _ => return Err(wrong("use either postmark or bonnie, not both".into())),
         };
         if steps.is_empty() == files.is_none() {
-            return Err(wrong("it needs measurements, or else postmark or bonnie".into()));
+            return Err(wrong("use either measurements, or postmark or bonnie".into()));
         }
         if let Some(FileMethod::PostMark(asked)) = &files {
             asked.check().map_err(wrong)?;
@@ -188,7 +188,9 @@ impl Profile {
         let moves_size_once = match text.bytes_per_measurement.as_deref() {
             None => false,
             Some("size") => true,
-            Some(other) => return Err(wrong(format!("bytes_per_measurement is \"size\", not \"{other}\""))),
+            Some(other) => {
+                return Err(wrong(format!("bytes_per_measurement must be \"size\", not \"{other}\"")));
+            }
         };
         Ok(Self {
             name: text.name,
@@ -211,7 +213,7 @@ impl Profile {
     }
 }
 
-/// All combinations of an entry's lists.
+/// Adds all combinations of an entry's lists.
 fn expand(entry: &Entry, order: Order, steps: &mut Vec<Step>) -> Result<(), String> {
     let or = |list: &[u32], default: u32| if list.is_empty() { vec![default] } else { list.to_vec() };
     let of_share = |reads: &u32| Sides { reads: *reads, discards: false };
@@ -230,7 +232,7 @@ fn expand(entry: &Entry, order: Order, steps: &mut Vec<Step>) -> Result<(), Stri
     let beside = entry.beside.iter().map(|beside| &beside.read_percent);
     let shares = entry.read_percents.iter().chain(&entry.random_percents).chain(beside);
     if let Some(share) = shares.into_iter().find(|share| **share > 100) {
-        return Err(format!("measurement `{}`: {share} percent", entry.name));
+        return Err(format!("measurement `{}`: {share} is not a percentage (0–100)", entry.name));
     }
     let like = likeness(entry)?;
     let blocks: Vec<Vec<BlockShare>> = match (&entry.split, entry.blocks.as_slice()) {
@@ -271,7 +273,7 @@ fn expand(entry: &Entry, order: Order, steps: &mut Vec<Step>) -> Result<(), Stri
     Ok(())
 }
 
-/// What all measurements of an entry have in common.
+/// Workload settings shared by all measurements of an entry.
 fn likeness(entry: &Entry) -> Result<Workload, String> {
     let line = |line: &Line| {
         let (share, read_percent, random_percent) = (line.share, line.read_percent, line.random_percent);
@@ -290,8 +292,7 @@ fn likeness(entry: &Entry) -> Result<Workload, String> {
     })
 }
 
-/// The part of what is in use that an entry works on; without an end of its own it goes on to the
-/// end.
+/// Region of an entry within the used part; without a length it extends to the end.
 fn region(entry: &Entry) -> Result<Option<Region>, String> {
     let offset_bytes = match entry.offset.as_deref() {
         None | Some("0") => 0,
@@ -345,7 +346,8 @@ fn step(
     Step { name, op, workload, beside: None }
 }
 
-/// A step with each depth of the load beside it; nothing in flight at all is no measurement.
+/// Adds a step for each depth of the concurrent load; combinations without requests in flight are
+/// left out.
 fn with_others(own: Step, beside: &Beside, steps: &mut Vec<Step>) -> Result<(), String> {
     let (pattern, bytes) = (parse_pattern(&beside.pattern)?, parse_bytes(&beside.block)?);
     for &depth in beside.depths.iter().filter(|depth| **depth + own.workload.depth > 0) {
@@ -373,10 +375,11 @@ fn patterns(entry: &Entry) -> Result<Vec<Pattern>, String> {
     }
 }
 
-/// `sequential`, `random`, `strided:1MiB`, `zipf:1.2`, `hot:80/20`.
+/// Parses `sequential`, `random`, `strided:1MiB`, `zipf:1.2`, `hot:80/20`.
 fn parse_pattern(text: &str) -> Result<Pattern, String> {
-    let wrong =
-        || format!("`{text}` is no pattern; write sequential, random, strided:1MiB, zipf:1.2 or hot:80/20");
+    let wrong = || {
+        format!("`{text}` is not a pattern; write sequential, random, strided:1MiB, zipf:1.2 or hot:80/20")
+    };
     match text.split_once(':') {
         None if text == "sequential" => Ok(Pattern::Sequential),
         None if text == "random" => Ok(Pattern::Random),
@@ -394,9 +397,9 @@ fn parse_pattern(text: &str) -> Result<Pattern, String> {
     }
 }
 
-/// `fixed:500`, `poisson:500`, `limited:500`: requests a second.
+/// Parses `fixed:500`, `poisson:500`, `limited:500`: requests a second.
 fn parse_arrival(text: &str) -> Result<Arrival, String> {
-    let wrong = || format!("`{text}` is no arrival; write closed, fixed:500, poisson:500 or limited:500");
+    let wrong = || format!("`{text}` is not an arrival; write closed, fixed:500, poisson:500 or limited:500");
     let (kind, rate) = text.split_once(':').unwrap_or((text, "0"));
     let rate: f64 = rate.parse().map_err(|_| wrong())?;
     match kind {
@@ -409,9 +412,9 @@ fn parse_arrival(text: &str) -> Result<Arrival, String> {
     }
 }
 
-/// `unique`, `compressible:50`, `zeros`.
+/// Parses `unique`, `compressible:50`, `zeros`.
 fn parse_data(text: &str) -> Result<Data, String> {
-    let wrong = || format!("`{text}` is no data; write unique, compressible:50 or zeros");
+    let wrong = || format!("`{text}` is not a kind of data; write unique, compressible:50 or zeros");
     match text.split_once(':') {
         None if text == "unique" => Ok(Data::Unique),
         None if text == "zeros" => Ok(Data::Zeros),
@@ -425,16 +428,16 @@ fn parse_data(text: &str) -> Result<Data, String> {
 
 fn parse_split(text: &str) -> Result<Vec<BlockShare>, String> {
     let part = |part: &str| {
-        let (size, share) = part.split_once('/').ok_or_else(|| format!("`{part}` is no SIZE/SHARE"))?;
-        let share = share.parse().map_err(|_| format!("`{part}` has no whole share"))?;
+        let (size, share) = part.split_once('/').ok_or_else(|| format!("`{part}` is not SIZE/SHARE"))?;
+        let share = share.parse().map_err(|_| format!("the share of `{part}` is not a whole number"))?;
         Ok(BlockShare { bytes: parse_bytes(size)?, share })
     };
     text.split(':').map(part).collect()
 }
 
-/// `512`, `4KiB`, `64K`, `1MiB`, `2GiB`, `1TB`: as the command line reads sizes.
+/// Parses sizes like the command line: `512`, `4KiB`, `64K`, `1MiB`, `2GiB`, `1TB`.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no size; write 512, 64KiB, 1MiB, 2GiB");
+    let wrong = || format!("`{text}` is not a size; write 512, 64KiB, 1MiB, 2GiB");
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let value: u64 = text[..end].parse().map_err(|_| wrong())?;
     let scale: u64 = match text[end..].trim() {
@@ -452,7 +455,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     value.checked_mul(scale).filter(|bytes| *bytes > 0).ok_or_else(wrong)
 }
 
-/// `4KiB`, `1MiB`, `512`.
+/// Formats `4KiB`, `1MiB`, `512`.
 pub(crate) fn size_text(bytes: u64) -> String {
     for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
         if bytes >= 1 << shift && bytes.is_multiple_of(1 << shift) {
@@ -462,7 +465,7 @@ pub(crate) fn size_text(bytes: u64) -> String {
     bytes.to_string()
 }
 
-/// A key that does not exist is told with the nearest that does.
+/// Reports an unknown key with the nearest valid one.
 pub(crate) fn explain(error: &toml::de::Error) -> String {
     let message = error.message();
     let text = error.to_string();
@@ -471,13 +474,13 @@ pub(crate) fn explain(error: &toml::de::Error) -> String {
     match quoted.split_first() {
         Some((key, known)) if message.starts_with("unknown field") => {
             let nearest = nearest(key, known).map(|known| format!("; did you mean `{known}`?"));
-            format!("{line}: there is no key `{key}`{}", nearest.unwrap_or_default())
+            format!("{line}: unknown key `{key}`{}", nearest.unwrap_or_default())
         }
         _ => format!("{line}: {message}"),
     }
 }
 
-/// The name that takes the fewest changes to become another.
+/// The known name with the smallest edit distance.
 pub(super) fn nearest(name: &str, known: &[String]) -> Option<String> {
     known.iter().min_by_key(|other| strsim::levenshtein(name, other)).cloned()
 }
@@ -492,8 +495,8 @@ mod tests {
         assert!(Profile::parse(good).is_ok());
         for (text, part) in [
             (good.replace("pattern", "patern"), "did you mean `pattern`"),
-            (good.replace("4KiB", "4 kilo"), "is no size"),
-            (good.replace("random", "zick"), "is no pattern"),
+            (good.replace("4KiB", "4 kilo"), "is not a size"),
+            (good.replace("random", "zick"), "is not a pattern"),
             (good.replace("\"read\"", ""), "neither ops nor"),
             (good.replace("name = \"x\"", "name = \"x\"\nruns = 0"), "more than 0"),
             ("name = 3".into(), "invalid type"),
@@ -525,8 +528,8 @@ mod tests {
         let lines = &load(find("b")).accesses;
         assert_eq!((lines.len(), lines[0].read_percent, lines[1].bytes), (2, 67, 512));
         for (from, to, part) in [
-            ("poisson:50", "poisson", "is no arrival"),
-            ("compressible:60", "gz", "is no data"),
+            ("poisson:50", "poisson", "is not an arrival"),
+            ("compressible:60", "gz", "is not a kind of data"),
             ("read_percent = 67", "reed_percent = 67", "did you mean `read_percent`"),
         ] {
             let error = Profile::parse(&text.replace(from, to)).expect_err(part).to_string();

@@ -1,5 +1,5 @@
-//! The runs of a profile on one target, taken one after the other: which load a step has, what a
-//! run gave, and when there have been enough.
+//! The runs of a profile on one target, one at a time: the load of a step, the result of a run, and
+//! the number of runs needed.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,21 +19,21 @@ use crate::records::record::{Latencies, MeasurementRecord};
 use crate::records::store::{Sample, Second};
 use crate::statistics::{is_steady, median};
 
-/// Pieces in which bandwidth over time is kept.
+/// Interval of bandwidth over time.
 const SECOND_NS: u64 = 1_000_000_000;
-/// How the target is filled, and compared in the end.
+/// Parameters of the fill and of the final verification.
 const SWEEP: SweepOptions = SweepOptions { depth: 16, request_bytes: 1 << 20 };
 
-/// How runs are taken, where a method and its settings leave that open.
+/// Execution of runs, as far as the method and its settings leave it open.
 pub(crate) struct Manner<'a> {
-    /// Time before a run: at least, and at most until the burst of its start is over.
+    /// Time before a run: minimum, and maximum wait for the end of the initial burst.
     pub(crate) ramp_ns: [u64; 2],
-    /// How long runs are.
+    /// Length limits of runs.
     pub(crate) window: WindowLimits,
-    /// What the target's drives were asked so far.
+    /// Requests to the target's drives so far.
     pub(crate) drive_traffic: &'a dyn Fn() -> Traffic,
-    /// Only runs during which their state held all through count, but one whose requests all fail
-    /// is a run. Otherwise more than half of it is enough, and such a one ends everything.
+    /// If true, only runs whose state held throughout count, but one whose requests all fail is a
+    /// run. Otherwise more than half of it suffices, and a run without success ends everything.
     pub(crate) whole_runs: bool,
 }
 
@@ -50,21 +50,21 @@ impl Manner<'static> {
     }
 }
 
-/// A step of a profile, in one state of the target, with what was measured of it.
+/// A step of a profile in one state of the target, with its measurements.
 pub(crate) struct Plan<'a> {
     pub(crate) step: &'a Step,
-    /// A load each, and a figure each.
+    /// Loads of the step; each has a figure.
     loads: Vec<Workload>,
     /// Runs that count, of each load.
     pub(crate) windows: Vec<Vec<Window>>,
     figures: Vec<MeasurementRecord>,
-    /// Where its figures are among all.
+    /// Index of its first figure.
     at: usize,
-    /// Runs so far, those that are thrown away as well.
+    /// Number of runs so far, including discarded ones.
     runs: u32,
     /// Runs that do not count, as their state ended.
     pub(crate) cut: u32,
-    /// What a request said that failed.
+    /// Error message of a failed request.
     pub(crate) message: Option<String>,
 }
 
@@ -76,13 +76,13 @@ pub(crate) struct Session<'a, T: Target> {
     manner: Manner<'a>,
     began_ns: u64,
     pub(crate) plans: Vec<Plan<'a>>,
-    /// What a reader should know.
+    /// Remarks for readers.
     pub(crate) notes: Vec<String>,
     /// Bytes moved by all loads.
     pub(crate) moved: Rc<Cell<u64>>,
-    /// Whether a load that discards was run.
+    /// True if a load with discards was run.
     trimmed: bool,
-    /// Requests of all loads, for who watches the whole.
+    /// Requests of all loads, for an observer.
     pub(crate) pulse: Rc<Pulse>,
 }
 
@@ -102,13 +102,13 @@ impl<'a, T: Target> Session<'a, T> {
                 precondition(runner, contents).await?;
             }
         }
-        // Phantoms have no bytes to be compared.
+        // Phantoms have no bytes to compare.
         let contents = written.filter(|_| !runner.target.buffers().is_phantom());
         let manner = Manner::of(profile, settings);
         Ok(Self { began_ns, ..Self::on(profile, runner, states, contents, manner) })
     }
 
-    /// The same on a target that is as it is to be measured, filled with `contents`.
+    /// Plans every step on a target that is ready for measurement, filled with `contents`.
     pub(crate) fn on(
         profile: &'a Profile,
         runner: &'a Runner<'a, T>,
@@ -179,7 +179,7 @@ impl<'a, T: Target> Session<'a, T> {
         Ok(load)
     }
 
-    /// A window of each load of a step, all at once.
+    /// Measures one window of each load of a step, all at once.
     async fn windows_of(
         &self,
         plan: &Plan<'_>,
@@ -238,10 +238,10 @@ impl<'a, T: Target> Session<'a, T> {
         Ok(Run { windows, per_second: per_second.into_inner(), held: held.get(), message })
     }
 
-    /// The figures and the notes; what was written is compared first, if that was asked for.
+    /// Returns the figures and notes; verifies the written data first, if requested.
     pub(crate) async fn end(mut self) -> Result<(Vec<MeasurementRecord>, Vec<String>), RunError> {
         if self.is_interrupted() {
-            self.notes.push("interrupted: the measurements behind are missing".into());
+            self.notes.push("interrupted: the remaining measurements are missing".into());
         } else if let Some(contents) = self.contents.as_ref().filter(|_| self.profile.verify) {
             let done = Rc::new(Cell::new(0));
             let runner = self.runner;
@@ -302,7 +302,7 @@ impl<T: Target> Driven for Session<'_, T> {
             plan.cut += 1;
             return Ok(false);
         }
-        // With one run alone there is none to throw away.
+        // A single run cannot be discarded.
         let planned = runner.settings.runs.unwrap_or(self.profile.runs).max(1);
         let discarded = self.profile.discard_first && planned > 1 && plan.runs == 0;
         plan.runs += 1;
@@ -325,8 +325,8 @@ impl<T: Target> Driven for Session<'_, T> {
         Ok(held)
     }
 
-    /// Comes back when the burst of its start is over.
-    async fn carry_on(&mut self, number: Option<usize>) -> Result<Option<Load<T>>, RunError> {
+    /// Returns after the initial burst.
+    async fn start_load(&mut self, number: Option<usize>) -> Result<Option<Load<T>>, RunError> {
         let Some(plan) = number.and_then(|number| self.plans.get(number)) else { return Ok(None) };
         if let Some(contents) = &self.contents {
             contents.next_phase();
@@ -339,7 +339,7 @@ impl<T: Target> Driven for Session<'_, T> {
 
     async fn end_load(&mut self, load: Option<Load<T>>, beside: &str) -> Result<(), RunError> {
         let Some(load) = load else { return Ok(()) };
-        // What is done to the target shows a while after it.
+        // The action on the target takes a while to affect the load.
         self.runner.context.sleep_ns(self.manner.ramp_ns[0]).await;
         let step = format!("the load beside `{beside}`");
         let end = load.stop(LIMIT_NS).await;
@@ -354,13 +354,13 @@ impl<T: Target> Driven for Session<'_, T> {
     }
 }
 
-/// A run as it was taken.
+/// A measured run.
 struct Run {
     windows: Vec<Window>,
     per_second: Vec<Second>,
-    /// Whether its condition held all through.
+    /// True if its condition held throughout.
     held: bool,
-    /// What a request said that failed.
+    /// Error message of a failed request.
     message: Option<String>,
 }
 
@@ -378,9 +378,9 @@ async fn precondition<T: Target>(runner: &Runner<'_, T>, contents: &Rc<Contents>
     filled.map(drop).map_err(|error| RunError::Fill(error.to_string()))
 }
 
-/// Whether figures need another run after so many: fewer than planned, or an interval wider than
-/// `within` and not yet as many runs as there may be; none once rounds are steady, where that is
-/// what counts.
+/// True if a figure needs another run: fewer than planned, or an interval wider than `within` and
+/// the maximum not yet reached. With [`Statistic::Steady`], no more runs are needed once the rounds
+/// are steady.
 pub(crate) fn needs_more(
     statistic: Statistic,
     figures: &[MeasurementRecord],

@@ -39,8 +39,8 @@ fn line(text: &str) -> Option<Vec<String>> {
 }
 
 pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
-    let row = line(text).ok_or_else(|| broken(FORMAT, "it has no line of 38 fields or more"))?;
-    // Some versions put the size of a chunk at field 6, and all fields after it move by one.
+    let row = line(text).ok_or_else(|| broken(FORMAT, "no line has 38 fields or more"))?;
+    // Some versions insert the chunk size as field 6, which shifts all later fields by one.
     let shift = usize::from(row.get(6).is_some_and(|field| !field.is_empty() && number(field).is_none()));
     let mut record = RunRecord {
         tool: format!("bonnie++ {}", row[1]),
@@ -66,12 +66,12 @@ pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
         }
     }
     if record.measurements.is_empty() {
-        return Err(broken(FORMAT, "no field of it is a figure"));
+        return Err(broken(FORMAT, "no field contains a figure"));
     }
     Ok(record)
 }
 
-/// Where per-character writing stands: after `seed, file size, chunk size` and, from 1.98 on,
+/// Index of the per-character write rate: after `seed, file size, chunk size` and, from 1.98 on,
 /// `seeks, seek processes`.
 fn first_rate(row: &[String]) -> usize {
     if number(&row[1]).is_some_and(|version| version >= 1.98) { 9 } else { 7 }

@@ -1,4 +1,4 @@
-//! diskspd's XML (`-Rxml`): what was asked in `Profile`, what came of it in `TimeSpan`.
+//! diskspd's XML (`-Rxml`): the parameters in `Profile`, the results in `TimeSpan`.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::{ImportError, broken, number};
 use crate::records::record::{Latencies, MeasurementRecord, Operation, RunRecord, Unit};
 
 const FORMAT: &str = "diskspd XML";
-/// Documents nested deeper are not diskspd's.
+/// Maximum nesting; deeper documents are not diskspd's.
 const MAX_DEPTH: usize = 64;
 
-/// An element: its texts and children, as far as they matter here.
+/// An element: its relevant texts and children.
 #[derive(Default)]
 struct Element {
     name: String,
@@ -40,7 +40,7 @@ impl Element {
 
 pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
     let results = tree(text)?;
-    let results = results.find("Results").ok_or_else(|| broken(FORMAT, "it has no element Results"))?;
+    let results = results.find("Results").ok_or_else(|| broken(FORMAT, "element Results is missing"))?;
     let asked = results.find("Profile").and_then(|profile| profile.find("TimeSpans"));
     let version = results.find("System").and_then(|system| system.find("Tool")?.text("Version"));
     let mut record = RunRecord {
@@ -59,7 +59,7 @@ pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
         span_figures(span, wishes.get(number).copied(), number, &mut record)?;
     }
     if record.measurements.is_empty() {
-        return Err(broken(FORMAT, "it has no TimeSpan with a target that was read or written"));
+        return Err(broken(FORMAT, "no TimeSpan has a target with reads or writes"));
     }
     Ok(record)
 }
@@ -82,26 +82,26 @@ fn tree(text: &str) -> Result<Element, ImportError> {
                 last.text.push_str(&String::from_utf8_lossy(&words));
             }
             Event::End(_) => {
-                let done = open.pop().expect("the reader checks that ends match");
+                let done = open.pop().expect("the reader checks that end tags match");
                 match open.last_mut() {
                     Some(parent) => parent.children.push(done),
-                    None => return Err(broken(FORMAT, "an element ends that did not begin")),
+                    None => return Err(broken(FORMAT, "unexpected end tag")),
                 }
             }
             Event::Eof => break,
             _ => {}
         }
         if open.len() > MAX_DEPTH {
-            return Err(broken(FORMAT, "its elements are nested too deep"));
+            return Err(broken(FORMAT, "elements are nested too deeply"));
         }
     }
     match open.len() {
         1 => Ok(open.remove(0)),
-        _ => Err(broken(FORMAT, "it ends in the middle")),
+        _ => Err(broken(FORMAT, "the document is truncated")),
     }
 }
 
-/// What all threads did to one target.
+/// Work of all threads on one target.
 #[derive(Default)]
 struct Done {
     read_bytes: f64,

@@ -1,6 +1,6 @@
 //! Comma-separated text: fields, quotes, and columns by their heading.
 
-/// The fields of a line; double quotes around a field are taken off, doubled ones within are one.
+/// Splits a line into fields; removes double quotes around a field, and undoubles those within.
 pub(crate) fn fields(line: &str) -> Vec<String> {
     let (mut fields, mut quoted) = (vec![String::new()], false);
     let mut rest = line.trim_end_matches(['\r', '\n']).chars().peekable();
@@ -19,27 +19,27 @@ pub(crate) fn fields(line: &str) -> Vec<String> {
     fields
 }
 
-/// Headings and where they are.
+/// Column headings by position.
 pub(crate) struct Headings(Vec<String>);
 
 impl Headings {
-    /// From the first line.
+    /// Parses the first line.
     pub(crate) fn of(line: &str) -> Self {
         Self(fields(line).into_iter().map(|name| name.trim().to_lowercase()).collect())
     }
 
-    /// The field under a heading; `None` where there is no such column or nothing in it.
+    /// The field under a heading; `None` if the column is missing or the field empty.
     pub(crate) fn get<'a>(&self, row: &'a [String], name: &str) -> Option<&'a str> {
         let at = self.0.iter().position(|heading| heading == name)?;
         row.get(at).map(|field| field.trim()).filter(|field| !field.is_empty())
     }
 
-    /// Whether there is a column of that name.
+    /// True if there is a column of that name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|heading| heading == name)
     }
 
-    /// All of them.
+    /// All headings.
     pub(crate) fn names(&self) -> &[String] {
         &self.0
     }

@@ -1,14 +1,14 @@
-//! One stretch of measuring, as the store keeps it.
+//! One measured window, as kept in the store.
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 
-/// One stretch of measuring.
+/// One measured window.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
-    /// When it began, seconds after the run did.
+    /// Start, in seconds after the start of the run.
     pub started_s: f64,
-    /// How long it was.
+    /// Length.
     pub seconds: f64,
     /// Bytes moved.
     pub bytes: u64,
@@ -16,13 +16,13 @@ pub struct Sample {
     pub requests: u64,
     /// Requests that failed.
     pub errors: u64,
-    /// Processor time used meanwhile.
+    /// Processor time used in the window.
     pub cpu_seconds: Option<f64>,
     /// Latencies of reads, nanoseconds.
     pub read_latency: Option<Histogram<u64>>,
     /// Latencies of writes, nanoseconds.
     pub write_latency: Option<Histogram<u64>>,
-    /// What happened in each second of it.
+    /// Activity in each second.
     pub per_second: Vec<Second>,
 }
 
@@ -31,14 +31,14 @@ pub struct Sample {
 pub struct Second {
     /// Bytes moved.
     pub bytes: u64,
-    /// Mean latency of the requests that completed; 0 where none did.
+    /// Mean latency of the completed requests; 0 if there are none.
     pub mean_us: f64,
-    /// The longest.
+    /// Longest latency.
     pub longest_us: f64,
 }
 
 impl<'de> serde::Deserialize<'de> for Second {
-    /// Stores before version 3 have bytes alone.
+    /// Stores before version 3 contain bytes alone.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(serde::Deserialize)]
         #[serde(untagged)]
@@ -53,14 +53,14 @@ impl<'de> serde::Deserialize<'de> for Second {
     }
 }
 
-/// Latencies as bytes.
+/// Serialises latencies.
 pub(super) fn packed(histogram: &Histogram<u64>) -> Vec<u8> {
     let mut bytes = Vec::new();
     V2Serializer::new().serialize(histogram, &mut bytes).expect("memory takes every byte");
     bytes
 }
 
-/// Latencies from bytes, if they are some.
+/// Parses latencies; `None` if the bytes are invalid.
 pub(super) fn unpacked(mut bytes: &[u8]) -> Option<Histogram<u64>> {
     Deserializer::new().deserialize(&mut bytes).ok()
 }

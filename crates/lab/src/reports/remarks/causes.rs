@@ -1,14 +1,14 @@
-//! Why a figure lies below what the layout could give, as far as the drives' requests tell: what
-//! they spent their positions on. Faults expected: results written before causes were counted.
+//! The requests behind a figure below the layout's potential: positions by cause. Faults expected:
+//! results that predate causes.
 
 use stripewise_drive::CauseTable;
 
-/// Causes that took less than this share of the positions are not named.
+/// Minimum share of the positions for a cause to be named.
 const NAMED_SHARE: f64 = 0.1;
 
-/// The dearest causes, as the end of a sentence: positions for each of `units` (requests of the
-/// load, or MB rebuilt), which `unit` names. Empty where nothing was counted.
-pub(super) fn dearest(causes: &CauseTable, units: f64, unit: &str) -> String {
+/// The costliest causes, as the end of a sentence: positions for each of `units` (requests of the
+/// load, or MB rebuilt), named by `unit`. Empty if nothing was counted.
+pub(super) fn costliest_causes(causes: &CauseTable, units: f64, unit: &str) -> String {
     let all = causes.total().positions;
     if all == 0 || units <= 0.0 {
         return String::new();
@@ -38,7 +38,7 @@ mod tests {
         }
         let said =
             "; the drives took 2.00 positions for each request: 1.30 for pre-read, 0.60 for client data";
-        assert_eq!(dearest(&causes, 50.0, "request"), said);
-        assert_eq!(dearest(&CauseTable::default(), 50.0, "request"), "");
+        assert_eq!(costliest_causes(&causes, 50.0, "request"), said);
+        assert_eq!(costliest_causes(&CauseTable::default(), 50.0, "request"), "");
     }
 }

@@ -1,24 +1,25 @@
-//! What is to be said of one figure.
+//! Remarks on one figure.
 
 use super::{causes, cost_model_mb_per_s, host_utilisation, single};
 use crate::records::results::{ArrayResult, Evaluation, Measurement, Remark, Severity, State};
 
-/// From this share of what the host gave without an array on, a figure is the host's.
+/// Share of the host's throughput without an array from which a figure is limited by the host.
 const HOST_LIMIT: f64 = 0.9;
-/// From this share of one core on, a figure is the processor's: the engine runs on one thread.
+/// Share of one core from which a figure is limited by the processor: the engine runs on one
+/// thread.
 const CPU_LIMIT: f64 = 0.9;
-/// Below this share of the layout's cost model a sequential figure needs an explanation.
+/// Share of the layout's cost model below which a sequential figure needs an explanation.
 const COST_MODEL_SHARE: f64 = 0.8;
-/// Above this multiple of what the drives can give, a cache took part.
+/// Multiple of the drives' throughput above which a cache took part.
 const IMPOSSIBLE: f64 = 1.1;
-/// A cell in which nothing completed for more than this share of its time was disturbed.
+/// Share of the time without any completion above which a cell was disturbed.
 const STALLED_SHARE: f64 = 0.03;
-/// Little's law may be off by this much in a steady state.
+/// Tolerance of Little's law in a steady state.
 const LITTLE_SLACK: f64 = 0.15;
-/// Bytes written to the drives beyond the layout's own need.
+/// Factor of bytes written to the drives beyond the layout's own need.
 const WRITE_EXCESS: f64 = 1.15;
 
-/// What is found of one figure.
+/// Remarks found for one figure.
 pub(super) struct CellRemarks<'a> {
     pub(super) evaluation: &'a Evaluation,
     pub(super) array: &'a ArrayResult,
@@ -39,7 +40,7 @@ impl CellRemarks<'_> {
         });
     }
 
-    /// Says all of it.
+    /// Adds all remarks.
     pub(super) fn all(&mut self) {
         self.errors();
         self.limits();
@@ -55,7 +56,7 @@ impl CellRemarks<'_> {
         }
     }
 
-    /// What held the figure down, or lifted it above what can be.
+    /// Adds the limit of a low figure, or the reason for an impossibly high one.
     fn limits(&mut self) {
         let cell = self.cell;
         let utilisation = host_utilisation(self.evaluation, cell);
@@ -63,7 +64,7 @@ impl CellRemarks<'_> {
         let cpu_bound = cell.cpu_share.filter(|share| *share >= CPU_LIMIT);
         if let Some(utilisation) = host_bound {
             let text = format!(
-                "Limited by the host, not the layout: the drives were asked for {:.0} % of what the folder gave without an \
+                "Limited by the host, not the layout: the drives carried {:.0} % of the host's throughput without an \
                  array.",
                 100.0 * utilisation
             );
@@ -91,13 +92,13 @@ impl CellRemarks<'_> {
                 cell.mb_per_s,
                 100.0 * cell.mb_per_s / expected,
                 self.excess_writes(),
-                causes::dearest(&cell.drive_traffic.causes, cell.requests as f64, "request")
+                causes::costliest_causes(&cell.drive_traffic.causes, cell.requests as f64, "request")
             );
             self.say(Severity::Warning, text);
         }
     }
 
-    /// Whether the drives wrote more than the layout needs for whole stripes.
+    /// Describes writes beyond the layout's need for whole stripes.
     fn excess_writes(&self) -> String {
         let bytes =
             self.cell.write.as_ref().map_or(0.0, |write| write.mb_per_s * self.cell.total_seconds() * 1e6);
@@ -122,33 +123,33 @@ impl CellRemarks<'_> {
             self.say(Severity::Note, text);
         }
         let fewest = cell.run_mean_latencies.iter().copied().fold(f64::INFINITY, f64::min);
-        // The length of a run is settled by the latencies seen in it; a tenth covers what came in
+        // The length of a run is derived from the latencies seen in it; a tenth covers changes in
         // its last moments.
         if !settings.quick && fewest < 0.9 * settings.mean_latencies_per_run {
             let text = format!(
-                "A run lasted only {fewest:.1} mean latencies ({} are wanted): it may not show a steady state.",
+                "A run lasted only {fewest:.1} mean latencies ({} are required): it may not show a steady state.",
                 settings.mean_latencies_per_run
             );
             self.say(Severity::Warning, text);
         }
     }
 
-    /// What the array waited for while no request completed.
+    /// Reason why no request completed.
     fn reason_of_stall(&self) -> String {
-        let meanwhile = &self.cell.stalled_traffic;
+        let stalled = &self.cell.stalled_traffic;
         let asked = format!(
             "{} writes ({:.1} MB), {} reads ({:.1} MB) and {} flushes",
-            meanwhile.writes,
-            meanwhile.written_bytes as f64 / 1e6,
-            meanwhile.reads,
-            meanwhile.read_bytes as f64 / 1e6,
-            meanwhile.flushes
+            stalled.writes,
+            stalled.written_bytes as f64 / 1e6,
+            stalled.reads,
+            stalled.read_bytes as f64 / 1e6,
+            stalled.flushes
         );
         let own = match self.state {
             State::Rebuilding => "the rebuild and the array's own records",
             _ => "the array's own records and what it had deferred",
         };
-        let idle = meanwhile.requests() + meanwhile.flushes == 0;
+        let idle = stalled.requests() + stalled.flushes == 0;
         match (self.evaluation.settings.virtual_time, idle) {
             (true, true) => "the drives were idle, so the array itself held the requests back".into(),
             (true, false) => format!("the array waited for its drives, which took {asked} for {own}"),

@@ -1,9 +1,8 @@
-//! The charts of the report. Rows are layouts and states; colours name states and always mean the
-//! same.
+//! The charts of the report. Rows are layouts and states; a state has the same colour everywhere.
 //!
-//! Throughput: a bar per row with its 95 % interval as a whisker and a line where a single drive
-//! stands. Latency: from the median over the 99th to the 99.9th percentile on a logarithmic scale.
-//! Rebuild: the load's and the rebuild's throughput and the progress against time.
+//! Throughput: a bar per row with its 95 % interval as a whisker, and a line for a single drive.
+//! Latency: from the median over the 99th to the 99.9th percentile on a logarithmic scale. Rebuild:
+//! throughput of the load and of the rebuild, and progress, over time.
 
 use super::svg::{Anchor, Svg, round_steps};
 use crate::records::results::{ArrayResult, Evaluation, Measurement, RebuildRecord, State};
@@ -26,7 +25,7 @@ fn class(state: State) -> &'static str {
     }
 }
 
-/// A measured row of a chart: where it stands and what it shows.
+/// A measured row of a chart: its position and figures.
 struct Row<'a> {
     array: &'a ArrayResult,
     state: State,
@@ -36,7 +35,7 @@ struct Row<'a> {
     rows_in_group: usize,
 }
 
-/// All rows of one workload from top to bottom, and the height they need.
+/// All rows of one workload from top to bottom, and their total height.
 fn rows<'a>(evaluation: &'a Evaluation, workload: &str) -> (Vec<Row<'a>>, f64) {
     let mut found = Vec::new();
     let mut y = TOP;
@@ -63,7 +62,7 @@ fn group_label(svg: &mut Svg, row: &Row<'_>) {
     }
 }
 
-/// Throughput of one workload; `None` if nobody measured it.
+/// Throughput of one workload; `None` if it was not measured.
 pub(super) fn throughput(evaluation: &Evaluation, workload: &str) -> Option<String> {
     let (rows, height) = rows(evaluation, workload);
     let most = rows
@@ -114,7 +113,7 @@ pub(super) fn throughput(evaluation: &Evaluation, workload: &str) -> Option<Stri
     Some(svg.finish())
 }
 
-/// Latency percentiles of one workload; `None` if nobody measured it.
+/// Latency percentiles of one workload; `None` if it was not measured.
 pub(super) fn latency(evaluation: &Evaluation, workload: &str) -> Option<String> {
     let (rows, height) = rows(evaluation, workload);
     let lowest = rows.iter().map(|row| row.cell.latency_us.p50).fold(f64::NAN, f64::min).max(0.1);
@@ -187,7 +186,7 @@ fn plain(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// One rebuild against time.
+/// One rebuild over time.
 pub(super) fn rebuild(array: &ArrayResult, rebuild: &RebuildRecord) -> String {
     const HEIGHT: f64 = 250.0;
     const PLOT_TOP: f64 = 34.0;
@@ -240,7 +239,7 @@ pub(super) fn rebuild(array: &ArrayResult, rebuild: &RebuildRecord) -> String {
         svg.text("tick", x(*time), PLOT_BOTTOM + 16.0, Anchor::Middle, &plain(*time));
     }
     let middle = (PLOT_LEFT + PLOT_RIGHT) / 2.0;
-    svg.text("tick", middle, HEIGHT - 6.0, Anchor::Middle, "seconds since the replacement was given");
+    svg.text("tick", middle, HEIGHT - 6.0, Anchor::Middle, "seconds since the replacement was provided");
     svg.text("tick", 4.0, 14.0, Anchor::Start, "MB/s");
     svg.text("tick", WIDE - 4.0, 14.0, Anchor::End, "done");
     let line = |value: &dyn Fn(usize) -> f64| -> Vec<(f64, f64)> {

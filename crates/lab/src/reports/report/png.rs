@@ -1,8 +1,8 @@
-//! A chart as PNG, for papers and slides that take no SVG: our own drawings alone, in the colours
-//! of print.
+//! Rasterises charts as PNG, for papers and slides that accept no SVG: only our own drawings, in
+//! the colours of print.
 //!
-//! Draws what [`super::svg`] writes (lines, bars, circles, paths, text) at twice its size; colours
-//! are those of the style sheet. Characters that the font lacks become the nearest that it has.
+//! Draws the output of [`super::svg`] (lines, bars, circles, paths, text) at twice its size;
+//! colours come from the style sheet. Characters that the font lacks are replaced by similar ones.
 
 use std::io::Write;
 
@@ -14,22 +14,22 @@ use quick_xml::events::{BytesStart, Event};
 
 use super::STYLE;
 
-/// Pixels for each unit of a drawing.
+/// Pixels per unit of a drawing.
 const SCALE: f64 = 2.0;
-/// About 11.5 units, as the page has it.
+/// About 11.5 units, the size on the page.
 const LETTERS: RasterHeight = RasterHeight::Size20;
-/// From a letter's top to the line that it stands on.
+/// Distance from a letter's top to its baseline.
 const ASCENT: f64 = 15.0;
-/// No chart is larger than this on a side, in pixels.
+/// Maximum width and height of a chart in pixels.
 const MOST_PIXELS: f64 = 20_000.0;
 
 type Colour = [u8; 3];
 
-/// A PNG of a drawing of ours; `None` where it is no such drawing.
+/// Renders a PNG of one of our drawings; `None` for other text.
 pub(crate) fn png_of(svg: &str) -> Option<Vec<u8>> {
     let mut reader = Reader::from_str(svg);
     let mut canvas: Option<Canvas> = None;
-    let mut text: Option<Words> = None;
+    let mut text: Option<Label> = None;
     loop {
         match reader.read_event().ok()? {
             Event::Eof => break,
@@ -39,7 +39,7 @@ pub(crate) fn png_of(svg: &str) -> Option<Vec<u8>> {
             Event::Start(tag) if tag.name().as_ref() == b"text" => {
                 let anchor = attribute(&tag, "text-anchor").unwrap_or_default();
                 let at = (number(&tag, "x")?, number(&tag, "y")?);
-                text = Some(Words { ink: Ink::of(&tag), at, anchor, letters: String::new() });
+                text = Some(Label { ink: Ink::of(&tag), at, anchor, letters: String::new() });
             }
             Event::Text(words) => {
                 if let Some(text) = &mut text {
@@ -48,7 +48,7 @@ pub(crate) fn png_of(svg: &str) -> Option<Vec<u8>> {
             }
             Event::GeneralRef(name) => {
                 if let Some(text) = &mut text {
-                    text.letters += referred(&name.decode().ok()?);
+                    text.letters += entity(&name.decode().ok()?);
                 }
             }
             Event::End(_) => {
@@ -63,16 +63,16 @@ pub(crate) fn png_of(svg: &str) -> Option<Vec<u8>> {
     canvas.map(Canvas::encoded)
 }
 
-/// A line of text under way.
-struct Words {
+/// A line of text being collected.
+struct Label {
     ink: Ink,
     at: (f64, f64),
     anchor: String,
     letters: String,
 }
 
-/// What the names stand for that [`super::svg::escape`] uses.
-fn referred(name: &str) -> &'static str {
+/// Characters of the entities that [`super::svg::escape`] uses.
+fn entity(name: &str) -> &'static str {
     match name {
         "amp" => "&",
         "lt" => "<",
@@ -117,11 +117,11 @@ fn number(tag: &BytesStart<'_>, name: &str) -> Option<f64> {
     attribute(tag, name)?.parse().ok()
 }
 
-/// What a shape is drawn with: the style sheet's rules for its class, in numbers.
+/// Stroke and fill of a shape: the style sheet's rules for its class, in numbers.
 struct Ink {
     colour: Colour,
     width: f64,
-    /// Drawn and left out, in turns.
+    /// Lengths drawn and left out, in turns.
     dash: Option<(f64, f64)>,
     opacity: f64,
 }
@@ -151,7 +151,7 @@ impl Ink {
     }
 }
 
-/// A colour of the style sheet's first block, which is the one for daylight.
+/// A colour of the style sheet's first block, which is the light theme.
 fn colour(name: &str) -> Colour {
     let digits = STYLE.split_once(&format!("--{name}: #")).map_or("000000", |(_, rest)| &rest[..6]);
     let part = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap_or(0);
@@ -159,7 +159,7 @@ fn colour(name: &str) -> Colour {
 }
 
 struct Canvas {
-    /// What is drawn at the first pixel.
+    /// Coordinates of the first pixel.
     origin: (f64, f64),
     width: usize,
     height: usize,
@@ -176,12 +176,12 @@ impl Canvas {
         Some(Self { origin: (*left, *top), width, height, pixels: vec![colour("paper"); width * height] })
     }
 
-    /// Where a point is, in pixels.
+    /// Position of a point in pixels.
     fn at(&self, (x, y): (f64, f64)) -> (f64, f64) {
         ((x - self.origin.0) * SCALE, (y - self.origin.1) * SCALE)
     }
 
-    /// Lays a colour over a pixel that it covers in part.
+    /// Blends a colour into a partly covered pixel.
     fn blend(&mut self, x: usize, y: usize, colour: Colour, share: f64) {
         let Some(pixel) = self.pixels.get_mut(y * self.width + x).filter(|_| x < self.width) else { return };
         for (below, above) in pixel.iter_mut().zip(colour) {
@@ -190,7 +190,8 @@ impl Canvas {
         }
     }
 
-    /// Every pixel between two corners, with the share of it that `covered` says of its middle.
+    /// Draws every pixel between two corners; `covered` returns the covered share from the pixel's
+    /// middle.
     fn each(
         &mut self,
         ink: &Ink,
@@ -243,7 +244,7 @@ impl Canvas {
         });
     }
 
-    fn text(&mut self, text: &Words) {
+    fn text(&mut self, text: &Label) {
         let ((x, y), ink, words) = (self.at(text.at), &text.ink, plain(&text.letters));
         let step = get_raster_width(FontWeight::Regular, LETTERS);
         let length = (words.len() * step) as f64;
@@ -278,7 +279,7 @@ impl Canvas {
         let mut head = Vec::new();
         head.extend((self.width as u32).to_be_bytes());
         head.extend((self.height as u32).to_be_bytes());
-        // Eight bits each of red, green and blue; the only methods that there are; not interlaced.
+        // Eight bits each of red, green and blue; the only defined methods; not interlaced.
         head.extend([8, 2, 0, 0, 0]);
         for (kind, data) in [(b"IHDR", head), (b"IDAT", rows), (b"IEND", Vec::new())] {
             file.extend((data.len() as u32).to_be_bytes());
@@ -293,7 +294,7 @@ impl Canvas {
     }
 }
 
-/// In characters that the font has.
+/// Replaces characters that the font lacks.
 fn plain(words: &str) -> String {
     let mut plain = String::new();
     for letter in words.chars() {
@@ -318,7 +319,7 @@ mod tests {
     use super::super::svg::{Anchor, Svg};
     use super::*;
 
-    /// Width and pixels of a file of ours, its sums checked.
+    /// Width and pixels of one of our files; checksums are verified.
     fn decoded(file: &[u8]) -> (usize, Vec<u8>) {
         assert!(file.starts_with(b"\x89PNG\r\n\x1a\n"));
         let (mut at, mut width, mut rows) = (8, 0, Vec::new());
@@ -362,7 +363,7 @@ mod tests {
         assert_eq!((at(45, 15), at(20, 22), at(70, 5)), ([255; 3], [255; 3], [255; 3]));
         assert_eq!(at(50, 40), colour("line"));
         let letters = (20..60).flat_map(|x| (26..36).map(move |y| (x, y)));
-        assert!(letters.filter(|(x, y)| at(*x, *y) != [255; 3]).count() > 10, "the words are there");
+        assert!(letters.filter(|(x, y)| at(*x, *y) != [255; 3]).count() > 10, "the text is drawn");
     }
 
     #[test]

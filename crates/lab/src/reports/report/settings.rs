@@ -1,4 +1,4 @@
-//! How an evaluation was made: drives, pace, loads, machine.
+//! Settings of an evaluation: drives, pace, loads, machine.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::svg::escape;
 use crate::records::results::Evaluation;
 use crate::reports::tables::{bytes, number, short_name};
 
-/// What stands under every figure: how it was taken.
+/// The conditions of a measurement, for the caption of every figure.
 pub(super) fn conditions(evaluation: &Evaluation) -> String {
     let settings = &evaluation.settings;
     let runs = match settings.runs {
@@ -22,7 +22,7 @@ pub(super) fn conditions(evaluation: &Evaluation) -> String {
     )
 }
 
-/// The size of the drives, and which arrays had others.
+/// Drive size, and the arrays with other sizes.
 fn drive_sizes(evaluation: &Evaluation) -> String {
     let common = evaluation.settings.drive_bytes;
     let others: Vec<String> = evaluation
@@ -34,7 +34,7 @@ fn drive_sizes(evaluation: &Evaluation) -> String {
     if others.is_empty() { bytes(common) } else { format!("{} ({})", bytes(common), others.join(", ")) }
 }
 
-/// Everything that was asked for, and where it ran.
+/// All settings, and the machine.
 pub(super) fn settings_and_environment(page: &mut String, evaluation: &Evaluation) {
     let (settings, environment) = (&evaluation.settings, &evaluation.environment);
     let unknown = || "not known".to_owned();
@@ -47,12 +47,12 @@ pub(super) fn settings_and_environment(page: &mut String, evaluation: &Evaluatio
         .collect();
     let mut entries = vec![
         ("drives", settings.drives.clone()),
-        ("drives per array", format!("{} unless the table says otherwise", settings.drive_count)),
+        ("drives per array", format!("{} unless the table states another number", settings.drive_count)),
         ("drive size", format!("{}, that is {} bytes", drive_sizes(evaluation), settings.drive_bytes)),
-        ("pace", format!("{} (asked for: {})", settings.pace_text(), settings.pace_asked)),
+        ("pace", format!("{} (requested: {})", settings.pace_text(), settings.pace_asked)),
         ("runs per cell", settings.runs.to_string()),
         (
-            "a run lasts at least",
+            "minimum length of a run",
             format!("{} s and {} mean latencies", settings.seconds_per_run, settings.mean_latencies_per_run),
         ),
         ("rebuild priority", format!("{} % of drive time under load", settings.rebuild_priority_percent)),
@@ -86,8 +86,8 @@ pub(super) fn settings_and_environment(page: &mut String, evaluation: &Evaluatio
         ("device", or_unknown(&environment.device)),
         ("device model", or_unknown(&environment.device_model)),
         ("rotational", yes_no(environment.rotational)),
-        ("page cache passed by", yes_no(environment.direct_io)),
-        ("memory used at most", evaluation.max_resident_bytes.map_or_else(unknown, bytes)),
+        ("page cache bypassed", yes_no(environment.direct_io)),
+        ("peak memory", evaluation.max_resident_bytes.map_or_else(unknown, bytes)),
         ("optimised build", yes_no(Some(environment.optimised_build))),
         ("version", environment.program_version.clone()),
     ];

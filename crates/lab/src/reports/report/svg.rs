@@ -1,10 +1,10 @@
-//! A small writer of SVG: shapes with classes (colours live in the style sheet, so that light, dark
-//! and print differ), text in the page's own font, scales with round steps. Nothing is measured or
-//! rasterised here.
+//! A small SVG writer: shapes with classes (colours are in the style sheet, so that light, dark and
+//! print differ), text in the page's own font, scales with round steps. No text measurement or
+//! rasterisation.
 
 use std::fmt::Write;
 
-/// Text made safe for HTML and XML, in contents and in attributes.
+/// Escapes text for contents and attributes of HTML and XML.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -20,7 +20,7 @@ pub(crate) fn escape(text: &str) -> String {
     safe
 }
 
-/// Where text stands relative to its place.
+/// Alignment of text at its position.
 #[derive(Clone, Copy)]
 pub(crate) enum Anchor {
     Start,
@@ -37,7 +37,7 @@ pub(crate) struct Svg {
 }
 
 impl Svg {
-    /// `description` is read to those who cannot see it.
+    /// Creates a drawing; `description` is for screen readers.
     pub(crate) fn new(width: f64, height: f64, description: &str) -> Self {
         Self { width, height, description: escape(description), body: String::new() }
     }
@@ -53,7 +53,7 @@ impl Svg {
         ));
     }
 
-    /// A rectangle with text that shows when pointed at.
+    /// A rectangle with a tooltip.
     pub(crate) fn bar(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64, hint: &str) {
         let (width, hint) = (width.max(0.0), escape(hint));
         self.push(format_args!(
@@ -98,10 +98,10 @@ impl Svg {
     }
 }
 
-/// Room for the title of a drawing that stands alone.
+/// Height of the title of a separate drawing.
 const TITLE_HEIGHT: f64 = 20.0;
 
-/// A drawing as a file of its own, under its title, with the page's colours for light and dark.
+/// A drawing as a separate file, under its title, with the page's colours for light and dark.
 pub(crate) fn standalone(svg: &str, style: &str, title: &str) -> String {
     let opened = svg.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1);
     let Some((head, body)) = opened.split_once('>') else { return opened };
@@ -111,7 +111,7 @@ pub(crate) fn standalone(svg: &str, style: &str, title: &str) -> String {
     format!("{head}>\n<style>\n{style}</style>\n{text}{body}")
 }
 
-/// With room above what is drawn.
+/// Adds room above the drawing.
 fn taller(head: &str) -> Option<String> {
     let (before, rest) = head.split_once("viewBox=\"0 0 ")?;
     let (sides, after) = rest.split_once('"')?;

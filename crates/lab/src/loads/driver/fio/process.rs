@@ -1,7 +1,7 @@
-//! fio as a process: started on a job, here or on all hosts at once, and its answer checked.
+//! fio as a process: started with a job, here or on all hosts at once, and its answer checked.
 //!
-//! What it prints is heard while it runs, so that it never waits for room in a pipe. Expects fio
-//! missing, ended by a signal, and answers that are none.
+//! Output is read while it runs, so that it never blocks on a full pipe. Expects fio to be missing,
+//! to be ended by a signal, and to return invalid answers.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,13 +13,13 @@ use super::{Asked, FioError, Host, JobFile, jobs_of};
 use crate::method::Step;
 use crate::records::import::import;
 
-/// A fio that runs, or has ended.
+/// A fio process, running or ended.
 pub(super) struct Fio {
     child: Child,
     output: JoinHandle<Vec<u8>>,
     errors: JoinHandle<Vec<u8>>,
     ended: Option<ExitStatus>,
-    /// Servers are sent it by its path.
+    /// Kept until the end, as servers receive it by its path.
     _job: Option<JobFile>,
 }
 
@@ -28,8 +28,8 @@ impl Fio {
         let hosts = asked.hosts;
         let mut command = Command::new("fio");
         command.arg("--output-format=json+");
-        // A second lock on the door: jobs that write are not even made. Servers are not asked by
-        // words on the command line.
+        // A second safeguard: jobs that write are not even created. The command-line option does
+        // not apply to servers.
         if !asked.may_write && hosts.is_empty() {
             command.arg("--readonly");
         }
@@ -46,18 +46,18 @@ impl Fio {
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(FioError::Missing)?;
-        let mut input = child.stdin.take().expect("it was asked for");
+        let mut input = child.stdin.take().expect("stdin is piped");
         if file.is_none() {
-            // If it ended early the pipe is broken, and its own message says why.
+            // If it ended early the pipe is broken, and its own message gives the reason.
             let _ = input.write_all(job.as_bytes());
         }
         drop(input);
-        let output = heard(child.stdout.take().expect("it was asked for"));
-        let errors = heard(child.stderr.take().expect("it was asked for"));
+        let output = collect_output(child.stdout.take().expect("stdout is piped"));
+        let errors = collect_output(child.stderr.take().expect("stderr is piped"));
         Ok(Self { child, output, errors, ended: None, _job: file })
     }
 
-    /// Its number among the processes.
+    /// Process id.
     pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -72,24 +72,24 @@ impl Fio {
         Ok(self.ended.is_some())
     }
 
-    /// Ends it with what it is at; its threads go with it.
+    /// Kills it with all its threads.
     pub(super) fn kill(&mut self) {
-        // Both fail only where it has ended already.
+        // Both fail only if it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// What it found, once it has ended.
+    /// Result of the ended process.
     pub(super) fn answer(self, step: &Step, hosts: &[Host]) -> Result<Value, FioError> {
         let output = self.output.join().unwrap_or_default();
         let errors = self.errors.join().unwrap_or_default();
         let text = String::from_utf8_lossy(&output);
         let errors = String::from_utf8_lossy(&errors).into_owned() + &text;
-        let said =
+        let last_message =
             || errors.lines().rfind(|line| line.contains("fio:")).unwrap_or("no message").trim().to_owned();
         let failed = |why: String| FioError::Failed { step: step.name.clone(), why };
         if !self.ended.is_some_and(|status| status.success()) {
-            return Err(failed(said()));
+            return Err(failed(last_message()));
         }
         let start = text.find('{').unwrap_or(0);
         let mut documents = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
@@ -103,17 +103,17 @@ impl Fio {
                 one["hostname"] == host.name.as_str() && one["port"].as_u64() == Some(u64::from(host.port))
             };
             if !jobs_of(&document).iter().any(is_of) {
-                return Err(failed(format!("{host} gave no result: {}", said())));
+                return Err(failed(format!("{host} gave no result: {}", last_message())));
             }
         }
         Ok(document)
     }
 }
 
-fn heard(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+fn collect_output(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut all = Vec::new();
-        // What was heard until a failure is all there is.
+        // After a failure, the output read so far is used.
         let _ = pipe.read_to_end(&mut all);
         all
     })

@@ -1,9 +1,9 @@
-//! An array through its states with fio as the driver.
+//! The failure scenario of an array with fio as the driver.
 //!
 //! Each run is a process of its own; one during which a rebuild ended cannot be cut short, and
-//! counts if more than half of it was before. Bandwidth over time is what the kernel counts for the
-//! process; latencies over time are not known. Expects fio to end early where a drive fails under
-//! it: told, and the states go on.
+//! counts if more than half of it was before. Bandwidth over time comes from the kernel's counters
+//! of the process; latencies over time are unknown. Expects fio to end early if a drive fails
+//! during a run: reported, and the states continue.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,25 +11,25 @@ use std::rc::Rc;
 use stripewise_drive::Context;
 
 use super::process::Fio;
-use super::{Asked, FioError, Taken, job};
+use super::{Asked, FigureData, FioError, job};
 use crate::method::{Condition, Driven, Profile, RunError, Step, needs_more};
 use crate::records::record::MeasurementRecord;
 use crate::records::results::State;
 use crate::records::store::Sample;
 use crate::scenario::{Hooks, Timeline, prefixes, watched};
 
-/// How often a process is looked at.
+/// Poll interval for a process.
 const LOOK_NS: u64 = 20_000_000;
 /// Longer than any hook may take.
 const WITHOUT_END_S: f64 = 1e6;
 
-/// Keeps a figure: its number, itself, its last run.
+/// Keeps a figure: its number, the figure, its last run.
 pub(super) type Keep<'a> = &'a dyn Fn(usize, &MeasurementRecord, &Sample) -> Result<(), String>;
 
-/// What `scenario::run_failure` does, by fio. `keep` is given every figure as it grows.
+/// Runs `scenario::run_failure` with fio. Passes every figure to `keep` as it grows.
 ///
 /// # Errors
-/// fio's own, those of hooks, and of `keep`.
+/// Those of fio, of hooks, and of `keep`.
 pub async fn run_failure_by_fio<H: Hooks>(
     profile: &Profile,
     asked: &Asked<'_>,
@@ -61,9 +61,9 @@ pub async fn run_failure_by_fio<H: Hooks>(
             }
             let figure = |load: &crate::loads::workload::Workload| {
                 let name = format!("{state}{}", load.name);
-                Taken::of(MeasurementRecord::of_load(&name, step.op, load))
+                FigureData::of(MeasurementRecord::of_load(&name, step.op, load))
             };
-            let taken: Vec<Taken> = step.loads().map(figure).collect();
+            let taken: Vec<FigureData> = step.loads().map(figure).collect();
             let count = taken.len();
             runs.plans.push(Plan { step, taken, runs: 0, at });
             at += count;
@@ -78,10 +78,10 @@ pub async fn run_failure_by_fio<H: Hooks>(
 /// A step in a state.
 struct Plan<'a> {
     step: &'a Step,
-    taken: Vec<Taken>,
-    /// Those that are thrown away as well.
+    taken: Vec<FigureData>,
+    /// Number of runs, including discarded ones.
     runs: u32,
-    /// The number of its first figure.
+    /// Number of its first figure.
     at: usize,
 }
 
@@ -97,7 +97,7 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// One process, whose threads the kernel counts together.
+    /// Starts one process, whose threads the kernel counts together.
     fn start(&self, step: &Step, asked: &Asked<'_>, run: u32) -> Result<Running, FioError> {
         let job = job::job_file(self.profile, step, asked, run)?;
         let fio = Fio::start(&format!("[global]\nthread=1\n{job}"), asked)?;
@@ -106,7 +106,7 @@ impl Runs<'_> {
         self.context.spawn(async move {
             let before = moved.get();
             while !ended.get() {
-                // Nothing is read of one that has ended: what it had moved stays.
+                // Counters of an ended process are unreadable; its last count stays.
                 if let Some(bytes) = bytes_moved(id) {
                     moved.set(moved.get().max(before + bytes));
                 }
@@ -117,7 +117,7 @@ impl Runs<'_> {
     }
 }
 
-/// What the kernel counted for a process.
+/// Bytes counted by the kernel for a process.
 fn bytes_moved(id: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{id}/io")).ok()?;
     let value = |key: &str| {
@@ -126,7 +126,7 @@ fn bytes_moved(id: u32) -> Option<u64> {
     Some(value("read_bytes:")? + value("write_bytes:")?)
 }
 
-/// A fio whose bytes are counted; one that is given up ends.
+/// A fio process whose bytes are counted; killed when dropped.
 struct Running {
     fio: Option<Fio>,
     over: Rc<Cell<bool>>,
@@ -141,7 +141,7 @@ impl Drop for Running {
     }
 }
 
-fn in_words(error: &FioError, step: &Step) -> RunError {
+fn run_error(error: &FioError, step: &Step) -> RunError {
     RunError::Failed { step: step.name.clone(), why: error.to_string() }
 }
 
@@ -168,10 +168,10 @@ impl Driven for Runs<'_> {
 
     async fn run_once(&mut self, number: usize, condition: &dyn Condition) -> Result<bool, RunError> {
         let (step, run) = (self.plans[number].step, self.plans[number].runs);
-        let failed = |error: FioError| in_words(&error, step);
+        let failed = |error: FioError| run_error(&error, step);
         let mut running = self.start(step, self.asked, run).map_err(failed)?;
         let (start_ns, mut held_until_ns) = (self.context.now_ns(), None);
-        let process = running.fio.as_mut().expect("it was started");
+        let process = running.fio.as_mut().expect("fio was started");
         while !process.has_ended().map_err(failed)? {
             if self.is_interrupted() {
                 return Ok(false);
@@ -182,7 +182,7 @@ impl Driven for Runs<'_> {
             self.context.sleep_ns(LOOK_NS).await;
         }
         let end_ns = self.context.now_ns();
-        let process = running.fio.take().expect("it was started");
+        let process = running.fio.take().expect("fio was started");
         let document = process.answer(step, self.asked.hosts).map_err(failed)?;
         if held_until_ns.is_some_and(|until_ns| 2 * (until_ns - start_ns) < end_ns - start_ns) {
             return Ok(false);
@@ -207,19 +207,19 @@ impl Driven for Runs<'_> {
         Ok(held_until_ns.is_none())
     }
 
-    async fn carry_on(&mut self, number: Option<usize>) -> Result<Option<Running>, RunError> {
+    async fn start_load(&mut self, number: Option<usize>) -> Result<Option<Running>, RunError> {
         let Some(plan) = number.and_then(|number| self.plans.get(number)) else { return Ok(None) };
         let mut step = plan.step.clone();
         (step.workload.most_bytes, step.workload.most_requests) = (None, None);
         let asked = Asked { seconds: WITHOUT_END_S, ..self.asked.clone() };
-        self.start(&step, &asked, 0).map(Some).map_err(|error| in_words(&error, &step))
+        self.start(&step, &asked, 0).map(Some).map_err(|error| run_error(&error, &step))
     }
 
     async fn end_load(&mut self, load: Option<Running>, beside: &str) -> Result<(), RunError> {
         let Some((mut load, plan)) = load.zip(self.plans.first()) else { return Ok(()) };
-        let process = load.fio.as_mut().expect("it was started");
-        if process.has_ended().map_err(|error| in_words(&error, plan.step))? {
-            let process = load.fio.take().expect("it was started");
+        let process = load.fio.as_mut().expect("fio was started");
+        if process.has_ended().map_err(|error| run_error(&error, plan.step))? {
+            let process = load.fio.take().expect("fio was started");
             let why = process.answer(plan.step, &[]).err().map(|error| format!(": {error}"));
             self.notes.push(format!("fio ended beside `{beside}`{}", why.unwrap_or_default()));
         }
