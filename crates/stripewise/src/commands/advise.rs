@@ -146,7 +146,6 @@ struct Report<'a> {
     advice: &'a Advice,
 }
 
-/// Runs it.
 pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     let mut assumptions = Vec::new();
     let names_drives = options.drives.is_some() || !options.price.is_empty() || options.bays.is_some();

@@ -268,7 +268,6 @@ fn latency_ns(text: &str) -> Option<u64> {
     (0.0..=60e9).contains(&ns).then_some(ns as u64)
 }
 
-/// Runs it.
 pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     let workloads = loads(&options.profile, app)?;
     let out = prepare_output(&options.out)?;

@@ -95,7 +95,6 @@ struct Ready<'a> {
     at: &'a str,
 }
 
-/// Runs it.
 pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     let (pool, shown) = match (&options.what, options.file_system) {
         (What::Pool(pool), None) => (&pool.0, pool.0.clone()),

@@ -34,7 +34,6 @@ struct Compared {
     only_in_one: Vec<String>,
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let store = store(app)?;
     let load =

@@ -41,7 +41,6 @@ pub(crate) use options::Options;
 use options::{Driver, settings, within};
 use shown::Shown;
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     if options.seconds.is_some_and(|seconds| !seconds.is_finite() || seconds <= 0.0) {
         return Err(Failure::usage("--seconds must be more than 0"));

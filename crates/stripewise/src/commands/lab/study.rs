@@ -57,7 +57,6 @@ pub(crate) struct Options {
     out: PathBuf,
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let out = evaluate::prepare_output(&app.absolute(&options.out))?;
     let drives = match &options.model {

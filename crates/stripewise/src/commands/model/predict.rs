@@ -182,7 +182,6 @@ struct Figure {
     error: (f64, f64),
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let catalogue = Catalogue::built_in();
     let system = match &options.system {

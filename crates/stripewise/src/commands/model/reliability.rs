@@ -184,7 +184,6 @@ struct Report<'a> {
     assumptions: &'a [String],
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let (wishes, mut assumptions) = wishes(options, app)?;
     let asked = wishes.question().map_err(failure)?;

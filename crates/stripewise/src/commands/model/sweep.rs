@@ -76,7 +76,6 @@ struct Swept<'a> {
     points: &'a [stripewise_model::sweep::Point],
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let catalogue = Catalogue::built_in();
     let one = format!("1x{}", options.drive);

@@ -66,7 +66,6 @@ fn data_failure(error: &DataError) -> Failure {
     Failure::new(error.to_string()).hint(error.hint())
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let catalogue = Catalogue::built_in();
     let mut rows = match &options.data {

@@ -115,7 +115,6 @@ struct AtPriority {
     clients_mb_per_s: f64,
 }
 
-/// Runs it.
 pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     if app.printer.caller().is_some() {
         return Err(Failure::new(

@@ -52,7 +52,6 @@ fn named(app: &App, name: &str) -> Result<Modelled> {
     catalogue_drive(app, name).map(|entry| Modelled::Drive(Box::new(entry))).map_err(failed)
 }
 
-/// Runs it.
 pub(super) fn go(options: &Options, app: &App, profile: &Profile, store: &Store, name: &str) -> Result<Exit> {
     if options.driver == Driver::Fio || options.hooks.is_some() || !options.hosts.is_empty() {
         return Err(Failure::usage("--driver fio, --scenario and --hosts are for targets that exist"));
