@@ -321,5 +321,5 @@ fn drives_are_right(sandbox: &Sandbox) {
     succeeds(&["e2fsck", "-f", "-n", &file.display().to_string()]);
     mount.end();
     let scrub = sandbox.ok("pool scrub tank --wait");
-    assert!(scrub.text().contains("nothing wrong was found"), "{}", scrub.text());
+    assert!(scrub.text().contains("no errors found"), "{}", scrub.text());
 }

@@ -111,7 +111,7 @@ fn volumes(sandbox: &Sandbox, span: Span) {
 
 fn all_is_right(sandbox: &Sandbox, drives: &Drives<'_>, span: Span, way: &str) {
     let scrub = sandbox.ok("pool scrub tank --wait");
-    assert_eq!(scrub.text().matches("nothing wrong was found").count(), 2, "{}", scrub.text());
+    assert_eq!(scrub.text().matches("no errors found").count(), 2, "{}", scrub.text());
     println!(
         "fio {way}: {} s; {} drives replaced, {} offline and back",
         span.elapsed().as_secs(),

@@ -29,7 +29,7 @@ pub(crate) async fn take_commands(app: &App, socket: &ControlSocket) -> Result<(
         let printer = Printer::to_caller(command.json, command.quiet, command.colours, caller.clone());
         let app = of_all.for_caller(printer, caller.clone(), command.folder);
         let from = From { way: "socket", who: &who };
-        answer::tell(carry_out(&command.request, from, &app, &caller, &turns).await, &app).code()
+        answer::report(carry_out(&command.request, from, &app, &caller, &turns).await, &app).code()
     };
     socket.serve(app, carry_out).await
 }

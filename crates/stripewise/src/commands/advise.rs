@@ -276,9 +276,8 @@ fn for_sale(options: &Options, assumptions: &mut Vec<String>) -> Result<Vec<Kind
         paid.min(bays.unwrap_or(MOST_BOUGHT))
     };
     if bays.is_none() && options.budget.is_none() {
-        return Err(
-            Failure::usage("prices alone do not limit the number of drives").hint("add --budget 1000 or --bays 8")
-        );
+        return Err(Failure::usage("prices alone do not limit the number of drives")
+            .hint("add --budget 1000 or --bays 8"));
     }
     let journal = options.journal.as_deref().unwrap_or_default().to_ascii_lowercase();
     let data = options.price.iter().filter(|(name, _)| !journal.ends_with(&format!("x{name}")));

@@ -237,9 +237,7 @@ pub(crate) fn parse_model(text: &str) -> std::result::Result<Model, String> {
         return named.map_err(|error| format!("{error}; or fixed:LATENCY,RATE,DEPTH, or a file FILE.toml"));
     }
     let wrong = || {
-        format!(
-            "`{text}` is not a drive model; use fixed:LATENCY,RATE,DEPTH as in fixed:100us,500MB/s,32"
-        )
+        format!("`{text}` is not a drive model; use fixed:LATENCY,RATE,DEPTH as in fixed:100us,500MB/s,32")
     };
     let parts: Vec<&str> = text.strip_prefix("fixed:").ok_or_else(wrong)?.split(',').collect();
     let [latency, rate, depth] = parts[..] else { return Err(wrong()) };

@@ -215,7 +215,7 @@ fn a_scrub_repairs_bit_rot_and_names_the_drive() {
     assert_eq!(status["pools"][0]["drives"][2]["checksum_errors"], 2, "kept with the pool");
     // Nothing is left to find, and the repair is on the drive itself: others may go.
     let again = sandbox.ok("pool scrub tank --wait");
-    assert!(again.text().contains("nothing wrong was found"), "{}", again.text());
+    assert!(again.text().contains("no errors found"), "{}", again.text());
     lose(&sandbox, 0);
     lose(&sandbox, 1);
     assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
@@ -227,10 +227,10 @@ fn a_queued_scrub_is_run_by_pool_wait() {
     let place = sandbox.place_of(1, &data[..200_000]);
     corrupt(&sandbox.drive_path(1), place, 4096);
     let asked = sandbox.ok("pool scrub tank");
-    assert!(asked.text().contains("`stripewise pool wait tank scrub` does it"), "{}", asked.text());
+    assert!(asked.text().contains("run `stripewise pool wait tank scrub`"), "{}", asked.text());
     assert_eq!(sandbox.json("pool status")["pools"][0]["activity"][0]["kind"], "scrub");
     let done = sandbox.ok("pool wait tank scrub");
-    let says = format!("{} held 1 block of 4 KiB that were wrong", sandbox.text("d/drive1.img"));
+    let says = format!("{}: 1 corrupt block of 4 KiB", sandbox.text("d/drive1.img"));
     assert!(done.text().contains(&says), "{}", done.text());
     assert_eq!(sandbox.json("pool status")["pools"][0]["activity"], serde_json::json!([]));
     assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
@@ -264,7 +264,7 @@ fn scrub_findings_are_shown_until_cleared() {
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid5 --size 16MiB");
     let nothing = sandbox.ok("pool wait tank scrub");
-    assert!(nothing.text().contains("no scrub was asked for, so nothing was checked"), "{}", nothing.text());
+    assert!(nothing.text().contains("no scrub was pending, nothing was verified"), "{}", nothing.text());
     let data = unique_bytes(12 << 20, 41);
     sandbox.write("tank/a", 0, &data);
     corrupt(&sandbox.drive_path(3), sandbox.place_of(3, &data[..400_000]), 1 << 14);

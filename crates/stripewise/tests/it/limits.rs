@@ -204,7 +204,7 @@ fn volumes_are_resized_but_never_below_what_is_stored() {
     let shrunk = sandbox.json("volume resize tank/a 12MiB");
     assert_eq!(shrunk["volumes"][0]["capacity_bytes"], 12 << 20);
     let grown = sandbox.ok("volume resize tank/a 30MiB");
-    assert_eq!(grown.text(), "volume tank/a holds 30 MiB now; it was 12 MiB\n");
+    assert_eq!(grown.text(), "volume tank/a resized from 12 MiB to 30 MiB\n");
     assert!(sandbox.read("tank/a", 2 << 20, data.len()) == data);
     assert_eq!(sandbox.read("tank/a", 29 << 20, 4096), [0; 4096]);
     let refused = sandbox.fails("volume resize tank/a 1TiB");
@@ -223,7 +223,7 @@ fn a_thin_volume_reports_overcommitted_space() {
     assert_eq!((&volume["thin"], &volume["allocated_rows"]), (&true.into(), &0.into()));
     assert_eq!(volume["capacity_bytes"], 1 << 30);
     let status = sandbox.ok("pool status");
-    assert!(status.text().contains("promised: thin volumes may want up to"), "{}", status.text());
+    assert!(status.text().contains("overcommit: thin volumes can grow to"), "{}", status.text());
 
     let data = unique_bytes(8 << 20, 5);
     sandbox.write("tank/a", 500 << 20, &data);

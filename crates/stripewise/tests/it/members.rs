@@ -83,7 +83,7 @@ fn adding_a_drive_to_a_degraded_pool_rebuilds_it() {
     sandbox.run("pool status").expect_code(3);
     sandbox.ok("drive make @e --count 1 --size 32MiB");
     let added = sandbox.ok("pool add tank @e/drive0.img");
-    assert!(added.text().contains("`stripewise pool wait tank rebuild` does it"), "{}", added.text());
+    assert!(added.text().contains("run `stripewise pool wait tank rebuild`"), "{}", added.text());
     assert_eq!(sandbox.json("pool wait tank rebuild")["worked"], true);
     lose(&sandbox, "d/drive0.img");
     assert!(holds(&sandbox, &data), "the drive added holds its part");
@@ -94,7 +94,7 @@ fn retiring_a_drive_never_lowers_redundancy() {
     let (sandbox, data) = with_volume(4, 3);
     let path = sandbox.text("d/drive1.img");
     let asked = sandbox.ok("pool retire tank @d/drive1.img");
-    assert!(asked.text().contains("is to be emptied"), "{}", asked.text());
+    assert!(asked.text().contains("will be evacuated"), "{}", asked.text());
     assert_eq!(drive(&status(&sandbox), &path).expect("still there")["state"], "retiring");
     assert!(holds(&sandbox, &data));
     sandbox.ok("pool wait tank rebuild");
@@ -129,7 +129,7 @@ fn a_full_pool_uses_an_added_drive() {
     }
     sandbox.ok("drive make @e --count 1 --size 32MiB");
     let added = sandbox.ok("pool add tank @e/drive0.img");
-    assert!(added.text().contains("`stripewise pool wait tank rebalance` does it"), "{}", added.text());
+    assert!(added.text().contains("run `stripewise pool wait tank rebalance`"), "{}", added.text());
     let now = status(&sandbox);
     let free = |status: &Value| {
         let bytes = |key: &str| status[key].as_u64().expect("a number");
@@ -140,8 +140,8 @@ fn a_full_pool_uses_an_added_drive() {
         (&now["activity"][0]["kind"], &now["activity"][0]["volume"]),
         (&"rebalance".into(), &"".into())
     );
-    assert!(sandbox.ok("pool rebalance tank --stop").text().contains("is stopped"));
-    assert!(sandbox.ok("pool rebalance tank --stop").text().contains("has no rebalance to stop"));
+    assert!(sandbox.ok("pool rebalance tank --stop").text().contains("rebalance stopped"));
+    assert!(sandbox.ok("pool rebalance tank --stop").text().contains("no rebalance is pending"));
     assert_eq!(status(&sandbox)["action"], "stripewise pool rebalance tank");
     let done = sandbox.ok("pool rebalance tank --wait");
     assert_eq!(done.text(), "the rebalance of pool tank is done\n");
@@ -155,7 +155,7 @@ fn a_full_pool_uses_an_added_drive() {
     for row in 0..rows {
         assert!(sandbox.read("tank/a", row * (3 << 20), data.len()) == data, "row {row}");
     }
-    assert!(sandbox.ok("pool rebalance tank").text().contains("nothing is moved"));
+    assert!(sandbox.ok("pool rebalance tank").text().contains("nothing to rebalance"));
     assert_eq!(sandbox.json("pool wait tank rebalance")["worked"], false);
     assert_eq!(sandbox.run("pool rebalance tank --wait --stop").code, 2);
 }
@@ -171,7 +171,7 @@ fn a_replaced_drive_serves_until_the_rebuild_is_done() {
         "{refused}"
     );
     let begun = sandbox.ok("pool replace tank @d/drive1.img @e/drive0.img");
-    assert!(begun.text().contains("until that is done both are used"), "{}", begun.text());
+    assert!(begun.text().contains("both stay in use until the copy is complete"), "{}", begun.text());
     assert!(begun.err.contains("no volume loses redundancy"), "{}", begun.err);
     let (old, new) = (sandbox.text("d/drive1.img"), sandbox.text("e/drive0.img"));
     let now = status(&sandbox);
@@ -239,7 +239,7 @@ fn only_empty_drives_can_be_removed() {
     let refused = sandbox.fails("pool remove tank @d/drive1.img");
     assert!(refused.contains("pool retire"), "what to type instead: {refused}");
     let removed = sandbox.ok("pool remove tank @e/drive0.img");
-    assert!(removed.text().contains("is no drive of pool tank any more"), "{}", removed.text());
+    assert!(removed.text().contains("was removed from pool tank"), "{}", removed.text());
     assert_eq!(drive(&status(&sandbox), &sandbox.text("e/drive0.img")), None);
     // It is free for others, without --force.
     sandbox.ok("pool create other @e/drive0.img");
@@ -306,7 +306,7 @@ fn iostat_shows_the_drives_of_a_running_process() {
     let idle = sandbox.json("pool iostat tank");
     assert_eq!(idle["running"], false);
     assert_eq!(idle["intervals"][0]["drives"].as_array().map(Vec::len), Some(3));
-    assert!(sandbox.ok("pool iostat tank").text().contains("nothing runs"));
+    assert!(sandbox.ok("pool iostat tank").text().contains("no process has pool tank open"));
     assert!(sandbox.run("pool iostat tank 0").expect_code(2).err.contains("no length of an interval"));
     assert!(sandbox.run("pool iostat tank 1 0").expect_code(2).err.contains("1"));
 

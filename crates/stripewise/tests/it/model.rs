@@ -101,7 +101,7 @@ fn invalid_advise_options_are_refused_with_a_fix() {
         ("--drives 4x8TB-hdd --risk=-5", 2, "percentage"),
         ("--drives 4x8TB-hdd --controller megarad", 2, "controller"),
         ("--drives 2x8TB-hdd --capacity 100TB", 1, "nearest: raid1"),
-        ("--drives 2x8TB-hdd --capacity 0", 2, "needs no drives"),
+        ("--drives 2x8TB-hdd --capacity 0", 2, "must be more than 0"),
         ("--drives 0x8TB-hdd", 2, "1 to 1000"),
         ("--drives 10000x8TB-hdd", 2, "1 to 1000"),
         ("--drives 1000x8TB-hdd", 2, "at most"),
@@ -252,7 +252,10 @@ fn advise_takes_drives_by_path_file_or_price() {
     let advice = sandbox.json(&format!("advise --drives {} --workload backup", paths.join(",")));
     assert_eq!(advice["choices"][0]["drives"], 3);
     let assumed = advice["assumptions"].to_string();
-    assert!(assumed.contains("less than 100 GB") && assumed.contains("taken for a hard disk"), "{assumed}");
+    assert!(
+        assumed.contains("smaller than 100 GB") && assumed.contains("assumed to be a hard disk"),
+        "{assumed}"
+    );
 
     let drive = concat!(env!("CARGO_MANIFEST_DIR"), "/../../catalogue/drives/he8.toml");
     let advice = sandbox.json(&format!("advise --drives 4x{drive} --workload backup"));
@@ -265,7 +268,7 @@ fn advise_takes_drives_by_path_file_or_price() {
     assert!(first["usable_bytes"].as_u64() >= Some(12_000_000_000_000) && first["cost_per_tb"].is_number());
 
     let text = sandbox.ok("advise --bays 3 --capacity 16TB --workload toshiba --link 1gbe");
-    for said in ["hard disks can be bought", "UNDER LOAD", "LIMITED BY", "nine of ten", "dominated by"] {
+    for said in ["hard disks considered", "UNDER LOAD", "LIMITED BY", "nine of ten", "dominated by"] {
         assert!(text.text().contains(said), "{said}: {}", text.text());
     }
     // Where only the default risk stands in the way it gives way, and that is said.
@@ -303,13 +306,13 @@ fn advise_asks_only_what_still_matters() {
     let Some(said) = typed(&sandbox, "advise", "4x8TB-hdd\nsequental\nsequential\n\n1gbe\n\n") else {
         return;
     };
-    for asked in ["Which drives?", "For what?", "nearest: sequential", "So far: raid"] {
+    for asked in ["Which drives?", "Workload?", "nearest: sequential", "So far: raid"] {
         assert!(said.contains(asked), "{asked}: {said}");
     }
     assert!(said.contains("for sequential work raid5"), "{said}");
     // Of one drive only one thing can be made.
     let said = typed(&sandbox, "advise", "1x8TB-hdd\n").expect("as before");
-    assert!(!said.contains("For what?") && !said.contains("Behind which link?"), "{said}");
+    assert!(!said.contains("Workload?") && !said.contains("Link to the client?"), "{said}");
     let said = typed(&sandbox, "advise --workload mixed --link 1gbe", "2x8TB-hdd\n\n\n").expect("as before");
-    assert!(!said.contains("For what?") && !said.contains("Behind which link?"), "{said}");
+    assert!(!said.contains("Workload?") && !said.contains("Link to the client?"), "{said}");
 }

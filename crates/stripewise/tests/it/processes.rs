@@ -62,7 +62,7 @@ fn a_killed_rebuild_resumes_and_shows_progress() {
     let progress = String::from_utf8(output.stderr).expect("text");
     assert!(progress.contains("rebuild of tank/a: ") && progress.contains(" left"), "{progress}");
     let done = sandbox.ok("pool wait tank rebuild");
-    assert!(done.text().contains("the rebuild of pool tank is done"), "{}", done.text());
+    assert!(done.text().contains("the rebuild of pool tank is complete"), "{}", done.text());
     std::fs::remove_file(sandbox.path("d/drive0.img")).expect("there");
     assert!(sandbox.read("tank/a", 0, LENGTH) == data, "the rebuilt drive holds all of it");
 }

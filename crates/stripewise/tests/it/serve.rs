@@ -96,14 +96,14 @@ fn written_data_survives_a_killed_daemon() {
     let output = writer.wait_with_output().expect("ended");
     let says = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{says}");
-    assert!(says.contains("ended before the command was done") && says.contains("hint: "), "{says}");
+    assert!(says.contains("exited before the command was complete") && says.contains("hint: "), "{says}");
 
     let daemon = Daemon::start(&sandbox, "");
     for volume in ["tank/a", "tank/b"] {
         assert!(sandbox.read(volume, 4096, kept.len()) == kept, "{volume}");
     }
     let scrub = sandbox.ok("pool scrub tank --wait");
-    assert_eq!(scrub.text().matches("nothing wrong was found").count(), 2, "{}", scrub.text());
+    assert_eq!(scrub.text().matches("no errors found").count(), 2, "{}", scrub.text());
     daemon.end();
 }
 
@@ -119,7 +119,7 @@ fn the_daemon_runs_jobs_and_waiters_block_no_others() {
     let daemon = Daemon::start(&sandbox, "");
     sandbox.ok("pool offline tank @d/drive1.img");
     let due = sandbox.ok("pool replace tank @d/drive1.img @d/drive2.img");
-    assert!(due.text().contains("goes on in the daemon"), "{}", due.text());
+    assert!(due.text().contains("running in the daemon"), "{}", due.text());
 
     let waiter = sandbox.command("pool wait tank rebuild").spawn().expect("started");
     until("the daemon works on it by itself", || {
@@ -135,7 +135,7 @@ fn the_daemon_runs_jobs_and_waiters_block_no_others() {
     let daemon = Daemon::start(&sandbox, "");
     until("the rebuild ends", || sandbox.run("pool status tank").code == 0);
     let wait = sandbox.ok("pool wait tank rebuild");
-    assert!(wait.text().contains("no rebuild to do"), "{}", wait.text());
+    assert!(wait.text().contains("no rebuild is pending"), "{}", wait.text());
     std::fs::remove_file(sandbox.path("d/drive0.img")).expect("there");
     assert!(sandbox.read("tank/a", 0, data.len()) == data, "from the new drive alone");
     daemon.end();
@@ -171,7 +171,7 @@ fn drives_go_and_come_back_under_a_daemon() {
     // Rot is found and repaired.
     corrupt(&sandbox.path("d/drive3.img"), sandbox.place_of(3, &data[..400_000]), 1 << 14);
     let scrub = sandbox.ok("pool scrub tank --wait");
-    assert!(scrub.text().contains("repaired from the others"), "{}", scrub.text());
+    assert!(scrub.text().contains("repaired from the other drives"), "{}", scrub.text());
     daemon.end();
     let mut expected = data.clone();
     expected[..1 << 20].copy_from_slice(&data[1 << 20..2 << 20]);
@@ -312,7 +312,7 @@ fn a_pool_resumes_after_losing_too_many_drives() {
         until("the pool is whole again", || sandbox.run("pool status tank").code == 0);
     }
     let scrub = sandbox.ok("pool scrub tank --wait");
-    assert!(scrub.text().contains("nothing wrong was found"), "{}", scrub.text());
+    assert!(scrub.text().contains("no errors found"), "{}", scrub.text());
     daemon.end();
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
 }

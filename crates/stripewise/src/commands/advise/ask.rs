@@ -59,8 +59,7 @@ pub(super) fn until_nothing_matters(app: &App, need: &mut Need, mut decided: Vec
                 )?;
             }
             Matter::Risk => {
-                let text =
-                    "Accepted probability of data loss per year? (0.1%; empty: as above)";
+                let text = "Accepted probability of data loss per year? (0.1%; empty: as above)";
                 if let Some(risk) = question(text, percent)? {
                     (need.risk_per_year, need.risk_is_assumed) = (risk, false);
                 }

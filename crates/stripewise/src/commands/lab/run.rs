@@ -198,9 +198,8 @@ fn on_hosts(options: &Options, target: &str) -> Result<PathBuf> {
         return Err(Failure::usage("with --hosts, TARGET must be an absolute path on every host"));
     }
     if !options.read_only && !options.force {
-        return Err(Failure::new(format!("cannot check whether {target} holds data on other hosts")).hint(
-            "--read-only measures only reads; --force overwrites the target and destroys its data",
-        ));
+        return Err(Failure::new(format!("cannot check whether {target} holds data on other hosts"))
+            .hint("--read-only measures only reads; --force overwrites the target and destroys its data"));
     }
     Ok(path)
 }

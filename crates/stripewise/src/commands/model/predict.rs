@@ -194,11 +194,8 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     };
     let system = system.map_err(|error| system_failure(&error))?;
     if options.state != State::Normal && system.shape.fault_tolerance() == 0 {
-        return Err(Failure::new(format!(
-            "{} has no redundancy: it has no such state",
-            system.shape.level
-        ))
-        .hint("choose a layout with redundancy, or --state normal"));
+        return Err(Failure::new(format!("{} has no redundancy: it has no such state", system.shape.level))
+            .hint("choose a layout with redundancy, or --state normal"));
     }
     let loads = loads(options)?;
     let mut expected = Expected::new(&catalogue);
@@ -380,7 +377,9 @@ fn page_of(system: &System, figures: &[Figure], page: &mut Page) {
         "NEXT PART: rate of the next bottleneck, as a multiple. DRIVES, PROCESSOR: percentage of time that the",
     );
     page.line("busiest drive, and the controller's processor or a core of the host, are busy. REBUILD: of one drive under");
-    page.line("this load. ERROR: median and p90 error in the published studies (`stripewise model validate`).");
+    page.line(
+        "this load. ERROR: median and p90 error in the published studies (`stripewise model validate`).",
+    );
 }
 
 /// Hours of a rebuild; `no` without redundancy.

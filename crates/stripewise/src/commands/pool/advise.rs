@@ -118,10 +118,8 @@ struct AtPriority {
 
 pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     if app.printer.caller().is_some() {
-        return Err(Failure::new(
-            "a daemon cannot run predictions: it would serve no clients for seconds",
-        )
-        .hint("run the command on the daemon's host, with its state directory"));
+        return Err(Failure::new("a daemon cannot run predictions: it would serve no clients for seconds")
+            .hint("run the command on the daemon's host, with its state directory"));
     }
     let registry = app.registry()?;
     let known = registry.pool(&options.name.0)?;
@@ -184,9 +182,7 @@ fn report(options: &Options, app: &App, status: &StatusFile) -> Result<Report> {
         volumes.push(of_volume(options, status, volume, (data.len(), smallest), &kind, &mut assumptions)?);
     }
     if volumes.is_empty() {
-        assumptions.push(
-            "the pool has no volumes; use `stripewise advise` to plan new ones".to_owned(),
-        );
+        assumptions.push("the pool has no volumes; use `stripewise advise` to plan new ones".to_owned());
     }
     assumptions.dedup();
     Ok(Report { pool: pool.name.clone(), assumptions, volumes })
@@ -233,10 +229,7 @@ fn of_volume(
     };
     let of_columns = ask(volume.columns, spares)?;
     let Some(mut present) = of_columns.choices.iter().find(is_present).cloned() else {
-        return Err(Failure::new(format!(
-            "cannot model {} of {} drives",
-            volume.layout, volume.columns
-        )));
+        return Err(Failure::new(format!("cannot model {} of {} drives", volume.layout, volume.columns)));
     };
     let all = if drives > volume.columns { ask(drives, spares)? } else { of_columns.clone() };
     let mut alternatives = Vec::new();
@@ -334,7 +327,8 @@ fn load(options: &Options, status: &StatusFile, volume: &str, assumptions: &mut 
         (None, _) => {
             let random = if mean_bytes < STREAM_BYTES { 100 } else { 0 };
             assumptions.push(
-                "requests smaller than 256 KiB on average count as random; queue depth 32 is assumed".to_owned(),
+                "requests smaller than 256 KiB on average count as random; queue depth 32 is assumed"
+                    .to_owned(),
             );
             let block = (mean_bytes as u64).clamp(4096, 16 << 20).next_power_of_two();
             format!("read={read_percent:.0},random={random},block={block},depth=32")

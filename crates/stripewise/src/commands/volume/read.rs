@@ -48,9 +48,7 @@ impl Options {
 
 pub(crate) async fn run(asked: &ReadVolume, app: &App) -> Result<Response> {
     if app.printer.is_json() {
-        return Err(Failure::usage(
-            "volume read prints raw data; it cannot be combined with --json",
-        ));
+        return Err(Failure::usage("volume read prints raw data; it cannot be combined with --json"));
     }
     let name = &asked.volume;
     with_pool_to_read(app, &name.pool, &format!("volume read {name}"), async |session| {

@@ -156,7 +156,7 @@ pub fn written_bytes(sandbox: &Sandbox, index: usize) -> u64 {
 
 pub fn nothing_is_wrong(sandbox: &Sandbox) {
     let scrub = sandbox.ok("pool scrub tank --wait");
-    assert!(scrub.text().contains("nothing wrong was found"), "{}", scrub.text());
+    assert!(scrub.text().contains("no errors found"), "{}", scrub.text());
 }
 
 /// Writes pieces until told to end; what the volume holds then.
