@@ -91,7 +91,8 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
     }
 }
 
-/// Runs a command that a daemon cannot run for a client; fails with `taken` if a daemon has the pool.
+/// Runs a command that a daemon cannot run for a client; fails with `taken` if a daemon has the
+/// pool.
 fn alone(
     work: impl Future<Output = Result<Exit>>,
     app: &App,

@@ -1,5 +1,5 @@
-//! Progress on standard error: percentage, rate and time left. A bar on a terminal, a line every few
-//! seconds elsewhere, nothing with `--quiet` or for work of less than two seconds.
+//! Progress on standard error: percentage, rate and time left. A bar on a terminal, a line every
+//! few seconds elsewhere, nothing with `--quiet` or for work of less than two seconds.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};

@@ -128,9 +128,9 @@ impl Life {
         }
     }
 
-    /// Brings offline drives back if a job waits for them. Adds a drive if the pool reports too little
-    /// space to evacuate a drive or to convert a volume: space that was free when the job was
-    /// accepted may have been lost to failed drives and grown volumes.
+    /// Brings offline drives back if a job waits for them. Adds a drive if the pool reports too
+    /// little space to evacuate a drive or to convert a volume: space that was free when the job
+    /// was accepted may have been lost to failed drives and grown volumes.
     async fn make_room(&self, subject: &Subject) {
         for _ in 0..8 {
             let Some(mut ended) = self.bounded("rebuilding", subject.wait_rebuilt()).await else { return };

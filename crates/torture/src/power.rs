@@ -1,10 +1,10 @@
 //! Simulates the power supply of all drives, and their latency.
 //!
 //! A [`Wire`] connects a drive's faults to its memory. A request takes time in both directions: it
-//! takes effect between its submission and its completion, requests overtake each other, and a flush
-//! covers only writes that have arrived. Power fails at an instant of the clock, or at a given write
-//! counted over all drives. Then requests in transit never arrive and nothing completes any more;
-//! the end of the life decides which writes the drives' caches keep.
+//! takes effect between its submission and its completion, requests overtake each other, and a
+//! flush covers only writes that have arrived. Power fails at an instant of the clock, or at a
+//! given write counted over all drives. Then requests in transit never arrive and nothing completes
+//! any more; the end of the life decides which writes the drives' caches keep.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -48,8 +48,8 @@ impl Power {
         self.at_write.set(self.writes.get() + count);
     }
 
-    /// Cuts power at the `count`-th write of this structure from now. That write is in its drive; of
-    /// writes sent with it, only those that have arrived are.
+    /// Cuts power at the `count`-th write of this structure from now. That write is in its drive;
+    /// of writes sent with it, only those that have arrived are.
     pub(crate) fn cut_at_copy(&self, structure: Structure, count: u64) {
         self.at_copy.set(Some((structure, count)));
     }
@@ -113,7 +113,8 @@ pub(crate) enum Ending {
     CutAfter(u64),
 }
 
-/// A structure that the engine keeps in several copies on different drives, recognised by its magic.
+/// A structure that the engine keeps in several copies on different drives, recognised by its
+/// magic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Structure {
     /// A page of a region bitmap.

@@ -35,8 +35,8 @@ use crate::progress::Progress;
 )]
 pub(crate) struct Options {
     /// Available drives, separated by commas: a count, `x`, and a size, a catalogue name or a file
-    /// written by `drive measure`; or paths of drives [default: drives with a --price, or hard disks
-    /// for --bays]
+    /// written by `drive measure`; or paths of drives [default: drives with a --price, or hard
+    /// disks for --bays]
     #[arg(long, value_name = "NxNAME,…")]
     drives: Option<String>,
     /// Workload: sequential, random, mixed, backup, archive, a method of `lab profiles`, or

@@ -1,5 +1,5 @@
-//! `evaluate`: options, progress and output files of the array evaluation. The measurement itself is
-//! in `stripewise-lab`.
+//! `evaluate`: options, progress and output files of the array evaluation. The measurement itself
+//! is in `stripewise-lab`.
 //!
 //! Expected faults: drives that hold data, an output directory that cannot be written (detected
 //! before the measurement), too little space, an interrupt.

@@ -1,5 +1,5 @@
-//! `mount`: shows the volumes of a pool as files in a directory, or mounts the file system on one of
-//! them, until interrupted. It keeps the pool open as `serve` does: it runs the pool's jobs and
+//! `mount`: shows the volumes of a pool as files in a directory, or mounts the file system on one
+//! of them, until interrupted. It keeps the pool open as `serve` does: it runs the pool's jobs and
 //! accepts commands for it.
 //!
 //! Expected faults: an unusable directory, a pool that another process serves, another process that

@@ -1,4 +1,4 @@
-//! `drive measure`, the entries that it writes wherever a model is taken, and `evaluate --predict`.
+//! `drive measure`, the use of its entries as models, and `evaluate --predict`.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::kit::{Sandbox, keys};
 
-/// A drive that is quick to measure and has a rate that is known.
+/// Makes a drive that is quick to measure and has a known rate.
 fn paced(sandbox: &Sandbox) {
     sandbox.ok("drive make @d --count 1 --size 64MiB --pace 80MB/s,2000iops");
 }
@@ -20,12 +20,12 @@ fn is_empty(sandbox: &Sandbox, name: &str) -> bool {
 fn a_measured_drive_is_a_model_wherever_one_is_taken() {
     let sandbox = Sandbox::new();
     paced(&sandbox);
-    // Each load is given 0.14 s of these: after a stall a paced drive may make up for 10 ms, which
-    // in a shorter window would be more than the bounds below leave room for.
+    // Each load gets 0.14 s of these: after a stall a paced drive may catch up 10 ms, which in a
+    // shorter window would exceed the bounds below.
     let measured = sandbox.json("drive measure @d/drive0.img -o @mine.toml --seconds 12");
     let rate = |key: &str| measured[key].as_f64().unwrap_or_else(|| panic!("{key}: {measured}"));
     let (sequential, random) = (rate("seq_read_mb_per_s"), rate("random_read_iops"));
-    // The pace is the most that there can be; a busy host gives less.
+    // The pace is an upper bound; a busy host is slower.
     assert!(sequential > 0.0 && sequential < 90.0, "{measured}");
     assert!(random > 0.0 && random < 2400.0, "{measured}");
     assert_eq!(measured["wrote"], true);
@@ -44,7 +44,7 @@ fn a_measured_drive_is_a_model_wherever_one_is_taken() {
     let rates = run["measurements"].as_array().unwrap().iter().map(|one| one["mb_per_s"].as_f64().unwrap());
     assert!(rates.clone().count() >= 4 && rates.clone().all(|rate| rate > 0.0 && rate < 95.0), "{run}");
 
-    // Measuring again replaces an entry, and takes another drive's place only when told to.
+    // A second measurement replaces an entry; a file that is not an entry needs --force.
     sandbox.ok("drive measure @d/drive0.img -o @mine.toml --seconds 0.5");
     fs::write(sandbox.path("letter.toml"), "dear diary").unwrap();
     let error = sandbox.fails("drive measure @d/drive0.img -o @letter.toml --seconds 0.5");
@@ -64,7 +64,7 @@ fn measuring_a_drive_overwrites_nothing() {
     }
     assert!(fs::read(sandbox.drive_path(0)).unwrap() == member);
 
-    // What lies anywhere counts, not only at the beginning.
+    // Data anywhere on the drive counts, not only at its beginning.
     sandbox.ok("drive make @e --count 1 --size 32MiB");
     let file = fs::OpenOptions::new().write(true).open(sandbox.path("e/drive0.img")).unwrap();
     file.write_all_at(&[7; 65_536], 20 << 20).unwrap();

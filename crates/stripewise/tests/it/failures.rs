@@ -1,11 +1,11 @@
-//! Drives that go, come back, lie and move: what was written is read back, byte for byte, as long
-//! as the layout can do it, and beyond that it is said.
+//! Drives that fail, return, move or return wrong data: written data is read back byte for byte as
+//! long as the layout allows; beyond that, an error is reported.
 //!
 //! Invariant I10 (`docs/internals/invariants.md`).
 
 use crate::kit::{Sandbox, corrupt, unique_bytes};
 
-/// Bytes that most tests write: several stripes, with ragged ends.
+/// Number of bytes that most tests write: several stripes, with partial stripes at both ends.
 const LENGTH: usize = 3_000_001;
 const OFFSET: u64 = 77_777;
 
@@ -51,10 +51,10 @@ fn a_pool_comes_back_in_any_order_and_under_any_name() {
     let imported = sandbox.json("pool import --dir @moved --all");
     assert_eq!(imported["pools"][0]["state"], "online");
     assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
-    // Where the drives are now is remembered, and importing again is no harm.
+    // The new paths are recorded, and a second import does no harm.
     sandbox.ok("pool import --dir @moved tank");
     sandbox.ok("pool status");
-    // Another home (another machine) knows nothing yet.
+    // A new registry, as on another host, does not know the pool yet.
     let elsewhere = |words: &str| {
         let output =
             sandbox.command(words).env("STRIPEWISE_HOME", sandbox.path("home2")).output().expect("it runs");
@@ -71,7 +71,7 @@ fn a_lost_drive_is_named_and_no_data_is_lost() {
     let (sandbox, data) = with_volume(4, "raid5", 3);
     lose(&sandbox, 2);
     let status = sandbox.run("pool status").expect_code(3);
-    // Long paths end a line.
+    // A long path ends its line.
     let words: Vec<&str> = status.text().split_whitespace().collect();
     assert!(
         words.join(" ").contains(&format!("{} (missing)", sandbox.text("d/drive2.img"))),
@@ -100,7 +100,7 @@ fn a_lost_drive_is_named_and_no_data_is_lost() {
     assert_eq!(status["pools"][0]["state"], "online");
     assert_eq!(status["pools"][0]["drives"].as_array().map(Vec::len), Some(4));
     assert_eq!(sandbox.json("pool wait tank rebuild")["worked"], false);
-    // The new drive really holds its part: another one can go now.
+    // The new drive holds its columns: another one can fail now.
     lose(&sandbox, 0);
     assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
 }
@@ -123,7 +123,7 @@ fn a_working_drive_can_be_replaced_and_reused() {
     sandbox.ok("pool replace tank @d/drive0.img @new/drive0.img --wait");
     assert_ne!(sandbox.json("drive show @d/drive0.img")["drives"][0]["belongs"], true);
     assert_eq!(sandbox.json("drive show @new/drive0.img")["drives"][0]["belongs"], true);
-    // It is wiped, and can be used for something else.
+    // The old drive is wiped and can be reused.
     sandbox.ok("pool create other @d/drive0.img");
     lose(&sandbox, 1);
     lose(&sandbox, 2);
@@ -176,7 +176,7 @@ fn an_outdated_drive_is_rebuilt_before_it_is_trusted() {
     assert_eq!(status["pools"][0]["drives"][1]["state"], "behind");
     assert_eq!(status["pools"][0]["action"], "stripewise pool wait tank rebuild");
     assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data, "what it held is out of date");
-    // It catches up, and counts again.
+    // After the resync it counts again.
     sandbox.ok("pool wait tank rebuild");
     sandbox.ok("pool status");
     lose(&sandbox, 0);
@@ -213,7 +213,7 @@ fn a_scrub_repairs_bit_rot_and_names_the_drive() {
     assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
     let status = sandbox.json("pool status");
     assert_eq!(status["pools"][0]["drives"][2]["checksum_errors"], 2, "kept with the pool");
-    // Nothing is left to find, and the repair is on the drive itself: others may go.
+    // A second scrub finds nothing, and the repair is on the drive itself: others may fail.
     let again = sandbox.ok("pool scrub tank --wait");
     assert!(again.text().contains("no errors found"), "{}", again.text());
     lose(&sandbox, 0);
@@ -274,7 +274,7 @@ fn scrub_findings_are_shown_until_cleared() {
     assert!(status["condition"].as_str().is_some_and(|text| text.contains("found wrong on")), "{status}");
     let shown = sandbox.ok("pool status tank");
     assert!(shown.text().contains("scrubbed") && shown.text().contains("repaired"), "{}", shown.text());
-    // The action helps: a clean scrub, and then the counts are set back.
+    // The action helps: a clean scrub, then the counters are reset.
     for _ in 0..2 {
         let status = sandbox.json("pool status tank")["pools"][0].clone();
         let action = status["action"].as_str().expect("text").to_owned();

@@ -1,5 +1,5 @@
-//! Drives that come into a pool and leave it, on purpose: nothing is lost on the way, and every
-//! step says what is next.
+//! Adding, removing and replacing drives by command: no data is lost, and every command names the
+//! next one.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const LENGTH: usize = 5_000_001;
 
-/// A RAID 5 volume with something in it, on drives @d/drive0.img …
+/// Creates a RAID 5 volume with data, on drives @d/drive0.img …
 fn with_volume(drives: usize, seed: u64) -> (Sandbox, Vec<u8>) {
     let sandbox = Sandbox::new();
     sandbox.pool(drives);
@@ -70,7 +70,7 @@ fn roles_are_given_and_shown() {
         assert_eq!(sandbox.json(&format!("drive show {path}"))["drives"][0]["superblock"]["role"], *role);
     }
     let status = sandbox.ok("pool status");
-    // Long paths put what belongs to a drive on several lines.
+    // With long paths, a drive takes several lines.
     let words: Vec<&str> = status.text().split_whitespace().collect();
     assert!(words.join(" ").contains("journal online"), "{}", status.text());
     assert!(sandbox.run("pool add tank @d/drive7.img --as cache").expect_code(2).err.contains("journal"));
@@ -190,7 +190,7 @@ fn a_replaced_drive_serves_until_the_rebuild_is_done() {
         refused.contains("is being replaced with") && refused.contains("hint: `stripewise pool wait"),
         "{refused}"
     );
-    // A second drive is lost: the old one is still there.
+    // A second drive is lost while the old one is still in use.
     lose(&sandbox, "d/drive2.img");
     assert!(holds(&sandbox, &data));
     sandbox.run("pool wait tank rebuild");
@@ -216,11 +216,11 @@ fn a_drive_taken_offline_catches_up() {
     sandbox.write("tank/a", 4097, &changed);
     data[..300_000].copy_from_slice(&changed);
     assert!(holds(&sandbox, &data));
-    // Another one cannot go too, and it stays.
+    // A second drive cannot be taken offline.
     let refused = sandbox.fails("pool offline tank @d/drive0.img");
     assert!(refused.contains("could not be read: a"), "{refused}");
 
-    // It comes back under another name; its identity may be cut short.
+    // The drive returns under another path; its ID may be abbreviated.
     std::fs::rename(sandbox.drive_path(2), sandbox.path("moved.img")).expect("moved");
     sandbox.ok("pool online tank @moved.img --wait");
     let now = sandbox.json("pool status")["pools"][0].clone();
@@ -228,7 +228,7 @@ fn a_drive_taken_offline_catches_up() {
     sandbox.ok(&format!("pool offline tank {}", &id[..8]));
     sandbox.ok(&format!("pool online tank {} --wait", &id[..8]));
     lose(&sandbox, "d/drive0.img");
-    assert!(holds(&sandbox, &data), "what changed meanwhile is on it");
+    assert!(holds(&sandbox, &data), "changed data was copied");
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn only_empty_drives_can_be_removed() {
     let removed = sandbox.ok("pool remove tank @e/drive0.img");
     assert!(removed.text().contains("was removed from pool tank"), "{}", removed.text());
     assert_eq!(drive(&status(&sandbox), &sandbox.text("e/drive0.img")), None);
-    // It is free for others, without --force.
+    // Other pools can use it without --force.
     sandbox.ok("pool create other @e/drive0.img");
     let refused = sandbox.fails("pool add tank @e/drive0.img");
     assert!(refused.contains("holds a drive of pool `other`"), "whose it is: {refused}");
@@ -293,7 +293,7 @@ fn pool_events_are_recorded_in_order() {
     assert!(text.text().starts_with("TIME "), "{}", text.text());
 }
 
-/// Whether somebody has the drive, told without trying to lock it.
+/// True if a process has locked the drive; checked without trying to lock it.
 fn is_locked(sandbox: &Sandbox, name: &str) -> bool {
     let inode = std::fs::metadata(sandbox.path(name)).expect("a drive").ino();
     let locks = std::fs::read_to_string("/proc/locks").expect("the kernel's list");
@@ -310,13 +310,12 @@ fn iostat_shows_the_drives_of_a_running_process() {
     assert!(sandbox.run("pool iostat tank 0").expect_code(2).err.contains("no length of an interval"));
     assert!(sandbox.run("pool iostat tank 1 0").expect_code(2).err.contains("1"));
 
-    // A rebuild onto a drive so slow that it can be watched from beside, however busy the machine
-    // is.
+    // A rebuild onto a drive slow enough to be observed on a busy host.
     sandbox.ok("drive make @e --count 1 --size 32MiB --pace 500KB/s");
     lose(&sandbox, "d/drive1.img");
     sandbox.ok("pool replace tank @d/drive1.img @e/drive0.img");
     let mut child = sandbox.command("pool wait tank rebuild --quiet").spawn().expect("started");
-    // Asked before, `iostat` would find nobody there, and have the pool itself for a moment.
+    // Started earlier, `iostat` would find no process, and open the pool itself for a moment.
     while !is_locked(&sandbox, "d/drive0.img") {
         assert!(child.try_wait().expect("a child").is_none(), "it waits");
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -325,12 +324,12 @@ fn iostat_shows_the_drives_of_a_running_process() {
     while child.try_wait().expect("a child").is_none() {
         let answer = sandbox.run("pool iostat tank 1 1 --json");
         if answer.code != 0 {
-            // It has the pool and says nothing of it yet: opening writes to that drive, too.
+            // The process has the pool and reports no load yet: opening also writes to that drive.
             continue;
         }
         let shown = answer.json();
         let drives = shown["intervals"][0]["drives"].as_array().cloned().unwrap_or_default();
-        // All that it is to write may have been asked of it before the interval began.
+        // All its writes may have been submitted before the interval began.
         let writes = |drive: &&Value| {
             drive["write_mb_per_s"].as_f64().is_some_and(|rate| rate > 0.05)
                 || drive["queued"].as_u64().is_some_and(|requests| requests > 0)

@@ -1,4 +1,4 @@
-//! `model`: drives of the catalogue, and replays.
+//! `model`, `advise` and `pool advise`: the catalogue, replays and advice.
 
 use std::path::PathBuf;
 
@@ -190,7 +190,7 @@ fn a_pool_of_any_layout_is_advised_on() {
             .expect("a list")
             .iter()
             .filter_map(|one| one["command"].as_str());
-        // From three copies to one parity less may be lost, and that takes a yes.
+        // From three copies to single parity, fewer drive failures are survived: this needs --yes.
         if volume["volume"] == "tank/b" {
             assert!(
                 less.clone().any(|command| command.contains("--layout raid5") && command.ends_with(" --yes"))
@@ -215,7 +215,7 @@ fn the_printed_commands_build_the_choice() {
             for line in choice["commands"]["stripewise"].as_array().expect("a list") {
                 let line =
                     line.as_str().expect("words").strip_prefix("stripewise ").expect("our own command");
-                // A file system on it is the mount tests' part.
+                // File systems are covered by the tests of mounts.
                 if line.starts_with("mount ") {
                     assert_eq!(line, "mount tank/data /mnt/data --fs xfs");
                     continue;
@@ -271,12 +271,12 @@ fn advise_takes_drives_by_path_file_or_price() {
     for said in ["hard disks considered", "UNDER LOAD", "LIMITED BY", "nine of ten", "dominated by"] {
         assert!(text.text().contains(said), "{said}: {}", text.text());
     }
-    // Where only the default risk stands in the way it gives way, and that is said.
+    // If only the default risk excludes all layouts, it is relaxed, and reported.
     let advice = sandbox.json("advise --drives 1x8TB-hdd");
     assert!(advice["assumptions"].to_string().contains("any probability is accepted"), "{advice}");
 }
 
-/// The program at a terminal of its own, with these lines typed.
+/// Runs the program at a terminal, with these lines as input.
 fn typed(sandbox: &Sandbox, words: &str, lines: &str) -> Option<String> {
     use std::io::Write;
     use std::process::{Command, Stdio};
@@ -302,7 +302,7 @@ fn typed(sandbox: &Sandbox, words: &str, lines: &str) -> Option<String> {
 #[test]
 fn advise_asks_only_what_still_matters() {
     let sandbox = Sandbox::new();
-    // An answer that makes no sense is asked for again.
+    // An invalid answer is asked for again.
     let Some(said) = typed(&sandbox, "advise", "4x8TB-hdd\nsequental\nsequential\n\n1gbe\n\n") else {
         return;
     };
@@ -310,7 +310,7 @@ fn advise_asks_only_what_still_matters() {
         assert!(said.contains(asked), "{asked}: {said}");
     }
     assert!(said.contains("for sequential work raid5"), "{said}");
-    // Of one drive only one thing can be made.
+    // One drive allows only one layout.
     let said = typed(&sandbox, "advise", "1x8TB-hdd\n").expect("as before");
     assert!(!said.contains("Workload?") && !said.contains("Link to the client?"), "{said}");
     let said = typed(&sandbox, "advise --workload mixed --link 1gbe", "2x8TB-hdd\n\n\n").expect("as before");

@@ -24,8 +24,8 @@ use crate::world::content::BLOCK_BYTES;
 use crate::world::guarded::{Guarded, Target};
 use crate::world::manner::Manner;
 
-/// Virtual time after which work counts as stuck: many times the delay of drives that fail one after
-/// the other.
+/// Virtual time after which work counts as stuck: many times the delay of drives that fail one
+/// after the other.
 const PATIENCE_NS: u64 = 300_000_000_000;
 
 /// A drive that is plugged in in this life.
@@ -41,8 +41,8 @@ pub(crate) struct Plugged {
 }
 
 impl Plugged {
-    /// Returns the blocks of these ranges that are still unreadable. The power is off: reads of good
-    /// blocks never complete.
+    /// Returns the blocks of these ranges that are still unreadable. The power is off: reads of
+    /// good blocks never complete.
     fn still_unreadable(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         if self.faulty.unreadable_bytes() == 0 {
             return Vec::new();

@@ -93,8 +93,8 @@ impl Life {
         self.observe(subject);
     }
 
-    /// Judges a volume that was being created at a power cut. If it exists and is whole, it is kept.
-    /// If drives are missing, it is deleted: their losses were not accounted to it.
+    /// Judges a volume that was being created at a power cut. If it exists and is whole, it is
+    /// kept. If drives are missing, it is deleted: their losses were not accounted to it.
     async fn judge_being_made(&self, subject: &Subject) {
         let (Some(random), Some(new)) = (self.world.later(), self.world.being_made.take()) else { return };
         let all = subject.facts();
@@ -167,8 +167,8 @@ impl Life {
                 let detail = format!("{}: disk{number} was away and counts as current", guarded.name);
                 self.broken("no-stale-drive", detail);
             } else if self.plugged.borrow().contains_key(&number) {
-                // The engine knows of the gap, and may resync the disk or place new data on it at any
-                // time.
+                // The engine knows of the gap, and may resync the disk or place new data on it at
+                // any time.
                 disk.stale.remove(&guarded.number);
             }
         }

@@ -1,6 +1,6 @@
-//! Data that clients write. Every sector contains its volume, sector number and version, and all its
-//! bytes follow from them. So each sector that is read can be classified: current, old, misplaced or
-//! unknown.
+//! Data that clients write. Every sector contains its volume, sector number and version, and all
+//! its bytes follow from them. So each sector that is read can be classified: current, old,
+//! misplaced or unknown.
 //!
 //! Expected faults: arbitrary bytes.
 

@@ -52,13 +52,13 @@ impl Guarded {
         &*self.harmed.borrow() | &facts.lacking()
     }
 
-    /// True if the volume also survives the loss of these disks, whatever the engine has recorded so
-    /// far.
+    /// True if the volume also survives the loss of these disks, whatever the engine has recorded
+    /// so far.
     pub(crate) fn can_spare(&self, disks: &BTreeSet<usize>) -> bool {
         let facts = self.facts.borrow();
         let lost = self.lost();
-        // Drives with only a bitmap or journal copy count like any other: the engine reports how many
-        // of them are lost.
+        // Drives with only a bitmap or journal copy count like any other: the engine reports how
+        // many of them are lost.
         let counted_lost = lost.len().max(facts.counted_lost);
         let is_free = disks.is_subset(&facts.lacking()) && disks.is_disjoint(&facts.copies);
         let more = disks.difference(&lost).count();

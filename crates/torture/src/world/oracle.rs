@@ -7,9 +7,9 @@
 //! this set of possible contents until it is written again, or is read at the end of the run.
 //!
 //! The model also knows the limits of the guarantees. A block that was being written at a power cut
-//! is *suspect* until the whole volume is available again: if a drive is lost before that, a read of
-//! the block may be refused ([`Oracle::lose_suspects`]), but must not return wrong data. With parity
-//! and without a journal, whole stripes are suspect, and a read may return anything there.
+//! is *suspect* until the whole volume is available again: if a drive is lost before that, a read
+//! of the block may be refused ([`Oracle::lose_suspects`]), but must not return wrong data. With
+//! parity and without a journal, whole stripes are suspect, and a read may return anything there.
 //!
 //! Time in the model is a count of events ([`Oracle::tick`]), which orders events at one instant of
 //! the clock. Memory: 40 bytes per sector of the volume, and about 40 per write that a sector may
@@ -55,8 +55,8 @@ struct Entry {
     /// True if the write was not durable at a power cut: the sector may be torn between two such
     /// writes.
     cut: bool,
-    /// True if a drive may have lost the write with its cache, and no client has an error for it yet
-    /// ([`Oracle::put_at_risk`]).
+    /// True if a drive may have lost the write with its cache, and no client has an error for it
+    /// yet ([`Oracle::put_at_risk`]).
     at_risk: bool,
 }
 
@@ -147,7 +147,8 @@ pub(crate) struct Wrong {
     pub sector: u32,
     /// Content that was read, and the allowed contents.
     pub what: String,
-    /// True if the sector returned an older content of its own, false for content that it never had.
+    /// True if the sector returned an older content of its own, false for content that it never
+    /// had.
     pub is_old: bool,
     /// True if a block mixes old and new sectors.
     pub is_torn_block: bool,
@@ -435,8 +436,8 @@ impl Oracle {
         self.suspects.clear();
     }
 
-    /// True if a read of the range that began at `since` may be refused, or a write that has to read
-    /// there.
+    /// True if a read of the range that began at `since` may be refused, or a write that has to
+    /// read there.
     pub(crate) fn may_refuse(&self, sectors: Range<u32>, since: u64) -> bool {
         sectors.into_iter().any(|sector| {
             let state = &self.sectors[sector as usize];
@@ -531,8 +532,8 @@ impl Oracle {
         is_torn_of(bytes, &cut)
     }
 
-    /// Checks that blocks are atomic: if a write is visible in a sector, no other sector of the block
-    /// may show its older content.
+    /// Checks that blocks are atomic: if a write is visible in a sector, no other sector of the
+    /// block may show its older content.
     fn check_blocks(&self, first: u32, found: &[Content], since: u64) -> Result<(), Wrong> {
         let end = first + found.len() as u32;
         let content = |sector: u32| found[(sector - first) as usize];
@@ -566,8 +567,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// Pins the content at the end of a run: the data that was read, and found valid, is durable and
-    /// must not change again.
+    /// Pins the content at the end of a run: the data that was read, and found valid, is durable
+    /// and must not change again.
     pub(crate) fn pin(&mut self, first: u32, bytes: &[u8]) {
         for (index, sector) in bytes.chunks_exact(SECTOR_BYTES as usize).enumerate() {
             let number = first + index as u32;

@@ -55,7 +55,7 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
             let verdict = match found.verdict {
                 Verdict::Better => ("better".to_owned(), Style::Good),
                 Verdict::Worse => ("worse".to_owned(), Style::Bad),
-                Verdict::CannotTell => plain("cannot tell"),
+                Verdict::CannotTell => plain("inconclusive"),
             };
             let interval = found.ci95.map_or_else(String::new, |[low, high]| {
                 format!("{} – {}", number(Some(low)), number(Some(high)))

@@ -1,8 +1,8 @@
 //! `lab study`: repeats a published study on this engine, with the study's tables, and checks its
 //! findings.
 //!
-//! Expected faults: no space for the drives, a host too slow for them (all are slowed by one factor,
-//! which is reported).
+//! Expected faults: no space for the drives, a host too slow for them (all are slowed by one
+//! factor, which is reported).
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};

@@ -3,8 +3,8 @@
 //!
 //! Streams run at the outer edge of the disks, as in the study. Mixed loads and rebuilds, which
 //! cover the whole disk, run on disks shrunk in proportion, so that filling them takes seconds of
-//! computation: shrunk disks keep their rates and their seek times by fraction of the stroke, on one
-//! surface; a load uses the same fraction of the array as in the study. Solid-state drives are
+//! computation: shrunk disks keep their rates and their seek times by fraction of the stroke, on
+//! one surface; a load uses the same fraction of the array as in the study. Solid-state drives are
 //! shrunk as well and keep their fraction of spare blocks. Processor time is not modelled, as
 //! always in virtual time.
 

@@ -133,7 +133,8 @@ fn parse_latent(text: &str) -> std::result::Result<OrNone<f64>, String> {
     }
 }
 
-/// Parses the time to repair. With hours between scrubs, an error waits for the rest of the interval.
+/// Parses the time to repair. With hours between scrubs, an error waits for the rest of the
+/// interval.
 fn parse_scrub(text: &str) -> std::result::Result<OrNone<Law>, String> {
     law_or_none(text, |hours| Law::Uniform { from: 0.0, to: hours })
 }

@@ -1,6 +1,7 @@
 //! `model validate`: compares the predictions with every published row.
 //!
-//! Expected faults: data files with other columns or fields (the error names file, line and column).
+//! Expected faults: data files with other columns or fields (the error names file, line and
+//! column).
 
 use std::path::{Path, PathBuf};
 

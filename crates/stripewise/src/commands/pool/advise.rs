@@ -2,8 +2,8 @@
 //! layouts, a journal, another spare or another rebuild priority, from the pool's load so far.
 //! Read-only.
 //!
-//! Expected faults: a pool that no process has open, whose load is therefore unknown (reported as an
-//! assumption).
+//! Expected faults: a pool that no process has open, whose load is therefore unknown (reported as
+//! an assumption).
 
 use std::path::Path;
 
@@ -338,8 +338,8 @@ fn load(options: &Options, status: &StatusFile, volume: &str, assumptions: &mut 
     Ok(Load { requests, read_percent, mean_bytes, mb_per_s, workload, hottest_row_percent })
 }
 
-/// Predicts the rebuild. It fills only allocated space, and gets the idle time of the busiest drive,
-/// at least the share of its priority.
+/// Predicts the rebuild. It fills only allocated space, and gets the idle time of the busiest
+/// drive, at least the share of its priority.
 fn rebuild(status: &StatusFile, volume: &VolumeReport, present: &Choice, drive_bytes: u64) -> Rebuild {
     let filled = volume.allocated_bytes as f64 / volume.columns.max(1) as f64 / drive_bytes as f64;
     let idle_seconds = present.rebuild_seconds.map(|seconds| seconds * filled.min(1.0));

@@ -2,9 +2,9 @@
 //! durable when the command ends.
 //!
 //! Expected faults: input that does not fit (the part that fits is written and reported), missing
-//! drives, ranges that begin or end within a block of 512 bytes (the rest of the block is kept, also
-//! against concurrent writers), a volume that a client has open (refused), a full file system below
-//! (the durable part of this write is reported).
+//! drives, ranges that begin or end within a block of 512 bytes (the rest of the block is kept,
+//! also against concurrent writers), a volume that a client has open (refused), a full file system
+//! below (the durable part of this write is reported).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -117,7 +117,8 @@ struct Failed {
 type Answer = JoinHandle<std::result::Result<(), ArrayError>>;
 
 impl Writing<'_> {
-    /// Returns the number of bytes written, all durable. An error names the number of durable bytes.
+    /// Returns the number of bytes written, all durable. An error names the number of durable
+    /// bytes.
     async fn copy(&mut self) -> Result<u64> {
         let mut in_flight = VecDeque::new();
         let failed = match self.transfer(&mut in_flight).await {
@@ -213,7 +214,7 @@ impl Writing<'_> {
             ArrayError::FileSystemFull { .. } => {
                 "free space in that file system, then write the rest".to_owned()
             }
-            _ => format!("`stripewise pool status {}` tells how the drives are", name.pool),
+            _ => format!("`stripewise pool status {}` shows the state of its drives", name.pool),
         };
         Failed { at, why: Failure::because(what, error).hint(hint) }
     }
