@@ -12,7 +12,7 @@ use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
 use crate::printer::{Style, Table, plain};
 
-/// Compare two runs: better, worse, or inconclusive
+/// Compare two runs: better, worse, or undecided
 #[derive(Args)]
 #[command(
     after_help = "A difference is reported if the medians differ by 3 % or more and the p-value of an exact rank \
@@ -55,7 +55,7 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
             let verdict = match found.verdict {
                 Verdict::Better => ("better".to_owned(), Style::Good),
                 Verdict::Worse => ("worse".to_owned(), Style::Bad),
-                Verdict::CannotTell => plain("inconclusive"),
+                Verdict::CannotTell => plain("undecided"),
             };
             let interval = found.ci95.map_or_else(String::new, |[low, high]| {
                 format!("{} – {}", number(Some(low)), number(Some(high)))
