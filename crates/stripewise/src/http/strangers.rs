@@ -97,6 +97,6 @@ mod tests {
         drop(first);
         assert!(strangers.place(of("[2001:db8::ffff]:80")).is_some());
         drop(others);
-        assert!(strangers.all().is_empty(), "what is free is not kept");
+        assert!(strangers.all().is_empty(), "free slots take no memory");
     }
 }

@@ -198,13 +198,13 @@ fn a_scrub_resumes_after_a_kill() {
     corrupt(&sandbox.path("d/drive3.img"), place, 4096);
     let daemon = Daemon::start(&sandbox, "");
     let jobs = volumes();
-    assert!(jobs.len() == 1 && jobs[0]["volume"] == "b", "it goes on where it was: {jobs:?}");
+    assert!(jobs.len() == 1 && jobs[0]["volume"] == "b", "the scrub resumes: {jobs:?}");
     sandbox.ok("pool set tank patrol-rate=none");
     until("it ends", || percent(&sandbox, "scrub").is_none());
     let status = sandbox.json("pool status tank");
     let drives = status["pools"][0]["drives"].as_array().expect("drives");
     let errors: u64 = drives.iter().filter_map(|drive| drive["checksum_errors"].as_u64()).sum();
-    assert!(errors > 0, "what was wrong was found: {status}");
+    assert!(errors > 0, "corrupt blocks are found: {status}");
     assert!(sandbox.read("tank/b", 0, data.len()) == data);
     daemon.end();
 }
@@ -302,7 +302,7 @@ fn a_disconnected_http_client_stops_waiting() {
     assert!(!logged("exit_code"), "it waits");
     drop(waiting);
     until("the waiting ends", || logged("exit_code=1"));
-    assert!(percent(&sandbox, "scrub").is_some(), "the scrub goes on");
+    assert!(percent(&sandbox, "scrub").is_some(), "the scrub continues");
     sandbox.ok("pool set tank patrol-rate=none");
     let done = ask("POST", "/api/v1/pools/tank/wait?job=scrub");
     assert!(done.starts_with("HTTP/1.1 200") && done.contains("\"pools\""), "{done}");

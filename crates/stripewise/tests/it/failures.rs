@@ -175,7 +175,7 @@ fn an_outdated_drive_is_rebuilt_before_it_is_trusted() {
     let status = sandbox.run("pool status --json").expect_code(3).json();
     assert_eq!(status["pools"][0]["drives"][1]["state"], "behind");
     assert_eq!(status["pools"][0]["action"], "stripewise pool wait tank rebuild");
-    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data, "what it held is out of date");
+    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data, "its outdated data is not used");
     // After the resync it counts again.
     sandbox.ok("pool wait tank rebuild");
     sandbox.ok("pool status");

@@ -342,7 +342,7 @@ fn iostat_shows_the_drives_of_a_running_process() {
     assert!(child.try_wait().expect("a child").is_none(), "it is still at work");
     child.kill().expect("killed");
     child.wait().expect("ended");
-    assert_eq!(busy["path"], sandbox.text("e/drive0.img"), "the one that is written: {busy}");
+    assert_eq!(busy["path"], sandbox.text("e/drive0.img"), "the drive that is written: {busy}");
     for key in
         ["id", "role", "state", "requests", "requests_per_s", "read_mb_per_s", "busy_percent", "queued"]
     {

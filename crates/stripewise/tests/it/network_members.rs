@@ -105,7 +105,7 @@ fn shutdown_is_timely_with_unresponsive_drives() {
 
     kits.into_iter().for_each(Kit::kill);
     let _kits: Vec<Kit> = (0..3).map(|index| Kit::start(&sandbox, index, "")).collect();
-    assert!(sandbox.read("tank/a", 0, data.len()) == data, "what was flushed is there");
+    assert!(sandbox.read("tank/a", 0, data.len()) == data, "flushed data survives");
     nothing_is_wrong(&sandbox);
 }
 

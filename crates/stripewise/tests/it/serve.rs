@@ -301,11 +301,11 @@ fn a_pool_resumes_after_losing_too_many_drives() {
         let done = sandbox.ok(&words);
         assert!(done.text().contains("was reopened"), "{}", done.text());
         // The client is disconnected, so that it reconnects.
-        assert!(client.is_closed(), "it does not stay with what is no more");
+        assert!(client.is_closed(), "a client of the closed pool is disconnected");
         let mut again = nbd_client::Client::ready(&socket, "tank/a");
         assert!(again.read(0, data.len() as u32) == data);
         for (at, bytes) in &durable {
-            assert!(again.read(*at, 65536) == *bytes, "what was acknowledged at {at} is there");
+            assert!(again.read(*at, 65536) == *bytes, "acknowledged data at {at} survives");
         }
         again.write(0, &data);
         until("the pool is whole again", || sandbox.run("pool status tank").code == 0);

@@ -176,7 +176,7 @@ impl Writing<'_> {
         while !in_flight.is_empty() {
             self.finish(in_flight).await?;
         }
-        self.volume.flush().await.map_err(|error| self.failure(end, "make durable", &error))?;
+        self.volume.flush().await.map_err(|error| self.failure(end, "flush", &error))?;
         let mut beyond = [0];
         if !ended && end == capacity && self.input.read_fully(&mut beyond).await.is_ok_and(|read| read > 0) {
             let why = too_long(self.name, self.offset, capacity, end - self.offset);
@@ -208,7 +208,7 @@ impl Writing<'_> {
         let name = self.name;
         let what = match doing {
             "write" => format!("cannot write volume `{name}` at {at}"),
-            _ => format!("cannot {doing} what was written to volume `{name}`"),
+            _ => format!("cannot {doing} the data written to volume `{name}`"),
         };
         let hint = match error {
             ArrayError::FileSystemFull { .. } => {

@@ -158,7 +158,7 @@ impl Answer {
     /// Asserts the exit code.
     pub fn expect_code(self, code: i32) -> Self {
         let out = String::from_utf8_lossy(&self.out[..self.out.len().min(2000)]);
-        assert_eq!(self.code, code, "`{}` ended with this code; it said:\n{}\n{out}", self.shown, self.err);
+        assert_eq!(self.code, code, "exit code of `{}`; standard error:\n{}\n{out}", self.shown, self.err);
         self
     }
 

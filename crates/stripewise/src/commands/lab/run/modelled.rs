@@ -77,7 +77,7 @@ pub(super) fn go(options: &Options, app: &App, profile: &Profile, store: &Store,
         Modelled::System(system) => of_system(&work, &system)?,
     };
     if interrupt_requested() {
-        let kept = format!("stripewise lab show {} has what was measured", run.run);
+        let kept = format!("`stripewise lab show {}` shows the figures so far", run.run);
         return Err(Failure::new("interrupted").hint(kept));
     }
     store.finish(&run.run, &notes).map_err(|error| store_failure(&error))?;
