@@ -1,11 +1,11 @@
-//! A test that needs a process of its own, as it measures it or sends it signals.
+//! Runs a test in its own process, for tests that measure the process or send it signals.
 
 use std::process::Command;
 
 const ALONE: &str = "STRIPEWISE_TEST_ALONE";
 
-/// Whether this process runs only the test `name` (with its modules, as the test binary lists it).
-/// If not, the test is run in such a process; it must pass there, and the caller returns.
+/// True if this process runs only the test `name` (with its modules, as the test binary lists it).
+/// Otherwise runs the test in such a process, where it must pass; the caller then returns.
 pub fn is_own_process(name: &str) -> bool {
     if std::env::var(ALONE).is_ok_and(|alone| alone == name) {
         return true;

@@ -14,7 +14,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let length = bytes.len().min(END_BYTES);
     image[..length].copy_from_slice(&bytes[..length]);
     image[DRIVE_BYTES - END_BYTES..][..length].copy_from_slice(&bytes[..length]);
-    // What says where a slot lies is its own.
+    // Each slot records its own offset and the drive's size.
     for place in [0, END_BYTES / 2, DRIVE_BYTES - END_BYTES, DRIVE_BYTES - END_BYTES / 2] {
         image[place + 72..place + 80].copy_from_slice(&(place as u64).to_le_bytes());
         image[place + 64..place + 72].copy_from_slice(&(DRIVE_BYTES as u64).to_le_bytes());

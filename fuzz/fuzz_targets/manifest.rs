@@ -53,7 +53,7 @@ fn make_base() -> Vec<Vec<u8>> {
     drives.iter().map(bytes_of).collect()
 }
 
-/// What the numbers become, by their place among all of them.
+/// New values of numbers, by the index of the number.
 fn changes(input: &[u8]) -> BTreeMap<usize, u64> {
     let change = |bytes: &[u8]| {
         let value = u64::from_le_bytes(bytes[2..10].try_into().expect("eight bytes"));

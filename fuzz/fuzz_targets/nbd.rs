@@ -1,5 +1,5 @@
-//! What an NBD client may send: settings, flags, options, requests. Nothing may panic, and answers
-//! stay in proportion.
+//! Input of an NBD client: settings, flags, options, requests. The server must not panic, and its
+//! replies must stay in proportion.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,10 +1,9 @@
-//! Volumes that change all the time: written, zeroed and discarded over NBD while drives are
-//! pulled, replaced, taken offline and back; between rounds they grow and shrink, the daemon ends,
-//! in order or by kill -9, and a drive is put back to what it held some rounds before. Every block
-//! is compared with what it has to hold, in each round.
+//! Volumes under constant change: written, zeroed and discarded over NBD while drives are pulled,
+//! replaced, taken offline and brought back. Between rounds the volumes grow and shrink, the daemon
+//! is stopped or killed, and a drive is restored to its contents of some rounds before. Each round
+//! compares every block with its expected content.
 //!
-//! Faults expected of the daemon: a volume cut off with data in it, and a drive believed that was
-//! put back.
+//! Faults this can find: a volume shrunk over its data, and a restored drive that is trusted.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,24 +20,24 @@ use crate::span::Span;
 
 const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
-/// What a volume may hold at most, and at least.
+/// Maximum and minimum size of a volume.
 const MOST: u64 = 40 * MIB;
 const LEAST: u64 = 4 * MIB;
-/// How long clients are at work between two changes.
+/// Time that clients work between two changes.
 const ROUND: Duration = Duration::from_millis(1500);
 /// No error.
 const DONE: u32 = 0;
 
-/// What a block has to hold.
+/// Expected content of a block.
 #[derive(Clone, Copy, Default)]
 struct Block {
-    /// Which write it has; 0: zeros.
+    /// Number of the write in the block; 0 for zeros.
     version: u64,
-    /// It was discarded since: what it had, or zeros.
+    /// True after a discard: the block holds the write or zeros.
     is_discarded: bool,
 }
 
-/// A volume, and what it has to hold.
+/// A volume and its expected content.
 struct Volume {
     name: &'static str,
     blocks: Vec<Block>,
@@ -47,7 +46,7 @@ struct Volume {
     done: Counts,
 }
 
-/// What was done, and how often.
+/// Counts of the operations.
 #[derive(Default)]
 struct Counts {
     writes: u64,
@@ -74,14 +73,14 @@ impl Volume {
         format!("tank/{}", self.name)
     }
 
-    /// A stretch of so many blocks at most: the first, and one past the last.
+    /// Draws a range of at most this number of blocks: the first, and one past the last.
     fn stretch(&mut self, most: u64) -> (u64, u64) {
         let count = self.blocks.len() as u64;
         let first = self.random.below(count);
         (first, (first + 1 + self.random.below(most)).min(count))
     }
 
-    /// One request, answered.
+    /// Sends a request and checks its reply.
     fn step(&mut self, client: &mut Client) {
         let choice = self.random.below(100);
         let most = match choice {
@@ -136,7 +135,7 @@ impl Volume {
         }
     }
 
-    /// Works for a while, and then makes durable what it did.
+    /// Works for a while, then flushes.
     fn work(&mut self, socket: &Path, all_is_well: &AtomicBool) {
         let mut client = Client::ready(socket, &self.export());
         self.expect_all(&mut client);
@@ -148,8 +147,7 @@ impl Volume {
         self.expect_all(&mut client);
     }
 
-    /// Asks for another size. What is larger is granted where there is room; what would cut off
-    /// data is refused.
+    /// Resizes the volume. Growing succeeds if there is space; shrinking over data is refused.
     fn resize(&mut self, sandbox: &Sandbox) {
         let size = (LEAST + self.random.below(MOST - LEAST)) / BLOCK * BLOCK;
         let (before, count) = (self.blocks.len(), (size / BLOCK) as usize);
@@ -157,7 +155,7 @@ impl Volume {
         let cuts_off = count < before && self.blocks[count..].iter().any(is_stored);
         let words = format!("volume resize {} {size}", self.export());
         let mut answer = sandbox.run(&words);
-        // A client that has left may be known for a moment still.
+        // The daemon may still count a client that has just disconnected.
         until("no client is known any more", || {
             let waits = answer.code != 0 && answer.err.contains("a client has");
             if waits {
@@ -177,20 +175,20 @@ impl Volume {
     }
 }
 
-/// Older copies of drives, and how often one was put back.
+/// Older copies of drives, and the number of restores.
 #[derive(Default)]
 struct Copies {
-    /// By the drive's path: the copy's.
+    /// Paths of the copies by the path of their drive.
     kept: BTreeMap<String, String>,
     put_back: u64,
 }
 
 impl Copies {
-    /// While no process has the pool: puts a drive back to what it held, or keeps what one holds.
-    /// The drive that was put back.
+    /// Restores a drive to an older copy, or copies one, while no process has the pool open.
+    /// Returns the restored drive.
     fn change(&mut self, sandbox: &Sandbox, drives: &Drives<'_>, random: &mut SplitMix64) -> Option<String> {
         let members = drives.members();
-        // Some have been replaced since.
+        // Some drives have been replaced since.
         self.kept.retain(|path, _| members.contains(path));
         let member = members[random.below(members.len() as u64) as usize].clone();
         match self.kept.pop_first() {
@@ -261,7 +259,7 @@ fn data_survives_discards_resizes_and_drive_returns() {
         rounds += 1;
     }
     let scrub = sandbox.ok("pool scrub tank --wait");
-    assert_eq!(scrub.text().matches("nothing wrong was found").count(), 2, "{}", scrub.text());
+    assert_eq!(scrub.text().matches("no errors found").count(), 2, "{}", scrub.text());
     let sum = |count: fn(&Counts) -> u64| volumes.iter().map(|volume| count(&volume.done)).sum::<u64>();
     println!(
         "changing volumes: {} s, {rounds} rounds; {} writes, {} discards, {} times grown, {} shrunk, {} not shrunk; {} drives put \

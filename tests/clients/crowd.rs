@@ -1,7 +1,7 @@
-//! A hundred clients that come, misbehave and leave, over NBD, HTTP and the control socket, while
-//! others work: what these write they read back, and nothing that they ask takes longer than a
-//! client may be waited for. When the crowd has left, nothing of it is left in the daemon: no open
-//! file, no thread, no memory that grows from crowd to crowd.
+//! A hundred clients connect, misbehave and leave, over NBD, HTTP and the control socket, while
+//! well-behaved clients work. These read back what they wrote, and none of their requests takes
+//! longer than the daemon's longest timeout. When the crowd has left, the daemon has released its
+//! files, threads and memory.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -23,19 +23,18 @@ use crate::span::Span;
 const CROWD: u64 = 100;
 const MALFORMED: u64 = 1000;
 const MIB: u64 = 1 << 20;
-/// The longest that any client is waited for (`docs/nbd.md`, `docs/http.md`): no other client may
-/// be held up for longer.
+/// Longest timeout of the daemon (`docs/nbd.md`, `docs/http.md`): no other client may be delayed
+/// for longer.
 const BOUND: Duration = Duration::from_secs(60);
-/// A head of a request is waited for half as long.
+/// Timeout of a request head.
 const HEAD_BOUND: Duration = Duration::from_secs(20);
-/// After the crowd: what the program keeps for the next, and what its allocator has not given back
-/// of the most that was needed at a time. A sixth of what a hundred clients may have under way
-/// (`docs/nbd.md`).
+/// Memory that may remain after a crowd: reused buffers, and what the allocator has not returned. A
+/// sixth of what a hundred clients may have in flight (`docs/nbd.md`).
 const KEPT_BYTES: u64 = 512 * MIB;
-/// From one crowd to the next, whose needs differ by chance.
+/// Memory that may be added from one crowd to the next, since their requests differ.
 const GROWTH_BYTES: u64 = 128 * MIB;
 
-/// Ways into a daemon.
+/// Addresses of a daemon.
 struct Ways {
     nbd: PathBuf,
     control: PathBuf,
@@ -44,7 +43,7 @@ struct Ways {
     http_port: u16,
 }
 
-/// A connection that waits for nothing for ever.
+/// Connects with timeouts.
 fn connect_tcp(port: u16) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     stream.set_read_timeout(Some(BOUND)).expect("set");
@@ -52,7 +51,7 @@ fn connect_tcp(port: u16) -> TcpStream {
     stream
 }
 
-/// A port that is free now.
+/// Finds a free port.
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").port()
@@ -72,14 +71,14 @@ impl Ways {
         (ways, daemon)
     }
 
-    /// One client that does what it should not, and leaves after a while.
+    /// Runs a client that misbehaves and leaves after a while.
     fn misbehave(&self, random: &mut SplitMix64, longest_stay: Duration) {
         let pause = Duration::from_millis(random.below(longest_stay.as_millis() as u64));
         let noise = unique_bytes(1 + random.below(5000) as usize, random.next_u64());
         match random.below(15) {
             0 => send_and_leave(&mut Client::connect_silently(&self.nbd).stream, &noise, pause),
             1 => send_and_leave(&mut connect_tcp(self.nbd_port), &noise, pause),
-            // Half a request; half of what a write is to write; an option that never ends.
+            // Half a request; half the data of a write; an option that never ends.
             2 => self.after_greeting(&request_bytes(READ, 0, 1, 0, 512)[..27], pause),
             3 => self
                 .after_greeting(&[&request_bytes(WRITE, 0, 1, 3 * MIB, 1 << 20)[..], &noise].concat(), pause),
@@ -88,20 +87,20 @@ impl Ways {
                 let half = &option_bytes(OPT_GO, &info("tank/a", &[]))[..20];
                 send_and_leave(&mut client.stream, &[&3_u32.to_be_bytes()[..], half].concat(), pause);
             }
-            // Asks for much and takes none of it.
+            // Requests much data and reads none of it.
             5 => {
                 let much: Vec<u8> =
                     (0..20).flat_map(|cookie| request_bytes(READ, 0, cookie, 0, 1 << 20)).collect();
                 self.after_greeting(&much, pause);
             }
-            // Leaves while its writes are on the way; places that are nobody else's.
+            // Leaves with writes in flight, to ranges that no other client uses.
             6 => {
                 let write =
                     [&request_bytes(WRITE, 0, 1, 4 * MIB + random.below(64) * 4096, 4096)[..], &[7; 4096]]
                         .concat();
                 self.after_greeting(&write.repeat(10), Duration::ZERO);
             }
-            // TLS where there is none, without asking and after.
+            // TLS on a listener without TLS, with and without negotiation.
             7 => send_and_leave(
                 &mut connect_tcp(self.nbd_port),
                 b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
@@ -122,7 +121,7 @@ impl Ways {
                 let bytes = malformed(random.next_u64());
                 send_and_leave(&mut connect_tcp(self.http_port), &bytes, pause);
             }
-            // A head that comes letter by letter; a body that does not come.
+            // A head that arrives byte by byte; a body that never arrives.
             10 => {
                 let mut stream = connect(&self.http);
                 for letter in b"GET /metr" {
@@ -147,9 +146,9 @@ impl Ways {
         }
     }
 
-    /// A client that has agreed on everything, then sends this. Until then it is answered, if only
-    /// that there are too many: those that have left keep their places until what they asked for is
-    /// done, and drives may be slow.
+    /// Completes the negotiation, then sends these bytes. The server may answer that there are too
+    /// many clients: departed clients keep their slots until their requests are complete, and
+    /// drives may be slow.
     fn after_greeting(&self, bytes: &[u8], pause: Duration) {
         match Client::try_ready(&self.nbd, "tank/a") {
             Ok(mut client) => send_and_leave(&mut client.stream, bytes, pause),
@@ -163,12 +162,12 @@ impl Ways {
 }
 
 fn send_and_leave(stream: &mut impl Write, bytes: &[u8], pause: Duration) {
-    // The server may have left before.
+    // The server may have disconnected before.
     let _ = stream.write_all(bytes);
     std::thread::sleep(pause);
 }
 
-/// A command as `stripewise` sends it.
+/// A command in the format of the control socket.
 fn command_frame(words: &[&str]) -> Vec<u8> {
     let command = serde_json::json!({
         "version": 1, "words": words, "folder": "/", "colours": {"out": false, "err": false}, "input_bytes": null
@@ -180,8 +179,7 @@ fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind][..], &(body.len() as u32).to_le_bytes(), body].concat()
 }
 
-/// The longest that anything took which a well-behaved client asked for, each kind of it in
-/// milliseconds.
+/// Longest duration of a well-behaved client's requests, by kind, in milliseconds.
 #[derive(Default)]
 struct Longest {
     nbd: AtomicU64,
@@ -196,8 +194,8 @@ fn time<T>(longest: &AtomicU64, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// A client that has the volume open. While one has, no `volume write` of the crowd takes it for
-/// itself; one of the crowd before may still have it.
+/// Opens the volume, which keeps `volume write` commands of the crowd away from it; one of the
+/// previous crowd may still have it.
 fn opened(socket: &Path) -> Client {
     let mut client = None;
     until("the volume can be opened", || {
@@ -207,7 +205,7 @@ fn opened(socket: &Path) -> Client {
     client.expect("it was opened")
 }
 
-/// Writes and reads back over NBD, in 16 MiB of its own; how often.
+/// Writes and reads back over NBD, in its own 16 MiB. Returns the number of rounds.
 fn works_over_nbd(mut client: Client, goes_on: &AtomicBool, longest: &Longest) -> u64 {
     let _alarm = Alarm(goes_on);
     let mut rounds = 0;
@@ -220,7 +218,7 @@ fn works_over_nbd(mut client: Client, goes_on: &AtomicBool, longest: &Longest) -
     rounds
 }
 
-/// Asks over HTTP and by commands.
+/// Sends requests over HTTP and by commands.
 fn asks(sandbox: &Sandbox, ways: &Ways, goes_on: &AtomicBool, longest: &Longest) {
     let _alarm = Alarm(goes_on);
     while goes_on.load(Ordering::Relaxed) {
@@ -230,7 +228,7 @@ fn asks(sandbox: &Sandbox, ways: &Ways, goes_on: &AtomicBool, longest: &Longest)
     }
 }
 
-/// What a process has.
+/// Resources of a process.
 #[derive(Clone, Copy, Debug)]
 struct Holdings {
     files: usize,
@@ -242,25 +240,25 @@ impl Holdings {
     fn of(process: u32) -> Self {
         let place = PathBuf::from(format!("/proc/{process}"));
         let files = std::fs::read_dir(place.join("fd")).expect("readable").count();
-        // The kernel keeps workers of its own for each ring, and ends them when it likes.
+        // The kernel has its own workers for each ring, and ends them at any time.
         let is_own = |thread: &std::fs::DirEntry| {
             std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| !name.starts_with("iou-"))
         };
         let threads =
             std::fs::read_dir(place.join("task")).expect("readable").flatten().filter(is_own).count();
         let status = std::fs::read_to_string(place.join("status")).expect("readable");
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("told");
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line VmRSS");
         let kib: u64 = resident.trim().trim_end_matches(" kB").parse().expect("a number");
         Self { files, threads, resident_bytes: kib << 10 }
     }
 }
 
-/// In a long run some stay until they are given up.
+/// In a long run, some clients stay until the daemon disconnects them.
 fn longest_stay(place: u64, span: Span) -> Duration {
     if span.is_long() && place < 10 { Duration::from_secs(75) } else { Duration::from_millis(700) }
 }
 
-/// A hundred at a time for as long as it goes on; how many there were.
+/// Runs a hundred clients at a time for the duration of the test. Returns the number of clients.
 fn crowd(ways: &Ways, goes_on: &AtomicBool, span: Span) -> u64 {
     let came = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -285,7 +283,7 @@ fn a_hundred_hostile_clients_leave_no_trace() {
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid5 --size 32MiB");
     let (ways, daemon) = Ways::start(&sandbox);
-    // What is there before the crowd, with every way in used once.
+    // Resources before the crowd, with every listener used once.
     let (goes_on, longest) = (AtomicBool::new(false), Longest::default());
     works_over_nbd(opened(&ways.nbd), &goes_on, &longest);
     sandbox.ok("pool status tank");
@@ -311,7 +309,7 @@ fn a_hundred_hostile_clients_leave_no_trace() {
             }
             goes_on.store(false, Ordering::Relaxed);
             let crowd = crowd.join();
-            assert!(crowd.is_ok(), "somebody was not let in: {}", daemon.said());
+            assert!(crowd.is_ok(), "a client was refused: {}", daemon.said());
             came += crowd.expect("no panic");
             rounds += worker.join().expect("no panic");
         });
@@ -330,13 +328,13 @@ fn a_hundred_hostile_clients_leave_no_trace() {
     let said = daemon.end();
     let [nbd, http, command] = [longest.nbd, longest.http, longest.command].map(AtomicU64::into_inner);
     println!(
-        "a crowd of {CROWD}: {} s, {came} came and left; {rounds} times 200 kB written and read back meanwhile, nobody waited longer \
-         than {nbd} ms for that, {http} ms for HTTP, {command} ms for a command; {} more came than there was room for",
+        "a crowd of {CROWD}: {} s, {came} came and left; {rounds} times 200 kB written and read back, longest wait \
+         {nbd} ms over NBD, {http} ms over HTTP, {command} ms for a command; {} clients were refused",
         whole.elapsed().as_secs(),
         said.lines().filter(|line| line.contains("too many clients")).count()
     );
     let most = nbd.max(http).max(command);
-    assert!(u128::from(most) < BOUND.as_millis(), "somebody waited {most} ms");
+    assert!(u128::from(most) < BOUND.as_millis(), "a client waited {most} ms");
     let [first, second] = after[..] else { unreachable!("two parts") };
     assert!(second.resident_bytes < before.resident_bytes + KEPT_BYTES, "{before:?} {first:?} {second:?}");
     assert!(
@@ -384,7 +382,7 @@ fn the_daemon_survives_malformed_commands() {
         let words =
             [&["pool", "status"][..], &["volume", "list"], &["no", "such", "command"], &["\u{0}", "--json"]];
         let mut bytes = command_frame(words[random.below(4) as usize]);
-        // More frames behind it: input that nobody asked for, kinds that are the server's.
+        // More frames after it: unrequested input, and kinds that only the server sends.
         for _ in 0..random.below(3) {
             let kind = b"CIOMPWX?"[random.below(8) as usize];
             bytes.extend(frame(kind, &unique_bytes(random.below(300) as usize, seed)));
@@ -406,7 +404,7 @@ fn the_daemon_survives_malformed_commands() {
     daemon.end();
 }
 
-/// Each is answered or left within its time, while others are served.
+/// Each client is answered or disconnected in time, while others are served.
 #[test]
 fn slow_http_clients_are_disconnected() {
     let sandbox = Sandbox::new();
@@ -420,7 +418,7 @@ fn slow_http_clients_are_disconnected() {
     let half = std::thread::spawn(move || {
         let mut stream = connect(&of_half);
         let begin = Instant::now();
-        // One letter a second is no excuse.
+        // Sending one byte per second does not extend the timeout.
         while begin.elapsed() < HEAD_BOUND * 2 && stream.write_all(b"G").is_ok() {
             std::thread::sleep(Duration::from_secs(1));
         }
@@ -436,8 +434,8 @@ fn slow_http_clients_are_disconnected() {
     assert!(rest(&mut idle).starts_with(b"HTTP/1.1 200"));
     assert!(half.join().expect("no panic") < HEAD_BOUND);
 
-    // What takes a minute to be given up is for the long run: half a body, and an answer that
-    // the client does not take.
+    // Only a long run covers timeouts of a minute: half a body, and a reply that the client does
+    // not read.
     if Span::begin().is_long() {
         let before = Holdings::of(daemon.id());
         let mut stalled = connect(&ways.http);

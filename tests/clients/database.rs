@@ -1,11 +1,11 @@
-//! PostgreSQL on a volume: its daemon is killed under load, again and again, at times while a drive
-//! is gone. Each time the database recovers, with every transaction that was acknowledged.
+//! PostgreSQL on a volume whose daemon is killed repeatedly under load, at times with a drive
+//! missing. Each time the database must recover with every acknowledged transaction.
 //!
-//! Two kinds of clients: pgbench, whose sums have to agree, and writers that note, outside of the
+//! Two kinds of clients: pgbench, whose sums must match, and writers that record, outside of the
 //! volume, the number of each row whose commit was acknowledged.
 //!
-//! After a kill -9 nothing may be left of what the kernel kept of the dead volume: everything is
-//! unmounted before the next start.
+//! After a kill -9 the kernel's caches of the dead volume must be dropped: everything is unmounted
+//! before the next start.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -21,16 +21,16 @@ use crate::kit::mount::Mount;
 use crate::kit::programs::{is_possible, program, search_path, succeeds};
 use crate::span::{Running, Span};
 
-/// The database answers again within this time after a crash.
+/// Time limit for the database to answer after a crash.
 const RECOVERED_WITHIN: Duration = Duration::from_secs(120);
-/// Clients that lost their server, and the server that lost its files, end within this time.
+/// Time limit for clients to end without their server, and for the server to end without its files.
 const ENDED_WITHIN: Duration = Duration::from_secs(60);
-/// Writers that note what was acknowledged.
+/// Number of writers that record acknowledged rows.
 const WRITERS: u64 = 3;
-/// Numbers of one writer in one round.
+/// Number of row numbers reserved for one writer in one round.
 const ROUND_ROWS: u64 = 10_000_000;
 const USER: &str = "postgres";
-/// Durable when acknowledged; crashes and checkpoints often; pages that say when they rotted.
+/// Settings: durable commits, frequent checkpoints, page checksums.
 const SETTINGS: &str = "listen_addresses = ''
 fsync = on
 synchronous_commit = on
@@ -42,7 +42,7 @@ shared_buffers = 24MB
 max_connections = 30
 ";
 
-/// Where PostgreSQL's programs are, newest first: Debian keeps those of the server off the path.
+/// Directories of PostgreSQL's programs, newest first: Debian keeps the server's off the path.
 fn programs() -> Option<PathBuf> {
     let mut folders: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -59,11 +59,11 @@ fn programs() -> Option<PathBuf> {
     found
 }
 
-/// A database whose files are on a volume; its socket, log and clients are not.
+/// A database with its files on a volume; its socket, log and clients are elsewhere.
 struct Database<'a> {
     sandbox: &'a Sandbox,
     programs: PathBuf,
-    /// Reached by its user, who must not see the test's own folder.
+    /// Directory accessible to the database's user, who has no access to that of the test.
     outside: tempfile::TempDir,
     server: Option<Child>,
 }
@@ -96,7 +96,7 @@ impl<'a> Database<'a> {
         )
     }
 
-    /// A program of PostgreSQL's, run as its user.
+    /// A program of PostgreSQL, run as its user.
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", USER, "--regid", USER, "--init-groups", "--"]).arg(self.programs.join(name));
@@ -139,11 +139,11 @@ impl<'a> Database<'a> {
         settings += &format!("unix_socket_directories = '{}'\n", self.outside("run"));
         let file = format!("{}/postgresql.conf", self.data());
         let mut file = std::fs::OpenOptions::new().append(true).open(file).expect("there");
-        // What nobody made durable a crash may take.
+        // A crash may lose data that was not made durable.
         file.write_all(settings.as_bytes()).and_then(|()| file.sync_all()).expect("written");
     }
 
-    /// Starts the server and waits until it answers.
+    /// Starts the server and waits until it accepts connections.
     fn start(&mut self) {
         let log =
             File::options().create(true).append(true).open(self.outside.path().join("log")).expect("a log");
@@ -157,7 +157,7 @@ impl<'a> Database<'a> {
         });
     }
 
-    /// Ends the server with a signal, and with kill -9 where that does not help.
+    /// Stops the server with a signal, and with kill -9 if it does not exit.
     fn end(&mut self, signal: &str) {
         let Some(mut server) = self.server.take() else { return };
         program(&["kill", signal, &server.id().to_string()]);
@@ -167,11 +167,11 @@ impl<'a> Database<'a> {
         }
     }
 
-    /// The volume's daemon is gone: so is what the kernel keeps of it.
+    /// Drops the kernel's caches of the volume after its daemon died.
     fn forget_the_dead_volume(&mut self, mount: Mount) {
         self.end("-QUIT");
         let folder = mount.folder.display().to_string();
-        until_within(ENDED_WITHIN, "nobody uses the dead file system", || {
+        until_within(ENDED_WITHIN, "the dead file system is unused", || {
             program(&["umount", &folder]).status.success()
         });
         drop(mount);
@@ -192,13 +192,13 @@ fn open_session(database: &Database<'_>) -> Running {
     Running::start(&mut psql, Duration::ZERO)
 }
 
-/// Inserts rows, one transaction each, and keeps the numbers of those that were acknowledged, until
-/// the session ends.
+/// Inserts rows, one transaction each, until the session ends. Records the numbers of acknowledged
+/// rows.
 fn write_rows(mut input: ChildStdin, answers: ChildStdout, first: u64) -> Vec<u64> {
     let mut answers = BufReader::new(answers).lines();
     let mut acknowledged = Vec::new();
     for number in first..first + ROUND_ROWS {
-        // What a row holds follows from its number.
+        // The content of a row follows from its number.
         let sql = format!(
             "INSERT INTO acknowledged VALUES ({number}, repeat(md5('{number}'), {})) RETURNING id;\n",
             1 + number % 40
@@ -215,7 +215,7 @@ fn write_rows(mut input: ChildStdin, answers: ChildStdout, first: u64) -> Vec<u6
     acknowledged
 }
 
-/// Load until the daemon that has the volume is killed; the numbers of rows that were acknowledged.
+/// Runs the load until the volume's daemon is killed. Returns the numbers of acknowledged rows.
 fn load_until_killed(database: &Database<'_>, mount: &mut Mount, round: u64, length: Duration) -> Vec<u64> {
     let log = database.outside.path().join("pgbench.log");
     let said = File::create(&log).expect("made");
@@ -224,7 +224,7 @@ fn load_until_killed(database: &Database<'_>, mount: &mut Mount, round: u64, len
     pgbench.stdout(said.try_clone().expect("another handle")).stderr(said);
     let mut pgbench = Running::start(&mut pgbench, length);
     std::thread::scope(|scope| {
-        // Their end, whatever brings it about, is that of the threads.
+        // The threads end with their sessions.
         let mut sessions: Vec<Running> = (0..WRITERS).map(|_| open_session(database)).collect();
         let writers: Vec<_> = (round * WRITERS..)
             .zip(&mut sessions)
@@ -282,7 +282,7 @@ fn a_database_keeps_its_commits_when_daemon_is_killed() {
     let span = Span::begin();
     let (mut acknowledged, mut round, mut slowest) = (BTreeSet::new(), 0, Duration::ZERO);
     while round == 0 || (span.is_long() && !span.is_over()) {
-        // A drive is away in every second round, also when the daemon is killed; the next round
+        // In every second round a drive is missing, also when the daemon is killed; the next round
         // rebuilds it under load.
         let gone = (round % 2 == 0).then(|| drives.pull());
         let length = Duration::from_millis(if span.is_long() { 4000 + 3700 * (round % 5) } else { 3000 });
@@ -314,12 +314,12 @@ fn a_database_keeps_its_commits_when_daemon_is_killed() {
     );
 }
 
-/// Below the database everything is as it should be.
+/// Checks the volume and the file system below the database.
 fn drives_are_right(sandbox: &Sandbox) {
     let mount = Mount::start(sandbox, "mount tank @m");
     let file: &Path = &mount.file("db");
     succeeds(&["e2fsck", "-f", "-n", &file.display().to_string()]);
     mount.end();
     let scrub = sandbox.ok("pool scrub tank --wait");
-    assert!(scrub.text().contains("nothing wrong was found"), "{}", scrub.text());
+    assert!(scrub.text().contains("no errors found"), "{}", scrub.text());
 }

@@ -1,4 +1,4 @@
-//! Drives that go and come back while clients are at work: one at a time, the others in turn.
+//! Removes and returns the drives of a pool under load, one at a time, in turn.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,29 +7,29 @@ use crate::kit::Sandbox;
 use crate::kit::daemon::until_within;
 use crate::span::Span;
 
-/// A rebuild under load may take so long.
+/// Time limit of a rebuild under load.
 const REBUILT_WITHIN: Duration = Duration::from_secs(300);
-/// A drive that is gone is noticed within this time, also by a busy machine.
+/// Time limit to detect a missing drive, also on a busy host.
 const NOTICED_WITHIN: Duration = Duration::from_secs(60);
-/// Clients go on without the drive for so long.
+/// Time that clients work without the drive.
 const AWAY: Duration = Duration::from_millis(700);
 
 /// The drives of the pool `tank`.
 pub struct Drives<'a> {
     sandbox: &'a Sandbox,
     size: &'static str,
-    /// Paths of those in the pool.
+    /// Paths of the drives in the pool.
     members: Vec<String>,
-    /// Made so far.
+    /// Number of drives created so far.
     made: usize,
-    /// What was done.
+    /// Log of the actions.
     pub replaced: u32,
-    /// Taken offline and back.
+    /// Number of drives taken offline and brought back.
     pub offline: u32,
 }
 
 impl<'a> Drives<'a> {
-    /// Makes a pool `tank` of so many.
+    /// Creates a pool `tank` with this number of drives.
     pub fn pool(sandbox: &'a Sandbox, count: usize, size: &'static str) -> Self {
         let mut drives = Self { sandbox, size, members: Vec::new(), made: 0, replaced: 0, offline: 0 };
         drives.members = (0..count).map(|_| drives.make()).collect();
@@ -44,7 +44,7 @@ impl<'a> Drives<'a> {
         self.sandbox.text(&format!("d/drive{number}.img"))
     }
 
-    /// A drive goes without a word; its path.
+    /// Unplugs a drive. Returns its path.
     pub fn pull(&mut self) -> String {
         let place = (self.replaced as usize) % self.members.len();
         let gone = self.members[place].clone();
@@ -52,7 +52,7 @@ impl<'a> Drives<'a> {
         gone
     }
 
-    /// A new one for the one that was pulled; it is filled from then on.
+    /// Replaces the unplugged drive by a new one, which starts a rebuild.
     pub fn replace(&mut self, gone: &str) {
         let new = self.make();
         self.sandbox.ok(&format!("pool replace tank {gone} {new}"));
@@ -61,12 +61,12 @@ impl<'a> Drives<'a> {
         self.replaced += 1;
     }
 
-    /// Waits until the pool is as it should be.
+    /// Waits until the pool is online.
     pub fn until_whole(&self) {
         until_within(REBUILT_WITHIN, "the pool becomes whole again", || self.status() == 0);
     }
 
-    /// The exit code of `pool status`.
+    /// Exit code of `pool status`.
     pub fn status(&self) -> i32 {
         self.sandbox.run("pool status tank").code
     }
@@ -76,7 +76,7 @@ impl<'a> Drives<'a> {
         &self.members
     }
 
-    /// Takes a drive offline, and back after a moment.
+    /// Takes a drive offline and brings it back after a moment.
     pub fn rest_one(&mut self) {
         let place = (self.offline as usize) % self.members.len();
         let path = self.members[place].clone();
@@ -87,7 +87,7 @@ impl<'a> Drives<'a> {
         self.until_whole();
     }
 
-    /// One is pulled, missed, replaced, and the new one filled.
+    /// Unplugs a drive, waits until it is missed, replaces it and waits for the rebuild.
     pub fn replace_one(&mut self) {
         let gone = self.pull();
         until_within(NOTICED_WITHIN, "it is noticed that a drive is gone", || self.status() == 3);
@@ -96,7 +96,8 @@ impl<'a> Drives<'a> {
         self.until_whole();
     }
 
-    /// Goes on for as long as the test does; at least one drive is replaced, and one rests.
+    /// Repeats this for the duration of the test; replaces at least one drive and takes one
+    /// offline.
     pub fn come_and_go(&mut self, span: Span, all_is_well: &AtomicBool) {
         while all_is_well.load(Ordering::Relaxed) {
             self.replace_one();
@@ -108,7 +109,7 @@ impl<'a> Drives<'a> {
     }
 }
 
-/// Has the test's other threads come to their end when one of them fails.
+/// Stops the test's other threads when one of them fails.
 pub struct Alarm<'a>(pub &'a AtomicBool);
 
 impl Drop for Alarm<'_> {

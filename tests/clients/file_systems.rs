@@ -1,7 +1,7 @@
 //! ext4 and XFS on loop devices on volumes, under fsx, stress-ng's file system stressors (both
-//! check what they read) and trees of files with a copy in memory, while drives are pulled,
-//! replaced, rebuilt, taken offline and back. Then the file system is checked by its own program,
-//! every file compared, and every stripe.
+//! verify what they read) and trees of files with a copy in memory, while drives are pulled,
+//! replaced, rebuilt, taken offline and brought back. Then the file system's own checker runs, and
+//! every file and every stripe is compared.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::kit::programs::{are_here, is_possible, search_path, succeeds};
 use crate::span::{Running, Span};
 use crate::trees::Tree;
 
-/// fsx in all its ways of changing a file that Linux has.
+/// Options of fsx: all operations that Linux supports.
 const FSX: &str = "flen = 2097152
 [opsize]
 max = 131072
@@ -36,28 +36,27 @@ sendfile = 1
 posix_fadvise = 1
 copy_file_range = 2
 ";
-/// Changes in one run of it: short enough to be ended in time.
+/// Operations per run of fsx: few enough to end in time.
 const FSX_CHANGES: u32 = 300;
-/// What stress-ng does, one process each, about as xfstests' fsstress; each file is small, since
-/// there are many.
+/// Stressors of stress-ng, one process each, similar to xfstests' fsstress; the files are small,
+/// since there are many.
 const STRESSORS: &str = "--hdd 1 --hdd-bytes 8M --hdd-opts wr-rnd,rd-rnd,fdatasync --iomix 1 --iomix-bytes 8M --fallocate 1 \
      --fallocate-bytes 8M --sync-file 1 --sync-file-bytes 4M --rename 1 --dir 1 --link 1 \
      --symlink 1 --utime 1 --xattr 1 --dentry 1 --dentries 200";
 
-/// Between two rounds of giving up free space.
+/// Interval between two runs of fstrim.
 const TRIM_EVERY: Duration = Duration::from_millis(500);
 
-/// A drive that does not answer is given up after 30 s; nothing that asks for files is to wait for
-/// more than a few of these, on a machine with much else to do.
+/// Maximum wait of a file operation: a few times the timeout of a drive, 30 s, on a busy host.
 const HANG: Duration = Duration::from_secs(120);
 
-/// What is kept on what.
+/// A file system and its volume.
 struct Wanted {
     kind: &'static str,
     layout: &'static str,
     drive_size: &'static str,
     size: &'static str,
-    /// Finds fault with a file system that it does not change.
+    /// Checker of the file system, in read-only mode.
     check: &'static [&'static str],
 }
 
@@ -99,13 +98,13 @@ fn keeps_its_files(wanted: &Wanted) {
             trims = trim(&folder, &goes_on, &all_is_well);
         });
         let _alarm = Alarm(&all_is_well);
-        // Also where it fails: nobody is to wait for the others for ever.
+        // Also after a failure: the other threads must not wait forever.
         let _end = EndOf(&goes_on);
         drives.come_and_go(span, &all_is_well);
     });
     trees.iter().for_each(Tree::expect_all);
     let slowest = trees.iter().map(|tree| tree.slowest).max().unwrap_or_default();
-    assert!(slowest.0 < HANG, "somebody waited {slowest:?} for a file");
+    assert!(slowest.0 < HANG, "a file operation took {slowest:?}");
     mount.end();
 
     let mount = Mount::start(&sandbox, "mount tank @m");
@@ -116,7 +115,7 @@ fn keeps_its_files(wanted: &Wanted) {
     trees.iter().for_each(Tree::expect_all);
     mount.end();
     let scrub = sandbox.ok("pool scrub tank --wait");
-    assert!(scrub.text().contains("nothing wrong was found"), "{}", scrub.text());
+    assert!(scrub.text().contains("no errors found"), "{}", scrub.text());
     println!(
         "{} on {}: {} s; {} drives replaced, {} offline and back; {} changes in trees (slowest {} ms, {}), {fsx_runs} x {FSX_CHANGES} of fsx, free space \
          trimmed {trims} times",
@@ -131,7 +130,7 @@ fn keeps_its_files(wanted: &Wanted) {
     );
 }
 
-/// Tells the others that it is over, whatever ends it.
+/// Signals the end to the other threads on drop.
 struct EndOf<'a>(&'a AtomicBool);
 
 impl Drop for EndOf<'_> {
@@ -140,7 +139,7 @@ impl Drop for EndOf<'_> {
     }
 }
 
-/// Runs fsx again and again; how often.
+/// Runs fsx repeatedly. Returns the number of runs.
 fn run_fsx(sandbox: &Sandbox, folder: &Path, goes_on: &AtomicBool, all_is_well: &AtomicBool) -> u64 {
     if !are_here(&["fsx"]) {
         return 0;
@@ -160,7 +159,7 @@ fn run_fsx(sandbox: &Sandbox, folder: &Path, goes_on: &AtomicBool, all_is_well: 
     seed
 }
 
-/// Gives up what the file system does not use, again and again; how often.
+/// Runs fstrim repeatedly. Returns the number of runs.
 fn trim(folder: &Path, goes_on: &AtomicBool, all_is_well: &AtomicBool) -> u64 {
     if !are_here(&["fstrim"]) {
         return 0;

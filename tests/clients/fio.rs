@@ -1,5 +1,5 @@
-//! fio, which checks all that it reads, over NBD and on files past the page cache, while drives are
-//! pulled, replaced and rebuilt.
+//! fio with verification, over NBD and on files with direct I/O, while drives are pulled, replaced
+//! and rebuilt.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,13 +14,12 @@ use crate::kit::programs::{are_here, is_possible};
 use crate::span::{Running, Span};
 
 const MIB: u64 = 1 << 20;
-/// Each volume's, in a long run and in a quick one.
+/// Size of each volume, in a long and in a quick run.
 const SIZE: u64 = 96 * MIB;
 const QUICK_SIZE: u64 = 24 * MIB;
 const VOLUMES: [(&str, &str); 2] = [("a", "raid5"), ("b", "raid10")];
 
-/// Blocks written at random and read back soon after, and stretches one behind the other, each in
-/// its half.
+/// Jobs: random blocks that are soon verified, and sequential writes, each in its half.
 fn mixed(target: &[String], span: Span) -> Vec<String> {
     let half = size(span) / 2;
     let mut words = common(target);
@@ -34,7 +33,7 @@ fn mixed(target: &[String], span: Span) -> Vec<String> {
     words
 }
 
-/// Every block once; read back by the same words with `--verify_only`.
+/// Job that writes every block once; with `--verify_only` it reads them back.
 fn all_of_it(target: &[String], span: Span) -> Vec<String> {
     let mut words = common(target);
     words.extend(["--name=all", "--rw=randwrite", "--bs=32k", "--iodepth=16"].map(str::to_owned));
@@ -56,13 +55,13 @@ fn common(target: &[String]) -> Vec<String> {
 fn start(words: &[String], log: &Path, span: Span) -> Running {
     let said = File::create(log).expect("made");
     let mut fio = Command::new("fio");
-    // What it has verified it writes to the folder that it runs in.
+    // fio writes its verification state to its working directory.
     fio.args(words).current_dir(log.parent().expect("in a folder")).stdin(Stdio::null());
     fio.stdout(said.try_clone().expect("another handle")).stderr(said);
     Running::start(&mut fio, span.left())
 }
 
-/// `target` gives fio's words for a volume.
+/// `target` returns fio's arguments for a volume.
 fn finds_what_it_wrote(
     sandbox: &Sandbox,
     drives: &mut Drives<'_>,
@@ -82,7 +81,7 @@ fn finds_what_it_wrote(
         let _alarm = Alarm(&all_is_well);
         drives.come_and_go(span, &all_is_well);
     });
-    // Written with a drive away, read while the next is filled, and after that.
+    // Written with a drive missing, read during the rebuild and after it.
     let gone = drives.pull();
     let log = sandbox.path("all.log");
     for (volume, _) in VOLUMES {
@@ -111,7 +110,7 @@ fn volumes(sandbox: &Sandbox, span: Span) {
 
 fn all_is_right(sandbox: &Sandbox, drives: &Drives<'_>, span: Span, way: &str) {
     let scrub = sandbox.ok("pool scrub tank --wait");
-    assert_eq!(scrub.text().matches("nothing wrong was found").count(), 2, "{}", scrub.text());
+    assert_eq!(scrub.text().matches("no errors found").count(), 2, "{}", scrub.text());
     println!(
         "fio {way}: {} s; {} drives replaced, {} offline and back",
         span.elapsed().as_secs(),

@@ -1,4 +1,4 @@
-//! What a broken or hostile HTTP client sends.
+//! Input of broken or hostile HTTP clients.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -10,11 +10,11 @@ use stripewise_drive::SplitMix64;
 
 use crate::damage::damage;
 
-/// Longer than the server waits for any part of a request but a body.
+/// Longer than the server's timeout for all parts of a request but the body.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Requests, right at first, then with bytes changed, cut off, doubled or made up; with lengths
-/// that lie, huge heads, broken chunks and JSON that is none.
+/// Valid requests, then requests with bytes changed, truncated, duplicated or random; with wrong
+/// lengths, huge heads, broken chunks and invalid JSON.
 pub fn malformed(seed: u64) -> Vec<u8> {
     let mut random = SplitMix64::new(seed);
     let pick =
@@ -62,27 +62,27 @@ pub fn malformed(seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Sends bytes and nothing more; the server has to come to an end with them. What it answered.
+/// Sends bytes and nothing more; the server must close the connection. Returns its answer.
 pub fn send_and_be_left(socket: &Path, bytes: &[u8]) -> Vec<u8> {
     let mut stream = connect(socket);
-    // It may have had enough before all of it was sent.
+    // The server may close the connection before everything was sent.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
     rest(&mut stream)
 }
 
-/// How a client that behaves is answered when it asks for the pools.
+/// Answer to a well-behaved client that requests the pools.
 pub fn ask_for_pools(socket: &Path) -> Vec<u8> {
     let mut stream = connect(socket);
     let request = "GET /api/v1/pools HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     match stream.write_all(request.as_bytes()) {
         Ok(()) => rest(&mut stream),
-        // One too many.
+        // Too many connections.
         Err(_) => Vec::new(),
     }
 }
 
-/// A connection that waits for nothing for ever.
+/// Connects with timeouts.
 pub fn connect(socket: &Path) -> UnixStream {
     let stream = UnixStream::connect(socket).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("set");
@@ -90,7 +90,7 @@ pub fn connect(socket: &Path) -> UnixStream {
     stream
 }
 
-/// All that still comes, to the end that the server makes.
+/// Reads until the server closes the connection.
 pub fn rest(stream: &mut impl Read) -> Vec<u8> {
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {

@@ -1,16 +1,16 @@
-//! How long the tests go on.
+//! Duration of the tests, and processes that run for that time.
 
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use crate::kit::daemon::wait;
 
-/// Where nothing else is asked for: as long as `make test` can spare.
+/// Default duration, which suits `make test`.
 const QUICK: Duration = Duration::from_secs(6);
-/// So much longer than asked for may a program take that ends by itself.
+/// Time that a program may exceed its requested duration.
 const GRACE: Duration = Duration::from_secs(180);
 
-/// How long a test goes on.
+/// Duration of a test.
 #[derive(Clone, Copy)]
 pub struct Span {
     begin: Instant,
@@ -18,45 +18,45 @@ pub struct Span {
 }
 
 impl Span {
-    /// From now on, as long as `SOAK_SECONDS` says.
+    /// Begins now and lasts `SOAK_SECONDS`.
     pub fn begin() -> Self {
         let asked = std::env::var("SOAK_SECONDS").ok();
         let seconds = asked.map(|text| text.parse().expect("SOAK_SECONDS is a number of seconds"));
         Self { begin: Instant::now(), length: seconds.map_or(QUICK, Duration::from_secs) }
     }
 
-    /// How long it goes on in all.
+    /// Total duration.
     pub fn length(self) -> Duration {
         self.length
     }
 
-    /// Whether the test is a long one.
+    /// True for a long test.
     pub fn is_long(self) -> bool {
         self.length > 5 * QUICK
     }
 
-    /// Whether it is time to come to an end.
+    /// True once the time is over.
     pub fn is_over(self) -> bool {
         self.left().is_zero()
     }
 
-    /// How long it still goes on.
+    /// Time left.
     pub fn left(self) -> Duration {
         self.length.saturating_sub(self.begin.elapsed())
     }
 
-    /// Whole seconds still to go, at least one.
+    /// Whole seconds left, at least one.
     pub fn seconds_left(self) -> u64 {
         self.left().as_secs().max(1)
     }
 
-    /// Since it began.
+    /// Time since the start.
     pub fn elapsed(self) -> Duration {
         self.begin.elapsed()
     }
 }
 
-/// A program that runs beside others; killed if the test ends before it.
+/// A background program; killed on drop.
 pub struct Running {
     child: Child,
     shown: String,
@@ -64,25 +64,25 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts one that ends by itself within `length`, or soon after.
+    /// Starts a program that ends on its own within `length`, or soon after.
     pub fn start(command: &mut Command, length: Duration) -> Self {
         let shown = format!("{command:?}");
         let child = command.spawn().unwrap_or_else(|error| panic!("{shown}: {error}"));
         Self { child, shown, patience: length + GRACE }
     }
 
-    /// Its input and output, where these are pipes.
+    /// Standard input and output, which must be pipes.
     pub fn pipes(&mut self) -> (ChildStdin, ChildStdout) {
         (self.child.stdin.take().expect("a pipe"), self.child.stdout.take().expect("a pipe"))
     }
 
-    /// How it ended.
+    /// Waits until the program exits.
     pub fn wait(&mut self) -> ExitStatus {
         let ended = wait(&mut self.child, self.patience);
         ended.unwrap_or_else(|| panic!("{} does not end", self.shown))
     }
 
-    /// Waits for its end, which must be a good one; `log` is what it said.
+    /// Waits until the program exits, which must be with success; `log` is its output.
     pub fn expect_success(&mut self, log: &std::path::Path) {
         let status = self.wait();
         let said = std::fs::read(log).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! How long `stripewise serve` takes from being started to saying that it is ready, with a pool of
-//! four drives that holds data: after an end in order, and after a kill -9. Files on the disk that
-//! the build writes to; their flushes are most of it.
+//! Time from the start of `stripewise serve` until it is ready, with a pool of four drives with
+//! data: after an orderly shutdown, and after a kill -9. The drives are files on the disk of the
+//! build; most of the time is their flushes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const RUNS: usize = 15;
-/// What is to be reached.
+/// Target.
 const GOAL: Duration = Duration::from_millis(100);
 const DRIVE: &str = "256MiB";
 const VOLUME: &str = "400MiB";

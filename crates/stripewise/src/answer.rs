@@ -1,5 +1,5 @@
-//! What came of a request, as the command line has it: one JSON document, or text for people, and
-//! an exit code. HTTP has the same documents. The words are in the files below.
+//! Prints the response to a request: one JSON document or text, and an exit code. HTTP returns the
+//! same documents. The texts are in the files below.
 
 mod drives;
 mod found;
@@ -20,23 +20,23 @@ use crate::report::{Shown, volume_table};
 pub(crate) use load::print_interval;
 
 const NO_POOLS: &str =
-    "no pools are known; `stripewise pool create` makes one, `stripewise pool import` finds one";
+    "no pools are known; create one with `stripewise pool create`, or find one with `stripewise pool import`";
 
-/// Prints what came of a request, or why nothing did; gives how the process ends.
-pub(crate) fn tell(result: Result<Response>, app: &App) -> Exit {
+/// Prints the response to a request, or its failure. Returns the exit code.
+pub(crate) fn report(result: Result<Response>, app: &App) -> Exit {
     result.and_then(|response| print(&response, app)).unwrap_or_else(|failure| {
         app.printer.failure(&failure);
         Exit::of(&failure)
     })
 }
 
-/// Prints what came of a request; gives how the process ends.
+/// Prints the response to a request. Returns the exit code.
 pub(crate) fn print(response: &Response, app: &App) -> Result<Exit> {
     before(response, app);
     match response {
-        // Its bytes are the output.
+        // The data was the output.
         Response::VolumeRead => {}
-        // Interval by interval it has been told.
+        // Each interval was printed when it ended.
         Response::Load(load) if load.is_told && !app.printer.is_json() => {}
         response => app.printer.result(response, |page| words(response, page))?,
     }
@@ -44,7 +44,7 @@ pub(crate) fn print(response: &Response, app: &App) -> Result<Exit> {
     Ok(exit_of_response(response))
 }
 
-/// How a process ends of whose request this came.
+/// Exit code of the process that made the request.
 pub(crate) fn exit_of(result: &Result<Response>) -> Exit {
     match result {
         Ok(response) => exit_of_response(response),
@@ -84,20 +84,20 @@ fn found_damage(done: &Done) -> bool {
     done.scrubs.iter().any(is_bad)
 }
 
-/// What is said on standard error before the result.
+/// Prints the notes that precede the result, on standard error.
 fn before(response: &Response, app: &App) {
     match response {
         Response::KnownPools(known) if known.pools.is_empty() => app.note(NO_POOLS),
         Response::Pools(pools) if pools.pools.is_empty() => app.note(NO_POOLS),
         Response::Volumes(volumes) if volumes.volumes.is_empty() => {
-            app.note("there are no volumes; `stripewise volume create POOL/VOL --layout LAYOUT` makes one");
+            app.note("no volumes; create one with `stripewise volume create POOL/VOL --layout LAYOUT`");
         }
         Response::PoolChanged(changed) => pool_change::before(changed, app),
         _ => {}
     }
 }
 
-/// What is said there after it.
+/// Prints the notes that follow the result, on standard error.
 fn after(response: &Response, app: &App) {
     match response {
         Response::PoolChanged(changed) => pool_change::after(changed, app),
@@ -107,7 +107,7 @@ fn after(response: &Response, app: &App) {
     }
 }
 
-/// The result for people.
+/// Prints the result as text.
 fn words(response: &Response, page: &mut Page) {
     match response {
         Response::KnownPools(known) => known_pools(known, page),
@@ -157,13 +157,13 @@ fn known_pools(known: &KnownPools, page: &mut Page) {
     if known.pools.is_empty() {
         return;
     }
-    let mut table = Table::new(&["POOL", ">DRIVES", ">THERE", "ID"]);
+    let mut table = Table::new(&["POOL", ">DRIVES", ">PRESENT", "ID"]);
     for pool in &known.pools {
-        let there = pool.drives.iter().filter(|drive| drive.path.exists()).count();
+        let present = pool.drives.iter().filter(|drive| drive.path.exists()).count();
         table.row([
             plain(&pool.name),
             plain(pool.drives.len().to_string()),
-            plain(there.to_string()),
+            plain(present.to_string()),
             plain(&pool.id),
         ]);
     }
@@ -171,7 +171,7 @@ fn known_pools(known: &KnownPools, page: &mut Page) {
 }
 
 fn events(of: &Events, page: &mut Page) {
-    let mut table = Table::new(&["TIME", "ABOUT", "WHAT"]);
+    let mut table = Table::new(&["TIME", "KIND", "EVENT"]);
     for event in &of.events {
         table.row([plain(&event.time), plain(&event.kind), plain(&event.text)]);
     }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_codes_tell_the_outcome_of_a_request() {
+    fn exit_codes_reflect_the_outcome_of_a_request() {
         let pools = |states: &[PoolState]| {
             exit_of(&Ok(Response::Pools(Pools { pools: states.iter().copied().map(pool).collect() })))
         };
@@ -201,7 +201,7 @@ mod tests {
             let change = PoolChange::DriveRetired { path: "/d/0".into(), is_gone, was_waited_for };
             exit_of(&Ok(Response::PoolChanged(PoolChanged::new(pool(PoolState::Degraded), change, false))))
         };
-        assert_eq!(retired(true, false), Exit::Failure, "waited for, and not done");
+        assert_eq!(retired(true, false), Exit::Failure, "waited for, but incomplete");
         assert_eq!((retired(true, true), retired(false, false)), (Exit::Success, Exit::Success));
         let scrubbed = |unreadable_strips| {
             let scrub = ScrubbedVolume {

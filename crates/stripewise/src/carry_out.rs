@@ -35,7 +35,7 @@ pub(crate) async fn take_commands(app: &App, socket: &ControlSocket) -> Result<(
         // The socket accepts its owner and root alone.
         let app = of_all.for_caller(printer, caller.clone(), command.folder, Role::Admin);
         let from = From { way: "socket", who: &who };
-        answer::tell(carry_out(&command.request, from, &app, &caller, &turns).await, &app).code()
+        answer::report(carry_out(&command.request, from, &app, &caller, &turns).await, &app).code()
     };
     socket.serve(app, carry_out).await
 }

@@ -1,4 +1,4 @@
-//! The command line as people type it. What each command does is in its own file under `commands/`.
+//! The command-line grammar. Each command has its own file under `commands/`.
 
 use clap::{Parser, Subcommand};
 use stripewise_control::request::Request;
@@ -6,36 +6,36 @@ use stripewise_control::request::Request;
 use crate::commands::*;
 use crate::failure::Result;
 
-/// Software RAID in user space, and the laboratory that proves it.
+/// Software RAID in user space, with tools to measure, model and test it.
 #[derive(Parser)]
 #[command(
     name = "stripewise",
     version,
     max_term_width = 110,
     arg_required_else_help = true,
-    after_help = "Sizes: K M G T and KiB MiB … are powers of 1024; KB MB GB TB powers of 1000.\n\
-                  Exit codes: 0 done, 1 could not be done, 2 wrong usage; `pool status` also 3: works, but degraded.\n\
-                  STRIPEWISE_HOME names the folder with the list of pools (root: /var/lib/stripewise)."
+    after_help = "Sizes: K M G T and KiB MiB … are powers of 1024; KB MB GB TB are powers of 1000.\n\
+                  Exit codes: 0 success, 1 failure, 2 usage error; `pool status` also 3: a pool is degraded.\n\
+                  STRIPEWISE_HOME: directory of the pool registry (root: /var/lib/stripewise)."
 )]
 pub(crate) struct Cli {
-    /// Print one JSON document on standard output
+    /// Print one JSON document to standard output
     #[arg(long, global = true)]
     pub json: bool,
-    /// No progress and no notes on standard error
+    /// Suppress progress and notes on standard error
     #[arg(short, long, global = true)]
     pub quiet: bool,
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What can be done.
+/// The commands.
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Evaluate(evaluate::Options),
-    /// Measure any storage with the published methods; keep and compare results
+    /// Measure any storage with published methods; keep and compare the results
     #[command(subcommand)]
     Lab(lab::LabCommand),
-    /// Predict what arrays do and how reliable they are; replay measured traces
+    /// Predict the performance and reliability of arrays; replay traces
     #[command(subcommand)]
     Model(model::ModelCommand),
     Advise(advise::Options),
@@ -59,8 +59,8 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// What it asks of pools, where it does, so that a daemon can carry it out as well; `None` for
-    /// what a process does by itself.
+    /// The pool request of this command, which a daemon can execute as well; `None` for a command
+    /// that runs only in its own process.
     pub(crate) fn request(&self) -> Result<Option<Request>> {
         Ok(Some(match self {
             Self::Pool(command) => return command.request(),
@@ -91,7 +91,7 @@ pub(crate) enum AlertCommand {
 pub(crate) enum DriveCommand {
     /// Create files to use as drives: DIR/drive0.img, DIR/drive1.img, …
     Make(drive::make::Options),
-    /// Measure a drive, and write an entry that models take as a drive
+    /// Measure a drive and write a catalogue entry for the models
     Measure(drive::measure::Options),
     /// Show the pool, role and state of drives; read-only
     Show(drive::show::Options),
@@ -104,16 +104,16 @@ pub(crate) enum PoolCommand {
     Create(pool::create::Options),
     /// List the known pools
     List(pool::list::Options),
-    /// Show the state of pools, and the next command to run
+    /// Show the state of pools and the next command to run
     Status(pool::status::Options),
     /// Show the history of a pool
     Events(pool::events::Options),
     /// Show I/O statistics of a pool's drives
     Iostat(pool::iostat::Options),
     Advise(pool::advise::Options),
-    /// Find pools on drives: list them, or import those that are named
+    /// List the pools found on drives, or import them
     Import(pool::import::Options),
-    /// Release a pool, so that another host can import it
+    /// Release a pool so that another host can import it
     Export(pool::export::Options),
     /// Rename a pool
     Rename(pool::rename::Options),
@@ -125,19 +125,19 @@ pub(crate) enum PoolCommand {
     Retire(pool::drives::retire::Options),
     /// Take a drive offline temporarily
     Offline(pool::drives::offline::Options),
-    /// Bring a drive back online, and copy to it what changed while it was away
+    /// Bring a drive back online and resync the data that changed in its absence
     Online(pool::drives::online::Options),
-    /// Replace a drive: a working one stays in use until the new one is full, a lost one is rebuilt
+    /// Replace a drive; a working drive stays in use until the copy is complete
     Replace(pool::drives::replace::Options),
-    /// Verify every stripe, repair errors, and name the drive that caused them
+    /// Verify every stripe, repair errors and report the drives that caused them
     Scrub(pool::jobs::scrub::Options),
-    /// Reset error counts and acknowledge what the status reports of drives
+    /// Reset error counters and acknowledge drive conditions
     Clear(pool::drives::clear::Options),
-    /// Spread volumes over all data drives, so that free space can be used
+    /// Spread volumes over all data drives to make their free space usable
     Rebalance(pool::jobs::rebalance::Options),
-    /// Run a pool's jobs in the foreground until they are done
+    /// Run a pool's jobs in the foreground until they are complete
     Wait(pool::jobs::wait::Options),
-    /// Change a setting of a pool
+    /// Change settings of a pool
     Set(pool::set::Options),
     /// Destroy a pool and all of its volumes
     Destroy(pool::destroy::Options),
@@ -184,11 +184,11 @@ pub(crate) enum VolumeCommand {
     Resize(volume::resize::Options),
     /// Convert a volume to another layout online
     Convert(volume::convert::Options),
-    /// Pin a volume to fast or slow drives, or let its data move with use
+    /// Pin a volume to fast or slow drives, or tier it automatically
     Pin(volume::pin::Options),
-    /// Copy bytes of a volume to standard output
+    /// Copy data from a volume to standard output
     Read(volume::read::Options),
-    /// Copy bytes from standard input into a volume
+    /// Copy data from standard input into a volume
     Write(volume::write::Options),
     /// Delete a volume
     Delete(volume::delete::Options),
@@ -213,6 +213,6 @@ impl VolumeCommand {
 /// Commands on pools in virtual time.
 #[derive(Subcommand)]
 pub(crate) enum SimulateCommand {
-    /// Run random pools through faults, and check every promise
+    /// Run random pools through faults and check every guarantee
     Torture(simulate_torture::Options),
 }

@@ -1,5 +1,5 @@
-//! From what is asked of pools to what carries it out: on the executor, alone in a process
-//! of its own, or beside other commands in one that serves pools.
+//! Dispatches pool requests to their operations, which run on the executor: alone in a process, or
+//! beside other requests in a daemon.
 
 use stripewise_control::operations::{alert_test, drives, jobs, pools, volumes};
 use stripewise_control::request::Request;
@@ -8,8 +8,8 @@ use stripewise_control::response::Response;
 use crate::commands::{App, pool, volume};
 use crate::failure::Result;
 
-/// Carries out what is asked. Boxed, since the future of one command is as large as that of the
-/// largest.
+/// Executes a request. The futures are boxed; otherwise every request would take the memory of the
+/// largest one.
 pub(crate) async fn run(request: &Request, app: &App) -> Result<Response> {
     match request {
         Request::ListPools(asked) => pools::list::run(asked, app),

@@ -1,5 +1,4 @@
-//! Where a command gets its input from: standard input, or the caller that had it carried out by
-//! another process.
+//! The input of a command: standard input of this process, or that of a client of the daemon.
 
 use std::io::Read;
 use std::rc::Rc;
@@ -9,14 +8,14 @@ use stripewise_control::daemon::caller::Caller;
 /// A command's input.
 #[derive(Clone)]
 pub(crate) enum Input {
-    /// Standard input of this process. Reading it holds up everything else that the process does.
+    /// Standard input of this process. Reading it blocks the process.
     Process,
-    /// The input of a command that came over the control socket.
+    /// Input of a command received over the control socket.
     Caller(Rc<Caller>),
 }
 
 impl Input {
-    /// Fills `bytes` unless the input ends before; how many there were.
+    /// Fills `bytes` unless the input ends first. Returns the number of bytes read.
     pub(crate) async fn read_fully(&self, bytes: &mut [u8]) -> std::io::Result<usize> {
         let mut filled = 0;
         while filled < bytes.len() {
@@ -34,7 +33,7 @@ impl Input {
         Ok(filled)
     }
 
-    /// Its length where it is a file, less what was read of it already.
+    /// Remaining length, if the input is a file.
     pub(crate) fn length_bytes(&self) -> Option<u64> {
         use std::io::Seek;
         match self {

@@ -42,8 +42,7 @@ fn main() -> ExitCode {
     ExitCode::from(exit.code())
 }
 
-/// A command line that makes no sense, or one that asks for help. With `--json` the first is a
-/// document, too.
+/// Reports a usage error, or prints help. With `--json`, a usage error is also a JSON document.
 fn wrong_usage(error: &clap::Error) -> ExitCode {
     let wants_json = std::env::args_os().any(|word| word == "--json");
     if error.use_stderr() && wants_json {
@@ -55,7 +54,7 @@ fn wrong_usage(error: &clap::Error) -> ExitCode {
 
 fn run(command: &Command, app: &App) -> Result<Exit> {
     match command {
-        // These use no pool, or pools of their own.
+        // These commands use no pool, or temporary pools.
         Command::Evaluate(options) => evaluate::run(options, app),
         Command::Lab(command) => lab::run(command, app),
         Command::Model(command) => model::run(command, app),
@@ -63,21 +62,21 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
         Command::Drive(DriveCommand::Make(options)) => drive::make::run(options, app),
         Command::Drive(DriveCommand::Measure(options)) => drive::measure::run(options, app),
         Command::Simulate(SimulateCommand::Torture(options)) => simulate_torture::run(options, app),
-        // These keep pools open by themselves, or predict: no daemon does that for others.
+        // These commands keep pools open themselves, or compute for seconds: a daemon cannot run
+        // them for a client.
         Command::Pool(PoolCommand::Advise(options)) => {
-            let why = "the daemon predicts nothing: that takes seconds in which it would serve nobody";
-            let hint = "run the command where the daemon's state folder is";
+            let why = "a daemon cannot run predictions: it would serve no clients for seconds";
+            let hint = "run the command on the daemon's host, with its state directory";
             alone(pool::advise::run(options, app), app, || Failure::new(why).hint(hint))
         }
         Command::Serve(options) => {
-            alone(serve::run(options, app), app, || Failure::new("this process serves pools already"))
+            alone(serve::run(options, app), app, || Failure::new("this process already serves pools"))
         }
         Command::Mount(options) => alone(mount::run(options, app), app, || {
-            Failure::new("the pool is kept open by a daemon, which mounts nothing for others yet").hint(
-                "end that one first; or have it show its volumes from its start on: stripewise serve --fuse DIR",
-            )
+            Failure::new("the pool is open in a daemon, which cannot mount for clients")
+                .hint("stop the daemon first, or restart it as stripewise serve --fuse DIR")
         }),
-        // The list is read as it is, without an executor.
+        // Reads the registry only: no executor.
         Command::Pool(PoolCommand::List(options)) => {
             answer::print(&operations::pools::list::run(&options.request(), app)?, app)
         }
@@ -92,7 +91,8 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
     }
 }
 
-/// What no daemon does for others: where one has the pool, it fails so.
+/// Runs a command that a daemon cannot run for a client; fails with `taken` if a daemon has the
+/// pool.
 fn alone(
     work: impl Future<Output = Result<Exit>>,
     app: &App,

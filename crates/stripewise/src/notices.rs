@@ -1,5 +1,4 @@
-//! What operations tell while they go on, as people see it: messages on standard error, and jobs as
-//! progress.
+//! Notices of running operations on a terminal: messages on standard error, jobs as progress.
 
 use stripewise_control::{JobStep, Notices};
 

@@ -1,8 +1,8 @@
-//! Passing on a command to the process that has the pool open, and being its hands: output,
-//! messages, progress, input.
+//! Forwards a command to the daemon that has the pool open, and relays its output, messages,
+//! progress and input.
 //!
-//! Expected faults: a process that ended in between, that ends half-way, or is of another version;
-//! input that cannot be read; output that is not read any more.
+//! Expected faults: a daemon that has exited, exits during the command, or has another version;
+//! unreadable input; output that is closed early.
 
 use std::io::Read;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::failure::{Exit, Failure, Result};
 use crate::printer::{write_message, write_out};
 use crate::progress::Progress;
 
-/// Has a request of this process carried out by the one that listens at `socket`.
+/// Has the daemon that listens at `socket` execute a request.
 pub(crate) async fn pass_on(socket: &Path, request: Request, app: &App) -> Result<Exit> {
     let folder = app.absolute(Path::new(""));
     let command = Command {
@@ -31,10 +31,10 @@ pub(crate) async fn pass_on(socket: &Path, request: Request, app: &App) -> Resul
     };
     let command = serde_json::to_vec(&command).map_err(|_| {
         Failure::new(
-            "the pool is in use by a daemon, and a command is passed on to it as text; this one has \
-             words, or was typed in a folder, that are no text",
+            "cannot forward the command to the daemon that has the pool open: an argument or the current \
+             directory is not valid UTF-8",
         )
-        .hint("name the drives by their identities")
+        .hint("name the drives by their IDs")
     })?;
     let stream = app.executor()?.network().connect_unix(socket).await;
     let stream = stream.map_err(|error| {
@@ -42,7 +42,7 @@ pub(crate) async fn pass_on(socket: &Path, request: Request, app: &App) -> Resul
             format!("cannot reach the process that has the pool open at {}", socket.display()),
             &error,
         )
-        .hint("it may just be starting or ending: run this again")
+        .hint("it may be starting or shutting down: retry")
     })?;
     if command.len() > frames::MAX_BODY_BYTES {
         return Err(Failure::usage("the command line is too long"));
@@ -54,7 +54,7 @@ pub(crate) async fn pass_on(socket: &Path, request: Request, app: &App) -> Resul
         match kind {
             Kind::Output => progress.suspended(|| write_out(&body))?,
             Kind::Message => progress.suspended(|| write_message(&body)),
-            // A step that cannot be read is only not shown.
+            // A step that cannot be decoded is not shown.
             Kind::Progress => {
                 if let Ok(step) = serde_json::from_slice::<Step>(&body) {
                     progress.relay(&step);
@@ -67,7 +67,7 @@ pub(crate) async fn pass_on(socket: &Path, request: Request, app: &App) -> Resul
     }
 }
 
-/// What standard input has now; nothing tells that it has ended.
+/// Sends the next bytes of standard input; an empty body marks its end.
 async fn send_input(stream: &Stream) -> Result<()> {
     let mut bytes = vec![0; MAX_INPUT_BYTES];
     let read = loop {
@@ -80,6 +80,6 @@ async fn send_input(stream: &Stream) -> Result<()> {
 }
 
 fn broken(error: std::io::Error) -> Failure {
-    Failure::because("the process that has the pool open ended before the command was done", &error)
-        .hint("`stripewise pool status` tells how the pool is")
+    Failure::because("the process that has the pool open exited before the command was complete", &error)
+        .hint("`stripewise pool status` shows the state of the pool")
 }

@@ -1,5 +1,5 @@
-//! Percent done, rate and time to go on standard error: a bar on a terminal, a line every few
-//! seconds elsewhere, nothing with `--quiet` or for work that takes less than two seconds.
+//! Progress on standard error: percentage, rate and time left. A bar on a terminal, a line every
+//! few seconds elsewhere, nothing with `--quiet` or for work of less than two seconds.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -10,17 +10,17 @@ use stripewise_control::size::{ByteSize, duration_text};
 
 use crate::printer::{Printer, plain};
 
-/// Work shorter than this shows nothing.
+/// Time before the first output.
 const FIRST_AFTER: Duration = Duration::from_secs(2);
-/// Between lines where standard error is no terminal.
+/// Interval between lines if standard error is not a terminal.
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
 
-/// Between two messages to another process that shows them.
+/// Interval between messages to a client that shows the progress.
 const BETWEEN_FRAMES: Duration = Duration::from_millis(200);
 
 enum Mode {
     Silent,
-    /// Whoever had the command carried out here shows it.
+    /// The client of this daemon shows the progress.
     Caller {
         last: Option<Instant>,
     },
@@ -38,7 +38,7 @@ pub(crate) struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// Begins now.
+    /// Starts the clock.
     pub(crate) fn new(printer: &'a Printer) -> Self {
         let mode = match () {
             () if printer.is_quiet() => Mode::Silent,
@@ -49,7 +49,7 @@ impl<'a> Progress<'a> {
         Self { printer, started: Instant::now(), mode }
     }
 
-    /// Shows how `what` (as in "rebuild of tank/data") stands. Cheap enough to be called for every
+    /// Shows the progress of `what`, as in "rebuild of tank/data". Cheap enough to call after every
     /// piece of work.
     pub(crate) fn update(&mut self, what: &str, percent: f64, mb_per_s: f64, seconds_left: Option<f64>) {
         if self.is_due() {
@@ -59,19 +59,19 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// As [`Self::update`] with words of the caller's, which are made only when they are shown.
+    /// As [`Self::update`], with a text that is formatted only when it is shown.
     pub(crate) fn live(&mut self, what: &str, percent: f64, text: impl FnOnce() -> String) {
         if self.is_due() {
             self.show(what, Some(percent), &text());
         }
     }
 
-    /// Whether it is shown on a terminal, again and again in one place.
+    /// True if the progress is a bar on a terminal.
     pub(crate) fn is_on_terminal(&self) -> bool {
         matches!(self.mode, Mode::Bar(_))
     }
 
-    /// As [`Self::update`] for work that has no rate.
+    /// As [`Self::update`], for work without a rate.
     pub(crate) fn part(&mut self, what: &str, percent: f64, seconds_left: Option<f64>) {
         if self.is_due() {
             let left =
@@ -80,7 +80,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// As [`Self::update`] for a transfer from its beginning, of a known length or not.
+    /// As [`Self::update`], for a transfer of known or unknown length, started with this progress.
     pub(crate) fn bytes(&mut self, what: &str, done_bytes: u64, total_bytes: Option<u64>) {
         if !self.is_due() {
             return;
@@ -95,8 +95,8 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// As [`Self::update`] for work that is counted, from its beginning: so many of `total`
-    /// `things` are done.
+    /// As [`Self::update`], for counted work, started with this progress: `done` of `total`
+    /// `things`.
     pub(crate) fn count(&mut self, what: &str, things: &str, done: u64, total: u64) {
         if !self.is_due() || done == 0 {
             return;
@@ -108,7 +108,7 @@ impl<'a> Progress<'a> {
         self.show(what, Some(percent), &text);
     }
 
-    /// Prints something while the bar is out of the way.
+    /// Hides the bar while `print` runs.
     pub(crate) fn suspended<T>(&self, print: impl FnOnce() -> T) -> T {
         match &self.mode {
             Mode::Bar(Some(bar)) => bar.suspend(print),
@@ -126,7 +126,7 @@ impl<'a> Progress<'a> {
             }
     }
 
-    /// Shows what another process says of the work that it does for this one.
+    /// Shows the progress that a daemon reports to this client.
     pub(crate) fn relay(&mut self, step: &Step) {
         if self.is_due() {
             self.show(&step.what, step.percent, &step.text);

@@ -1,4 +1,4 @@
-//! How pools and volumes stand, for people: as fields, tables and sentences.
+//! Reports on pools and volumes as text: fields, tables and sentences.
 
 use stripewise_control::report::{
     ActivityReport, DriveReport, DriveState, LastScrubReport, PoolReport, PoolState, ShareState,
@@ -9,7 +9,7 @@ use stripewise_control::times::moment_text;
 
 use crate::printer::{Page, Style, Table, plain};
 
-/// A state, which has a colour.
+/// A state with a colour.
 trait State: std::fmt::Display {
     fn style(&self) -> Style;
 
@@ -65,9 +65,9 @@ impl State for ShareState {
     }
 }
 
-/// What can be shown to people.
+/// A report that can be printed.
 pub(crate) trait Shown {
-    /// Writes it on a page.
+    /// Prints the report.
     fn print(&self, page: &mut Page);
 }
 
@@ -84,7 +84,7 @@ impl Shown for PoolReport {
             page.field("space", space_in_words(self), Style::Plain);
         }
         if self.provisioned_bytes > self.capacity_bytes {
-            page.field("promised", promise_in_words(self), Style::Warning);
+            page.field("overcommit", overcommit_in_words(self), Style::Warning);
         }
         for job in &self.activity {
             page.field(&job.kind, job_in_words(job, &self.name), Style::Plain);
@@ -123,18 +123,15 @@ impl Shown for PoolReport {
 fn space_in_words(pool: &PoolReport) -> String {
     let (used, all) = (ByteSize(pool.allocated_bytes), ByteSize(pool.capacity_bytes));
     format!(
-        "{used} of {all} taken by volumes, in slabs of {}; metadata, maps and journals are {:.2} % of the drives",
+        "{used} of {all} allocated, in slabs of {}; metadata, bitmaps and journals take {:.2} % of the drives",
         ByteSize(pool.slab_bytes),
         pool.overhead_percent
     )
 }
 
-fn promise_in_words(pool: &PoolReport) -> String {
-    let (promised, all) = (ByteSize(pool.provisioned_bytes), ByteSize(pool.capacity_bytes));
-    let percent = pool.provisioned_bytes as f64 * 100.0 / pool.capacity_bytes.max(1) as f64;
-    format!(
-        "thin volumes may want up to {promised}, {percent:.0} % of the {all} there are; add drives in time"
-    )
+fn overcommit_in_words(pool: &PoolReport) -> String {
+    let (provisioned, all) = (ByteSize(pool.provisioned_bytes), ByteSize(pool.capacity_bytes));
+    format!("thin volumes can grow to {provisioned}; the pool holds {all}: add drives in time")
 }
 
 fn found_nothing(scrub: &LastScrubReport) -> bool {
@@ -142,20 +139,20 @@ fn found_nothing(scrub: &LastScrubReport) -> bool {
         && scrub.volumes_cut_short == 0
 }
 
-/// In one line.
+/// Formats the last scrub in one line.
 fn scrub_in_words(scrub: &LastScrubReport) -> String {
     let took = duration_text((scrub.ended_unix_ms.saturating_sub(scrub.began_unix_ms)) as f64 / 1000.0);
     let mut found = Vec::new();
     let mut add = |count: u64, what: &str, then: &str| {
         found.extend((count > 0).then(|| format!("{} {then}", counted(count as usize, what))));
     };
-    add(scrub.repaired_blocks, "wrong block", "repaired");
-    add(scrub.unattributed_blocks, "block", "made to agree");
-    add(scrub.unreadable_strips, "strip", "could not be read");
-    add(scrub.volumes_cut_short, "volume", "not checked to the end");
-    let found = if found.is_empty() { "nothing wrong was found".to_owned() } else { found.join(", ") };
+    add(scrub.repaired_blocks, "corrupt block", "repaired");
+    add(scrub.unattributed_blocks, "block", "with redundancy rewritten");
+    add(scrub.unreadable_strips, "strip", "unreadable");
+    add(scrub.volumes_cut_short, "volume", "not verified to the end");
+    let found = if found.is_empty() { "no errors found".to_owned() } else { found.join(", ") };
     format!(
-        "{} in {took}, {} read and compared: {found}",
+        "{} in {took}, {} verified: {found}",
         moment_text(scrub.ended_unix_ms),
         ByteSize(scrub.checked_bytes)
     )
@@ -172,9 +169,9 @@ fn error_cell(count: u64) -> (String, Style) {
     (count.to_string(), if count > 0 { Style::Warning } else { Style::Plain })
 }
 
-/// In one line.
+/// Formats a job in one line.
 fn job_in_words(job: &ActivityReport, pool: &str) -> String {
-    // Some work is the pool's as a whole.
+    // Some jobs concern the whole pool.
     let volume = if job.volume.is_empty() { "all volumes" } else { &job.volume };
     match (job.mb_per_s > 0.0, job.seconds_left) {
         (true, Some(seconds)) => {
@@ -185,14 +182,14 @@ fn job_in_words(job: &ActivityReport, pool: &str) -> String {
         (false, _) => {
             let kind = &job.kind;
             format!(
-                "{volume}: {:.1} %, not under way now; `stripewise pool wait {pool} {kind}` does it",
+                "{volume}: {:.1} %, not running; run `stripewise pool wait {pool} {kind}` to start it now",
                 job.percent
             )
         }
     }
 }
 
-/// Volumes under headings.
+/// Table of volumes.
 pub(crate) fn volume_table(volumes: &[VolumeReport]) -> Table {
     let mut table = Table::new(&[
         "VOLUME",
@@ -229,7 +226,7 @@ impl Shown for VolumeReport {
         let groups = if self.groups > 1 { format!(" in {} groups", self.groups) } else { String::new() };
         let rotation = match self.rotation_rows {
             1 => String::new(),
-            rows => format!(", parity for {rows} rows"),
+            rows => format!(", parity rotates every {rows} rows"),
         };
         let layout = format!(
             "{} over {} drives{groups}, interleave {}{rotation}",
@@ -251,32 +248,26 @@ impl Shown for VolumeReport {
         }
         page.field("capacity", size_with_bytes(self.capacity_bytes), Style::Plain);
         let rows = match self.thin {
-            true => format!(
-                "{} of {} have room so far (thin)",
-                self.allocated_rows,
-                counted(self.rows as usize, "row")
-            ),
+            true => {
+                format!("{} of {} allocated (thin)", self.allocated_rows, counted(self.rows as usize, "row"))
+            }
             false => counted(self.rows as usize, "row"),
         };
         page.field("rows", rows, Style::Plain);
-        page.field("takes", format!("{} of the drives", ByteSize(self.allocated_bytes)), Style::Plain);
+        page.field("allocated", format!("{} on the drives", ByteSize(self.allocated_bytes)), Style::Plain);
         if let Some(written) = self.written_bytes {
             page.field("written", ByteSize(written).to_string(), Style::Plain);
         }
         let journal = match self.write_back {
             true => {
-                "small writes are acknowledged once they are safe in it, and put in place later (write-back)"
+                "write-back: small writes are acknowledged once durable in the journal, and written in place later"
             }
-            false => {
-                "keeps stripes whole through a power cut; writes are acknowledged in place (write-through)"
-            }
+            false => "write-through: writes are acknowledged in place; the journal closes the write hole",
         };
         page.field("journal", journal, Style::Plain);
         match self.checksums {
             true => page.field("checksums", "on", Style::Plain),
-            false => {
-                page.field("checksums", "off: a drive that answers wrongly is not found out", Style::Warning)
-            }
+            false => page.field("checksums", "off: silent corruption is not detected", Style::Warning),
         }
         if let Some(tiers) = tiers_in_words(self) {
             page.field("tiers", tiers, Style::Plain);
@@ -284,7 +275,7 @@ impl Shown for VolumeReport {
         page.field("can lose", counted(self.redundancy_left, "more drive"), Style::Plain);
         if self.lost_blocks > 0 {
             let lost = format!(
-                "{} of 4 KiB; reading them is an error until they are written",
+                "{} of 4 KiB; reads fail until they are rewritten",
                 counted(self.lost_blocks as usize, "block")
             );
             page.field("lost", lost, Style::Bad);
@@ -306,7 +297,7 @@ impl Shown for VolumeReport {
     }
 }
 
-/// Where fast drives or a wish for them play a part.
+/// Formats the use of fast drives; `None` if the volume neither uses them nor is pinned.
 fn tiers_in_words(volume: &VolumeReport) -> Option<String> {
     let tiers = &volume.tiers;
     if tiers.fast_bytes == 0 && volume.pin == "none" && tiers.note.is_none() {
@@ -319,19 +310,19 @@ fn tiers_in_words(volume: &VolumeReport) -> Option<String> {
         counted((tiers.fast_rows + tiers.data_rows + tiers.mixed_rows) as usize, "row")
     );
     if tiers.mixed_rows > 0 {
-        text += &format!(", {} on both kinds", tiers.mixed_rows);
+        text += &format!(", {} on both", tiers.mixed_rows);
     }
     match volume.pin.as_str() {
-        "fast" => text += "; pinned to them",
-        "slow" => text += "; pinned off them",
+        "fast" => text += "; pinned to fast drives",
+        "slow" => text += "; pinned to data drives",
         _ => {}
     }
     let heat = tiers.fast_heat + tiers.data_heat;
     if heat > 0.0 {
-        text += &format!("; {:.0} % of what was asked of late was theirs", tiers.fast_heat * 100.0 / heat);
+        text += &format!("; {:.0} % of recent I/O on fast drives", tiers.fast_heat * 100.0 / heat);
     }
     if tiers.moving_rows > 0 {
-        text += &format!("; {} on the move", counted(tiers.moving_rows as usize, "row"));
+        text += &format!("; {} migrating", counted(tiers.moving_rows as usize, "row"));
     }
     if let Some(note) = &tiers.note {
         text += &format!("; {note}");

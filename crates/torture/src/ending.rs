@@ -1,5 +1,5 @@
-//! The end of a run: no more faults. The pool must become whole again, agree with itself, and hold
-//! what it should, also with any drives missing that its layouts can do without.
+//! The end of a run, without further faults: the pool must regain full redundancy, be consistent,
+//! and hold the right data, also with any drives missing whose loss its layouts survive.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use crate::world::World;
 use crate::world::content::{Content, SECTOR_BYTES, identify};
 use crate::world::guarded::Target;
 
-/// Becomes whole, and is looked at.
+/// Lets the pool become whole and verifies it.
 pub(crate) fn end_of_run(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
     if world.options.sabotage == Some(Sabotage::Rot) {
         spoil(world);
@@ -29,7 +29,7 @@ pub(crate) fn end_of_run(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecuto
     executor.block_on(life.become_whole());
     end_of_life(&life, world.plan.lives, true);
     drop(life);
-    // What could not be read and was needed was written again by now.
+    // Unreadable blocks that were needed have been rewritten by now.
     world.disks.borrow_mut().iter_mut().for_each(|disk| disk.unreadable.clear());
     for _ in 0..2 {
         if world.is_broken() || world.volumes.borrow().is_empty() {
@@ -47,7 +47,7 @@ impl Life {
             self.verify(store, guarded, false, "at the end").await;
         }
         subject.start_jobs();
-        // What a drive cannot read may yet be too much, and it is failed.
+        // A drive with too many unreadable blocks may still be failed.
         for _ in 0..8 {
             self.replace_all_lost(&subject).await;
             self.make_room(&subject).await;
@@ -67,7 +67,7 @@ impl Life {
         }
     }
 
-    /// Whether all jobs have ended well.
+    /// True if all jobs have succeeded.
     async fn all_done(&self, subject: &Subject) -> bool {
         let rebuilt = self.bounded("rebuilding", subject.wait_rebuilt()).await;
         let converted = match self.world.conversions {
@@ -88,18 +88,18 @@ impl Life {
         for (what, ended) in all {
             match ended {
                 Some(Ok(())) => {}
-                Some(Err(why)) => self.broken("progress", format!("{what} does not end well: {why}")),
+                Some(Err(why)) => self.broken("progress", format!("{what} failed: {why}")),
                 None => return false,
             }
         }
         !self.world.is_broken()
     }
 
-    /// New drives for all that are still lost.
+    /// Replaces all lost drives by new ones.
     async fn replace_all_lost(&self, subject: &Subject) {
-        // Those that spares take over disappear from the list by themselves.
+        // Drives replaced by spares leave the list on their own.
         let Some(rebuilt) = self.bounded("rebuilding", subject.wait_rebuilt()).await else { return };
-        self.note(&format!("rebuilt with what there was: {rebuilt:?}"));
+        self.note(&format!("rebuilt with the drives present: {rebuilt:?}"));
         for _ in 0..20 {
             let facts = subject.facts();
             let lacking: BTreeSet<usize> = facts.iter().flat_map(|facts| facts.behind()).collect();
@@ -117,7 +117,7 @@ impl Life {
             let top = self.plug(disk).top.clone();
             match self.bounded("replacing a drive", subject.replace(old.id, top)).await {
                 Some(Ok(())) => self.note(&format!("replaced disk{} by disk{disk}", old.disk)),
-                // What was in its place twice may be let go of by the first replacement.
+                // If a drive is listed twice, the first replacement may have removed both.
                 Some(Err(_)) if subject.places().iter().all(|place| place.id != old.id) => {}
                 Some(Err(why)) => {
                     let detail = format!("disk{} cannot be replaced by a new drive: {why}", old.disk);
@@ -128,10 +128,9 @@ impl Life {
         }
     }
 
-    /// Drives that were taken offline come back where something waits for them. A drive more where
-    /// one cannot be emptied because what is on it fits nowhere, as the pool says that it needs:
-    /// what had room when it was accepted may have lost it to drives that failed and to volumes
-    /// that grew. So it is with conversions.
+    /// Brings offline drives back if a job waits for them. Adds a drive if the pool reports too
+    /// little space to evacuate a drive or to convert a volume: space that was free when the job
+    /// was accepted may have been lost to failed drives and grown volumes.
     async fn make_room(&self, subject: &Subject) {
         for _ in 0..8 {
             let Some(mut ended) = self.bounded("rebuilding", subject.wait_rebuilt()).await else { return };
@@ -145,12 +144,12 @@ impl Life {
             }
             let Err(why) = ended else { return };
             let places = subject.places();
-            // Not where the disk was added as another drive since.
+            // Not if the disk has been added as another drive since.
             let comes_back = |place: &Place| {
                 place.is_offline && !places.iter().any(|other| other.disk == place.disk && other.is_online)
             };
             if places.iter().any(comes_back) {
-                // A copy on a drive that was taken offline counts as one that comes back.
+                // The engine counts copies on offline drives as present.
                 self.take_back(subject).await;
                 continue;
             }
@@ -169,7 +168,7 @@ impl Life {
         }
     }
 
-    /// All is there: what is found now stays, and copies and parity agree.
+    /// Verifies the whole pool: contents are final from now on, and copies and parity match.
     async fn look_whole(&self, subject: &Subject, targets: &[Target]) {
         for (store, guarded) in targets {
             if store.needs_resync() {
@@ -185,22 +184,22 @@ impl Life {
         if self.world.is_broken() {
             return;
         }
-        // A drive that could not be spared and refused a flush may have lost the zeros that a new
-        // region was filled with; they are known by their sums.
+        // An indispensable drive that failed a flush may have lost the zeros of a new region; their
+        // checksums detect that.
         let lost_zeros = self.world.coverage.borrow().failed_flushes_without_redundancy > 0;
         if !self.world.spoiled().is_empty() || lost_zeros {
-            // Finds faults in blocks that were not read yet, and repairs them.
+            // The first scrub finds and repairs faults in blocks that were not read before.
             let recorded = self.bounded("recording a scrub", subject.scrub()).await;
             let checked = self.bounded("a scrub", subject.wait_checked()).await;
             if let (Some(Err(why)), _) | (_, Some(Err(why))) = (recorded, checked) {
-                return self.broken("progress", format!("a scrub that repairs does not end well: {why}"));
+                return self.broken("progress", format!("a repairing scrub failed: {why}"));
             }
             self.world.disks.borrow_mut().iter_mut().for_each(|disk| disk.is_spoiled = false);
         }
         let recorded = self.bounded("recording a scrub", subject.scrub()).await;
         let checked = self.bounded("a scrub", subject.wait_checked()).await;
         if let (Some(Err(why)), _) | (_, Some(Err(why))) = (recorded, checked) {
-            return self.broken("progress", format!("a scrub does not end well: {why}"));
+            return self.broken("progress", format!("a scrub failed: {why}"));
         }
         if let Some(findings) = subject.scrub_findings() {
             self.broken("redundancy-agrees", findings);
@@ -211,7 +210,7 @@ impl Life {
     }
 }
 
-/// Opens for reading only without as many drives as can be spared.
+/// Opens the pool read-only without as many drives as its layouts can lose.
 fn look_degraded(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
     let mut left_out = BTreeSet::new();
     let count = world.disks.borrow().len();
@@ -249,7 +248,7 @@ fn look_degraded(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
     });
 }
 
-/// Spoils some of what clients wrote, wherever it is, behind the engine's back.
+/// Corrupts some client data on the drives, behind the engine's back.
 fn spoil(world: &World) {
     let disks = world.disks.borrow();
     let mut spoiled = BTreeSet::new();

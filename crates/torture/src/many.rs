@@ -1,4 +1,4 @@
-//! Many runs, on several threads: a run needs nothing of another.
+//! Independent runs on several threads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -7,32 +7,32 @@ use serde::Serialize;
 
 use crate::{Coverage, Failure, Options, run};
 
-/// How far it has come.
+/// Progress of the runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Runs done.
+    /// Number of completed runs.
     pub done: u64,
-    /// Runs in all.
+    /// Total number of runs.
     pub runs: u64,
-    /// Runs in which a promise was broken.
+    /// Number of runs that broke a guarantee.
     pub failed: u64,
 }
 
-/// What came of many runs.
+/// Result of many runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// The first seed; the others follow it.
+    /// First seed; the others follow consecutively.
     pub first_seed: u64,
-    /// Runs done.
+    /// Number of completed runs.
     pub runs: u64,
-    /// What was broken, by seed.
+    /// Broken guarantees, by seed.
     pub failures: Vec<Failure>,
-    /// What was tried.
+    /// Counts of the events and actions of all runs.
     pub coverage: Coverage,
 }
 
-/// Runs `runs` seeds from `first` on, on so many threads. `progress` is told after each run, and
-/// may end it all by answering `false`.
+/// Runs `runs` seeds from `first` on, on `threads` threads. `progress` is called after each run and
+/// can stop the runs by returning `false`.
 pub fn run_many(
     first: u64,
     runs: u64,

@@ -1,11 +1,10 @@
-//! The power that all drives hang on, and the time that each of them takes.
+//! Simulates the power supply of all drives, and their latency.
 //!
-//! A [`Wire`] stands between a drive's faults and its memory: a request takes time on the way in
-//! and on the way out, so it is done neither when it is asked for nor when it is answered, requests
-//! overtake each other, and a flush covers only what has arrived. When power goes, at an instant of
-//! the clock or at a certain write of all drives together, what is on the way never arrives and
-//! nothing is answered any more; what the drives' caches then keep is decided by the life that ends
-//! there.
+//! A [`Wire`] connects a drive's faults to its memory. A request takes time in both directions: it
+//! takes effect between its submission and its completion, requests overtake each other, and a
+//! flush covers only writes that have arrived. Power fails at an instant of the clock, or at a
+//! given write counted over all drives. Then requests in transit never arrive and nothing completes
+//! any more; the end of the life decides which writes the drives' caches keep.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,23 +14,23 @@ use stripewise_drive::{
     Event, IoRequest, Operation, SplitMix64, completion,
 };
 
-/// One life's power.
+/// The power supply of one life.
 pub(crate) struct Power {
     off: Cell<bool>,
     writes: Cell<u64>,
-    /// Power goes at this write.
+    /// Number of the write at which power fails.
     at_write: Cell<u64>,
-    /// Power goes at the so-many-th write of a structure.
+    /// Structure, and the number of its writes until power fails.
     at_copy: Cell<Option<(Structure, u64)>>,
-    /// The drive that has it, and no other: what its label says.
+    /// Label of the only drive that has that copy.
     only_copy_on: RefCell<Option<Rc<str>>>,
     went: Event,
-    /// Requests that are never answered.
+    /// Requests that never complete.
     unanswered: RefCell<Vec<CompletionSender>>,
 }
 
 impl Power {
-    /// On.
+    /// A power supply that is on.
     pub(crate) fn new() -> Rc<Self> {
         Rc::new(Self {
             off: Cell::new(false),
@@ -44,23 +43,23 @@ impl Power {
         })
     }
 
-    /// Power goes at the so-many-th write from now.
+    /// Cuts power at the `count`-th write from now.
     pub(crate) fn cut_at_write(&self, count: u64) {
         self.at_write.set(self.writes.get() + count);
     }
 
-    /// Power goes at the so-many-th write of this structure from now: that one is in its drive, and
-    /// of others that were sent with it only what has arrived.
+    /// Cuts power at the `count`-th write of this structure from now. That write is in its drive;
+    /// of writes sent with it, only those that have arrived are.
     pub(crate) fn cut_at_copy(&self, structure: Structure, count: u64) {
         self.at_copy.set(Some((structure, count)));
     }
 
-    /// The label of the drive at whose copy power went.
+    /// Label of the drive whose copy triggered the cut.
     pub(crate) fn only_copy_on(&self) -> Option<Rc<str>> {
         self.only_copy_on.borrow().clone()
     }
 
-    /// Whether power goes with this request.
+    /// True if this request triggers the cut.
     fn is_last_copy(&self, request: &IoRequest) -> bool {
         let Some((structure, left)) = self.at_copy.get() else { return false };
         if !structure.is_in(request) {
@@ -70,18 +69,18 @@ impl Power {
         left <= 1
     }
 
-    /// Power goes now.
+    /// Cuts power now.
     pub(crate) fn cut(&self) {
         self.off.set(true);
         self.went.notify_all();
     }
 
-    /// Whether it is gone.
+    /// True if power is off.
     pub(crate) fn is_off(&self) -> bool {
         self.off.get()
     }
 
-    /// Ends when it goes.
+    /// Waits for the cut.
     pub(crate) async fn until_off(&self) {
         while !self.off.get() {
             self.went.wait().await;
@@ -89,8 +88,8 @@ impl Power {
     }
 }
 
-/// With which answer power goes: the first that is durable, to a request that began and was
-/// answered after these times.
+/// The completion that triggers a power cut: the first durable one, of a request that began and
+/// completed after these times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastAnswer {
     pub began_after_ns: u64,
@@ -98,26 +97,27 @@ pub(crate) struct LastAnswer {
 }
 
 impl LastAnswer {
-    /// Whether it is the answer that is given now to a request begun at this time.
+    /// True if the completion, at `now_ns`, of a request that began at `began_ns` triggers the cut.
     pub(crate) fn is_it(&self, began_ns: u64, now_ns: u64) -> bool {
         began_ns > self.began_after_ns && now_ns > self.answered_after_ns
     }
 }
 
-/// How a life ends.
+/// End of a life.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ending {
     Close,
     CutAtWrite(u64),
-    /// At the so-many-th write of something that there are several copies of.
+    /// A power cut at the n-th write of a structure with several copies.
     CutAtCopy(Structure, u64),
     CutAfter(u64),
 }
 
-/// What the engine keeps several copies of on different drives, known by how it begins.
+/// A structure that the engine keeps in several copies on different drives, recognised by its
+/// magic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Structure {
-    /// A page of a region map.
+    /// A page of a region bitmap.
     Map,
     /// The header of an area of a journal.
     JournalHeader,
@@ -130,7 +130,7 @@ pub(crate) enum Structure {
 }
 
 impl Structure {
-    /// All of them.
+    /// All structures.
     pub(crate) const ALL: [Self; 5] =
         [Self::Map, Self::JournalHeader, Self::JournalBatch, Self::Commit, Self::Checksums];
 
@@ -144,7 +144,7 @@ impl Structure {
         }
     }
 
-    /// Whether a request writes it; requests may have been merged.
+    /// True if a request, possibly a merged one, writes this structure.
     fn is_in(self, request: &IoRequest) -> bool {
         let begins = |segment: &Buffer| {
             let is_it = |bytes: &[u8]| bytes.starts_with(self.magic());
@@ -154,18 +154,18 @@ impl Structure {
     }
 }
 
-/// What is done when a flush fails.
+/// Callback for a failed flush.
 type Struck = Box<dyn FnOnce()>;
 
-/// The system's number for "input/output error".
+/// Error number of "input/output error".
 const EIO: i32 = 5;
 
-/// How long a drive takes, in nanoseconds.
+/// Latency of a drive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Latency {
-    /// At least, each way.
+    /// Minimum in each direction.
     pub least_ns: u64,
-    /// At most, each way.
+    /// Maximum in each direction.
     pub most_ns: u64,
 }
 
@@ -183,25 +183,25 @@ struct Shared {
     latency: Latency,
     random: RefCell<SplitMix64>,
     flush_fault: RefCell<Option<Struck>>,
-    /// When the error of the last flush that failed is answered.
-    told_at_ns: Cell<u64>,
+    /// Time when the error of the last failed flush is reported.
+    error_at_ns: Cell<u64>,
 }
 
-/// What all drives of a run are like.
+/// Properties of all drives of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traits {
     pub latency: Latency,
-    /// They say that they are no memory, so that the engine puts a queue in front of them.
+    /// True if the drives do not report to be memory, so that the engine queues their requests.
     pub queued: bool,
-    /// What they say they transfer in the time of one position.
+    /// Bytes that the drives report to transfer in the time of one seek.
     pub gap_bytes: u64,
 }
 
-/// A drive on the life's power.
+/// A drive connected to the power supply of a life.
 pub(crate) struct Wire(Rc<Shared>);
 
 impl Wire {
-    /// To `inner`.
+    /// Connects `inner`.
     pub(crate) fn new(
         context: &Context,
         inner: Rc<CrashDrive>,
@@ -212,12 +212,12 @@ impl Wire {
         let kind = if queued { DriveKind::Model } else { DriveKind::Memory };
         let info = DriveInfo { kind, gap_bytes, ..inner.info().clone() };
         let random = RefCell::new(SplitMix64::new(seed));
-        let (context, flush_fault, told_at_ns) = (context.clone(), RefCell::default(), Cell::new(0));
-        let shared = Shared { info, context, inner, power, latency, random, flush_fault, told_at_ns };
+        let (context, flush_fault, error_at_ns) = (context.clone(), RefCell::default(), Cell::new(0));
+        let shared = Shared { info, context, inner, power, latency, random, flush_fault, error_at_ns };
         Rc::new(Self(Rc::new(shared)))
     }
 
-    /// The next flush fails, and takes what is in the drive's cache with it; then this is called.
+    /// Makes the next flush fail and lose the drive's cache; then calls `struck`.
     pub(crate) fn fail_next_flush(&self, struck: impl FnOnce() + 'static) {
         *self.0.flush_fault.borrow_mut() = Some(Box::new(struck));
     }
@@ -228,11 +228,11 @@ impl Shared {
         self.power.unanswered.borrow_mut().push(sender);
     }
 
-    /// How long an answer that is given now is on its way. What is read after the cache was lost is
-    /// answered after the flush that lost it: else nothing could know that it is out of date.
+    /// Latency of a completion sent now. A read after the loss of the cache completes after the
+    /// flush that lost it: otherwise the engine could not know that the data is outdated.
     fn on_the_way_ns(&self, way_out_ns: u64) -> u64 {
-        let until_told = (self.told_at_ns.get() + 1).saturating_sub(self.context.now_ns());
-        if self.told_at_ns.get() == 0 { way_out_ns } else { way_out_ns.max(until_told) }
+        let until_told = (self.error_at_ns.get() + 1).saturating_sub(self.context.now_ns());
+        if self.error_at_ns.get() == 0 { way_out_ns } else { way_out_ns.max(until_told) }
     }
 }
 
@@ -267,7 +267,7 @@ impl Drive for Wire {
             }
             power.writes.set(power.writes.get() + 1);
             if power.writes.get() >= power.at_write.get() {
-                // Half of them are in the drive by then.
+                // Half of the requests have reached the drive by then.
                 if shared.random.borrow_mut().chance(0.5) {
                     let _ = shared.inner.submit(request).try_take();
                 }
@@ -292,7 +292,7 @@ impl Drive for Wire {
                     let seed = shared.random.borrow_mut().next_u64();
                     shared.inner.lose_cache(seed);
                     struck();
-                    shared.told_at_ns.set(shared.context.now_ns() + way_out_ns);
+                    shared.error_at_ns.set(shared.context.now_ns() + way_out_ns);
                     Err(request.error(&shared.info.label, DriveErrorKind::Other, Some(EIO)))
                 }
                 None => shared.inner.submit(request).await,

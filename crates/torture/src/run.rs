@@ -1,5 +1,5 @@
-//! A run from its seed to its report. Panics of what is tested are caught and reported with their
-//! place.
+//! A run from its seed to its report. Panics of the code under test are caught and reported with
+//! their location.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,11 +11,11 @@ use stripewise_runtime::VirtualExecutor;
 use crate::world::World;
 use crate::{Options, RunReport, Sabotage, ending, lead};
 
-/// True where this build can break the engine: where `debug_assertions` are on.
+/// True if this build has mutations: builds with `debug_assertions`.
 pub const CAN_BREAK: bool = cfg!(debug_assertions);
 
 thread_local! {
-    /// `Some` while this thread is in a run: then panics are not printed but kept here.
+    /// `Some` while this thread is in a run: panics are stored here instead of printed.
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
@@ -26,7 +26,7 @@ fn keep_panics_quiet() {
         std::panic::set_hook(Box::new(move |info| {
             let is_kept = PANIC.with_borrow_mut(|kept| {
                 let is_run = kept.is_some();
-                // Of several, as when dropping what is left panics too, the first is the cause.
+                // The first panic is the cause: later ones come from dropping the remains.
                 if kept.as_ref().is_some_and(String::is_empty) {
                     *kept = Some(format!("{}{}", info.to_string().replace('\n', " "), callers()));
                 }
@@ -39,7 +39,7 @@ fn keep_panics_quiet() {
     });
 }
 
-/// Where in the engine a panic came from: functions of ours, innermost first.
+/// Returns the project's functions on the stack of a panic, innermost first.
 fn callers() -> String {
     let trace = std::backtrace::Backtrace::force_capture().to_string();
     let ours =
@@ -48,15 +48,15 @@ fn callers() -> String {
     if names.is_empty() { String::new() } else { format!(" in {}", names.join(", called by ")) }
 }
 
-/// Runs one seed. Panics if it is to break something and this build cannot.
+/// Runs one seed. Panics if the options ask for a mutation and this build has none.
 pub fn run(seed: u64, options: &Options) -> RunReport {
     keep_panics_quiet();
     assert!(options.mutation.is_none() || CAN_BREAK, "a release build has no mutations");
     #[cfg(debug_assertions)]
     stripewise_engine::mutation::choose(options.mutation);
     let world = World::new(seed, options);
-    // Kept outside of what may panic: dropping an executor's tasks amid a panic would let them
-    // panic again.
+    // Executors outlive the code that may panic: dropping their tasks during a panic would make
+    // them panic again.
     let kept: RefCell<Vec<Rc<VirtualExecutor>>> = RefCell::default();
     PANIC.set(Some(String::new()));
     let outcome = catch_unwind(AssertUnwindSafe(|| live_and_end(&world, &kept)));
@@ -64,7 +64,7 @@ pub fn run(seed: u64, options: &Options) -> RunReport {
     if outcome.is_err() {
         let promise = if message.contains("deadlock in virtual time") { "progress" } else { "no-panic" };
         world.broken(promise, message);
-        // What the panic left half done is better not touched again.
+        // State that the panic left inconsistent is not dropped.
         std::mem::forget(kept);
         let report = world.report();
         std::mem::forget(world);

@@ -1,9 +1,7 @@
-//! The one place that knows the engine's interface: what a life does to a pool, and what it asks of
-//! it, in the words of this crate. When the engine learns something new, it is made known here, and
-//! becomes an action in `events/actions.rs`.
+//! Adapter to the engine: the only file of this crate that uses the engine's interface. A new
+//! capability of the engine is added here, and becomes an action in `events/actions.rs`.
 //!
-//! Faults expected: the engine's own errors, given on as text; what they mean is judged by the
-//! callers.
+//! Expected faults: errors of the engine, passed on as text; the callers judge them.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -17,12 +15,12 @@ use stripewise_engine::{
 };
 use stripewise_layout::LayoutSpec;
 
-/// Why something was refused.
+/// A refused request.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
-    /// For people.
+    /// Error message of the engine.
     text: String,
-    /// There is no space for a thin volume to grow into.
+    /// True if a thin volume has no space left to grow into.
     pub is_full: bool,
 }
 
@@ -40,26 +38,26 @@ fn refused(error: ArrayError) -> Refusal {
     Refusal { text: error.to_string(), is_full: matches!(error, ArrayError::NoSpace(_)) }
 }
 
-/// How a pool is run, the same in all its lives.
+/// Settings of a pool, the same in all lives of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// The run's seed: identities come from it.
+    /// Seed of the run, from which IDs are derived.
     pub seed: u64,
-    /// After so long without an answer a drive has failed.
+    /// Time without an answer after which a drive counts as failed.
     pub timeout_ns: u64,
-    /// Bytes of client requests at a time.
+    /// Maximum bytes of client requests in flight.
     pub in_flight_bytes: u64,
-    /// Bytes of background work at a time.
+    /// Maximum bytes of background work in flight.
     pub background_bytes: u64,
-    /// Whether volumes have checksums.
+    /// True if volumes have checksums.
     pub checksums: bool,
-    /// Bytes of a slab.
+    /// Size of a slab.
     pub slab_bytes: u64,
-    /// Medium errors after which a drive has failed.
+    /// Number of medium errors after which a drive counts as failed.
     pub max_read_errors: u32,
-    /// The engine's times and sizes.
+    /// Tuning of the engine.
     pub tuning: Tuning,
-    /// How often it decides which rows lie on fast drives.
+    /// Settings of tiering, such as the interval between its decisions.
     pub tiers: TierOptions,
 }
 
@@ -83,82 +81,82 @@ impl Settings {
     }
 }
 
-/// A drive of the pool as its record has it.
+/// A drive in the pool's record.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// Its identity.
+    /// ID of the drive.
     pub id: DriveId,
-    /// The number in its label.
+    /// Number in the disk's label.
     pub disk: usize,
-    /// Holds data, as opposed to waiting as a spare.
+    /// True for a data drive.
     pub is_data: bool,
-    /// Holds what is often asked for.
+    /// True for a fast drive.
     pub is_fast: bool,
-    /// Takes part.
+    /// True if the drive is in service.
     pub is_online: bool,
-    /// Was taken out for a while, by request.
+    /// True if the drive was taken offline by request.
     pub is_offline: bool,
 }
 
-/// One column of a volume: whose it is, and whether it is current.
+/// A column of a volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
-    /// The disk's number.
+    /// Number of the disk that holds the column.
     pub disk: usize,
-    /// Holds all that it should.
+    /// True if the column is complete and current.
     pub is_current: bool,
-    /// Holds some of what it should; the rest is on the way.
+    /// True if the column is being rebuilt or resynchronised.
     pub is_filling: bool,
 }
 
 /// A volume as the pool describes it.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
-    /// Its name.
+    /// Name of the volume.
     pub name: String,
-    /// How many drives it can do without when whole.
+    /// Number of drive failures that the volume survives when it is whole.
     pub tolerance: usize,
-    /// How many of these the engine counts as lost.
+    /// Number of these failures that the engine counts as used up.
     pub counted_lost: usize,
-    /// Its columns; where rows differ, those of all rows.
+    /// Columns of the volume; if rows differ, those of all rows.
     pub columns: Vec<Column>,
-    /// Disks with a copy of its map or an area of its journal.
+    /// Disks with a copy of the volume's region bitmap or a journal area.
     pub copies: BTreeSet<usize>,
-    /// Those of them whose loss counts, as the others are too few.
+    /// Missing copies that count as losses, since too few other copies are left.
     pub lacking_copies: BTreeSet<usize>,
-    /// Nothing of it is missing.
+    /// True if nothing of the volume is missing.
     pub is_online: bool,
-    /// It can be read.
+    /// True if the volume can be read.
     pub is_readable: bool,
-    /// It is on its way to another layout.
+    /// True during a conversion to another layout.
     pub is_converting: bool,
-    /// Some of its rows are on their way to other disks.
+    /// True while rows migrate to other disks.
     pub is_moving: bool,
 }
 
 impl Facts {
-    /// Disks that hold some of its data.
+    /// Disks that hold data of the volume.
     pub(crate) fn disks(&self) -> BTreeSet<usize> {
         self.columns.iter().map(|column| column.disk).collect()
     }
 
-    /// Disks that hold anything of it.
+    /// Disks that hold data or metadata of the volume.
     pub(crate) fn all_disks(&self) -> BTreeSet<usize> {
         &self.disks() | &self.copies
     }
 
-    /// Nothing of what it should have is lost.
+    /// True if no column or copy is lost.
     pub(crate) fn is_whole(&self) -> bool {
         self.counted_lost == 0 && self.behind().is_empty()
     }
 
-    /// Of those with data, disks that hold nothing of what they should.
+    /// Disks that lack all data of their columns.
     pub(crate) fn lacking(&self) -> BTreeSet<usize> {
         let lacking = self.columns.iter().filter(|column| !column.is_current && !column.is_filling);
         lacking.map(|column| column.disk).collect()
     }
 
-    /// Of those, disks that do not hold all that they should.
+    /// Disks that lack some or all data of their columns.
     pub(crate) fn behind(&self) -> BTreeSet<usize> {
         self.columns.iter().filter(|column| !column.is_current).map(|column| column.disk).collect()
     }
@@ -170,34 +168,34 @@ pub(crate) struct Subject {
     pool: Pool,
 }
 
-/// Where a volume's rows belong.
+/// Pin of a volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pinned {
-    /// On fast drives.
+    /// To fast drives.
     Fast,
-    /// On data drives.
+    /// To data drives.
     Slow,
-    /// Wherever their heat takes them.
+    /// Not pinned; rows move by their heat.
     Nowhere,
 }
 
 /// A new volume.
 #[derive(Clone, Debug)]
 pub(crate) struct NewVolume {
-    /// Its name.
+    /// Name of the volume.
     pub name: String,
-    /// Its layout.
+    /// Layout.
     pub layout: LayoutSpec,
-    /// Its size.
+    /// Usable size.
     pub size_bytes: u64,
-    /// Parts of stripes are acknowledged from the journal.
+    /// True if partial stripe writes are acknowledged from the journal.
     pub write_back: bool,
-    /// Takes space where it is written only.
+    /// True if space is allocated as it is written.
     pub thin: bool,
 }
 
 impl Subject {
-    /// Makes a pool.
+    /// Creates a pool.
     pub(crate) async fn create(
         context: &Context,
         settings: Settings,
@@ -234,7 +232,7 @@ impl Subject {
         pool.map(|pool| Self { pool }).map_err(refusal)
     }
 
-    /// Makes a volume.
+    /// Creates a volume.
     pub(crate) async fn create_volume(&self, settings: Settings, new: &NewVolume) -> Result<Store, Refusal> {
         let spec = VolumeSpec {
             size_bytes: Some(new.size_bytes),
@@ -251,7 +249,7 @@ impl Subject {
         self.pool.volume(name).map(|volume| Store { volume }).map_err(refusal)
     }
 
-    /// All drives of the pool.
+    /// Drives of the pool.
     pub(crate) fn places(&self) -> Vec<Place> {
         let status = self.pool.status();
         let place = |drive: &stripewise_engine::DriveStatus| {
@@ -267,7 +265,7 @@ impl Subject {
         status.drives.iter().filter_map(place).collect()
     }
 
-    /// All volumes.
+    /// Facts about all volumes.
     pub(crate) fn facts(&self) -> Vec<Facts> {
         let status = self.pool.status();
         let disk_of = |id: DriveId| {
@@ -297,7 +295,7 @@ impl Subject {
         status.volumes.iter().map(facts).collect()
     }
 
-    /// What the pool says of itself, for the report of a failure.
+    /// Formats the pool's status, for the report of a failure.
     pub(crate) fn in_words(&self) -> String {
         let status = self.pool.status();
         let drives: Vec<String> =
@@ -315,42 +313,41 @@ impl Subject {
         format!("{}; {}; notices: {}", drives.join(", "), volumes.join(", "), status.notices.join("; "))
     }
 
-    /// Whether all volumes have all of their redundancy.
+    /// True if all volumes have full redundancy.
     pub(crate) fn is_online(&self) -> bool {
         self.pool.status().state == PoolState::Online
     }
 
-    /// Whether the pool says that there is no room for what is on a drive that is to be emptied.
+    /// True if the pool reports too little space to evacuate a drive.
     pub(crate) fn lacks_room_to_retire(&self) -> bool {
         self.pool.status().notices.iter().any(|notice| notice.contains("cannot be emptied"))
     }
 
-    /// Whether the pool says that there is no room for more of a layout that a volume is converted
-    /// to.
+    /// True if the pool reports too little space to continue a conversion.
     pub(crate) fn lacks_room_to_convert(&self) -> bool {
         let status = self.pool.status();
         let waits = status.volumes.iter().filter_map(|volume| volume.conversion.as_ref()?.waits.as_ref());
         waits.into_iter().any(|why| why.contains("there is no room"))
     }
 
-    /// Whether a volume is on its way to another layout.
+    /// True if a conversion is pending.
     pub(crate) fn is_converting(&self) -> bool {
         self.pool.status().volumes.iter().any(|volume| volume.conversion.is_some())
     }
 
-    /// Begins to convert a volume.
+    /// Starts to convert a volume.
     pub(crate) async fn convert(&self, name: &str, layout: LayoutSpec) -> Result<(), Refusal> {
         self.pool.convert_volume(name, layout).await.map_err(refusal)
     }
 
-    /// Works until no conversion is left that nothing stands in the way of.
+    /// Runs conversions until all are complete or blocked.
     pub(crate) async fn wait_converted(&self) -> Result<(), Refusal> {
         self.pool.wait(JobKind::Convert).await.map_err(refusal)
     }
 
-    /// Whether what is on drives that retire surely has room elsewhere: there are as many others as
-    /// any row has columns, so each row is without one of them, and each of them has room for all
-    /// of it. What has to lie side by side may find the room in pieces.
+    /// True if the data on retiring drives certainly fits elsewhere: at least as many other drives
+    /// remain as any row has columns, so that each row leaves one of them unused, and each of them
+    /// has space for all the data. False if the pool reports that contiguous space is missing.
     pub(crate) fn has_room_beyond_doubt(&self) -> bool {
         let status = self.pool.status();
         if status.notices.iter().any(|notice| notice.contains("side by side")) {
@@ -359,7 +356,7 @@ impl Subject {
         let taken = |drive: &stripewise_engine::DriveStatus| drive.allocated_bytes;
         let to_move: u64 =
             status.drives.iter().filter(|drive| drive.state == DriveState::Retiring).map(taken).sum();
-        // One whose place a spare took, and that came back, keeps what it has and gets nothing new.
+        // A drive that returned after a spare replaced it keeps its data and gets no new data.
         let is_replaced = |drive: &stripewise_engine::DriveStatus| {
             let words = format!("took the place of {}", drive.path);
             status.notices.iter().any(|notice| notice.ends_with(&words))
@@ -373,57 +370,57 @@ impl Subject {
         takers.len() >= widest && takers.iter().all(|free| *free >= to_move)
     }
 
-    /// Whether a rebuild is under way or due.
+    /// True if a rebuild is running or pending.
     pub(crate) fn is_rebuilding(&self) -> bool {
         self.pool.activity().iter().any(|activity| activity.kind == JobKind::Rebuild)
     }
 
-    /// Whether a drive that works is being replaced.
+    /// True if a working drive is being replaced.
     pub(crate) fn is_replacing(&self) -> bool {
         self.pool.status().drives.iter().any(|drive| drive.state == DriveState::Replacing)
     }
 
-    /// Whether rows are being spread over all drives, or about to be.
+    /// True if a rebalance is running or pending.
     pub(crate) fn is_rebalancing(&self) -> bool {
         self.pool.activity().iter().any(|activity| activity.kind == JobKind::Rebalance)
     }
 
-    /// Has rows spread over all drives; whether anything is gained by it.
+    /// Starts a rebalance. Returns true if it is useful.
     pub(crate) async fn rebalance(&self) -> Result<bool, Refusal> {
         self.pool.rebalance().await.map_err(refusal)
     }
 
-    /// Has that stopped.
+    /// Stops a rebalance.
     pub(crate) async fn stop_rebalance(&self) -> Result<(), Refusal> {
         self.pool.stop_rebalance().await.map(|_| ()).map_err(refusal)
     }
 
-    /// Works until rows are spread.
+    /// Runs the rebalance to its end.
     pub(crate) async fn wait_rebalanced(&self) -> Result<(), Refusal> {
         self.pool.wait(JobKind::Rebalance).await.map_err(refusal)
     }
 
-    /// Begins all jobs.
+    /// Starts all jobs.
     pub(crate) fn start_jobs(&self) {
         self.pool.start_jobs();
     }
 
-    /// Works until nothing is left to rebuild.
+    /// Runs rebuilds to their end.
     pub(crate) async fn wait_rebuilt(&self) -> Result<(), Refusal> {
         self.pool.wait(JobKind::Rebuild).await.map_err(refusal)
     }
 
-    /// Works until nothing is left to check or to resynchronise.
+    /// Runs scrubs and resyncs to their end.
     pub(crate) async fn wait_checked(&self) -> Result<(), Refusal> {
         self.pool.wait(JobKind::Scrub).await.map_err(refusal)
     }
 
-    /// Has everything checked when jobs run.
+    /// Queues a scrub.
     pub(crate) async fn scrub(&self) -> Result<(), Refusal> {
         self.pool.scrub().await.map_err(refusal)
     }
 
-    /// What the last scrub found wrong; `None`: nothing.
+    /// Errors found by the last scrub; `None` if it found none.
     pub(crate) fn scrub_findings(&self) -> Option<String> {
         let reports = self.pool.scrub_reports();
         let is_clean = |summary: &stripewise_engine::ScrubSummary| {
@@ -435,12 +432,12 @@ impl Subject {
         reports.iter().find(|summary| !is_clean(summary)).map(|summary| format!("{summary:?}"))
     }
 
-    /// Takes a drive out; recorded when this ends.
+    /// Fails a drive; the failure is recorded on return.
     pub(crate) async fn fail_drive(&self, id: DriveId) -> Result<(), Refusal> {
         self.pool.fail_drive(id, "torture").await.map_err(refusal)
     }
 
-    /// Puts a drive in the place of another.
+    /// Replaces a drive.
     pub(crate) async fn replace(&self, old: DriveId, new: Rc<dyn Drive>) -> Result<(), Refusal> {
         self.pool.replace(old, new, false).await.map(|_| ()).map_err(refusal)
     }
@@ -450,32 +447,32 @@ impl Subject {
         self.pool.add_spare(drive, false).await.map(|_| ()).map_err(refusal)
     }
 
-    /// Adds a drive for data.
+    /// Adds a data drive.
     pub(crate) async fn add_data(&self, drive: Rc<dyn Drive>) -> Result<(), Refusal> {
         self.pool.add(drive, Role::Data, false).await.map(|_| ()).map_err(refusal)
     }
 
-    /// Takes a drive out for a while.
+    /// Takes a drive offline.
     pub(crate) async fn offline(&self, id: DriveId) -> Result<(), Refusal> {
         self.pool.offline(id).await.map_err(refusal)
     }
 
-    /// Takes back a drive that was taken out or went.
+    /// Brings an offline or missing drive back online.
     pub(crate) async fn online(&self, id: DriveId, drive: Rc<dyn Drive>) -> Result<(), Refusal> {
         self.pool.online(id, Some(drive)).await.map_err(refusal)
     }
 
-    /// Has a drive emptied and let go of.
+    /// Starts to evacuate a drive, which is then removed.
     pub(crate) async fn retire(&self, id: DriveId) -> Result<(), Refusal> {
         self.pool.retire(id).await.map_err(refusal)
     }
 
-    /// Lets go of a drive that holds nothing.
+    /// Removes an empty drive.
     pub(crate) async fn remove(&self, id: DriveId) -> Result<(), Refusal> {
         self.pool.remove(id).await.map_err(refusal)
     }
 
-    /// Says where a volume's rows belong.
+    /// Pins a volume.
     pub(crate) async fn pin(&self, name: &str, pinned: Pinned) -> Result<(), Refusal> {
         let pin = match pinned {
             Pinned::Fast => Pin::Fast,
@@ -485,7 +482,7 @@ impl Subject {
         self.pool.set_pin(name, pin).await.map_err(refusal)
     }
 
-    /// Makes a volume larger or smaller.
+    /// Resizes a volume.
     pub(crate) async fn resize(&self, name: &str, size_bytes: u64) -> Result<(), Refusal> {
         self.pool.resize_volume(name, size_bytes).await.map_err(refusal)
     }
@@ -495,30 +492,30 @@ impl Subject {
         self.pool.delete_volume(name).await.map_err(refusal)
     }
 
-    /// Sets how much of the drives' time a rebuild gets.
+    /// Sets the share of drive time for rebuilds under load.
     pub(crate) async fn set_rebuild_priority(&self, percent: u32) -> Result<(), Refusal> {
         self.pool.set_rebuild_priority(percent).await.map_err(refusal)
     }
 
-    /// Ends the pool.
+    /// Closes the pool.
     pub(crate) async fn close(&self) -> Result<(), Refusal> {
         self.pool.close().await.map_err(refusal)
     }
 }
 
-/// How many drives a volume can do without when whole: while it is converted, as many as the lower
-/// of the two layouts.
+/// Number of drive failures that a whole volume survives; during a conversion, the lower number of
+/// the two layouts.
 fn tolerance(volume: &stripewise_engine::VolumeInfo) -> usize {
     let from = volume.conversion.as_ref().map(|conversion| conversion.from.fault_tolerance());
     volume.shape.fault_tolerance().min(from.unwrap_or(usize::MAX))
 }
 
-/// The number in the label that a disk was given.
+/// Parses the number in a disk's label.
 pub(crate) fn disk_number(path: &str) -> Option<usize> {
     path.strip_prefix("disk")?.parse().ok()
 }
 
-/// The label of a disk.
+/// Label of a disk.
 pub(crate) fn disk_label(number: usize) -> String {
     format!("disk{number}")
 }
@@ -530,7 +527,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Its size.
+    /// Usable size.
     pub(crate) fn capacity_bytes(&self) -> u64 {
         self.volume.capacity_bytes()
     }
@@ -540,20 +537,20 @@ impl Store {
         self.volume.geometry().stripe_data_bytes()
     }
 
-    /// Data bytes of a region, about: what lies on 1 MiB of each column.
+    /// Approximate data bytes of a region: those on 1 MiB of each column.
     pub(crate) fn region_bytes(&self) -> u64 {
         let geometry = self.volume.geometry();
         (1 << 20) / geometry.interleave_bytes() * geometry.stripe_data_bytes()
     }
 
-    /// Whether it has parity, and so stripes of which a part cannot be written alone.
+    /// True if the layout has parity, so that partial stripe writes update it.
     pub(crate) fn has_parity(&self) -> bool {
         self.volume.geometry().parity_units() > 0
     }
 
-    /// Whether it surely cannot be read as a whole without these disks, where `facts` are its own.
-    /// Rows may lie on different disks, and of copies and groups it matters which are lost; where
-    /// that would have to be known the answer is no.
+    /// True if the volume, described by `facts`, certainly cannot be read in full without these
+    /// disks. False if that depends on the disks of single rows, or on which copies or groups are
+    /// lost.
     pub(crate) fn surely_fails(&self, facts: &Facts, disks: &BTreeSet<usize>) -> bool {
         let geometry = self.volume.geometry();
         let shape = geometry.shape();
@@ -565,30 +562,30 @@ impl Store {
         lost == facts.columns.len() || (all_alike && lost > facts.tolerance)
     }
 
-    /// Whether a cut left stripes that have yet to be made to agree.
+    /// True if stripes still need a resync after a power cut.
     pub(crate) fn needs_resync(&self) -> bool {
         self.volume.needs_resync()
     }
 
-    /// Reads.
+    /// Reads a range.
     pub(crate) async fn read(&self, offset_bytes: u64, length: usize) -> Result<Vec<u8>, Refusal> {
         let buffer = self.volume.read(offset_bytes, length).await.map_err(refusal)?;
         Ok(buffer.to_vec())
     }
 
-    /// Writes.
+    /// Writes a range.
     pub(crate) async fn write(&self, offset_bytes: u64, data: &[u8], fua: bool) -> Result<(), Refusal> {
         let buffer = self.volume.buffers().allocate(data.len());
         buffer.with_mut(|bytes| bytes.copy_from_slice(data));
         self.volume.write(offset_bytes, buffer, fua).await.map_err(refused)
     }
 
-    /// Makes durable.
+    /// Flushes the volume.
     pub(crate) async fn flush(&self) -> Result<(), Refusal> {
         self.volume.flush().await.map_err(refusal)
     }
 
-    /// Gives up a range.
+    /// Discards a range.
     pub(crate) async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), Refusal> {
         self.volume.discard(offset_bytes, length_bytes).await.map_err(refusal)
     }

@@ -1,4 +1,4 @@
-//! Pools that were found, imported or exported, in words.
+//! Found, imported and exported pools as text.
 
 use stripewise_control::drives::candidates::noted_export;
 use stripewise_control::report::counted;
@@ -8,16 +8,14 @@ use stripewise_control::times::host_in_words;
 use crate::commands::App;
 use crate::printer::{Page, Style, Table, plain};
 
-/// What is said after it.
+/// Prints the notes that follow the result.
 pub(super) fn after(found: &PoolsFound, app: &App) {
     if found.are_only_listed && found.pools.iter().any(|one| !one.imported) {
-        app.note(
-            "nothing was imported: `stripewise pool import POOL` imports one of them, --all all of them",
-        );
+        app.note("nothing was imported; `stripewise pool import POOL` imports one pool, --all imports all");
     }
 }
 
-/// The result.
+/// Prints the result.
 pub(super) fn words(found: &PoolsFound, page: &mut Page) {
     for (index, one) in found.pools.iter().enumerate() {
         match found.are_only_listed {
@@ -51,7 +49,7 @@ fn listed(found: &FoundPool, page: &mut Page, is_behind_another: bool) {
         page.field("last host", host_in_words(host), Style::Plain);
     }
     match (&found.held_back, found.imported) {
-        (_, true) => page.field("import", "it is on the list", Style::Plain),
+        (_, true) => page.field("import", "already imported", Style::Plain),
         (Some(why), false) => page.field("held back", why, Style::Warning),
         (None, false) => {
             page.field("import", format!("stripewise pool import {}", found.pool.name), Style::Plain);
@@ -69,20 +67,20 @@ fn listed(found: &FoundPool, page: &mut Page, is_behind_another: bool) {
     page.table(&drives);
 }
 
-/// A pool that is used here no more.
+/// Prints an exported pool.
 pub(super) fn exported(exported: &PoolExported, page: &mut Page) {
     let pool = &exported.exported;
-    page.line(format!("pool {} is no longer used here; its drives are", pool.name));
+    page.line(format!("pool {} exported; its drives:", pool.name));
     for drive in &pool.drives {
         page.line(format!("  {}", drive.path.display()));
     }
 }
 
-/// How it comes back.
+/// Prints the command that imports an exported pool.
 pub(super) fn after_export(exported: &PoolExported, app: &App) {
     let pool = &exported.exported;
     let export = pool.drives.iter().find(|drive| noted_export(&drive.path).is_some());
     let by =
         export.map_or_else(|| "--dir DIR".to_owned(), |drive| format!("--drive '{}'", drive.path.display()));
-    app.note(format!("`stripewise pool import {by} {}` brings it back", pool.name));
+    app.note(format!("`stripewise pool import {by} {}` imports it again", pool.name));
 }

@@ -1,4 +1,4 @@
-//! What came of jobs that were worked on until they were done, in words.
+//! Results of completed jobs as text.
 
 use stripewise_control::jobs::{Done, ScrubbedVolume};
 use stripewise_control::report::{PoolState, counted};
@@ -7,21 +7,20 @@ use stripewise_engine::pool::JobKind;
 
 use crate::printer::{Page, Style};
 
-/// The result.
+/// Prints the result.
 pub(super) fn words(done: &Done, page: &mut Page) {
     let pool = &done.pools[0];
     match done.worked {
         true if done.only_resync => page.line(format!(
-            "pool {}: what a crash left open was compared. No scrub was asked for; `stripewise pool scrub {0} --wait` reads \
-             and compares everything",
+            "pool {}: crash resync complete. No scrub was pending; `stripewise pool scrub {0} --wait` verifies all data",
             pool.name
         )),
-        true => page.line(format!("the {} of pool {} is done", done.kind, pool.name)),
+        true => page.line(format!("the {} of pool {} is complete", done.kind, pool.name)),
         false if done.kind == JobKind::Scrub => page.line(format!(
-            "pool {}: no scrub was asked for, so nothing was checked; `stripewise pool scrub {0} --wait` does that",
+            "pool {}: no scrub was pending, nothing was verified; start one with `stripewise pool scrub {0} --wait`",
             pool.name
         )),
-        false => page.line(format!("pool {} has no {} to do", pool.name, done.kind)),
+        false => page.line(format!("pool {}: no {} is pending", pool.name, done.kind)),
     }
     done.scrubs.iter().for_each(|scrub| print_scrub(scrub, page));
     if pool.state != PoolState::Online {
@@ -32,27 +31,26 @@ pub(super) fn words(done: &Done, page: &mut Page) {
 }
 
 fn print_scrub(scrub: &ScrubbedVolume, page: &mut Page) {
-    page.line(format!("  volume {}: {} read and compared", scrub.volume, ByteSize(scrub.checked_bytes)));
+    page.line(format!("  volume {}: {} verified", scrub.volume, ByteSize(scrub.checked_bytes)));
     for drive in &scrub.repaired {
-        let blocks = counted(drive.blocks as usize, "block");
-        page.line(format!(
-            "    {} held {blocks} of 4 KiB that were wrong; repaired from the others",
-            drive.path
-        ));
+        let blocks = counted(drive.blocks as usize, "corrupt block");
+        page.line(format!("    {}: {blocks} of 4 KiB, repaired from the other drives", drive.path));
     }
     if scrub.unattributed_blocks > 0 {
         let blocks = counted(scrub.unattributed_blocks as usize, "block");
-        page.line(format!("    {blocks} of 4 KiB disagreed with their redundancy, and this layout cannot tell which is right;"));
-        page.line("    data were taken as they are, redundancy was made to agree");
+        page.line(format!(
+            "    {blocks} of 4 KiB did not match their redundancy, and this layout cannot locate the error;"
+        ));
+        page.line("    the data was kept, the redundancy rewritten");
     }
     if scrub.unreadable_strips > 0 {
         page.line(format!(
-            "    {} could be neither read nor rebuilt",
+            "    {} could not be read or reconstructed",
             counted(scrub.unreadable_strips as usize, "strip")
         ));
     }
     if scrub.regions_without_redundancy > 0 {
-        page.line("    parts have no redundancy at the moment and could not be compared");
+        page.line("    some regions have no redundancy at present and could not be verified");
     }
     if let Some(error) = &scrub.error {
         page.line(format!("    ended early: {error}"));
@@ -62,6 +60,6 @@ fn print_scrub(scrub: &ScrubbedVolume, page: &mut Page) {
         && scrub.unreadable_strips == 0
         && scrub.error.is_none()
     {
-        page.line("    nothing wrong was found");
+        page.line("    no errors found");
     }
 }

@@ -1,4 +1,4 @@
-//! What a pool's drives and volumes were asked, as tables.
+//! I/O statistics of drives and volumes as tables.
 
 use stripewise_control::pools::load::{Interval, Load};
 use stripewise_control::report::DriveState;
@@ -7,20 +7,17 @@ use stripewise_drive::Cause;
 
 use crate::printer::{Page, Style, Table, plain};
 
-/// The result.
+/// Prints the result.
 pub(super) fn words(load: &Load, page: &mut Page) {
     if !load.running {
-        page.line(format!(
-            "no process has pool {} open: nothing runs; these requests were to look at it now",
-            load.pool
-        ));
+        page.line(format!("no process has pool {} open; these are the requests of this command", load.pool));
     }
     for interval in &load.intervals {
         print_interval(interval, load.shows_causes, page);
     }
 }
 
-/// What was asked in an interval.
+/// Prints the statistics of an interval.
 pub(crate) fn print_interval(interval: &Interval, causes: bool, page: &mut Page) {
     if interval.seconds > 0.0 {
         page.line(format!("{:.1} s", interval.seconds));

@@ -1,4 +1,4 @@
-//! What was done to a pool, in words.
+//! Changes to a pool as text.
 
 use stripewise_control::report::{DriveState, PoolReport, counted};
 use stripewise_control::request::Setting;
@@ -11,14 +11,14 @@ use crate::printer::Page;
 
 const DAY_S: u64 = 86_400;
 
-/// What is said before the result.
+/// Prints the notes that precede the result.
 pub(super) fn before(changed: &PoolChanged, app: &App) {
     let PoolChange::Created { data_drives } = changed.change else { return };
     note_notices(changed.pool(), app);
     app.note(format!("next: {}", next_command(&changed.pool().name, data_drives)));
 }
 
-/// What is said after it.
+/// Prints the notes that follow the result.
 pub(super) fn after(changed: &PoolChanged, app: &App) {
     if matches!(changed.change, PoolChange::DrivesAdded { .. }) {
         note_notices(changed.pool(), app);
@@ -31,7 +31,7 @@ fn note_notices(pool: &PoolReport, app: &App) {
     }
 }
 
-/// The result.
+/// Prints the result.
 pub(super) fn words(changed: &PoolChanged, page: &mut Page) {
     let pool = changed.pool();
     let name = &pool.name;
@@ -52,26 +52,26 @@ pub(super) fn words(changed: &PoolChanged, page: &mut Page) {
             due(changed, page);
         }
         PoolChange::DriveRemoved { path } => {
-            page.line(format!("{path} is no drive of pool {name} any more"));
+            page.line(format!("{path} was removed from pool {name}"));
         }
         PoolChange::DriveRetired { path, is_gone: true, .. } => {
-            page.line(format!("{path} is empty, and no drive of pool {name} any more"));
+            page.line(format!("{path} is empty and was removed from pool {name}"));
         }
         PoolChange::DriveRetired { path, is_gone: false, .. } => {
-            page.line(format!("{path} is to be emptied; nothing new is put on it"));
+            page.line(format!("{path} will be evacuated; no new data is placed on it"));
             due(changed, page);
         }
         PoolChange::DriveOffline { path, id } => {
-            page.line(format!("{path} is offline and may be pulled"));
+            page.line(format!("{path} is offline and can be disconnected"));
             page.line(format!(
-                "`stripewise pool online {name} {id}` takes it back: then only what changed is copied"
+                "`stripewise pool online {name} {id}` brings it back; only changed data is copied then"
             ));
         }
         PoolChange::DriveOnline { path, was_reopened } => {
-            page.line(format!("{path} is used again in pool {name}"));
+            page.line(format!("{path} is back in pool {name}"));
             if *was_reopened {
                 page.line(format!(
-                    "pool {name} was reopened, since it had lost more drives than it can do without: clients reconnect"
+                    "pool {name} was reopened: it had lost too many drives; clients must reconnect"
                 ));
             }
             due(changed, page);
@@ -79,9 +79,9 @@ pub(super) fn words(changed: &PoolChanged, page: &mut Page) {
         PoolChange::DriveReplaced { old, new } => {
             page.line(match pool.drives.iter().any(|drive| drive.state == DriveState::Replacing) {
                 true => {
-                    format!("replacing {old} with {new} in pool {name}: until that is done both are used")
+                    format!("replacing {old} with {new} in pool {name}; both stay in use until the copy is complete")
                 }
-                false => format!("{new} takes the place of {old} in pool {name}"),
+                false => format!("{new} replaces {old} in pool {name}"),
             });
             due(changed, page);
         }
@@ -89,29 +89,29 @@ pub(super) fn words(changed: &PoolChanged, page: &mut Page) {
             page.line(due_text(changed).unwrap_or_else(|| format!("pool {name} is balanced")));
         }
         PoolChange::NothingToRebalance => {
-            page.line(format!("pool {name}: nothing is moved, since no volume could grow further by it"));
+            page.line(format!("pool {name}: nothing to rebalance; no volume could grow further"));
         }
         PoolChange::RebalanceStopped => {
-            page.line(format!("the rebalance of pool {name} is stopped; what has moved stays where it is"));
+            page.line(format!("pool {name}: rebalance stopped; data already moved stays where it is"));
         }
-        PoolChange::NoRebalance => page.line(format!("pool {name} has no rebalance to stop")),
+        PoolChange::NoRebalance => page.line(format!("pool {name}: no rebalance is pending")),
         PoolChange::ScrubAsked => match due_text(changed) {
             Some(due) => page.line(due),
-            None => page.line(format!("pool {name} has no volumes: there is nothing to scrub")),
+            None => page.line(format!("pool {name} has no volumes to scrub")),
         },
         PoolChange::Cleared { path: Some(path) } => {
-            page.line(format!("pool {name}: the error counts of {path} begin again from 0"));
+            page.line(format!("pool {name}: error counters of {path} reset"));
         }
         PoolChange::Cleared { path: None } => {
-            page.line(format!("pool {name}: all error counts begin again from 0"));
+            page.line(format!("pool {name}: all error counters reset"));
         }
         PoolChange::SettingsChanged(settings) => {
             for setting in settings {
                 page.line(format!("pool {name}: {}", in_words(*setting)));
             }
         }
-        PoolChange::Renamed { from } => page.line(format!("pool {from} is called {name} now")),
-        PoolChange::Destroyed => page.line(format!("pool {name} is destroyed; its drives are free")),
+        PoolChange::Renamed { from } => page.line(format!("pool {from} renamed to {name}")),
+        PoolChange::Destroyed => page.line(format!("pool {name} destroyed; its drives are free")),
     }
 }
 
@@ -121,22 +121,22 @@ fn due(changed: &PoolChanged, page: &mut Page) {
     }
 }
 
-/// What is due in a pool, and how it gets done; `None` where nothing is.
+/// Pending jobs of a pool and the command that completes them; `None` without pending jobs.
 fn due_text(changed: &PoolChanged) -> Option<String> {
     let pool = changed.pool();
     let mut kinds: Vec<&str> = pool.activity.iter().map(|job| job.kind.as_str()).collect();
     kinds.dedup();
     let first = kinds.first()?;
-    let (kinds, name) = (kinds.join(" and a "), &pool.name);
+    let (kinds, name) = (kinds.join(" and "), &pool.name);
     Some(match changed.is_served {
         true => {
-            format!("a {kinds} goes on in the daemon; `stripewise pool wait {name} {first}` waits for it")
+            format!("{kinds} running in the daemon; `stripewise pool wait {name} {first}` waits for it")
         }
-        false => format!("a {kinds} is due; `stripewise pool wait {name} {first}` does it"),
+        false => format!("{kinds} queued; run `stripewise pool wait {name} {first}` to start it now"),
     })
 }
 
-/// What to type next: with layouts that so many drives allow.
+/// The next command after `pool create`, with layouts that suit the number of drives.
 fn next_command(pool: &str, drives: usize) -> String {
     let (layout, others) = match drives {
         1 => ("single", ""),
@@ -150,31 +150,25 @@ fn next_command(pool: &str, drives: usize) -> String {
 fn in_words(setting: Setting) -> String {
     match setting {
         Setting::RebuildPriority(percent) => {
-            format!("rebuilds get {percent} % of each drive's time while there is other load")
+            format!("rebuild priority: {percent} % of each drive's time under load")
         }
-        Setting::RebuildLatency(None) => {
-            "what rebuilds add to the latency of other load has no bound".to_owned()
-        }
+        Setting::RebuildLatency(None) => "rebuild latency limit: none".to_owned(),
         Setting::RebuildLatency(Some(ms)) => {
-            format!("rebuilds add at most {ms} ms to the time that a request waits for a drive")
+            format!("rebuild latency limit: {ms} ms added to a client's request on a drive")
         }
-        Setting::PatrolRate(None) => "scrubs read as fast as the rebuild priority lets them".to_owned(),
-        Setting::PatrolRate(Some(rate)) => format!("scrubs read at most {} per second", ByteSize(rate)),
-        Setting::PatrolInterval(None) => "scrubs begin only by hand".to_owned(),
+        Setting::PatrolRate(None) => "scrub rate limit: none; the rebuild priority applies".to_owned(),
+        Setting::PatrolRate(Some(rate)) => format!("scrub rate limit: {} per second", ByteSize(rate)),
+        Setting::PatrolInterval(None) => "automatic scrubs: off".to_owned(),
         Setting::PatrolInterval(Some(seconds)) => {
             let days = seconds as f64 / DAY_S as f64;
             format!(
-                "a scrub begins by itself {days:.2} days after the last one, while a process has the pool open"
+                "automatic scrubs: {days:.2} days after the last scrub, while a process has the pool open"
             )
         }
-        Setting::TierRate(None) => {
-            "rows move between fast and data drives as fast as the rebuild priority lets them".to_owned()
-        }
+        Setting::TierRate(None) => "tier migration rate limit: none; the rebuild priority applies".to_owned(),
         Setting::TierRate(Some(rate)) => {
-            format!("at most {} per second are moved between fast and data drives", ByteSize(rate))
+            format!("tier migration rate limit: {} per second", ByteSize(rate))
         }
-        Setting::SpaceWarning(percent) => {
-            format!("the status warns from {percent} % of the space in use on")
-        }
+        Setting::SpaceWarning(percent) => format!("space warning: at {percent} % used"),
     }
 }

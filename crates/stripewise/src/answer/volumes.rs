@@ -1,4 +1,4 @@
-//! What was done to a volume, in words.
+//! Changes to a volume as text.
 
 use stripewise_control::report::{VolumeReport, counted};
 use stripewise_control::response::{VolumeChange, VolumeChanged, VolumeWritten};
@@ -7,11 +7,11 @@ use stripewise_engine::pool::Pin;
 
 use crate::printer::Page;
 
-/// The result.
+/// Prints the result.
 pub(super) fn words(changed: &VolumeChanged, page: &mut Page) {
     let name = &changed.name;
     let volume = match (&changed.change, changed.volumes.as_slice()) {
-        (VolumeChange::Deleted, _) => return page.line(format!("volume {name} is deleted")),
+        (VolumeChange::Deleted, _) => return page.line(format!("volume {name} deleted")),
         (_, [volume]) => volume,
         _ => unreachable!("the volume that was changed"),
     };
@@ -27,13 +27,13 @@ pub(super) fn words(changed: &VolumeChanged, page: &mut Page) {
         VolumeChange::Resized { from_bytes } => {
             let (old, new) = (ByteSize(from_bytes), ByteSize(volume.capacity_bytes));
             page.line(match old == new {
-                true => format!("volume {name} holds {new}, as before"),
-                false => format!("volume {name} holds {new} now; it was {old}"),
+                true => format!("volume {name}: size unchanged, {new}"),
+                false => format!("volume {name} resized from {old} to {new}"),
             });
         }
         VolumeChange::Converted => converted(changed, volume, page),
         VolumeChange::Pinned(pin) => pinned(changed, volume, pin, page),
-        VolumeChange::Deleted => unreachable!("told above"),
+        VolumeChange::Deleted => unreachable!("returned above"),
     }
 }
 
@@ -42,31 +42,31 @@ fn converted(changed: &VolumeChanged, volume: &VolumeReport, page: &mut Page) {
     match &volume.conversion {
         Some(conversion) if conversion.is_cancelled => {
             page.line(format!(
-                "volume {name} goes back to {} over {drives} drives; {:.1} % of the way is done",
+                "converting volume {name} back to {} over {drives} drives; {:.1} % done",
                 volume.layout, conversion.percent
             ));
-            page.line(format!("`stripewise pool wait {} convert` does it", name.pool));
+            page.line(format!("`stripewise pool wait {} convert` completes it", name.pool));
         }
         Some(conversion) => {
             page.line(format!(
-                "volume {name} is to become {} over {drives} drives; it is {} over {} now",
-                volume.layout, conversion.from_layout, conversion.from_columns
+                "converting volume {name} from {} over {} drives to {} over {drives}",
+                conversion.from_layout, conversion.from_columns, volume.layout
             ));
             page.line(format!(
-                "`stripewise pool wait {} convert` does it; until then `stripewise volume convert {name} --cancel` takes it back",
+                "`stripewise pool wait {} convert` completes it, `stripewise volume convert {name} --cancel` cancels it",
                 name.pool
             ));
         }
-        None => page.line(format!("volume {name} is {} over {drives} drives now", volume.layout)),
+        None => page.line(format!("volume {name} is now {} over {drives} drives", volume.layout)),
     }
 }
 
 fn pinned(changed: &VolumeChanged, volume: &VolumeReport, pin: Pin, page: &mut Page) {
     let name = &changed.name;
     page.line(match pin {
-        Pin::Fast => format!("volume {name} belongs on fast drives"),
-        Pin::Slow => format!("volume {name} belongs on data drives"),
-        Pin::None => format!("rows of volume {name} move to fast drives as they are used"),
+        Pin::Fast => format!("volume {name} pinned to fast drives"),
+        Pin::Slow => format!("volume {name} pinned to data drives"),
+        Pin::None => format!("volume {name} not pinned; frequently used rows move to fast drives"),
     });
     let tiers = &volume.tiers;
     let is_elsewhere = match pin {
@@ -76,13 +76,13 @@ fn pinned(changed: &VolumeChanged, volume: &VolumeReport, pin: Pin, page: &mut P
     };
     if is_elsewhere {
         page.line(format!(
-            "its rows are still to be moved; `stripewise pool wait {} tier` does it",
+            "its rows have not moved yet; run `stripewise pool wait {} tier` to move them now",
             name.pool
         ));
     }
 }
 
-/// Bytes that were written.
+/// Prints the number of bytes written.
 pub(super) fn written(written: &VolumeWritten, page: &mut Page) {
     page.line(format!(
         "{} written to {} at {}",

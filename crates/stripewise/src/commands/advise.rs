@@ -1,7 +1,7 @@
-//! `advise`: which layout for these drives and this work, with a reason each, and the commands to
-//! build it. Without drives at a terminal it asks (`ask.rs`).
+//! `advise`: ranks layouts for drives and a workload, each with a reason, and prints the commands
+//! that build the first. At a terminal it asks for drives that are not given (`ask.rs`).
 //!
-//! Expected faults: names that are none, wishes that contradict each other.
+//! Expected faults: unknown names, contradictory requirements.
 
 mod ask;
 pub(crate) mod drives;
@@ -24,7 +24,7 @@ use crate::failure::{Exit, Failure, Result};
 use crate::printer::{Page, Style, Table, plain};
 use crate::progress::Progress;
 
-/// Choose a layout: ranked choices for drives and work, and the commands to build them
+/// Choose a layout for drives and a workload: ranked choices, and the commands to build them
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  stripewise advise --drives 4x8TB-hdd --workload sequential --link 10gbe\n  \
@@ -34,88 +34,88 @@ use crate::progress::Progress;
                   stripewise advise --drives 12x8TB-hdd --workload read=70,random=100,block=16KiB --report advice.html"
 )]
 pub(crate) struct Options {
-    /// Drives at hand: number, x, and a size, a catalogue name or a file of `drive measure`; or
-    /// paths of drives; several with commas. Without them: those with a --price, or hard disks for
-    /// --bays
+    /// Available drives, separated by commas: a count, `x`, and a size, a catalogue name or a file
+    /// written by `drive measure`; or paths of drives [default: drives with a --price, or hard
+    /// disks for --bays]
     #[arg(long, value_name = "NxNAME,…")]
     drives: Option<String>,
-    /// sequential, random, mixed, backup, archive, a method of `lab profiles`, or shares:
-    /// read=70,random=100,block=4KiB,depth=32
+    /// Workload: sequential, random, mixed, backup, archive, a method of `lab profiles`, or
+    /// percentages: read=70,random=100,block=4KiB,depth=32
     #[arg(long, value_name = "WORKLOAD", value_parser = workload)]
     workload: Option<Use>,
-    /// Between array and client: 1gbe 2.5gbe 5gbe 10gbe 25gbe 40gbe 100gbe usb3 usb3-10g, or
-    /// 400MB/s
+    /// Link between array and client: 1gbe 2.5gbe 5gbe 10gbe 25gbe 40gbe 100gbe usb3 usb3-10g, or a
+    /// rate such as 400MB/s
     #[arg(long, value_name = "LINK", value_parser = link)]
     link: Option<Link>,
-    /// Usable capacity that is wanted
+    /// Required usable capacity
     #[arg(long, value_name = "SIZE", value_parser = capacity)]
     capacity: Option<ByteSize>,
-    /// Accepted probability of a loss of data within a year [default: 0.1]
+    /// Accepted probability of data loss per year [default: 0.1]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     risk: Option<f64>,
-    /// Drives of those given that stay spare
+    /// Number of the given drives to keep as spares
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=100))]
     spares: u16,
-    /// Solid-state drives that can hold a journal
+    /// Solid-state drives available for a journal
     #[arg(long, value_name = "NxNAME")]
     journal: Option<String>,
-    /// Controller or software, by its name in the model
+    /// Controller or software, by its name in the catalogue
     #[arg(long, value_name = "NAME", default_value = "stripewise")]
     controller: String,
-    /// Controllers that can share the drives
+    /// Number of controllers that can share the drives
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     controllers: u16,
-    /// Places for drives
+    /// Number of drive bays
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=255))]
     bays: Option<u16>,
-    /// Price of one drive, as in 8TB-hdd=150; repeatable
+    /// Price of one drive, as in 8TB-hdd=150; may be given several times
     #[arg(long, value_name = "NAME=PRICE", value_parser = price)]
     price: Vec<(String, f64)>,
-    /// For all drives; then any number of those given can be bought
+    /// Budget for all drives; with it, any number of each drive can be bought
     #[arg(long, value_name = "MONEY", value_parser = amount, requires = "price")]
     budget: Option<f64>,
-    /// Share of the normal rate that must be left while a drive is rebuilt
+    /// Minimum rate during a rebuild, as a percentage of the normal rate
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     rebuild_noise: Option<f64>,
-    /// Write everything to one page that needs no network
+    /// Write the full report as one self-contained HTML page
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// How many choices to show; --json has all
+    /// Number of choices to show; --json prints all
     #[arg(long, value_name = "N", default_value_t = 8)]
     show: usize,
-    /// Of the random numbers
+    /// Random seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
 }
 
 type Parsed<T> = std::result::Result<T, String>;
 
-/// Of one priced kind no more are bought than this where bays say nothing.
+/// Maximum number of drives of one kind to buy when no bays are given.
 const MOST_BOUGHT: usize = 24;
-/// What can be bought where no price is given.
+/// Kinds of drives considered when no price is given.
 const CLASSES: [&str; 4] = ["4tb-hdd", "8tb-hdd", "16tb-hdd", "20tb-hdd"];
 
-fn told(error: &AdviceError) -> String {
+fn error_with_hint(error: &AdviceError) -> String {
     format!("{error}; {}", error.hint())
 }
 
-/// Reads a workload: what the model knows, or a method of the laboratory.
+/// Parses a workload: one of the model's, or a method of `lab profiles`.
 pub(crate) fn workload(text: &str) -> Parsed<Use> {
     parse_use(text).or_else(|error| match profile_loads(text, None) {
         Ok(loads) => {
             Ok(Use { name: text.to_owned(), loads: loads.into_iter().map(|(_, load)| load).collect() })
         }
-        Err(_) => Err(told(&error)),
+        Err(_) => Err(error_with_hint(&error)),
     })
 }
 
 fn link(text: &str) -> Parsed<Link> {
-    parse_link(text).map_err(|error| told(&error))
+    parse_link(text).map_err(|error| error_with_hint(&error))
 }
 
 fn capacity(text: &str) -> Parsed<ByteSize> {
     match text.parse::<ByteSize>() {
-        Ok(ByteSize(0)) => Err("a capacity of nothing needs no drives".to_owned()),
+        Ok(ByteSize(0)) => Err("the capacity must be more than 0".to_owned()),
         Ok(size) => Ok(size),
         Err(error) => Err(error.to_string()),
     }
@@ -146,7 +146,6 @@ struct Report<'a> {
     advice: &'a Advice,
 }
 
-/// Runs it.
 pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     let mut assumptions = Vec::new();
     let names_drives = options.drives.is_some() || !options.price.is_empty() || options.bays.is_some();
@@ -154,7 +153,7 @@ pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     let drives = if asks { ask::drives()? } else { options.drives.clone() };
     let mut need = need(options, app, drives.as_deref(), &mut assumptions)?;
     let mut advice = match asks {
-        true => ask::until_nothing_matters(app, &mut need, settled(options))?,
+        true => ask::until_nothing_matters(app, &mut need, decided(options))?,
         false => advised(&need, app)?,
     };
     advice.assumptions.splice(0..0, assumptions);
@@ -171,8 +170,8 @@ pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// What the command line has said already.
-fn settled(options: &Options) -> Vec<Matter> {
+/// Matters that the command line has decided.
+fn decided(options: &Options) -> Vec<Matter> {
     let given = [
         (Matter::Workload, options.workload.is_some()),
         (Matter::Capacity, options.capacity.is_some()),
@@ -182,7 +181,7 @@ fn settled(options: &Options) -> Vec<Matter> {
     given.into_iter().filter(|(_, given)| *given).map(|(matter, _)| matter).collect()
 }
 
-/// The answer; how far it is is shown where it takes long.
+/// Computes the advice and shows progress if it takes long.
 fn advised(need: &Need, app: &App) -> Result<Advice> {
     let (done, all) = (AtomicU64::new(0), AtomicU64::new(0));
     let note = |now: u64, of: u64| {
@@ -224,7 +223,7 @@ fn need(options: &Options, app: &App, named: Option<&str>, assumptions: &mut Vec
         Some(text) => match drives::parse(app, text, assumptions)?.as_slice() {
             [kind] if kind.is_ssd => Some(kind.clone()),
             _ => {
-                return Err(Failure::usage("a journal lies on solid-state drives of one kind")
+                return Err(Failure::usage("--journal requires solid-state drives of one kind")
                     .hint("--journal 2x500GB-ssd"));
             }
         },
@@ -232,7 +231,7 @@ fn need(options: &Options, app: &App, named: Option<&str>, assumptions: &mut Vec
     for (name, _) in &options.price {
         if !drives.iter().chain(&journal).any(|kind| kind.is_named(name)) {
             let known: Vec<&str> = drives.iter().chain(&journal).map(|kind| kind.name.as_str()).collect();
-            return Err(Failure::usage(format!("the price of `{name}` is for none of the drives"))
+            return Err(Failure::usage(format!("the price of `{name}` matches none of the drives"))
                 .hint(format!("the drives are {}", known.join(", "))));
         }
     }
@@ -257,7 +256,7 @@ fn need(options: &Options, app: &App, named: Option<&str>, assumptions: &mut Vec
     })
 }
 
-/// What can be bought where no drives are named.
+/// Drives that can be bought when none are named.
 fn for_sale(options: &Options, assumptions: &mut Vec<String>) -> Result<Vec<Kind>> {
     let bays = options.bays.map(usize::from);
     let named = |count: usize, name: &str| {
@@ -269,7 +268,7 @@ fn for_sale(options: &Options, assumptions: &mut Vec<String>) -> Result<Vec<Kind
                 "stripewise advise --drives 4x8TB-hdd, or --bays 8, or --price 8TB-hdd=150 --budget 1000",
             ));
         };
-        assumptions.push(format!("hard disks can be bought: {}; --price says which", CLASSES.join(", ")));
+        assumptions.push(format!("hard disks considered: {}; --price selects others", CLASSES.join(", ")));
         return CLASSES.iter().map(|name| named(bays, name)).collect();
     }
     let count = |price: f64| {
@@ -277,9 +276,8 @@ fn for_sale(options: &Options, assumptions: &mut Vec<String>) -> Result<Vec<Kind
         paid.min(bays.unwrap_or(MOST_BOUGHT))
     };
     if bays.is_none() && options.budget.is_none() {
-        return Err(
-            Failure::usage("prices alone do not say how many drives").hint("--budget 1000, or --bays 8")
-        );
+        return Err(Failure::usage("prices alone do not limit the number of drives")
+            .hint("add --budget 1000 or --bays 8"));
     }
     let journal = options.journal.as_deref().unwrap_or_default().to_ascii_lowercase();
     let data = options.price.iter().filter(|(name, _)| !journal.ends_with(&format!("x{name}")));
@@ -291,7 +289,7 @@ fn for_sale(options: &Options, assumptions: &mut Vec<String>) -> Result<Vec<Kind
     }
 }
 
-/// Choices, what would change them, and how to build the first.
+/// Prints the choices, what would change them, and the commands that build the first.
 pub(crate) fn print(advice: &Advice, show: usize, page: &mut Page) {
     let has_costs = advice.choices.iter().any(|choice| choice.cost_per_tb.is_some());
     let mut table = Table::new(&[

@@ -1,4 +1,4 @@
-//! `alert test`: what can be typed; `control/src/operations/alert_test.rs` carries it out.
+//! Options of `alert test`, which `control/src/operations/alert_test.rs` executes.
 
 use clap::Args;
 use stripewise_control::request::TestAlerts;
@@ -8,7 +8,6 @@ use stripewise_control::request::TestAlerts;
 pub(crate) struct Options {}
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> TestAlerts {
         TestAlerts {}
     }

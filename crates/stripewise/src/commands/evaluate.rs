@@ -1,8 +1,8 @@
-//! `evaluate`: the laboratory's main measurement, as people call it. What is measured and how is
-//! the laboratory's (`stripewise-lab`); here are its options, progress, and the files it leaves.
+//! `evaluate`: options, progress and output files of the array evaluation. The measurement itself
+//! is in `stripewise-lab`.
 //!
-//! Expected faults: drives that hold something, a folder for the results that cannot be written
-//! (found out before anything is measured), too little room, an interrupt.
+//! Expected faults: drives that hold data, an output directory that cannot be written (detected
+//! before the measurement), too little space, an interrupt.
 
 mod predict;
 
@@ -40,70 +40,69 @@ use crate::failure::{Exit, Failure, Result, chain, system_text};
 use crate::printer::Printer;
 use crate::progress::Progress;
 
-/// Measure RAID layouts: normal, with a drive failed, while rebuilding; verify every byte; write a
+/// Measure RAID layouts in normal, degraded and rebuilding state, verify every byte, and write a
 /// report
 #[derive(Args)]
 #[command(
-    after_help = "Writes report.html and results.json into --out. Without --drives nothing is left behind but these two."
+    after_help = "Writes report.html and results.json to --out. Without --drives, no other files remain."
 )]
 pub(crate) struct Options {
-    /// A folder to make drives in, or drives (files or block devices), whose contents are lost:
-    /// those beyond --count serve as replacements. Without it: four files in the current folder,
-    /// removed again
+    /// A directory for temporary drive files, or drives (files or block devices) to overwrite;
+    /// drives beyond --count serve as replacements [default: temporary files in the current
+    /// directory]
     #[arg(long, value_name = "DIR|PATH", num_args = 1..)]
     drives: Vec<PathBuf>,
-    /// Drives per array; layouts that need more get them where drives are made [default: 4, or all
-    /// that are given]
+    /// Drives per array; with temporary drives, a layout that needs more gets more [default: 4, or
+    /// all given drives]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=255))]
     count: Option<u16>,
-    /// Size of each drive that is made; chosen to fit the time if left out
+    /// Size of each temporary drive [default: chosen to fit the time]
     #[arg(long, value_name = "SIZE")]
     size: Option<ByteSize>,
-    /// Layouts with commas between them, or `all` [default: single,raid0,raid5,raid10,raid1]
+    /// Layouts, separated by commas, or `all` [default: single,raid0,raid5,raid10,raid1]
     #[arg(long, value_name = "LAYOUTS", value_parser = parse_layouts)]
     layouts: Option<Layouts>,
-    /// Interleave of every layout [default: as `volume create` chooses it]
+    /// Strip size of every layout [default: as for `volume create`]
     #[arg(long, value_name = "SIZE")]
     interleave: Option<ByteSize>,
-    /// What each drive is held to: `auto` measures the place first and stays below it, `none`
-    /// measures the place itself, or rates such as `180MB/s,400iops` [default: auto; none for block
-    /// devices; the drives' own if they carry one]
+    /// Rate limit of each drive: `auto` measures the underlying storage and stays below its rate,
+    /// `none` sets no limit, or rates such as `180MB/s,400iops` [default: the drives' own pace if
+    /// they have one; none for block devices; otherwise auto]
     #[arg(long, value_name = "auto|none|RATES", value_parser = parse_pace)]
     pace: Option<Pacing>,
-    /// A first look, in a minute at most
+    /// Finish in at most one minute, with less precise results
     #[arg(long)]
     quick: bool,
-    /// The loads: those of a method of `lab profiles`, or of a TOML file; `toshiba` has the
-    /// sequential and the mixed load of study 004
+    /// Loads: a method of `lab profiles`, or a TOML file; `toshiba` has the sequential and the
+    /// mixed load of study 004
     #[arg(long, value_name = "NAME|FILE", default_value = "toshiba")]
     profile: String,
-    /// Least length of a run
+    /// Minimum length of a run in seconds
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
-    /// Runs per figure; intervals need three [default: 3, or 1 with --quick]
+    /// Runs per figure; confidence intervals need three [default: 3, or 1 with --quick]
     #[arg(long, value_name = "N")]
     runs: Option<u32>,
-    /// Share of drive time for rebuilds under load, percent
+    /// Percentage of drive time for rebuilds under load
     #[arg(long, value_name = "PERCENT", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=100))]
     rebuild_priority: u32,
-    /// Modelled drives in virtual time: a name of `model catalogue`, a file of `drive measure`, or
-    /// a fixed latency, rate and queue, `fixed:LATENCY,RATE,DEPTH` as in fixed:100us,500MB/s,32
+    /// Use modelled drives in virtual time: a name from `model catalogue`, a file written by `drive
+    /// measure`, or `fixed:LATENCY,RATE,DEPTH` as in fixed:100us,500MB/s,32
     #[arg(long, value_name = "DRIVE", value_parser = parse_model, conflicts_with_all = ["drives", "pace"])]
     model: Option<Model>,
-    /// Measure the drives too, predict the arrays from that, and print how far off the prediction
-    /// is
+    /// Also measure the drives alone, predict the arrays from them, and print the prediction error
     #[arg(long, conflicts_with = "model")]
     predict: bool,
-    /// Print what the drives were asked, by cause, too
+    /// Also print the drives' I/O by cause
     #[arg(long)]
     causes: bool,
-    /// Where all random choices start
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// The folder for report.html and results.json
+    /// Directory for report.html and results.json
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
-    /// Overwrite drives that hold something
+    /// Overwrite drives that hold data
     #[arg(long)]
     force: bool,
 }
@@ -117,14 +116,14 @@ struct Pacing(PaceChoice);
 /// A modelled drive.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Model {
-    /// Of one latency, rate and depth, called as they were written.
+    /// Fixed latency, rate and queue depth; named by their text on the command line.
     Fixed(String, ModelSpec),
-    /// Of the catalogue, or of a file of the same form.
+    /// An entry of the catalogue, or of a file in its format.
     Catalogue(Arc<DriveEntry>),
 }
 
 impl Model {
-    /// Drives of this model, in virtual time.
+    /// Source of drives of this model, in virtual time.
     pub(crate) fn source(&self) -> DriveSource {
         match self {
             Model::Fixed(name, spec) => DriveSource::Model { name: name.clone(), maker: Rc::new(*spec) },
@@ -132,8 +131,8 @@ impl Model {
         }
     }
 
-    /// The same for sizes and times that are those of drives that exist: nothing is made longer for
-    /// the sake of the model's caches.
+    /// As [`Self::source`], for the sizes and times of an evaluation of real drives: the model's
+    /// cache does not extend them.
     pub(crate) fn source_as_measured(&self) -> DriveSource {
         match self {
             Model::Fixed(..) => self.source(),
@@ -147,11 +146,11 @@ fn catalogue_source(entry: &Arc<DriveEntry>, cache_bytes: u64) -> DriveSource {
     DriveSource::Model { name: entry.name.clone(), maker }
 }
 
-/// Makes drives of one entry; each has a rotational phase of its own.
+/// Makes drives of one entry, each with its own rotational phase.
 #[derive(Debug)]
 struct CatalogueDrive {
     entry: Arc<DriveEntry>,
-    /// What sizes and times are to go beyond.
+    /// Cache size that sizes and times must exceed.
     cache_bytes: u64,
 }
 
@@ -203,12 +202,12 @@ fn parse_pace(text: &str) -> std::result::Result<Pacing, String> {
     Ok(Pacing(choice))
 }
 
-/// Whether a drive is named by its entry's path rather than by its name.
+/// True if `name` is the path of an entry rather than a catalogue name.
 fn is_path(name: &str) -> bool {
     name.ends_with(".toml") || name.contains('/')
 }
 
-/// A file in the form of the catalogue's.
+/// Reads a file in the format of a catalogue entry.
 fn read_entry(path: &Path) -> std::result::Result<DriveEntry, String> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
@@ -216,7 +215,7 @@ fn read_entry(path: &Path) -> std::result::Result<DriveEntry, String> {
     parse_drive(&shown.to_string(), &text).map_err(|error| error.to_string())
 }
 
-/// A drive by its name in the catalogue, or by the path of an entry such as `drive measure` writes.
+/// Finds a drive by its catalogue name, or by the path of an entry such as `drive measure` writes.
 pub(crate) fn catalogue_drive(app: &App, name: &str) -> Result<DriveEntry> {
     if is_path(name) {
         return read_entry(&app.absolute(Path::new(name))).map_err(|why| {
@@ -224,11 +223,11 @@ pub(crate) fn catalogue_drive(app: &App, name: &str) -> Result<DriveEntry> {
         });
     }
     drive(name).cloned().map_err(|error| {
-        Failure::missing(error.to_string()).hint("stripewise model catalogue lists what there is")
+        Failure::missing(error.to_string()).hint("`stripewise model catalogue` lists the drives")
     })
 }
 
-/// `fixed:LATENCY,RATE,DEPTH`, a name of the catalogue, or the path of an entry.
+/// Parses `fixed:LATENCY,RATE,DEPTH`, a catalogue name, or the path of an entry.
 pub(crate) fn parse_model(text: &str) -> std::result::Result<Model, String> {
     if !text.starts_with("fixed:") && is_path(text) {
         return read_entry(Path::new(text)).map(|entry| Model::Catalogue(Arc::new(entry)));
@@ -238,9 +237,7 @@ pub(crate) fn parse_model(text: &str) -> std::result::Result<Model, String> {
         return named.map_err(|error| format!("{error}; or fixed:LATENCY,RATE,DEPTH, or a file FILE.toml"));
     }
     let wrong = || {
-        format!(
-            "`{text}` is no model of a drive; write fixed:LATENCY,RATE,DEPTH as in fixed:100us,500MB/s,32"
-        )
+        format!("`{text}` is not a drive model; use fixed:LATENCY,RATE,DEPTH as in fixed:100us,500MB/s,32")
     };
     let parts: Vec<&str> = text.strip_prefix("fixed:").ok_or_else(wrong)?.split(',').collect();
     let [latency, rate, depth] = parts[..] else { return Err(wrong()) };
@@ -253,7 +250,7 @@ pub(crate) fn parse_model(text: &str) -> std::result::Result<Model, String> {
     Ok(Model::Fixed(text.to_owned(), spec))
 }
 
-/// `250ns`, `100us`, `8.5ms`, up to a minute.
+/// Parses `250ns`, `100us` or `8.5ms`, up to one minute.
 fn latency_ns(text: &str) -> Option<u64> {
     let unit = text.find(|c: char| c.is_ascii_alphabetic())?;
     let scale = match &text[unit..] {
@@ -268,7 +265,6 @@ fn latency_ns(text: &str) -> Option<u64> {
     (0.0..=60e9).contains(&ns).then_some(ns as u64)
 }
 
-/// Runs it.
 pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     let workloads = loads(&options.profile, app)?;
     let out = prepare_output(&options.out)?;
@@ -281,7 +277,7 @@ pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     if let Some(interleave) = options.interleave {
         layouts.iter_mut().for_each(|layout| layout.interleave_bytes = Some(interleave.0));
     }
-    // What files hide is part of the default run, and of no other.
+    // Only the default run also measures modelled disks, which show what files hide.
     let pace = options.pace.map_or(default_pace, |pace| pace.0);
     let is_default =
         pace == PaceChoice::Auto && options.layouts.is_none() && !options.quick && !options.predict;
@@ -325,7 +321,7 @@ pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     refuse_corruption(&evaluation)
 }
 
-/// The loads of a method.
+/// Returns the block loads of a method.
 fn loads(name: &str, app: &App) -> Result<Vec<Workload>> {
     let profile = lab_profile(app, name)?;
     profile.plain_loads().ok_or_else(|| {
@@ -334,7 +330,7 @@ fn loads(name: &str, app: &App) -> Result<Vec<Workload>> {
     })
 }
 
-/// `results.json`, with what was predicted where that was asked for.
+/// `results.json`, with the predictions of `--predict`.
 #[derive(Serialize)]
 struct WithPredictions<'a> {
     #[serde(flatten)]
@@ -343,8 +339,7 @@ struct WithPredictions<'a> {
     predictions: Option<&'a predict::Predictions>,
 }
 
-/// Where drives come from, how many to an array, and what they are held to, unless the options say
-/// otherwise.
+/// Returns the source of the drives, and the default drives per array and pace.
 fn source(options: &Options, app: &App) -> Result<(DriveSource, usize, PaceChoice)> {
     if let Some(model) = &options.model {
         return Ok((model.source(), 4, PaceChoice::None));
@@ -356,7 +351,7 @@ fn source(options: &Options, app: &App) -> Result<(DriveSource, usize, PaceChoic
     }
     if let Some(size) = options.size {
         return Err(Failure::usage(format!(
-            "--size {size} is for drives that are made; those given have their size"
+            "--size {size} applies to temporary drives only; given drives keep their size"
         )));
     }
     let candidates = refused_unless_free(&options.drives, options.force, app)?;
@@ -366,7 +361,7 @@ fn source(options: &Options, app: &App) -> Result<(DriveSource, usize, PaceChoic
     Ok((DriveSource::Paths(paths), count, pace))
 }
 
-/// Drives that were given, each looked at: what holds something is refused unless forced.
+/// Inspects the given drives; refuses drives that hold data unless forced.
 fn refused_unless_free(paths: &[PathBuf], force: bool, app: &App) -> Result<Vec<Candidate>> {
     let candidates = candidates::paths(paths)?;
     let executor = new_executor()?;
@@ -378,13 +373,13 @@ fn refused_unless_free(paths: &[PathBuf], force: bool, app: &App) -> Result<Vec<
     Ok(candidates)
 }
 
-/// Paths of drives that may be overwritten.
+/// Returns the paths of drives that may be overwritten.
 pub(crate) fn given(paths: &[PathBuf], force: bool, app: &App) -> Result<Vec<PathBuf>> {
     let candidates = refused_unless_free(paths, force, app)?;
     Ok(candidates.into_iter().map(|candidate| candidate.path).collect())
 }
 
-/// Real drives need no pace; files that carry one keep it.
+/// Block devices need no pace; files that share a pace of their own keep it.
 fn default_pace(app: &App, candidates: &[Candidate]) -> PaceChoice {
     let is_device = |candidate: &Candidate| {
         matches!(candidate.identity, Identity::Drive(DriveIdentity::BlockDevice { .. }))
@@ -399,11 +394,11 @@ fn default_pace(app: &App, candidates: &[Candidate]) -> PaceChoice {
     }
 }
 
-/// Makes the folder and finds out whether it can be written, before minutes are spent.
+/// Creates the output directory and checks that it is writable, before a measurement of minutes.
 pub(crate) fn prepare_output(out: &Path) -> Result<PathBuf> {
     let unusable = |error: std::io::Error| {
-        Failure::new(format!("cannot write results into {}: {}", out.display(), system_text(&error)))
-            .hint("--out names another folder")
+        Failure::new(format!("cannot write results to {}: {}", out.display(), system_text(&error)))
+            .hint("choose another directory with --out")
     };
     std::fs::create_dir_all(out).map_err(unusable)?;
     let probe = out.join(format!(".stripewise-{}", std::process::id()));
@@ -416,7 +411,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
         .map_err(|error| Failure::new(format!("cannot write {}: {}", path.display(), system_text(&error))))
 }
 
-/// In the words of the command line.
+/// Converts an evaluation error to a failure with its hint.
 pub(crate) fn failure(error: &EvaluateError) -> Failure {
     let failure = match error {
         EvaluateError::Options(text) => Failure::usage(text.clone()),
@@ -429,8 +424,7 @@ pub(crate) fn failure(error: &EvaluateError) -> Failure {
     }
 }
 
-/// An array that gave back other bytes than were written is the one result that must not pass
-/// unseen.
+/// Fails if an array returned other bytes than were written: data corruption must not go unnoticed.
 fn refuse_corruption(evaluation: &Evaluation) -> Result<Exit> {
     let corrupt: Vec<String> = evaluation
         .arrays
@@ -464,8 +458,8 @@ impl stripewise_lab::evaluate::Progress for Shown<'_> {
     }
 }
 
-/// As `2026-11-20T17:44:33Z`. Days to a date by the usual reckoning from the first of March, when a
-/// leap day comes last.
+/// Formats a time as `2026-11-20T17:44:33Z`. The date arithmetic counts years from 1 March, so that
+/// a leap day is the last day of its year.
 pub(crate) fn iso_8601(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, second) = (seconds / 86_400, seconds % 86_400);

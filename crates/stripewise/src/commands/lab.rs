@@ -28,7 +28,7 @@ pub(crate) enum LabCommand {
     Profiles(profiles::Options),
     /// Measure a volume, device, file, directory or NBD export with a method
     Run(run::Options),
-    /// Run a published study: its configurations, its method, its tables, its findings
+    /// Repeat a published study: its configurations, method and tables; check its findings
     Study(study::Options),
     /// List the runs in the result store
     List(list::Options),
@@ -36,15 +36,14 @@ pub(crate) enum LabCommand {
     Show(show::Options),
     /// Compare two runs: better, worse, or undecided
     Compare(compare::Options),
-    /// Write runs into one page of HTML
+    /// Write a report of runs as one HTML page
     Report(report::Options),
-    /// Read the results of another tool into the store
+    /// Import the results of another tool into the store
     Import(import::Options),
     /// Print runs as CSV or JSON
     Export(export::Options),
 }
 
-/// Runs it.
 pub(crate) fn run(command: &LabCommand, app: &App) -> Result<Exit> {
     match command {
         LabCommand::Profiles(options) => profiles::run(options, app),

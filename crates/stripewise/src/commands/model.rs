@@ -21,22 +21,21 @@ pub(crate) use predict::profile_loads;
 /// Commands on models.
 #[derive(Subcommand)]
 pub(crate) enum ModelCommand {
-    /// List the drives and systems of the catalogue, or one with every parameter and its source
+    /// List the drives of the catalogue, or one with every parameter and its source
     Catalogue(catalogue::Options),
-    /// Predict what a system of the catalogue, or drives under a layout, deliver, and what limits
-    /// them
+    /// Predict the performance and bottleneck of a system of the catalogue, or of drives under a
+    /// layout
     Predict(predict::Options),
-    /// Predict every combination of layouts, drives, interleaves and loads
+    /// Predict every combination of layouts, drives, strip sizes and loads
     Sweep(sweep::Options),
-    /// Hold the predictions against every row of the published studies
+    /// Compare the predictions with every row of the published studies
     Validate(validate::Options),
-    /// Estimate how likely a layout is to lose data
+    /// Estimate the probability of data loss of a layout
     Reliability(Box<reliability::Options>),
     /// Replay a measured trace against a described hard disk and print the error
     Replay(replay::Options),
 }
 
-/// Runs it.
 pub(crate) fn run(command: &ModelCommand, app: &App) -> Result<Exit> {
     match command {
         ModelCommand::Catalogue(options) => catalogue::run(options, app),
@@ -63,7 +62,7 @@ fn parse_state(text: &str) -> std::result::Result<State, String> {
     }
 }
 
-/// A share from 0 to 1.
+/// Parses a fraction from 0 to 1.
 fn parse_share(text: &str) -> std::result::Result<f64, String> {
     let share: f64 = text.parse().map_err(|_| format!("`{text}` is not a share from 0 to 1"))?;
     (0.0..=1.0).contains(&share).then_some(share).ok_or_else(|| format!("{share} is not within 0 and 1"))

@@ -1,10 +1,10 @@
-//! `mount`: the volumes of a pool as files in a folder, or the file system on one of them, for as
-//! long as this runs. Keeps the pool open as `serve` does: works on its jobs, and takes commands
-//! for it.
+//! `mount`: shows the volumes of a pool as files in a directory, or mounts the file system on one
+//! of them, until interrupted. It keeps the pool open as `serve` does: it runs the pool's jobs and
+//! accepts commands for it.
 //!
-//! Expected faults: a folder that cannot be used, a pool that another process serves, another
-//! process that unmounts, files that are still open at the end (they are waited for), a pool that
-//! is destroyed or exported meanwhile (that ends it).
+//! Expected faults: an unusable directory, a pool that another process serves, another process that
+//! unmounts, files still open at shutdown (they are waited for), a pool that is destroyed or
+//! exported while mounted (this ends the mount).
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -31,26 +31,26 @@ use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
 use crate::log::{self, LogOptions};
 
-/// How often it is looked whether there is still something to mount.
-const LOOK_NS: u64 = 1_000_000_000;
+/// Interval between checks that the pool is still served.
+const POLL_NS: u64 = 1_000_000_000;
 
 /// Mount volumes as files, or the file system on a volume, until interrupted
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The pool whose volumes are to be files; with --fs, the volume that has the file system
+    /// The pool whose volumes appear as files; with --fs, the volume with the file system
     #[arg(value_name = "POOL[/VOL]")]
     what: What,
-    /// An empty folder
+    /// Mount point: an empty directory
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// The file system on the volume; made if the volume holds nothing
+    /// Type of the file system on the volume; created if the volume is empty
     #[arg(long = "fs", value_name = "FS")]
     file_system: Option<FileSystemChoice>,
     #[command(flatten)]
     log: LogOptions,
 }
 
-/// As typed.
+/// File system on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum FileSystemChoice {
     /// XFS
@@ -95,21 +95,20 @@ struct Ready<'a> {
     at: &'a str,
 }
 
-/// Runs it.
 pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     let (pool, shown) = match (&options.what, options.file_system) {
         (What::Pool(pool), None) => (&pool.0, pool.0.clone()),
         (What::Volume(name), Some(_)) => (&name.pool, name.to_string()),
         (What::Pool(pool), Some(_)) => {
-            return Err(Failure::usage("--fs is for a volume, not for a pool").hint(format!(
-                "name the volume: stripewise mount {0}/VOL {1} --fs …; `stripewise volume list {0}` shows them",
+            return Err(Failure::usage("--fs requires a volume, not a pool").hint(format!(
+                "name the volume: stripewise mount {0}/VOL {1} --fs …; `stripewise volume list {0}` lists them",
                 pool.0,
                 options.folder.display()
             )));
         }
         (What::Volume(name), None) => {
-            return Err(Failure::usage(format!("what of {name} is to be mounted?")).hint(format!(
-                "a file system on it: add --fs xfs|ext4|btrfs; it as a file: stripewise mount {} {}",
+            return Err(Failure::usage(format!("mounting volume {name} requires --fs")).hint(format!(
+                "for a file system on it, add --fs xfs|ext4|btrfs; to see the volume as a file: stripewise mount {} {}",
                 name.pool,
                 options.folder.display()
             )));
@@ -152,14 +151,14 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Of a volume that can be used.
+/// Size of a volume that is not in use.
 fn size_of(app: &App, name: &VolumeName) -> Result<u64> {
     refuse_if_used(&app.registry()?, &format!("mount {name}"), &name.pool, Some(&name.volume))?;
     let session = Session::served(app, &name.pool).expect("it was just opened");
     Ok(find_volume(&session, name)?.capacity_bytes())
 }
 
-/// What goes on while something is mounted.
+/// Context of the tasks that run while the mount is active.
 struct Work<'a> {
     app: &'a App,
     watch: &'a Watch,
@@ -168,19 +167,19 @@ struct Work<'a> {
     folder: &'a str,
 }
 
-type Told = LocalBoxFuture<'static, ()>;
+type Interrupt = LocalBoxFuture<'static, ()>;
 
 impl Work<'_> {
-    async fn files(&self, pool: &str, folder: &std::path::Path, told: Told) -> Result<()> {
+    async fn files(&self, pool: &str, folder: &std::path::Path, interrupted: Interrupt) -> Result<()> {
         let mount = mount_fuse(self.app, Tree::Volumes(pool.to_owned()), folder)?;
-        let said = self.ready();
-        let mut commands = pin!(self.beside());
+        let ready = self.ready();
+        let mut commands = pin!(self.commands_and_alerts());
         let ended = async {
-            said?;
+            ready?;
             let (unmounted, taken_away) = (pin!(mount.until_ended()), pin!(self.until_not_served(pool)));
             let gone = select(unmounted, taken_away);
-            if let Either::Right((Either::Right((looked, _)), _)) = select(told, gone).await {
-                looked?;
+            if let Either::Right((Either::Right((taken_away, _)), _)) = select(interrupted, gone).await {
+                taken_away?;
                 let app = self.app;
                 app.printer
                     .warning(format!("pool {pool} was destroyed or exported: {} is unmounted", self.folder));
@@ -188,36 +187,36 @@ impl Work<'_> {
             Ok(())
         };
         let ended = until(pin!(ended), commands.as_mut()).await;
-        // Commands are taken while somebody still uses it.
+        // Commands are accepted while files are still open.
         let unmounting = unmount_fuse(self.app, &mount, folder, END_WITHIN_SECONDS);
         let unmounted = until(pin!(unmounting), commands.as_mut()).await;
         ended.and(unmounted)
     }
 
-    async fn file_system(&self, wanted: &Wanted<'_>, told: Told) -> Result<()> {
+    async fn file_system(&self, wanted: &Wanted<'_>, interrupted: Interrupt) -> Result<()> {
         let work = async || {
             self.ready()?;
-            match select(told, pin!(wanted.until_unmounted(self.app))).await {
+            match select(interrupted, pin!(wanted.until_unmounted(self.app))).await {
                 Either::Left(_) => Ok(()),
                 Either::Right((result, _)) => result,
             }
         };
-        until(pin!(wanted.mounted(self.app, work)), pin!(self.beside())).await
+        until(pin!(wanted.mounted(self.app, work)), pin!(self.commands_and_alerts())).await
     }
 
-    /// What goes on beside it: commands are taken, and what happens is told.
-    async fn beside(&self) -> Result<()> {
+    /// Accepts commands and sends alerts.
+    async fn commands_and_alerts(&self) -> Result<()> {
         select(pin!(take_commands(self.app, self.control)), pin!(self.watch.go_on(self.app)))
             .await
             .factor_first()
             .0
     }
 
-    /// Ends when a command has taken the pool away.
+    /// Returns once a command has destroyed or exported the pool.
     async fn until_not_served(&self, pool: &str) -> Result<()> {
         let context = self.app.executor()?.context();
         while self.app.served.has(pool) {
-            context.sleep_ns(LOOK_NS).await;
+            context.sleep_ns(POLL_NS).await;
         }
         Ok(())
     }
@@ -229,7 +228,7 @@ impl Work<'_> {
     }
 }
 
-/// `work`'s end; commands are taken meanwhile. Should that end in an error, work goes on without.
+/// Waits for `work` while accepting commands. If that fails, `work` continues without commands.
 async fn until(
     work: impl Future<Output = Result<()>> + Unpin,
     commands: impl Future<Output = Result<()>> + Unpin,

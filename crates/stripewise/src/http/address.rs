@@ -1,19 +1,19 @@
-//! Where connections come from.
+//! Peer addresses of connections.
 
 use std::fmt;
 use std::net::SocketAddr;
 
-/// The other end of a connection.
+/// Address of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Address {
-    /// A process of this machine, as the system named it when it connected.
+    /// A process of this host: its credentials when it connected.
     Local {
-        /// Its user.
+        /// User ID.
         user: u32,
-        /// Its number; 0 where the system does not say.
+        /// Process ID; 0 if the system does not report it.
         process: i32,
     },
-    /// Anywhere.
+    /// A network address.
     Network(SocketAddr),
 }
 

@@ -1,8 +1,8 @@
-//! Where HTTP is listened for: socket files, whose callers the system names, and addresses, with
-//! TLS where other machines reach them.
+//! HTTP listeners: socket files, whose peers are identified by the system, and TCP addresses, with
+//! TLS for those that other hosts can reach.
 //!
-//! Expected faults: places that are taken, certificates that cannot be read (refused at first;
-//! later the ones from before stay in use), clients that speak no TLS.
+//! Expected faults: addresses in use, unreadable certificates (refused at start; later the previous
+//! certificate stays in use), clients that do not speak TLS.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,11 +22,10 @@ use super::address::Address;
 use crate::commands::App;
 use crate::failure::{Failure, Result};
 
-/// Every user may connect to a socket file that was asked for; what a user may do is decided by who
-/// it is.
+/// Mode of a configured socket file: every user may connect; permissions depend on the user.
 const ANY_USER: u32 = 0o666;
 
-/// A place to listen at, as typed.
+/// Listen address on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HttpPlace {
     /// A socket file.
@@ -47,11 +46,11 @@ impl FromStr for HttpPlace {
     }
 }
 
-/// A place that is listened at.
+/// A listener.
 pub(super) struct Door {
     listener: DoorListener,
     tls: Option<Arc<TlsFiles>>,
-    /// What is shown of it.
+    /// Address to display.
     pub place: String,
     file: Option<SocketFile>,
 }
@@ -62,12 +61,12 @@ enum DoorListener {
 }
 
 impl Door {
-    /// The daemon's own, in its state folder.
+    /// Listens on the daemon's own socket, in its state directory.
     pub(super) async fn default(app: &App, path: &Path) -> Result<Self> {
         Self::unix(app, path, OWNER_ONLY).await
     }
 
-    /// One that was asked for.
+    /// Listens at a configured address.
     pub(super) async fn open(app: &App, place: &HttpPlace, tls: Option<&Arc<TlsFiles>>) -> Result<Self> {
         match place {
             HttpPlace::Unix(path) => Self::unix(app, &app.absolute(path), ANY_USER).await,
@@ -94,8 +93,8 @@ impl Door {
         Ok(Self { listener: DoorListener::Unix(listener), tls: None, place, file: Some(file) })
     }
 
-    /// For the thread that serves it; and its file, which goes with the daemon and not with that
-    /// thread, since nothing waits for the thread's end.
+    /// Converts the listener for the thread that serves it. The socket file is returned separately:
+    /// the daemon removes it, since nothing waits for that thread to end.
     pub(super) fn into_open(self) -> io::Result<(OpenDoor, Option<SocketFile>)> {
         let listener = match self.listener {
             DoorListener::Unix(listener) => {
@@ -119,7 +118,7 @@ fn refused(error: &ListenError) -> Failure {
     }
 }
 
-/// A place on the thread that serves it.
+/// A listener on the thread that serves it.
 pub(super) struct OpenDoor {
     listener: OpenListener,
     tls: Option<Arc<TlsFiles>>,
@@ -130,16 +129,16 @@ enum OpenListener {
     Tcp(TcpListener),
 }
 
-/// A connection, before anything was said.
+/// A new connection.
 pub(super) enum Socket {
-    /// Of this machine.
+    /// From this host.
     Unix(UnixStream),
-    /// Of any.
+    /// From any host.
     Tcp(TcpStream),
 }
 
 impl OpenDoor {
-    /// The next connection, and where it comes from.
+    /// Accepts a connection. Returns it with the peer's address.
     pub(super) async fn accept(&self) -> io::Result<(Socket, Address)> {
         match &self.listener {
             OpenListener::Unix(listener) => {
@@ -155,13 +154,13 @@ impl OpenDoor {
         }
     }
 
-    /// What agrees with clients on keys; `None` where nothing is encrypted.
+    /// TLS acceptor; `None` for an unencrypted listener.
     pub(super) fn tls(&self) -> Option<TlsAcceptor> {
         self.tls.as_ref().map(|files| files.current().server_config().into())
     }
 }
 
-/// A certificate and its key, read again when they change.
+/// A certificate and its key, reloaded when the files change.
 pub(super) struct TlsFiles {
     certificate: PathBuf,
     key: PathBuf,
@@ -171,7 +170,7 @@ pub(super) struct TlsFiles {
 type Stamps = [Option<SystemTime>; 2];
 
 impl TlsFiles {
-    /// Reads them.
+    /// Loads the certificate and its key.
     pub(super) fn load(certificate: PathBuf, key: PathBuf) -> std::result::Result<Self, TlsError> {
         let stamps = stamps(&certificate, &key);
         let tls = Tls::load(&certificate, &key, None)?;
@@ -186,7 +185,7 @@ impl TlsFiles {
             match Tls::load(&self.certificate, &self.key, None) {
                 Ok(tls) => last.1 = tls,
                 Err(error) => {
-                    tracing::warn!(target: "daemon", "HTTP: the certificate from before stays in use: {error}");
+                    tracing::warn!(target: "daemon", "HTTP: the previous certificate stays in use: {error}");
                 }
             }
         }

@@ -1,6 +1,6 @@
-//! How the pools stand, for Prometheus: its text format, version 0.0.4. Counters count since a pool
-//! was opened, but for errors, which are the drives' for good. What each figure means is in
-//! `docs/daemon.md`, which a test compares with this.
+//! Metrics of the served pools in the text format of Prometheus, version 0.0.4. Counters start at 0
+//! when a pool is opened, except error counters, which the pool keeps per drive. `docs/daemon.md`
+//! describes every metric; a test compares it with this file.
 
 use stripewise_control::pools::session::Session;
 use stripewise_control::pools::status_file::loads;
@@ -10,7 +10,7 @@ use stripewise_engine::pool::{LATENCY_STEPS_NS, RequestCounts, RequestKind, Volu
 use super::metrics_page::Page;
 use crate::commands::App;
 
-/// All of it.
+/// Returns all metrics.
 pub(super) fn text(app: &App) -> String {
     let mut page = Page::default();
     drives_and_jobs(app, &mut page);
@@ -117,7 +117,7 @@ fn drives_and_jobs(app: &App, page: &mut Page) {
     }
 }
 
-/// What a volume's clients asked, and how long it took.
+/// Requests of the volumes' clients, and their durations.
 fn volumes(app: &App, page: &mut Page) {
     let loads: Vec<(String, VolumeLoad)> = Session::all_served(app)
         .iter()
@@ -174,7 +174,7 @@ fn of_kinds(loads: &[(String, VolumeLoad)]) -> impl Iterator<Item = OfKind<'_>> 
     })
 }
 
-/// How many come in, and by which way.
+/// Connections, by protocol.
 fn listeners(app: &App, page: &mut Page) {
     let listeners = app.served.listeners().borrow();
     if let Some(nbd) = &listeners.nbd {

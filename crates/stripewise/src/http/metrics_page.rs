@@ -2,19 +2,19 @@
 
 use std::fmt::Write;
 
-/// Figures, one after the other.
+/// A page of metrics.
 #[derive(Default)]
 pub(super) struct Page {
     text: String,
 }
 
 impl Page {
-    /// What the figures of this name are; they follow.
+    /// Begins a metric family: its help and type. Its values follow.
     pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// One figure.
+    /// Adds a value.
     pub(super) fn value(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         let text: Vec<String> =
             labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
@@ -22,8 +22,8 @@ impl Page {
         let _ = writeln!(self.text, "{name}{labels} {value}");
     }
 
-    /// How many fell into each step of time; `counts` has one place for each step, and one for what
-    /// took longer.
+    /// Adds a histogram of durations. `counts` has one entry per bucket of `steps_ns`, and one for
+    /// longer durations.
     pub(super) fn histogram(
         &mut self,
         name: &str,
@@ -43,7 +43,7 @@ impl Page {
         self.value(&format!("{name}_count"), labels, so_far as f64);
     }
 
-    /// All of it.
+    /// Returns the page.
     pub(super) fn into_text(self) -> String {
         self.text
     }

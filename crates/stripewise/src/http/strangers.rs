@@ -1,5 +1,5 @@
-//! Places for connections that have not said yet who they are: few, and fewer still for one
-//! address, so that they cannot take those of callers with a token or of users that are known.
+//! Slots for connections that have not authenticated: few in all, and fewer per address, so that
+//! they cannot crowd out authenticated clients.
 //!
 //! Expected faults: any number of connections, from one address or from many.
 
@@ -10,16 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::address::Address;
 
-/// Connections that have not said who they are.
+/// Maximum number of unauthenticated connections.
 pub(super) const MAX_STRANGERS: usize = 64;
-/// Of them from one address, or of one user of this machine.
+/// Maximum number of unauthenticated connections from one address or local user.
 pub(super) const MAX_STRANGERS_OF_ONE: usize = 32;
 
-/// What connections are counted by.
+/// Origin by which connections are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Origin {
     User(u32),
-    /// An IPv4 address, or the 64 bits of an IPv6 address that a site has.
+    /// An IPv4 address, or the /64 prefix of an IPv6 address.
     Site(IpAddr),
 }
 
@@ -35,18 +35,18 @@ impl From<Address> for Origin {
     }
 }
 
-/// The places.
+/// The slots.
 #[derive(Clone, Default)]
 pub(super) struct Strangers(Arc<Mutex<HashMap<Origin, usize>>>);
 
-/// One of the places; free again when this is dropped.
+/// A slot in use; released on drop.
 pub(super) struct Stranger {
     all: Strangers,
     origin: Origin,
 }
 
 impl Strangers {
-    /// A place, if there is one.
+    /// Takes a slot, if one is free.
     pub(super) fn place(&self, address: Address) -> Option<Stranger> {
         let origin = address.into();
         let mut all = self.all();
@@ -97,6 +97,6 @@ mod tests {
         drop(first);
         assert!(strangers.place(of("[2001:db8::ffff]:80")).is_some());
         drop(others);
-        assert!(strangers.all().is_empty(), "what is free is not kept");
+        assert!(strangers.all().is_empty(), "free slots take no memory");
     }
 }

@@ -1,37 +1,38 @@
-//! Text in the width of a terminal: sentences are wrapped between words, and rows of tables that
-//! are too wide go over several lines.
+//! Fits text to the width of a terminal: wraps sentences between words, and splits rows of wide
+//! tables over several lines.
 //!
-//! Expected faults: words that are wider than the terminal (paths): they stay whole, so that they
+//! Expected faults: words wider than the terminal, such as paths: they are not broken, so that they
 //! can be copied.
 
 use std::ops::Range;
 
 use terminal_size::{Width, terminal_size_of};
 
-/// The width of results where nothing tells another.
+/// Default width of results.
 pub(super) const COLUMNS: usize = 80;
-/// No output is taken to be narrower.
+/// Minimum width assumed of an output.
 const FEWEST_COLUMNS: usize = 40;
-/// Between the columns of a table.
+/// Spaces between the columns of a table.
 pub(super) const GAP: usize = 2;
-/// How far the further lines of a row are moved to the right.
+/// Indent of the continuation lines of a row.
 pub(super) const FURTHER: usize = 2;
-/// A last column of sentences is wrapped in its place from this width on.
+/// Minimum width for wrapping the last column in place.
 const LEAST_TEXT: usize = 24;
 
-/// How wide standard output is: as `COLUMNS` says, else the terminal. `None`: it is no terminal.
+/// Width of standard output: `COLUMNS` if set, else that of the terminal. `None` if it is not a
+/// terminal.
 pub(super) fn columns_of_output() -> Option<usize> {
     let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let seen = || terminal_size_of(std::io::stdout()).map(|(Width(columns), _)| usize::from(columns));
     asked.or_else(seen).map(|columns: usize| columns.max(FEWEST_COLUMNS))
 }
 
-/// Cells that `text` takes.
+/// Number of terminal cells that `text` takes.
 pub(super) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The lines of a text that may be `columns` wide.
+/// Wraps a text to `columns`.
 pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
     if width(text) <= columns {
         return vec![text.to_owned()];
@@ -51,9 +52,9 @@ pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Which columns of a table stand on which line of its rows, so that no line is wider than
-/// `columns`: as many on each line as fit, and at least one. `widths` are those of the table's
-/// columns, `indent` what stands before each line.
+/// Distributes the columns of a table, whose widths are `widths`, over the lines of a row, so that
+/// no line is wider than `columns`: as many per line as fit, at least one. `indent` precedes each
+/// line.
 pub(super) fn lines_of_rows(widths: &[usize], indent: usize, columns: usize) -> Vec<Range<usize>> {
     let (mut lines, mut start, mut at) = (Vec::new(), 0, indent);
     for (column, width) in widths.iter().enumerate() {
@@ -69,7 +70,7 @@ pub(super) fn lines_of_rows(widths: &[usize], indent: usize, columns: usize) -> 
     lines
 }
 
-/// How wide the last column may be where it is of sentences, and the whole table too wide.
+/// Width for wrapping the last column in place, if the table is too wide and enough width is left.
 pub(super) fn text_width(widths: &[usize], indent: usize, columns: usize) -> Option<usize> {
     let (last, others) = widths.split_last()?;
     let before = indent + others.iter().map(|width| width + GAP).sum::<usize>();
@@ -96,7 +97,7 @@ mod tests {
         assert_eq!(ends(&[10, 10, 10], 2, 36), [3]);
         assert_eq!(ends(&[10, 10, 10], 2, 35), [2, 3]);
         assert_eq!(ends(&[30, 5, 5, 5, 30], 0, 40), [2, 4, 5]);
-        // One that fits nowhere stands alone.
+        // A column that is too wide gets its own line.
         assert_eq!(ends(&[90, 5, 5], 0, 40), [1, 3]);
         assert_eq!(text_width(&[10, 100], 0, 80), Some(68));
         assert_eq!(text_width(&[10, 60], 0, 80), None);

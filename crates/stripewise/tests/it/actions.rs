@@ -1,5 +1,5 @@
-//! What `pool status` says of a pool in every state, and that the command it names is the right
-//! one: it is carried out as it is printed, and the pool is better for it.
+//! `pool status` in every state of a pool. The command that it names is run as printed, and must
+//! improve the state.
 
 use crate::kit::{Sandbox, unique_bytes};
 
@@ -11,13 +11,13 @@ struct Case {
     drives: usize,
     spare: bool,
     volume: &'static str,
-    /// What happens to it.
+    /// Event that leads to the state.
     happens: fn(&Sandbox),
     state: &'static str,
     condition: &'static str,
-    /// The command; `ID` stands for the identity of drive 1.
+    /// Expected command; `ID` stands for the ID of drive 1.
     action: &'static str,
-    /// How the pool is when that was done, and the jobs that are due then.
+    /// Expected state after the command, and the pending jobs.
     after: &'static str,
 }
 
@@ -202,7 +202,7 @@ fn every_state_names_the_command_that_helps() {
         assert!(text("condition").contains(case.condition), "{what}: {}", text("condition"));
         assert_eq!(text("action"), case.action.replace("ID", &id), "{what}: {}", text("condition"));
 
-        // As it is printed, with what a person fills in.
+        // As printed, with the placeholders filled in.
         sandbox.ok("drive make @new --count 1 --size 32MiB");
         let command = text("action").replace("NEW-DRIVE", "@new/drive0.img");
         let command = command.replace("--dir DIR", "--dir @d --dir @away");
@@ -267,7 +267,7 @@ fn a_pool_in_use_by_another_registry_is_not_failed() {
     for drive in pool["drives"].as_array().expect("drives") {
         assert_eq!(drive["state"], "online");
     }
-    // What may be changing is not read.
+    // A drive that another process may be changing is not read.
     assert_eq!(elsewhere("volume read tank/a --length 512").0, Some(1));
     daemon.end();
 }

@@ -1,4 +1,4 @@
-//! Whatever is typed: a clear message, the right exit code, and nothing lost.
+//! Invalid input: a clear message, the right exit code, and no loss of data.
 
 use std::os::unix::fs::FileExt;
 use std::os::unix::fs::symlink;
@@ -63,8 +63,7 @@ fn drives_of_different_sizes_are_used_to_the_full() {
     sandbox.ok("drive make @small --count 1 --size 16MiB");
     sandbox.ok("drive make @large --count 2 --size 64MiB");
     sandbox.ok("pool create tank @large/drive0.img @small/drive0.img @large/drive1.img");
-    // As far as the smallest goes where every row lies on all of them; all of the larger two where
-    // it need not.
+    // Rows on all drives end with the smallest drive; rows on two drives use the larger two fully.
     let volume = &sandbox.json("volume create tank/a --layout raid0")["volumes"][0];
     let capacity = volume["capacity_bytes"].as_u64().expect("a number");
     assert!((30 << 20..=3 * (14 << 20)).contains(&capacity), "{capacity}");
@@ -83,7 +82,7 @@ fn drives_that_hold_data_are_refused_and_named() {
         let file = std::fs::OpenOptions::new().write(true).open(sandbox.path(&format!("d/drive{drive}.img")));
         file.expect("a drive").write_all_at(bytes, offset).expect("written");
     };
-    // An ext4 superblock with a label, an LVM label, and somebody's letter.
+    // An ext4 superblock with a label, an LVM label, and unknown data.
     write(0, 1024 + 56, &[0x53, 0xEF]);
     write(0, 1024 + 96, &[0x40]);
     write(0, 1024 + 120, b"photos");

@@ -14,8 +14,8 @@ fn a_converted_volume_keeps_its_data() {
     let begun = sandbox.ok("volume convert tank/a --layout raid5");
     assert_eq!(
         begun.text(),
-        "volume tank/a is to become raid5 over 4 drives; it is raid10 over 4 now\n`stripewise pool wait tank convert` does it; until \
-         then `stripewise volume convert tank/a --cancel` takes it back\n"
+        "converting volume tank/a from raid10 over 4 drives to raid5 over 4\n`stripewise pool wait tank convert` completes it, \
+         `stripewise volume convert tank/a --cancel` cancels it\n"
     );
     let status = sandbox.json("pool status tank");
     let pool = &status["pools"][0];
@@ -41,19 +41,19 @@ fn a_converted_volume_keeps_its_data() {
     assert!(refused.contains("is being converted"), "{refused}");
 
     let done = sandbox.ok("pool wait tank convert");
-    assert!(done.text().starts_with("the convert of pool tank is done"), "{}", done.text());
+    assert!(done.text().starts_with("the convert of pool tank is complete"), "{}", done.text());
     let volume = &sandbox.json("volume show tank/a")["volumes"][0];
     assert_eq!((&volume["layout"], volume["conversion"].is_null()), (&"raid5".into(), true));
     assert!(sandbox.read("tank/a", 4097, data.len()) == data, "as raid5");
-    assert_eq!(sandbox.ok("pool wait tank convert").text(), "pool tank has no convert to do\n");
+    assert_eq!(sandbox.ok("pool wait tank convert").text(), "pool tank: no convert is pending\n");
 
     let converted = sandbox.ok("volume convert tank/a --layout raid6 --columns 4 --interleave 16KiB --wait");
-    assert!(converted.text().ends_with("volume tank/a is raid6 over 4 drives now\n"), "{}", converted.text());
+    assert!(converted.text().ends_with("volume tank/a is now raid6 over 4 drives\n"), "{}", converted.text());
     assert!(sandbox.read("tank/a", 4097, data.len()) == data, "as raid6");
     let events = sandbox.ok("pool events tank");
     assert!(events.text().contains("volume a was converted from raid5 over 4 drives, interleave 64 KiB to raid6 over 4 drives, interleave 16 KiB"), "{}", events.text());
     sandbox.ok("pool scrub tank --wait");
-    assert_eq!(sandbox.ok("pool wait tank destage").text(), "pool tank has no destage to do\n");
+    assert_eq!(sandbox.ok("pool wait tank destage").text(), "pool tank: no destage is pending\n");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn lower_redundancy_needs_yes_and_can_be_cancelled() {
     assert!(sandbox.fails("volume convert tank/a --cancel").contains("is not being converted"));
     sandbox.ok("volume convert tank/a --layout raid5 --yes");
     let back = sandbox.ok("volume convert tank/a --cancel");
-    assert!(back.text().contains("volume tank/a is raid6 over 4 drives now"), "{}", back.text());
+    assert!(back.text().contains("volume tank/a is now raid6 over 4 drives"), "{}", back.text());
     assert!(sandbox.json("volume show tank/a")["volumes"][0]["conversion"].is_null());
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
     sandbox.ok("volume convert tank/a --layout raid5 --yes --wait");

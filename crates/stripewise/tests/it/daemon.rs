@@ -1,5 +1,5 @@
-//! What a daemon tells (its log, its figures), that jobs go on in the next one after a kill -9, and
-//! that those who wait for a job get on beside those who change the pool.
+//! Log and metrics of a daemon; jobs resume after a kill -9; clients that wait for a job and
+//! clients that change the pool do not block each other.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use crate::kit::web::Web;
 use crate::kit::{Sandbox, corrupt, unique_bytes};
 use serde_json::Value;
 
-/// What a daemon said that was started with this environment and ended again, commands in between.
+/// Output of a daemon that was started with this environment, used by some commands, and stopped.
 fn said_by(sandbox: &Sandbox, words: &str, environment: &[(&str, &str)], between: impl Fn()) -> String {
     let daemon = Daemon::start_with(sandbox, words, environment);
     between();
@@ -26,7 +26,7 @@ fn daemon_events_are_logged() {
         sandbox.ok("volume create tank/a --layout raid5 --size 8MiB");
         sandbox.ok("pool status tank");
         sandbox.ok("pool scrub tank --wait");
-        // Where it listens.
+        // The listen addresses.
         drop(UnixStream::connect(sandbox.path("nbd.sock")));
         sandbox.ok("pool offline tank @d/drive1.img");
         sandbox.ok("volume delete tank/a --yes");
@@ -60,7 +60,7 @@ fn daemon_events_are_logged() {
     assert!(!said.contains("pool status"), "who only looks is not worth a line: {said}");
     assert!(lines.iter().all(|line| line["timestamp"].is_string()), "{said}");
 
-    // For people; in systemd's journal, which has its own times; and less of it.
+    // Text for a terminal; text for systemd's journal, which has its own times; a higher log level.
     let text = said_by(&sandbox, "", &[], use_it);
     let opened = text.lines().find(|line| line.contains("opened")).expect("said");
     assert!(opened.contains("INFO pool: opened pool=\"tank\""), "{opened}");
@@ -91,7 +91,7 @@ fn an_unread_log_does_not_block_the_daemon() {
         "json": false, "quiet": false, "folder": "/",
         "colours": {"out": false, "err": false}, "input_bytes": null
     });
-    // Wrong, and told; more than a pipe takes.
+    // Errors, which are logged: more than a pipe holds.
     let body = command.to_string();
     let frame = [b"C".as_slice(), &(body.len() as u32).to_le_bytes(), body.as_bytes()].concat();
     for _ in 0..200 {
@@ -103,7 +103,7 @@ fn an_unread_log_does_not_block_the_daemon() {
     daemon.end();
 }
 
-/// What the daemon has for Prometheus.
+/// The daemon's metrics.
 fn figures(web: &Web) -> String {
     let (status, figures) = web.ask_raw("GET", "/metrics", &[], b"");
     assert_eq!(status, 200);
@@ -148,8 +148,7 @@ fn metrics_match_what_clients_see() {
     until("it counts", || figures(&web).contains("\nstripewise_nbd_connections 1\n"));
     drop(client);
 
-    // All are described, and nothing is described that is not there; jobs have no figures while
-    // there are none.
+    // The documentation lists exactly these metrics; job metrics exist only while jobs are pending.
     let documented = include_str!("../../../../docs/daemon.md");
     let there = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     let there: Vec<&str> = there.collect();
@@ -162,7 +161,7 @@ fn metrics_match_what_clients_see() {
     daemon.end();
 }
 
-/// How much of a job is done, percent; `None` where there is none.
+/// Progress of a job in percent; `None` without a job.
 fn percent(sandbox: &Sandbox, kind: &str) -> Option<f64> {
     let status = sandbox.run("pool status tank --json").json();
     let jobs = status["pools"][0]["activity"].as_array().expect("jobs").clone();
@@ -182,8 +181,7 @@ fn a_scrub_resumes_after_a_kill() {
     sandbox.ok("pool set tank patrol-rate=30MB");
     let daemon = Daemon::start(&sandbox, "");
     sandbox.ok("pool scrub tank");
-    // How far it came within a volume is recorded every half a minute, which volumes are done at
-    // once.
+    // The position within a volume is recorded every 30 s, completed volumes at once.
     let volumes = || {
         let status = sandbox.run("pool status tank --json").json();
         let jobs = status["pools"][0]["activity"].as_array().expect("jobs").clone();
@@ -194,19 +192,19 @@ fn a_scrub_resumes_after_a_kill() {
         jobs.len() == 1 && jobs[0]["volume"] == "b" && jobs[0]["percent"].as_f64() > Some(1.0)
     });
     daemon.kill();
-    // What it has not come to is wrong now.
+    // Corrupt the part that the scrub has not reached.
     let last = &data[data.len() - 400_000..];
     let place = sandbox.place_of(3, last);
     corrupt(&sandbox.path("d/drive3.img"), place, 4096);
     let daemon = Daemon::start(&sandbox, "");
     let jobs = volumes();
-    assert!(jobs.len() == 1 && jobs[0]["volume"] == "b", "it goes on where it was: {jobs:?}");
+    assert!(jobs.len() == 1 && jobs[0]["volume"] == "b", "the scrub resumes: {jobs:?}");
     sandbox.ok("pool set tank patrol-rate=none");
     until("it ends", || percent(&sandbox, "scrub").is_none());
     let status = sandbox.json("pool status tank");
     let drives = status["pools"][0]["drives"].as_array().expect("drives");
     let errors: u64 = drives.iter().filter_map(|drive| drive["checksum_errors"].as_u64()).sum();
-    assert!(errors > 0, "what was wrong was found: {status}");
+    assert!(errors > 0, "corrupt blocks are found: {status}");
     assert!(sandbox.read("tank/b", 0, data.len()) == data);
     daemon.end();
 }
@@ -248,7 +246,7 @@ fn waiting_clients_block_no_changes_and_never_hang() {
     let waiting =
         [begin("pool scrub tank --wait"), begin("pool scrub tank --wait"), begin("pool wait tank scrub")];
     until("it has begun", || percent(&sandbox, "scrub") > Some(1.0));
-    // Changes are not kept waiting by those who wait.
+    // Waiting clients do not delay changes.
     sandbox.ok("volume create tank/b --layout raid1 --columns 2 --size 8MiB");
     sandbox.ok("volume delete tank/b --yes");
     assert!(percent(&sandbox, "scrub").is_some(), "they did not wait for it");
@@ -259,21 +257,21 @@ fn waiting_clients_block_no_changes_and_never_hang() {
         assert!(output.status.success(), "{}", says(&output));
     }
 
-    // Two that want the same: one has its way, the other is told.
+    // Two clients request the same change: one succeeds, the other gets an error.
     let words = "pool replace tank @d/drive1.img @d/drive4.img --wait";
     let both = [begin(words), begin(words)].map(|child| child.wait_with_output().expect("ended"));
     assert_eq!(both.iter().filter(|output| output.status.success()).count(), 1, "{both:?}");
     let is_told = |output: &Output| says(output).lines().any(|line| line.starts_with("error: "));
     assert!(both.iter().any(is_told), "{both:?}");
     sandbox.run("pool status tank").expect_code(0);
-    // The new drive is looked after, the old one is nobody's.
+    // The new drive is locked, the old one released.
     std::fs::rename(sandbox.path("d/drive4.img"), sandbox.path("pulled.img")).expect("moved");
     until("that is noticed", || sandbox.run("pool status tank").code == 3);
     std::fs::rename(sandbox.path("pulled.img"), sandbox.path("d/drive4.img")).expect("moved");
     sandbox.ok("pool online tank @d/drive4.img --wait");
     sandbox.ok("pool create other @d/drive1.img --force");
 
-    // What they wait for goes: they are told, and nobody hangs.
+    // The pool is destroyed: the waiting clients get an error, and none hangs.
     sandbox.ok("pool set tank patrol-rate=4MB");
     sandbox.ok("pool scrub tank");
     let waiting = begin("pool wait tank scrub");
@@ -304,7 +302,7 @@ fn a_disconnected_http_client_stops_waiting() {
     assert!(!logged("exit_code"), "it waits");
     drop(waiting);
     until("the waiting ends", || logged("exit_code=1"));
-    assert!(percent(&sandbox, "scrub").is_some(), "the scrub goes on");
+    assert!(percent(&sandbox, "scrub").is_some(), "the scrub continues");
     sandbox.ok("pool set tank patrol-rate=none");
     let done = ask("POST", "/api/v1/pools/tank/wait?job=scrub");
     assert!(done.starts_with("HTTP/1.1 200") && done.contains("\"pools\""), "{done}");

@@ -1,5 +1,5 @@
-//! The commands of the README and of the how-to pages, typed as they stand there: each works, and
-//! prints what the page shows. `…` in a page stands for any text; identities differ.
+//! Runs the commands of the README and of the how-to pages as written: each must succeed and print
+//! the output on the page. `…` in a page stands for any text; IDs differ.
 
 use std::process::{Command, Stdio};
 
@@ -8,13 +8,13 @@ use crate::kit::{Sandbox, programs};
 /// A line that no command prints.
 const MARK: &str = "@@@@";
 
-/// One command of a page and what the page shows of its output.
+/// A command of a page, and its output on the page.
 struct Step {
     command: String,
     shown: String,
 }
 
-/// The commands in the `console` blocks of a page.
+/// Parses the commands in the `console` blocks of a page.
 fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut in_block = false;
@@ -31,8 +31,8 @@ fn steps(page: &str) -> Vec<Step> {
     steps
 }
 
-/// The commands as a script that marks where each begins, and says how it ended. What runs in the
-/// background is waited for until it prints `ready`.
+/// Returns a script that marks the start of each command and prints its exit code. It waits for a
+/// background command to print `ready`.
 fn script(steps: &[Step]) -> String {
     let mut script = "exec 2>&1; trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n".to_owned();
     for Step { command, .. } in steps {
@@ -51,7 +51,7 @@ fn script(steps: &[Step]) -> String {
     script
 }
 
-/// Text as it is compared: any white space is one space, any identity the same.
+/// Normalises text for comparison: white space becomes one space, all IDs are equal.
 fn plain(text: &str) -> String {
     let words = text.split_whitespace().map(|word| {
         let name = word.trim_matches(|letter: char| !letter.is_ascii_hexdigit());
@@ -61,7 +61,7 @@ fn plain(text: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Processes that work in a folder.
+/// Processes with a working directory below `folder`.
 fn working_in(folder: &str) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").expect("processes").flatten();
     let here = processes.filter(|process| {
@@ -70,7 +70,7 @@ fn working_in(folder: &str) -> Vec<String> {
     here.map(|process| process.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Types the commands of a page in a folder of its own, with these programs.
+/// Runs the commands of a page in a temporary directory, if the programs they need are installed.
 fn works(name: &str, page: &str, needs: &[&str]) {
     if !programs::are_here(needs) {
         return;
@@ -97,7 +97,7 @@ fn works(name: &str, page: &str, needs: &[&str]) {
     assert!(left.is_empty(), "{name}: processes {left:?} are left behind");
     let said = String::from_utf8_lossy(&output.stdout).replace(folder, "/srv/tour");
     let answers: Vec<&str> = said.split(MARK).skip(1).collect();
-    assert_eq!(answers.len(), steps.len(), "{name}: all commands were carried out:\n{said}");
+    assert_eq!(answers.len(), steps.len(), "{name}: all commands ran:\n{said}");
     for (Step { command, shown }, answer) in steps.iter().zip(answers) {
         let code = answer.trim_end().rsplit(' ').next().expect("a code");
         let expected: &[&str] = match command {

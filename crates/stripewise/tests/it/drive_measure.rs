@@ -1,4 +1,4 @@
-//! `drive measure`, the entries that it writes wherever a model is taken, and `evaluate --predict`.
+//! `drive measure`, the use of its entries as models, and `evaluate --predict`.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::kit::{Sandbox, keys};
 
-/// A drive that is quick to measure and has a rate that is known.
+/// Makes a drive that is quick to measure and has a known rate.
 fn paced(sandbox: &Sandbox) {
     sandbox.ok("drive make @d --count 1 --size 64MiB --pace 80MB/s,2000iops");
 }
@@ -44,7 +44,7 @@ fn a_measured_drive_is_a_model_wherever_one_is_taken() {
     let rates = run["measurements"].as_array().unwrap().iter().map(|one| one["mb_per_s"].as_f64().unwrap());
     assert!(rates.clone().count() >= 4 && rates.clone().all(|rate| rate > 0.0 && rate < 170.0), "{run}");
 
-    // Measuring again replaces an entry, and takes another drive's place only when told to.
+    // A second measurement replaces an entry; a file that is not an entry needs --force.
     sandbox.ok("drive measure @d/drive0.img -o @mine.toml --seconds 0.5");
     fs::write(sandbox.path("letter.toml"), "dear diary").unwrap();
     let error = sandbox.fails("drive measure @d/drive0.img -o @letter.toml --seconds 0.5");
@@ -64,7 +64,7 @@ fn measuring_a_drive_overwrites_nothing() {
     }
     assert!(fs::read(sandbox.drive_path(0)).unwrap() == member);
 
-    // What lies anywhere counts, not only at the beginning.
+    // Data anywhere on the drive counts, not only at its beginning.
     sandbox.ok("drive make @e --count 1 --size 32MiB");
     let file = fs::OpenOptions::new().write(true).open(sandbox.path("e/drive0.img")).unwrap();
     file.write_all_at(&[7; 65_536], 20 << 20).unwrap();
@@ -96,7 +96,7 @@ fn unmeasurable_drives_and_models_are_reported() {
         ("lab run model:mg08ada40 --profile crystaldiskmark", 1, "mg08ada400e"),
         ("lab run model:004-adaptec-raid --profile crystaldiskmark", 1, "004-adaptec-raid5"),
         ("lab run model:nvme --profile bonnie", 2, "works on files"),
-        ("lab run model:nvme --profile crystaldiskmark --driver fio", 2, "targets that exist"),
+        ("lab run model:nvme --profile crystaldiskmark --driver fio", 2, "require a real target"),
         ("lab run model:nvme model:x25e --profile crystaldiskmark", 2, "measured by itself"),
         ("lab run model:x25e --profile crystaldiskmark --size 1TB", 1, "cannot be measured"),
     ] {

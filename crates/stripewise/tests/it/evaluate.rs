@@ -197,7 +197,7 @@ fn invalid_evaluations_are_refused_before_any_setup() {
     assert!(usage("--profile postmark").contains("no loads that an array can be evaluated with"));
     assert!(usage("--model nonesuch").contains("fixed:LATENCY,RATE,DEPTH"));
     assert!(
-        usage("--drives @d/drive0.img @d/drive1.img --size 1GiB").contains("those given have their size")
+        usage("--drives @d/drive0.img @d/drive1.img --size 1GiB").contains("given drives keep their size")
     );
     assert!(usage("--drives @d/drive0.img @d/drive1.img --count 3").contains("fewer drives are given"));
     let fails = |words: &str| sandbox.fails(&format!("evaluate {words}"));

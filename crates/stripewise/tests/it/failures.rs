@@ -1,11 +1,11 @@
-//! Drives that go, come back, lie and move: what was written is read back, byte for byte, as long
-//! as the layout can do it, and beyond that it is said.
+//! Drives that fail, return, move or return wrong data: written data is read back byte for byte as
+//! long as the layout allows; beyond that, an error is reported.
 //!
 //! Invariant I10 (`docs/internals/invariants.md`).
 
 use crate::kit::{Sandbox, corrupt, unique_bytes};
 
-/// Bytes that most tests write: several stripes, with ragged ends.
+/// Number of bytes that most tests write: several stripes, with partial stripes at both ends.
 const LENGTH: usize = 3_000_001;
 const OFFSET: u64 = 77_777;
 
@@ -51,10 +51,10 @@ fn a_pool_comes_back_in_any_order_and_under_any_name() {
     let imported = sandbox.json("pool import --dir @moved --all");
     assert_eq!(imported["pools"][0]["state"], "online");
     assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
-    // Where the drives are now is remembered, and importing again is no harm.
+    // The new paths are recorded, and a second import does no harm.
     sandbox.ok("pool import --dir @moved tank");
     sandbox.ok("pool status");
-    // Another home (another machine) knows nothing yet.
+    // A new registry, as on another host, does not know the pool yet.
     let elsewhere = |words: &str| {
         let output =
             sandbox.command(words).env("STRIPEWISE_HOME", sandbox.path("home2")).output().expect("it runs");
@@ -71,7 +71,7 @@ fn a_lost_drive_is_named_and_no_data_is_lost() {
     let (sandbox, data) = with_volume(4, "raid5", 3);
     lose(&sandbox, 2);
     let status = sandbox.run("pool status").expect_code(3);
-    // Long paths end a line.
+    // A long path ends its line.
     let words: Vec<&str> = status.text().split_whitespace().collect();
     assert!(
         words.join(" ").contains(&format!("{} (missing)", sandbox.text("d/drive2.img"))),
@@ -100,7 +100,7 @@ fn a_lost_drive_is_named_and_no_data_is_lost() {
     assert_eq!(status["pools"][0]["state"], "online");
     assert_eq!(status["pools"][0]["drives"].as_array().map(Vec::len), Some(4));
     assert_eq!(sandbox.json("pool wait tank rebuild")["worked"], false);
-    // The new drive really holds its part: another one can go now.
+    // The new drive holds its columns: another one can fail now.
     lose(&sandbox, 0);
     assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
 }
@@ -123,7 +123,7 @@ fn a_working_drive_can_be_replaced_and_reused() {
     sandbox.ok("pool replace tank @d/drive0.img @new/drive0.img --wait");
     assert_ne!(sandbox.json("drive show @d/drive0.img")["drives"][0]["belongs"], true);
     assert_eq!(sandbox.json("drive show @new/drive0.img")["drives"][0]["belongs"], true);
-    // It is wiped, and can be used for something else.
+    // The old drive is wiped and can be reused.
     sandbox.ok("pool create other @d/drive0.img");
     lose(&sandbox, 1);
     lose(&sandbox, 2);
@@ -175,8 +175,8 @@ fn an_outdated_drive_is_rebuilt_before_it_is_trusted() {
     let status = sandbox.run("pool status --json").expect_code(3).json();
     assert_eq!(status["pools"][0]["drives"][1]["state"], "behind");
     assert_eq!(status["pools"][0]["action"], "stripewise pool wait tank rebuild");
-    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data, "what it held is out of date");
-    // It catches up, and counts again.
+    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data, "its outdated data is not used");
+    // After the resync it counts again.
     sandbox.ok("pool wait tank rebuild");
     sandbox.ok("pool status");
     lose(&sandbox, 0);
@@ -213,9 +213,9 @@ fn a_scrub_repairs_bit_rot_and_names_the_drive() {
     assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
     let status = sandbox.json("pool status");
     assert_eq!(status["pools"][0]["drives"][2]["checksum_errors"], 2, "kept with the pool");
-    // Nothing is left to find, and the repair is on the drive itself: others may go.
+    // A second scrub finds nothing, and the repair is on the drive itself: others may fail.
     let again = sandbox.ok("pool scrub tank --wait");
-    assert!(again.text().contains("nothing wrong was found"), "{}", again.text());
+    assert!(again.text().contains("no errors found"), "{}", again.text());
     lose(&sandbox, 0);
     lose(&sandbox, 1);
     assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
@@ -227,10 +227,10 @@ fn a_queued_scrub_is_run_by_pool_wait() {
     let place = sandbox.place_of(1, &data[..200_000]);
     corrupt(&sandbox.drive_path(1), place, 4096);
     let asked = sandbox.ok("pool scrub tank");
-    assert!(asked.text().contains("`stripewise pool wait tank scrub` does it"), "{}", asked.text());
+    assert!(asked.text().contains("run `stripewise pool wait tank scrub`"), "{}", asked.text());
     assert_eq!(sandbox.json("pool status")["pools"][0]["activity"][0]["kind"], "scrub");
     let done = sandbox.ok("pool wait tank scrub");
-    let says = format!("{} held 1 block of 4 KiB that were wrong", sandbox.text("d/drive1.img"));
+    let says = format!("{}: 1 corrupt block of 4 KiB", sandbox.text("d/drive1.img"));
     assert!(done.text().contains(&says), "{}", done.text());
     assert_eq!(sandbox.json("pool status")["pools"][0]["activity"], serde_json::json!([]));
     assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
@@ -264,7 +264,7 @@ fn scrub_findings_are_shown_until_cleared() {
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid5 --size 16MiB");
     let nothing = sandbox.ok("pool wait tank scrub");
-    assert!(nothing.text().contains("no scrub was asked for, so nothing was checked"), "{}", nothing.text());
+    assert!(nothing.text().contains("no scrub was pending, nothing was verified"), "{}", nothing.text());
     let data = unique_bytes(12 << 20, 41);
     sandbox.write("tank/a", 0, &data);
     corrupt(&sandbox.drive_path(3), sandbox.place_of(3, &data[..400_000]), 1 << 14);
@@ -274,7 +274,7 @@ fn scrub_findings_are_shown_until_cleared() {
     assert!(status["condition"].as_str().is_some_and(|text| text.contains("found wrong on")), "{status}");
     let shown = sandbox.ok("pool status tank");
     assert!(shown.text().contains("scrubbed") && shown.text().contains("repaired"), "{}", shown.text());
-    // The action helps: a clean scrub, and then the counts are set back.
+    // The action helps: a clean scrub, then the counters are reset.
     for _ in 0..2 {
         let status = sandbox.json("pool status tank")["pools"][0].clone();
         let action = status["action"].as_str().expect("text").to_owned();

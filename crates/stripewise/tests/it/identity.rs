@@ -1,5 +1,5 @@
-//! A pool is its identity and its drives' identities: names of drives are hints, names of pools are
-//! looked up once.
+//! A pool is identified by its ID and the IDs of its drives: drive paths are hints, a pool name is
+//! resolved once.
 //!
 //! Invariants I19 and I20 (`docs/internals/invariants.md`).
 
@@ -45,7 +45,7 @@ fn a_pool_name_means_its_own_drives_at_any_path() {
     sandbox.ok("pool status alpha");
     assert_eq!([identity(&sandbox, "alpha"), identity(&sandbox, "beta")], ids);
 
-    // What would be destroyed is named beyond doubt, before and while it is.
+    // The pool to destroy is identified beyond doubt, before and during the command.
     let refused = sandbox.run("pool destroy alpha").expect_code(2).err;
     for part in [&ids[0], &sandbox.text("d/drive2.img"), &sandbox.text("d/drive3.img")] {
         assert!(refused.contains(part.as_str()), "{part} in: {refused}");
@@ -67,7 +67,7 @@ fn writes_reach_the_named_pool_after_drives_swap() {
     of_alpha[20_000..70_000].copy_from_slice(&more);
     assert!(sandbox.read("alpha/data", 0, of_alpha.len()) == of_alpha);
     assert!(sandbox.read("beta/data", 0, of_beta.len()) == of_beta);
-    // Nothing was missed, so no drive had to be left out.
+    // All drives got all writes, so none had to be excluded.
     for pool in ["alpha", "beta"] {
         assert_eq!(sandbox.json(&format!("pool status {pool}"))["pools"][0]["state"], "online");
     }
@@ -113,7 +113,7 @@ fn a_foreign_or_blank_drive_counts_as_one_lost_drive() {
         assert!(action.starts_with("stripewise pool replace tank "), "{action}");
         assert!(sandbox.read("tank/a", 0, data.len()) == data);
         sandbox.write("tank/a", 0, &data);
-        // The action is right: a blank drive in the place of one that is gone can take it.
+        // The action is right: a blank drive can replace the missing one.
         let action = action.strip_prefix("stripewise ").expect("a command");
         if foreign {
             sandbox.ok("drive make @new --count 1 --size 32MiB");
@@ -131,7 +131,7 @@ fn a_foreign_or_blank_drive_counts_as_one_lost_drive() {
     }
 }
 
-/// Runs the program as it would run on another host, with a list of pools of its own.
+/// Runs the program as on another host, with its own registry.
 fn on_host(sandbox: &Sandbox, host: &str, words: &str) -> (i32, String, Vec<u8>) {
     let mut command = sandbox.command(words);
     let output = command.env("STRIPEWISE_HOST", host).env("STRIPEWISE_HOME", sandbox.path(host)).output();
@@ -187,14 +187,14 @@ fn a_renamed_pool_keeps_its_data() {
     assert_eq!(identity(&sandbox, "gamma"), id);
     let label = sandbox.json("drive show @d/drive0.img");
     assert_eq!(label["drives"][0]["superblock"]["pool_name"], "gamma");
-    // Two pools of one name: one of them gets another with the import.
+    // Two pools with the same name: one of them is renamed by the import.
     sandbox.ok("pool export gamma");
     sandbox.ok("pool rename beta gamma");
     let refused = sandbox.fails("pool import --dir @d gamma");
     assert!(refused.contains("there are two pools `gamma`") && refused.contains(&id), "{refused}");
     let refused = sandbox.fails(&format!("pool import --dir @d {id}"));
     assert!(refused.contains("there is a pool `gamma` already") && refused.contains("--as"), "{refused}");
-    // The one that is on the list already is not held back by the other.
+    // The pool that is already imported is not blocked by the other.
     let held_back = sandbox.run("pool import --dir @d --all").expect_code(1).err;
     assert_eq!(
         held_back.matches("is not imported: there are two pools of this name").count(),
@@ -214,7 +214,7 @@ fn a_pool_in_use_by_another_host_needs_force() {
     let on = |host: &str, words: &str| on_host(&sandbox, host, words);
     let (code, said, _) = on("north", "pool import --dir @d alpha");
     assert!(code == 1 && said.contains("is in use by host") && said.contains("--force"), "{said}");
-    // It holds back no other pool, and looking is free.
+    // It blocks no other pool, and read-only commands work.
     sandbox.ok("pool export beta");
     let (code, said, _) = on("north", "pool import --dir @d --all");
     assert!(code == 1 && said.contains("is not imported: it is in use by host"), "{said}");
@@ -224,12 +224,12 @@ fn a_pool_in_use_by_another_host_needs_force() {
 
     let (code, said, _) = on("north", "pool import --dir @d alpha --force");
     assert_eq!(code, 0, "{said}");
-    // From now on it is that host's: the one that had it may look, and changes nothing.
+    // The pool now belongs to that host: the previous one may only read it.
     let refused = sandbox.run_with_input("volume write alpha/data", b"lost").expect_code(1).err;
     assert!(refused.contains("in use by host north") && refused.contains("--force"), "{refused}");
     let (code, said, read) = on("north", &format!("volume read alpha/data --length {}", of_alpha.len()));
     assert!(code == 0 && read == of_alpha, "{said}");
-    // Exported there, it can be had back without force.
+    // After an export there, it can be imported back without --force.
     assert_eq!(on("north", "pool export alpha").0, 0);
     sandbox.ok("pool export alpha");
     sandbox.ok("pool import --dir @d alpha");
@@ -252,7 +252,7 @@ fn copies_of_a_pool_are_refused_and_block_no_other() {
     let refused = sandbox.fails("pool import --dir @d --dir @copy alpha");
     assert!(refused.contains("are copies of one drive"), "{refused}");
     sandbox.ok("pool import --dir @d alpha");
-    // The copy does not slip into the place of the one that is on the list.
+    // The copy does not replace the imported pool.
     let refused = sandbox.fails("pool import --dir @copy alpha");
     assert!(refused.contains("on the list already") && refused.contains("is a copy"), "{refused}");
     sandbox.write("alpha/data", 0, b"only here");
@@ -263,7 +263,7 @@ fn copies_of_a_pool_are_refused_and_block_no_other() {
 fn an_unresponsive_drive_blocks_no_import() {
     let (sandbox, of_alpha, _) = two_pools();
     sandbox.ok("pool export alpha");
-    // Takes connections and says nothing.
+    // Accepts connections and sends nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = silent.local_addr().expect("bound").port();
     let words =

@@ -1,8 +1,8 @@
-//! `lab run --scenario failure` on storage that is not ours: btrfs RAID 1 on loop devices, one of
-//! which shrinks under it.
+//! `lab run --scenario failure` on foreign storage: btrfs RAID 1 on loop devices, one of which
+//! shrinks in use.
 //!
-//! Passed over without root, loop devices or btrfs. Whatever becomes of it, nothing stays mounted
-//! or attached.
+//! Skipped without root, loop devices or btrfs. File systems are unmounted and devices detached in
+//! any case.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::kit::Sandbox;
 use crate::kit::programs::{is_possible, program, succeeds};
 
-/// btrfs RAID 1 of two loop devices, and a third one.
+/// btrfs RAID 1 on two loop devices, and a third device.
 struct Btrfs {
     mounted_at: String,
     devices: Vec<String>,
@@ -23,7 +23,7 @@ impl Btrfs {
         let mut made = Self { mounted_at: at.display().to_string(), devices: Vec::new() };
         for name in ["first", "second", "third"] {
             let path = sandbox.path(name);
-            // Sparse: only what is written takes space. btrfs wants room to replace a drive.
+            // Sparse files. btrfs needs free space to replace a drive.
             std::fs::File::create(&path).and_then(|file| file.set_len(1 << 30)).expect("made");
             let device = succeeds(&["losetup", "--find", "--show", text(&path)]);
             made.devices.push(device.trim().to_owned());
@@ -37,7 +37,7 @@ impl Btrfs {
 
 impl Drop for Btrfs {
     fn drop(&mut self) {
-        // A replacement under way would keep it mounted.
+        // A running replacement would keep it mounted.
         program(&["btrfs", "replace", "cancel", &self.mounted_at]);
         program(&["umount", &self.mounted_at]);
         for device in &self.devices {
@@ -59,7 +59,7 @@ fn btrfs_rebuilds_a_lost_drive_without_data_loss() {
     let btrfs = Btrfs::new(&sandbox);
     let [_, second, third] = btrfs.devices.as_slice() else { panic!("three devices") };
     let (at, file) = (&btrfs.mounted_at, sandbox.path("second"));
-    // Behind its end a device fails every read and every write.
+    // Beyond its new end, the device fails all reads and writes.
     let hooks = format!(
         "[fail]\ncommand = 'truncate -s 16M {} && losetup -c {second}'\n\
          [replace]\ncommand = 'btrfs replace start -f -r {second} {third} {at}'\n\
@@ -97,8 +97,8 @@ fn btrfs_rebuilds_a_lost_drive_without_data_loss() {
     );
 }
 
-/// A file has no drive to lose: what is seen is that the hooks are carried out under fio's load,
-/// and that every state is measured.
+/// A file has no drive to lose: this only checks that the hooks run under fio's load, and that
+/// every state is measured.
 #[test]
 fn fio_measures_every_state_while_hooks_run() {
     if !crate::kit::programs::are_here(&["fio"]) {
@@ -170,7 +170,7 @@ fn mounted_devices_are_refused_even_with_force() {
         (512, &b"LABELONE................LVM2 001"[..], "an LVM physical volume"),
     ] {
         let disk = std::fs::OpenOptions::new().write(true).open(&file).expect("the file");
-        // What was there before goes.
+        // Remains of an earlier run are removed.
         disk.set_len(0).and_then(|()| disk.set_len(32 << 20)).expect("empty");
         disk.write_all_at(bytes, offset).expect("written");
         succeeds(&["blockdev", "--flushbufs", &device]);
@@ -179,7 +179,7 @@ fn mounted_devices_are_refused_even_with_force() {
     succeeds(&["mkfs.ext4", "-q", "-F", &device]);
     succeeds(&["losetup", "--detach", &device]);
     made.devices.clear();
-    // The file itself holds a file system now: overwritten only if that is said.
+    // The file itself now holds a file system: it is overwritten only with --force.
     let answer = sandbox.run("lab run @disk --profile atto --seconds 0.05");
     assert!(
         answer.code == 1 && answer.err.contains("ext4") && answer.err.contains("--force"),

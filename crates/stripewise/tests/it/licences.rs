@@ -1,11 +1,11 @@
-//! Everything that is built in is under a permissive licence: no dependency may bring conditions
-//! that the user of an MIT-licensed program does not expect.
+//! All dependencies have permissive licences, without conditions that a user of an MIT-licensed
+//! program does not expect.
 
 use std::process::Command;
 
 use serde_json::Value;
 
-/// Licences that allow everything but leaving out their text.
+/// Licences whose only condition is to include their text.
 const PERMISSIVE: [&str; 13] = [
     "MIT",
     "MIT-0",
@@ -19,12 +19,12 @@ const PERMISSIVE: [&str; 13] = [
     "0BSD",
     "Unlicense",
     "Unicode-3.0",
-    // Of data: the list of certificate authorities that browsers believe.
+    // A licence for data: the list of certificate authorities that browsers trust.
     "CDLA-Permissive-2.0",
 ];
 
-/// Whether the expression can be met with permissive licences alone: every part joined by AND has a
-/// choice that is.
+/// True if permissive licences alone satisfy the expression: every operand of AND has a permissive
+/// alternative.
 fn is_permissive(expression: &str) -> bool {
     let expression = expression.replace('/', " OR ");
     let choice = |text: &str| PERMISSIVE.contains(&text.trim_matches(|c| " ()".contains(c)));
@@ -48,7 +48,7 @@ fn licence_expressions_are_parsed() {
 
 #[test]
 fn all_dependencies_are_permissive() {
-    // Only what is built here: the rest need not even be downloaded.
+    // Only for this platform: other dependencies may not be downloaded.
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked", "--offline", "--filter-platform", &platform])

@@ -1,6 +1,5 @@
-//! Where something cannot be: names, sizes, pools found in part, drives of others and of the
-//! future, space that runs out. Everything is refused with the numbers, and nothing is lost by
-//! asking.
+//! Limits: names, sizes, incomplete pools, drives of other systems and newer formats, exhausted
+//! space. Each refusal names the numbers, and no refused command loses data.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -71,7 +70,7 @@ fn a_pool_is_imported_in_part_where_it_can_be_read() {
     let pool = &imported["pools"][0];
     assert_eq!(pool["state"], "failed");
     let says = pool["condition"].as_str().expect("text");
-    // That the other one is out was recorded when the pool was exported without it.
+    // The export without the other drive recorded it as excluded.
     assert!(says.contains("drive3.img"), "which drive is needed: {says}");
     sandbox.ok("pool import --dir @d --dir @away tank");
     sandbox.ok("pool wait tank rebuild");
@@ -80,7 +79,7 @@ fn a_pool_is_imported_in_part_where_it_can_be_read() {
 }
 
 #[test]
-fn two_pools_of_one_name_are_told_apart_by_id() {
+fn two_pools_of_one_name_are_distinguished_by_id() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     sandbox.ok("pool export tank");
@@ -98,12 +97,12 @@ fn two_pools_of_one_name_are_told_apart_by_id() {
     assert_eq!(sandbox.json("pool status tank")["pools"][0]["id"], id);
 }
 
-/// Where superblocks of a drive of this size begin with a header.
+/// Offsets of the superblocks that begin with a header.
 fn headers(bytes: &[u8]) -> Vec<usize> {
     (0..bytes.len()).step_by(4096).filter(|&at| bytes[at..].starts_with(b"STRPWISE")).collect()
 }
 
-/// CRC-32C, as the header ends with it.
+/// CRC-32C, the last field of a header.
 fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0x82F6_3B78 & (crc & 1).wrapping_neg()))
@@ -178,7 +177,7 @@ fn drives_with_unknown_data_are_shown_as_such() {
     sandbox.ok("pool export tank");
     let rubbish = unique_bytes(32 << 20, 3);
     std::fs::write(sandbox.path("rubbish"), &rubbish).expect("written");
-    // A drive of the pool with one end overwritten.
+    // A pool drive with one superblock overwritten.
     let file = std::fs::OpenOptions::new().write(true).open(sandbox.drive_path(0)).expect("the drive");
     file.write_all_at(&rubbish[..2 << 20], 0).expect("written");
     let before = std::fs::read(sandbox.drive_path(0)).expect("readable");
@@ -204,7 +203,7 @@ fn volumes_are_resized_but_never_below_what_is_stored() {
     let shrunk = sandbox.json("volume resize tank/a 12MiB");
     assert_eq!(shrunk["volumes"][0]["capacity_bytes"], 12 << 20);
     let grown = sandbox.ok("volume resize tank/a 30MiB");
-    assert_eq!(grown.text(), "volume tank/a holds 30 MiB now; it was 12 MiB\n");
+    assert_eq!(grown.text(), "volume tank/a resized from 12 MiB to 30 MiB\n");
     assert!(sandbox.read("tank/a", 2 << 20, data.len()) == data);
     assert_eq!(sandbox.read("tank/a", 29 << 20, 4096), [0; 4096]);
     let refused = sandbox.fails("volume resize tank/a 1TiB");
@@ -223,13 +222,13 @@ fn a_thin_volume_reports_overcommitted_space() {
     assert_eq!((&volume["thin"], &volume["allocated_rows"]), (&true.into(), &0.into()));
     assert_eq!(volume["capacity_bytes"], 1 << 30);
     let status = sandbox.ok("pool status");
-    assert!(status.text().contains("promised: thin volumes may want up to"), "{}", status.text());
+    assert!(status.text().contains("overcommit: thin volumes can grow to"), "{}", status.text());
 
     let data = unique_bytes(8 << 20, 5);
     sandbox.write("tank/a", 500 << 20, &data);
     let volume = sandbox.json("volume show tank/a")["volumes"][0].clone();
     assert!(volume["allocated_rows"].as_u64().is_some_and(|rows| (4..20).contains(&rows)), "{volume}");
-    // It runs full: a clear word, and what is there can still be read and written over.
+    // The pool runs full: a clear error, and existing data can still be read and overwritten.
     let too_much = unique_bytes(80 << 20, 6);
     let refused = sandbox.run_with_input("volume write tank/a", &too_much).expect_code(1).err;
     assert!(refused.contains("cannot write volume `tank/a`"), "{refused}");
@@ -242,7 +241,7 @@ fn a_thin_volume_reports_overcommitted_space() {
     assert!(status.text().contains("space is short"), "{}", status.text());
     assert!(status.text().contains("action: stripewise pool add tank"), "{}", status.text());
 
-    // The command that the status names helps.
+    // The command in the status helps.
     sandbox.ok("drive make @e --count 3 --size 64MiB");
     sandbox.ok("pool add tank @e/drive0.img @e/drive1.img @e/drive2.img");
     sandbox.write("tank/a", 0, &too_much);

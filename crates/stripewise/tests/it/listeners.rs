@@ -1,4 +1,4 @@
-//! Listeners of a daemon: NBD with programs of other projects, and HTTP.
+//! Listeners of a daemon: NBD, with third-party clients, and HTTP.
 
 use crate::kit;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use crate::kit::web::{Web, free_port};
 use crate::kit::{Sandbox, unique_bytes};
 use serde_json::{Value, json};
 
-/// Whether a program can be run; says so if not, since the test then tests less.
+/// True if a program is installed. Prints a message if not, since the test then covers less.
 fn is_here(program: &str) -> bool {
     let here = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if here.is_err() {
@@ -54,7 +54,7 @@ fn volumes_are_exported_over_nbd() {
     std::fs::write(sandbox.path("in.bin"), &data).expect("written");
     run(Command::new("nbdcopy").args(["--flush", &sandbox.text("in.bin"), &uri("tank/a")]));
     assert!(sandbox.read("tank/a", 0, data.len()) == data, "the command line sees what came over NBD");
-    // Volumes come and go while it runs; one that is used stays.
+    // Volumes are created and deleted while the daemon runs; a volume in use cannot be deleted.
     sandbox.ok("volume create tank/b --layout raid10 --size 8MiB");
     assert_eq!(run(Command::new("nbdinfo").args(["--size", &uri("tank/b")])).trim(), (8 << 20).to_string());
     let mut client = Command::new("nbdkit");
@@ -72,11 +72,11 @@ fn volumes_are_exported_over_nbd() {
         client.kill().expect("killed");
         client.wait().expect("ended");
     }
-    until("nobody is connected", || sandbox.run("volume delete tank/b --yes").code == 0);
+    until("no client is connected", || sandbox.run("volume delete tank/b --yes").code == 0);
     let gone = Command::new("nbdinfo").args(["--size", &uri("tank/b")]).output().expect("run");
     assert!(!gone.status.success());
 
-    // Nothing acknowledged as durable is lost with the daemon.
+    // Killing the daemon loses no durable data.
     daemon.kill();
     let daemon = Daemon::start(&sandbox, "--nbd unix:nbd.sock");
     run(Command::new("nbdcopy").args([&uri("tank/a"), &sandbox.text("out.bin")]));
@@ -134,7 +134,7 @@ fn http_does_what_the_command_line_does() {
     assert!(status == 200 && read == data);
     assert!(sandbox.read("tank/a", 70_000, data.len()) == data);
 
-    // Drives, settings, jobs, changes of the volume.
+    // Drives, settings, jobs and changes to a volume.
     let spare = sandbox.text("d/drive4.img");
     web.ok("POST", "/api/v1/pools/tank/drives", json!({"drives": [spare], "role": "spare"}));
     web.ok("PATCH", "/api/v1/pools/tank", json!({"rebuild_priority": "high", "space_warning": 90}));
@@ -162,7 +162,7 @@ fn http_does_what_the_command_line_does() {
     let load = web.ok("GET", "/api/v1/pools/tank/iostat", Value::Null);
     assert!(load["running"] == true && load["intervals"][0]["drives"][0]["written_bytes"].as_u64() > Some(0));
 
-    // What cannot be: told as by the command line, with a status that fits.
+    // Errors: the text of the command line, with a matching status code.
     let (status, answer) = web.ask("GET", "/api/v1/pools/none", Value::Null);
     assert!(status == 404 && answer["detail"].as_str().expect("text").contains("no pool `none`"), "{answer}");
     assert_eq!((&answer["status"], &answer["title"]), (&json!(404), &json!("Not Found")));
@@ -180,13 +180,13 @@ fn http_does_what_the_command_line_does() {
     }
     assert_eq!(web.ask_raw("POST", "/api/v1/pools", &[("Content-Type", "application/json")], b"{").0, 400);
     assert_eq!(web.ask("GET", "/api/v2/pools", Value::Null).0, 404);
-    // A name is never taken for an option.
+    // A name is never parsed as an option.
     let (status, answer) = web.ask("POST", "/api/v1/pools", json!({"name": "--force", "drives": ["--help"]}));
     assert!(status == 400 && answer["detail"].is_string(), "{answer}");
     assert_eq!(web.ask_raw("GET", &format!("{bytes}?offset=0&length=99999999999"), &[], &[]).0, 400);
     assert_eq!(web.ask_raw("PUT", bytes, &[], &vec![0; (16 << 20) + 1]).0, 413);
 
-    // A page of another site is not let in, whatever the method.
+    // Requests from pages of other sites are refused with every method.
     for (method, path) in
         [("GET", "/api/v1/pools"), ("POST", "/api/v1/pools/tank/scrub"), ("GET", "/metrics")]
     {
@@ -215,7 +215,7 @@ fn http_does_what_the_command_line_does() {
     daemon.end();
 }
 
-/// The first token that a daemon made for itself.
+/// The token that a daemon generated at its first start.
 fn first_token(path: &Path) -> String {
     let text = std::fs::read_to_string(path).expect("made");
     text.split_whitespace().last().expect("a secret").to_owned()
@@ -236,11 +236,11 @@ fn http_over_tcp_needs_a_token_even_on_loopback() {
     let mut wrong = token.clone();
     wrong.pop();
     assert_eq!(asked(Some(&wrong)), 401);
-    // A page of another site has no use for it.
+    // Pages of other sites are refused even with the token.
     let page = [("Origin", "http://evil.example")];
     assert_eq!(Web::tcp(port, Some(&token)).ask_raw("GET", "/api/v1/pools", &page, b"").0, 403);
     daemon.end();
-    // It is the same after a restart.
+    // The token stays the same after a restart.
     let daemon = Daemon::start(&sandbox, &format!("--http {port}"));
     assert_eq!(asked(Some(&token)), 200);
     let taken = Command::new(env!("CARGO_BIN_EXE_stripewise"))
@@ -299,16 +299,16 @@ fn tokens_have_roles_are_reread_and_are_audited() {
     assert!(status == 403 && refused["detail"].as_str().expect("text").contains("role admin"), "{refused}");
     assert_eq!(sandbox.json("volume list")["volumes"].as_array().expect("volumes").len(), 1);
 
-    // Withdrawn without a restart, and one added.
+    // One token is revoked and one added, without a restart.
     let new = "new-0123456789abcdef";
     write_tokens(&tokens, &format!("token eyes read {eyes}\ntoken new operate {new}\n"));
     assert_eq!(asked(head, "GET", "/api/v1/pools", Value::Null).0, 401);
     assert_eq!(asked(new, "POST", "/api/v1/pools/tank/scrub", Value::Null).0, 200);
-    // A file that others could read lets no token in.
+    // Tokens in a file that other users can read are refused.
     std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o644)).expect("set");
     assert_eq!(asked(new, "GET", "/api/v1/pools", Value::Null).0, 401);
 
-    // Who, what, and what came of it.
+    // The audit log has the user, the request and its outcome.
     sandbox.ok("pool set tank space-warning=90");
     let said = daemon.end();
     let line = |parts: &[&str]| {
@@ -366,12 +366,12 @@ fn http_beyond_loopback_is_encrypted() {
     };
     assert!(asked("cert.pem", &token).ends_with("200"), "{}", daemon.said());
     assert!(asked("cert.pem", "0123456789abcdef").ends_with("401"));
-    // In the clear nothing is answered.
+    // Unencrypted requests get no answer.
     let mut clear = Web::tcp(port, Some(&token)).send("GET", "/api/v1/pools", &[], b"");
     let mut answer = Vec::new();
     let _ = clear.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"HTTP"), "{}", String::from_utf8_lossy(&answer));
-    // A new certificate counts without a restart.
+    // A new certificate takes effect without a restart.
     std::fs::copy(sandbox.path("cert.pem"), sandbox.path("old.pem")).expect("copied");
     make_certificate("cert.pem");
     assert!(asked("cert.pem", &token).ends_with("200"), "{}", daemon.said());
@@ -379,7 +379,7 @@ fn http_beyond_loopback_is_encrypted() {
     daemon.end();
 }
 
-/// Another account of this machine connects, and is known by the system's word alone.
+/// Another local user connects, and is identified by the socket's peer credentials.
 #[test]
 fn unix_socket_users_without_a_role_are_refused() {
     let sandbox = Sandbox::new();
@@ -388,7 +388,7 @@ fn unix_socket_users_without_a_role_are_refused() {
         println!("skipped: only root can act as another user here");
         return;
     }
-    // Where other users reach it.
+    // A directory that other users can access.
     let open = tempfile::tempdir().expect("a folder");
     std::fs::set_permissions(open.path(), std::fs::Permissions::from_mode(0o755)).expect("set");
     let socket = open.path().join("http.sock");
@@ -453,22 +453,22 @@ fn alerts_are_sent_on_trouble() {
     let daemon = Daemon::start(&sandbox, &words);
     let tested = sandbox.json("alert test");
     assert_eq!(tested["sent"].as_array().expect("ways").len(), 2, "{tested}");
-    assert_eq!(posts.recv_timeout(kit::daemon::PATIENCE).expect("told")["kind"], "test");
+    assert_eq!(posts.recv_timeout(kit::daemon::PATIENCE).expect("an alert")["kind"], "test");
 
-    // Rot that a scrub finds, then a drive that goes.
+    // Bit rot that a scrub finds, then a lost drive.
     kit::corrupt(&sandbox.path("d/drive2.img"), sandbox.place_of(2, &data[..400_000]), 1 << 14);
     sandbox.ok("pool scrub tank --wait");
-    // Nobody uses the pool, and it is noticed all the same.
+    // The loss is detected without client I/O.
     std::fs::remove_file(sandbox.path("d/drive1.img")).expect("there");
     let mut kinds = Vec::new();
-    // Both may be seen in one look, the state first.
+    // One check may detect both; the state is reported first.
     while !(kinds.contains(&"state".to_owned()) && kinds.contains(&"scrub".to_owned())) {
-        let alert = posts.recv_timeout(kit::daemon::PATIENCE).expect("told");
+        let alert = posts.recv_timeout(kit::daemon::PATIENCE).expect("an alert");
         assert_eq!(alert["pool"], "tank");
         assert!(!alert["text"].as_str().expect("text").is_empty());
         kinds.push(alert["kind"].as_str().expect("text").to_owned());
     }
-    until("the command was told as well", || {
+    until("the alert command ran as well", || {
         std::fs::read_to_string(&said).unwrap_or_default().contains("state degraded: ")
     });
     daemon.end();

@@ -1,5 +1,5 @@
-//! Drives that come into a pool and leave it, on purpose: nothing is lost on the way, and every
-//! step says what is next.
+//! Adding, removing and replacing drives by command: no data is lost, and every command names the
+//! next one.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const LENGTH: usize = 5_000_001;
 
-/// A RAID 5 volume with something in it, on drives @d/drive0.img …
+/// Creates a RAID 5 volume with data, on drives @d/drive0.img …
 fn with_volume(drives: usize, seed: u64) -> (Sandbox, Vec<u8>) {
     let sandbox = Sandbox::new();
     sandbox.pool(drives);
@@ -70,7 +70,7 @@ fn roles_are_given_and_shown() {
         assert_eq!(sandbox.json(&format!("drive show {path}"))["drives"][0]["superblock"]["role"], *role);
     }
     let status = sandbox.ok("pool status");
-    // Long paths put what belongs to a drive on several lines.
+    // With long paths, a drive takes several lines.
     let words: Vec<&str> = status.text().split_whitespace().collect();
     assert!(words.join(" ").contains("journal online"), "{}", status.text());
     assert!(sandbox.run("pool add tank @d/drive7.img --as cache").expect_code(2).err.contains("journal"));
@@ -83,7 +83,7 @@ fn adding_a_drive_to_a_degraded_pool_rebuilds_it() {
     sandbox.run("pool status").expect_code(3);
     sandbox.ok("drive make @e --count 1 --size 32MiB");
     let added = sandbox.ok("pool add tank @e/drive0.img");
-    assert!(added.text().contains("`stripewise pool wait tank rebuild` does it"), "{}", added.text());
+    assert!(added.text().contains("run `stripewise pool wait tank rebuild`"), "{}", added.text());
     assert_eq!(sandbox.json("pool wait tank rebuild")["worked"], true);
     lose(&sandbox, "d/drive0.img");
     assert!(holds(&sandbox, &data), "the drive added holds its part");
@@ -94,7 +94,7 @@ fn retiring_a_drive_never_lowers_redundancy() {
     let (sandbox, data) = with_volume(4, 3);
     let path = sandbox.text("d/drive1.img");
     let asked = sandbox.ok("pool retire tank @d/drive1.img");
-    assert!(asked.text().contains("is to be emptied"), "{}", asked.text());
+    assert!(asked.text().contains("will be evacuated"), "{}", asked.text());
     assert_eq!(drive(&status(&sandbox), &path).expect("still there")["state"], "retiring");
     assert!(holds(&sandbox, &data));
     sandbox.ok("pool wait tank rebuild");
@@ -129,7 +129,7 @@ fn a_full_pool_uses_an_added_drive() {
     }
     sandbox.ok("drive make @e --count 1 --size 32MiB");
     let added = sandbox.ok("pool add tank @e/drive0.img");
-    assert!(added.text().contains("`stripewise pool wait tank rebalance` does it"), "{}", added.text());
+    assert!(added.text().contains("run `stripewise pool wait tank rebalance`"), "{}", added.text());
     let now = status(&sandbox);
     let free = |status: &Value| {
         let bytes = |key: &str| status[key].as_u64().expect("a number");
@@ -140,8 +140,8 @@ fn a_full_pool_uses_an_added_drive() {
         (&now["activity"][0]["kind"], &now["activity"][0]["volume"]),
         (&"rebalance".into(), &"".into())
     );
-    assert!(sandbox.ok("pool rebalance tank --stop").text().contains("is stopped"));
-    assert!(sandbox.ok("pool rebalance tank --stop").text().contains("has no rebalance to stop"));
+    assert!(sandbox.ok("pool rebalance tank --stop").text().contains("rebalance stopped"));
+    assert!(sandbox.ok("pool rebalance tank --stop").text().contains("no rebalance is pending"));
     assert_eq!(status(&sandbox)["action"], "stripewise pool rebalance tank");
     let done = sandbox.ok("pool rebalance tank --wait");
     assert_eq!(done.text(), "the rebalance of pool tank is done\n");
@@ -155,7 +155,7 @@ fn a_full_pool_uses_an_added_drive() {
     for row in 0..rows {
         assert!(sandbox.read("tank/a", row * (3 << 20), data.len()) == data, "row {row}");
     }
-    assert!(sandbox.ok("pool rebalance tank").text().contains("nothing is moved"));
+    assert!(sandbox.ok("pool rebalance tank").text().contains("nothing to rebalance"));
     assert_eq!(sandbox.json("pool wait tank rebalance")["worked"], false);
     assert_eq!(sandbox.run("pool rebalance tank --wait --stop").code, 2);
 }
@@ -171,7 +171,7 @@ fn a_replaced_drive_serves_until_the_rebuild_is_done() {
         "{refused}"
     );
     let begun = sandbox.ok("pool replace tank @d/drive1.img @e/drive0.img");
-    assert!(begun.text().contains("until that is done both are used"), "{}", begun.text());
+    assert!(begun.text().contains("both stay in use until the copy is complete"), "{}", begun.text());
     assert!(begun.err.contains("no volume loses redundancy"), "{}", begun.err);
     let (old, new) = (sandbox.text("d/drive1.img"), sandbox.text("e/drive0.img"));
     let now = status(&sandbox);
@@ -190,7 +190,7 @@ fn a_replaced_drive_serves_until_the_rebuild_is_done() {
         refused.contains("is being replaced with") && refused.contains("hint: `stripewise pool wait"),
         "{refused}"
     );
-    // A second drive is lost: the old one is still there.
+    // A second drive is lost while the old one is still in use.
     lose(&sandbox, "d/drive2.img");
     assert!(holds(&sandbox, &data));
     sandbox.run("pool wait tank rebuild");
@@ -216,11 +216,11 @@ fn a_drive_taken_offline_catches_up() {
     sandbox.write("tank/a", 4097, &changed);
     data[..300_000].copy_from_slice(&changed);
     assert!(holds(&sandbox, &data));
-    // Another one cannot go too, and it stays.
+    // A second drive cannot be taken offline.
     let refused = sandbox.fails("pool offline tank @d/drive0.img");
     assert!(refused.contains("could not be read: a"), "{refused}");
 
-    // It comes back under another name; its identity may be cut short.
+    // The drive returns under another path; its ID may be abbreviated.
     std::fs::rename(sandbox.drive_path(2), sandbox.path("moved.img")).expect("moved");
     sandbox.ok("pool online tank @moved.img --wait");
     let now = sandbox.json("pool status")["pools"][0].clone();
@@ -228,7 +228,7 @@ fn a_drive_taken_offline_catches_up() {
     sandbox.ok(&format!("pool offline tank {}", &id[..8]));
     sandbox.ok(&format!("pool online tank {} --wait", &id[..8]));
     lose(&sandbox, "d/drive0.img");
-    assert!(holds(&sandbox, &data), "what changed meanwhile is on it");
+    assert!(holds(&sandbox, &data), "changed data was copied");
 }
 
 #[test]
@@ -239,9 +239,9 @@ fn only_empty_drives_can_be_removed() {
     let refused = sandbox.fails("pool remove tank @d/drive1.img");
     assert!(refused.contains("pool retire"), "what to type instead: {refused}");
     let removed = sandbox.ok("pool remove tank @e/drive0.img");
-    assert!(removed.text().contains("is no drive of pool tank any more"), "{}", removed.text());
+    assert!(removed.text().contains("was removed from pool tank"), "{}", removed.text());
     assert_eq!(drive(&status(&sandbox), &sandbox.text("e/drive0.img")), None);
-    // It is free for others, without --force.
+    // Other pools can use it without --force.
     sandbox.ok("pool create other @e/drive0.img");
     let refused = sandbox.fails("pool add tank @e/drive0.img");
     assert!(refused.contains("holds a drive of pool `other`"), "whose it is: {refused}");
@@ -293,7 +293,7 @@ fn pool_events_are_recorded_in_order() {
     assert!(text.text().starts_with("TIME "), "{}", text.text());
 }
 
-/// Whether somebody has the drive, told without trying to lock it.
+/// True if a process has locked the drive; checked without trying to lock it.
 fn is_locked(sandbox: &Sandbox, name: &str) -> bool {
     let inode = std::fs::metadata(sandbox.path(name)).expect("a drive").ino();
     let locks = std::fs::read_to_string("/proc/locks").expect("the kernel's list");
@@ -306,17 +306,16 @@ fn iostat_shows_the_drives_of_a_running_process() {
     let idle = sandbox.json("pool iostat tank");
     assert_eq!(idle["running"], false);
     assert_eq!(idle["intervals"][0]["drives"].as_array().map(Vec::len), Some(3));
-    assert!(sandbox.ok("pool iostat tank").text().contains("nothing runs"));
+    assert!(sandbox.ok("pool iostat tank").text().contains("no process has pool tank open"));
     assert!(sandbox.run("pool iostat tank 0").expect_code(2).err.contains("no length of an interval"));
     assert!(sandbox.run("pool iostat tank 1 0").expect_code(2).err.contains("1"));
 
-    // A rebuild onto a drive so slow that it can be watched from beside, however busy the machine
-    // is.
+    // A rebuild onto a drive slow enough to be observed on a busy host.
     sandbox.ok("drive make @e --count 1 --size 32MiB --pace 500KB/s");
     lose(&sandbox, "d/drive1.img");
     sandbox.ok("pool replace tank @d/drive1.img @e/drive0.img");
     let mut child = sandbox.command("pool wait tank rebuild --quiet").spawn().expect("started");
-    // Asked before, `iostat` would find nobody there, and have the pool itself for a moment.
+    // Started earlier, `iostat` would find no process, and open the pool itself for a moment.
     while !is_locked(&sandbox, "d/drive0.img") {
         assert!(child.try_wait().expect("a child").is_none(), "it waits");
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -325,12 +324,12 @@ fn iostat_shows_the_drives_of_a_running_process() {
     while child.try_wait().expect("a child").is_none() {
         let answer = sandbox.run("pool iostat tank 1 1 --json");
         if answer.code != 0 {
-            // It has the pool and says nothing of it yet: opening writes to that drive, too.
+            // The process has the pool and reports no load yet: opening also writes to that drive.
             continue;
         }
         let shown = answer.json();
         let drives = shown["intervals"][0]["drives"].as_array().cloned().unwrap_or_default();
-        // All that it is to write may have been asked of it before the interval began.
+        // All its writes may have been submitted before the interval began.
         let writes = |drive: &&Value| {
             drive["write_mb_per_s"].as_f64().is_some_and(|rate| rate > 0.05)
                 || drive["queued"].as_u64().is_some_and(|requests| requests > 0)
@@ -343,7 +342,7 @@ fn iostat_shows_the_drives_of_a_running_process() {
     assert!(child.try_wait().expect("a child").is_none(), "it is still at work");
     child.kill().expect("killed");
     child.wait().expect("ended");
-    assert_eq!(busy["path"], sandbox.text("e/drive0.img"), "the one that is written: {busy}");
+    assert_eq!(busy["path"], sandbox.text("e/drive0.img"), "the drive that is written: {busy}");
     for key in
         ["id", "role", "state", "requests", "requests_per_s", "read_mb_per_s", "busy_percent", "queued"]
     {

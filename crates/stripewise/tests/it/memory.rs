@@ -1,4 +1,4 @@
-//! What connections may take of a daemon's memory, and which volumes they find.
+//! Limits on a daemon's memory for connections, and on the volumes that they see.
 //!
 //! Invariant I6 (`docs/internals/invariants.md`).
 
@@ -8,8 +8,8 @@ use crate::kit::{Sandbox, unique_bytes};
 use crate::nbd_client::{Client, READ, WRITE, request_bytes};
 
 const MIB: u64 = 1 << 20;
-/// What 60 connections may take that have announced 32 MiB each and sent next to nothing: their own
-/// 100 KiB, and some parts of 1 MiB.
+/// Maximum memory of 60 connections that announced 32 MiB each and sent next to nothing: 100 KiB
+/// each, and a few pieces of 1 MiB.
 const FOR_NEXT_TO_NOTHING: u64 = 120 * MIB;
 
 fn resident_bytes(process: u32) -> u64 {
@@ -32,7 +32,7 @@ fn announced_lengths_take_no_memory() {
     for client in &mut announcers {
         client.send(&[&request_bytes(WRITE, 0, 1, 64 * MIB, 32 << 20)[..], &[7; 1000]].concat());
     }
-    // Behind all of them.
+    // A client that comes after all of them.
     assert!(other.read(0, 1 << 20) == data);
     let during = resident_bytes(daemon.id());
     assert!(during < before + FOR_NEXT_TO_NOTHING, "{} MiB for nothing", (during - before) / MIB);
@@ -50,7 +50,7 @@ fn many_clients_share_one_memory_budget() {
     let daemon = Daemon::start(&sandbox, "--nbd unix:nbd.sock --connection-memory 64MiB");
     let socket = sandbox.path("nbd.sock");
     let before = resident_bytes(daemon.id());
-    // Each has half of 8 MiB on the way, more than there is memory for; then the other half.
+    // Each sends half of 8 MiB, in total more than the memory limit; then the other half.
     let data = unique_bytes(8 << 20, 2);
     let mut writers: Vec<Client> = (0..20).map(|_| Client::ready(&socket, "tank/a")).collect();
     for writer in &mut writers {
@@ -68,8 +68,7 @@ fn many_clients_share_one_memory_budget() {
         }
     });
     assert!(Client::ready(&socket, "tank/a").read(0, 8 << 20) == data);
-    // Those who take no answers do not keep others from theirs for ever, nor take more than there
-    // is.
+    // Clients that read no replies neither block others forever nor exceed the limit.
     for writer in &mut writers {
         for cookie in 0..4 {
             writer.send(&request_bytes(READ, 0, cookie, 0, 8 << 20));

@@ -1,4 +1,4 @@
-//! `model`: drives of the catalogue, and replays.
+//! `model`, `advise` and `pool advise`: the catalogue, replays and advice.
 
 use std::path::PathBuf;
 
@@ -101,7 +101,7 @@ fn invalid_advise_options_are_refused_with_a_fix() {
         ("--drives 4x8TB-hdd --risk=-5", 2, "percentage"),
         ("--drives 4x8TB-hdd --controller megarad", 2, "controller"),
         ("--drives 2x8TB-hdd --capacity 100TB", 1, "nearest: raid1"),
-        ("--drives 2x8TB-hdd --capacity 0", 2, "needs no drives"),
+        ("--drives 2x8TB-hdd --capacity 0", 2, "must be more than 0"),
         ("--drives 0x8TB-hdd", 2, "1 to 1000"),
         ("--drives 10000x8TB-hdd", 2, "1 to 1000"),
         ("--drives 1000x8TB-hdd", 2, "at most"),
@@ -190,7 +190,7 @@ fn a_pool_of_any_layout_is_advised_on() {
             .expect("a list")
             .iter()
             .filter_map(|one| one["command"].as_str());
-        // From three copies to one parity less may be lost, and that takes a yes.
+        // From three copies to single parity, fewer drive failures are survived: this needs --yes.
         if volume["volume"] == "tank/b" {
             assert!(
                 less.clone().any(|command| command.contains("--layout raid5") && command.ends_with(" --yes"))
@@ -215,7 +215,7 @@ fn the_printed_commands_build_the_choice() {
             for line in choice["commands"]["stripewise"].as_array().expect("a list") {
                 let line =
                     line.as_str().expect("words").strip_prefix("stripewise ").expect("our own command");
-                // A file system on it is the mount tests' part.
+                // File systems are covered by the tests of mounts.
                 if line.starts_with("mount ") {
                     assert_eq!(line, "mount tank/data /mnt/data --fs xfs");
                     continue;
@@ -252,7 +252,10 @@ fn advise_takes_drives_by_path_file_or_price() {
     let advice = sandbox.json(&format!("advise --drives {} --workload backup", paths.join(",")));
     assert_eq!(advice["choices"][0]["drives"], 3);
     let assumed = advice["assumptions"].to_string();
-    assert!(assumed.contains("less than 100 GB") && assumed.contains("taken for a hard disk"), "{assumed}");
+    assert!(
+        assumed.contains("smaller than 100 GB") && assumed.contains("assumed to be a hard disk"),
+        "{assumed}"
+    );
 
     let drive = concat!(env!("CARGO_MANIFEST_DIR"), "/../../catalogue/drives/he8.toml");
     let advice = sandbox.json(&format!("advise --drives 4x{drive} --workload backup"));
@@ -265,15 +268,15 @@ fn advise_takes_drives_by_path_file_or_price() {
     assert!(first["usable_bytes"].as_u64() >= Some(12_000_000_000_000) && first["cost_per_tb"].is_number());
 
     let text = sandbox.ok("advise --bays 3 --capacity 16TB --workload toshiba --link 1gbe");
-    for said in ["hard disks can be bought", "UNDER LOAD", "LIMITED BY", "nine of ten", "dominated by"] {
+    for said in ["hard disks considered", "UNDER LOAD", "LIMITED BY", "nine of ten", "dominated by"] {
         assert!(text.text().contains(said), "{said}: {}", text.text());
     }
-    // Where only the default risk stands in the way it gives way, and that is said.
+    // If only the default risk excludes all layouts, it is relaxed, and reported.
     let advice = sandbox.json("advise --drives 1x8TB-hdd");
     assert!(advice["assumptions"].to_string().contains("any probability is accepted"), "{advice}");
 }
 
-/// The program at a terminal of its own, with these lines typed.
+/// Runs the program at a terminal, with these lines as input.
 fn typed(sandbox: &Sandbox, words: &str, lines: &str) -> Option<String> {
     use std::io::Write;
     use std::process::{Command, Stdio};
@@ -299,17 +302,17 @@ fn typed(sandbox: &Sandbox, words: &str, lines: &str) -> Option<String> {
 #[test]
 fn advise_asks_only_what_still_matters() {
     let sandbox = Sandbox::new();
-    // An answer that makes no sense is asked for again.
+    // An invalid answer is asked for again.
     let Some(said) = typed(&sandbox, "advise", "4x8TB-hdd\nsequental\nsequential\n\n1gbe\n\n") else {
         return;
     };
-    for asked in ["Which drives?", "For what?", "nearest: sequential", "So far: raid"] {
+    for asked in ["Which drives?", "Workload?", "nearest: sequential", "So far: raid"] {
         assert!(said.contains(asked), "{asked}: {said}");
     }
     assert!(said.contains("for sequential work raid5"), "{said}");
-    // Of one drive only one thing can be made.
+    // One drive allows only one layout.
     let said = typed(&sandbox, "advise", "1x8TB-hdd\n").expect("as before");
-    assert!(!said.contains("For what?") && !said.contains("Behind which link?"), "{said}");
+    assert!(!said.contains("Workload?") && !said.contains("Link to the client?"), "{said}");
     let said = typed(&sandbox, "advise --workload mixed --link 1gbe", "2x8TB-hdd\n\n\n").expect("as before");
-    assert!(!said.contains("For what?") && !said.contains("Behind which link?"), "{said}");
+    assert!(!said.contains("Workload?") && !said.contains("Link to the client?"), "{said}");
 }

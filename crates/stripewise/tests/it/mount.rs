@@ -127,7 +127,7 @@ fn mounted_volumes_are_files() {
     // Another process is told who has it.
     std::fs::create_dir(sandbox.path("m2")).expect("made");
     let second = sandbox.fails("mount tank @m2");
-    assert!(second.contains("kept open by a daemon") && second.contains("hint: "), "{second}");
+    assert!(second.contains("is open in a daemon") && second.contains("hint: "), "{second}");
 
     // In use at the end: waited for, and served meanwhile.
     mount.process.signal("-TERM");

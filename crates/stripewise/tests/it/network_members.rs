@@ -1,6 +1,6 @@
-//! Pools on drives behind NBD servers (nbdkit's): slow ones, ones that err, hang, die and come
-//! back, and hosts that are cut off. Skipped with a message where there is no nbdkit; those with
-//! hosts of their own also where network namespaces cannot be made.
+//! Pools on drives behind NBD servers (nbdkit) that are slow, return errors, hang, die and return,
+//! and behind hosts that are disconnected. Skipped with a message without nbdkit; tests with hosts
+//! also without network namespaces.
 
 use crate::nbd_client;
 
@@ -41,7 +41,7 @@ fn a_dead_server_is_a_lost_drive_and_resyncs_later() {
     until_whole(&sandbox, &daemon);
     assert!(written_bytes(&sandbox, 1) > MIB as u64, "what changed is copied");
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
-    // It counts again: another one may go.
+    // The drive counts again: another one may fail.
     kits[3].take().expect("there").kill();
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
     kits[3] = Some(Kit::start(&sandbox, 3, ""));
@@ -69,9 +69,9 @@ fn a_hung_server_is_lost_after_its_timeout() {
     assert!(copied < 12 << 20, "only what changed is copied: {copied} bytes of some 20 MiB");
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
 
-    // Also while nobody asks for anything.
+    // Also without client I/O.
     kits[2].as_ref().expect("there").signal("-STOP");
-    until("nobody asked, and it is missed", || drive_state(&sandbox, 2) == "missing");
+    until("an idle pool misses the drive", || drive_state(&sandbox, 2) == "missing");
     wakes_up(&sandbox, &mut kits[2]);
     until_whole(&sandbox, &daemon);
     nothing_is_wrong(&sandbox);
@@ -86,14 +86,14 @@ fn shutdown_is_timely_with_unresponsive_drives() {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 3 --size 64MiB");
     let kits: Vec<Kit> = (0..3).map(|index| Kit::start(&sandbox, index, "")).collect();
-    // Requests hang for much longer than the daemon may take.
+    // Requests hang for much longer than a shutdown may take.
     let uris: Vec<String> =
         (0..3).map(|index| format!("nbd+unix:///?socket=n{index}.sock&timeout=25s")).collect();
     sandbox.ok(&format!("pool create tank {}", uris.join(" ")));
     sandbox.ok("volume create tank/a --layout raid5 --size 16MiB");
     let daemon = Daemon::start(&sandbox, "tank --end-within 2");
     let data = unique_bytes(MIB, 3);
-    // So there is something to do when the pool is closed.
+    // Leaves work for the closing of the pool.
     sandbox.write("tank/a", 0, &data);
     kits.iter().for_each(|kit| kit.signal("-STOP"));
     let begin = Instant::now();
@@ -105,12 +105,12 @@ fn shutdown_is_timely_with_unresponsive_drives() {
 
     kits.into_iter().for_each(Kit::kill);
     let _kits: Vec<Kit> = (0..3).map(|index| Kit::start(&sandbox, index, "")).collect();
-    assert!(sandbox.read("tank/a", 0, data.len()) == data, "what was flushed is there");
+    assert!(sandbox.read("tank/a", 0, data.len()) == data, "flushed data survives");
     nothing_is_wrong(&sandbox);
 }
 
-/// The servers of so many drives that the pool cannot go on die while this is written from the
-/// beginning of the volume; then they are there again.
+/// Kills too many servers for the pool to continue while data is written from the start of the
+/// volume, then restarts them.
 fn die_while_written(
     sandbox: &Sandbox,
     daemon: &Daemon,
@@ -144,7 +144,7 @@ fn a_pool_resumes_when_all_its_lost_drives_return() {
     }
     let (sandbox, mut kits, data) = served("raid5", 9);
     let daemon = Daemon::start(&sandbox, "tank --nbd unix:nbd.sock");
-    // A piece is written or not, and the one that is under way either way when they die.
+    // Each piece is written or not; the piece in flight at the failure may be either.
     let piece = unique_bytes(20 * MIB, 4);
     let all: Vec<usize> = (0..kits.len()).collect();
     die_while_written(&sandbox, &daemon, &mut kits, &all, &piece);
@@ -155,8 +155,8 @@ fn a_pool_resumes_when_all_its_lost_drives_return() {
     daemon.end();
 }
 
-/// A client of the volume, once all drives are back and the daemon has opened the pool again: the
-/// status is that of the drives, and may be earlier.
+/// Connects to the volume once the daemon has reopened the pool. The status shows the drives online
+/// before that.
 fn served_again(sandbox: &Sandbox, daemon: &Daemon) -> Client {
     until_whole(sandbox, daemon);
     let mut client = None;
@@ -167,8 +167,8 @@ fn served_again(sandbox: &Sandbox, daemon: &Daemon) -> Client {
     client.expect("until it is there")
 }
 
-/// What was not being written is as it was. Of what was, a block may be refused: servers die one
-/// after another, so the power of its drive went, and that of another.
+/// Checks that data outside of the writes is unchanged. A block that was being written may be
+/// refused: servers die one after the other, which is like a power cut of two drives.
 fn old_or_new(client: &mut Client, data: &[u8], piece: &[u8]) {
     let mut refused = 0;
     for at in (0..data.len()).step_by(4096) {
@@ -186,8 +186,8 @@ fn old_or_new(client: &mut Client, data: &[u8], piece: &[u8]) {
     assert!(refused * 4096 <= MOST_UNDER_WAY, "{refused} blocks refused");
 }
 
-/// Servers of two of four drives of a RAID 5 die while a client writes. They are fetched back by
-/// themselves when they are there again, and one command has the volume take writes.
+/// The servers of two of four drives of a RAID 5 die while a client writes. When they return, the
+/// drives are reconnected automatically, and one command makes the volume writable.
 #[test]
 fn a_pool_past_its_tolerance_resumes_by_a_command() {
     if !has("nbdkit") {
@@ -199,7 +199,7 @@ fn a_pool_past_its_tolerance_resumes_by_a_command() {
     for pair in [[1, 2], [0, 3]] {
         let mut before = Client::ready(&sandbox.path("nbd.sock"), "tank/a");
         die_while_written(&sandbox, &daemon, &mut kits, &pair, &piece);
-        // Whether they have been fetched back already or not.
+        // Before or after the automatic reconnect.
         let action = sandbox.run("pool status tank --json").json()["pools"][0]["action"]
             .as_str()
             .expect("text")
@@ -236,7 +236,7 @@ fn an_idle_lost_connection_is_reestablished() {
     }
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
     assert!(is_whole(&sandbox), "even where no drive may be lost");
-    assert_eq!(generation(&sandbox), before, "nobody was excluded meanwhile");
+    assert_eq!(generation(&sandbox), before, "no drive was excluded");
     daemon.end();
 }
 
@@ -250,7 +250,7 @@ fn reopening_a_pool_waits_for_late_server_writes() {
     for index in [1, 2] {
         kits[index].take().expect("there").kill();
     }
-    // More than it can spare: it stands still until it is opened again.
+    // Beyond the redundancy: the pool suspends I/O until it is reopened.
     until("that is noticed", || sandbox.run("pool status tank").code == 1);
     for index in [1, 2] {
         kits[index] = Some(Kit::start(&sandbox, index, ""));
@@ -259,7 +259,7 @@ fn reopening_a_pool_waits_for_late_server_writes() {
     let begin = Instant::now();
     let done = sandbox.ok(action.strip_prefix("stripewise ").expect("a command"));
     assert!(done.text().contains("reopened") || done.err.contains("reopened"), "{}", done.err);
-    // A write that a server got before may still be on its way to its disk.
+    // A write received earlier by a server may not have reached its disk yet.
     assert!(begin.elapsed() >= Duration::from_secs(2), "{:?}", begin.elapsed());
     until_whole(&sandbox, &daemon);
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
@@ -280,10 +280,10 @@ fn a_server_without_its_data_is_not_readmitted() {
     kits[0] = Some(Kit::start_with(&sandbox, 0, "", "memory 64M"));
     until("it is left out", || drive_state(&sandbox, 0) == "missing");
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
-    // It is there, and is seen not to be the one that is missing.
+    // The server is back, but its drive is recognised as another one.
     until("its server is seen", || daemon.said().contains("not taken back"));
     assert_eq!(drive_state(&sandbox, 0), "missing");
-    // It may take its own place as a new drive.
+    // It may replace the missing drive as a new one.
     let refused = sandbox.fails(&format!("pool online tank {}", uri(0)));
     assert!(refused.contains("is not there"), "{refused}");
     sandbox.ok(&format!("pool replace tank {} {} --wait", uri(0), uri(0)));
@@ -358,16 +358,16 @@ fn exports_are_found_and_named_like_other_drives() {
     assert_eq!(
         status(&sandbox)["drives"][0]["path"],
         full.as_str(),
-        "relative paths are those of whoever typed them"
+        "relative paths are relative to the client's directory"
     );
     let shown = sandbox.json(&format!("drive show {}", uri(0)));
     assert_eq!(shown["drives"][0]["kind"], "NBD export");
     assert_eq!(shown["drives"][0]["superblock"]["pool_name"], "tank");
-    // One of its drives leads to all of them.
+    // One of the drives leads to all others.
     sandbox.ok("pool export tank");
     sandbox.ok(&format!("pool import --drive {} tank", uri(2)));
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
-    // Another time is no other drive, and neither is another drive of the pool.
+    // A different timeout does not make it another drive; nor is a drive of the pool a new one.
     sandbox.ok("pool offline tank nbd+unix:///?socket=n1.sock");
     let twice = sandbox.fails(&format!("pool create new {} nbd+unix:///?socket=n1.sock", uri(1)));
     assert!(twice.contains("are the same drive"), "{twice}");
@@ -375,7 +375,7 @@ fn exports_are_found_and_named_like_other_drives() {
     assert!(taken.contains("holds a drive of pool `tank`"), "{taken}");
     sandbox.ok("pool online tank nbd+unix:///?socket=n1.sock --wait");
 
-    // It may move to another place, and be replaced by a file.
+    // A drive may move to another address, and be replaced by a file.
     kits[3].take().expect("there").kill();
     std::fs::rename(sandbox.drive_path(3), sandbox.path("d/drive9.img")).expect("moved");
     let _moved = Kit::start(&sandbox, 9, "");
@@ -443,14 +443,14 @@ fn unusable_servers_are_refused_with_a_reason() {
     stopped.signal("-CONT");
 }
 
-/// Hosts of their own, as network namespaces: `ip` with these words.
+/// Runs `ip` with these arguments, to build hosts from network namespaces.
 fn ip(words: &str) -> bool {
     let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     let done = Command::new("ip").env("PATH", path).args(words.split_whitespace()).output();
     done.is_ok_and(|output| output.status.success())
 }
 
-/// A host on a cable of its own; gone when this is dropped.
+/// A host behind a network cable; removed on drop.
 struct Host {
     name: String,
     cable: String,
@@ -458,7 +458,7 @@ struct Host {
 }
 
 impl Host {
-    /// `None`, with a message, where such things cannot be made here.
+    /// Creates a host. Returns `None` and prints a message if the system does not allow it.
     fn new(index: usize) -> Option<Self> {
         let number = std::process::id() % 10_000;
         let name = format!("stripewise-{number}-{index}");
@@ -496,7 +496,7 @@ impl Host {
         format!("nbd://{}/?{TIMEOUT}", self.address)
     }
 
-    /// Cuts its cable, or mends it.
+    /// Disconnects or reconnects the cable.
     fn cable(&self, state: &str) {
         assert!(ip(&format!("-n {} link set far {state}", self.name)));
     }
@@ -543,7 +543,7 @@ fn a_disconnected_host_resyncs_when_it_returns() {
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
     nothing_is_wrong(&sandbox);
 
-    // A daemon that begins while it is cut off goes on without it, and takes it in later.
+    // A daemon that starts during the disconnection runs without the drive, and adds it later.
     daemon.end();
     hosts[2].cable("down");
     let daemon = Daemon::start(&sandbox, "tank");
@@ -555,7 +555,7 @@ fn a_disconnected_host_resyncs_when_it_returns() {
     daemon.end();
 }
 
-/// A member that hangs is waited for as long as its URI says, by its own pool.
+/// Only the pool of a hung drive waits for it, for the timeout of its URI.
 #[test]
 fn an_unresponsive_drive_does_not_delay_a_start() {
     if !has("nbdkit") {
@@ -574,7 +574,7 @@ fn an_unresponsive_drive_does_not_delay_a_start() {
     let begin = Instant::now();
     let daemon = Daemon::start(&sandbox, "");
     assert!(begin.elapsed() < Duration::from_secs(11), "{:?}", begin.elapsed());
-    until("it is told", || daemon.said().contains("pool tank is served later"));
+    until("the delay is logged", || daemon.said().contains("pool tank is served later"));
     sandbox.ok("pool status other");
     until("it is served without the member", || daemon.said().contains("pool tank is now served"));
     assert_eq!(drive_state(&sandbox, 3), "missing");

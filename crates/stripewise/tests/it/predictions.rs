@@ -69,7 +69,7 @@ fn impossible_predictions_name_the_rule() {
     let refused = |words: &str| sandbox.fails(words);
     assert!(refused("model predict 004-adaptec-raid6").contains("004-adaptec-raid5"));
     let lost = refused("model predict 000-rst-raid0 --state degraded");
-    assert!(lost.contains("stores nothing twice") && lost.contains("hint:"), "{lost}");
+    assert!(lost.contains("has no redundancy") && lost.contains("hint:"), "{lost}");
     let few = refused("model predict --drives 2xmg08ada400e --layout raid5");
     assert!(few.contains("2 drives cannot be `raid5`"), "{few}");
     let link = refused("model predict --drives 4xmg08ada400e --layout raid5 --link 10gb");

@@ -1,5 +1,5 @@
-//! Several processes on one pool, and processes that are stopped: one at a time changes it, others
-//! may look, and the next one goes on.
+//! Several processes on one pool, and killed processes: one process at a time may change the pool,
+//! others may read its state, and the next process continues the work.
 //!
 //! Invariant I28 (`docs/internals/invariants.md`).
 
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use crate::kit::programs::{program, succeeds};
 use crate::kit::{Sandbox, unique_bytes};
 
-/// Bytes to rebuild.
+/// Number of bytes to rebuild.
 const LENGTH: usize = 72 << 20;
 
-/// A degraded pool with a slow replacement that is to be filled.
+/// Creates a degraded pool with a pending rebuild onto a slow drive.
 fn due_for_rebuild(pace: &str) -> (Sandbox, Vec<u8>) {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 2 --size 80MiB");
@@ -32,7 +32,7 @@ fn rebuild_percent(sandbox: &Sandbox) -> Option<f64> {
     answer.json()["pools"][0]["activity"][0]["percent"].as_f64()
 }
 
-/// Waits until the status, asked from beside, shows that work is under way.
+/// Waits until the status, read by another process, shows a running rebuild.
 fn until_under_way(sandbox: &Sandbox, child: &mut Child) -> f64 {
     let start = Instant::now();
     loop {
@@ -51,25 +51,25 @@ fn a_killed_rebuild_resumes_and_shows_progress() {
     let mut child = sandbox.command("pool wait tank rebuild").spawn().expect("started");
     let percent = until_under_way(&sandbox, &mut child);
     assert!(percent < 100.0);
-    // Whoever would change the pool waits a moment and then says who has it.
+    // A command that would change the pool waits a moment, then names the process that has it.
     let refused = sandbox.fails("volume delete tank/a --yes");
     let says = format!("error: pool `tank` is in use by process {} (`pool wait tank rebuild`)", child.id());
     assert!(refused.starts_with(&says), "{refused}");
 
-    // Killed without a warning; the next one goes on, and says how far it is.
+    // After a SIGKILL, the next process resumes and reports the progress.
     child.kill().expect("killed");
     let output = child.wait_with_output().expect("ended");
     let progress = String::from_utf8(output.stderr).expect("text");
     assert!(progress.contains("rebuild of tank/a: ") && progress.contains(" left"), "{progress}");
     let done = sandbox.ok("pool wait tank rebuild");
-    assert!(done.text().contains("the rebuild of pool tank is done"), "{}", done.text());
+    assert!(done.text().contains("the rebuild of pool tank is complete"), "{}", done.text());
     std::fs::remove_file(sandbox.path("d/drive0.img")).expect("there");
     assert!(sandbox.read("tank/a", 0, LENGTH) == data, "the rebuilt drive holds all of it");
 }
 
 #[test]
 fn an_interrupted_wait_keeps_its_progress() {
-    // So slow that it cannot be done before the signal arrives, however busy the machine is.
+    // Slow enough not to finish before the signal, however busy the host is.
     let (sandbox, _) = due_for_rebuild("3MB/s");
     let mut child = sandbox.command("pool wait tank rebuild --quiet").spawn().expect("started");
     let reached = until_under_way(&sandbox, &mut child);
@@ -87,8 +87,7 @@ fn an_interrupted_wait_keeps_its_progress() {
     assert!((1..70 << 20).contains(&lacking), "what was done is kept: {shown}");
 }
 
-/// A volume with something in it, over which a writer went that was killed while its input was
-/// still open.
+/// Creates a volume with data, and kills a process that overwrites it while its input is open.
 fn killed_writer(layout: &str) -> (Sandbox, Vec<u8>, Vec<u8>) {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
@@ -105,7 +104,8 @@ fn killed_writer(layout: &str) -> (Sandbox, Vec<u8>, Vec<u8>) {
     (sandbox, data, noise)
 }
 
-/// Copies or parity fit: without a drive the same is read as with it, old bytes or new ones.
+/// True if the redundancy is consistent: reads without a drive return the same bytes as with it,
+/// old or new.
 fn is_whole(sandbox: &Sandbox, data: &[u8], noise: &[u8]) {
     let whole = sandbox.read("tank/a", 0, data.len());
     for (index, block) in whole.chunks(512).enumerate() {
@@ -133,7 +133,7 @@ fn stripes_of_a_killed_writer_are_resynced() {
 #[test]
 fn a_journal_leaves_nothing_to_resync() {
     let (sandbox, data, noise) = killed_writer("raid5");
-    // Whoever opens the pool to change it carries out what the journal has.
+    // Opening the pool for changes replays the journal.
     sandbox.ok("pool set tank rebuild-priority=medium");
     assert_eq!(sandbox.json("pool status")["pools"][0]["activity"], serde_json::json!([]));
     is_whole(&sandbox, &data, &noise);
@@ -150,7 +150,7 @@ fn a_volume_is_readable_after_its_writer_is_killed() {
     is_whole(&sandbox, &data, &noise);
 }
 
-/// Puts the drives into a file system that nothing can be written to, for the time of a test.
+/// A read-only file system with the drives, for the time of a test.
 struct WriteProtected(String);
 
 impl WriteProtected {

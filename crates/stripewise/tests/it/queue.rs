@@ -1,5 +1,5 @@
-//! Commands of a daemon that wait for others: who has left is not waited for, who only looks does
-//! not wait, and pools come and go all the while.
+//! The command queue of a daemon: commands of departed clients are dropped, read-only commands do
+//! not wait, and pools are imported and exported while a command runs.
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +11,7 @@ use crate::kit::Sandbox;
 use crate::kit::daemon::{Daemon, until};
 use crate::kit::web::Web;
 
-/// No look may take longer while a change is under way.
+/// Time limit of a read-only command while a change is running.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// A command that has its turn for some seconds: the drive that it adds is slow.
@@ -56,7 +56,7 @@ fn a_queued_command_of_a_departed_caller_never_runs() {
     left.wait().expect("ended");
     until("it is forgotten", || daemon.said().contains("left before its turn"));
     slow.end();
-    // Behind everything that waited.
+    // Queued after all waiting commands.
     sandbox.ok("pool set tank space-warning=90");
     assert_eq!(sandbox.json("volume list")["volumes"][0]["name"], "a");
     daemon.end();
@@ -77,7 +77,7 @@ fn reads_do_not_wait_behind_queued_commands() {
     sandbox.ok("volume show tank/a");
     until("it is answered", || web.ask("GET", "/api/v1/pools", serde_json::Value::Null).0 == 200);
     assert!(begin.elapsed() < AT_ONCE, "{:?}", begin.elapsed());
-    // A volume is read meanwhile, too.
+    // Volumes can be read as well.
     assert_eq!(sandbox.read("tank/a", 0, 4096), vec![0; 4096]);
     slow.end();
     assert!(waiting.wait_with_output().expect("ended").status.success());
@@ -118,7 +118,7 @@ fn unrequested_input_is_not_buffered() {
     let refused = (0..64).any(|_| stream.write_all(&input).is_err());
     assert!(refused, "the daemon took 64 MiB that it did not ask for");
     slow.end();
-    // Its caller was cut off, so it had no turn.
+    // Its client was disconnected, so the command never ran.
     sandbox.ok("pool set tank space-warning=90");
     assert_eq!(sandbox.json("volume list")["volumes"][0]["name"], "a");
     daemon.end();

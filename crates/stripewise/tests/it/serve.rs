@@ -1,5 +1,5 @@
-//! A daemon: commands for its pools are carried out by it and look the same; it ends in order, and
-//! whatever ends it otherwise loses nothing that was acknowledged as durable.
+//! A daemon: it executes commands for its pools with the same output as without a daemon, shuts
+//! down in order, and loses no durable data if it is killed.
 //!
 //! Invariant I35 (`docs/internals/invariants.md`).
 
@@ -23,13 +23,13 @@ fn commands_are_the_same_with_a_daemon_and_without() {
     let data = unique_bytes(9 << 20, 1);
     sandbox.write("tank/a", 12_345, &data);
     assert!(sandbox.read("tank/a", 12_345, data.len()) == data);
-    // At once, not as of some second ago.
+    // Current state, not that of a second ago.
     let status = sandbox.json("pool status tank");
     assert!(status["pools"][0]["volumes"][0]["written_bytes"].as_u64().expect("a number") >= 9 << 20);
     assert_eq!(sandbox.json("volume list")["volumes"][0]["name"], "a");
     assert_eq!(sandbox.json("volume show tank/a")["volumes"][0]["layout"], "raid5");
 
-    // Messages, hints and exit codes as well; also those of a command line that is wrong.
+    // Messages, hints and exit codes are the same, also for usage errors.
     let wrong = sandbox.run("volume create tank/b --layout raid9").expect_code(2);
     assert!(wrong.err.contains("there is no layout \"raid9\""), "{}", wrong.err);
     let unknown = sandbox.fails("volume delete tank/none --yes");
@@ -39,7 +39,7 @@ fn commands_are_the_same_with_a_daemon_and_without() {
     let short = sandbox.run("volume read tank/a --offset 20MiB --length 1").expect_code(1);
     assert!(short.out.is_empty() && short.err.contains("it ends at"), "{}", short.err);
 
-    // Relative paths are those of whoever typed them.
+    // Relative paths are relative to the client's directory.
     std::fs::create_dir(sandbox.path("elsewhere")).expect("made");
     sandbox.ok("drive make @elsewhere --count 1 --size 32MiB");
     let mut add = sandbox.command("pool add tank drive0.img --as spare");
@@ -64,7 +64,7 @@ fn serve_reports_why_it_cannot_start() {
     let second = sandbox.fails("serve tank");
     assert!(second.contains("a daemon runs already") && second.contains("hint: "), "{second}");
     sandbox.ok("pool status tank");
-    // What a killed one left is in nobody's way.
+    // The remains of a killed daemon do not block a new one.
     daemon.kill();
     assert!(sandbox.path("home/control.sock").exists());
     sandbox.ok("pool status tank");
@@ -86,25 +86,25 @@ fn written_data_survives_a_killed_daemon() {
     let (kept, under_way) = (unique_bytes(7 << 20, 2), unique_bytes(8 << 20, 3));
     sandbox.write("tank/a", 4096, &kept);
     sandbox.write("tank/b", 4096, &kept);
-    // Behind it more comes in all the time, from a caller that is cut off with it.
+    // More input keeps coming, from a client that is disconnected by the kill.
     let mut writer =
         sandbox.command("volume write tank/a --offset 8MiB").stdin(Stdio::piped()).spawn().expect("started");
     let mut input = writer.stdin.take().expect("piped");
     input.write_all(&under_way[..4 << 20]).expect("taken");
-    until("it is under way", || sandbox.read("tank/a", 9 << 20, 1 << 20) == under_way[1 << 20..2 << 20]);
+    until("the write has begun", || sandbox.read("tank/a", 9 << 20, 1 << 20) == under_way[1 << 20..2 << 20]);
     daemon.kill();
     drop(input);
     let output = writer.wait_with_output().expect("ended");
     let says = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{says}");
-    assert!(says.contains("ended before the command was done") && says.contains("hint: "), "{says}");
+    assert!(says.contains("exited before the command was complete") && says.contains("hint: "), "{says}");
 
     let daemon = Daemon::start(&sandbox, "");
     for volume in ["tank/a", "tank/b"] {
         assert!(sandbox.read(volume, 4096, kept.len()) == kept, "{volume}");
     }
     let scrub = sandbox.ok("pool scrub tank --wait");
-    assert_eq!(scrub.text().matches("nothing wrong was found").count(), 2, "{}", scrub.text());
+    assert_eq!(scrub.text().matches("no errors found").count(), 2, "{}", scrub.text());
     daemon.end();
 }
 
@@ -120,23 +120,23 @@ fn the_daemon_runs_jobs_and_waiters_block_no_others() {
     let daemon = Daemon::start(&sandbox, "");
     sandbox.ok("pool offline tank @d/drive1.img");
     let due = sandbox.ok("pool replace tank @d/drive1.img @d/drive2.img");
-    assert!(due.text().contains("goes on in the daemon"), "{}", due.text());
+    assert!(due.text().contains("running in the daemon"), "{}", due.text());
 
     let waiter = sandbox.command("pool wait tank rebuild").spawn().expect("started");
     until("the daemon works on it by itself", || {
         let answer = sandbox.run("pool status tank --json").json();
         answer["pools"][0]["activity"][0]["percent"].as_f64() > Some(1.0)
     });
-    // Others are served meanwhile.
+    // Other clients are served at the same time.
     sandbox.ok("volume create tank/b --layout raid1 --size 4MiB");
     assert!(sandbox.read("tank/a", 0, 1 << 20) == data[..1 << 20]);
-    // Killed in the middle; the next goes on where it was, without being asked.
+    // After a kill, the next daemon resumes the job automatically.
     daemon.kill();
     assert_eq!(waiter.wait_with_output().expect("ended").status.code(), Some(1));
     let daemon = Daemon::start(&sandbox, "");
     until("the rebuild ends", || sandbox.run("pool status tank").code == 0);
     let wait = sandbox.ok("pool wait tank rebuild");
-    assert!(wait.text().contains("no rebuild to do"), "{}", wait.text());
+    assert!(wait.text().contains("no rebuild is pending"), "{}", wait.text());
     std::fs::remove_file(sandbox.path("d/drive0.img")).expect("there");
     assert!(sandbox.read("tank/a", 0, data.len()) == data, "from the new drive alone");
     daemon.end();
@@ -156,7 +156,7 @@ fn drives_go_and_come_back_under_a_daemon() {
     sandbox.ok("pool online tank @d/drive1.img --wait");
     sandbox.run("pool status tank").expect_code(0);
 
-    // Pulled without a word, and put back.
+    // A drive is unplugged and plugged in again.
     std::fs::rename(sandbox.path("d/drive2.img"), sandbox.path("pulled.img")).expect("moved");
     until("that is noticed", || sandbox.run("pool status tank").code == 3);
     sandbox.write("tank/a", 1 << 20, &data[..1 << 20]);
@@ -164,15 +164,15 @@ fn drives_go_and_come_back_under_a_daemon() {
     sandbox.ok("pool online tank @d/drive2.img --wait");
     sandbox.run("pool status tank").expect_code(0);
 
-    // One that was refused is nobody's afterwards.
+    // A refused drive is not kept locked.
     std::fs::write(sandbox.path("diary.img"), vec![7; 32 << 20]).expect("written");
     assert!(sandbox.fails("pool add tank @diary.img").contains("data of an unknown kind"));
     sandbox.ok("pool create other @diary.img --force");
 
-    // Rot is found and repaired.
+    // Bit rot is found and repaired.
     corrupt(&sandbox.path("d/drive3.img"), sandbox.place_of(3, &data[..400_000]), 1 << 14);
     let scrub = sandbox.ok("pool scrub tank --wait");
-    assert!(scrub.text().contains("repaired from the others"), "{}", scrub.text());
+    assert!(scrub.text().contains("repaired from the other drives"), "{}", scrub.text());
     daemon.end();
     let mut expected = data.clone();
     expected[..1 << 20].copy_from_slice(&data[1 << 20..2 << 20]);
@@ -180,8 +180,7 @@ fn drives_go_and_come_back_under_a_daemon() {
     assert!(sandbox.read("tank/a", 0, data.len()) == expected);
 }
 
-/// Waits until a command that writes to a volume through a daemon has begun: its first bytes are
-/// there.
+/// Waits until a command that writes to a volume through a daemon has written its first bytes.
 fn until_begun(sandbox: &Sandbox, volume: &str, bytes: &[u8]) {
     until("the command has begun", || sandbox.read(volume, 0, bytes.len()) == bytes);
 }
@@ -221,8 +220,8 @@ fn no_client_opens_a_volume_that_a_command_writes_to() {
 #[test]
 fn commands_writing_within_one_sector_lose_nothing() {
     let sandbox = Sandbox::new();
-    // Slow drives: reading the rest of a sector and writing it takes long enough for another
-    // command to come in between.
+    // Slow drives: a read-modify-write of a sector takes long enough for another command to
+    // interfere.
     sandbox.ok("drive make @d --count 2 --size 32MiB --pace 20iops");
     sandbox.ok("pool create tank @d/drive0.img @d/drive1.img");
     sandbox.ok("volume create tank/a --layout raid1 --size 8MiB --checksums off");
@@ -248,8 +247,8 @@ fn commands_writing_within_one_sector_lose_nothing() {
     daemon.end();
 }
 
-/// Writes pieces from 16 MiB on until that fails; what was acknowledged as durable, by its place.
-/// The last one may be there or not.
+/// Writes pieces from 16 MiB on until a write fails. Records the durable pieces by offset and
+/// returns their number. The last piece may be written or not.
 fn write_until_it_fails(client: &mut nbd_client::Client, durable: &mut BTreeMap<u64, Vec<u8>>) -> u64 {
     for number in 0.. {
         let (at, bytes) = ((16 << 20) + number % 300 * 65536, unique_bytes(65536, 1000 + number));
@@ -262,8 +261,8 @@ fn write_until_it_fails(client: &mut nbd_client::Client, durable: &mut BTreeMap<
     durable.len() as u64
 }
 
-/// Twice two of four drives of a RAID 5 go while a client writes, and come back: one command, which
-/// the status names, has the daemon go on with all that was acknowledged.
+/// Twice, two of four drives of a RAID 5 fail while a client writes, and return: the command in the
+/// status makes the daemon continue with all acknowledged data.
 #[test]
 fn a_pool_resumes_after_losing_too_many_drives() {
     let sandbox = Sandbox::new();
@@ -294,7 +293,7 @@ fn a_pool_resumes_after_losing_too_many_drives() {
         let action = status["action"].as_str().expect("text").to_owned();
         let words = action.strip_prefix("stripewise ").expect("a command").to_owned();
         assert!(words.starts_with("pool online tank "), "{status:#}");
-        // Nothing is closed for a drive that is not there.
+        // A missing drive does not close the pool.
         sandbox.fails(&words);
         assert!(!daemon.said().contains("is reopened") || pair == [3, 0], "{}", daemon.said());
         for index in pair {
@@ -302,18 +301,18 @@ fn a_pool_resumes_after_losing_too_many_drives() {
         }
         let done = sandbox.ok(&words);
         assert!(done.text().contains("was reopened"), "{}", done.text());
-        // The client's connection is closed, so that it reconnects.
-        assert!(client.is_closed(), "it does not stay with what is no more");
+        // The client is disconnected, so that it reconnects.
+        assert!(client.is_closed(), "a client of the closed pool is disconnected");
         let mut again = nbd_client::Client::ready(&socket, "tank/a");
         assert!(again.read(0, data.len() as u32) == data);
         for (at, bytes) in &durable {
-            assert!(again.read(*at, 65536) == *bytes, "what was acknowledged at {at} is there");
+            assert!(again.read(*at, 65536) == *bytes, "acknowledged data at {at} survives");
         }
         write_after_loss(&mut again, 0, &data);
         until("the pool is whole again", || sandbox.run("pool status tank").code == 0);
     }
     let scrub = sandbox.ok("pool scrub tank --wait");
-    assert!(scrub.text().contains("nothing wrong was found"), "{}", scrub.text());
+    assert!(scrub.text().contains("no errors found"), "{}", scrub.text());
     daemon.end();
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
 }
@@ -352,9 +351,9 @@ fn a_pool_on_a_served_volume_is_served() {
     let data = unique_bytes(9 << 20, 6);
     let daemon = Daemon::start(&sandbox, "above");
     sandbox.write("above/a", 0, &data);
-    // The one below is served with it.
+    // The pool below is served as well.
     sandbox.ok("volume create below/y --layout raid5 --size 64MiB");
-    // A new one, made in the daemon, since only it can reach the volume.
+    // A new pool is created in the daemon, which alone can access the volume.
     sandbox.ok("pool create other below/y @d/drive4.img --force");
     assert!(sandbox.read("above/a", 0, data.len()) == data);
     daemon.end();
@@ -370,8 +369,7 @@ fn malformed_commands_do_not_harm_the_daemon() {
     let daemon = Daemon::start(&sandbox, "");
     let path = sandbox.path("home/control.sock");
     let connect = || UnixStream::connect(&path).expect("it listens");
-    // More at once than it takes at a time: those who have nothing to say give way to those who
-    // wait.
+    // More connections than the daemon accepts at a time: idle ones give way to waiting ones.
     let silent: Vec<UnixStream> = (0..200).map(|_| connect()).collect();
     let begin = std::time::Instant::now();
     sandbox.ok("volume list tank");
@@ -386,10 +384,10 @@ fn malformed_commands_do_not_harm_the_daemon() {
         if seed % 2 == 0 {
             bytes[..5].copy_from_slice(&[b'C', 200, 0, 0, 0]);
         }
-        // It may have left already.
+        // The daemon may have closed the connection already.
         let _ = stream.write_all(&bytes);
     }
-    // Somebody who asks for much and reads none of it, and somebody who leaves in the middle.
+    // A client that requests much and reads nothing, and a client that leaves during a request.
     let ask = |words: &[&str]| {
         let command = serde_json::json!({
             "version": 1, "words": words, "folder": "/", "colours": {"out": false, "err": false}, "input_bytes": null
@@ -410,7 +408,7 @@ fn malformed_commands_do_not_harm_the_daemon() {
     sandbox.write("tank/a", 0, &data);
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
     drop((silent, deaf));
-    // Only its owner may connect.
+    // Only the owner may connect.
     use std::os::unix::fs::PermissionsExt;
     assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
     daemon.end();

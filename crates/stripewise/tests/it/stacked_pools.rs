@@ -1,13 +1,13 @@
-//! Pools on volumes of other pools: made, used, checked, found again, and kept from being pulled
-//! away from below.
+//! Pools on volumes of other pools: created, used, scrubbed and imported; the volumes below them
+//! cannot be removed.
 
 use crate::kit::{Sandbox, unique_bytes};
 use serde_json::Value;
 
 const LENGTH: usize = 20 << 20;
 
-/// Two pools `left` and `right` of three drives each with a RAID 5 volume, and a pool `outer` on
-/// these; data on its volume.
+/// Creates two pools `left` and `right` of three drives each with RAID 5 volumes, and a pool
+/// `outer` on these, with data on its volume.
 fn stacked(layout: &str) -> (Sandbox, Vec<u8>) {
     let sandbox = Sandbox::new();
     for side in ["left", "right"] {
@@ -38,8 +38,7 @@ fn a_pool_over_arrays_survives_a_loss_in_each() {
         (&shown["drives"][0]["kind"], &shown["drives"][0]["belongs"]),
         (&"volume".into(), &true.into())
     );
-    // A drive below each of them goes: the arrays below care for it, the outer pool notices
-    // nothing.
+    // Each pool below loses a drive: its array handles the loss, the outer pool is not affected.
     for side in ["left", "right"] {
         std::fs::remove_file(sandbox.path(&format!("{side}/drive1.img"))).expect("there");
     }
@@ -48,7 +47,7 @@ fn a_pool_over_arrays_survives_a_loss_in_each() {
     assert_eq!(state(&sandbox, "left")["state"], "degraded");
     sandbox.ok("drive make @new --count 1 --size 40MiB");
     sandbox.ok("pool replace left @left/drive1.img @new/drive0.img");
-    // Whoever works on the outer pool works on those below.
+    // A process that runs the jobs of the outer pool also runs those of the pools below.
     let more = unique_bytes(4 << 20, 9);
     sandbox.write("outer/data", 4096, &more);
     sandbox.ok("pool wait left rebuild");
@@ -68,7 +67,7 @@ fn a_pool_below_that_is_missing_is_a_missing_drive() {
     assert!(sandbox.read("outer/data", 4096, LENGTH) == data);
     let more = unique_bytes(1 << 20, 3);
     sandbox.write("outer/data", 4096, &more);
-    // Back again, it catches up with what changed.
+    // When it returns, it is resynchronised.
     std::fs::rename(sandbox.path("elsewhere"), sandbox.path("left")).expect("moved");
     sandbox.ok("pool online outer left/v --wait");
     assert_eq!(state(&sandbox, "outer")["state"], "online");
@@ -92,7 +91,7 @@ fn volumes_in_use_by_a_pool_cannot_be_changed() {
         assert!(refused.contains("volume `left/v` is a drive of pool `outer`"), "{command}: {refused}");
         assert!(refused.contains("hint:") && refused.contains("pool destroy outer"), "{command}: {refused}");
     }
-    // In circles: of itself, and through another.
+    // Cycles: a pool on its own volume, directly and through another pool.
     for command in ["pool add outer outer/data", "pool add left outer/data"] {
         let refused = sandbox.fails(command);
         assert!(
@@ -101,7 +100,7 @@ fn volumes_in_use_by_a_pool_cannot_be_changed() {
         );
     }
     assert!(sandbox.read("outer/data", 4096, LENGTH) == data);
-    // Given up in order, all can go.
+    // From the top down, all can be destroyed.
     sandbox.ok("pool destroy outer --yes");
     sandbox.ok("volume delete left/v --yes");
     sandbox.ok("pool destroy left --yes");
@@ -111,7 +110,7 @@ fn volumes_in_use_by_a_pool_cannot_be_changed() {
 fn stacked_members_are_replaced_without_overwriting() {
     let (sandbox, data) = stacked("raid1");
     sandbox.ok("volume create right/w --layout raid5 --size 8MiB");
-    sandbox.write("right/w", 0, b"somebody's diary, in a block of its own");
+    sandbox.write("right/w", 0, b"private data, in a block of its own");
     let refused = sandbox.fails("pool add outer right/w");
     assert!(refused.contains("right/w holds data of an unknown kind"), "{refused}");
     sandbox.ok("volume delete right/w --yes");
@@ -124,8 +123,8 @@ fn stacked_members_are_replaced_without_overwriting() {
     sandbox.ok("pool export right");
     sandbox.ok("pool export third");
     assert!(sandbox.read_fails("outer/data"));
-    // All of them are found again, whatever lies on what; what was replaced is not taken for its
-    // successor. What lies on a volume may have been put there by a client of the volume: it has to
+    // All pools are found again, in any order of stacking; a replaced volume is not mistaken for
+    // its successor. A pool on a volume may have been put there by a client of the volume: it must
     // be named.
     let imported = sandbox.ok("pool import --dir @right --dir @third --dir @left --all").err;
     assert!(imported.contains("lies on a volume of another pool"), "{imported}");

@@ -28,20 +28,20 @@ fn a_pinned_volume_moves_to_its_drives_and_back() {
     let (sandbox, data) = with_volume();
     assert_eq!((&tiers(&sandbox)["fast_rows"], &tiers(&sandbox)["data_rows"]), (&0.into(), &8.into()));
     let pinned = sandbox.ok("volume pin tank/a fast");
-    assert!(pinned.text().contains("`stripewise pool wait tank tier` does it"), "{}", pinned.text());
+    assert!(pinned.text().contains("run `stripewise pool wait tank tier`"), "{}", pinned.text());
     assert_eq!(sandbox.json("pool wait tank tier")["worked"], true);
     let now = tiers(&sandbox);
     assert_eq!((&now["fast_rows"], &now["data_rows"], &now["mixed_rows"]), (&8.into(), &0.into(), &0.into()));
     assert_eq!(now["fast_bytes"], 24 << 20);
     let text = sandbox.ok("volume show tank/a");
     assert!(
-        text.text().contains("8 of 8 rows on fast drives (24 MiB of 24 MiB); pinned to them"),
+        text.text().contains("8 of 8 rows on fast drives (24 MiB of 24 MiB); pinned to fast drives"),
         "{}",
         text.text()
     );
     assert!(sandbox.read("tank/a", 0, LENGTH) == data);
     let back = sandbox.ok("volume pin tank/a slow --wait");
-    assert_eq!(back.text(), "volume tank/a belongs on data drives\n");
+    assert_eq!(back.text(), "volume tank/a pinned to data drives\n");
     assert_eq!(tiers(&sandbox)["data_rows"], 8);
     assert!(sandbox.read("tank/a", 0, LENGTH) == data);
     sandbox.ok("volume pin tank/a none");
@@ -72,11 +72,7 @@ fn the_tier_rate_is_set_and_shown() {
     let (sandbox, _) = with_volume();
     assert_eq!(sandbox.json("pool status")["pools"][0]["tier_bytes_per_s"], 100_000_000);
     let set = sandbox.ok("pool set tank tier-rate=20MB");
-    assert!(
-        set.text().contains("19.07 MiB per second are moved between fast and data drives"),
-        "{}",
-        set.text()
-    );
+    assert!(set.text().contains("tier migration rate limit: 19.07 MiB per second"), "{}", set.text());
     assert_eq!(sandbox.json("pool status")["pools"][0]["tier_bytes_per_s"], 20_000_000);
     sandbox.ok("pool set tank tier-rate=off");
     assert_eq!(sandbox.json("pool status")["pools"][0]["tier_bytes_per_s"], Value::Null);

@@ -1,9 +1,9 @@
-//! The systemd unit, as systemd itself judges it.
+//! Checks the systemd unit with systemd's own tools.
 
 use std::path::Path;
 use std::process::Command;
 
-/// The unit with these drop-ins behind it, in a folder of its own, with a program that is there.
+/// The unit with these drop-ins, in a temporary directory, with an existing program.
 fn unit(dropins: &[&str]) -> tempfile::TempDir {
     let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist");
     let read = |name: &str| std::fs::read_to_string(dist.join(name)).expect("a unit");
@@ -19,7 +19,7 @@ fn analyze(words: &[&str], unit: &Path) -> Option<String> {
     Some([output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat())
 }
 
-/// How exposed a unit is, from 0 to 10; `None` where there is no systemd to say so.
+/// Exposure level of a unit, from 0 to 10; `None` without systemd.
 fn exposure(unit: &Path) -> Option<f64> {
     let said = analyze(&["security", "--offline=true", "--no-pager"], unit)?;
     let (_, level) = said.rsplit_once("Overall exposure level for stripewise.service: ")?;
@@ -28,12 +28,12 @@ fn exposure(unit: &Path) -> Option<f64> {
 
 #[test]
 fn the_systemd_unit_is_valid_and_sandboxed() {
-    // Mounting is a right of the superuser's, and no view of its own is less of a wall.
+    // Mounting requires root privileges, and without a mount namespace the sandbox is weaker.
     for (dropins, most) in [(&[][..], 3.0), (&["stripewise-fuse.conf"], 4.0)] {
         let folder = unit(dropins);
         let path = folder.path().join("stripewise.service");
         let Some(level) = exposure(&path) else {
-            println!("skipped: there is no systemd-analyze that judges units by their files");
+            println!("skipped: no systemd-analyze that can check unit files");
             return;
         };
         assert!(level < most, "{dropins:?}: {level}");
@@ -42,7 +42,7 @@ fn the_systemd_unit_is_valid_and_sandboxed() {
     }
 }
 
-/// What a service mounts is seen outside only if nothing gives it a view of its own.
+/// Mounts of a service are visible outside only if no option gives it a mount namespace.
 #[test]
 fn the_unit_with_fuse_shows_its_mounts_to_others() {
     let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist");
@@ -69,6 +69,6 @@ fn the_unit_with_fuse_shows_its_mounts_to_others() {
     for name in own_view {
         let is_set = |text: &str| text.lines().any(|line| line.starts_with(&format!("{name}=")));
         let is_off = dropin.contains(&format!("\n{name}=no\n"));
-        assert!(!is_set(&unit) || is_off, "{name} hides what is mounted");
+        assert!(!is_set(&unit) || is_off, "{name} hides mounts");
     }
 }

@@ -1,4 +1,4 @@
-//! What happens to a pool while clients use it, never more than what is promised to be survived.
+//! Events that happen to a pool under load, never more than the guarantees cover.
 
 mod actions;
 mod faults;

@@ -1,5 +1,5 @@
-//! Which drives something may happen to, and the few ways in which a drive goes and comes that
-//! several events share. Never more is taken than what is promised to be survived.
+//! Chooses the drives that events affect, and removes and returns drives for several events. Never
+//! removes more than the guarantees cover.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -9,20 +9,20 @@ use stripewise_drive::Drive;
 use crate::life::{Life, Plugged};
 use crate::subject::Refusal;
 
-/// Drives that a run may ever have.
+/// Maximum number of drives in a run.
 const MAX_DISKS: usize = 14;
-/// And when it has fast ones as well.
+/// Maximum number of drives in a run with fast drives.
 const MAX_DISKS_WITH_FAST: usize = 20;
 
 impl Life {
-    /// Administration may be refused for many a reason; that it ends is what is promised.
+    /// Logs the answer to an administrative request, which may be refused but must end.
     pub(crate) fn asked(&self, what: &str, answer: Option<Result<(), Refusal>>) {
         if let Some(answer) = answer {
             self.note(&format!("{what}: {answer:?}"));
         }
     }
 
-    /// Whether these disks may be taken; if so, they count as lost from now on.
+    /// Tries to harm these disks. Returns true if the guarantees allow it; they count as lost then.
     pub(crate) fn try_harm(&self, disks: &BTreeSet<usize>) -> bool {
         let volumes = self.world.volumes.borrow();
         let online = self.plugged.borrow();
@@ -34,7 +34,7 @@ impl Life {
         true
     }
 
-    /// A plugged disk without trouble.
+    /// Chooses a plugged disk without faults.
     pub(crate) fn any_disk(&self) -> Option<(usize, Rc<Plugged>)> {
         let plugged = self.plugged.borrow();
         let fine = plugged.iter().filter(|(_, plugged)| !plugged.is_troubled.get());
@@ -42,7 +42,7 @@ impl Life {
         self.world.pick(&fine)
     }
 
-    /// As [`Self::any_disk`], harmed from now on.
+    /// As [`Self::any_disk`]; the disk counts as harmed.
     pub(crate) fn any_victim(&self, why: &str) -> Option<(usize, Rc<Plugged>)> {
         let (disk, plugged) = self.any_disk()?;
         if !self.try_harm(&BTreeSet::from([disk])) {
@@ -52,12 +52,12 @@ impl Life {
         Some((disk, plugged))
     }
 
-    /// A drive is lost.
+    /// Counts the loss of a drive.
     pub(crate) fn count_loss(&self) {
         self.world.cover(|coverage| coverage.drive_losses += 1);
     }
 
-    /// A drive is pulled; it may be back in another life.
+    /// Unplugs a drive, which may return in a later life.
     pub(crate) fn pull_out(&self, disk: usize, plugged: &Plugged) {
         self.count_loss();
         plugged.is_troubled.set(true);
@@ -65,7 +65,7 @@ impl Life {
         self.world.disks.borrow_mut()[disk].is_away = true;
     }
 
-    /// A drive gives no answers for so long.
+    /// Holds back a drive's answers for `duration_ns`.
     pub(crate) fn stick_for(&self, plugged: Rc<Plugged>, duration_ns: u64) {
         plugged.is_troubled.set(true);
         plugged.faulty.stick();
@@ -73,20 +73,20 @@ impl Life {
         self.context.spawn(async move {
             context.sleep_ns(duration_ns).await;
             plugged.faulty.release();
-            // What was held back is still on its way for a moment.
+            // The answers held back are still in transit for a moment.
             context.sleep_ns(100_000_000).await;
             plugged.is_troubled.set(false);
         });
     }
 
-    /// A place on the disk, mostly where there is something.
+    /// Draws an offset on the disk, mostly one with data.
     pub(crate) fn draw_place(&self, plugged: &Plugged) -> u64 {
         let capacity = plugged.top.info().capacity_bytes;
         let reach = if self.world.chance(0.8) { capacity.min(6 << 20) } else { capacity };
         self.world.below(reach / 4096) * 4096
     }
 
-    /// A disk that was pulled, plugged in again.
+    /// Plugs in a disk that was unplugged.
     pub(crate) fn brought_back(&self, disk: usize) -> Option<(usize, Rc<dyn Drive>)> {
         let known = self.plugged.borrow().get(&disk).cloned();
         let plugged = match known {
@@ -95,7 +95,7 @@ impl Life {
                 plugged.is_troubled.set(false);
                 plugged
             }
-            // Stuck, or still in use.
+            // The drive is stuck or still in use.
             Some(plugged) if plugged.is_troubled.get() => return None,
             Some(plugged) => plugged,
             None => self.plug(disk),
@@ -104,7 +104,7 @@ impl Life {
         Some((disk, plugged.top.clone()))
     }
 
-    /// A disk that was never used.
+    /// Plugs in a new disk.
     pub(crate) fn new_disk(&self) -> Option<(usize, Rc<dyn Drive>)> {
         let has_fast = !self.world.plan.fast_bytes.is_empty();
         if self.world.disks.borrow().len() >= if has_fast { MAX_DISKS_WITH_FAST } else { MAX_DISKS } {

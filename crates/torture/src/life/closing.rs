@@ -1,4 +1,5 @@
-//! How a life ends: the pool is closed, or power goes, and what lasts is noted for the next one.
+//! The end of a life: the pool is closed or power is cut, and the lasting state is recorded for the
+//! next life.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ impl Life {
         });
     }
 
-    /// Closes the pool; all that was acknowledged is durable then.
+    /// Closes the pool, which makes all acknowledged writes durable.
     pub(crate) async fn end(&self, subject: &Subject) {
         if self.world.is_broken() {
             return;
@@ -27,7 +28,7 @@ impl Life {
         let Some(closed) = self.bounded("closing", subject.close()).await else { return };
         self.note(&format!("closed {}", closed.is_ok()));
         for (guarded, begun) in volumes.iter().zip(begun) {
-            // Where there is no space left under the drives, closing makes durable what can be.
+            // With no space left below the drives, closing flushes as much as possible.
             let is_full = self.is_beyond.get() && guarded.may_refuse_writes.get();
             if closed.is_ok() && !guarded.is_failed.get() && !is_full {
                 guarded.oracle.borrow_mut().end_flush(begun);
@@ -41,7 +42,7 @@ impl Life {
     }
 }
 
-/// Power goes, at the latest now: the drives keep or lose what they had in their caches.
+/// Cuts power, unless it is off already: the drives keep or lose the contents of their caches.
 pub(crate) fn end_of_life(life: &Life, number: usize, was_closed: bool) {
     let world = &life.world;
     if let Some(subject) = &*life.subject.borrow() {
@@ -52,7 +53,7 @@ pub(crate) fn end_of_life(life: &Life, number: usize, was_closed: bool) {
     }
     let is_cut = !was_closed || life.power.is_off();
     life.power.cut();
-    // Before anybody looks which sectors are still bad.
+    // Before the bad sectors are examined.
     for plugged in life.plugged.borrow().values() {
         let counts = plugged.faulty.counts();
         world.cover(|coverage| {
@@ -79,7 +80,7 @@ pub(crate) fn end_of_life(life: &Life, number: usize, was_closed: bool) {
     });
     let mut changed = BTreeSet::new();
     for guarded in world.volumes.borrow().iter() {
-        // What was acknowledged without them, they do not have.
+        // These drives lack writes that were acknowledged without them.
         let was_changed = guarded.is_changed.replace(false) && !guarded.is_failed.replace(false);
         guarded.may_refuse_writes.set(false);
         if was_changed {

@@ -1,4 +1,4 @@
-//! What a read gave, or that it was refused, against what the volume's judge says.
+//! Judges the result or the refusal of a read by the model of its volume.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::Life;
 use crate::world::guarded::Guarded;
 use crate::world::oracle::Wrong;
 
-/// The promise that a wrong sector breaks.
+/// Name of the guarantee that a wrong sector breaks.
 pub(crate) fn broken_promise(wrong: &Wrong) -> &'static str {
     match wrong {
         Wrong { is_torn_block: true, .. } => "old-or-new",
@@ -16,7 +16,7 @@ pub(crate) fn broken_promise(wrong: &Wrong) -> &'static str {
 }
 
 impl Life {
-    /// Whether what was read is right.
+    /// Judges the data of a read.
     pub(crate) fn judge(
         &self,
         guarded: &Guarded,
@@ -45,7 +45,7 @@ impl Life {
         }
     }
 
-    /// Whether a read may be refused.
+    /// Judges the refusal of a read.
     pub(crate) fn judge_refusal(
         &self,
         guarded: &Guarded,

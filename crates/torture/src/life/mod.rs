@@ -1,5 +1,5 @@
-//! One life of a run: its drives on their power, its pool, and what is promised of all that is
-//! asked of it. What clients do to it is in `clients.rs`, what they read is judged in `judge.rs`.
+//! One life of a run, from opening the pool to its closing or a power cut: the drives, their power
+//! supply and the pool. The clients are in `clients.rs`; `judge.rs` judges what they read.
 
 pub(crate) mod clients;
 pub(crate) mod closing;
@@ -24,25 +24,25 @@ use crate::world::content::BLOCK_BYTES;
 use crate::world::guarded::{Guarded, Target};
 use crate::world::manner::Manner;
 
-/// Whatever takes longer than this in virtual time has not ended: many times what failing drives
-/// one after the other take.
+/// Virtual time after which work counts as stuck: many times the delay of drives that fail one
+/// after the other.
 const PATIENCE_NS: u64 = 300_000_000_000;
 
 /// A drive that is plugged in in this life.
 pub(crate) struct Plugged {
-    /// Where its faults are told it.
+    /// Layer that injects faults.
     pub faulty: Rc<FaultyDrive>,
-    /// Where its flushes are.
+    /// Layer with the drive's latency and flush faults.
     pub wire: Rc<Wire>,
-    /// What the engine gets.
+    /// Top layer, which the engine uses.
     pub top: Rc<dyn Drive>,
-    /// Does not answer as it should at the moment.
+    /// True while a fault disturbs the drive's answers.
     pub is_troubled: Cell<bool>,
 }
 
 impl Plugged {
-    /// Blocks of these ranges that were not written since. The power is off, so what can be read is
-    /// not answered.
+    /// Returns the blocks of these ranges that are still unreadable. The power is off: reads of
+    /// good blocks never complete.
     fn still_unreadable(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         if self.faulty.unreadable_bytes() == 0 {
             return Vec::new();
@@ -64,26 +64,26 @@ impl Plugged {
 
 /// A life.
 pub(crate) struct Life {
-    /// The run.
+    /// State of the run.
     pub world: Rc<World>,
-    /// Its clock and tasks.
+    /// Clock and tasks.
     pub context: Context,
-    /// Its power.
+    /// Power supply.
     pub power: Rc<Power>,
-    /// Drives by number.
+    /// Plugged drives by number.
     pub plugged: RefCell<BTreeMap<usize, Rc<Plugged>>>,
     /// The pool, once it is open.
     pub subject: RefCell<Option<Subject>>,
-    /// More was taken from a volume than it can do without: nothing else is done to the pool.
+    /// True once a volume has lost more than it survives: no further events are injected.
     pub is_beyond: Cell<bool>,
-    /// A drive was lost, and power goes with this answer.
+    /// Completion that triggers the power cut after the loss of a drive.
     pub last_answer: Cell<Option<LastAnswer>>,
-    /// Clients are to end.
+    /// True once clients must stop.
     pub is_ending: Cell<bool>,
 }
 
 impl Life {
-    /// With these drives plugged in.
+    /// Begins a life with these drives plugged in.
     pub(crate) fn new(world: &Rc<World>, context: Context, disks: &BTreeSet<usize>) -> Rc<Self> {
         let life = Rc::new(Self {
             world: world.clone(),
@@ -101,7 +101,7 @@ impl Life {
         life
     }
 
-    /// Plugs a drive in, as it is.
+    /// Plugs in a drive.
     pub(crate) fn plug(&self, disk: usize) -> Rc<Plugged> {
         let plan = &self.world.plan;
         let crash = self.world.disks.borrow()[disk].crash.clone();
@@ -122,29 +122,30 @@ impl Life {
         plugged
     }
 
-    /// Notes what happened.
+    /// Logs an event.
     pub(crate) fn note(&self, what: &str) {
         self.world.note(self.context.now_ns(), what);
     }
 
-    /// A promise was broken; what the pool says of itself is added.
+    /// Reports a broken guarantee, with the pool's status.
     pub(crate) fn broken(&self, promise: &str, detail: String) {
         let pool = self.subject.borrow().as_ref().map_or_else(String::new, |subject| subject.in_words());
         let at_ms = self.context.now_ns() as f64 / 1e6;
         self.world.broken(promise, format!("{detail} (at {at_ms:.3} ms; pool: {pool})"));
     }
 
-    /// Whether there is nothing more to do in this life.
+    /// True if the life has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.is_ending.get() || self.power.is_off() || self.world.is_broken()
     }
 
-    /// What `work` gives; `None`, and a broken promise, if it does not end.
+    /// Awaits `work`. Returns `None` and reports a broken guarantee if it does not end.
     pub(crate) async fn bounded<T>(&self, what: &str, work: impl Future<Output = T>) -> Option<T> {
         self.bounded_by(PATIENCE_NS, what, work).await
     }
 
-    /// As [`Self::bounded`], of what a client asks: in a crowded life that is to end sooner.
+    /// As [`Self::bounded`], for a client's request, which must end sooner in a life with many
+    /// clients.
     pub(crate) async fn answered<T>(&self, what: &str, work: impl Future<Output = T>) -> Option<T> {
         let is_crowded = self.world.plan.manner.is_crowded;
         let patience_ns = if is_crowded { Manner::PATIENCE_NS } else { PATIENCE_NS };
@@ -160,18 +161,18 @@ impl Life {
         result.ok()
     }
 
-    /// The volumes that are open, with their judges.
+    /// Returns the open volumes with their models.
     pub(crate) fn targets(&self, subject: &Subject) -> Vec<Target> {
         let volumes = self.world.volumes.borrow();
         let open = |guarded: &Rc<Guarded>| Some((subject.volume(&guarded.name).ok()?, guarded.clone()));
         volumes.iter().filter_map(open).collect()
     }
 
-    /// Looks at how the volumes are.
+    /// Updates the facts about the volumes.
     pub(crate) fn observe(&self, subject: &Subject) {
         for facts in subject.facts() {
             if let Some(guarded) = self.world.volumes.borrow().iter().find(|v| v.name == facts.name) {
-                // A drive that cannot read all of itself may have taken the place of another.
+                // A drive with unreadable blocks may have replaced another.
                 let damaged = facts.all_disks().into_iter().filter(|disk| self.is_damaged(*disk));
                 guarded.harmed.borrow_mut().extend(damaged);
                 guarded.harmed.borrow_mut().extend(self.world.spoiled());
@@ -184,7 +185,7 @@ impl Life {
         self.plugged.borrow().get(&disk).is_some_and(|plugged| plugged.faulty.unreadable_bytes() > 0)
     }
 
-    /// Drives in a random order.
+    /// Plugged drives in random order.
     pub(crate) fn tops(&self) -> Vec<Rc<dyn Drive>> {
         let plugged = self.plugged.borrow();
         let mut tops: Vec<Rc<dyn Drive>> = plugged.values().map(|plugged| plugged.top.clone()).collect();
@@ -194,7 +195,7 @@ impl Life {
         tops
     }
 
-    /// What was begun at this time is acknowledged, durably.
+    /// Records a durable acknowledgement of a request that began at `began_ns`; may cut power.
     pub(crate) fn acknowledged_durably(&self, began_ns: u64) {
         let Some(last) = self.last_answer.get() else { return };
         if last.is_it(began_ns, self.context.now_ns()) {
@@ -204,7 +205,7 @@ impl Life {
     }
 }
 
-/// An executor for a life.
+/// Creates an executor for a life.
 pub(crate) fn new_executor(world: &World, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) -> Rc<VirtualExecutor> {
     let seed = world.next_seed();
     let executor = match world.plan.shuffled {

@@ -1,4 +1,4 @@
-//! How a life begins: the pool is made, or opened with what is on the drives and judged.
+//! The beginning of a life: the pool is created, or opened from the drives and judged.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use crate::world::guarded::{Guarded, draw_hot};
 use crate::world::oracle::Oracle;
 
 impl Life {
-    /// Makes the pool and its volumes; no power is cut here.
+    /// Creates the pool and its volumes, without a power cut.
     pub(crate) async fn create(&self) -> Option<Subject> {
         let plan = &self.world.plan;
         let top = |disk: usize| self.plugged.borrow()[&disk].top.clone();
@@ -36,7 +36,7 @@ impl Life {
         Some(subject)
     }
 
-    /// Makes a volume and gives it a judge.
+    /// Creates a volume and its model.
     pub(crate) async fn make_volume(&self, subject: &Subject, new: &NewVolume) {
         let number = self.world.next_volume.replace(self.world.next_volume.get() + 1) as u32;
         let new = NewVolume { name: format!("v{number}"), ..new.clone() };
@@ -52,7 +52,7 @@ impl Life {
         }
     }
 
-    /// Gives a volume of zeros its judge.
+    /// Creates the model of a new volume, which reads as zeros.
     fn judge_from_now(
         &self,
         subject: &Subject,
@@ -86,15 +86,15 @@ impl Life {
             hot: draw_hot(&mut random.borrow_mut(), written_bytes, store.stripe_bytes()),
             stripe_sectors: (store.stripe_bytes() / SECTOR_BYTES) as u32,
         };
-        // What may be missing of drives that it could lie on is known before it is first judged.
+        // Harmed drives that the volume could use must be known before it is first judged.
         guarded.harmed.borrow_mut().extend(self.world.spoiled());
         self.note(&format!("{} is made: {:?}, {size_bytes} bytes", new.name, new.layout));
         self.world.volumes.borrow_mut().push(Rc::new(guarded));
         self.observe(subject);
     }
 
-    /// A volume that was being made when power went: where it is there and whole it is as good as
-    /// any other. Where drives are missing nobody reckoned with it, and it is deleted.
+    /// Judges a volume that was being created at a power cut. If it exists and is whole, it is
+    /// kept. If drives are missing, it is deleted: their losses were not accounted to it.
     async fn judge_being_made(&self, subject: &Subject) {
         let (Some(random), Some(new)) = (self.world.later(), self.world.being_made.take()) else { return };
         let all = subject.facts();
@@ -111,7 +111,7 @@ impl Life {
         }
     }
 
-    /// Opens the pool and judges how it is found.
+    /// Opens the pool and judges its state.
     pub(crate) async fn open(&self) -> Option<Subject> {
         let settings = self.world.settings();
         let opened = Subject::open(&self.context, settings, self.tops(), false);
@@ -153,8 +153,7 @@ impl Life {
             return self.broken("nothing-refused", detail);
         }
         let harmed = guarded.harmed.borrow().clone();
-        // A disk that came back as another drive is both: the one that is lost, and the one that is
-        // being filled.
+        // A disk that was added again as a new drive counts twice: as lost and as being filled.
         let drives_of = |disk: &usize| places.iter().filter(|place| place.disk == *disk).count().max(1);
         if facts.counted_lost > harmed.iter().map(drives_of).sum() {
             let lost = facts.behind();
@@ -168,21 +167,21 @@ impl Life {
                 let detail = format!("{}: disk{number} was away and counts as current", guarded.name);
                 self.broken("no-stale-drive", detail);
             } else if self.plugged.borrow().contains_key(&number) {
-                // The engine knows, and may bring it up to date, or put something new on it, at any
-                // time.
+                // The engine knows of the gap, and may resync the disk or place new data on it at
+                // any time.
                 disk.stale.remove(&guarded.number);
             }
         }
         if self.world.conversions.is_some() {
-            // A drive's data of a former layout counts no more.
+            // Data of the previous layout no longer counts.
             let has_none = |disk: &usize| facts.columns.iter().all(|column| column.disk != *disk);
             (0..disks.len()).filter(has_none).for_each(|disk| {
                 disks[disk].stale.remove(&guarded.number);
             });
         }
-        // What is recorded counts from now on.
+        // The recorded losses count from now on.
         let damaged = facts.all_disks().into_iter().filter(|disk| !disks[*disk].unreadable.is_empty());
-        // Also a drive without anything of the volume may get some of it.
+        // Also drives without data of the volume: it may be placed on them.
         let spoiled = (0..disks.len()).filter(|disk| disks[*disk].is_spoiled);
         let mut harmed = guarded.harmed.borrow_mut();
         if guarded.is_uncertain.get() || facts.is_whole() {

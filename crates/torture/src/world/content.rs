@@ -1,34 +1,34 @@
-//! What clients write: every sector says which volume, which sector and which version it is, and
-//! every byte of it follows from that, so that whatever is read back can be named: current, old, of
-//! another place, or unknown.
+//! Data that clients write. Every sector contains its volume, sector number and version, and all
+//! its bytes follow from them. So each sector that is read can be classified: current, old,
+//! misplaced or unknown.
 //!
-//! Faults expected: anything at all may be read back.
+//! Expected faults: arbitrary bytes.
 
-/// The smallest thing that clients write, bytes.
+/// Minimum size of a client's write.
 pub(crate) const SECTOR_BYTES: u64 = 512;
-/// What the engine promises to keep whole, bytes.
+/// Size of a block, which the engine writes atomically.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 
 const WORDS: usize = (SECTOR_BYTES / 8) as usize;
 
-/// A sector's bytes.
+/// Bytes of a sector.
 pub(crate) type SectorBytes = [u8; SECTOR_BYTES as usize];
 
-/// What a sector that was read holds.
+/// Content of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// Only zeros.
     Zero,
-    /// What some client wrote.
+    /// Data of a client.
     Data {
-        /// The volume's number.
+        /// Number of the volume.
         volume: u32,
-        /// The sector within the volume.
+        /// Sector within the volume.
         sector: u32,
-        /// Counts the writes of a volume from 1.
+        /// Number of the write to the volume, from 1.
         version: u32,
     },
-    /// Nothing that any client ever wrote.
+    /// Bytes that no client ever wrote.
     Garbage,
 }
 
@@ -45,13 +45,13 @@ fn word(first: u64, second: u64, index: usize) -> u64 {
 }
 
 fn header(volume: u32, sector: u32, version: u32) -> (u64, u64) {
-    // Never zero, so that no data look like zeros.
+    // Never zero, so that data differs from unwritten zeros.
     let first = (u64::from(volume) + 1) << 32 | u64::from(sector);
     let second = u64::from(version) << 32 | u64::from(version ^ sector.rotate_left(16) ^ 0x5a5a_a5a5);
     (first, second)
 }
 
-/// Fills `bytes`, whole sectors, with what a client writes from `first_sector` on.
+/// Fills `bytes`, whole sectors, with a client's data for `first_sector` and the following sectors.
 pub(crate) fn stamp(bytes: &mut [u8], volume: u32, first_sector: u32, version: u32) {
     for (index, sector) in bytes.chunks_exact_mut(SECTOR_BYTES as usize).enumerate() {
         let (first, second) = header(volume, first_sector + index as u32, version);
@@ -61,7 +61,7 @@ pub(crate) fn stamp(bytes: &mut [u8], volume: u32, first_sector: u32, version: u
     }
 }
 
-/// Names what a sector holds.
+/// Identifies the content of a sector.
 pub(crate) fn identify(sector: &[u8]) -> Content {
     let at = |index: usize| {
         u64::from_le_bytes(sector[index * 8..index * 8 + 8].try_into().expect("eight bytes of a sector"))
@@ -80,8 +80,7 @@ pub(crate) fn identify(sector: &[u8]) -> Content {
     }
 }
 
-/// Whether the sector is made of pieces of these: torn, perhaps by several cuts one after the
-/// other.
+/// True if the sector consists of pieces of these versions: torn by one or several power cuts.
 pub(crate) fn is_torn_of(sector: &[u8], versions: &[SectorBytes]) -> bool {
     sector.iter().enumerate().all(|(at, byte)| versions.iter().any(|version| version[at] == *byte))
 }

@@ -1,22 +1,22 @@
-//! What is kept from life to life of copies: what a drive held once, and which drive alone has
-//! something.
+//! Records kept from one life to the next: old images of drives, and drives with the only copy of a
+//! structure.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use stripewise_drive::MemoryDrive;
 
-/// What a drive held at the end of a life.
+/// Image of a drive at the end of a life.
 pub(crate) struct KeptCopy {
     pub disk: usize,
-    /// The life that had just ended.
+    /// Number of the life.
     pub life: usize,
     pub image: Rc<MemoryDrive>,
-    /// Volumes (by number) that were written since.
+    /// Numbers of the volumes written since.
     pub changed: BTreeSet<u32>,
 }
 
-/// The drive that alone has a copy of something, since the end of a life.
+/// A drive that has the only copy of a structure since the end of a life.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OnlyCopy {
     pub disk: usize,

@@ -1,5 +1,4 @@
-//! A volume of the run and its judge: what it may hold, what it can do without, and where clients
-//! write to it.
+//! A volume of the run with its model, its lost drives and the areas that clients write.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -12,75 +11,75 @@ use super::content::SECTOR_BYTES;
 use super::oracle::Oracle;
 use crate::subject::{Facts, Store};
 
-/// A volume as a client sees it.
+/// An open volume with its record.
 pub(crate) type Target = (Store, Rc<Guarded>);
 
-/// A volume and its judge.
+/// A volume and its model.
 pub(crate) struct Guarded {
-    /// Its number; its name is `v` and this.
+    /// Number of the volume; its name is `v` and this number.
     pub number: u32,
-    /// Its name.
+    /// Name of the volume.
     pub name: String,
-    /// The judge.
+    /// Model of the volume's contents.
     pub oracle: RefCell<Oracle>,
-    /// Disks that may not hold what they should of it.
+    /// Disks that may lack data of the volume.
     pub harmed: RefCell<BTreeSet<usize>>,
-    /// In this life more was taken from it than it can do without: it may refuse.
+    /// True if the volume lost more drives in this life than it survives: it may refuse requests.
     pub is_failed: Cell<bool>,
-    /// In this life something happened after which it may refuse to write, and to flush, yet not to
-    /// read.
+    /// True if an event of this life allows the volume to refuse writes and flushes, but not reads.
     pub may_refuse_writes: Cell<bool>,
-    /// It was failed, and has not been opened again since: the engine may have recorded some of the
-    /// drives as lost before it knew that they are too many.
+    /// True if the volume failed and was not reopened since: the engine may have recorded some of
+    /// the drives as lost before it knew that they are too many.
     pub is_uncertain: Cell<bool>,
-    /// Something was written in this life and acknowledged.
+    /// True if a write was acknowledged in this life.
     pub is_changed: Cell<bool>,
-    /// As it was last seen.
+    /// Last known facts about the volume.
     pub facts: RefCell<Facts>,
-    /// It may lack space.
+    /// True for a thin volume, which may run out of space.
     pub is_thin: bool,
-    /// It is being deleted: it may be there or not.
+    /// True while the volume is being deleted: it may exist or not.
     pub is_leaving: Cell<bool>,
-    /// Where clients mostly write, sectors.
+    /// Sectors that clients mostly write.
     pub hot: Vec<Range<u32>>,
-    /// Sectors of a stripe's data.
+    /// Data sectors of a stripe.
     pub stripe_sectors: u32,
 }
 
 impl Guarded {
-    /// Disks that count as lost to the volume now.
+    /// Disks that count as lost to the volume.
     pub(crate) fn lost(&self) -> BTreeSet<usize> {
         let facts = self.facts.borrow();
         &*self.harmed.borrow() | &facts.lacking()
     }
 
-    /// Whether the volume can do without these too, whatever the engine knows already.
+    /// True if the volume also survives the loss of these disks, whatever the engine has recorded
+    /// so far.
     pub(crate) fn can_spare(&self, disks: &BTreeSet<usize>) -> bool {
         let facts = self.facts.borrow();
         let lost = self.lost();
-        // A drive that has only its map or its journal counts like any other: the engine says how
-        // many of them are gone.
+        // Drives with only a bitmap or journal copy count like any other: the engine reports how
+        // many of them are lost.
         let counted_lost = lost.len().max(facts.counted_lost);
         let is_free = disks.is_subset(&facts.lacking()) && disks.is_disjoint(&facts.copies);
         let more = disks.difference(&lost).count();
         !self.is_uncertain.get() && (is_free || counted_lost + more <= facts.tolerance)
     }
 
-    /// These are harmed from now on.
+    /// Marks these disks as harmed.
     pub(crate) fn harm(&self, disks: &BTreeSet<usize>) {
         self.harmed.borrow_mut().extend(disks);
         self.oracle.borrow_mut().lose_suspects();
     }
 }
 
-/// Bytes of a range of sectors: where, and how many.
+/// Offset and length in bytes of a range of sectors.
 pub(crate) fn bytes_of(sectors: &Range<u32>) -> (u64, usize) {
     let length = u64::from(sectors.end - sectors.start) * SECTOR_BYTES;
     (u64::from(sectors.start) * SECTOR_BYTES, length as usize)
 }
 
-/// Where clients of a new volume write: a few places, so that they meet, and so that little has to
-/// be looked at.
+/// Draws the areas of a new volume that clients write: few, so that clients collide and
+/// verification is quick.
 pub(crate) fn draw_hot(random: &mut SplitMix64, size_bytes: u64, stripe_bytes: u64) -> Vec<Range<u32>> {
     let total = (size_bytes / SECTOR_BYTES) as u32;
     let span = ((stripe_bytes / SECTOR_BYTES) as u32 * 2).clamp(64, 512);

@@ -1,18 +1,18 @@
-//! What each sector of a volume may hold: the judge of everything that is read.
+//! Reference model of a volume: the contents that each sector may have. It judges every read.
 //!
-//! For each sector the writes are kept that it may still hold: since the last one that is surely
-//! durable, each with when it began and ended. A read may give any write that no later,
-//! acknowledged one had taken the place of before the read began; after a power cut any write may
-//! be what is left that no later, *durable* one takes the place of. From then on it is one of
-//! these, until it is written again or is looked at when the run ends.
+//! For each sector the model keeps the writes that the sector may still hold: the last one that is
+//! certainly durable, and later ones, each with the times of its beginning and end. A read may
+//! return any write that no later, acknowledged write had replaced before the read began. After a
+//! power cut, the sector may hold any write that no later, *durable* write has replaced. It keeps
+//! this set of possible contents until it is written again, or is read at the end of the run.
 //!
-//! What is not promised is known here too. A block that was being written at a cut is *suspect*
-//! until all of the volume was there again: if a drive is lost before that, reading it may be
-//! refused ([`Oracle::lose_suspects`]), though what is read is still right. Without a journal,
-//! where there is parity, whole stripes are suspect, and anything may be read there.
+//! The model also knows the limits of the guarantees. A block that was being written at a power cut
+//! is *suspect* until the whole volume is available again: if a drive is lost before that, a read
+//! of the block may be refused ([`Oracle::lose_suspects`]), but must not return wrong data. With
+//! parity and without a journal, whole stripes are suspect, and a read may return anything there.
 //!
-//! Time here is a count of events ([`Oracle::tick`]), so that "before" is exact even at one instant
-//! of the clock. Memory: 40 bytes per sector of the volume and about 40 per write that a sector may
+//! Time in the model is a count of events ([`Oracle::tick`]), which orders events at one instant of
+//! the clock. Memory: 40 bytes per sector of the volume, and about 40 per write that a sector may
 //! hold.
 
 use std::collections::BTreeSet;
@@ -24,16 +24,16 @@ use crate::Promises;
 const SECTORS_PER_BLOCK: u32 = (BLOCK_BYTES / SECTOR_BYTES) as u32;
 const IN_FLIGHT: u64 = u64::MAX;
 
-/// What a write leaves in a sector.
+/// Content that a write leaves in a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     /// Zeros.
     Zero,
     /// A client's data of this version.
     Data(u32),
-    /// Anything, an error too: what was lost beyond what is promised.
+    /// Anything, including an error: lost beyond the guarantees.
     Any,
-    /// An error, and nothing else.
+    /// A read error.
     Lost,
 }
 
@@ -50,26 +50,27 @@ struct Entry {
     ended: u64,
     acknowledged: bool,
     durable: bool,
-    /// May have happened or not, even when acknowledged: a discard.
+    /// True for a discard, which may have no effect even if acknowledged.
     weak: bool,
-    /// Was not durable when power was cut: the sector may be torn between two of these.
+    /// True if the write was not durable at a power cut: the sector may be torn between two such
+    /// writes.
     cut: bool,
-    /// A drive may have lost it with its cache, and no client was told yet
-    /// ([`Oracle::put_at_risk`]).
+    /// True if a drive may have lost the write with its cache, and no client has an error for it
+    /// yet ([`Oracle::put_at_risk`]).
     at_risk: bool,
 }
 
 #[derive(Default)]
 struct Sector {
-    /// Empty: zeros that were always there.
+    /// Possible contents; empty for a sector that was never written.
     entries: Vec<Entry>,
-    /// When entries were last dropped: a read that began before cannot be judged.
+    /// Time when entries were last dropped: earlier reads cannot be judged.
     dropped_at: u64,
-    /// Until when it might be refused: what began before may still be.
+    /// Time until which reads might be refused: a read that began earlier may still be.
     refusable_until: u64,
 }
 
-/// Zeros that were always there.
+/// Content of a sector that was never written.
 const UNWRITTEN: [Entry; 1] = [Entry {
     value: Value::Zero,
     begun: 0,
@@ -82,12 +83,12 @@ const UNWRITTEN: [Entry; 1] = [Entry {
 }];
 
 impl Entry {
-    /// Takes the place of what was there before.
+    /// True if the entry certainly replaces earlier ones.
     fn counts(&self) -> bool {
         self.acknowledged && !self.weak
     }
 
-    /// Of something that was not there before: it was never acknowledged, and no cut takes it away.
+    /// A durable entry that no client wrote.
     fn of(value: Value, now: u64) -> Self {
         Self { value, begun: now, ended: now, acknowledged: false, ..UNWRITTEN[0] }
     }
@@ -98,7 +99,7 @@ impl Sector {
         if self.entries.is_empty() { &UNWRITTEN } else { &self.entries }
     }
 
-    /// What a read that began at `since` may give.
+    /// Contents that a read that began at `since` may return.
     fn candidates(&self, since: u64) -> impl Iterator<Item = &Entry> {
         let all = self.entries();
         all.iter().filter(move |entry| {
@@ -108,7 +109,7 @@ impl Sector {
         })
     }
 
-    /// Drops what no cut can bring back.
+    /// Drops entries that no power cut can bring back.
     fn forget_replaced(&mut self, now: u64) {
         let replaces = |entry: &&Entry| entry.durable && entry.counts();
         let Some(latest) = self.entries.iter().filter(replaces).map(|entry| entry.begun).max() else {
@@ -129,52 +130,54 @@ impl Sector {
     }
 }
 
-/// A write under way; to be given back when it ends.
+/// A write in flight; passed to [`Oracle::end_write`] when it ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Ticket {
     sectors: Range<u32>,
-    /// When it began.
+    /// Time of its beginning.
     pub begun: u64,
-    /// Which version it writes; 0 for zeros.
+    /// Version that it writes; 0 for zeros.
     pub version: u32,
 }
 
-/// Something was read that the promises do not allow.
+/// A read that violates the guarantees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
-    /// The sector.
+    /// Number of the sector.
     pub sector: u32,
-    /// What it holds, and what it may hold.
+    /// Content that was read, and the allowed contents.
     pub what: String,
-    /// Whether it is an older state of the same sector, as opposed to something that was never
-    /// there.
+    /// True if the sector returned an older content of its own, false for content that it never
+    /// had.
     pub is_old: bool,
-    /// A block that is neither old nor new, while each of its sectors is one of the two.
+    /// True if a block mixes old and new sectors.
     pub is_torn_block: bool,
 }
 
-/// The judge of one volume.
+/// The model of one volume.
 pub(crate) struct Oracle {
     volume: u32,
     promises: Promises,
-    /// What is suspect together: a block, without a journal the data of a stripe. Zero: nothing is.
+    /// Unit of suspicion: a block, or without a journal the data of a stripe. Zero: nothing becomes
+    /// suspect.
     grain_sectors: u32,
     sectors: Vec<Sector>,
     /// Sectors with writes that are not durable.
     dirty: BTreeSet<u32>,
-    /// Sectors with writes that a client was told may be lost. Where blocks are not promised to be
-    /// whole the next cut may tear them: what is still written in place may have lost its record.
+    /// Sectors with writes that were reported to a client as possibly lost. Without atomic blocks,
+    /// the next power cut may tear them: a write that is still being written in place may have lost
+    /// its record.
     told: BTreeSet<u32>,
     suspects: BTreeSet<u32>,
-    /// Something is lost that the suspects may need.
+    /// True if a drive is lost that the suspects may need.
     are_suspects_lost: bool,
     now: u64,
     next_version: u32,
 }
 
 impl Oracle {
-    /// Of a new volume: all zeros. `parity_stripe_bytes`: data bytes of a stripe where there is
-    /// parity.
+    /// Model of a new volume: all zeros. `parity_stripe_bytes` is the data of a stripe of a layout
+    /// with parity.
     pub(crate) fn new(
         volume: u32,
         size_bytes: u64,
@@ -201,46 +204,46 @@ impl Oracle {
         }
     }
 
-    /// The volume's sectors.
+    /// Number of sectors of the volume.
     pub(crate) fn sector_count(&self) -> u32 {
         self.sectors.len() as u32
     }
 
-    /// The volume has this size now: what is new reads as zeros, what is gone is gone.
+    /// Resizes the volume: new space reads as zeros, removed space is forgotten.
     pub(crate) fn resize(&mut self, size_bytes: u64) {
         let count = (size_bytes / SECTOR_BYTES) as usize;
         if count < self.sectors.len() {
             let first_gone = count as u32;
             self.dirty.retain(|sector| *sector < first_gone);
             self.told.retain(|sector| *sector < first_gone);
-            // What is suspect together begins before what is gone.
+            // A unit of suspicion may extend into the removed space.
             let grain = self.grain_sectors;
             self.suspects.retain(|suspect| suspect * grain < first_gone);
         }
         self.sectors.resize_with(count, Sector::default);
     }
 
-    /// The first sector from this one on that surely holds data of a client.
+    /// First sector from `first` on that certainly holds a client's data.
     pub(crate) fn surely_holds_data_from(&self, first: u32) -> Option<u32> {
         let is_data = |entry: &Entry| matches!(entry.value, Value::Data(_));
         (first..self.sector_count())
             .find(|&sector| self.sectors[sector as usize].candidates(self.now + 1).all(is_data))
     }
 
-    /// A moment later than all before.
+    /// Advances the time and returns it.
     pub(crate) fn tick(&mut self) -> u64 {
         self.now += 1;
         self.now
     }
 
-    /// A write begins. The data are to be stamped with the ticket's version.
+    /// Begins a write, whose data must be stamped with the ticket's version.
     pub(crate) fn begin_write(&mut self, sectors: Range<u32>) -> Ticket {
         let version = self.next_version;
         self.next_version += 1;
         self.begin(sectors, Value::Data(version), version, false)
     }
 
-    /// A write of zeros begins; `weak` for a discard, which may leave what was there.
+    /// Begins a write of zeros; `weak` for a discard, which may leave the old data.
     pub(crate) fn begin_zeroes(&mut self, sectors: Range<u32>, weak: bool) -> Ticket {
         self.begin(sectors, Value::Zero, 0, weak)
     }
@@ -267,14 +270,13 @@ impl Oracle {
         Ticket { sectors, begun, version }
     }
 
-    /// A write was answered: acknowledged or refused; `durable` for a FUA write that was
-    /// acknowledged.
+    /// Records the outcome of a write; `durable` for an acknowledged FUA write.
     pub(crate) fn end_write(&mut self, ticket: &Ticket, acknowledged: bool, durable: bool) {
         let ended = self.tick();
         for sector in ticket.sectors.clone() {
             let state = &mut self.sectors[sector as usize];
             let entry = state.entries.iter_mut().find(|entry| entry.begun == ticket.begun);
-            // An entry that is gone was overwritten.
+            // A missing entry was overwritten.
             if let Some(entry) = entry {
                 entry.ended = ended;
                 entry.acknowledged = acknowledged;
@@ -293,7 +295,7 @@ impl Oracle {
         }
     }
 
-    /// A flush that began at `begun` was acknowledged.
+    /// Records the acknowledgement of a flush that began at `begun`.
     pub(crate) fn end_flush(&mut self, begun: u64) {
         let now = self.tick();
         let sectors = &mut self.sectors;
@@ -301,7 +303,7 @@ impl Oracle {
             let state = &mut sectors[sector as usize];
             for entry in &mut state.entries {
                 entry.durable |= entry.acknowledged && entry.ended < begun;
-                // The acknowledgement vouches for it.
+                // The acknowledgement guarantees that it is durable.
                 entry.at_risk &= !entry.durable;
             }
             state.forget_replaced(now);
@@ -309,10 +311,10 @@ impl Oracle {
         });
     }
 
-    /// A drive that cannot be spared failed a flush and lost its cache. What was not durable may be
-    /// gone, or older, and may be refused where that shows; but no flush may be acknowledged as if
-    /// it were there, before a client was told. A block is written whole for any sector of it, and
-    /// checked as a whole: where part of it is gone all of it may be refused.
+    /// Records that an indispensable drive failed a flush and lost its cache. Writes that were not
+    /// durable may be lost or reverted, and reads refused where the loss is detected; but no flush
+    /// may be acknowledged before a client has an error for the loss. A block is written and
+    /// verified as a whole: if part of it is lost, all of it may be refused.
     pub(crate) fn put_at_risk(&mut self) {
         let now = self.tick();
         let blocks: BTreeSet<u32> = self.dirty.iter().map(|sector| sector / SECTORS_PER_BLOCK).collect();
@@ -330,9 +332,9 @@ impl Oracle {
         }
     }
 
-    /// A client was told that something was lost: from now on what was at risk and had ended is any
-    /// of what it may be. So is what had ended where blocks were lost before: no flush has said
-    /// that they are whole, and they count as lost again.
+    /// Records that a loss was reported to a client: each completed write at risk may now have any
+    /// of its possible contents. The same holds for completed writes to blocks that were lost
+    /// before: no flush has confirmed them, and they count as lost again.
     pub(crate) fn told(&mut self) {
         let sectors = &mut self.sectors;
         self.dirty.retain(|&sector| {
@@ -354,14 +356,14 @@ impl Oracle {
         self.grain_sectors > 0
     }
 
-    /// What is being written, or was since the last flush, may not agree with its parity any more.
+    /// Marks blocks written since the last flush as suspect: they may not match their parity.
     pub(crate) fn suspect_dirty(&mut self) {
         if self.suspects_exist() {
             self.suspects.extend(self.dirty.iter().map(|sector| sector / self.grain_sectors));
         }
     }
 
-    /// Power went: what was not durable is any of what it may be.
+    /// Records a power cut: each write that was not durable may have any of its possible contents.
     pub(crate) fn power_cut(&mut self) {
         self.suspect_dirty();
         if self.promises.journal && !self.promises.atomic_drives {
@@ -384,9 +386,9 @@ impl Oracle {
         }
     }
 
-    /// Something was lost, or may be given up at any moment, that suspects may need: until they are
-    /// resynchronised they may be refused (without a journal, anything may be read), and what is
-    /// written there until then may be lost as well.
+    /// Records the loss, or the possible loss, of a drive that suspects may need. Until they are
+    /// resynchronised, reads of suspects may be refused (without a journal, they may return
+    /// anything), and data written there until then may be lost as well.
     pub(crate) fn lose_suspects(&mut self) {
         self.are_suspects_lost = true;
         self.forget_suspects();
@@ -398,7 +400,7 @@ impl Oracle {
             && self.suspects.contains(&(sector / self.grain_sectors))
     }
 
-    /// Nothing is known of whether suspects can be read, until they are written again.
+    /// Gives up judging suspects until they are written again.
     fn forget_suspects(&mut self) {
         let now = self.tick();
         let count = self.sector_count();
@@ -419,13 +421,13 @@ impl Oracle {
         }
     }
 
-    /// Stripes whose data and parity may disagree.
+    /// Number of suspects, whose data and parity may disagree.
     #[cfg(test)]
     pub(crate) fn suspect_count(&self) -> usize {
         self.suspects.len()
     }
 
-    /// All stripes agree with their parity again.
+    /// Records that all stripes match their parity again.
     pub(crate) fn resynchronised(&mut self) {
         if self.are_suspects_lost {
             self.forget_suspects();
@@ -434,8 +436,8 @@ impl Oracle {
         self.suspects.clear();
     }
 
-    /// Whether a read of the range, or a write that has to read there, may be refused if it began
-    /// at `since`.
+    /// True if a read of the range that began at `since` may be refused, or a write that has to
+    /// read there.
     pub(crate) fn may_refuse(&self, sectors: Range<u32>, since: u64) -> bool {
         sectors.into_iter().any(|sector| {
             let state = &self.sectors[sector as usize];
@@ -445,12 +447,12 @@ impl Oracle {
         })
     }
 
-    /// Whether the sector was ever written.
+    /// True if the sector was ever written.
     pub(crate) fn is_touched(&self, sector: u32) -> bool {
         !self.sectors[sector as usize].entries.is_empty()
     }
 
-    /// Judges what a read gave that began at `since`.
+    /// Judges the data of a read that began at `since`.
     pub(crate) fn check(&self, first: u32, bytes: &[u8], since: u64) -> Result<(), Wrong> {
         let mut found = Vec::with_capacity(bytes.len() / SECTOR_BYTES as usize);
         for (index, sector) in bytes.chunks_exact(SECTOR_BYTES as usize).enumerate() {
@@ -459,8 +461,8 @@ impl Oracle {
         if self.promises.atomic_blocks { self.check_blocks(first, &found, since) } else { Ok(()) }
     }
 
-    /// A drive lost a write without a word, and power was cut during the next one: of sectors that
-    /// were in flight then, an older state is what is left, as found.
+    /// Accepts `bytes`, an older content, for sectors that were in flight at a power cut, after a
+    /// drive silently lost the previous write to them.
     pub(crate) fn bring_back(&mut self, first: u32, bytes: &[u8]) {
         let now = self.tick();
         for (number, bytes) in (first..).zip(bytes.chunks_exact(SECTOR_BYTES as usize)) {
@@ -517,7 +519,7 @@ impl Oracle {
         bytes
     }
 
-    /// Whether a cut may have left the sector torn, where blocks are not promised to be whole.
+    /// True if a power cut may have torn the sector; only without atomic blocks.
     fn is_torn(&self, number: u32, bytes: &[u8], since: u64) -> bool {
         if self.promises.atomic_blocks {
             return false;
@@ -530,16 +532,15 @@ impl Oracle {
         is_torn_of(bytes, &cut)
     }
 
-    /// Of a write that shows in a sector of a block, no other sector of the block may show the time
-    /// before.
+    /// Checks that blocks are atomic: if a write is visible in a sector, no other sector of the
+    /// block may show its older content.
     fn check_blocks(&self, first: u32, found: &[Content], since: u64) -> Result<(), Wrong> {
         let end = first + found.len() as u32;
         let content = |sector: u32| found[(sector - first) as usize];
         let written = (first..end).filter_map(|sector| {
             let Content::Data { version, .. } = content(sector) else { return None };
             let entries = self.sectors[sector as usize].entries();
-            // Beside a write that is under way a read may see some of it; what a cut leaves must be
-            // whole.
+            // A read may see part of a concurrent write; after a power cut the block must be whole.
             let write = entries.iter().find(|entry| entry.cut && entry.value == Value::Data(version))?;
             Some((sector, *write))
         });
@@ -566,8 +567,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// At the end of a run, when nothing changes any more: what was read (and found right) is what
-    /// is there from now on, and durable.
+    /// Pins the content at the end of a run: the data that was read, and found valid, is durable
+    /// and must not change again.
     pub(crate) fn pin(&mut self, first: u32, bytes: &[u8]) {
         for (index, sector) in bytes.chunks_exact(SECTOR_BYTES as usize).enumerate() {
             let number = first + index as u32;
@@ -576,7 +577,7 @@ impl Oracle {
                 Content::Data { volume, sector, version } if (volume, sector) == (self.volume, number) => {
                     Value::Data(version)
                 }
-                // Torn or lost, as was allowed: it is known again when it is written again.
+                // Torn or lost, as allowed: unknown until it is written again.
                 _ => continue,
             };
             let now = self.tick();

@@ -1,21 +1,20 @@
-//! Questions at a terminal: the drives first, then whatever could still change the first choice,
-//! the most consequential first, until nothing could.
+//! Questions at a terminal: the drives first, then each matter that could still change the first
+//! choice, the most consequential first.
 //!
-//! Expected faults: answers that make no sense (asked again), an end of input (taken as "no
-//! matter").
+//! Expected faults: invalid answers (asked again), end of input (taken as an empty answer).
 
 use std::io::{BufRead, IsTerminal, Write};
 
 use stripewise_control::size::ByteSize;
 use stripewise_model::advise::{Advice, Matter, Need, parse_link, what_matters};
 
-use super::{advised, percent, told, workload};
+use super::{advised, error_with_hint, percent, workload};
 use crate::commands::App;
 use crate::failure::{Failure, Result};
 
 type Parsed<T> = std::result::Result<T, String>;
 
-/// Whether there is someone to ask.
+/// True if a user at a terminal can be asked.
 pub(super) fn can_ask(app: &App) -> bool {
     !app.printer.is_json() && app.printer.caller().is_none() && std::io::stdin().is_terminal()
 }
@@ -27,11 +26,12 @@ pub(super) fn drives() -> Result<Option<String>> {
     })
 }
 
-/// Asks what matters next until nothing does; `settled` was said already.
-pub(super) fn until_nothing_matters(app: &App, need: &mut Need, mut settled: Vec<Matter>) -> Result<Advice> {
+/// Asks about the matter that could change the first choice most, until none could. `decided`
+/// matters are not asked about.
+pub(super) fn until_nothing_matters(app: &App, need: &mut Need, mut decided: Vec<Matter>) -> Result<Advice> {
     loop {
         let advice = advised(need, app)?;
-        let Some((matter, changes)) = what_matters(&advice.choices, need, &settled) else {
+        let Some((matter, changes)) = what_matters(&advice.choices, need, &decided) else {
             return Ok(advice);
         };
         let mut said = format!("So far: {}.", advice.choices[0].name());
@@ -39,28 +39,27 @@ pub(super) fn until_nothing_matters(app: &App, need: &mut Need, mut settled: Vec
             said += &format!("\n  {change}");
         }
         let _ = writeln!(std::io::stderr(), "{said}");
-        settled.push(matter);
+        decided.push(matter);
         match matter {
             Matter::Workload => {
-                let text = "For what? (sequential, random, mixed, backup, archive, a method, or shares as in \
+                let text = "Workload? (sequential, random, mixed, backup, archive, a method, or percentages: \
                             read=70,random=100,block=4KiB; empty: mixed)";
                 need.workload = question(text, workload)?.unwrap_or_else(|| need.workload.clone());
             }
             Matter::Capacity => {
                 let size = |text: &str| text.parse::<ByteSize>().map_err(|error| error.to_string());
-                let size = question("How much usable capacity? (12TB; empty: any)", size)?;
+                let size = question("Required usable capacity? (12TB; empty: any)", size)?;
                 need.capacity_bytes = size.map(|size| size.0);
             }
             Matter::Link => {
-                let link = |text: &str| parse_link(text).map_err(|error| told(&error));
+                let link = |text: &str| parse_link(text).map_err(|error| error_with_hint(&error));
                 need.link = question(
-                    "Behind which link? (1gbe, 2.5gbe, 10gbe, usb3, 400MB/s, …; empty: none that limits)",
+                    "Link to the client? (1gbe, 2.5gbe, 10gbe, usb3, 400MB/s, …; empty: no limit)",
                     link,
                 )?;
             }
             Matter::Risk => {
-                let text =
-                    "Which probability of losing data within a year is accepted? (0.1%; empty: as above)";
+                let text = "Accepted probability of data loss per year? (0.1%; empty: as above)";
                 if let Some(risk) = question(text, percent)? {
                     (need.risk_per_year, need.risk_is_assumed) = (risk, false);
                 }
@@ -69,7 +68,7 @@ pub(super) fn until_nothing_matters(app: &App, need: &mut Need, mut settled: Vec
     }
 }
 
-/// Asks until the answer makes sense; an empty one leaves it open.
+/// Asks until the answer is valid. `None` for an empty answer.
 fn question<T>(text: &str, parse: impl Fn(&str) -> Parsed<T>) -> Result<Option<T>> {
     let mut errors = std::io::stderr();
     loop {

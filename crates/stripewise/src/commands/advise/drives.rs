@@ -1,7 +1,7 @@
-//! Drives to advise on, as people name them: by size, by catalogue name, by a file that
-//! `drive measure` wrote, or by the path of a drive of this machine.
+//! Drives to advise on: named by size, by catalogue name, by a file that `drive measure` wrote, or
+//! by the path of a drive of this host.
 //!
-//! Expected faults: paths that are no drives, files that describe none.
+//! Expected faults: paths that are not drives, files that are not catalogue entries.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -15,10 +15,11 @@ use stripewise_model::catalogue::parse_drive;
 use crate::commands::App;
 use crate::failure::{Failure, Result, system_text};
 
-/// Smaller drives have the rates of such ones: files stand in for drives.
+/// Minimum modelled capacity: smaller drives, such as files that stand in for drives, get the rates
+/// of a drive of this size.
 pub(crate) const LEAST_BYTES: u64 = 100_000_000_000;
 
-/// Reads `4x8TB-hdd,/dev/sda,2xdrive.toml`; `assumptions` gets what paths do not tell.
+/// Parses `4x8TB-hdd,/dev/sda,2xdrive.toml`; adds what a path does not reveal to `assumptions`.
 pub(crate) fn parse(app: &App, text: &str, assumptions: &mut Vec<String>) -> Result<Vec<Kind>> {
     let mut kinds = Vec::new();
     for part in text.split(',').map(str::trim) {
@@ -37,7 +38,7 @@ fn usage(error: &AdviceError) -> Failure {
     Failure::usage(error.to_string()).hint(error.hint())
 }
 
-/// The number and the path, where a part is one.
+/// Returns the count and the path of a part that names a path.
 fn path_of<'a>(app: &App, part: &'a str) -> Option<(&'a str, &'a str)> {
     let is_path = |text: &str| {
         !text.is_empty()
@@ -69,17 +70,17 @@ fn of_path(app: &App, count: usize, text: &str, assumptions: &mut Vec<String>) -
         Some(false) if text.contains("nvme") => "nvme",
         Some(false) => "ssd",
         None => {
-            assumptions.push(format!("{text} is taken for a hard disk"));
+            assumptions.push(format!("{text} is assumed to be a hard disk"));
             "hdd"
         }
     };
     if bytes < LEAST_BYTES {
-        assumptions.push(format!("{text} has less than 100 GB and counts as such a drive"));
+        assumptions.push(format!("{text} is smaller than 100 GB; modelled as a 100 GB drive"));
     }
     Ok(Kind::of_size(count, bytes.max(LEAST_BYTES), sort))
 }
 
-/// What the kernel says of a block device, or of the disk that a partition lies on.
+/// The kernel's `queue/rotational` of a block device, or of the disk of a partition.
 pub(crate) fn is_rotational(path: &Path) -> Option<bool> {
     let device = std::fs::metadata(path).ok()?.rdev();
     if device == 0 {
@@ -92,7 +93,7 @@ pub(crate) fn is_rotational(path: &Path) -> Option<bool> {
     Some(text.trim() == "1")
 }
 
-/// The kernel's own split of a device number.
+/// Major number, in the kernel's encoding of device numbers.
 fn major_of(device: u64) -> u64 {
     (device >> 32) & 0xffff_f000 | (device >> 8) & 0xfff
 }

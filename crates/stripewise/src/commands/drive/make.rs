@@ -1,7 +1,7 @@
-//! `drive make`: files to use as drives. All of them or none.
+//! `drive make`: creates files to use as drives, all or none.
 //!
-//! Expected faults: files that exist, too little room for all, a file system that cannot keep a
-//! pace.
+//! Expected faults: files that already exist, too little free space, a file system without extended
+//! attributes, which hold a drive's pace.
 
 use std::path::{Path, PathBuf};
 
@@ -17,32 +17,32 @@ use crate::commands::App;
 use crate::failure::{Exit, Failure, Result, chain, system_text};
 use crate::printer::{Table, plain};
 
-/// Sizes are whole multiples of this, so that every alignment fits.
+/// Drive sizes are multiples of this, which suits every alignment.
 const BLOCK_BYTES: u64 = 4096;
 
 /// Create files to use as drives
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The folder for the files; made if it is not there
+    /// Directory for the files; created if missing
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// How many
+    /// Number of drives
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=255))]
     count: u32,
-    /// Size of each; the files take up room only as they are written
+    /// Size of each drive; the files are sparse
     #[arg(long, value_name = "SIZE")]
     size: ByteSize,
-    /// Hold each drive to these rates wherever it is used: `180MB/s`, `400iops` or both with a
-    /// comma
+    /// Limit each drive to these rates wherever it is used: `180MB/s`, `400iops` or both, separated
+    /// by a comma
     #[arg(long, value_name = "RATES", value_parser = parse_pace)]
     pace: Option<PaceChoice>,
-    /// Number the files from here on
+    /// Number of the first file
     #[arg(long, value_name = "N", default_value_t = 0)]
     first: u32,
-    /// Reserve the room now, so that it cannot run out later
+    /// Allocate the space now, so that it cannot run out later
     #[arg(long, conflicts_with = "overcommit")]
     allocate: bool,
-    /// Make drives larger than the room there is; writing fails once it has run out
+    /// Allow drives larger than the free space; writes fail once it runs out
     #[arg(long)]
     overcommit: bool,
 }
@@ -72,12 +72,11 @@ struct MadeDrive {
     pace: Option<String>,
 }
 
-/// Runs it.
 pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     let size_bytes = options.size.0 / BLOCK_BYTES * BLOCK_BYTES;
     if size_bytes == 0 {
         return Err(Failure::usage(format!("drives of {} are too small to hold anything", options.size))
-            .hint("a pool wants some MiB of each drive for itself; 64MiB is a size to try things with"));
+            .hint("a pool reserves a few MiB of each drive; use 64MiB or more"));
     }
     if size_bytes != options.size.0 {
         app.printer
@@ -101,7 +100,7 @@ pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     for (index, path) in paths.iter().enumerate() {
         if let Err(failure) = make_one(path, &create, pace.as_deref()) {
             for made in &paths[..index] {
-                // Best effort: what matters is why the work stopped.
+                // Best effort: the failure to report is the first one.
                 let _ = std::fs::remove_file(made);
             }
             return Err(failure);
@@ -149,7 +148,7 @@ fn refuse_existing(options: &Options, paths: &[PathBuf]) -> Result<()> {
 fn refuse_too_large(options: &Options, size_bytes: u64) -> Result<()> {
     let free_bytes = free_space_bytes(&options.folder).map_err(|error| {
         Failure::new(format!(
-            "cannot ask for the room in {}: {}",
+            "cannot determine the free space in {}: {}",
             options.folder.display(),
             system_text(&error)
         ))
@@ -169,8 +168,7 @@ fn refuse_too_large(options: &Options, size_bytes: u64) -> Result<()> {
         ByteSize(free_bytes)
     ))
     .hint(format!(
-        "there is room for --size {}MiB; --overcommit makes them all the same, as files take up room only as they \
-         are written",
+        "use --size {}MiB; or --overcommit: the files are sparse and take up space as they are written",
         (free_bytes / u64::from(options.count)) >> 20
     )))
 }

@@ -1,4 +1,4 @@
-//! `drive show`: what can be typed; `control/src/operations/drives/show.rs` carries it out.
+//! Options of `drive show`, which `control/src/operations/drives/show.rs` executes.
 
 use std::path::PathBuf;
 
@@ -8,13 +8,12 @@ use stripewise_control::request::ShowDrives;
 /// Show the pool, role and state of drives; read-only
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Paths, volumes (POOL/VOL), NBD URIs, or identities of drives that belong to a known pool
+    /// Paths, volumes (POOL/VOL), NBD URIs, or the IDs of drives in known pools
     #[arg(value_name = "DRIVE", required = true)]
     drives: Vec<PathBuf>,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> ShowDrives {
         ShowDrives { drives: self.drives.clone() }
     }

@@ -1,10 +1,9 @@
-//! `evaluate --predict`: what the arrays were expected to deliver, from their drives alone, beside
-//! what they delivered.
+//! `evaluate --predict`: compares the measured arrays with a prediction from their drives alone.
 //!
-//! The drives are measured one beside the other, at the pace that they had, into an entry as
-//! `drive measure` makes; then the same evaluation runs on modelled drives of that entry, in
-//! virtual time. Nothing of the arrays' own figures enters. The processor's time does not either:
-//! where it limits, the prediction is too high.
+//! The drives are measured concurrently, at their pace in the evaluation, into an entry as `drive
+//! measure` writes it; the same evaluation then runs on modelled drives of that entry, in virtual
+//! time. The prediction uses no figures of the arrays. It also ignores processor time: where the
+//! processor is the bottleneck, the prediction is too high.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -24,24 +23,24 @@ use crate::commands::App;
 use crate::commands::drive::measure::{QUICK_SECONDS, SECONDS, measure_drives};
 use crate::failure::{Failure, Result, chain, system_text};
 
-/// Drives that are made are this large unless another size was asked for.
+/// Default size of temporary drives.
 const MADE_BYTES: u64 = 1 << 30;
-/// The same for a first look.
+/// Default size of temporary drives with `--quick`.
 const QUICK_MADE_BYTES: u64 = 256 << 20;
 
-/// Drives made for this one evaluation; their folder goes when it is over.
+/// Temporary drives of one evaluation; their directory is removed on drop.
 pub(super) struct MadeDrives {
     folder: PathBuf,
     count: usize,
 }
 
 impl MadeDrives {
-    /// All of them, one for replacement among them.
+    /// Paths of all drives, including one replacement.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
         (0..=self.count).map(|number| self.folder.join(format!("drive{number}.img"))).collect()
     }
 
-    /// Drives of an array.
+    /// Drives per array.
     pub(super) fn count(&self) -> usize {
         self.count
     }
@@ -49,12 +48,12 @@ impl MadeDrives {
 
 impl Drop for MadeDrives {
     fn drop(&mut self) {
-        // Best effort: what is left shows by its name what it was.
+        // Best effort: a directory left behind is recognisable by its name.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Where no drives are given, files that can be both evaluated and measured.
+/// Makes temporary drives to evaluate and measure, if no drives are given.
 pub(super) fn make_drives(options: &Options) -> Result<Option<MadeDrives>> {
     let folder = match options.drives.as_slice() {
         [] => Path::new("."),
@@ -68,7 +67,7 @@ pub(super) fn make_drives(options: &Options) -> Result<Option<MadeDrives>> {
     let folder_name = format!(".stripewise-predict-{}", std::process::id());
     let unusable = |why: String| {
         Failure::new(format!("cannot make drives in {}: {why}", folder.display()))
-            .hint("--drives names another folder, --size makes them smaller")
+            .hint("choose another directory with --drives, or smaller drives with --size")
     };
     let made = MadeDrives { folder: folder.join(folder_name), count };
     std::fs::create_dir(&made.folder).map_err(|error| unusable(system_text(&error)))?;
@@ -81,34 +80,34 @@ pub(super) fn make_drives(options: &Options) -> Result<Option<MadeDrives>> {
     Ok(Some(made))
 }
 
-/// One figure beside its prediction.
+/// A figure and its prediction.
 #[derive(Debug, Serialize)]
 pub(super) struct Predicted {
     layout: String,
     /// `None` for a rebuild without load.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<State>,
-    /// A load, or `rebuild`.
+    /// Name of the load, or `rebuild`.
     workload: String,
     measured_mb_per_s: f64,
     predicted_mb_per_s: f64,
     error_percent: f64,
 }
 
-/// All of them.
+/// All figures with their predictions.
 #[derive(Debug, Serialize)]
 pub(super) struct Predictions {
     predictions: Vec<Predicted>,
-    /// Of the errors without their sign.
+    /// Median of the absolute errors.
     median_error_percent: f64,
-    /// The largest.
+    /// Largest absolute error.
     largest_error_percent: f64,
-    /// How long the drives were measured.
+    /// Time spent measuring the drives.
     drives_measured_seconds: f64,
 }
 
 impl Predictions {
-    /// A table for people.
+    /// Formats the predictions as a table.
     pub(super) fn text(&self) -> String {
         let mut text = String::from("\nPrediction from the drives alone, in virtual time (MB/s)\n\n");
         let row = |cells: [&str; 6]| {
@@ -134,23 +133,23 @@ impl Predictions {
     }
 }
 
-/// exp|ln(predicted/measured)| − 1 in percent, below zero where the prediction is lower.
+/// exp|ln(predicted/measured)| − 1 in percent; negative where the prediction is too low.
 fn error_percent(predicted: f64, measured: f64) -> f64 {
     let ratio = (predicted / measured).ln();
     100.0 * (ratio.abs().exp() - 1.0) * ratio.signum()
 }
 
-/// Measures the drives of an evaluation that is over, and predicts what it found.
+/// Measures the drives of a finished evaluation and predicts its figures.
 pub(super) fn predict(app: &App, asked: &EvaluateOptions, evaluation: &Evaluation) -> Result<Predictions> {
     let DriveSource::Paths(paths) = &asked.drives else {
-        return Err(Failure::usage("--predict is for drives that exist"));
+        return Err(Failure::usage("--predict requires real drives"));
     };
     let pace = match &evaluation.settings.pace {
         Some(pace) => Some(pace.text.parse::<Pace>().map_err(|error| Failure::new(error.to_string()))?),
         None => None,
     };
-    app.printer.note("measuring the drives, for the prediction");
-    // Where runs are to be shorter than usual, so is this.
+    app.printer.note("measuring the drives for the prediction");
+    // Shorter runs shorten this measurement as well.
     let (usual, usual_run) = if asked.quick { (QUICK_SECONDS, 0.5) } else { (SECONDS, 2.0) };
     let shorter = asked.seconds_per_run.map_or(1.0, |seconds| (seconds / usual_run).clamp(0.1, 1.0));
     let seconds = usual * shorter;
@@ -167,10 +166,10 @@ pub(super) fn predict(app: &App, asked: &EvaluateOptions, evaluation: &Evaluatio
         let drives = paths.iter().take(asked.count).map(open).collect::<Result<Vec<_>>>()?;
         measure_drives(app, &drives, options)?
     };
-    // Through the entry, as a later prediction from a file would have it.
+    // By way of an entry, as for a later prediction from a file.
     let text = drive_text("measured", "measured", "evaluate --predict", &taken);
     let entry = parse_drive("measured", &text)
-        .map_err(|error| Failure::because("cannot predict from what was measured of the drives", &error))?;
+        .map_err(|error| Failure::because("cannot predict from the measured drives", &error))?;
     let modelled = EvaluateOptions {
         drives: Model::Catalogue(Arc::new(entry)).source_as_measured(),
         drive_bytes: Some(evaluation.settings.drive_bytes),

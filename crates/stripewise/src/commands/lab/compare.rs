@@ -1,4 +1,5 @@
-//! `lab compare`: whether the second run is better, worse, or the runs do not decide it.
+//! `lab compare`: decides whether the second run is better or worse than the first, if the runs
+//! allow it.
 
 use clap::Args;
 use serde::Serialize;
@@ -14,14 +15,14 @@ use crate::printer::{Style, Table, plain};
 /// Compare two runs: better, worse, or undecided
 #[derive(Args)]
 #[command(
-    after_help = "A difference is told where the medians differ by 3 % or more and an exact rank test, \
-                        corrected for all comparisons made, stays below 5 %."
+    after_help = "A difference is reported if the medians differ by 3 % or more and the p-value of an exact rank \
+                        test, corrected for the number of comparisons, is below 5 %."
 )]
 pub(crate) struct Options {
-    /// What to compare with
+    /// Baseline run
     #[arg(value_name = "A")]
     first: String,
-    /// What is compared
+    /// Run to compare with the baseline
     #[arg(value_name = "B")]
     second: String,
 }
@@ -34,7 +35,6 @@ struct Compared {
     only_in_one: Vec<String>,
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let store = store(app)?;
     let load =
@@ -44,7 +44,7 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     if pairs.is_empty() {
         return Err(Failure::new(format!("{} and {} have no measurement in common", first.run, second.run))
             .hint(
-                "only runs of one profile can be compared; stripewise lab show tells a run's measurements",
+                "only runs of the same method can be compared; `stripewise lab show` lists a run's measurements",
             ));
     }
     let comparisons = compare(&pairs);
@@ -70,7 +70,7 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
         }
         page.table(&table);
         for name in &compared.only_in_one {
-            page.line(format!("note: {name} is in one of the two only"));
+            page.line(format!("note: {name} is in only one of the runs"));
         }
     })?;
     Ok(Exit::Success)

@@ -11,10 +11,10 @@ use crate::failure::{Exit, Result};
 /// Print runs as CSV or JSON
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The runs
+    /// Runs, each by name, by the beginning of its name, or `latest`
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<String>,
-    /// As CSV, the default
+    /// Print CSV [default]
     #[arg(long)]
     csv: bool,
 }
@@ -27,7 +27,6 @@ struct Exported {
 const HEADINGS: &str =
     "run,date,profile,tool,target,measurement,op,block_bytes,queue_depth,workers,sample,value,unit";
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let store = store(app)?;
     let load = |name: &String| store.find(name).and_then(|run| store.load(&run));
@@ -70,8 +69,7 @@ fn row(run: &RunRecord, figure: &MeasurementRecord, sample: usize, value: f64) -
     .join(",")
 }
 
-/// A field that may hold commas, quotes or lines. What a spreadsheet would take for a formula is
-/// disarmed.
+/// Quotes a CSV field. A text that a spreadsheet would evaluate as a formula is disarmed.
 fn quoted(text: &str) -> String {
     let text = match text.chars().next() {
         Some('=' | '+' | '-' | '@') => format!("'{text}"),

@@ -12,7 +12,7 @@ use crate::printer::{Style, Table, plain};
 /// List the runs in the result store
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only the newest N
+    /// Show only the newest N runs
     #[arg(long, value_name = "N")]
     last: Option<usize>,
 }
@@ -22,7 +22,6 @@ struct Listed {
     runs: Vec<ListedRun>,
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let mut runs = store(app)?.list().map_err(|error| store_failure(&error))?;
     runs.truncate(options.last.unwrap_or(usize::MAX));

@@ -25,7 +25,6 @@ struct ListedProfile {
     measurements: Vec<String>,
 }
 
-/// Runs it.
 pub(super) fn run(_: &Options, app: &App) -> Result<Exit> {
     let all: std::result::Result<Vec<Profile>, _> =
         built_in_names().iter().map(|name| built_in(name)).collect();

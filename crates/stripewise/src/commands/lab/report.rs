@@ -12,16 +12,16 @@ use super::{store, store_failure};
 use crate::commands::{App, evaluate};
 use crate::failure::{Exit, Failure, Result, system_text};
 
-/// Write runs into one page of HTML
+/// Write a report of runs as one HTML page
 #[derive(Args)]
 pub(crate) struct Options {
     /// The runs
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<String>,
-    /// The file
+    /// Output file
     #[arg(short, long, value_name = "FILE.html", default_value = "lab-report.html")]
     out: PathBuf,
-    /// Write each chart of it as SVG and as PNG into this folder, too
+    /// Also write each chart as SVG and PNG to this directory
     #[arg(long, value_name = "DIR")]
     charts: Option<PathBuf>,
 }
@@ -32,7 +32,6 @@ struct Written {
     runs: Vec<String>,
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let store = store(app)?;
     let load = |name: &String| {
@@ -55,7 +54,7 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Numbered in the page's order.
+/// Writes the charts, numbered in the order of the page.
 pub(super) fn write_charts(folder: &Path, charts: &[Chart]) -> Result<()> {
     let folder = evaluate::prepare_output(folder)?;
     for (number, chart) in charts.iter().enumerate() {

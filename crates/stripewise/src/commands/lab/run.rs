@@ -1,7 +1,7 @@
-//! `lab run`: a method on a target, every figure kept in the store as soon as it is taken.
+//! `lab run`: measures a target with a method and stores every figure as soon as it is measured.
 //!
-//! Expected faults: targets that hold something, an interrupt (what was measured is kept), a full
-//! disk, a pool that a daemon has open, fio missing.
+//! Expected faults: targets that hold data, an interrupt (figures so far are kept), a full disk, a
+//! pool that a daemon has open, a missing fio.
 
 mod modelled;
 mod options;
@@ -41,7 +41,6 @@ pub(crate) use options::Options;
 use options::{Driver, settings, within};
 use shown::Shown;
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     if options.seconds.is_some_and(|seconds| !seconds.is_finite() || seconds <= 0.0) {
         return Err(Failure::usage("--seconds must be more than 0"));
@@ -60,7 +59,7 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     }
 }
 
-/// The user's hooks, read before anything is touched.
+/// Reads the user's hooks, before the target is touched.
 fn hook_file(app: &App, path: &Path) -> Result<HookFile> {
     let path = app.absolute(path);
     let text = std::fs::read_to_string(&path)
@@ -71,7 +70,7 @@ fn hook_file(app: &App, path: &Path) -> Result<HookFile> {
     })
 }
 
-/// The laboratory's own, or a file of the user's.
+/// Finds a built-in method, or reads a method from a file.
 pub(crate) fn profile(app: &App, name: &str) -> Result<Profile> {
     let path = app.absolute(Path::new(name));
     if name.ends_with(".toml") || path.is_file() {
@@ -82,7 +81,7 @@ pub(crate) fn profile(app: &App, name: &str) -> Result<Profile> {
             .map_err(|error| Failure::because(format!("cannot use {}", path.display()), &error));
     }
     built_in(name)
-        .map_err(|error| Failure::usage(error.to_string()).hint("stripewise lab profiles lists them"))
+        .map_err(|error| Failure::usage(error.to_string()).hint("`stripewise lab profiles` lists them"))
 }
 
 async fn go(
@@ -94,13 +93,16 @@ async fn go(
     hooks: Option<HookFile>,
 ) -> Result<Exit> {
     if profile.files.is_some() && (options.driver == Driver::Fio || options.read_only || hooks.is_some()) {
-        return Err(Failure::usage(format!("{} works on files, by itself, and writes them", profile.name)));
+        return Err(Failure::usage(format!(
+            "{} writes files with the native driver: --driver fio, --read-only and --scenario do not apply",
+            profile.name
+        )));
     }
     if !options.hosts.is_empty() && hooks.is_some() {
-        return Err(Failure::usage("--scenario measures from this host, not with --hosts"));
+        return Err(Failure::usage("--scenario and --hosts cannot be combined"));
     }
     if options.driver == Driver::Native && !options.hosts.is_empty() {
-        return Err(Failure::usage("--hosts is for --driver fio, which has servers"));
+        return Err(Failure::usage("--hosts requires --driver fio"));
     }
     let largest = options.sizes.iter().map(|size| size.0).max().or(profile.sizes.iter().copied().max());
     let how = Use { read_only: options.read_only, force: options.force, size_bytes: largest };
@@ -170,7 +172,7 @@ async fn go(
         }
     })?;
     if interrupt_requested() {
-        let kept = format!("stripewise lab show {} has what was measured", run.run);
+        let kept = format!("`stripewise lab show {}` shows the figures so far", run.run);
         return Err(Failure::new("interrupted").hint(kept));
     }
     store.finish(&run.run, &notes).map_err(|error| store_failure(&error))?;
@@ -189,16 +191,15 @@ struct Work<'a> {
     hooks: Option<HookFile>,
 }
 
-/// A path that other hosts have: nothing is known of it here, so writing to it needs `--force`.
+/// Checks a path on other hosts. This host cannot inspect it, so writing to it needs `--force`.
 fn on_hosts(options: &Options, target: &str) -> Result<PathBuf> {
     let path = PathBuf::from(target);
     if !path.is_absolute() {
-        return Err(Failure::usage("with --hosts TARGET is an absolute path that every host has"));
+        return Err(Failure::usage("with --hosts, TARGET must be an absolute path on every host"));
     }
     if !options.read_only && !options.force {
-        return Err(Failure::new(format!("what {target} holds on other hosts is not known here")).hint(
-            "--read-only measures reads alone; --force overwrites it: all that it holds would be lost",
-        ));
+        return Err(Failure::new(format!("cannot check whether {target} holds data on other hosts"))
+            .hint("--read-only measures only reads; --force overwrites the target and destroys its data"));
     }
     Ok(path)
 }
@@ -224,17 +225,17 @@ impl Work<'_> {
                 }
                 self.by_fio(path, drive.capacity_bytes, !self.options.read_only).await
             }
-            (Driver::Fio, None) => Err(Failure::usage("fio needs a path: a file or a block device")),
+            (Driver::Fio, None) => Err(Failure::usage("--driver fio requires a file or a block device")),
         }
     }
 
-    /// Whether the page cache is passed by; a file system in memory is one.
+    /// True if the page cache is bypassed; a file system in memory is page cache itself.
     fn direct_io(&self, drive: &OpenDrive) -> Option<bool> {
         let in_memory = matches!(self.environment.file_system.as_deref(), Some("tmpfs" | "ramfs"));
         drive.direct_io.map(|direct| direct && !in_memory)
     }
 
-    /// What is known of the host and the drives.
+    /// Known properties of the host and the drives.
     fn circumstances(&self) -> Circumstances {
         Circumstances {
             memory_bytes: self.environment.memory_bytes,
@@ -277,16 +278,16 @@ impl Work<'_> {
         let files = Folder::new(folder, keeps_open).map_err(|error| {
             Failure::new(format!("cannot make a folder in {}: {}", folder.display(), system_text(&error)))
         })?;
-        // Files of a folder are in the page cache as far as there is memory for them.
+        // The page cache holds as much of the files as fits into memory.
         let (largest, memory) = (self.most_bytes(method), self.environment.memory_bytes);
         let fits = memory.filter(|memory| largest < 2 * memory);
-        let why = "the files fit into the host's memory: reads may never have reached a drive";
+        let why = "the files fit into the host's memory: reads may not have reached a drive";
         self.by_files(method, &files, Some(fits.map_or(Ok(()), |_| Err(why.to_owned()))))
             .await
             .map(|()| Vec::new())
     }
 
-    /// Bytes of all files together.
+    /// Total size of all files.
     fn most_bytes(&self, method: FileMethod) -> u64 {
         match method {
             FileMethod::Bonnie(asked) => self.options.sizes.first().map_or(asked.file_bytes, |size| size.0),
@@ -314,7 +315,7 @@ impl Work<'_> {
                     run_bonnie(&context, files, &asked, &cpu, &began).await
                 }
                 FileMethod::PostMark(asked) => {
-                    began("files are made, then transactions, then they are deleted");
+                    began("creating files, running transactions, deleting files");
                     run_postmark(&context, files, &PostMark { seed, ..asked }, &|_| {}).await
                 }
             };
@@ -357,7 +358,8 @@ impl Work<'_> {
     ) -> Result<Vec<String>> {
         if let Some(method) = self.profile.files {
             let files = Extents::new(target.clone());
-            let note = "files lie on the target without a file system: only streams are gathered, nothing is kept, named or logged";
+            let note = "files are raw extents of the target, without file system: no names, no log, no cache; only \
+                        streams are merged";
             return self.by_files(method, &files, None).await.map(|()| vec![note.to_owned()]);
         }
         let sizes = self.sizes();
@@ -386,14 +388,14 @@ impl Work<'_> {
                 None => run_profile(&named, &runner).await,
                 Some(hooks) => self.through_failure(&named, &runner, hooks).await,
             };
-            let (figures, told) = measured.map_err(|error| not_measured(&self.run.target, &error))?;
+            let (figures, run_notes) = measured.map_err(|error| not_measured(&self.run.target, &error))?;
             first.set(first.get() + figures.len());
-            notes.extend(told);
+            notes.extend(run_notes);
         }
         Ok(notes)
     }
 
-    /// Through the states of an array; bandwidth over time is kept after each.
+    /// Measures through the states of a drive failure; stores the bandwidth over time after each.
     async fn through_failure<T: Target>(
         &self,
         profile: &Profile,
@@ -409,7 +411,7 @@ impl Work<'_> {
         Ok(measured)
     }
 
-    /// The same by fio: how many figures there are, and the notes.
+    /// As [`Self::through_failure`], with fio. Returns the number of figures, and the notes.
     async fn through_failure_by_fio(
         &self,
         profile: &Profile,
@@ -445,7 +447,7 @@ impl Work<'_> {
         CommandHooks { context: context.clone(), file: hooks.clone(), target: self.run.target.clone() }
     }
 
-    /// A profile's own size is cut to what there is; one that was asked for is not.
+    /// Limits a method's own size to the capacity; a size from the command line stays as it is.
     fn fitting(&self, size: Option<u64>, capacity_bytes: u64) -> Option<u64> {
         match self.options.sizes.is_empty() {
             true => size.map(|size| size.min(capacity_bytes)),
@@ -453,7 +455,7 @@ impl Work<'_> {
         }
     }
 
-    /// So that fio, too, reads what was written.
+    /// Fills the target, so that fio does not read unwritten blocks.
     async fn fill<T: Target>(&self, target: &T, bytes: u64) -> Result<()> {
         let contents = Rc::new(Contents::new(self.options.seed, bytes));
         contents.next_phase();
@@ -483,9 +485,9 @@ impl Work<'_> {
                 hosts: &self.options.hosts,
             };
             if let Some(hooks) = &self.hooks {
-                let (count, told) = self.through_failure_by_fio(&named, &asked, hooks, position).await?;
+                let (count, run_notes) = self.through_failure_by_fio(&named, &asked, hooks, position).await?;
                 position += count;
-                notes.extend(told);
+                notes.extend(run_notes);
                 continue;
             }
             for step in &named.steps {
@@ -493,7 +495,7 @@ impl Work<'_> {
                     return Ok(notes);
                 }
                 if step.writes() && self.options.read_only {
-                    notes.push(format!("{}: left out, as nothing may be written", step.name));
+                    notes.push(format!("{}: skipped, it writes (--read-only)", step.name));
                     continue;
                 }
                 self.app.printer.note(format!("fio: {}", step.name));
@@ -522,7 +524,7 @@ fn not_measured(target: &str, error: &RunError) -> Failure {
     let failure = Failure::because(format!("cannot measure {target}"), error);
     match error {
         RunError::Hook(_) => failure
-            .hint("the array is as the hooks left it; `stripewise lab show latest` has what was measured"),
+            .hint("the array is as the hooks left it; `stripewise lab show latest` shows the figures so far"),
         _ => failure,
     }
 }
@@ -530,12 +532,12 @@ fn not_measured(target: &str, error: &RunError) -> Failure {
 fn failure(error: &fio::FioError) -> Failure {
     let failure = Failure::new(chain(error));
     match error {
-        fio::FioError::Missing(_) => failure.hint("apt install fio, or leave out --driver fio"),
+        fio::FioError::Missing(_) => failure.hint("install fio, or omit --driver fio"),
         _ => failure,
     }
 }
 
-/// Where several sizes are measured, names say which.
+/// Appends the size to the names of the steps, if several sizes are measured.
 fn named_for(profile: &Profile, size_bytes: Option<u64>) -> Profile {
     let mut profile = profile.clone();
     if let Some(bytes) = size_bytes {
@@ -550,8 +552,7 @@ fn named_for(profile: &Profile, size_bytes: Option<u64>) -> Profile {
     profile
 }
 
-/// A volume with something in it is not overwritten unasked: its beginning and 64 places are looked
-/// at.
+/// Refuses a volume that holds data, found by sampling 64 blocks.
 async fn refuse_written<T: Target>(volume: &T, name: &VolumeName) -> Result<()> {
     let capacity = volume.capacity_bytes() / 4096 * 4096;
     for place in 0..64 {
@@ -560,14 +561,14 @@ async fn refuse_written<T: Target>(volume: &T, name: &VolumeName) -> Result<()> 
         let bytes = read.map_err(|error| Failure::because(format!("cannot read `{name}`"), &error))?;
         if bytes.to_vec().iter().any(|byte| *byte != 0) {
             return Err(Failure::new(format!("measuring would overwrite `{name}`, which holds data")).hint(
-                "--read-only measures reads alone; --force overwrites it: all that it holds would be lost",
+                "--read-only measures only reads; --force overwrites the volume and destroys its data",
             ));
         }
     }
     Ok(())
 }
 
-/// Unique and in the order of time: the second, and two letters against a second run in it.
+/// Unique name in order of time: date, time, and three hex digits that separate runs of one second.
 fn run_name() -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let stamp: String = iso_8601(SystemTime::now()).chars().filter(char::is_ascii_digit).collect();
@@ -575,7 +576,7 @@ fn run_name() -> String {
     format!("{date}-{time}-{:03x}", (now.subsec_micros() ^ std::process::id()) & 0xfff)
 }
 
-/// What was typed, as a shell takes it.
+/// The command line, quoted for a shell.
 fn command_line(words: impl Iterator<Item = String>) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=+.,:/@%".contains(c);
     let quoted = |word: String| match !word.is_empty() && word.chars().all(is_plain) {

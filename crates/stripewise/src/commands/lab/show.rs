@@ -10,12 +10,11 @@ use crate::failure::{Exit, Result};
 /// Show a run's figures
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The run, the beginning of its name, or `latest`
+    /// Name of the run, the beginning of its name, or `latest`
     #[arg(value_name = "RUN")]
     run: String,
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let store = store(app)?;
     let run = store.find(&options.run).and_then(|run| store.load(&run));

@@ -1,7 +1,8 @@
-//! `lab study`: a published study on our engine, in the study's own tables, its findings judged.
+//! `lab study`: repeats a published study on this engine, with the study's tables, and checks its
+//! findings.
 //!
-//! Expected faults: no room for the drives, a host too slow for them (all are slowed by one factor,
-//! and it is said).
+//! Expected faults: no space for the drives, a host too slow for them (all are slowed by one
+//! factor, which is reported).
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -25,39 +26,39 @@ use crate::failure::{Exit, Failure, Result, system_text};
 use crate::printer::{Page, Printer, Style, Table, plain};
 use crate::progress::Progress;
 
-/// Run a published study: its configurations, its method, its tables, its findings
+/// Repeat a published study: its configurations, method and tables; check its findings
 #[derive(Args)]
 pub(crate) struct Options {
-    /// 000, 001, 002, 003 or 004
+    /// Number of the study: 000, 001, 002, 003 or 004
     #[arg(value_name = "STUDY")]
     study: StudyNumber,
-    /// A first look in under five minutes
+    /// Finish in under five minutes, with less precise results
     #[arg(long)]
     quick: bool,
-    /// A folder to make drives in, or the drives themselves, which are overwritten [default: the
-    /// current folder]
+    /// A directory for temporary drive files, or drives to overwrite [default: the current
+    /// directory]
     #[arg(long, value_name = "DIR|PATH", num_args = 1..)]
     drives: Vec<PathBuf>,
-    /// Overwrite drives that hold something
+    /// Overwrite drives that hold data
     #[arg(long)]
     force: bool,
-    /// What each drive is held to [default: the study's drives, slower where the host cannot keep
-    /// up]
+    /// Rate limit of each drive [default: the rates of the study's drives, reduced if the host
+    /// cannot keep up]
     #[arg(long, value_name = "RATES")]
     pace: Option<Pace>,
-    /// Modelled drives in virtual time: a name of `model catalogue`, or fixed:LATENCY,RATE,DEPTH
+    /// Use modelled drives in virtual time: a name from `model catalogue`, or
+    /// fixed:LATENCY,RATE,DEPTH
     #[arg(long, value_name = "DRIVE", value_parser = parse_model, conflicts_with_all = ["drives", "pace"],
         num_args = 0..=1, default_missing_value = "fixed:8ms,200MB/s,4")]
     model: Option<Model>,
-    /// Where all random choices start
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// The folder for study-NUMBER.html, .md, .json and its charts
+    /// Directory for study-NUMBER.html, .md, .json and its charts
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let out = evaluate::prepare_output(&app.absolute(&options.out))?;
     let drives = match &options.model {
@@ -66,8 +67,8 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
             [] => DriveSource::Folder(app.absolute(Path::new("."))),
             [folder] if app.absolute(folder).is_dir() => DriveSource::Folder(app.absolute(folder)),
             [one] => {
-                return Err(Failure::new(format!("{} is no folder", app.absolute(one).display()))
-                    .hint("--drives names a folder to make drives in, or several drives"));
+                return Err(Failure::new(format!("{} is not a directory", app.absolute(one).display()))
+                    .hint("--drives takes a directory for temporary drives, or several drives"));
             }
             several => DriveSource::Paths(evaluate::given(several, options.force, app)?),
         },
@@ -112,7 +113,7 @@ impl StudyProgress for Shown<'_> {
     }
 
     fn planned(&self, seconds: f64) {
-        self.printer.note(format!("it will take about {}", duration_text(seconds)));
+        self.printer.note(format!("estimated duration: {}", duration_text(seconds)));
     }
 }
 

@@ -1,4 +1,4 @@
-//! `model catalogue`: what can be modelled, and where each number is from.
+//! `model catalogue`: the drives of the catalogue, with the source of each number.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::printer::{Table, plain};
 /// List the drives of the catalogue, or one with every parameter and its source
 #[derive(Args)]
 pub(crate) struct Options {
-    /// One drive, by its name or by the path of its entry
+    /// Show this drive: its name in the catalogue, or the path of its entry
     #[arg(value_name = "DRIVE")]
     name: Option<String>,
 }
@@ -42,7 +42,6 @@ struct ListedParameter<'a> {
     rows: &'a [String],
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let named = options.name.as_deref().map(|name| catalogue_drive(app, name)).transpose()?;
     let entries: Vec<&DriveEntry> = match &named {

@@ -1,12 +1,12 @@
-//! `model validate --own`: our own engine, with its defaults, on the modelled drives of studies 004
-//! and 002, in virtual time, beside the best published system of each cell.
+//! `model validate --own`: compares this engine, with its defaults, on the modelled drives of
+//! studies 004 and 002, in virtual time, with the best published system of each cell.
 //!
-//! Streams run at the outer edge of the disks, where those of the study ran. What goes all over
-//! them, mixed loads and rebuilds, is on disks shrunk in proportion, so that filling them takes
-//! seconds of computing: they keep their rates and their seeks by share of the stroke, on one
-//! surface; a load uses the same share of the array as in the study. Solid-state drives are shrunk,
-//! too, and keep their share of spare blocks. The processor costs nothing, as in all of virtual
-//! time.
+//! Streams run at the outer edge of the disks, as in the study. Mixed loads and rebuilds, which
+//! cover the whole disk, run on disks shrunk in proportion, so that filling them takes seconds of
+//! computation: shrunk disks keep their rates and their seek times by fraction of the stroke, on
+//! one surface; a load uses the same fraction of the array as in the study. Solid-state drives are
+//! shrunk as well and keep their fraction of spare blocks. Processor time is not modelled, as
+//! always in virtual time.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -25,20 +25,21 @@ use crate::commands::App;
 use crate::commands::evaluate::{Model, failure};
 use crate::failure::{Failure, Result};
 
-/// Where the section begins in a report.
+/// Heading of the section in a report.
 pub(super) const HEADING: &str = "## Stripewise on these drives\n";
-/// What a disk is shrunk to: some ten thousand tracks.
+/// Capacity of a shrunk disk: some ten thousand tracks.
 const DISK_BYTES: u64 = 64 << 30;
-/// What streams run on, at the outer edge of a whole disk.
+/// Size of the area for streams, at the outer edge of a full-size disk.
 const EDGE_BYTES: u64 = 32 << 30;
-/// What a solid-state drive is shrunk to: soon written over.
+/// Capacity of a shrunk solid-state drive: small enough to overwrite quickly.
 const SSD_BYTES: u64 = 256 << 20;
-/// A load that is not shown: it leaves solid-state drives as random writes do.
+/// Preconditioning load, not reported: brings solid-state drives to the steady state of random
+/// writes.
 const SETTLING: &str = "settling";
 /// Block sizes of Tables 5 and 6 of study 002.
 const BLOCKS_KIB: [u64; 6] = [8, 16, 32, 64, 128, 256];
 
-/// One cell.
+/// One cell of the comparison.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Cell {
     study: &'static str,
@@ -87,7 +88,7 @@ fn evaluated(
     evaluate(&options, &NoProgress).map_err(|error| failure(&error))
 }
 
-/// The largest of these, with its row.
+/// Returns the largest value and its row.
 fn best<'a>(
     rows: impl Iterator<Item = &'a Row>,
     value: impl Fn(&Row) -> Option<f64>,
@@ -96,7 +97,7 @@ fn best<'a>(
     valued.max_by(|one, other| one.0.total_cmp(&other.0))
 }
 
-/// Everything, with notes of what is computed.
+/// Computes all cells; prints a note for each array.
 pub(super) fn cells(app: &App) -> Result<Vec<Cell>> {
     let published = built_in();
     let mut cells = of_004(app, &published)?;
@@ -106,7 +107,7 @@ pub(super) fn cells(app: &App) -> Result<Vec<Cell>> {
 
 fn of_004(app: &App, published: &[Row]) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
-    // The file of 6 TB fills this share of the published arrays.
+    // The 6 TB file of the study fills this fraction of the published arrays.
     for (level, count, share) in [(Level::Raid5, 4, 0.5), (Level::Raid10, 4, 0.75), (Level::Raid1, 2, 0.75)] {
         app.printer.note(format!("{level} of {count} disks of study 004"));
         let data = match level {
@@ -123,7 +124,7 @@ fn of_004(app: &App, published: &[Row]) -> Result<Vec<Cell>> {
         let all_over = shrunk("mg08ada800e")?;
         let all_over = evaluated(all_over, DISK_BYTES, (level, count), loads(DISK_BYTES), 30.0)?;
         let array = &all_over.arrays[0];
-        // Streams of the one, the rest of the other.
+        // Streams come from the evaluation at the edge, other loads from the shrunk disks.
         let figures = array.states.iter().flat_map(|(state, measured)| {
             let edge = |load: &String| at_edge.arrays[0].cell(*state, load).filter(|_| load != "mixed");
             measured.iter().map(move |(load, cell)| (state, load, edge(load).unwrap_or(cell)))
@@ -219,7 +220,7 @@ fn of_002(app: &App, published: &[Row]) -> Result<Vec<Cell>> {
     Ok(cells)
 }
 
-/// The section of the report.
+/// Writes the section of the report.
 pub(super) fn section(cells: &[Cell]) -> String {
     let mut text = format!(
         "{HEADING}\nWritten by `stripewise model validate --own --report docs/validation.md`. Our own engine with its\n\
@@ -268,7 +269,7 @@ pub(super) fn section(cells: &[Cell]) -> String {
     text
 }
 
-/// The section of a report that is there already.
+/// Returns the section of an existing report.
 pub(super) fn kept(report: &str) -> &str {
     report.find(HEADING).map_or("", |at| &report[at..])
 }

@@ -1,8 +1,8 @@
-//! `model predict`: what a system delivers, what limits it, and how far such figures were off where
-//! they could be checked.
+//! `model predict`: predicts the performance and bottleneck of a system, with the error of such
+//! predictions in the published studies.
 //!
-//! Expected faults: unknown names (the nearest are said), configurations that cannot be (with the
-//! rule).
+//! Expected faults: unknown names (the error suggests the nearest), impossible configurations (the
+//! error names the rule).
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ use crate::commands::App;
 use crate::failure::{Exit, Failure, Result, system_text};
 use crate::printer::{Page, Style, Table, plain};
 
-/// Predict what a system of the catalogue, or drives under a layout, deliver, and what limits them
+/// Predict the performance and bottleneck of a system of the catalogue, or of drives under a layout
 #[derive(Args)]
 pub(crate) struct Options {
     /// A system of the catalogue
@@ -29,68 +29,68 @@ pub(crate) struct Options {
     system: Option<String>,
     #[command(flatten)]
     build: Build,
-    /// normal, degraded or rebuilding
+    /// State of the array: normal, degraded or rebuilding
     #[arg(long, default_value = "normal", value_parser = parse_state)]
     state: State,
-    /// The loads of one of the laboratory's methods [default: toshiba, without --pattern]
+    /// Method of `lab profiles` whose loads to predict [default without --pattern: toshiba]
     #[arg(long, value_name = "NAME", conflicts_with = "pattern")]
     profile: Option<String>,
-    /// One load
+    /// Predict one load with this access pattern
     #[arg(long)]
     pattern: Option<Pattern>,
-    /// Size of its requests [default: 4 KiB for random loads, 1 MiB for sequential ones]
+    /// Request size [default: 4 KiB for random loads, 1 MiB for sequential loads]
     #[arg(long, value_name = "SIZE")]
     block: Option<ByteSize>,
-    /// Outstanding requests of each worker
+    /// Outstanding requests per worker
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=4096))]
     depth: u16,
-    /// Workers
+    /// Number of workers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: u16,
-    /// Share of reads in a mixed load
+    /// Fraction of reads in a mixed load
     #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = parse_share)]
     read_share: f64,
-    /// Bytes from the start that are used [default: all]
+    /// Size of the part of the array to use, from its start [default: all]
     #[arg(long, value_name = "SIZE")]
     span: Option<ByteSize>,
-    /// Write throughput and latency over depth as an SVG
+    /// Write a chart of throughput and latency over queue depth as SVG
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
 }
 
-/// A configuration that has no name.
+/// A configuration given by its parts.
 #[derive(Args)]
 pub(super) struct Build {
-    /// How many of which drive: 4xmg08ada400e
+    /// Number and name of the drives, as in 4xmg08ada400e
     #[arg(long, value_name = "NxNAME", requires = "layout")]
     drives: Option<String>,
-    /// The layout over them
+    /// Layout over the drives
     #[arg(long)]
     layout: Option<String>,
-    /// Members of a stripe [default: all]
+    /// Number of drives per row [default: all]
     #[arg(long, value_name = "N")]
     columns: Option<usize>,
-    /// Groups of RAID 50 and 60
+    /// Number of groups, for raid50 and raid60
     #[arg(long, value_name = "N")]
     groups: Option<usize>,
-    /// Bytes per strip
+    /// Strip size
     #[arg(long, value_name = "SIZE")]
     interleave: Option<ByteSize>,
     /// Controller or software [default: hba]
     #[arg(long, value_name = "NAME")]
     controller: Option<String>,
-    /// Controllers that share the drives
+    /// Number of controllers that share the drives
     #[arg(long, value_name = "N", default_value_t = 1)]
     controllers: usize,
-    /// What software RAID lies over: jbod, simple-volumes or hardware-raid0
+    /// Devices below software RAID: jbod, simple-volumes or hardware-raid0
     #[arg(long, value_name = "WHAT")]
     over: Option<SoftwareOver>,
-    /// What the host reaches it through: 10gbe, 2.5gbe, 1gbe …
+    /// Link between host and array: 10gbe, 2.5gbe, 1gbe …
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
 }
 
-/// What software RAID lies over.
+/// Devices below software RAID.
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum SoftwareOver {
     /// Devices that the controller passes through
@@ -101,7 +101,7 @@ pub(super) enum SoftwareOver {
     HardwareRaid0,
 }
 
-/// A load.
+/// Access pattern of a load.
 #[derive(Clone, Copy, ValueEnum)]
 enum Pattern {
     SeqRead,
@@ -112,7 +112,7 @@ enum Pattern {
 }
 
 impl Build {
-    /// The configuration asked for.
+    /// Returns the requested configuration.
     pub(super) fn configuration(&self, catalogue: &Catalogue) -> Result<Configuration> {
         let drives = self.drives.clone().unwrap_or_default();
         catalogue.drives(&drives).map_err(|error| system_failure(&error))?;
@@ -182,7 +182,6 @@ struct Figure {
     error: (f64, f64),
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let catalogue = Catalogue::built_in();
     let system = match &options.system {
@@ -195,11 +194,8 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     };
     let system = system.map_err(|error| system_failure(&error))?;
     if options.state != State::Normal && system.shape.fault_tolerance() == 0 {
-        return Err(Failure::new(format!(
-            "{} stores nothing twice: it has no such state",
-            system.shape.level
-        ))
-        .hint("choose a layout with redundancy, or --state normal"));
+        return Err(Failure::new(format!("{} has no redundancy: it has no such state", system.shape.level))
+            .hint("choose a layout with redundancy, or --state normal"));
     }
     let loads = loads(options)?;
     let mut expected = Expected::new(&catalogue);
@@ -256,7 +252,7 @@ fn loads(options: &Options) -> Result<Vec<(String, Workload)>> {
     profile_loads(options.profile.as_deref().unwrap_or("toshiba"), span_bytes)
 }
 
-/// The block loads of one of the laboratory's methods.
+/// Returns the block loads of a method.
 pub(crate) fn profile_loads(name: &str, span_bytes: Option<u64>) -> Result<Vec<(String, Workload)>> {
     let profile = method::built_in(name)
         .map_err(|error| Failure::because(format!("cannot predict `{name}`"), &error))?;
@@ -267,12 +263,12 @@ pub(crate) fn profile_loads(name: &str, span_bytes: Option<u64>) -> Result<Vec<(
     let loads: Vec<_> = profile.steps.iter().map(load).collect();
     if loads.is_empty() {
         return Err(Failure::new(format!("`{name}` measures a file system, which is not modelled"))
-            .hint("`stripewise lab profiles` lists the methods; take one with block loads"));
+            .hint("choose a method with block loads; `stripewise lab profiles` lists the methods"));
     }
     Ok(loads)
 }
 
-/// A load of the laboratory's as the predictions know it, on the whole array.
+/// Converts a load of the laboratory to one of the model, on the whole array.
 pub(crate) fn lab_load(load: &stripewise_lab::Workload) -> Workload {
     let random_share = match load.pattern {
         LabPattern::Sequential => 0.0,
@@ -378,13 +374,15 @@ fn page_of(system: &System, figures: &[Figure], page: &mut Page) {
     page.field("each drive, %", format!("{} ({})", busy.join(" "), figures[0].name), Style::Plain);
     page.line("");
     page.line(
-        "NEXT PART: how many times as much the next part could do. DRIVES, PROCESSOR: share of time that the",
+        "NEXT PART: rate of the next bottleneck, as a multiple. DRIVES, PROCESSOR: percentage of time that the",
     );
-    page.line("busiest drive works, and the controller's processor or a core of the host. REBUILD: of one drive under");
-    page.line("this load. ERROR: median and p90 of such figures in the published studies (`stripewise model validate`).");
+    page.line("busiest drive, and the controller's processor or a core of the host, are busy. REBUILD: of one drive under");
+    page.line(
+        "this load. ERROR: median and p90 error in the published studies (`stripewise model validate`).",
+    );
 }
 
-/// Hours of a rebuild; none where nothing is stored twice.
+/// Hours of a rebuild; `no` without redundancy.
 fn hours(seconds: Option<f64>) -> String {
     seconds.map_or_else(|| "no".into(), |one| format!("{:.1}", one / 3600.0))
 }

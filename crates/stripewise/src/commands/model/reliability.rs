@@ -1,7 +1,7 @@
-//! `model reliability`: how likely a layout is to lose data, with intervals, and what was assumed.
+//! `model reliability`: estimates the probability of data loss of a layout, with confidence
+//! intervals and assumptions.
 //!
-//! Expected faults: laws that are none, numbers that make no sense, layouts that do not fit the
-//! drives.
+//! Expected faults: invalid distributions and numbers, layouts that do not fit the drives.
 
 use std::str::FromStr;
 
@@ -22,96 +22,97 @@ use crate::failure::{Exit, Failure, Result};
 use crate::printer::{Page, Style};
 use crate::progress::Progress;
 
-/// Estimate how likely a layout is to lose data
+/// Estimate the probability of data loss of a layout
 #[derive(Args)]
 #[command(
-    after_help = "A LAW of durations in hours: weibull:BETA,ETA, weibull:GAMMA,ETA,BETA, exponential:MEAN, \
-                  fixed:HOURS or uniform:FROM,TO. What is left out has published defaults; the answer names them."
+    after_help = "LAW is a distribution of durations in hours: weibull:BETA,ETA, weibull:GAMMA,ETA,BETA, \
+                  exponential:MEAN, fixed:HOURS or uniform:FROM,TO. Omitted options have published defaults; the \
+                  output lists them as assumptions."
 )]
 pub(crate) struct Options {
-    /// single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60, and the aliases of
+    /// Layout: single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60, or an alias of
     /// `volume create`
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
     layout: LayoutSpec,
-    /// Drives, without dedicated spares
+    /// Number of drives, without dedicated spares
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=255))]
     drives: u16,
-    /// Drives that a row lies on; all if left out (raid1: two)
+    /// Number of drives per row [default: all; raid1: 2]
     #[arg(long, value_name = "N")]
     columns: Option<usize>,
-    /// Groups, for raid50 and raid60
+    /// Number of groups, for raid50 and raid60
     #[arg(long, value_name = "G")]
     groups: Option<usize>,
-    /// How long the array is used
+    /// Mission time in years
     #[arg(long, value_name = "Y", default_value = "10", value_parser = positive)]
     years: f64,
-    /// Mean time to the failure of a drive; failures come at random
+    /// Mean time to failure of a drive; exponential
     #[arg(long, value_name = "H", value_parser = positive, conflicts_with = "failure")]
     mttf_hours: Option<f64>,
-    /// Mean time until a lost drive is rebuilt; exponential
+    /// Mean time to repair: until a failed drive is rebuilt; exponential
     #[arg(long, value_name = "H", value_parser = positive, conflicts_with = "restore")]
     mttr_hours: Option<f64>,
-    /// Age at which a drive fails
+    /// Lifetime of a drive
     #[arg(long, value_name = "LAW")]
     failure: Option<Law>,
-    /// From the start of a rebuild to its end
+    /// Duration of a rebuild
     #[arg(long, value_name = "LAW")]
     restore: Option<Law>,
-    /// Time until a clean drive has a latent sector error: hours, weibull:ETA,1 or none
+    /// Time to a latent sector error on a clean drive: hours, weibull:ETA,1 or none
     #[arg(long, value_name = "HOURS|LAW|none", value_parser = parse_latent)]
     latent: Option<OrNone<f64>>,
-    /// From a latent error until a scrub mends it: a law, hours between scrubs, or none
+    /// Time from a latent error to its repair by a scrub: a law, hours between scrubs, or none
     #[arg(long, value_name = "HOURS|LAW|none", value_parser = parse_scrub)]
     scrub: Option<OrNone<Law>>,
-    /// Spare drives
+    /// Number of spare drives
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=100))]
     spares: u16,
-    /// The spares are space on all drives, so that all of them rebuild
+    /// Distribute the spare space over all drives, so that all of them take part in a rebuild
     #[arg(long)]
     distributed: bool,
-    /// From a failure until a new drive is there, where no spare is: hours, a law or none
+    /// Time from a failure to the arrival of a new drive if no spare is left: hours, a law or none
     #[arg(long, value_name = "HOURS|LAW|none", value_parser = parse_delay)]
     replacement: Option<OrNone<Law>>,
-    /// A share of batches whose drives fail so many times as fast, as in 0.05:10
+    /// Fraction of bad batches, and the factor by which their drives fail faster, as in 0.05:10
     #[arg(long, value_name = "SHARE:FACTOR", value_parser = parse_batch)]
     batch: Option<Batch>,
-    /// All rebuilds of a group run at once, not one after the other
+    /// Run all rebuilds of a group at once instead of one after the other
     #[arg(long)]
     parallel_repairs: bool,
-    /// Which drive, for the predicted rebuild: a catalogue name, a size as in 8TB-hdd, or a file of
-    /// `drive measure`
+    /// Drive, for the predicted rebuild time: a catalogue name, a size as in 8TB-hdd, or a file
+    /// written by `drive measure`
     #[arg(long, value_name = "NAME", conflicts_with = "capacity")]
     drive: Option<String>,
-    /// Size of a drive, a hard disk [default: 8TB]
+    /// Capacity of a drive, a hard disk [default: 8TB]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<ByteSize>,
-    /// The work during a rebuild, as for `advise`: sequential, random, mixed, …
+    /// Workload during a rebuild, as for `advise`: sequential, random, mixed, …
     #[arg(long, value_name = "WORKLOAD", default_value = "mixed", value_parser = workload)]
     workload: Use,
-    /// What drives the array during a rebuild, by its name in the model
+    /// Controller or software of the array, by its name in the catalogue
     #[arg(long, value_name = "NAME", default_value = "stripewise")]
     controller: String,
-    /// How fast a rebuild writes, instead of the predicted rate
+    /// Rebuild rate, instead of the predicted one
     #[arg(long, value_name = "MB/S", value_parser = positive)]
     rebuild_rate: Option<f64>,
-    /// Each drive is a volume of another pool: its layout and its drives, as in raid5:4
+    /// Each drive is a volume of another pool with this layout and number of drives, as in raid5:4
     #[arg(long, value_name = "LAYOUT:N", value_parser = parse_inner)]
     on: Option<(LayoutSpec, usize)>,
-    /// Half of the 95 % interval that is wanted, in percent; narrower where that is cheap
+    /// Maximum half-width of the 95 % confidence interval, in percent of the estimate
     #[arg(long, value_name = "PERCENT", value_parser = positive)]
     precision: Option<f64>,
-    /// Trials at most
+    /// Maximum number of trials
     #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     max_trials: u64,
-    /// Of the random numbers; the same seed gives the same answer
+    /// Random seed; the same seed gives the same result
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Threads; left out: one for each processor. They do not change the answer
+    /// Number of threads; the result does not depend on it [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }
 
-/// A value, or `none` as typed.
+/// A value or `none`.
 #[derive(Clone, Copy, Debug)]
 struct OrNone<T>(Option<T>);
 
@@ -127,12 +128,13 @@ fn parse_latent(text: &str) -> std::result::Result<OrNone<f64>, String> {
         None => Ok(OrNone(None)),
         Some(Law::Weibull { location: 0.0, scale, shape: 1.0 }) => Ok(OrNone(Some(scale))),
         Some(_) => {
-            Err("latent errors come at random: give their mean time, as hours or as weibull:ETA,1".to_owned())
+            Err("latent errors are exponential: give the mean time as hours or as weibull:ETA,1".to_owned())
         }
     }
 }
 
-/// An error that comes between two scrubs waits for the rest of the time between them.
+/// Parses the time to repair. With hours between scrubs, an error waits for the rest of the
+/// interval.
 fn parse_scrub(text: &str) -> std::result::Result<OrNone<Law>, String> {
     law_or_none(text, |hours| Law::Uniform { from: 0.0, to: hours })
 }
@@ -150,7 +152,7 @@ fn law_or_none(text: &str, of_hours: impl Fn(f64) -> Law) -> std::result::Result
 }
 
 fn parse_inner(text: &str) -> std::result::Result<(LayoutSpec, usize), String> {
-    let form = || format!("`{text}` is no layout with a number of drives: write raid5:4");
+    let form = || format!("`{text}` is not a layout with a number of drives; use LAYOUT:N, as in raid5:4");
     let (layout, drives) = text.rsplit_once(':').ok_or_else(form)?;
     match drives.parse() {
         Ok(drives @ 1..=255) => Ok((parse_layout(layout)?, drives)),
@@ -159,7 +161,7 @@ fn parse_inner(text: &str) -> std::result::Result<(LayoutSpec, usize), String> {
 }
 
 fn parse_batch(text: &str) -> std::result::Result<Batch, String> {
-    let form = || format!("`{text}` is no batch: write SHARE:FACTOR, as in 0.05:10");
+    let form = || format!("`{text}` is not a batch; use SHARE:FACTOR, as in 0.05:10");
     let (share, factor) = text.split_once(':').ok_or_else(form)?;
     Ok(Batch { share: share.parse().map_err(|_| form())?, factor: factor.parse().map_err(|_| form())? })
 }
@@ -170,7 +172,7 @@ struct Report<'a> {
     drives: usize,
     years: f64,
     seed: u64,
-    /// What each drive is a volume of.
+    /// Array below each drive, with `--on`.
     #[serde(skip_serializing_if = "Option::is_none")]
     on: Option<String>,
     trials: u64,
@@ -179,12 +181,11 @@ struct Report<'a> {
     mttdl_hours: Option<f64>,
     hours_degraded_per_year: f64,
     expected_bytes_lost: f64,
-    /// Everything again, each with its interval.
+    /// All estimates with their confidence intervals.
     figures: &'a Estimate,
     assumptions: &'a [String],
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let (wishes, mut assumptions) = wishes(options, app)?;
     let asked = wishes.question().map_err(failure)?;
@@ -221,14 +222,14 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// What a rebuild is of, and how long it takes by the model where neither time nor rate is given.
+/// Returns the size of a rebuild, and its predicted duration if neither a time nor a rate is given.
 fn rebuild(
     options: &Options,
     app: &App,
     layout: &LayoutSpec,
     assumptions: &mut Vec<String>,
 ) -> Result<(u64, Option<PredictedRebuild>)> {
-    // Under another pool it is the volume's own drive that is filled.
+    // With --on, a rebuild fills a drive of the pool below.
     let (layout, drives) = match &options.on {
         Some((inner, drives)) => (inner, *drives),
         None => (layout, usize::from(options.drives)),
@@ -239,14 +240,14 @@ fn rebuild(
             _ => return Err(Failure::usage(format!("`{name}` is not one drive")).hint("--drive 8TB-hdd")),
         },
         (None, Some(size)) if size.0 >= drives::LEAST_BYTES => Kind::of_size(drives, size.0, "hdd"),
-        (None, Some(ByteSize(0))) => return Err(Failure::usage("a drive of no size holds nothing")),
+        (None, Some(ByteSize(0))) => return Err(Failure::usage("--capacity must be more than 0")),
         // Too small for the model of a disk.
         (None, Some(size)) => return Ok((size.0, None)),
         (None, None) => Kind::of_size(drives, 8_000_000_000_000, "hdd"),
     };
     let is_given =
         options.restore.is_some() || options.mttr_hours.is_some() || options.rebuild_rate.is_some();
-    // Layouts that the drives do not allow are refused where the question is made.
+    // Layouts that do not fit the drives are refused later, by the reliability model.
     if is_given || layout.resolve(drives).is_err() {
         return Ok((kind.bytes, None));
     }
@@ -296,7 +297,7 @@ fn print(report: &Report, page: &mut Page) {
     field("data loss", interval(&found.loss_probability, percent));
     field("per year", interval(&found.loss_probability_per_year, percent));
     let hours = |hours: f64| format!("{hours:.4e} h");
-    let never = || "never seen in these trials".to_owned();
+    let never = || "no data loss in these trials".to_owned();
     field("MTTDL", found.mttdl_hours.as_ref().map_or_else(never, |figure| interval(figure, hours)));
     let events = &found.events_per_1000;
     field("losses", format!("{} in 1000 arrays", interval(events, short)));
@@ -315,7 +316,7 @@ fn print(report: &Report, page: &mut Page) {
     }
 }
 
-/// An estimate with its 95 % interval.
+/// Formats an estimate with its 95 % confidence interval.
 fn interval(figure: &Figure, text: impl Fn(f64) -> String) -> String {
     let [low, high] = figure.ci95;
     format!("{} ({} to {})", text(figure.mean), text(low), text(high))

@@ -14,13 +14,13 @@ use crate::printer::{Table, plain};
 /// Replay a measured trace against a described hard disk and print the error
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The drive, in the form of studies/disksim/README.md
+    /// Description of the drive, in the format of studies/disksim/README.md
     #[arg(long, value_name = "FILE.json")]
     drive: PathBuf,
-    /// Requests with their measured response times
+    /// Trace: requests with their measured response times
     #[arg(value_name = "TRACE.csv")]
     trace: PathBuf,
-    /// Sets the rotational phase, which is not in the data
+    /// Random seed of the rotational phase, which is not in the trace
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -46,7 +46,6 @@ struct Percentiles {
     max: f64,
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let description = Description::parse(&name(&options.drive), &text(&options.drive)?);
     let description = description.map_err(|error| failure(&error))?;

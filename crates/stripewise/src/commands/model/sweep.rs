@@ -1,4 +1,4 @@
-//! `model sweep`: predictions over every combination, as CSV or JSON lines.
+//! `model sweep`: predictions for every combination of parameters, as CSV or JSON lines.
 
 use std::path::PathBuf;
 
@@ -15,10 +15,10 @@ use crate::commands::App;
 use crate::failure::{Exit, Failure, Result, system_text};
 use crate::printer::write_out;
 
-/// Predict every combination of layouts, drives, interleaves and loads
+/// Predict every combination of layouts, drives, strip sizes and loads
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The drive
+    /// The drive, by its name in the catalogue
     #[arg(long, value_name = "NAME")]
     drive: String,
     /// Numbers of drives
@@ -27,40 +27,40 @@ pub(crate) struct Options {
     /// Layouts
     #[arg(long, value_name = "LAYOUT,…", value_delimiter = ',', default_value = "raid0,raid5,raid10")]
     layouts: Vec<String>,
-    /// Strips
+    /// Strip sizes
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "64K")]
     interleaves: Vec<ByteSize>,
-    /// Sizes of requests
+    /// Request sizes
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "4K,64K,1M")]
     blocks: Vec<ByteSize>,
-    /// Outstanding requests of each worker
+    /// Outstanding requests per worker
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,32")]
     depths: Vec<usize>,
-    /// Shares of reads
+    /// Fractions of reads
     #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "0,1", value_parser = parse_share)]
     read_shares: Vec<f64>,
-    /// Shares of random requests
+    /// Fractions of random requests
     #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "0,1", value_parser = parse_share)]
     random_shares: Vec<f64>,
-    /// Workers
+    /// Number of workers
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
     /// Controller or software [default: hba]
     #[arg(long, value_name = "NAME")]
     controller: Option<String>,
-    /// What the host reaches it through
+    /// Link between host and array: 10gbe, 2.5gbe, 1gbe …
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
-    /// normal, degraded or rebuilding
+    /// State of the array: normal, degraded or rebuilding
     #[arg(long, default_value = "normal", value_parser = parse_state)]
     state: State,
-    /// Where random choices start
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// csv, or jsonl: one JSON document a line
+    /// Output format: csv, or jsonl (one JSON document per line)
     #[arg(long, default_value = "csv")]
     format: Format,
-    /// Where to write [default: standard output]
+    /// Output file [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -76,13 +76,12 @@ struct Swept<'a> {
     points: &'a [stripewise_model::sweep::Point],
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let catalogue = Catalogue::built_in();
     let one = format!("1x{}", options.drive);
     catalogue.drives(&one).map_err(|error| system_failure(&error))?;
     if options.depths.contains(&0) || options.workers == 0 || options.blocks.iter().any(|size| size.0 == 0) {
-        return Err(Failure::usage("depths, workers and blocks are at least 1"));
+        return Err(Failure::usage("depths, workers and blocks must be at least 1"));
     }
     let sweep = Sweep {
         base: Configuration {
@@ -111,7 +110,7 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
         workers: options.workers,
         seed: options.seed,
     };
-    // A wrong name would make every point impossible: say it once.
+    // An unknown name would fail every point: report it once.
     catalogue.build("sweep", &sweep.base).map_err(|error| system_failure(&error))?;
     let points = sweep.run(&catalogue);
     if app.printer.is_json() {

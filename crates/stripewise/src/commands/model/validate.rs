@@ -1,6 +1,7 @@
-//! `model validate`: every published row beside its prediction.
+//! `model validate`: compares the predictions with every published row.
 //!
-//! Expected faults: data files with other columns or fields (told with file, line and column).
+//! Expected faults: data files with other columns or fields (the error names file, line and
+//! column).
 
 use std::path::{Path, PathBuf};
 
@@ -18,26 +19,26 @@ use crate::commands::App;
 use crate::failure::{Exit, Failure, Result, system_text};
 use crate::printer::{Page, Table, plain};
 
-/// Hold the predictions against every row of the published studies
+/// Compare the predictions with every row of the published studies
 #[derive(Args)]
 pub(crate) struct Options {
-    /// One study: 000, 001, 002 or 004
+    /// Validate only this study: 000, 001, 002 or 004
     #[arg(long, value_name = "STUDY", value_parser = ["000", "001", "002", "004"])]
     study: Option<String>,
-    /// A folder of files with the same columns, or one such file, in place of the project's data
+    /// A directory of files with the same columns, or one such file, instead of the built-in data
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Print every row
     #[arg(long)]
     rows: bool,
-    /// Write the report as Markdown, and its chart as SVG beside it
+    /// Write the report as Markdown, and its chart as SVG next to it
     #[arg(long, value_name = "FILE.md")]
     report: Option<PathBuf>,
-    /// Run our own engine on the drives of studies 004 and 002 too, beside the best published
-    /// system of each cell
+    /// Also compare this engine, on the modelled drives of studies 004 and 002, with the best
+    /// published system of each cell
     #[arg(long, conflicts_with = "data")]
     own: bool,
-    /// Where the choice of halves starts
+    /// Random seed of the split into halves
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -66,7 +67,6 @@ fn data_failure(error: &DataError) -> Failure {
     Failure::new(error.to_string()).hint(error.hint())
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let catalogue = Catalogue::built_in();
     let mut rows = match &options.data {
@@ -79,7 +79,7 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let answers = validate(&catalogue, &rows).map_err(|error| data_failure(&error))?;
     if answers.is_empty() {
         return Err(
-            Failure::new("there are no measured rows in this data").hint("studies/ of the project has some")
+            Failure::new("this data has no measured rows").hint("see studies/ of the project for examples")
         );
     }
     let halves = all_halves(&catalogue, &rows, options.seed).map_err(|error| data_failure(&error))?;
@@ -89,7 +89,7 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let own = if options.own { Some(own::cells(app)?) } else { None };
     if let Some(path) = &options.report {
         let path = app.absolute(path);
-        // A report that is there keeps what was not computed again.
+        // An existing report keeps its section on this engine if that is not computed again.
         let before = std::fs::read_to_string(&path).unwrap_or_default();
         let section = own.as_ref().map_or_else(|| own::kept(&before).to_owned(), |cells| own::section(cells));
         let picture = path.with_extension("svg");

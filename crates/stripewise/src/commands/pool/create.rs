@@ -1,4 +1,4 @@
-//! `pool create`: what can be typed; `control/src/operations/pools/create.rs` carries it out.
+//! Options of `pool create`, which `control/src/operations/pools/create.rs` executes.
 
 use clap::Args;
 use stripewise_control::names::PoolName;
@@ -8,34 +8,32 @@ use stripewise_control::size::ByteSize;
 /// Create a pool from drives
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Its name: letters, digits, - _ .
+    /// Pool name: letters, digits, - _ .
     #[arg(value_name = "POOL")]
     name: PoolName,
     /// Files, block devices, volumes of other pools (POOL/VOL), or exports of NBD servers
     /// (nbd://HOST/EXPORT)
     #[arg(value_name = "DRIVE", required = true)]
     drives: Vec<String>,
-    /// A drive that takes over by itself when another fails
+    /// Hot spare; may be given several times
     #[arg(long, value_name = "DRIVE")]
     spare: Vec<String>,
-    /// A drive that takes small writes first: an SSD. As many as the layouts survive losses, and
-    /// one more
+    /// Drive for the journal of small writes: an SSD; may be given several times. Use one more than
+    /// the number of drive failures the layouts survive
     #[arg(long, value_name = "DRIVE")]
     journal: Vec<String>,
-    /// A drive for what is asked for most: an SSD beside hard disks
+    /// Drive for frequently used data: an SSD beside hard disks; may be given several times
     #[arg(long, value_name = "DRIVE")]
     fast: Vec<String>,
-    /// Space is handed out in pieces of this size: a power of two, 1MiB to 128MiB; chosen from the
-    /// drives if left out
+    /// Allocation unit: a power of two from 1MiB to 128MiB [default: chosen from the drive sizes]
     #[arg(long, value_name = "SIZE")]
     slab: Option<ByteSize>,
-    /// Overwrite drives that hold something
+    /// Overwrite drives that hold data
     #[arg(long)]
     force: bool,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> CreatePool {
         CreatePool {
             pool: self.name.clone(),

@@ -1,4 +1,4 @@
-//! `pool destroy`: what can be typed; `control/src/operations/pools/destroy.rs` carries it out.
+//! Options of `pool destroy`, which `control/src/operations/pools/destroy.rs` executes.
 
 use clap::Args;
 use stripewise_control::names::PoolName;
@@ -10,13 +10,12 @@ pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// Yes, lose everything in it
+    /// Confirm destroying all data
     #[arg(long)]
     yes: bool,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> DestroyPool {
         DestroyPool { pool: self.name.clone(), yes: self.yes }
     }

@@ -1,4 +1,4 @@
-//! `pool events`: what can be typed; `control/src/operations/pools/events.rs` carries it out.
+//! Options of `pool events`, which `control/src/operations/pools/events.rs` executes.
 
 use clap::Args;
 use stripewise_control::names::PoolName;
@@ -10,13 +10,12 @@ pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// Only the last so many
+    /// Show only the last N events
     #[arg(long, value_name = "N")]
     last: Option<usize>,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> ListEvents {
         ListEvents { pool: self.name.clone(), last: self.last }
     }

@@ -1,10 +1,10 @@
-//! `pool export`: what can be typed; `control/src/operations/pools/export.rs` carries it out.
+//! Options of `pool export`, which `control/src/operations/pools/export.rs` executes.
 
 use clap::Args;
 use stripewise_control::names::PoolName;
 use stripewise_control::request::ExportPool;
 
-/// Release a pool, so that another host can import it
+/// Release a pool so that another host can import it
 #[derive(Args)]
 pub(crate) struct Options {
     /// The pool
@@ -13,7 +13,6 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> ExportPool {
         ExportPool { pool: self.name.clone() }
     }

@@ -1,4 +1,4 @@
-//! `pool import`: what can be typed; `control/src/operations/pools/import.rs` carries it out.
+//! Options of `pool import`, which `control/src/operations/pools/import.rs` executes.
 
 use std::path::PathBuf;
 
@@ -6,37 +6,35 @@ use clap::Args;
 use stripewise_control::names::PoolName;
 use stripewise_control::request::ImportPools;
 
-/// Find pools on drives: list them, or import those that are named
+/// List the pools found on drives, or import them
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Look at the files in this folder (not below it); may be given several times. Without it and
-    /// --drive: the current folder and all block devices
+    /// Search the files in this directory (not its subdirectories); may be given several times
+    /// [default without --drive: the current directory and all block devices]
     #[arg(long = "dir", value_name = "DIR")]
     folders: Vec<PathBuf>,
-    /// Look at this drive: a path or an NBD URI; may be given several times
+    /// Search this drive: a path or an NBD URI; may be given several times
     #[arg(long = "drive", value_name = "DRIVE")]
     drives: Vec<String>,
-    /// Import this pool, by name or identity, wherever it is; without it and --all: list what was
-    /// found
+    /// The pool to import: its name or ID. Without POOL and --all, the command only lists the pools
+    /// that it finds
     #[arg(value_name = "POOL")]
     pool: Option<String>,
-    /// Import all that were found; not those on volumes of other pools or with drives on other
-    /// machines, which must be named
+    /// Import all pools found, except those on volumes of other pools or with network drives, which
+    /// must be named
     #[arg(long, conflicts_with = "pool")]
     all: bool,
-    /// Give the pool another name
+    /// Import the pool under a new name
     #[arg(long = "as", value_name = "NEWNAME", requires = "pool")]
     new_name: Option<PoolName>,
-    /// Take the pool although another host has it, and did not export it: that host must not use it
-    /// any more. And take drives that were put back from older copies as they are, where volumes
-    /// cannot be read without them: what was written since those copies were made is lost, or
-    /// disagrees
+    /// Import a pool that another host last used and did not export; that host must no longer use
+    /// it. Also accept drives restored from older copies if volumes cannot be read without them:
+    /// data written since those copies is lost or inconsistent
     #[arg(long)]
     force: bool,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> ImportPools {
         ImportPools {
             folders: self.folders.clone(),

@@ -1,4 +1,4 @@
-//! `pool list`: what can be typed; `control/src/operations/pools/list.rs` carries it out.
+//! Options of `pool list`, which `control/src/operations/pools/list.rs` executes.
 
 use clap::Args;
 use stripewise_control::request::ListPools;
@@ -8,7 +8,6 @@ use stripewise_control::request::ListPools;
 pub(crate) struct Options {}
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> ListPools {
         ListPools {}
     }

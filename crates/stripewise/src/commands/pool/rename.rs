@@ -1,4 +1,4 @@
-//! `pool rename`: what can be typed; `control/src/operations/pools/rename.rs` carries it out.
+//! Options of `pool rename`, which `control/src/operations/pools/rename.rs` executes.
 
 use clap::Args;
 use stripewise_control::names::PoolName;
@@ -10,13 +10,12 @@ pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// Its new name: letters, digits, - _ .
+    /// New name: letters, digits, - _ .
     #[arg(value_name = "NEWNAME")]
     new_name: PoolName,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> RenamePool {
         RenamePool { pool: self.name.clone(), new_name: self.new_name.clone() }
     }

@@ -1,20 +1,19 @@
-//! `pool status`: what can be typed; `control/src/operations/pools/status.rs` carries it out.
+//! Options of `pool status`, which `control/src/operations/pools/status.rs` executes.
 
 use clap::Args;
 use stripewise_control::names::PoolName;
 use stripewise_control::request::ShowPools;
 
-/// Show the state of pools, and the next command to run. Exit code 0: all is well, 3: works but
-/// degraded, 1: failed
+/// Show the state of pools and the next command to run. Exit codes: 0 all online, 3 a pool is
+/// degraded, 1 a pool has failed
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The pool; all known ones if left out
+    /// The pool [default: all known pools]
     #[arg(value_name = "POOL")]
     name: Option<PoolName>,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> ShowPools {
         ShowPools { pool: self.name.clone() }
     }

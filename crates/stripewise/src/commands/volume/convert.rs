@@ -1,4 +1,4 @@
-//! `volume convert`: what can be typed; `control/src/operations/volumes/convert.rs` carries it out.
+//! Options of `volume convert`, which `control/src/operations/volumes/convert.rs` executes.
 
 use clap::Args;
 use stripewise_control::names::VolumeName;
@@ -15,33 +15,31 @@ pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
-    /// single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60; also simple mirror mirror3
-    /// parity dual-parity raidz1 raidz2 raidz3
+    /// New layout: single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60; also simple
+    /// mirror mirror3 parity dual-parity raidz1 raidz2 raidz3
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout, required_unless_present = "cancel")]
     layout: Option<LayoutSpec>,
-    /// Drives that it lies on; all of the pool's if left out (raid1: two, single: one)
+    /// Number of drives per row [default: all of the pool's; raid1: 2, single: 1]
     #[arg(long, value_name = "N")]
     columns: Option<usize>,
-    /// Groups, for raid50 and raid60
+    /// Number of groups, for raid50 and raid60
     #[arg(long, value_name = "G")]
     groups: Option<usize>,
-    /// Bytes on one drive before the next one follows: a power of two, 4KiB to 1MiB; as it is if
-    /// left out
+    /// Strip size: a power of two from 4KiB to 1MiB [default: unchanged]
     #[arg(long, value_name = "SIZE")]
     interleave: Option<ByteSize>,
-    /// Cancel the conversion that is under way: the volume goes back to the layout that it had
+    /// Cancel the running conversion and return to the previous layout
     #[arg(long, conflicts_with_all = ["layout", "columns", "groups", "interleave"])]
     cancel: bool,
-    /// Yes, also to a layout that survives the loss of fewer drives
+    /// Confirm converting to a layout that survives fewer drive failures
     #[arg(long)]
     yes: bool,
-    /// Do the work now, in the foreground, and return when it is done
+    /// Convert in the foreground and return when it is complete
     #[arg(long)]
     wait: bool,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> Result<ConvertVolume> {
         let layout = match self.layout {
             Some(layout) => Some(LayoutSpec {

@@ -1,4 +1,4 @@
-//! `volume create`: what can be typed; `control/src/operations/volumes/create.rs` carries it out.
+//! Options of `volume create`, which `control/src/operations/volumes/create.rs` executes.
 
 use clap::{Args, ValueEnum};
 use stripewise_control::names::VolumeName;
@@ -15,63 +15,62 @@ pub(crate) struct Options {
     /// The pool and the new volume's name
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
-    /// single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60; also simple mirror mirror3
-    /// parity dual-parity raidz1 raidz2 raidz3
+    /// Layout: single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60; also simple mirror
+    /// mirror3 parity dual-parity raidz1 raidz2 raidz3
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
     layout: LayoutSpec,
-    /// Drives that it lies on; all of the pool's if left out (raid1: two, single: one)
+    /// Number of drives per row [default: all of the pool's; raid1: 2, single: 1]
     #[arg(long, value_name = "N")]
     columns: Option<usize>,
-    /// Groups, for raid50 and raid60
+    /// Number of groups, for raid50 and raid60
     #[arg(long, value_name = "G")]
     groups: Option<usize>,
-    /// Bytes on one drive before the next one follows: a power of two, 4KiB to 1MiB [default:
-    /// 256KiB on disks unless it is a mirror, else 64KiB]
+    /// Strip size: a power of two from 4KiB to 1MiB [default: 256KiB on hard disks except for
+    /// mirrors, otherwise 64KiB]
     #[arg(long, value_name = "SIZE")]
     interleave: Option<ByteSize>,
-    /// Usable size; all the room there is if left out
+    /// Usable size [default: all free space]
     #[arg(long, value_name = "SIZE")]
     size: Option<ByteSize>,
-    /// Takes room only as it is written; may be larger than the pool. Wants --size
+    /// Allocate space as the volume is written; it may be larger than the pool. Requires --size
     #[arg(long, requires = "size")]
     thin: bool,
-    /// Small writes are acknowledged once they are safe in the journal, and put in place later: on
-    /// with parity on disks or with journal drives, unless turned off
+    /// Acknowledge small writes once they are durable in the journal; write them in place later
+    /// [default with parity on hard disks, and with journal drives]
     #[arg(long, conflicts_with = "write_through")]
     write_back: bool,
-    /// Every write is in place before it is acknowledged: on otherwise
+    /// Write in place before acknowledging [default otherwise]
     #[arg(long)]
     write_through: bool,
-    /// Checksums of all blocks, so that a drive that answers wrongly is found out: on unless turned
-    /// off
+    /// Checksum all blocks, to detect drives that return wrong data [default: on]
     #[arg(long, value_name = "on|off", value_enum)]
     checksums: Option<Switch>,
-    /// Keep all of it on fast drives, or all of it off them; left out: what is used most is moved
-    /// there
+    /// Keep the volume on fast drives (fast) or off them (slow) [default: frequently used data
+    /// moves to fast drives]
     #[arg(long, value_name = "fast|slow", value_enum)]
     pin: Option<PinChoice>,
 }
 
-/// On or off as typed.
+/// `on` or `off` on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Switch {
     On,
     Off,
 }
 
-/// Drives to stay on as typed.
+/// Pin on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PinChoice {
     Fast,
     Slow,
 }
 
-/// A layout's name, with the hint that goes with a wrong one.
+/// Parses a layout name; the error ends with its hint.
 pub(crate) fn parse_layout(name: &str) -> std::result::Result<LayoutSpec, String> {
     name.parse().map_err(|error: stripewise_layout::LayoutError| format!("{error}; {}", error.hint()))
 }
 
-/// A layout with the number of columns that was asked for, where it leaves that open.
+/// Sets the requested number of columns in a layout that does not fix it.
 pub(crate) fn with_columns(layout: LayoutSpec, asked: Option<usize>) -> Result<LayoutSpec> {
     match (layout.columns, asked) {
         (Some(fixed), Some(asked)) if fixed != asked => {
@@ -83,7 +82,6 @@ pub(crate) fn with_columns(layout: LayoutSpec, asked: Option<usize>) -> Result<L
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> Result<CreateVolume> {
         let layout = LayoutSpec {
             groups: self.groups,

@@ -1,4 +1,4 @@
-//! `volume delete`: what can be typed; `control/src/operations/volumes/delete.rs` carries it out.
+//! Options of `volume delete`, which `control/src/operations/volumes/delete.rs` executes.
 
 use clap::Args;
 use stripewise_control::names::VolumeName;
@@ -10,13 +10,12 @@ pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
-    /// Yes, lose all that it holds
+    /// Confirm deleting all data in the volume
     #[arg(long)]
     yes: bool,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> DeleteVolume {
         DeleteVolume { volume: self.name.clone(), yes: self.yes }
     }

@@ -1,4 +1,4 @@
-//! `volume list`: what can be typed; `control/src/operations/volumes/list.rs` carries it out.
+//! Options of `volume list`, which `control/src/operations/volumes/list.rs` executes.
 
 use clap::Args;
 use stripewise_control::names::PoolName;
@@ -7,13 +7,12 @@ use stripewise_control::request::ListVolumes;
 /// List volumes
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The pool; all known ones if left out
+    /// The pool [default: all known pools]
     #[arg(value_name = "POOL")]
     pool: Option<PoolName>,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> ListVolumes {
         ListVolumes { pool: self.pool.clone() }
     }

@@ -1,25 +1,26 @@
-//! `volume pin`: what can be typed; `control/src/operations/volumes/pin.rs` carries it out.
+//! Options of `volume pin`, which `control/src/operations/volumes/pin.rs` executes.
 
 use clap::{Args, ValueEnum};
 use stripewise_control::names::VolumeName;
 use stripewise_control::request::PinVolume;
 use stripewise_engine::pool::Pin;
 
-/// Pin a volume to fast or slow drives, or let its data move with use
+/// Pin a volume to fast or slow drives, or tier it automatically
 #[derive(Args)]
 pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
-    /// fast: all of it on fast drives; slow: none of it; none: what is used most moves there
+    /// fast: all data on fast drives; slow: none of it; none: frequently used data moves to fast
+    /// drives
     #[arg(value_name = "fast|slow|none", value_enum)]
     pin: PinChoice,
-    /// Move its rows now, and return when they are there
+    /// Migrate in the foreground and return when it is complete
     #[arg(long)]
     wait: bool,
 }
 
-/// Drives to stay on as typed.
+/// Pin on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PinChoice {
     Fast,
@@ -38,7 +39,6 @@ impl From<PinChoice> for Pin {
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> PinVolume {
         PinVolume { volume: self.name.clone(), pin: self.pin.into(), wait: self.wait }
     }

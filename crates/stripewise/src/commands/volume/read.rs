@@ -1,8 +1,8 @@
-//! `volume read`: bytes of a volume to standard output, several pieces in flight.
+//! `volume read`: copies a volume to standard output, with several pieces in flight.
 //!
-//! Expected faults: ranges beyond the end, drives missing (redundancy stands in), a reader that
-//! leaves early, a pool that was not closed (it is recovered, in memory where its drives cannot be
-//! written).
+//! Expected faults: ranges beyond the end, missing drives (data is reconstructed), a reader that
+//! closes the pipe early, a pool that was not closed (it is recovered, in memory if its drives are
+//! read-only).
 
 use std::collections::VecDeque;
 
@@ -22,22 +22,21 @@ use crate::failure::{Failure, Result};
 use crate::printer::Printer;
 use crate::progress::Progress;
 
-/// Copy bytes of a volume to standard output
+/// Copy data from a volume to standard output
 #[derive(Args)]
 pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
-    /// First byte
+    /// Offset of the first byte
     #[arg(long, value_name = "N", default_value = "0")]
     offset: ByteSize,
-    /// How many bytes; to the volume's end if left out
+    /// Number of bytes [default: to the end of the volume]
     #[arg(long, value_name = "N")]
     length: Option<ByteSize>,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> ReadVolume {
         ReadVolume {
             volume: self.name.clone(),
@@ -47,12 +46,9 @@ impl Options {
     }
 }
 
-/// Runs it.
 pub(crate) async fn run(asked: &ReadVolume, app: &App) -> Result<Response> {
     if app.printer.is_json() {
-        return Err(Failure::usage(
-            "volume read prints the volume's bytes and nothing else; --json does not go with it",
-        ));
+        return Err(Failure::usage("volume read prints raw data; it cannot be combined with --json"));
     }
     let name = &asked.volume;
     with_pool_to_read(app, &name.pool, &format!("volume read {name}"), async |session| {
@@ -64,7 +60,7 @@ pub(crate) async fn run(asked: &ReadVolume, app: &App) -> Result<Response> {
             return Err(Failure::new(format!(
                 "cannot read {length} bytes at {offset} of volume `{name}`: it ends at {capacity}"
             ))
-            .hint("leave --length out to read to the end"));
+            .hint("omit --length to read to the end"));
         }
         let context = session.executor().context();
         copy(&context, &volume, name, offset..offset + length, &app.printer).await
@@ -96,7 +92,7 @@ async fn copy(
         let Some((piece, answer)) = in_flight.pop_front() else { return Ok(()) };
         let buffer = answer.await.map_err(|error| {
             Failure::because(format!("cannot read volume `{name}` at {}", piece.start), &error)
-                .hint(format!("`stripewise pool status {}` tells how its drives are", name.pool))
+                .hint(format!("`stripewise pool status {}` shows the state of its drives", name.pool))
         })?;
         let skip = (piece.start - aligned(&piece).0) as usize;
         let bytes = buffer.slice(skip..skip + (piece.end - piece.start) as usize);

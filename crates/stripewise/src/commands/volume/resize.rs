@@ -1,4 +1,4 @@
-//! `volume resize`: what can be typed; `control/src/operations/volumes/resize.rs` carries it out.
+//! Options of `volume resize`, which `control/src/operations/volumes/resize.rs` executes.
 
 use clap::Args;
 use stripewise_control::names::VolumeName;
@@ -11,13 +11,12 @@ pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
-    /// How much it should hold from now on
+    /// New usable size
     #[arg(value_name = "SIZE")]
     size: ByteSize,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> ResizeVolume {
         ResizeVolume { volume: self.name.clone(), size_bytes: self.size.0 }
     }

@@ -1,4 +1,4 @@
-//! `volume show`: what can be typed; `control/src/operations/volumes/show.rs` carries it out.
+//! Options of `volume show`, which `control/src/operations/volumes/show.rs` executes.
 
 use clap::Args;
 use stripewise_control::names::VolumeName;
@@ -13,7 +13,6 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> ShowVolume {
         ShowVolume { volume: self.name.clone() }
     }

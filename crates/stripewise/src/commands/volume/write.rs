@@ -1,10 +1,10 @@
-//! `volume write`: bytes from standard input into a volume, several pieces in flight, durable when
-//! the command ends.
+//! `volume write`: copies standard input into a volume, with several pieces in flight. The data is
+//! durable when the command ends.
 //!
-//! Expected faults: input that does not fit (what fits is written, and said so), drives missing,
-//! ranges that begin or end within a block of 512 bytes (the rest of the block is kept, also where
-//! others write to it), a volume that a client has open (refused), a file system below that runs
-//! full (what of this write is durable is said).
+//! Expected faults: input that does not fit (the part that fits is written and reported), missing
+//! drives, ranges that begin or end within a block of 512 bytes (the rest of the block is kept,
+//! also against concurrent writers), a volume that a client has open (refused), a full file system
+//! below (the durable part of this write is reported).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -30,35 +30,33 @@ use crate::failure::{Failure, Result};
 use crate::input::Input;
 use crate::progress::Progress;
 
-/// Copy bytes from standard input into a volume
+/// Copy data from standard input into a volume
 #[derive(Args)]
 pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
-    /// Where the first byte goes
+    /// Offset of the first byte
     #[arg(long, value_name = "N", default_value = "0")]
     offset: ByteSize,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> WriteVolume {
         WriteVolume { volume: self.name.clone(), offset: self.offset.0 }
     }
 }
 
-/// Runs it.
 pub(crate) async fn run(asked: &WriteVolume, app: &App) -> Result<Response> {
     let (name, offset) = (&asked.volume, asked.offset);
     let what = format!("write to `{name}`");
     refuse_if_used(&app.registry()?, &what, &name.pool, Some(&name.volume))?;
-    // A client may keep in memory what it read: a file system that is mounted would not survive it.
+    // Clients cache what they read: writing behind a mounted file system would corrupt it.
     let held = app.served.hold(&what, &name.pool, Some(&name.volume))?;
     let written_bytes =
         with_pool(app, &name.pool, Access::Change, &format!("volume write {name}"), async |session| {
             session.show_notices();
-            // Jobs belong to the pool: whoever has it open for long works on them.
+            // Jobs belong to the pool: any process that keeps it open for long runs them.
             session.start_jobs();
             let volume = find_volume(session, name)?;
             let capacity = volume.capacity_bytes();
@@ -87,14 +85,14 @@ pub(crate) async fn run(asked: &WriteVolume, app: &App) -> Result<Response> {
     Ok(Response::VolumeWritten(VolumeWritten { volume, offset_bytes: offset, written_bytes }))
 }
 
-/// The input does not fit; `written` of it were.
+/// The error for input that does not fit, of which `written` bytes were written.
 fn too_long(name: &VolumeName, offset: u64, capacity: u64, written: u64) -> Failure {
     let written = match written {
         0 => "nothing was written".to_owned(),
         written => format!("the first {} were written", ByteSize(written)),
     };
     Failure::new(format!("the input is larger than the volume; {written}")).hint(format!(
-        "volume {name} has {} from byte {offset} on; `stripewise volume resize {name} SIZE` makes it larger",
+        "volume {name} has {} from byte {offset} on; `stripewise volume resize {name} SIZE` grows it",
         counted((capacity - offset) as usize, "byte")
     ))
 }
@@ -110,7 +108,7 @@ struct Writing<'a> {
     input: Input,
 }
 
-/// Why a transfer ended early, and up to where everything before was acknowledged.
+/// A transfer that ended early: its cause, and the offset up to which all writes were acknowledged.
 struct Failed {
     at: u64,
     why: Failure,
@@ -119,8 +117,8 @@ struct Failed {
 type Answer = JoinHandle<std::result::Result<(), ArrayError>>;
 
 impl Writing<'_> {
-    /// Gives how many bytes were written; all of them are durable then. Where it fails it says how
-    /// many are.
+    /// Returns the number of bytes written, all durable. An error names the number of durable
+    /// bytes.
     async fn copy(&mut self) -> Result<u64> {
         let mut in_flight = VecDeque::new();
         let failed = match self.transfer(&mut in_flight).await {
@@ -178,7 +176,7 @@ impl Writing<'_> {
         while !in_flight.is_empty() {
             self.finish(in_flight).await?;
         }
-        self.volume.flush().await.map_err(|error| self.failure(end, "make durable", &error))?;
+        self.volume.flush().await.map_err(|error| self.failure(end, "flush", &error))?;
         let mut beyond = [0];
         if !ended && end == capacity && self.input.read_fully(&mut beyond).await.is_ok_and(|read| read > 0) {
             let why = too_long(self.name, self.offset, capacity, end - self.offset);
@@ -210,13 +208,13 @@ impl Writing<'_> {
         let name = self.name;
         let what = match doing {
             "write" => format!("cannot write volume `{name}` at {at}"),
-            _ => format!("cannot {doing} what was written to volume `{name}`"),
+            _ => format!("cannot {doing} the data written to volume `{name}`"),
         };
         let hint = match error {
             ArrayError::FileSystemFull { .. } => {
                 "free space in that file system, then write the rest".to_owned()
             }
-            _ => format!("`stripewise pool status {}` tells how the drives are", name.pool),
+            _ => format!("`stripewise pool status {}` shows the state of its drives", name.pool),
         };
         Failed { at, why: Failure::because(what, error).hint(hint) }
     }

@@ -150,7 +150,7 @@ impl Rules<'_> {
             let is_type = of.as_str().is_some_and(|of| TYPES.contains(&of));
             self.expect(is_type, || format!("{place}: {of} is no type"));
         }
-        // Of version 3.0.
+        // Only valid up to version 3.0.
         self.expect(schema["nullable"].is_null(), || format!("{place}: `nullable` is not known any more"));
         let properties = schema["properties"].as_object();
         for name in schema["required"].as_array().into_iter().flatten() {

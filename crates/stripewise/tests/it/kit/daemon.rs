@@ -1,4 +1,4 @@
-//! Processes of the program that stay, for the time of a test.
+//! Long-running processes of the program, for the time of a test.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus};
@@ -8,17 +8,16 @@ use tempfile::NamedTempFile;
 
 use super::Sandbox;
 
-/// No test waits longer for anything.
+/// Time limit for any event.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// Nor for the end of a process, which may have much to put in its place, on a machine with other
-/// work to do.
+/// Time limit for the end of a process, which may have much to write back on a busy host.
 const END_PATIENCE: Duration = Duration::from_secs(120);
 
-/// A process that stays; killed if the test ends before it.
+/// A long-running process; killed on drop.
 pub struct Process {
     child: Child,
     words: String,
-    /// A file, which takes whatever it says: a pipe that nobody reads would stop it.
+    /// File for standard error: an unread pipe would block the process.
     stderr: NamedTempFile,
 }
 
@@ -28,7 +27,7 @@ impl Process {
         Self::spawn(sandbox, &mut sandbox.command(words), words)
     }
 
-    /// As [`Self::start`] with a command that was put together already.
+    /// As [`Self::start`], with a given command.
     pub fn spawn(sandbox: &Sandbox, command: &mut Command, words: &str) -> Self {
         let stderr = tempfile::Builder::new().append(true).tempfile_in(sandbox.path("")).expect("a file");
         let child =
@@ -36,36 +35,36 @@ impl Process {
         Self { child, words: words.to_owned(), stderr }
     }
 
-    /// Waits until it says that it is ready.
+    /// Waits until the process prints that it is ready.
     pub fn expect_ready(&mut self) {
         let mut first = String::new();
         BufReader::new(self.child.stdout.take().expect("piped")).read_line(&mut first).expect("text");
         assert_eq!(first, "ready\n", "`{}`: {}", self.words, self.said());
     }
 
-    /// What it said on standard error so far.
+    /// Standard error so far.
     pub fn said(&self) -> String {
         std::fs::read_to_string(self.stderr.path()).expect("text")
     }
 
-    /// Its number.
+    /// Process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it a signal.
+    /// Sends a signal.
     pub fn signal(&self, name: &str) {
         let kill = Command::new("kill").args([name, &self.id().to_string()]).status();
         assert!(kill.expect("kill runs").success());
     }
 
-    /// Waits for its end.
+    /// Waits until the process exits.
     pub fn wait(&mut self) -> ExitStatus {
         wait(&mut self.child, END_PATIENCE)
             .unwrap_or_else(|| panic!("`{}` hangs: {}", self.words, self.said()))
     }
 
-    /// Waits for its end, which must be one in order; what it said.
+    /// Waits until the process exits, which must be with success. Returns its standard error.
     pub fn expect_end(&mut self) -> String {
         let status = self.wait();
         let said = self.said();
@@ -74,7 +73,7 @@ impl Process {
         said
     }
 
-    /// Ends it without a warning, if it has not ended yet.
+    /// Kills the process, if it is still running.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -87,7 +86,7 @@ impl Drop for Process {
     }
 }
 
-/// How a process ended; `None`: it has not within that time.
+/// Waits for a process to exit. Returns `None` if it still runs after `patience`.
 pub fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
     let start = Instant::now();
     while start.elapsed() < patience {
@@ -105,12 +104,12 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts one and waits until it says that it is ready.
+    /// Starts a daemon and waits until it is ready.
     pub fn start(sandbox: &Sandbox, words: &str) -> Self {
         Self::start_with(sandbox, words, &[])
     }
 
-    /// The same with these in its environment.
+    /// As [`Self::start`], with these environment variables.
     pub fn start_with(sandbox: &Sandbox, words: &str, environment: &[(&str, &str)]) -> Self {
         let words = format!("serve {words}");
         let mut command = sandbox.command(&words);
@@ -119,40 +118,40 @@ impl Daemon {
         Self { process }
     }
 
-    /// What it said on standard error so far.
+    /// Standard error so far.
     pub fn said(&self) -> String {
         self.process.said()
     }
 
-    /// Its number.
+    /// Process ID.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Ends it as the system does; what it said.
+    /// Stops the daemon with SIGTERM, as the system does. Returns its standard error.
     pub fn end(mut self) -> String {
         self.process.signal("-TERM");
         self.process.expect_end()
     }
 
-    /// Tells it to end; how it did, and what it said.
+    /// Stops the daemon with SIGTERM. Returns its exit status and its standard error.
     pub fn end_anyhow(mut self) -> (ExitStatus, String) {
         self.process.signal("-TERM");
         (self.process.wait(), self.process.said())
     }
 
-    /// Ends it without a warning.
+    /// Kills the daemon.
     pub fn kill(mut self) {
         self.process.kill();
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub fn until(what: &str, is_so: impl FnMut() -> bool) {
     until_within(PATIENCE, what, is_so);
 }
 
-/// Waits so long until something is so.
+/// Waits at most `patience` until a condition holds.
 pub fn until_within(patience: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {

@@ -1,5 +1,4 @@
-//! A folder of its own for every test, with its own `STRIPEWISE_HOME`, and the program itself run
-//! in it.
+//! Runs the program in a temporary directory per test, with its own `STRIPEWISE_HOME`.
 
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 
@@ -18,20 +17,20 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// The drives of most tests: large enough for a pool, small enough to be quick.
+/// Size of the drives in most tests: large enough for a pool, small enough to be quick.
 pub const DRIVE_SIZE: &str = "32MiB";
 
-/// No command takes longer; one that hangs is killed, and the test fails.
+/// Time limit of a command, after which it is killed and the test fails.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(300);
 
-/// Where a test happens.
+/// The temporary directory of a test.
 pub struct Sandbox {
     folder: tempfile::TempDir,
 }
 
-/// What a command answered.
+/// Output of a command.
 pub struct Answer {
-    /// The exit code.
+    /// Exit code.
     pub code: i32,
     /// Standard output.
     pub out: Vec<u8>,
@@ -41,34 +40,34 @@ pub struct Answer {
 }
 
 impl Sandbox {
-    /// An empty folder on the disk that the build writes to (temporary folders may be in memory,
-    /// without O_DIRECT).
+    /// Creates an empty directory on the disk of the build: the system's temporary directory may be
+    /// in memory, without O_DIRECT.
     pub fn new() -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder for the test");
         Self { folder }
     }
 
-    /// A path in it.
+    /// A path in the directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// A path in it, as text.
+    /// A path in the directory, as text.
     pub fn text(&self, name: &str) -> String {
         self.path(name).to_str().expect("temporary names are plain").to_owned()
     }
 
-    /// Runs the program with these words; `@name` is a path in the folder.
+    /// Runs the program with these arguments; `@name` is a path in the directory.
     pub fn run(&self, words: &str) -> Answer {
         self.run_with_input(words, b"")
     }
 
-    /// Runs the program with bytes on its standard input.
+    /// As [`Self::run`], with bytes on standard input.
     pub fn run_with_input(&self, words: &str, input: &[u8]) -> Answer {
         let mut child = self.command(words).stdin(Stdio::piped()).spawn().expect("the program starts");
         let mut stdin = child.stdin.take().expect("piped");
         let input = input.to_vec();
-        // A program that fails early does not read all of it.
+        // A program that fails early does not read all its input.
         let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
         let number = child.id().to_string();
         let (ended, watched) = std::sync::mpsc::channel::<()>();
@@ -87,7 +86,7 @@ impl Sandbox {
         Answer { code, out: output.stdout, err, shown: words.to_owned() }
     }
 
-    /// The program with these words, to be started by the test itself.
+    /// The program with these arguments, for the test to start.
     pub fn command(&self, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stripewise"));
         let words = words.split_whitespace().map(|word| match word.strip_prefix('@') {
@@ -104,17 +103,17 @@ impl Sandbox {
         self.run(words).expect_code(0)
     }
 
-    /// Runs the program, which must succeed, with `--json`; gives the document.
+    /// Runs the program with `--json`, which must succeed. Returns the document.
     pub fn json(&self, words: &str) -> Value {
         self.ok(&format!("{words} --json")).json()
     }
 
-    /// Runs the program, which must fail; gives all it says on standard error.
+    /// Runs the program, which must fail. Returns its standard error.
     pub fn fails(&self, words: &str) -> String {
         self.run(words).expect_code(1).err
     }
 
-    /// Makes `count` drives @d/drive0.img … and a pool `tank` of them.
+    /// Creates `count` drives @d/drive0.img … and a pool `tank` on them.
     pub fn pool(&self, count: usize) {
         self.ok(&format!("drive make @d --count {count} --size {DRIVE_SIZE}"));
         let drives: Vec<String> = (0..count).map(|index| format!("@d/drive{index}.img")).collect();
@@ -133,12 +132,12 @@ impl Sandbox {
         answer.out
     }
 
-    /// Whether reading a volume fails.
+    /// True if reading the volume fails.
     pub fn read_fails(&self, volume: &str) -> bool {
         self.run(&format!("volume read {volume} --offset 0 --length 512")).code != 0
     }
 
-    /// A place in a drive's file where the volume's data are: found by looking for some of them.
+    /// Offset of `data` in a drive's file, found by searching for its start.
     pub fn place_of(&self, drive: usize, data: &[u8]) -> u64 {
         let bytes = std::fs::read(self.drive_path(drive)).expect("readable");
         let mut blocks = bytes.chunks_exact(4096).enumerate();
@@ -149,17 +148,17 @@ impl Sandbox {
         found.expect("some of the data is on every drive").0 as u64 * 4096
     }
 
-    /// The path of the drive that `pool status` calls by this place in its list.
+    /// Path of the drive at this index of `pool status`.
     pub fn drive_path(&self, index: usize) -> PathBuf {
         self.path(&format!("d/drive{index}.img"))
     }
 }
 
 impl Answer {
-    /// Stops the test unless the program ended with this code.
+    /// Asserts the exit code.
     pub fn expect_code(self, code: i32) -> Self {
         let out = String::from_utf8_lossy(&self.out[..self.out.len().min(2000)]);
-        assert_eq!(self.code, code, "`{}` ended with this code; it said:\n{}\n{out}", self.shown, self.err);
+        assert_eq!(self.code, code, "exit code of `{}`; standard error:\n{}\n{out}", self.shown, self.err);
         self
     }
 
@@ -177,7 +176,7 @@ impl Answer {
     }
 }
 
-/// Bytes that do not repeat and do not compress, the same for the same seed.
+/// Reproducible bytes that do not repeat and do not compress.
 pub fn unique_bytes(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut bytes = Vec::with_capacity(length + 8);

@@ -1,4 +1,4 @@
-//! Something mounted, for the time of a test.
+//! Mounts for the time of a test.
 
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::Sandbox;
 use super::daemon::{Process, until};
 use super::programs::{program, succeeds};
 
-/// A process that has something mounted. Whatever becomes of the test, nothing of it stays mounted.
+/// A mounting process. Its mounts are removed on drop, also after a failed test.
 pub struct Mount {
     pub process: Process,
     pub folder: PathBuf,
@@ -37,7 +37,7 @@ impl Mount {
         OpenOptions::new().read(true).write(true).open(self.file(name)).expect("it can be opened")
     }
 
-    /// Ends it in order; what it said.
+    /// Stops the process with SIGINT or SIGTERM. Returns its standard error.
     pub fn end(mut self) -> String {
         self.process.signal("-TERM");
         let said = self.process.expect_end();
@@ -45,18 +45,19 @@ impl Mount {
         said
     }
 
-    /// Ends it without a warning; what it had mounted stays there, dead.
+    /// Kills the process; its mount stays, dead.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Waits for the end that somebody else has brought about; what it said.
+    /// Waits until the process exits after an unmount by another process. Returns its standard
+    /// error.
     pub fn ends(mut self) -> String {
         self.process.expect_end()
     }
 
-    /// Takes away what a killed one left mounted at its folder, and waits until the kernel has let
-    /// go of its loop device: another test's mount namespace may hold it a moment longer.
+    /// Removes the mounts of a killed process, and waits until the kernel releases its loop device:
+    /// the mount namespace of another test may hold it a moment longer.
     pub fn unmount(&self) {
         succeeds(&["umount", &self.folder.display().to_string()]);
         until("the loop device is free", || self.loop_devices().is_empty());
@@ -72,7 +73,7 @@ impl Mount {
     }
 }
 
-/// Whether something is mounted at the folder.
+/// True if `folder` is a mount point.
 pub fn is_mounted(folder: &Path) -> bool {
     let table = std::fs::read_to_string("/proc/self/mountinfo").expect("readable");
     table.lines().any(|line| line.split(' ').nth(4).is_some_and(|place| Path::new(place) == folder))
@@ -81,7 +82,7 @@ pub fn is_mounted(folder: &Path) -> bool {
 impl Drop for Mount {
     fn drop(&mut self) {
         self.process.kill();
-        // What stands on others first: later mounts are further down in the table.
+        // The last mounts first: later mounts are further down in the table.
         let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let places = table.lines().rev().filter_map(|line| line.split(' ').nth(4));
         let is_ours = |place: &&str| {

@@ -1,4 +1,4 @@
-//! Pools on drives behind servers that tests kill, stop and bring back (nbdkit's).
+//! Pools on drives behind NBD servers (nbdkit) that tests kill, stop and restart.
 
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
@@ -10,11 +10,10 @@ use crate::kit::daemon::{Daemon, PATIENCE, until};
 use crate::kit::{Sandbox, unique_bytes};
 use crate::nbd_client::Client;
 
-/// How long requests may take here: a server that hangs is to be noticed soon, a busy machine not
-/// to be taken for one.
+/// Timeout of requests: short enough to detect a hung server soon, long enough for a busy host.
 pub const TIMEOUT: &str = "timeout=3s";
 pub const MIB: usize = 1 << 20;
-/// What a command that writes has under way at a time is less.
+/// Upper bound on the bytes that a writing command has in flight.
 pub const MOST_UNDER_WAY: usize = 8 * MIB;
 
 pub fn has(program: &str) -> bool {
@@ -32,8 +31,8 @@ pub struct Kit {
 }
 
 impl Kit {
-    /// With these words in front of those of the file plugin, on a socket @n{index}.sock, or
-    /// elsewhere as the words say.
+    /// Starts a server with these arguments before those of the file plugin, on the socket
+    /// @n{index}.sock unless the arguments name another address.
     pub fn start(sandbox: &Sandbox, index: usize, words: &str) -> Self {
         Self::start_with(
             sandbox,
@@ -53,7 +52,7 @@ impl Kit {
         command.args(words.split_whitespace().filter(|word| !word.starts_with("--")));
         let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("nbdkit starts");
         let kit = Self { child };
-        // The socket is there before it listens.
+        // The socket file exists before the server listens.
         until("nbdkit listens", || UnixStream::connect(&socket).is_ok());
         kit
     }
@@ -63,7 +62,7 @@ impl Kit {
         assert!(kill.expect("kill runs").success());
     }
 
-    /// Ends at once, as with its machine.
+    /// Kills the server, as if its host had failed.
     pub fn kill(mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("ended");
@@ -77,9 +76,9 @@ impl Drop for Kit {
     }
 }
 
-/// A server that hung goes on. nbdkit may abort instead: it answers a connection that was closed
-/// meanwhile (1.32: "connections.c: Assertion `sock >= 0' failed"). Then it is started again; what
-/// it had taken is in its file.
+/// Resumes a stopped server. nbdkit may abort instead, when it answers a connection that has been
+/// closed (1.32: "connections.c: Assertion `sock >= 0' failed"). Then it is restarted; the writes
+/// that it had received are in its file.
 pub fn wakes_up(sandbox: &Sandbox, kit: &mut Option<Kit>) {
     let hung = kit.as_mut().expect("there");
     hung.signal("-CONT");
@@ -93,7 +92,7 @@ pub fn uri(index: usize) -> String {
     format!("nbd+unix:///?socket=n{index}.sock&{TIMEOUT}")
 }
 
-/// Four servers of files, a pool `tank` on them, and a volume `a` in it, with something in it.
+/// Four file servers, a pool `tank` on them, and a volume `a` with data.
 pub fn served(layout: &str, seed: u64) -> (Sandbox, Vec<Option<Kit>>, Vec<u8>) {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 4 --size 64MiB");
@@ -127,11 +126,11 @@ pub fn is_whole(sandbox: &Sandbox) -> bool {
         && drives.iter().all(|drive| drive["state"] == "online")
 }
 
-/// Waits until all drives take part again and have what they should.
+/// Waits until all drives are in service and resynchronised.
 pub fn until_whole(sandbox: &Sandbox, daemon: &Daemon) {
     let begin = Instant::now();
     while !is_whole(sandbox) {
-        // Pauses between attempts may add up to more than other tests have to wait.
+        // Pauses between reconnects may exceed the time limit of other tests.
         if begin.elapsed() > 3 * PATIENCE {
             let status = sandbox.run("pool status tank").out;
             panic!("not whole:\n{}\n{}", String::from_utf8_lossy(&status), daemon.said());
@@ -140,11 +139,11 @@ pub fn until_whole(sandbox: &Sandbox, daemon: &Daemon) {
     }
 }
 
-/// Bytes written to a drive that is back, since it was opened again.
+/// Bytes written to a returned drive since it was reopened.
 pub fn written_bytes(sandbox: &Sandbox, index: usize) -> u64 {
     let path = status(sandbox)["drives"][index]["path"].clone();
     let mut bytes = 0;
-    // The word that `iostat` goes by is a second old at times.
+    // The status file that `iostat` reads may be a second old.
     until("the figures are of now", || {
         let iostat = sandbox.json("pool iostat tank");
         let drives = iostat["intervals"][0]["drives"].as_array().expect("drives").clone();
@@ -157,10 +156,10 @@ pub fn written_bytes(sandbox: &Sandbox, index: usize) -> u64 {
 
 pub fn nothing_is_wrong(sandbox: &Sandbox) {
     let scrub = sandbox.ok("pool scrub tank --wait");
-    assert!(scrub.text().contains("nothing wrong was found"), "{}", scrub.text());
+    assert!(scrub.text().contains("no errors found"), "{}", scrub.text());
 }
 
-/// Writes pieces until told to end; what the volume holds then.
+/// Writes these pieces of the volume, and the same bytes to `data`.
 pub fn write_over(sandbox: &Sandbox, data: &mut [u8], pieces: std::ops::Range<usize>) {
     for piece in pieces {
         let bytes = unique_bytes(100_000, 1000 + piece as u64);

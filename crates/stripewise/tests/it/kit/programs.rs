@@ -1,15 +1,15 @@
-//! Programs that nobody here wrote.
+//! Runs third-party programs.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Where programs are, those of the system's administrator among them.
+/// Search path for programs, including the administrator's.
 pub fn search_path() -> String {
     format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
 }
 
-/// Whether all of these can be run; says so if not, since the test then tests less.
+/// True if all programs are installed. Prints a message if not, since the test then covers less.
 pub fn are_here(programs: &[&str]) -> bool {
     let missing: Vec<&str> = programs.iter().copied().filter(|program| !is_here(program)).collect();
     if !missing.is_empty() {
@@ -24,7 +24,7 @@ fn is_here(program: &str) -> bool {
     found.is_ok_and(|output| output.status.success())
 }
 
-/// Whether volumes can be mounted here, and these programs be run; says so if not.
+/// True if volumes can be mounted and the programs are installed. Prints a message if not.
 pub fn is_possible(programs: &[&str]) -> bool {
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     let mut lacks = Vec::new();
@@ -46,7 +46,7 @@ pub fn program(words: &[&str]) -> Output {
     command.output().unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
-/// Runs a program, which must succeed; its output.
+/// Runs a program, which must succeed. Returns its output.
 pub fn succeeds(words: &[&str]) -> String {
     let output = program(words);
     let says = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! The judge is judged: it must allow all that is promised to be allowed, and nothing else.
+//! Tests of the model: it must allow everything that the guarantees allow, and nothing else.
 
 use super::*;
 
@@ -126,12 +126,13 @@ fn stripe_in_flight_may_be_lost_only_without_journal() {
 
 #[test]
 fn torn_sectors_need_a_cut_and_no_block_promise() {
-    // Also of a write of which a client was told that it may be lost.
-    for (promises, is_told) in [(NO_JOURNAL, false), (NO_JOURNAL, true), (STRICT, false), (STRICT, true)] {
+    // The same for a write that was reported to a client as possibly lost.
+    for (promises, is_reported) in [(NO_JOURNAL, false), (NO_JOURNAL, true), (STRICT, false), (STRICT, true)]
+    {
         let mut oracle = oracle(promises);
         let one = write(&mut oracle, 8..9, true);
         let two = write(&mut oracle, 8..9, false);
-        if is_told {
+        if is_reported {
             oracle.put_at_risk();
             oracle.told();
         }
@@ -141,7 +142,7 @@ fn torn_sectors_need_a_cut_and_no_block_promise() {
         assert!(oracle.check(8, &torn, since).is_err());
         oracle.power_cut();
         let since = oracle.tick();
-        assert_eq!(oracle.check(8, &torn, since).is_ok(), !promises.atomic_blocks, "told {is_told}");
+        assert_eq!(oracle.check(8, &torn, since).is_ok(), !promises.atomic_blocks, "reported {is_reported}");
     }
 }
 
@@ -200,19 +201,19 @@ fn overlapping_write_may_leave_a_block_refused() {
 
 #[test]
 fn flush_loss_is_reported_before_an_acknowledgement() {
-    for is_told in [false, true] {
+    for is_reported in [false, true] {
         let mut oracle = oracle(STRICT);
         let old = write(&mut oracle, 5..6, true);
         let new = write(&mut oracle, 5..6, false);
         oracle.put_at_risk();
         assert!(holds(&mut oracle, 5, old) && holds(&mut oracle, 5, new), "the drive may have lost it");
         assert!(oracle.may_refuse(5..6, oracle.now + 1));
-        if is_told {
+        if is_reported {
             oracle.told();
         }
         flush(&mut oracle);
         assert!(holds(&mut oracle, 5, new));
-        assert_eq!(holds(&mut oracle, 5, old), is_told, "a flush that is acknowledged vouches for it");
+        assert_eq!(holds(&mut oracle, 5, old), is_reported, "a flush that is acknowledged vouches for it");
     }
 }
 
@@ -232,18 +233,18 @@ fn neighbour_in_a_lost_block_may_be_refused() {
 
 #[test]
 fn rewrite_of_lost_data_is_lost_again_by_a_refusal() {
-    for is_told in [false, true] {
+    for is_reported in [false, true] {
         let mut oracle = oracle(Promises { atomic_drives: false, ..STRICT });
         write(&mut oracle, 8..16, false);
         oracle.power_cut();
         let again = write(&mut oracle, 8..16, false);
-        if is_told {
+        if is_reported {
             oracle.told();
         }
         flush(&mut oracle);
         let since = oracle.tick();
-        assert_eq!(oracle.may_refuse(8..16, since), is_told);
-        assert!(holds(&mut oracle, 8, again), "told {is_told}");
+        assert_eq!(oracle.may_refuse(8..16, since), is_reported);
+        assert!(holds(&mut oracle, 8, again), "reported {is_reported}");
     }
 }
 

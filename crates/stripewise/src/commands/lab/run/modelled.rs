@@ -1,9 +1,9 @@
-//! `lab run model:NAME`: a method on a modelled drive in virtual time, or on a system of the
-//! catalogue by prediction.
+//! `lab run model:NAME`: measures a modelled drive in virtual time, or predicts the figures of a
+//! system of the catalogue.
 //!
 //! Drives (of the catalogue, or a file of `drive measure`) are measured as any other, with the
-//! native driver; nothing is stored, so nothing is compared in the end. Systems have no data path
-//! here: each figure is what `model predict` says.
+//! native driver; they store no data, so the final comparison is skipped. Systems have no data path
+//! here: each figure is that of `model predict`.
 
 use std::cell::RefCell;
 use std::time::{Instant, SystemTime};
@@ -29,13 +29,13 @@ use crate::commands::model::{lab_load, system_failure};
 use crate::failure::{Exit, Failure, Reason, Result};
 use crate::progress::Progress;
 
-/// What a name stands for.
+/// A drive or a system of the catalogue.
 enum Modelled {
     Drive(Box<DriveEntry>),
     System(Box<System>),
 }
 
-/// A drive's name, an entry's path, or a system's name.
+/// Finds a drive by name or by the path of its entry, or a system by name.
 fn named(app: &App, name: &str) -> Result<Modelled> {
     let catalogue = Catalogue::built_in();
     let system = catalogue.system(name);
@@ -52,14 +52,13 @@ fn named(app: &App, name: &str) -> Result<Modelled> {
     catalogue_drive(app, name).map(|entry| Modelled::Drive(Box::new(entry))).map_err(failed)
 }
 
-/// Runs it.
 pub(super) fn go(options: &Options, app: &App, profile: &Profile, store: &Store, name: &str) -> Result<Exit> {
     if options.driver == Driver::Fio || options.hooks.is_some() || !options.hosts.is_empty() {
-        return Err(Failure::usage("--driver fio, --scenario and --hosts are for targets that exist"));
+        return Err(Failure::usage("--driver fio, --scenario and --hosts require a real target"));
     }
     if profile.files.is_some() {
-        return Err(Failure::usage(format!("{} works on files, and a model has none", profile.name))
-            .hint("`stripewise lab profiles` lists the methods; take one with block loads"));
+        return Err(Failure::usage(format!("{} works on files, which models do not have", profile.name))
+            .hint("choose a method with block loads; `stripewise lab profiles` lists the methods"));
     }
     let modelled = named(app, name)?;
     let run = RunRecord {
@@ -78,7 +77,7 @@ pub(super) fn go(options: &Options, app: &App, profile: &Profile, store: &Store,
         Modelled::System(system) => of_system(&work, &system)?,
     };
     if interrupt_requested() {
-        let kept = format!("stripewise lab show {} has what was measured", run.run);
+        let kept = format!("`stripewise lab show {}` shows the figures so far", run.run);
         return Err(Failure::new("interrupted").hint(kept));
     }
     store.finish(&run.run, &notes).map_err(|error| store_failure(&error))?;
@@ -94,7 +93,7 @@ fn on_drive(work: &Work<'_>, entry: &DriveEntry) -> Result<Vec<String>> {
     let mut first = 0;
     let sizes = work.sizes();
     for size in &sizes {
-        // Each size on a drive of its own, as new.
+        // Each size is measured on a new drive.
         let executor = VirtualExecutor::new();
         let context = executor.context();
         let contents = MemoryDrive::new("model", capacity_bytes);
@@ -113,7 +112,7 @@ fn on_drive(work: &Work<'_>, entry: &DriveEntry) -> Result<Vec<String>> {
         };
         let cache_bytes = entry.cache_bytes();
         let circumstances = Circumstances {
-            // A modelled drive reads what was never written as it reads anything.
+            // A modelled drive takes the same time for unwritten blocks.
             filled_before: true,
             drive_cache_bytes: (cache_bytes > 0).then_some(cache_bytes),
             ..Circumstances::default()
@@ -132,9 +131,9 @@ fn on_drive(work: &Work<'_>, entry: &DriveEntry) -> Result<Vec<String>> {
             cpu_seconds: &|| None,
         };
         let measured = executor.block_on(run_profile(&named, &runner));
-        let (figures, told) = measured.map_err(|error| not_measured(&work.run.target, &error))?;
+        let (figures, run_notes) = measured.map_err(|error| not_measured(&work.run.target, &error))?;
         first += figures.len();
-        notes.extend(told);
+        notes.extend(run_notes);
     }
     Ok(notes)
 }
@@ -150,7 +149,7 @@ fn of_system(work: &Work<'_>, system: &System) -> Result<Vec<String>> {
         let named = named_for(work.profile, size.filter(|_| sizes.len() > 1));
         for step in &named.steps {
             if work.options.read_only && step.writes() {
-                notes.push(format!("{}: left out, as nothing may be written", step.name));
+                notes.push(format!("{}: skipped, it writes (--read-only)", step.name));
                 continue;
             }
             if step.loads().count() > 1 {
@@ -174,7 +173,7 @@ fn of_system(work: &Work<'_>, system: &System) -> Result<Vec<String>> {
                         .with_runs(vec![predicted.mb_per_s])
                 };
                 notes.push(format!(
-                    "{}: limited by {}; such figures were off by {:.0} % at the median, {:.0} % at p90",
+                    "{}: limited by {}; expected error {:.0} % (median), {:.0} % (p90)",
                     load.name, predicted.bottleneck, error.median_error_percent, error.p90_error_percent
                 ));
                 let kept = work.store.record(&work.run.run, position, &figure, None);

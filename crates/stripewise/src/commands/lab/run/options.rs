@@ -1,4 +1,4 @@
-//! What is asked of `lab run`.
+//! Options of `lab run`.
 
 use std::path::PathBuf;
 
@@ -10,60 +10,60 @@ use stripewise_lab::method::{Circumstances, RunSettings};
 /// Measure a volume, device, file, directory or NBD export with a method
 #[derive(Args)]
 #[command(
-    after_help = "Measuring writes to the target. An existing file or a device needs --force; a folder gets a \
-                        file of its own, which is removed again. `stripewise lab profiles` lists the methods."
+    after_help = "Measuring writes to the target. An existing file or a device requires --force; in a directory, a \
+                        temporary file is measured. `stripewise lab profiles` lists the methods."
 )]
 pub(crate) struct Options {
-    /// POOL/VOL, a file, a block device, a folder, an nbd:// URI, or model:NAME with a drive or
-    /// system of the catalogue; several are measured in turns
+    /// POOL/VOL, a file, a block device, a directory, an nbd:// URI, or model:NAME with a drive or
+    /// system of the catalogue; several targets are measured alternately
     #[arg(value_name = "TARGET", required = true)]
     pub(super) targets: Vec<String>,
-    /// The method: a name of `lab profiles`, or a TOML file
+    /// The method: a name from `lab profiles`, or a TOML file
     #[arg(long, value_name = "NAME|FILE")]
     pub(super) profile: String,
-    /// What drives the load
+    /// Load generator
     #[arg(long, value_name = "native|fio", default_value = "native")]
     pub(super) driver: Driver,
-    /// How much of the target is used; several sizes are measured one after the other
+    /// Size of the part of the target to use; several sizes are measured one after the other
     #[arg(long = "size", value_name = "SIZE")]
     pub(super) sizes: Vec<ByteSize>,
-    /// Length of a run
+    /// Length of a run in seconds
     #[arg(long, value_name = "S")]
     pub(super) seconds: Option<f64>,
     /// Runs per figure
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) runs: Option<u32>,
-    /// More runs, until half of every 95 % interval is at most PERCENT of its figure
+    /// Add runs until the half-width of every 95 % confidence interval is at most PERCENT of its
+    /// figure
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(super) within: Option<u32>,
-    /// But not more runs than this
+    /// Maximum number of runs with --within
     #[arg(long, value_name = "N", default_value_t = 30, requires = "within",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) most_runs: u32,
-    /// Take the target through a failure: normal, degraded, rebuilding, recovered
+    /// Take the target through a drive failure: normal, degraded, rebuilding, recovered
     #[arg(long, value_name = "NAME", requires = "hooks")]
     pub(super) scenario: Option<ScenarioName>,
-    /// The commands that fail and replace a drive of the target, and say when it is rebuilt
+    /// Commands that fail a drive of the target, replace it, and report the end of the rebuild
     #[arg(long, value_name = "FILE.toml", requires = "scenario")]
     pub(super) hooks: Option<PathBuf>,
-    /// Hosts with a server of fio's (`fio --server`), which measure the path TARGET on themselves,
-    /// all at once
+    /// Hosts that run `fio --server`; each measures its own path TARGET, all at once
     #[arg(long, value_name = "HOST[:PORT],…", value_delimiter = ',', requires = "sizes")]
     pub(super) hosts: Vec<fio::Host>,
-    /// Where all random choices start
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
-    /// What the drives' own caches hold together: figures of shorter runs say so
+    /// Total size of the drives' caches; figures of runs that fit into them are marked
     #[arg(long, value_name = "SIZE")]
     pub(super) drive_cache: Option<ByteSize>,
-    /// What the slowest link to the drives carries, 10^6 bytes a second [default: an NVMe device's
-    /// own]
+    /// Rate of the slowest link to the drives, in 10^6 bytes per second [default: the link of an
+    /// NVMe device]
     #[arg(long, value_name = "MB/S")]
     pub(super) link: Option<f64>,
-    /// Write nothing: measurements that write are left out
+    /// Write nothing; skip measurements that write
     #[arg(long, conflicts_with = "force")]
     pub(super) read_only: bool,
-    /// Overwrite what the target holds
+    /// Overwrite the data on the target
     #[arg(long)]
     pub(super) force: bool,
 }
@@ -79,12 +79,12 @@ pub(super) enum ScenarioName {
     Failure,
 }
 
-/// How narrow intervals are to be.
+/// Target half-width of the confidence intervals, as a fraction of the figure.
 pub(super) fn within(options: &Options) -> Option<f64> {
     options.within.map(|percent| f64::from(percent) / 100.0)
 }
 
-/// What is asked of every run.
+/// Settings of every run.
 pub(super) fn settings(options: &Options, size_bytes: u64, circumstances: Circumstances) -> RunSettings {
     RunSettings {
         runs: options.runs,

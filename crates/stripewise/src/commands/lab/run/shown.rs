@@ -1,4 +1,4 @@
-//! How a run under way is shown: as progress, with its last rates, and every figure as it is taken.
+//! Shows the progress of a run with its last rates, and stores every figure when it is measured.
 
 use std::cell::RefCell;
 use std::time::Instant;
@@ -12,32 +12,35 @@ use stripewise_runtime::interrupt_requested;
 
 use super::Work;
 use crate::progress::Progress;
-/// Shows how the run stands, and keeps every figure.
+
+/// Shows progress and stores every figure.
 pub(super) struct Shown<'a> {
     pub(super) work: &'a Work<'a>,
     pub(super) named: &'a Profile,
-    /// Figures of sizes before.
+    /// Number of figures of the previous sizes.
     pub(super) first: usize,
     pub(super) began: Instant,
     pub(super) progress: RefCell<Progress<'a>>,
     pub(super) now: RefCell<Now>,
 }
 
-/// Between two looks at the load under way.
-const LOOK_SECONDS: f64 = 0.25;
-/// Looks that are drawn.
+/// Interval between samples of the running load.
+const SAMPLE_SECONDS: f64 = 0.25;
+/// Number of samples in the sparkline.
 const SPARKS: usize = 24;
 
-/// How the run under way stands.
+/// Progress of the current run.
 pub(super) struct Now {
     what: String,
-    /// Of all runs, those behind, and what the one under way is.
+    /// Fraction of all runs that is complete, without the current run.
     done: f64,
+    /// Fraction of all runs that the current run is.
     share: f64,
     began: Instant,
+    /// Bytes transferred up to the last sample.
     bytes: u64,
-    looked: Instant,
-    /// 10^6 bytes a second at each of the last looks.
+    sampled: Instant,
+    /// Rates of the last samples, in 10^6 bytes per second.
     rates: Vec<f64>,
 }
 
@@ -50,13 +53,13 @@ impl Default for Now {
             share: 0.0,
             began: now,
             bytes: 0,
-            looked: now,
+            sampled: now,
             rates: Vec::new(),
         }
     }
 }
 
-/// A bar for each rate, as high as it is beside the highest.
+/// Draws a sparkline, scaled to the highest rate.
 fn sparks(rates: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = rates.iter().copied().fold(1e-9, f64::max);
@@ -66,23 +69,23 @@ fn sparks(rates: &[f64]) -> String {
 impl Observer for Shown<'_> {
     fn begins(&self, step: &Step, position: usize, steps: usize, run: u32) {
         let runs = self.work.options.runs.unwrap_or(self.named.runs).max(1);
-        // Runs beyond those planned are the last of the step.
+        // Runs that --within adds do not advance the progress.
         let done = (position as f64 + (f64::from(run) / f64::from(runs)).min(1.0)) / steps as f64;
         let mut now = self.now.borrow_mut();
         now.what = format!("{}, run {} of {runs}", step.name, run + 1);
-        (now.done, now.bytes, now.looked, now.began) = (done, 0, Instant::now(), Instant::now());
+        (now.done, now.bytes, now.sampled, now.began) = (done, 0, Instant::now(), Instant::now());
         now.share = 1.0 / f64::from(runs) / steps as f64;
     }
 
     fn moved(&self, bytes: u64, pulse: &Pulse) {
         let mut now = self.now.borrow_mut();
-        let elapsed = now.looked.elapsed().as_secs_f64();
-        if elapsed < LOOK_SECONDS {
+        let elapsed = now.sampled.elapsed().as_secs_f64();
+        if elapsed < SAMPLE_SECONDS {
             return;
         }
         let (beat, since_bytes) = (pulse.take(), bytes.saturating_sub(now.bytes));
         let rate = since_bytes as f64 / 1e6 / elapsed;
-        (now.looked, now.bytes) = (Instant::now(), bytes);
+        (now.sampled, now.bytes) = (Instant::now(), bytes);
         if now.rates.len() == SPARKS {
             now.rates.remove(0);
         }

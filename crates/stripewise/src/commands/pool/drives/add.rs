@@ -1,4 +1,4 @@
-//! `pool add`: what can be typed; `control/src/operations/drives/add.rs` carries it out.
+//! Options of `pool add`, which `control/src/operations/drives/add.rs` executes.
 
 use clap::{Args, ValueEnum};
 use stripewise_control::names::PoolName;
@@ -14,16 +14,16 @@ pub(crate) struct Options {
     /// Files, block devices, volumes of other pools, or NBD URIs
     #[arg(value_name = "DRIVE", required = true)]
     drives: Vec<String>,
-    /// What they are for: data holds volumes, a spare waits for another drive to fail, journal
-    /// drives take small writes first, fast ones what is asked for most
+    /// Role of the drives: data holds volumes, spare replaces a failed drive, journal takes small
+    /// writes first, fast holds frequently used data
     #[arg(long = "as", value_name = "ROLE", value_enum, default_value = "data")]
     role: RoleChoice,
-    /// Overwrite drives that hold something
+    /// Overwrite drives that hold data
     #[arg(long)]
     force: bool,
 }
 
-/// A role as typed.
+/// Drive role on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum RoleChoice {
     Data,
@@ -44,7 +44,6 @@ impl From<RoleChoice> for Role {
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> AddDrives {
         AddDrives {
             pool: self.name.clone(),

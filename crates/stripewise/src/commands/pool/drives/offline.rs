@@ -1,4 +1,4 @@
-//! `pool offline`: what can be typed; `control/src/operations/drives/offline.rs` carries it out.
+//! Options of `pool offline`, which `control/src/operations/drives/offline.rs` executes.
 
 use clap::Args;
 use stripewise_control::names::PoolName;
@@ -10,13 +10,12 @@ pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// The drive: its path or identity
+    /// The drive: its path or ID
     #[arg(value_name = "DRIVE")]
     drive: String,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> TakeOffline {
         TakeOffline { pool: self.name.clone(), drive: self.drive.clone() }
     }

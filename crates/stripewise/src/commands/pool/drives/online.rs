@@ -1,25 +1,24 @@
-//! `pool online`: what can be typed; `control/src/operations/drives/online.rs` carries it out.
+//! Options of `pool online`, which `control/src/operations/drives/online.rs` executes.
 
 use clap::Args;
 use stripewise_control::names::PoolName;
 use stripewise_control::request::BringOnline;
 
-/// Bring a drive back online, and copy to it what changed while it was away
+/// Bring a drive back online and resync the data that changed in its absence
 #[derive(Args)]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// The drive: its path or NBD URI, also a new one, or its identity
+    /// The drive: its path or NBD URI, which may have changed, or its ID
     #[arg(value_name = "DRIVE")]
     drive: String,
-    /// Copy now, in the foreground, instead of whenever the pool's jobs are worked on
+    /// Resync in the foreground and return when it is complete
     #[arg(long)]
     wait: bool,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> BringOnline {
         BringOnline { pool: self.name.clone(), drive: self.drive.clone(), wait: self.wait }
     }

@@ -1,4 +1,4 @@
-//! `pool remove`: what can be typed; `control/src/operations/drives/remove.rs` carries it out.
+//! Options of `pool remove`, which `control/src/operations/drives/remove.rs` executes.
 
 use clap::Args;
 use stripewise_control::names::PoolName;
@@ -10,13 +10,12 @@ pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// The drive: its path, last path, or identity
+    /// The drive: its path, last known path, or ID
     #[arg(value_name = "DRIVE")]
     drive: String,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> RemoveDrive {
         RemoveDrive { pool: self.name.clone(), drive: self.drive.clone() }
     }

@@ -1,4 +1,4 @@
-//! `pool retire`: what can be typed; `control/src/operations/drives/retire.rs` carries it out.
+//! Options of `pool retire`, which `control/src/operations/drives/retire.rs` executes.
 
 use clap::Args;
 use stripewise_control::names::PoolName;
@@ -10,16 +10,15 @@ pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// The drive: its path or identity
+    /// The drive: its path or ID
     #[arg(value_name = "DRIVE")]
     drive: String,
-    /// Do it now, in the foreground, instead of whenever the pool's jobs are worked on
+    /// Migrate in the foreground and return when the drive is removed
     #[arg(long)]
     wait: bool,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> RetireDrive {
         RetireDrive { pool: self.name.clone(), drive: self.drive.clone(), wait: self.wait }
     }

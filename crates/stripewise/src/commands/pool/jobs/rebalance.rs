@@ -1,25 +1,24 @@
-//! `pool rebalance`: what can be typed; `control/src/operations/jobs/rebalance.rs` carries it out.
+//! Options of `pool rebalance`, which `control/src/operations/jobs/rebalance.rs` executes.
 
 use clap::Args;
 use stripewise_control::names::PoolName;
 use stripewise_control::request::Rebalance;
 
-/// Spread volumes over all data drives, so that free space can be used
+/// Spread volumes over all data drives to make their free space usable
 #[derive(Args)]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// Do it now, in the foreground, instead of whenever the pool's jobs are worked on
+    /// Rebalance in the foreground and return when it is complete
     #[arg(long)]
     wait: bool,
-    /// Stop a rebalance; what has moved stays where it is
+    /// Stop a running rebalance; data already moved stays where it is
     #[arg(long, conflicts_with = "wait")]
     stop: bool,
 }
 
 impl Options {
-    /// What is asked by them.
     pub(crate) fn request(&self) -> Rebalance {
         Rebalance { pool: self.name.clone(), wait: self.wait, stop: self.stop }
     }
