@@ -53,6 +53,8 @@ test: need-test
 
 # One after the other, as their figures say how long clients waited. The build of the tests, whose assertions are on.
 soak: need-soak build
+	@echo 'beyond make test: more seeds of $(SWEEPS); fresh seeds of torture;'
+	@echo 'the systemd unit; programs on volumes for $(SOAK_SECONDS) s each'
 	STRIPEWISE_TEST_SECONDS='$(SOAK_SECONDS)' cargo test --workspace --locked --quiet --lib --test it -- $(SWEEPS)
 	scripts/soak-torture.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise '$(SOAK_SECONDS)'
 	scripts/unit-in-systemd.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise

@@ -1,68 +1,60 @@
-//! Which seeds a randomised test runs: one set of rules, and of environment variables, for all of
-//! them.
+//! Seeds of a randomised test: one set of rules, and of environment variables, for all of them.
 //!
-//! A sweep runs its usual seeds, in order from 1, the same in every run. On a slow machine it stops
-//! early: after four seconds, once it has run the fewest seeds that are worth running.
+//! A sweep runs a fixed range of seeds, the same in every run and on every machine. Where they take
+//! several seconds the range is divided among several tests, which run side by side.
 //!
 //! - `STRIPEWISE_TEST_SEED=n` runs seed n alone: this is how a failure is repeated.
-//! - `STRIPEWISE_TEST_SECONDS=s` lets each sweep go on for s seconds (`make soak`).
+//! - `STRIPEWISE_TEST_SECONDS=s` lets the test with the first seeds go on with others for s seconds
+//!   (`make soak`).
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// After this long a sweep is content with the fewest seeds.
-const USUAL_LENGTH: Duration = Duration::from_secs(4);
+/// First of the seeds that a long run goes on with: in no range of a usual run.
+const FIRST_BEYOND: u64 = 100_000;
 
 /// The seeds of one test, as an iterator. It prints how many were run when it is dropped.
 pub(crate) struct Sweep {
-    next: u64,
-    /// Run these even when time is short.
-    fewest: u64,
-    /// Past the last one.
-    end: u64,
-    begin: Instant,
-    length: Duration,
+    range: Range<u64>,
+    /// Goes on beyond the range until then.
+    until: Option<Instant>,
     runs: u64,
 }
 
-/// What an environment variable says, as a number.
+/// An environment variable as a number.
 fn variable(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-/// How long a sweep is to go on, where the environment says so.
-fn asked_length() -> Option<Duration> {
-    variable("STRIPEWISE_TEST_SECONDS").map(Duration::from_secs)
-}
-
-/// Seeds 1 to `usual`, at least `fewest` of them, unless the environment asks for others.
-pub(crate) fn sweep(fewest: u64, usual: u64) -> Sweep {
-    let begin = Instant::now();
+/// The seeds of a range, unless the environment asks for others.
+pub(crate) fn sweep(range: Range<u64>) -> Sweep {
     if let Some(seed) = variable("STRIPEWISE_TEST_SEED") {
-        return Sweep { next: seed, fewest: 1, end: seed + 1, begin, length: Duration::MAX, runs: 0 };
+        return Sweep { range: seed..seed + 1, until: None, runs: 0 };
     }
-    match asked_length() {
-        Some(length) => Sweep { next: 1, fewest, end: u64::MAX, begin, length, runs: 0 },
-        None => Sweep { next: 1, fewest, end: usual + 1, begin, length: USUAL_LENGTH, runs: 0 },
-    }
+    let seconds = variable("STRIPEWISE_TEST_SECONDS").filter(|_| range.start <= 1);
+    let until = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    Sweep { range, until, runs: 0 }
 }
 
 impl Iterator for Sweep {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
-        let time_is_over = self.runs >= self.fewest && self.begin.elapsed() >= self.length;
-        if self.next >= self.end || time_is_over {
-            return None;
-        }
-        println!("seed {}", self.next);
-        (self.next, self.runs) = (self.next + 1, self.runs + 1);
-        Some(self.next - 1)
+        let usual = self.range.end - self.range.start;
+        let seed = match self.runs.checked_sub(usual) {
+            None => self.range.start + self.runs,
+            Some(_) if self.until.is_none_or(|until| Instant::now() >= until) => return None,
+            Some(beyond) => FIRST_BEYOND + beyond,
+        };
+        println!("seed {seed}");
+        self.runs += 1;
+        Some(seed)
     }
 }
 
 impl Drop for Sweep {
     fn drop(&mut self) {
-        println!("{} seeds, up to {}", self.runs, self.next.saturating_sub(1));
+        println!("{} seeds of {:?} and beyond", self.runs, self.range);
     }
 }

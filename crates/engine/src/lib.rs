@@ -14,6 +14,11 @@
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
+#[cfg(test)]
+#[macro_use]
+#[path = "../../../tests/cases.rs"]
+mod cases;
+
 mod array;
 mod block_set;
 #[doc(hidden)]

@@ -16,6 +16,7 @@ use crate::life::{Life, new_executor};
 use crate::power::Ending;
 use crate::world::World;
 use crate::world::manner::{Manner, SECOND_NS};
+use crate::world::plan::within;
 
 /// Leads one life. `kept`: executors, which a panic must not drop.
 pub(crate) fn live(world: &Rc<World>, number: usize, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
@@ -59,7 +60,7 @@ impl Life {
         if self.world.chance(0.6) {
             subject.start_jobs();
         }
-        let manner = self.world.plan.manner;
+        let (manner, bias) = (self.world.plan.manner, self.world.bias);
         let rests = manner.is_paired && self.world.is_copy_to_be_seen(number);
         let targets = match manner.is_paired {
             true => targets,
@@ -74,12 +75,13 @@ impl Life {
         let clients = match manner.is_crowded {
             _ if rests => 3,
             true => 8 + self.world.below(33),
-            false => 1 + self.world.below(6),
+            false => within(&mut self.world.random.borrow_mut(), bias.clients),
         };
         let steps = match manner.is_often {
             _ if rests => 10 + self.world.below(40),
             true => self.world.below(12),
-            false => 10 + self.world.below(if manner.is_crowded { 2000 } else { 400 }) / clients,
+            false if manner.is_crowded => 10 + self.world.below(2000) / clients,
+            false => bias.steps.0 + self.world.below(bias.steps.1) / clients,
         };
         let mut random = SplitMix64::new(self.world.next_seed());
         let mut running: Vec<_> = (0..clients)
@@ -94,7 +96,7 @@ impl Life {
             Manner { is_often: true, .. } => self.world.below(3),
             Manner { is_paired: true, .. } => 0,
             Manner { is_crowded: true, .. } => 4 + self.world.below(16),
-            _ => self.world.below(10),
+            _ => within(&mut self.world.random.borrow_mut(), bias.actions),
         };
         for _ in 0..actions {
             self.context.sleep_ns(self.pause_ns()).await;

@@ -31,6 +31,7 @@
 
 mod ending;
 mod events;
+mod focus;
 mod lead;
 mod life;
 mod many;
@@ -43,6 +44,7 @@ use serde::Serialize;
 
 pub use stripewise_engine::mutation::Mutation;
 
+pub use focus::Focus;
 pub use many::{Progress, Summary, run_many};
 pub use run::{CAN_BREAK, run};
 
@@ -103,6 +105,8 @@ pub struct Options {
     pub drawn: Drawn,
     /// A rule of the engine to be broken. Not in a release build ([`CAN_BREAK`]).
     pub mutation: Option<Mutation>,
+    /// The kind of lives to lead, where one kind of fault is looked for; only as drawn now.
+    pub focus: Option<Focus>,
 }
 
 /// What torture learned, it draws from streams of their own, so that a seed kept from before can

@@ -90,43 +90,57 @@ fn f002_54_two_controllers_for_solid_state_drives() {
     first_is(&need, "two controllers", |first| first.controllers == 2);
 }
 
-#[test]
-fn f003_24_journal_drives_for_parity_not_mirrors() {
-    for controller in ["storage-spaces", "stripewise"] {
-        let need = Need {
-            controller: controller.to_owned(),
-            journal: Some(parse_drives("4x850pro").unwrap().remove(0)),
-            capacity_bytes: Some(60_000_000_000_000),
-            ..need("12xhe8", "mixed")
-        };
-        // So much capacity needs parity: with the journal it is faster.
-        first_is(&need, "parity with a journal", |first| {
-            first.layout.starts_with("raid") && first.journal_drives == 4
-        });
-        let need = Need { capacity_bytes: None, ..need };
-        let found = first_is(&need, "a mirror without", |first| {
-            first.layout == "raid10" && first.journal_drives == 0
-        });
-        let with = found
-            .choices
-            .iter()
-            .find(|choice| choice.layout == "raid10" && choice.journal_drives > 0)
-            .unwrap();
-        assert_eq!(with.dominated_by, Some(1), "{}", shown(&found));
+fn twelve_disks_and_solid_state_drives(controller: &str, workload: &str) -> Need {
+    Need {
+        controller: controller.to_owned(),
+        journal: Some(parse_drives("4x850pro").unwrap().remove(0)),
+        ..need("12xhe8", workload)
     }
 }
 
-#[test]
-fn f003_07_no_storage_spaces_parity_without_journal() {
-    for workload in ["backup", "mixed"] {
-        let need = Need {
-            controller: "storage-spaces".to_owned(),
-            journal: Some(parse_drives("4x850pro").unwrap().remove(0)),
-            ..need("12xhe8", workload)
-        };
-        first_is(&need, workload, |first| {
-            first.journal_drives > 0 || !["raid5", "raid6", "raid7"].contains(&first.layout.as_str())
-        });
+/// So much capacity needs parity: with the journal it is faster.
+fn first_is_parity_with_a_journal(controller: &str) {
+    let capacity_bytes = Some(60_000_000_000_000);
+    let need = Need { capacity_bytes, ..twelve_disks_and_solid_state_drives(controller, "mixed") };
+    first_is(&need, "parity with a journal", |first| {
+        first.layout.starts_with("raid") && first.journal_drives == 4
+    });
+}
+
+fn first_is_a_mirror_without(controller: &str) {
+    let need = twelve_disks_and_solid_state_drives(controller, "mixed");
+    let found =
+        first_is(&need, "a mirror without", |first| first.layout == "raid10" && first.journal_drives == 0);
+    let is_with = |choice: &&Choice| choice.layout == "raid10" && choice.journal_drives > 0;
+    let with = found.choices.iter().find(is_with).unwrap();
+    assert_eq!(with.dominated_by, Some(1), "{}", shown(&found));
+}
+
+test_cases! {
+    f003_24_journal_drives_for_parity = first_is_parity_with_a_journal {
+        storage_spaces: "storage-spaces",
+        stripewise: "stripewise",
+    }
+}
+
+test_cases! {
+    f003_24_no_journal_drives_for_mirrors = first_is_a_mirror_without {
+        storage_spaces: "storage-spaces",
+        stripewise: "stripewise",
+    }
+}
+
+fn first_has_a_journal_or_no_parity(workload: &str) {
+    let need = twelve_disks_and_solid_state_drives("storage-spaces", workload);
+    first_is(&need, workload, |first| {
+        first.journal_drives > 0 || !["raid5", "raid6", "raid7"].contains(&first.layout.as_str())
+    });
+}
+
+test_cases! {
+    f003_07_no_storage_spaces_parity_without_journal = first_has_a_journal_or_no_parity {
+        backup: "backup",
+        mixed: "mixed",
     }
 }
 

@@ -1,5 +1,9 @@
 //! Tests of the models.
 
+#[macro_use]
+#[path = "../../../../tests/cases.rs"]
+mod cases;
+
 mod advise;
 mod catalogue;
 mod commands;

@@ -156,19 +156,25 @@ fn cliffs(catalogue: &Catalogue, name: &str) -> Vec<String> {
     faults
 }
 
-#[test]
-fn cross_validation_error_is_little_higher() {
-    let catalogue = Catalogue::built_in();
-    // 1.5 times the bounds of all rows; the halves of study 004 have 63 rows, whose median is 5.9
-    // to 8.2 by the seed.
-    let bounds = [("000", 10.5, 90.0), ("001", 22.5, 90.0), ("002", 10.5, 45.0), ("004", 9.0, 45.0)];
-    let halves = all_halves(&catalogue, &studies::built_in(), 1).unwrap();
-    for ((study, halves), (of, median, p90)) in halves.iter().zip(bounds) {
-        assert_eq!(study, of);
-        assert!(halves.other_median_percent <= median, "{study}: {halves:?}");
-        assert!(halves.other_p90_percent <= p90, "{study}: {halves:?}");
+/// The bounds of the median and of nine of ten are 1.5 times those of all rows; the halves of study
+/// 004 have 63 rows, whose median is 5.9 to 8.2 by the seed.
+fn fit_one_half((study, median, p90): (&str, f64, f64)) {
+    let rows: Vec<_> = studies::built_in().into_iter().filter(|row| row.text("study") == study).collect();
+    let found = all_halves(&Catalogue::built_in(), &rows, 1).unwrap();
+    assert_eq!(found.len(), 1, "{study}");
+    for (_, halves) in found {
+        assert!(halves.other_median_percent <= median, "{halves:?}");
+        assert!(halves.other_p90_percent <= p90, "{halves:?}");
     }
-    assert_eq!(halves.len(), 4);
+}
+
+test_cases! {
+    cross_validation_error_is_little_higher = fit_one_half {
+        study_000: ("000", 10.5, 90.0),
+        study_001: ("001", 22.5, 90.0),
+        study_002: ("002", 10.5, 45.0),
+        study_004: ("004", 9.0, 45.0),
+    }
 }
 
 fn answers_of_the_same_row_are_fitted() -> bool {

@@ -9,7 +9,8 @@ use std::num::NonZeroUsize;
 use clap::Args;
 use serde::Serialize;
 use stripewise_torture::{
-    CAN_BREAK, Coverage, Failure as Broken, Mutation, Options as TortureOptions, run as run_seed, run_many,
+    CAN_BREAK, Coverage, Failure as Broken, Focus, Mutation, Options as TortureOptions, run as run_seed,
+    run_many,
 };
 
 use crate::commands::App;
@@ -30,6 +31,10 @@ pub(crate) struct Options {
     /// Threads; left out: one for each processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Lead lives that provoke one kind of fault; left out: all kinds, or with --mutation those
+    /// that it is found in
+    #[arg(long, value_name = "NAME")]
+    focus: Option<String>,
     /// Break this rule of the engine, to see that it is found. Not in a release build
     #[arg(long, value_name = "NAME")]
     mutation: Option<String>,
@@ -48,14 +53,24 @@ struct Report {
 
 /// Runs it.
 pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
-    let how = TortureOptions { mutation: mutation(options)?, ..TortureOptions::default() };
+    let mutation = mutation(options)?;
+    let focus = focus(options)?.or(mutation.and_then(Focus::of));
+    let how = TortureOptions { mutation, focus, ..TortureOptions::default() };
     let report = match options.trace && options.runs == 1 {
         true => traced(options.seed, &how, app),
         false => tortured(options, &how, app),
     };
     let exit = if report.failures.is_empty() { Exit::Success } else { Exit::Failure };
-    app.printer.result(&report, |page| print(&report, page))?;
+    app.printer.result(&report, |page| print(&report, &how, page))?;
     Ok(exit)
+}
+
+/// The lives that were asked for.
+fn focus(options: &Options) -> Result<Option<Focus>> {
+    let Some(name) = &options.focus else { return Ok(None) };
+    let names = || Focus::ALL.iter().map(|focus| focus.name()).collect::<Vec<_>>().join(", ");
+    let unknown = || Failure::usage(format!("unknown focus `{name}`")).hint(format!("one of {}", names()));
+    Focus::named(name).ok_or_else(unknown).map(Some)
 }
 
 /// What is to be broken.
@@ -95,7 +110,7 @@ fn traced(seed: u64, how: &TortureOptions, app: &App) -> Report {
     Report { first_seed: seed, runs: 1, failures: outcome.failures, coverage: outcome.coverage }
 }
 
-fn print(report: &Report, page: &mut Page) {
+fn print(report: &Report, how: &TortureOptions, page: &mut Page) {
     let last = report.first_seed.wrapping_add(report.runs.saturating_sub(1));
     page.field("seeds", format!("{} to {last}", report.first_seed), Style::Plain);
     for (what, count) in report.coverage.counts() {
@@ -111,7 +126,11 @@ fn print(report: &Report, page: &mut Page) {
     match report.failures.first() {
         None => page.field("result", "every promise was kept", Style::Good),
         Some(failure) => {
-            let again = format!("stripewise simulate torture --seed {} --runs 1 --trace", failure.seed);
+            let focus = how.focus.map_or_else(String::new, |focus| format!(" --focus {}", focus.name()));
+            let mutation = how.mutation.map_or_else(String::new, |one| format!(" --mutation {}", one.name()));
+            let seed = failure.seed;
+            let again =
+                format!("stripewise simulate torture --seed {seed} --runs 1{focus}{mutation} --trace");
             page.field("to see it", again, Style::Plain);
         }
     }

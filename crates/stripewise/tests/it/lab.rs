@@ -393,7 +393,12 @@ fn a_study_gives_its_tables_and_judges_its_findings() {
 #[test]
 fn a_study_holds_a_model_to_its_media_rate() {
     let sandbox = Sandbox::new();
-    let study = sandbox.json("lab study 000 --quick --model mg08ada400e --out @out");
+    // With a tenth of its caches, a tenth of its space is beyond them.
+    let entry = include_str!("../../../../catalogue/drives/mg08ada400e.toml")
+        .replace("read_segments = { value = 32", "read_segments = { value = 3")
+        .replace("write_cache_mib = { value = 64", "write_cache_mib = { value = 8");
+    std::fs::write(sandbox.path("small-caches.toml"), entry).expect("written");
+    let study = sandbox.json("lab study 000 --quick --model @small-caches.toml --out @out");
     let rows = study["tables"][0]["rows"].as_array().expect("rows");
     let large =
         |row: &&Value| row["row"].as_str().is_some_and(|row| row.contains("SEQ1M") && row.contains("large"));

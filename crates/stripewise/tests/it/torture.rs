@@ -49,4 +49,6 @@ fn a_mutation_is_found_or_refused() {
     let said = unknown.err;
     assert_eq!(unknown.code, 2, "{said}");
     assert!(said.contains("release-before-flush"), "{said}");
+    let unknown = Sandbox::new().run("simulate torture --focus nothing --runs 1");
+    assert!(unknown.code == 2 && unknown.err.contains("refused-flushes"), "{}", unknown.err);
 }

@@ -1,9 +1,9 @@
 //! What happens to a pool while it is used. Each action first makes sure that it takes no more than
 //! what is promised to be survived; an action that finds itself impossible does nothing.
 //!
-//! To add one: a variant, its weight in [`WEIGHTS`], its arm in [`Life::perform`]; what it asks of
-//! the engine goes into `subject.rs`. Whatever makes a drive unreliable says so first, by
-//! [`Life::try_harm`].
+//! To add one: a variant of [`Action`] and its weight in `world/bias.rs`, its arm in
+//! [`Life::perform`]; what it asks of the engine goes into `subject.rs`. Whatever makes a drive
+//! unreliable says so first, by [`Life::try_harm`].
 
 use std::collections::BTreeSet;
 
@@ -12,80 +12,14 @@ use stripewise_drive::{Buffer, Delay, Drive, IoRequest, WriteFault};
 use crate::life::Life;
 use crate::life::clients::flush;
 use crate::subject::{Place, Subject};
+use crate::world::bias::{Action, chosen, total};
 use crate::world::guarded::Target;
-
-/// Something that happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
-    Pull,
-    PullTooMany,
-    Fail,
-    Stick,
-    Slow,
-    LatentErrors,
-    PassingErrors,
-    Rot,
-    LostWrite,
-    MisdirectedWrite,
-    PlugBack,
-    ReplaceLost,
-    ReplaceHealthy,
-    AddSpare,
-    AddData,
-    Offline,
-    Online,
-    Retire,
-    Remove,
-    StartJobs,
-    WaitRebuilt,
-    WaitChecked,
-    Scrub,
-    Priority,
-    FlushAll,
-    Verify,
-}
-
-/// How likely each is, relative to the others.
-const WEIGHTS: [(Action, u64); 26] = [
-    (Action::Pull, 12),
-    (Action::PullTooMany, 3),
-    (Action::Fail, 6),
-    (Action::Stick, 6),
-    (Action::Slow, 6),
-    (Action::LatentErrors, 12),
-    (Action::PassingErrors, 4),
-    (Action::Rot, 8),
-    (Action::LostWrite, 6),
-    (Action::MisdirectedWrite, 6),
-    (Action::PlugBack, 10),
-    (Action::ReplaceLost, 12),
-    (Action::ReplaceHealthy, 4),
-    (Action::AddSpare, 4),
-    (Action::AddData, 4),
-    (Action::Offline, 6),
-    (Action::Online, 8),
-    (Action::Retire, 5),
-    (Action::Remove, 3),
-    (Action::StartJobs, 8),
-    (Action::WaitRebuilt, 12),
-    (Action::WaitChecked, 6),
-    (Action::Scrub, 6),
-    (Action::Priority, 3),
-    (Action::FlushAll, 8),
-    (Action::Verify, 4),
-];
 
 impl Life {
     /// One action, drawn.
     pub(crate) async fn act(&self, subject: &Subject, targets: &[Target]) {
-        let total = WEIGHTS.iter().map(|(_, weight)| weight).sum();
-        let mut drawn = self.world.below(total);
-        let chosen = WEIGHTS.iter().find(|(_, weight)| {
-            let is_it = drawn < *weight;
-            drawn = drawn.saturating_sub(*weight);
-            is_it
-        });
-        let action = chosen.expect("drawn below their sum").0;
+        let weighted = self.world.bias.action;
+        let action = chosen(weighted, self.world.below(total(weighted)));
         self.observe(subject);
         if !self.is_beyond.get() {
             self.perform(action, subject, targets).await;

@@ -14,8 +14,8 @@ use std::rc::Rc;
 
 use crate::life::{Life, Plugged};
 use crate::subject::{Facts, Place, Subject};
-use crate::world::guarded::Guarded;
-use crate::world::guarded::Target;
+use crate::world::bias::{Fault, chosen, total};
+use crate::world::guarded::{Guarded, Target};
 
 impl Life {
     /// In runs that have them: perhaps one of these.
@@ -23,18 +23,22 @@ impl Life {
         let Some(random) = self.world.later() else { return };
         // Where a volume has no redundancy little else may happen.
         let is_bare = self.world.volumes.borrow().iter().any(|guarded| guarded.facts.borrow().tolerance == 0);
-        let often = if is_bare { 0.7 } else { 0.3 };
+        let bias = self.world.bias;
+        let often = if is_bare { bias.fault.1 } else { bias.fault.0 };
         if !random.borrow_mut().chance(often) || self.is_over() || self.is_beyond.get() {
             return;
         }
         self.observe(subject);
         let is_flush = is_bare && random.borrow_mut().chance(0.9);
-        let choice = if is_flush { 0 } else { random.borrow_mut().below(20) };
-        match choice {
-            0..=8 => self.fail_a_flush(),
-            9..=12 => self.unwritable_sectors(),
-            13..=18 => self.come_back_elsewhere(subject).await,
-            _ => self.fill_up(targets),
+        let fault = match is_flush {
+            true => Fault::RefusedFlush,
+            false => chosen(bias.faults, random.borrow_mut().below(total(bias.faults))),
+        };
+        match fault {
+            Fault::RefusedFlush => self.fail_a_flush(),
+            Fault::UnwritableSectors => self.unwritable_sectors(),
+            Fault::DriveElsewhere => self.come_back_elsewhere(subject).await,
+            Fault::NoSpace => self.fill_up(targets),
         }
     }
 

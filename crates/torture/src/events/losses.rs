@@ -20,7 +20,10 @@ impl Life {
     /// answer that counts without it.
     pub(crate) async fn perhaps_lose_power_with_a_drive(&self) {
         let Some(random) = &self.world.losses else { return };
-        if !random.borrow_mut().chance(0.3) || self.is_over() || self.is_beyond.get() {
+        if !random.borrow_mut().chance(self.world.bias.power_with_drive)
+            || self.is_over()
+            || self.is_beyond.get()
+        {
             return;
         }
         let plugged = self.plugged.borrow().clone();

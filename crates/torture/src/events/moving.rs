@@ -36,7 +36,7 @@ impl Life {
     /// stopped.
     pub(crate) async fn perhaps_rebalance(&self, subject: &Subject) {
         let Some(random) = &self.world.moving else { return };
-        if !random.borrow_mut().chance(0.15) || self.is_over() || self.is_beyond.get() {
+        if !random.borrow_mut().chance(self.world.bias.rebalance) || self.is_over() || self.is_beyond.get() {
             return;
         }
         if random.borrow_mut().chance(0.2) {

@@ -12,6 +12,7 @@
 use crate::life::Life;
 use crate::life::clients::{discard, widened, write, write_zeroes};
 use crate::subject::{Pinned, Subject};
+use crate::world::bias::Change;
 use crate::world::content::SECTOR_BYTES;
 use crate::world::guarded::Target;
 use crate::world::plan::draw_volume;
@@ -20,22 +21,13 @@ const MIB: u64 = 1 << 20;
 /// Volumes that a pool has at a time.
 const MOST_VOLUMES: usize = 4;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
-    Create,
-    Delete,
-    Grow,
-    Shrink,
-}
-
 impl Life {
     /// Perhaps changes a volume. Gives what is open afterwards.
     pub(crate) async fn change_volumes(&self, subject: &Subject, targets: Vec<Target>) -> Vec<Target> {
-        if !self.world.chance(0.3) || targets.len() != self.world.volumes.borrow().len() {
+        if !self.world.chance(self.world.bias.change) || targets.len() != self.world.volumes.borrow().len() {
             return targets;
         }
-        let changes = [Change::Create, Change::Delete, Change::Grow, Change::Shrink];
-        let change = self.world.pick(&changes).unwrap_or(Change::Grow);
+        let change = self.world.pick(self.world.bias.changes).unwrap_or(Change::Grow);
         let Some(target) = self.world.pick(&targets) else { return targets };
         match change {
             Change::Create if targets.len() < MOST_VOLUMES => self.create_another(subject).await,
@@ -62,7 +54,7 @@ impl Life {
     /// what is lost now.
     pub(crate) async fn perhaps_convert(&self, subject: &Subject, targets: &[Target]) {
         let Some(random) = &self.world.conversions else { return };
-        let is_wanted = random.borrow_mut().chance(0.4);
+        let is_wanted = random.borrow_mut().chance(self.world.bias.conversion);
         if !is_wanted || targets.is_empty() || self.is_over() || self.is_beyond.get() {
             return;
         }
@@ -95,8 +87,8 @@ impl Life {
         // Seldom to one without redundancy: nothing can be taken from the pool as long as there is
         // such a volume.
         let least = usize::from(random.borrow_mut().chance(0.9)).max(guarded.lost().len());
-        let layout =
-            self.world.plan.on_its_drives(draw_volume(&mut random.borrow_mut(), drives, least, 0)).layout;
+        let drawn = draw_volume(&mut random.borrow_mut(), self.world.bias, drives, least, 0);
+        let layout = self.world.plan.on_its_drives(drawn).layout;
         let Ok(shape) = layout.resolve(drives) else { return };
         if guarded.is_uncertain.get() || shape.fault_tolerance() < least {
             return;
@@ -171,7 +163,7 @@ impl Life {
 
     async fn create_another(&self, subject: &Subject) {
         let drives = self.world.plan.data_bytes.len();
-        let new = draw_volume(&mut self.world.random.borrow_mut(), drives, 1, 0);
+        let new = draw_volume(&mut self.world.random.borrow_mut(), self.world.bias, drives, 1, 0);
         let new = self.world.plan.on_its_drives(new);
         self.make_volume(subject, &new).await;
     }

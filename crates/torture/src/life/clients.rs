@@ -9,6 +9,7 @@ use stripewise_drive::SplitMix64;
 
 use super::Life;
 use crate::subject::{Refusal, Store};
+use crate::world::bias::Deed;
 use crate::world::content::{SECTOR_BYTES, stamp};
 use crate::world::guarded::{Guarded, Target, bytes_of};
 
@@ -45,21 +46,21 @@ pub(crate) async fn client(life: Rc<Life>, targets: Vec<Target>, seed: u64, step
         }
         let (store, guarded) = &targets[random.below(targets.len() as u64) as usize];
         let sectors = draw_range(&mut random, guarded);
-        match random.below(100) {
-            0..=11 => flush(&life, store, guarded).await,
-            12..=34 => read(&life, store, guarded, sectors).await,
-            35..=38 => write_zeroes(&life, store, guarded, sectors).await,
+        let deed = life.world.bias.habits.deed(random.below(100));
+        let sectors = match deed {
             // Seldom: from then on there is much to look at.
-            39 => {
-                let wide = if random.chance(0.2) { widened(&mut random, guarded) } else { sectors };
-                write_zeroes(&life, store, guarded, wide).await;
+            Deed::WideZeroes | Deed::Discard if random.chance(life.world.bias.habits.wide) => {
+                widened(&mut random, guarded)
             }
-            40 => {
-                let wide = if random.chance(0.2) { widened(&mut random, guarded) } else { sectors };
-                discard(&life, store, guarded, wide).await;
-            }
-            41..=43 => life.context.sleep_ns(random.below(nap_ns)).await,
-            choice => write(&life, store, guarded, sectors, choice >= 92).await,
+            _ => sectors,
+        };
+        match deed {
+            Deed::Flush => flush(&life, store, guarded).await,
+            Deed::Read => read(&life, store, guarded, sectors).await,
+            Deed::Zeroes | Deed::WideZeroes => write_zeroes(&life, store, guarded, sectors).await,
+            Deed::Discard => discard(&life, store, guarded, sectors).await,
+            Deed::Nap => life.context.sleep_ns(random.below(nap_ns)).await,
+            Deed::Write { is_forced } => write(&life, store, guarded, sectors, is_forced).await,
         }
     }
 }

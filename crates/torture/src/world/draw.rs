@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use stripewise_drive::SplitMix64;
+
 use super::World;
+use super::bias::EndingKind;
 use crate::power::{Ending, Structure};
 
 impl World {
@@ -19,6 +22,9 @@ impl World {
             }
             if self.is_copy_to_be_seen(number) {
                 return Ending::CutAfter(10_000_000 + random.below(200_000_000));
+            }
+            if let Some(endings) = self.bias.endings {
+                return draw_of(&mut random, endings);
             }
             if manner.is_often && random.chance(0.7) {
                 return Ending::Close;
@@ -72,11 +78,14 @@ impl World {
             });
         }
         for disk in 0..count {
-            if self.disks.borrow()[disk].is_away && !absent.contains(&disk) && self.chance(0.5) {
+            if self.disks.borrow()[disk].is_away
+                && !absent.contains(&disk)
+                && self.chance(self.bias.stays_away)
+            {
                 harm(disk, &mut absent);
             }
         }
-        while self.chance(0.25) {
+        while self.chance(self.bias.absent) {
             let disk = self.below(count as u64) as usize;
             if !absent.contains(&disk) {
                 harm(disk, &mut absent);
@@ -90,5 +99,14 @@ impl World {
             absent.clear();
         }
         absent
+    }
+}
+
+/// One of some endings.
+fn draw_of(random: &mut SplitMix64, endings: &[EndingKind]) -> Ending {
+    match endings[random.below(endings.len() as u64) as usize] {
+        EndingKind::Close => Ending::Close,
+        EndingKind::AtWrite(most) => Ending::CutAtWrite(1 + random.below(most)),
+        EndingKind::AfterNs(most) => Ending::CutAfter(random.below(most)),
     }
 }

@@ -27,7 +27,7 @@ impl World {
             self.only_copy.set(Some(OnlyCopy { disk, life }));
             self.cover(|coverage| coverage.cuts_at_a_copy += 1);
         }
-        if self.copy.borrow().is_none() && random.borrow_mut().chance(0.4) {
+        if self.copy.borrow().is_none() && random.borrow_mut().chance(self.bias.rollback.0) {
             let disks = self.disks.borrow();
             let disk = random.borrow_mut().below(disks.len() as u64) as usize;
             let image = disks[disk].crash.image_after_cut(&disk_label(disk), 0);
@@ -40,7 +40,9 @@ impl World {
     pub(crate) fn perhaps_roll_back(&self, life: usize) {
         let Some(random) = self.later() else { return };
         let is_time = |copy: &KeptCopy| copy.life + 1 < life;
-        if !self.copy.borrow().as_ref().is_some_and(is_time) || !random.borrow_mut().chance(0.6) {
+        if !self.copy.borrow().as_ref().is_some_and(is_time)
+            || !random.borrow_mut().chance(self.bias.rollback.1)
+        {
             return;
         }
         let Some(copy) = self.copy.take() else { return };

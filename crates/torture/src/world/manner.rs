@@ -30,9 +30,13 @@ impl Manner {
     /// takes to give up two drives one after the other.
     pub(crate) const PATIENCE_NS: u64 = 30 * SECOND_NS;
 
+    /// None of these.
+    pub(crate) const USUAL: Self =
+        Self { is_crowded: false, is_often: false, is_long: false, is_paired: false };
+    /// Crowded.
+    pub(crate) const CROWDED: Self = Self { is_crowded: true, ..Self::USUAL };
     /// Crowded and paired.
-    pub(crate) const PAIRED: Self =
-        Self { is_crowded: true, is_often: false, is_long: false, is_paired: true };
+    pub(crate) const PAIRED: Self = Self { is_paired: true, ..Self::CROWDED };
 
     /// Drawn from `random`.
     pub(crate) fn draw(random: &mut SplitMix64) -> Self {
@@ -46,8 +50,8 @@ impl Manner {
     }
 }
 
-/// Sizes of fast drives, where a run has any.
-pub(crate) fn draw_fast_drives(random: &mut SplitMix64) -> Vec<u64> {
-    let count = if random.chance(0.3) { 1 + random.below(5) } else { 0 };
+/// Sizes of fast drives, where a run has any, as it has with this probability.
+pub(crate) fn draw_fast_drives(random: &mut SplitMix64, probability: f64) -> Vec<u64> {
+    let count = if random.chance(probability) { 1 + random.below(5) } else { 0 };
     (0..count).map(|_| (8 + random.below(33)) * MIB).collect()
 }

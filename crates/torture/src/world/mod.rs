@@ -1,11 +1,13 @@
 //! What lasts from life to life of a run: the drives with what is on them, the judges of the
 //! volumes, which drives were harmed, what was found.
 
+pub(crate) mod bias;
 pub(crate) mod content;
 mod copies;
 mod draw;
 pub(crate) mod guarded;
 mod history;
+mod lives;
 pub(crate) mod manner;
 pub(crate) mod oracle;
 pub(crate) mod plan;
@@ -17,6 +19,7 @@ use std::rc::Rc;
 
 use stripewise_drive::{CrashDrive, MemoryDrive, SplitMix64};
 
+use bias::Bias;
 use copies::{KeptCopy, OnlyCopy};
 use guarded::Guarded;
 use plan::Plan;
@@ -47,6 +50,8 @@ pub(crate) struct World {
     pub options: Options,
     /// What it is made of.
     pub plan: Plan,
+    /// How likely each thing is.
+    pub bias: &'static Bias,
     /// Where everything that happens is drawn from; clients have their own.
     pub random: RefCell<SplitMix64>,
     /// Where conversions are drawn from, in runs that have any.
@@ -87,16 +92,23 @@ impl World {
         let mut random = SplitMix64::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x7052_7475_7265);
         let plan = Plan::draw(seed, &mut random, options);
         let has_later = options.drawn != Drawn::BeforeConversions;
+        let bias = Bias::of(options.focus);
+        // With a focus every seed has all that its lives are made of.
+        let has = |by_seed: bool, probability: f64| match options.focus {
+            Some(_) => probability > 0.0,
+            None => by_seed,
+        };
         let world = Self {
             seed,
             options: *options,
             plan,
+            bias,
             random: RefCell::new(random),
-            conversions: (seed % 4 == 3 && has_later)
+            conversions: has(seed % 4 == 3 && has_later, bias.conversion)
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x636f_6e76_6572_7473))),
-            losses: (seed % 4 == 1 && has_later)
+            losses: has(seed % 4 == 1 && has_later, bias.power_with_drive)
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x6c6f_7373_6573))),
-            moving: (seed % 4 == 2 && options.drawn == Drawn::Now)
+            moving: has(seed % 4 == 2 && options.drawn == Drawn::Now, bias.rebalance)
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x6d6f_7669_6e67))),
             later: (options.drawn == Drawn::Now)
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x6c61_7465_7221))),

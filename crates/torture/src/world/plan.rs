@@ -6,24 +6,13 @@ use stripewise_engine::pool::TierOptions;
 use stripewise_engine::tuning::{MapGrain, Tuning};
 use stripewise_layout::{LayoutSpec, Level};
 
+use super::bias::{Bias, Span};
 use super::manner::{Manner, draw_fast_drives};
 use crate::power::Latency;
 use crate::subject::{NewVolume, Settings};
 use crate::{Drawn, Options, Promises};
 
 const MIB: u64 = 1 << 20;
-const LEVELS: [Level; 10] = [
-    Level::Single,
-    Level::Raid0,
-    Level::Raid1,
-    Level::Raid4,
-    Level::Raid5,
-    Level::Raid6,
-    Level::Raid7,
-    Level::Raid10,
-    Level::Raid50,
-    Level::Raid60,
-];
 
 /// The beginning of a run.
 #[derive(Clone, Debug)]
@@ -81,7 +70,7 @@ impl Plan {
     /// Drawn from `random`.
     pub(crate) fn draw(seed: u64, random: &mut SplitMix64, options: &Options) -> Self {
         let plan = Self::draw_first(seed, random, options);
-        if options.drawn == Drawn::Now { plan.and_later(seed) } else { plan }
+        if options.drawn == Drawn::Now { plan.and_later(seed, options) } else { plan }
     }
 
     /// A volume as it is made on the drives of this plan.
@@ -91,17 +80,18 @@ impl Plan {
 
     /// What there always was.
     fn draw_first(seed: u64, random: &mut SplitMix64, options: &Options) -> Self {
-        let count = 2 + random.below(7) as usize;
-        let data_bytes: Vec<u64> = (0..count).map(|_| (8 + random.below(57)) * MIB).collect();
+        let bias = Bias::of(options.focus);
+        let count = within(random, bias.drives) as usize;
+        let data_bytes: Vec<u64> = (0..count).map(|_| within(random, bias.drive_mib) * MIB).collect();
         let largest = data_bytes.iter().copied().max().unwrap_or(64 * MIB);
         let spare_bytes = (0..random.below(3) / 2 + random.below(2)).map(|_| largest).collect();
-        let journals = if random.chance(0.25) { 1 + random.below(3) } else { 0 };
+        let journals = if random.chance(bias.journal_drives) { 1 + random.below(3) } else { 0 };
         let journal_bytes = (0..journals).map(|_| (8 + random.below(25)) * MIB).collect();
-        let block_bytes = if random.chance(0.25) { 4096 } else { 512 };
-        let tears = random.chance(0.5);
+        let block_bytes = if random.chance(bias.large_blocks) { 4096 } else { 512 };
+        let tears = random.chance(bias.tears);
         let features = options.features;
         // Now and then as pools were before there were checksums.
-        let checksums = features.checksums && random.chance(0.85);
+        let checksums = features.checksums && random.chance(bias.checksums);
         let atomic_drives = block_bytes == 4096 && !tears;
         let promises = Promises {
             journal: features.journal,
@@ -114,8 +104,9 @@ impl Plan {
             3..=14 => 1,
             _ => 2,
         };
-        let volumes = (0..1 + random.below(3))
-            .map(|number| draw_volume(random, count, least_tolerance, number))
+        let least_tolerance = bias.tolerance.unwrap_or(least_tolerance);
+        let volumes = (0..within(random, bias.volumes))
+            .map(|number| draw_volume(random, bias, count, least_tolerance, number))
             .collect();
         let least_ns = 1_000 + random.below(50_000);
         Self {
@@ -148,10 +139,14 @@ impl Plan {
     }
 
     /// With what came later.
-    fn and_later(mut self, seed: u64) -> Self {
+    fn and_later(mut self, seed: u64, options: &Options) -> Self {
+        let bias = Bias::of(options.focus);
         let random = &mut SplitMix64::new(seed ^ 0x6d61_6e6e_6572);
         self.manner = Manner::draw(random);
-        self.fast_bytes = draw_fast_drives(random);
+        if let Some(manner) = bias.manner {
+            self.manner = manner;
+        }
+        self.fast_bytes = draw_fast_drives(random, bias.fast_drives);
         if !self.fast_bytes.is_empty() {
             // As fast as things happen.
             let quickness = if self.manner.is_long { 1000 } else { 1 };
@@ -162,11 +157,11 @@ impl Plan {
         if self.manner.is_often {
             self.lives = 8 + random.below(8) as usize;
         }
-        if ARMS_LEAVE.contains(&(seed % ARMS_ONE_OF)) {
+        if bias.arms || ARMS_LEAVE.contains(&(seed % ARMS_ONE_OF)) {
             self.gap_bytes = GAP_OF_ARMS_BYTES;
             self.volumes.iter_mut().for_each(|volume| volume.layout = on_arms(volume.layout));
         }
-        if seed % PAIRED_ONE_OF == PAIRED_LEAVE {
+        if self.manner.is_paired || (options.focus.is_none() && seed % PAIRED_ONE_OF == PAIRED_LEAVE) {
             self.manner = Manner::PAIRED;
             self.lives = 9;
             let tuning = &mut self.settings.tuning;
@@ -182,6 +177,12 @@ impl Plan {
                 volume.size_bytes = volume.size_bytes.max(4 * MIB);
             }
         }
+        if let Some(lives) = bias.lives {
+            self.lives = within(random, lives) as usize;
+        }
+        if let Some(tune) = bias.tune {
+            tune(&mut self.settings.tuning);
+        }
         self
     }
 }
@@ -192,7 +193,7 @@ impl Plan {
 fn draw_tuning(seed: u64, options: &Options) -> Tuning {
     let random = &mut SplitMix64::new(seed ^ 0x7475_6e69_6e67);
     let usual = Tuning::default();
-    if options.drawn != Drawn::Now || random.chance(0.2) {
+    if options.drawn != Drawn::Now || (random.chance(0.2) && options.focus.is_none()) {
         return usual;
     }
     let mut ns = |usual_ns: u64| match random.below(4) {
@@ -248,17 +249,23 @@ fn draw_tuning(seed: u64, options: &Options) -> Tuning {
     Tuning { map_grain, rebuild_batch_bytes, ..tuning }
 }
 
+/// A number of a span.
+pub(crate) fn within(random: &mut SplitMix64, (least, count): Span) -> u64 {
+    least + random.below(count)
+}
+
 /// A volume for a pool of so many drives, which can do without `tolerance` of them if that is
 /// possible.
 pub(crate) fn draw_volume(
     random: &mut SplitMix64,
+    bias: &Bias,
     drives: usize,
     tolerance: usize,
     number: u64,
 ) -> NewVolume {
     let mut layout = LayoutSpec { columns: Some(2), ..LayoutSpec::new(Level::Raid1) };
     for _ in 0..40 {
-        let level = LEVELS[random.below(LEVELS.len() as u64) as usize];
+        let level = bias.levels[random.below(bias.levels.len() as u64) as usize];
         let tried = LayoutSpec {
             columns: Some(1 + random.below(drives as u64) as usize),
             interleave_bytes: Some(4096 << random.below(6)),
@@ -272,8 +279,8 @@ pub(crate) fn draw_volume(
     NewVolume {
         name: format!("v{number}"),
         layout,
-        size_bytes: (1 + random.below(6)) * MIB,
-        write_back: random.chance(0.5),
-        thin: random.chance(0.3),
+        size_bytes: within(random, bias.volume_mib) * MIB,
+        write_back: random.chance(bias.write_back),
+        thin: random.chance(bias.thin),
     }
 }

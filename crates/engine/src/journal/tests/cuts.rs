@@ -1,6 +1,7 @@
 //! Power cuts at any instant, with areas lost in the same instant, several times in a row.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::seeds::sweep;
 use super::*;
@@ -244,12 +245,20 @@ fn cut(seed: u64) -> u64 {
     history.appended.get()
 }
 
-#[test]
-fn acknowledged_records_survive_any_cut() {
+fn cut_each(seeds: Range<u64>) {
     let (mut appends, mut runs) = (0, 0);
-    for seed in sweep(20, 80) {
+    for seed in sweep(seeds) {
         runs += 1;
         appends += cut(seed);
     }
     assert!(runs == 1 || appends > 250 * runs, "only {appends} appends were made in {runs} runs");
+}
+
+test_cases! {
+    acknowledged_records_survive_any_cut = cut_each {
+        from_1: 1..21,
+        from_21: 21..41,
+        from_41: 41..61,
+        from_61: 61..81,
+    }
 }

@@ -413,8 +413,7 @@ fn writes_after_drive_loss_survive_any_cut() {
     }
 }
 
-#[test]
-fn interrupted_commit_does_not_split_the_pool() {
+fn cut_commit_and_divide(seed: u64) {
     let images = memory_drives(3, 24);
     let life = Life::new();
     life.run(async {
@@ -425,7 +424,7 @@ fn interrupted_commit_does_not_split_the_pool() {
         pool.close().await.unwrap();
     });
     let (mut alone, mut pairs) = (0, 0);
-    for (at, seed) in (1..28).flat_map(|at| (0..5).map(move |seed| (at, seed))) {
+    for at in 1..28 {
         let cut = Cut::over(&images, seed);
         let life = Life::new();
         let drives = cut.drives(&life.context);
@@ -478,5 +477,16 @@ fn interrupted_commit_does_not_split_the_pool() {
             });
         }
     }
-    assert!(alone > 20 && pairs > 100, "{alone} {pairs}");
+    assert!(alone > 4 && pairs > 20, "{alone} {pairs}");
+}
+
+test_cases! {
+    /// Each keeps other unflushed sectors at the cut.
+    interrupted_commit_does_not_split_the_pool = cut_commit_and_divide {
+        seed_0: 0,
+        seed_1: 1,
+        seed_2: 2,
+        seed_3: 3,
+        seed_4: 4,
+    }
 }

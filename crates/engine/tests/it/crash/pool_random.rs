@@ -5,6 +5,7 @@
 //! Runs are repeatable: a failure names its seed.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::kit::pool::*;
@@ -322,9 +323,8 @@ fn live(world: &mut World, images: &[Rc<MemoryDrive>], number: usize) -> Vec<Rc<
     drives.crash.iter().map(|drive| drive.image_after_cut(&drive.info().label, seed)).collect()
 }
 
-#[test]
-fn flushed_data_survives_random_pool_operations() {
-    for seed in sweep(10, 24) {
+fn live_each(seeds: Range<u64>) {
+    for seed in sweep(seeds) {
         let mut world = World::new(seed);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut images = memory_drives(DRIVES, 48);
@@ -336,5 +336,14 @@ fn flushed_data_survives_random_pool_operations() {
         if outcome.is_err() {
             panic!("seed {seed}, after:\n{}", world.log.join("\n"));
         }
+    }
+}
+
+test_cases! {
+    flushed_data_survives_random_pool_operations = live_each {
+        from_1: 1..7,
+        from_7: 7..13,
+        from_13: 13..19,
+        from_19: 19..25,
     }
 }

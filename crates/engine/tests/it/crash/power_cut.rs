@@ -4,6 +4,7 @@
 //! Invariants I1, I7 and I12 (`docs/internals/invariants.md`).
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::kit::array::{Model, SECTOR, dirty, shape, space, version_of};
@@ -204,10 +205,16 @@ fn cut_while_writing(seed: u64) {
     });
 }
 
-#[test]
-fn flushed_data_survives_power_cut_and_resync() {
-    for seed in sweep(30, 120) {
-        cut_while_writing(seed);
+fn cut_while_writing_each(seeds: Range<u64>) {
+    sweep(seeds).for_each(cut_while_writing);
+}
+
+test_cases! {
+    flushed_data_survives_power_cut_and_resync = cut_while_writing_each {
+        from_1: 1..31,
+        from_31: 31..61,
+        from_61: 61..91,
+        from_91: 91..121,
     }
 }
 
@@ -314,14 +321,32 @@ fn cut_while_rebuilding(level: &str, width: usize, steps: u64) -> bool {
     done.get()
 }
 
-#[test]
-fn rebuild_cut_at_every_step_completes() {
-    for (level, width) in [("raid5", 4), ("raid6", 5), ("raid10", 4)] {
-        let mut steps = 0;
-        while !cut_while_rebuilding(level, width, steps) {
-            steps += 1;
-            assert!(steps < 1000, "{level}: the rebuild never ends");
-        }
-        assert!(steps > 4, "{level}: only {steps} steps were interrupted");
+/// Cuts at every [`PARTS`]th step of a rebuild, from one of the first on.
+fn cut_rebuild_at_each_step((level, width, first): (&str, usize, u64)) {
+    let mut steps = first;
+    while !cut_while_rebuilding(level, width, steps) {
+        steps += PARTS;
+        assert!(steps < 1000, "{level}: the rebuild never ends");
+    }
+    assert!(steps > 4, "{level}: only {steps} steps were interrupted");
+}
+
+/// Tests that share the steps of the rebuild of a layout.
+const PARTS: u64 = 4;
+
+test_cases! {
+    rebuild_cut_at_every_step_completes = cut_rebuild_at_each_step {
+        raid5_0: ("raid5", 4, 0),
+        raid5_1: ("raid5", 4, 1),
+        raid5_2: ("raid5", 4, 2),
+        raid5_3: ("raid5", 4, 3),
+        raid6_0: ("raid6", 5, 0),
+        raid6_1: ("raid6", 5, 1),
+        raid6_2: ("raid6", 5, 2),
+        raid6_3: ("raid6", 5, 3),
+        raid10_0: ("raid10", 4, 0),
+        raid10_1: ("raid10", 4, 1),
+        raid10_2: ("raid10", 4, 2),
+        raid10_3: ("raid10", 4, 3),
     }
 }

@@ -5,6 +5,7 @@
 //! Invariants I1, I2 and I13 (`docs/internals/invariants.md`).
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::kit::array::{Model, SECTOR, dirty, shape, version_of};
@@ -398,22 +399,37 @@ fn writes_over_dead_blocks_survive_another_cut() {
     assert!(dead > 100, "{dead}");
 }
 
-fn run(checksums: bool) {
-    let mut errors = 0;
-    for seed in sweep(40, 150) {
-        errors += cut_and_lose(seed, checksums);
+fn cut_and_lose_each(checksums: bool, seeds: Range<u64>) {
+    let errors: u64 = sweep(seeds).map(|seed| cut_and_lose(seed, checksums)).sum();
+    println!("{errors} blocks under way were lost with their drives");
+}
+
+fn without_checksums(seeds: Range<u64>) {
+    cut_and_lose_each(false, seeds);
+}
+
+fn with_checksums(seeds: Range<u64>) {
+    cut_and_lose_each(true, seeds);
+}
+
+test_cases! {
+    there_is_no_write_hole = without_checksums {
+        from_1: 1..31,
+        from_31: 31..61,
+        from_61: 61..91,
+        from_91: 91..121,
+        from_121: 121..151,
     }
-    println!("{errors} blocks in flight were lost with their drives");
 }
 
-#[test]
-fn there_is_no_write_hole() {
-    run(false);
-}
-
-#[test]
-fn no_write_hole_with_checksums_in_any_layout() {
-    run(true);
+test_cases! {
+    no_write_hole_with_checksums_in_any_layout = with_checksums {
+        from_1: 1..31,
+        from_31: 31..61,
+        from_61: 61..91,
+        from_91: 91..121,
+        from_121: 121..151,
+    }
 }
 
 /// Seed 2584: after the loss of an area, restored copies filled the remaining one, which had no

@@ -6,6 +6,7 @@
 use crate::kit;
 use crate::kit::seeds::sweep;
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::kit::array::{Model, Rig, SECTOR, shape};
@@ -246,11 +247,20 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn data_survives_losses_and_rebuilds() {
-    for seed in SEEDS_THAT_FAILED {
-        run(*seed);
-    }
-    for seed in sweep(25, 100) {
-        run(seed);
+fn seeds_that_once_failed_pass() {
+    SEEDS_THAT_FAILED.iter().copied().for_each(run);
+}
+
+fn run_each(seeds: Range<u64>) {
+    sweep(seeds).for_each(run);
+}
+
+test_cases! {
+    data_survives_losses_and_rebuilds = run_each {
+        from_1: 1..21,
+        from_21: 21..41,
+        from_41: 41..61,
+        from_61: 61..81,
+        from_81: 81..101,
     }
 }

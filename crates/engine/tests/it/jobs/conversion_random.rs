@@ -8,6 +8,7 @@
 //! Invariant I30 (`docs/internals/invariants.md`).
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::kit::pool::*;
@@ -453,23 +454,39 @@ fn run_world(mut world: World) -> u64 {
     world.cuts_within
 }
 
-#[test]
-fn flushed_data_survives_conversion_under_faults() {
+fn convert_each(seeds: Range<u64>) {
     let (mut runs, mut cuts_within) = (0, 0);
-    for seed in sweep(10, 24) {
+    for seed in sweep(seeds) {
         (runs, cuts_within) = (runs + 1, cuts_within + run(seed));
     }
     assert!(
-        runs < 10 || cuts_within > runs / 4,
+        runs == 1 || cuts_within > runs / 4,
         "only {cuts_within} cuts within the conversions of {runs} runs"
     );
     println!("{runs} runs, {cuts_within} cuts within their conversions");
 }
 
-#[test]
-fn flushed_data_survives_cancelled_conversion() {
-    for seed in sweep(10, 16) {
-        run_with_cancellation(seed);
+test_cases! {
+    flushed_data_survives_conversion_under_faults = convert_each {
+        from_1: 1..7,
+        from_7: 7..13,
+        from_13: 13..19,
+        from_19: 19..25,
+    }
+}
+
+fn change_mind_each(seeds: Range<u64>) {
+    for seed in sweep(seeds) {
+        run_with_change_of_mind(seed);
+    }
+}
+
+test_cases! {
+    flushed_data_survives_cancelled_conversion = change_mind_each {
+        from_1: 1..5,
+        from_5: 5..9,
+        from_9: 9..13,
+        from_13: 13..17,
     }
 }
 
