@@ -180,25 +180,6 @@ fn advice_on_volume(layout: &str) -> Value {
     sandbox.pool(5);
     sandbox.ok(&format!("volume create tank/a --layout {layout} --size 1MiB"));
     let advice = sandbox.json("pool advise tank --drive 4TB-hdd --workload backup");
-<<<<<<< HEAD
-    let volumes = advice["volumes"].as_array().expect("a list");
-    assert_eq!(volumes.len(), 5, "{advice}");
-    for volume in volumes {
-        assert!(volume["present"]["normal"]["workload"].as_f64() > Some(0.0), "{volume}");
-        let less = volume["alternatives"]
-            .as_array()
-            .expect("a list")
-            .iter()
-            .filter_map(|one| one["command"].as_str());
-        // From three copies to single parity, fewer drive failures are survived: this needs --yes.
-        if volume["volume"] == "tank/b" {
-            assert!(
-                less.clone().any(|command| command.contains("--layout raid5") && command.ends_with(" --yes"))
-            );
-            assert!(less.clone().any(|command| command.contains("--layout raid6 --columns 5")));
-        }
-        assert!(volume["costs"]["space_percent"].as_f64().is_some(), "{volume}");
-=======
     let [volume] = advice["volumes"].as_array().expect("a list").as_slice() else { panic!("{advice}") };
     assert!(volume["present"]["normal"]["workload"].as_f64() > Some(0.0), "{volume}");
     assert!(volume["costs"]["space_percent"].as_f64().is_some(), "{volume}");
@@ -215,11 +196,10 @@ test_cases! {
         single: "single",
         raid1: "raid1",
         raid7: "raid7",
->>>>>>> mut
     }
 }
 
-/// From three copies to one parity less may be lost.
+/// From three copies to single parity, fewer drive failures are survived: this needs --yes.
 #[test]
 fn advised_layouts_with_less_redundancy_take_a_yes() {
     let volume = advice_on_volume("mirror3");
@@ -232,35 +212,6 @@ fn advised_layouts_with_less_redundancy_take_a_yes() {
 
 fn build_each_choice(words: &str) {
     let sandbox = Sandbox::new();
-<<<<<<< HEAD
-    let mut built = 0;
-    for words in
-        ["1x8TB-hdd", "2x8TB-hdd", "3x8TB-hdd", "5x8TB-hdd --spares 1 --journal 2x500GB-ssd", "6x1TB-ssd"]
-    {
-        let advice = sandbox.json(&format!("advise --risk 100 --workload backup --drives {words}"));
-        for choice in advice["choices"].as_array().expect("a list") {
-            let pool = format!("pool{built}");
-            sandbox.ok(&format!("drive make @{pool} --count 8 --size 32MiB"));
-            for line in choice["commands"]["stripewise"].as_array().expect("a list") {
-                let line =
-                    line.as_str().expect("words").strip_prefix("stripewise ").expect("our own command");
-                // File systems are covered by the tests of mounts.
-                if line.starts_with("mount ") {
-                    assert_eq!(line, "mount tank/data /mnt/data --fs xfs");
-                    continue;
-                }
-                let drive = |word: &str| {
-                    let number = |text: &str| text.parse::<usize>().expect("a number");
-                    match (word.strip_prefix("/dev/DRIVE"), word.strip_prefix("/dev/SSD")) {
-                        (Some(rest), _) => format!("@{pool}/drive{}.img", number(rest) - 1),
-                        (_, Some(rest)) => format!("@{pool}/drive{}.img", 5 + number(rest)),
-                        _ if word == "tank" => pool.clone(),
-                        _ => word.replace("tank/", &format!("{pool}/")),
-                    }
-                };
-                let line: Vec<String> = line.split(' ').map(drive).collect();
-                sandbox.ok(&line.join(" "));
-=======
     let advice = sandbox.json(&format!("advise --risk 100 --workload backup --drives {words}"));
     let choices = advice["choices"].as_array().expect("a list");
     assert!(!choices.is_empty(), "{advice}");
@@ -269,11 +220,10 @@ fn build_each_choice(words: &str) {
         sandbox.ok(&format!("drive make @{pool} --count 8 --size 32MiB"));
         for line in choice["commands"]["stripewise"].as_array().expect("a list") {
             let line = line.as_str().expect("words").strip_prefix("stripewise ").expect("our own command");
-            // A file system on it is the mount tests' part.
+            // File systems are covered by the tests of mounts.
             if line.starts_with("mount ") {
                 assert_eq!(line, "mount tank/data /mnt/data --fs xfs");
                 continue;
->>>>>>> mut
             }
             let drive = |word: &str| {
                 let number = |text: &str| text.parse::<usize>().expect("a number");
@@ -314,15 +264,11 @@ fn advise_takes_drives_by_path() {
     let advice = sandbox.json(&format!("advise --drives {} --workload backup", paths.join(",")));
     assert_eq!(advice["choices"][0]["drives"], 3);
     let assumed = advice["assumptions"].to_string();
-<<<<<<< HEAD
     assert!(
         assumed.contains("smaller than 100 GB") && assumed.contains("assumed to be a hard disk"),
         "{assumed}"
     );
-=======
-    assert!(assumed.contains("less than 100 GB") && assumed.contains("taken for a hard disk"), "{assumed}");
 }
->>>>>>> mut
 
 #[test]
 fn advise_takes_drives_by_file() {
@@ -349,15 +295,12 @@ fn advise_without_drives_says_which_to_buy() {
     for said in ["hard disks considered", "UNDER LOAD", "LIMITED BY", "nine of ten", "dominated by"] {
         assert!(text.text().contains(said), "{said}: {}", text.text());
     }
-<<<<<<< HEAD
-    // If only the default risk excludes all layouts, it is relaxed, and reported.
-=======
 }
 
+/// If only the default risk excludes all layouts, it is relaxed, and reported.
 #[test]
 fn default_risk_gives_way_where_nothing_meets_it() {
     let sandbox = Sandbox::new();
->>>>>>> mut
     let advice = sandbox.json("advise --drives 1x8TB-hdd");
     assert!(advice["assumptions"].to_string().contains("any probability is accepted"), "{advice}");
 }

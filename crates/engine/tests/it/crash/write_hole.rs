@@ -401,7 +401,7 @@ fn writes_over_dead_blocks_survive_another_cut() {
 
 fn cut_and_lose_each(checksums: bool, seeds: Range<u64>) {
     let errors: u64 = sweep(seeds).map(|seed| cut_and_lose(seed, checksums)).sum();
-    println!("{errors} blocks under way were lost with their drives");
+    println!("{errors} blocks in flight were lost with their drives");
 }
 
 fn without_checksums(seeds: Range<u64>) {

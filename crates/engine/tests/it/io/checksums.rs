@@ -193,7 +193,7 @@ fn lose_writes_under_load(level: &str, drives: usize, seed: u64, struck: &Cell<u
     });
 }
 
-fn lie_under_load_each(seeds: Range<u64>) {
+fn lose_writes_under_load_each(seeds: Range<u64>) {
     let (struck, mut runs) = (Cell::new(0), 0);
     for seed in sweep(seeds) {
         runs += 1;
@@ -204,8 +204,8 @@ fn lie_under_load_each(seeds: Range<u64>) {
 }
 
 test_cases! {
-    /// Counted on the drive that lied, and on no other.
-    lost_and_misdirected_writes_are_never_read = lie_under_load_each {
+    /// Counted on the faulty drive, and on no other.
+    lost_and_misdirected_writes_are_never_read = lose_writes_under_load_each {
         from_1: 1..16,
         from_16: 16..31,
         from_31: 31..46,
@@ -213,8 +213,7 @@ test_cases! {
     }
 }
 
-/// What a small write computes parity from must be right, or wrong data would become right for
-/// ever.
+/// The inputs of a small write's parity must be verified, or wrong data would become valid.
 #[test]
 fn small_write_does_not_legitimise_a_rotten_neighbour() {
     for &(level, drives) in &[("raid5", 4), ("raid6", 5), ("raid4", 4), ("raid50", 6), ("raid7", 6)] {

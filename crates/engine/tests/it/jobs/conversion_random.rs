@@ -475,14 +475,14 @@ test_cases! {
     }
 }
 
-fn change_mind_each(seeds: Range<u64>) {
+fn cancel_each(seeds: Range<u64>) {
     for seed in sweep(seeds) {
-        run_with_change_of_mind(seed);
+        run_with_cancellation(seed);
     }
 }
 
 test_cases! {
-    flushed_data_survives_cancelled_conversion = change_mind_each {
+    flushed_data_survives_cancelled_conversion = cancel_each {
         from_1: 1..5,
         from_5: 5..9,
         from_9: 9..13,

@@ -326,21 +326,21 @@ fn scrub_without_redundancy_records_readable_sums() {
     }
 }
 
-/// A pool of which a column's pages are lost, and blocks of that column rotten; with the number of
-/// these.
-fn with_rot_that_no_sum_shows(layout: &str, drives: usize, liar: usize) -> (Vec<Rc<MemoryDrive>>, u64) {
+/// Creates a pool with the lost pages of a column and rotten blocks in that column; returns the
+/// number of these blocks, too.
+fn with_rot_and_lost_sums(layout: &str, drives: usize, faulty: usize) -> (Vec<Rc<MemoryDrive>>, u64) {
     let images = memory_drives(drives, 64);
     make(layout, &images);
-    let lost = own_page_names(&images[liar]);
+    let lost = own_page_names(&images[faulty]);
     images.iter().for_each(|drive| rot_pages(drive, &lost));
-    let rotten = rot(&images[liar]);
+    let rotten = rot(&images[faulty]);
     (images, rotten)
 }
 
 fn find_by_redundancy((layout, drives): (&str, usize)) {
-    for liar in 0..drives {
-        let what = format!("{layout}, drive{liar}");
-        let (images, rotten) = with_rot_that_no_sum_shows(layout, drives, liar);
+    for faulty in 0..drives {
+        let what = format!("{layout}, drive{faulty}");
+        let (images, rotten) = with_rot_and_lost_sums(layout, drives, faulty);
         let (images, report) = scrubbed_and_cut(&images);
         assert_eq!(report.blamed, [(format!("drive{faulty}"), rotten)], "{what}: {report:?}");
         assert_eq!((report.unattributed_blocks, report.unreadable_strips), (0, 0), "{what}: {report:?}");
@@ -359,9 +359,9 @@ test_cases! {
 }
 
 #[test]
-fn a_scrub_that_records_sums_may_be_cut_anywhere() {
-    for (case, layout, drives, liar) in [(5, "raid5", 3, 0), (8, "raid6", 5, 0), (11, "raid6", 5, 3)] {
-        let (start, _) = with_rot_that_no_sum_shows(layout, drives, liar);
+fn scrub_that_records_sums_survives_any_cut() {
+    for (case, layout, drives, faulty) in [(5, "raid5", 3, 0), (8, "raid6", 5, 0), (11, "raid6", 5, 3)] {
+        let (start, _) = with_rot_and_lost_sums(layout, drives, faulty);
         let scrub_of = |at: u64| {
             let cut = Cut::over(&start, at);
             let life = Life::new();

@@ -169,7 +169,8 @@ pub fn write_over(sandbox: &Sandbox, data: &mut [u8], pieces: std::ops::Range<us
     }
 }
 
-/// Writes to a volume whose acknowledged writes may be lost: the first request may be refused, once.
+/// Writes to a volume whose acknowledged writes may be lost: the first request may be refused,
+/// once.
 pub fn write_after_loss(client: &mut Client, offset: u64, bytes: &[u8]) {
     const WRITE: u16 = 1;
     const EIO: u32 = 5;
