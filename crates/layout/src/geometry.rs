@@ -46,11 +46,11 @@ pub struct Place {
 pub struct Stripe {
     /// Its number.
     pub index: u64,
-    /// Where its units begin: data `0..k`, then parity `k..k+m` (P, Q, R); for mirrors the copies.
+    /// Start of each unit: data `0..k`, then parity `k..k+m` (P, Q, R); for mirrors the copies.
     pub units: SmallVec<[Place; 12]>,
 }
 
-/// What lies at a place.
+/// Unit at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitAt {
     /// The stripe.
@@ -61,7 +61,7 @@ pub struct UnitAt {
     pub offset_in_unit: u64,
 }
 
-/// Where a volume offset lies.
+/// Location of a volume offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The stripe.
@@ -197,7 +197,7 @@ impl Geometry {
         self.data_units * self.copies + self.parity_units
     }
 
-    /// How many members can be lost in whatever combination.
+    /// Number of members that can be lost in any combination.
     pub fn fault_tolerance(&self) -> usize {
         self.shape.fault_tolerance()
     }
@@ -212,7 +212,8 @@ impl Geometry {
         (self.data_units as u64) << self.interleave_shift
     }
 
-    /// Where a volume offset lies. An offset at or past the capacity gives a stripe past the last.
+    /// Returns the location of a volume offset. An offset at or past the capacity gives a stripe
+    /// past the last.
     #[inline]
     pub fn locate(&self, volume_offset: u64) -> Location {
         let strip = volume_offset >> self.interleave_shift;
@@ -269,7 +270,7 @@ impl Geometry {
         })
     }
 
-    /// Where the units of a stripe lie. Panics for a stripe that is not there.
+    /// Returns the places of a stripe's units. Panics if the stripe does not exist.
     #[inline]
     pub fn stripe(&self, index: u64) -> Stripe {
         assert!(index < self.stripes, "stripe {index} of {}", self.stripes);
@@ -309,8 +310,8 @@ impl Geometry {
         Stripe { index, units }
     }
 
-    /// Where one unit of a stripe begins, without looking at the others. Panics for a stripe or
-    /// unit that is not there.
+    /// Returns the start of one unit of a stripe, without computing the others. Panics if the
+    /// stripe or unit does not exist.
     #[inline]
     pub fn place_of_unit(&self, stripe: u64, unit: usize) -> Place {
         assert!(stripe < self.stripes, "stripe {stripe} of {}", self.stripes);
@@ -335,9 +336,9 @@ impl Geometry {
         }
     }
 
-    /// Where the byte at a volume offset lies, and how many bytes follow it there up to the end of
-    /// its strip (counting itself). For mirrors: its first copy; [`Geometry::copy_place`] has the
-    /// others.
+    /// Returns the place of the byte at a volume offset, and the number of bytes from there to the
+    /// end of its strip (including it). For mirrors: its first copy; [`Geometry::copy_place`] has
+    /// the others.
     #[inline]
     pub fn data_unit_place(&self, volume_offset: u64) -> (Place, u64) {
         self.copy_place(volume_offset, 0)
@@ -356,8 +357,8 @@ impl Geometry {
         (place, self.shape.interleave_bytes - in_strip)
     }
 
-    /// What lies at a place; the inverse of [`Geometry::stripe`]. `None` for a place that no unit
-    /// lies at: past the members, past what is used of them, and the last strip of a RAID 10 with
+    /// Returns the unit at a place; the inverse of [`Geometry::stripe`]. `None` for a place that
+    /// holds no unit: past the members, past their used space, and the last strip of a RAID 10 with
     /// an odd number of strips.
     pub fn unit_at(&self, member: usize, offset_bytes: u64) -> Option<UnitAt> {
         if member >= self.shape.width || offset_bytes >= self.member_bytes {
@@ -390,7 +391,7 @@ impl Geometry {
         Some(UnitAt { stripe, unit, offset_in_unit: offset_bytes & (self.shape.interleave_bytes - 1) })
     }
 
-    /// Whether every stripe can still be read with these members missing. Numbers that are no
+    /// True if every stripe can still be read with these members missing. Numbers that are not
     /// members of this volume do not count.
     pub fn survives(&self, missing: &MemberSet) -> bool {
         let width = self.shape.width;
@@ -412,8 +413,8 @@ impl Geometry {
         }
     }
 
-    /// Whether one stripe can still be read with these members missing. Panics for a stripe that is
-    /// not there.
+    /// True if one stripe can still be read with these members missing. Panics if the stripe does
+    /// not exist.
     pub fn stripe_survives(&self, stripe: u64, missing: &MemberSet) -> bool {
         let lost = (0..self.units())
             .filter(|&unit| missing.contains(self.place_of_unit(stripe, unit).member))
@@ -426,8 +427,8 @@ impl Geometry {
         Place { member, offset_bytes: row << self.interleave_shift }
     }
 
-    /// Of a stripe with rotating parity: its row, the first member of its group, and where in the
-    /// group P lies.
+    /// Returns, for a stripe with rotating parity, its row, the first member of its group, and the
+    /// position of P in the group.
     #[inline]
     fn rotation(&self, stripe: u64) -> (u64, usize, usize) {
         let (row, group) = if self.shape.groups == 1 { (stripe, 0) } else { self.by_groups.divide(stripe) };

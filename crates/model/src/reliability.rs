@@ -1,11 +1,11 @@
-//! How likely an array is to lose data: event-driven Monte Carlo of drive failures, latent sector
+//! Probability that an array loses data: event-driven Monte Carlo of drive failures, latent sector
 //! errors, scrubs and rebuilds.
 //!
 //! `docs/advice.md` has the model, its formulas and the sources of its defaults. A question is data
 //! ([`Question`]); [`estimate`] answers it with intervals. The answer depends on the question and
 //! the seed only, never on the number of threads.
 //!
-//! Expected faults: laws and structures that make no sense, refused before the first trial.
+//! Expected faults: invalid laws and structures, refused before the first trial.
 
 mod defaults;
 mod estimate;
@@ -28,15 +28,15 @@ pub use wishes::{Asked, Spares, WishError, Wishes};
 /// Everything that an estimate depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// Which drives stand in for which.
+    /// Redundancy groups of the drives.
     pub structure: Structure,
-    /// How long the array is watched, in hours.
+    /// Observation time of the array, in hours.
     pub mission_hours: f64,
     /// Age at which a drive fails: Weibull without a location, or exponential.
     pub failure: Law,
     /// From the start of a rebuild to its end.
     pub restore: Law,
-    /// How rebuilds of one group share time.
+    /// Scheduling of concurrent rebuilds in one group.
     pub repairs: Repairs,
     /// From a failure until a new drive is there, where no spare is.
     pub replacement: Option<Law>,
@@ -48,11 +48,11 @@ pub struct Question {
     pub scrub: Option<Law>,
     /// Drives of one batch that share a fault.
     pub batch: Option<Batch>,
-    /// What one latent error costs, in bytes.
+    /// Data lost by one latent error, in bytes.
     pub sector_bytes: f64,
 }
 
-/// How many rebuilds of a group run at a time.
+/// Number of concurrent rebuilds in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repairs {
     /// The next begins when the last has ended.
@@ -67,7 +67,7 @@ pub enum Repairs {
 pub struct Batch {
     /// Share of bad batches, above 0 and below 1.
     pub share: f64,
-    /// How many times as fast their drives fail.
+    /// Factor on the failure rate of their drives.
     pub factor: f64,
 }
 
@@ -77,11 +77,11 @@ pub enum QuestionError {
     /// A number outside what makes sense.
     #[error("{what} of {value} makes no sense: it must be {wanted}")]
     Number {
-        /// Which.
+        /// Name of the parameter.
         what: &'static str,
         /// As given.
         value: f64,
-        /// What would do.
+        /// Valid values.
         wanted: &'static str,
     },
     /// The system gives no threads.
@@ -96,7 +96,7 @@ pub enum QuestionError {
 }
 
 impl Question {
-    /// Whether it can be answered.
+    /// Checks that the question can be answered.
     pub fn check(&self) -> Result<(), QuestionError> {
         let number = |what, value: f64, fits: bool, wanted| match fits && value.is_finite() {
             true => Ok(()),

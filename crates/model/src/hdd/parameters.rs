@@ -8,7 +8,7 @@ use super::seek::SeekCurve;
 pub struct ZoneParameters {
     /// Counted from the outer edge.
     pub first_cylinder: u32,
-    /// How many have it.
+    /// Number of cylinders in the zone.
     pub cylinders: u32,
     /// Places of each track.
     pub sectors_per_track: u32,
@@ -16,13 +16,13 @@ pub struct ZoneParameters {
     pub track_skew_sectors: u32,
     /// The same towards the next cylinder.
     pub cylinder_skew_sectors: u32,
-    /// Where the first track of the zone starts, in sectors from the index.
+    /// Start of the zone's first track, in sectors from the index.
     pub first_sector_offset_sectors: u32,
     /// Sectors at the start of the zone that carry no addresses.
     pub reserved_sectors: u32,
-    /// Runs of so many tracks have spare sectors without addresses; 0: the zone is one run.
+    /// Number of tracks in a run with spare sectors of its own; 0: the zone is one run.
     pub spare_region_tracks: u32,
-    /// How many each.
+    /// Number of spare sectors in each run.
     pub spare_sectors: u32,
     /// At the start of the run rather than at its end.
     pub spares_at_front: bool,
@@ -42,11 +42,11 @@ pub enum HeadOrder {
 /// Segments of the read cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadCacheParameters {
-    /// How many streams it follows; 0: no read cache.
+    /// Number of streams that the cache follows; 0: no read cache.
     pub segments: u32,
-    /// What it keeps of each.
+    /// Sectors cached of each stream.
     pub segment_sectors: u32,
-    /// How far beyond the end of a request an idle drive reads on.
+    /// Sectors that an idle drive reads beyond the end of a request.
     pub read_ahead_sectors: u32,
 }
 
@@ -64,7 +64,7 @@ pub struct WriteCacheParameters {
 pub struct HddParameters {
     /// As the medium has them; a power of two.
     pub sector_bytes: u32,
-    /// What clients see; at most what the zones hold.
+    /// Usable capacity; at most that of the zones.
     pub capacity_sectors: u64,
     /// Duration of one.
     pub revolution_ns: u32,
@@ -72,7 +72,7 @@ pub struct HddParameters {
     pub heads: u32,
     /// From the outer edge; sectors are numbered in this order.
     pub zones: Vec<ZoneParameters>,
-    /// How tracks are numbered.
+    /// Numbering of the tracks.
     pub head_order: HeadOrder,
     /// For reads.
     pub seek: SeekCurve,
@@ -80,7 +80,7 @@ pub struct HddParameters {
     pub head_switch_ns: u32,
     /// Added to any movement before a write; may be negative.
     pub write_settle_ns: i32,
-    /// Whether a read within a track starts with whichever of its sectors comes first.
+    /// True if a read within a track starts with the first of its sectors to pass the head.
     pub zero_latency_read: bool,
     /// The same of writes.
     pub zero_latency_write: bool,
@@ -90,9 +90,9 @@ pub struct HddParameters {
     pub interface_bytes_per_second: u64,
     /// Commands that the drive holds and chooses from.
     pub queue_depth: u32,
-    /// What reads may find.
+    /// Read cache.
     pub read_cache: ReadCacheParameters,
-    /// What writes may be left in.
+    /// Write cache.
     pub write_cache: WriteCacheParameters,
 }
 

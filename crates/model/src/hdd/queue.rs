@@ -23,7 +23,7 @@ const PASSED_OVER: u32 = 400;
 /// Writes that follow one another become one extent up to this size.
 const MERGED_BYTES: u64 = 4 << 20;
 
-/// What a request asks for.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HddOperation {
     /// From a cache or the medium.
@@ -41,9 +41,9 @@ pub enum HddOperation {
 pub struct HddRequest {
     /// Handed back.
     pub id: u64,
-    /// What to do.
+    /// Operation.
     pub operation: HddOperation,
-    /// Where it begins.
+    /// Offset of the first byte.
     pub offset_bytes: u64,
     /// Above zero, except of a flush.
     pub length_bytes: u64,
@@ -52,13 +52,13 @@ pub struct HddRequest {
 /// A request that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// Of the request.
+    /// ID of the request.
     pub id: u64,
     /// When it was.
     pub at_ns: u64,
 }
 
-/// What a drive did.
+/// Counters of a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HddStatistics {
     /// Submitted.
@@ -85,7 +85,7 @@ impl HddStatistics {
 #[derive(Clone, Copy, Debug)]
 struct Command {
     id: u64,
-    /// Of a write that is in the cache: nobody waits for it.
+    /// True for a write in the cache: its request is already complete.
     cached: bool,
     write: bool,
     forced: bool,
@@ -93,7 +93,7 @@ struct Command {
     sectors: u32,
     target: Target,
     passed_over: u32,
-    /// Of a write in the cache: how many were taken before.
+    /// Sequence number of a write in the cache.
     taken: u64,
 }
 
@@ -217,7 +217,7 @@ impl HddQueue {
         }
     }
 
-    /// Carries out everything up to now, and appends what completed, in order of time.
+    /// Advances the drive to this time, and appends the completed requests in order of time.
     pub fn advance(&mut self, now_ns: u64, completed: &mut Vec<Completed>) {
         while let Some(event_ns) = self.next_event_ns().filter(|event_ns| *event_ns <= now_ns) {
             match self.answers.peek() {
@@ -349,7 +349,7 @@ impl HddQueue {
 
     /// An access is over.
     fn served(&mut self, now_ns: u64) {
-        let (command, _) = self.serving.take().expect("an access was under way");
+        let (command, _) = self.serving.take().expect("an access is in flight");
         if !command.write {
             self.cache.fill(command.lba, command.sectors);
             let capacity = self.hdd.geometry().capacity_sectors();
@@ -451,7 +451,7 @@ impl HddQueue {
         self.statistics.transferring_ns += plan.finished_ns - plan.positioned_ns;
     }
 
-    /// Whether something was passed over so often that no stream goes on before it.
+    /// True if a request was passed over so often that no stream continues before it.
     fn is_any_overdue(&self) -> bool {
         self.tagged.iter().chain(&self.dirty).any(|command| command.passed_over >= PASSED_OVER)
     }
