@@ -1,6 +1,6 @@
-//! What a new volume that leaves it open gets by its level, and by what a position costs its
-//! drives: the interleave, and for how many rows parity stays on its members. Measured
-//! (`docs/performance.md`), not guessed.
+//! Defaults of a new volume by its level and the seek cost of its drives: the interleave, and the
+//! number of rows for which parity stays on its members. Measured (`docs/performance.md`), not
+//! guessed.
 
 use crate::level::Level;
 use crate::limits::DEFAULT_INTERLEAVE_BYTES;
@@ -11,13 +11,13 @@ const DEAR_POSITION_BYTES: u64 = 128 << 10;
 /// Strips on such drives. A request that touches two drives costs two positions, so longer strips
 /// pay, until one request no longer reaches several drives.
 const INTERLEAVE_ON_DISKS_BYTES: u64 = 256 << 10;
-/// Parity stays on a member for so many bytes on such drives. A reader in sequence with many
-/// requests passes over them in one step; one with a single request finds them within what the
-/// drive reads ahead. With 4 MiB the first reads 4 to 25 % more on modelled disks of 4 and 8 TB,
-/// the second a quarter less.
+/// Bytes for which parity stays on a member of seek-bound drives. A sequential reader with many
+/// requests skips them in one step; one with a single request finds them in the drive's read-ahead.
+/// With 4 MiB the first reads 4 to 25 % more on modelled disks of 4 and 8 TB, the second a quarter
+/// less.
 const ROTATION_ON_DISKS_BYTES: u64 = 1 << 20;
 
-/// What decides the interleave of a new volume that leaves it open.
+/// Reason for the default interleave of a new volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterleaveReason {
     /// Drives on which a position costs more time than a strip of the usual length.

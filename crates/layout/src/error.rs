@@ -1,7 +1,6 @@
-//! What can be wrong with a wish for a layout, and what to do about it.
+//! Errors of layout requests, with hints.
 //!
-//! Every message names the numbers involved; [`LayoutError::hint`] says, apart from it, what would
-//! work.
+//! Every message names the numbers involved; [`LayoutError::hint`] suggests a remedy separately.
 
 use std::cmp::Ordering;
 
@@ -136,7 +135,7 @@ pub enum LayoutError {
         /// Interleave asked for.
         given_bytes: u64,
     },
-    /// Parity cannot stay on its members for so many rows.
+    /// Parity cannot stay on its members for this number of rows.
     #[error("parity of {level} cannot move on every {rows} rows")]
     RotationImpossible {
         /// The level.
@@ -165,7 +164,7 @@ pub enum LayoutError {
 }
 
 impl LayoutError {
-    /// What to do about it, in the words of the command line.
+    /// Suggested remedy, in the words of the command line.
     pub fn hint(&self) -> String {
         match *self {
             LayoutError::UnknownLayout { .. } => {
@@ -242,7 +241,7 @@ fn fitting(drives: usize) -> String {
     }
 }
 
-/// The group counts that would divide so many members, or the widths nearby that can be divided.
+/// Returns the group counts that divide this width, or the nearest widths that can be divided.
 fn grouping(level: Level, width: usize) -> String {
     let needed = level.minimum_group_width();
     let counts = group_counts(level, width);

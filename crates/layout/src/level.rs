@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::MAXIMUM_WIDTH;
 
-/// How the data of a volume is spread and protected. Written, printed and stored by its lower-case
-/// name.
+/// RAID level of a volume. Written, printed and stored by its lower-case name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -74,12 +73,12 @@ impl Level {
         }
     }
 
-    /// Whether parity lies on every member in turn.
+    /// True if parity rotates over the members.
     pub fn rotates_parity(self) -> bool {
         self.parity_units() > 0 && self != Level::Raid4
     }
 
-    /// Whether the level stripes over groups of members.
+    /// True if the level stripes over groups of members.
     pub fn is_grouped(self) -> bool {
         matches!(self, Level::Raid50 | Level::Raid60)
     }

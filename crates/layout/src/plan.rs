@@ -1,9 +1,8 @@
-//! What read and write plans have in common: ranges of units, decoding, and what is said when too
-//! much is missing.
+//! Common parts of read and write plans: ranges of units, decoding, and the errors for too many
+//! missing units.
 //!
-//! Fault expected: more units of a stripe missing than it can do without. The errors name the
-//! stripe, the units and the members, so that a report can say which bytes of the volume are
-//! concerned.
+//! Fault expected: more missing units in a stripe than its redundancy covers. The errors name the
+//! stripe, the units and the members, so that a report can name the affected bytes of the volume.
 
 use std::fmt;
 
@@ -28,7 +27,7 @@ pub struct Decode {
     pub end: u64,
 }
 
-/// What to read, and what to reconstruct from it.
+/// Reads, and the units to reconstruct from them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadPlan {
     /// One I/O each, ascending by unit, at most one per unit.
@@ -55,14 +54,14 @@ pub struct Unreadable {
     pub lost: Vec<LostRange>,
     /// All missing members of the stripe, ascending by unit.
     pub missing_members: Vec<usize>,
-    /// How many missing units the stripe can do without.
+    /// Number of missing units that the stripe tolerates.
     pub tolerated: usize,
     /// Reads everything that was asked for and is not lost; empty where all of it is.
     pub rest: Box<ReadPlan>,
 }
 
-/// What was to be written cannot be: too many units of the stripe are missing for the data to be
-/// readable afterwards. Nothing of the stripe should be written then.
+/// The write is refused: too many units of the stripe are missing for the data to be readable
+/// afterwards. Nothing of the stripe should be written then.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct Unwritable {
     /// The stripe.
@@ -72,7 +71,7 @@ pub struct Unwritable {
     pub lost: Vec<LostRange>,
     /// All missing members of the stripe, ascending by unit.
     pub missing_members: Vec<usize>,
-    /// How many missing units the stripe can do without.
+    /// Number of missing units that the stripe tolerates.
     pub tolerated: usize,
 }
 
@@ -105,7 +104,7 @@ fn write_missing(formatter: &mut fmt::Formatter<'_>, members: &[usize], tolerate
     write!(formatter, "{word} {} missing, {tolerated} can be done without", list.join(", "))
 }
 
-/// Which units of a stripe lie on missing members.
+/// Returns the units of a stripe that lie on missing members.
 #[inline]
 pub(crate) fn missing_units(stripe: &Stripe, missing: &MemberSet) -> MemberSet {
     if missing.is_empty() {

@@ -1,8 +1,8 @@
-//! What a user asks for ([`LayoutSpec`]), checked against the drives there are, becomes a
+//! Layout requests ([`LayoutSpec`]), which are checked against the available drives and become a
 //! [`Shape`].
 //!
-//! Faults expected: wishes that cannot be met, and shapes read from metadata that hold nonsense.
-//! Both are refused with the numbers named.
+//! Faults expected: requests that cannot be met, and invalid shapes read from metadata. Both are
+//! refused with the numbers named.
 
 use std::str::FromStr;
 
@@ -142,7 +142,7 @@ fn is_every_row(rows: &u32) -> bool {
 }
 
 impl Shape {
-    /// Whether such a layout can exist.
+    /// Checks that such a layout can exist.
     pub fn check(&self) -> Result<(), LayoutError> {
         let Shape { level, width, groups, interleave_bytes, rotation_rows } = *self;
         check_columns(level, width)?;
@@ -203,7 +203,7 @@ impl Shape {
         self.data_units() * self.copies() + self.parity_units()
     }
 
-    /// How many members can be lost in whatever combination.
+    /// Number of members that can be lost in any combination.
     pub fn fault_tolerance(&self) -> usize {
         self.copies().saturating_sub(1) + self.parity_units()
     }

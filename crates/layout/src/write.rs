@@ -1,7 +1,7 @@
-//! Which strips to read and write for a write, with the fewest I/Os, also when members are missing.
+//! Write plans with the fewest I/Os, also with missing members.
 //!
-//! A write to a stripe with parity has to leave the parity right. The new parity of a window of the
-//! strip can be had in four ways, which differ only in what has to be read first:
+//! A write to a stripe with parity must update the parity. The new parity of a window of the strip
+//! can be computed in four ways, which differ only in what must be read first:
 //!
 //! - *full stripe*: nothing, all data of the window are new;
 //! - *read-modify-write*: the old data that are overwritten, and the old parity, which then changes
@@ -9,12 +9,11 @@
 //! - *reconstruct-write*: the data of the window that are not overwritten;
 //! - *decode-write*: any `k` units of the window, from which missing data are reconstructed first.
 //!
-//! The writes are the same in all four: what was written and is not missing, and the parity that is
-//! not missing. So the method with the fewest reads wins; on a tie read-modify-write, then
-//! reconstruct-write. The parity of a missing data unit goes on to hold its data, new ones too,
-//! until it is rebuilt.
+//! The writes are the same in all four: the new data and the parity, except on missing members. So
+//! the method with the fewest reads wins; on a tie read-modify-write, then reconstruct-write. The
+//! parity of a missing data unit encodes its data, including new data, until the unit is rebuilt.
 //!
-//! Fault expected: more missing than the stripe can do without.
+//! Fault expected: more missing units than the stripe tolerates.
 
 use smallvec::SmallVec;
 
@@ -24,7 +23,7 @@ use crate::plan::{Decode, Unwritable, decode_sources, lost_ranges, members_of, m
 use crate::read::hull;
 use crate::unit_range::UnitRange;
 
-/// How the new parity is had.
+/// Method that computes the new parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WriteMethod {
     /// There is no parity, or none of it is left: the data are written and that is all.
@@ -39,10 +38,10 @@ pub enum WriteMethod {
     DecodeWrite,
 }
 
-/// What to read, what to reconstruct from it, and what to write then.
+/// Reads, the units to reconstruct from them, and the writes that follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritePlan {
-    /// How the new parity is had.
+    /// Method that computes the new parity.
     pub method: WriteMethod,
     /// One I/O each, ascending by unit, at most one per unit. Where a range reaches over bytes that
     /// are overwritten (reconstruct-write with a hole on either side, decode-write), those read are
@@ -57,8 +56,8 @@ pub struct WritePlan {
 }
 
 /// Plans writing the ranges, one non-empty range per data unit, ascending by unit, with these
-/// members missing. Fails where more are missing than the stripe can do without: what is written
-/// could not be read back, or the lost data could not be told from it. Panics for ranges that are
+/// members missing. Fails if more units are missing than the stripe tolerates: the written data
+/// could not be read back, or the lost data could no longer be reconstructed. Panics if ranges are
 /// unsorted, empty or past the strip.
 #[inline]
 pub fn plan_write(
@@ -86,7 +85,7 @@ pub fn plan_write(
     Ok(write_with_parity(geometry, written, &gone))
 }
 
-/// Whether the ranges are what [`plan_write`] asks for.
+/// True if the ranges meet the conditions of [`plan_write`].
 fn are_proper(geometry: &Geometry, written: &[UnitRange]) -> bool {
     let fits = |range: &UnitRange| {
         range.unit < geometry.data_units()

@@ -15,7 +15,7 @@ use crate::reliability::{Law, Spares, Stop, Wishes, estimate};
 use crate::system::{Catalogue, Configuration, System};
 use crate::validate::Expected;
 
-/// How a system keeps partial stripes of parity safe.
+/// Protection of partial parity stripes in a system.
 #[derive(Clone, Copy, PartialEq)]
 enum Journaling {
     /// In memory that survives, or not at all.
@@ -63,7 +63,7 @@ fn journal_factor(system: &System, workload: &Workload) -> f64 {
     }
 }
 
-/// What was assumed of all of them.
+/// Assumptions common to all candidates.
 pub(super) fn assumptions(need: &Need) -> Vec<String> {
     let mut assumptions = vec![
         format!("a loss of data with a probability of {} % a year is accepted", short(need.risk_per_year * 100.0)),
@@ -168,7 +168,7 @@ impl Predicted {
         Ok(Self { system, redundant, loads, normal, degraded, rebuilding })
     }
 
-    /// Of the first load that counts.
+    /// Returns the prediction of the first load that counts.
     fn first<'a>(&self, of: &'a [Prediction], need: &Need) -> Option<&'a Prediction> {
         of.get(self.loads.iter().position(|load| *load == need.workload.loads[0])?)
     }

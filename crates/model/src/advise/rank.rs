@@ -10,10 +10,11 @@ use std::cmp::Ordering;
 use super::wanted::Need;
 use super::{AdviceError, Choice};
 
-/// Of two rates further apart the model has the order right in 97 of 100 published pairs.
+/// Ratio from which two rates differ: above it the model orders 97 of 100 published pairs
+/// correctly.
 pub(super) const APART: f64 = 1.15;
 
-/// What can be asked of a choice when it is compared.
+/// Properties by which a choice is compared.
 pub(super) struct View<'a> {
     pub(super) choice: &'a Choice,
     pub(super) rate: f64,
@@ -124,7 +125,7 @@ pub(super) fn misfit(choice: &Choice, need: &Need, risk: f64) -> Option<String> 
     }
 }
 
-/// Where nothing fits: which wish cannot be met, and what comes nearest.
+/// Fails if no choice fits, with the requirement that cannot be met and the nearest choice.
 fn contradiction(choices: &[Choice], need: &Need) -> Result<(), AdviceError> {
     if choices.iter().any(|choice| choice.fits) {
         return Ok(());
@@ -193,7 +194,7 @@ fn reason(choice: &Choice, all: &[Choice], need: &Need) -> String {
             }
             () => "holds less",
         };
-        return format!("as fast as rank 1 as far as the model can tell, but it {why}");
+        return format!("as fast as rank 1 within the model's error, but it {why}");
     }
     let equals = all.iter().filter(|other| other.fits && choice.equal_to.contains(&other.rank)).count();
     let limit = format!("{what} at {rate:.0} MB/s, limited by {}", choice.bottleneck);

@@ -1,6 +1,6 @@
-//! What is wanted of an array.
+//! Requirements on an array.
 //!
-//! Expected faults: shares above one hundred percent, unknown words; told with what is known.
+//! Expected faults: shares above 100 percent, unknown words; the error lists the valid ones.
 
 use stripewise_layout::LayoutSpec;
 
@@ -16,8 +16,8 @@ const KIB: u64 = 1 << 10;
 pub struct Need {
     /// Kinds of drives, each with its number.
     pub drives: Vec<Kind>,
-    /// Whether these can be bought, any number up to that one; else they are there, and all are
-    /// used.
+    /// True if these drives are for sale, any number up to the given one; false if they exist, and
+    /// all are used.
     pub buy: bool,
     /// Solid-state drives that may hold a journal.
     pub journal: Option<Kind>,
@@ -33,13 +33,13 @@ pub struct Need {
     pub budget: Option<f64>,
     /// Usable bytes.
     pub capacity_bytes: Option<u64>,
-    /// What it is for.
+    /// Purpose of the array.
     pub workload: Use,
     /// Between array and client.
     pub link: Option<Link>,
     /// Probability of a loss within a year that is accepted.
     pub risk_per_year: f64,
-    /// Whether that is a default: then a layout that has more is better than none.
+    /// True if the risk is a default: then a layout with a higher risk is better than none.
     pub risk_is_assumed: bool,
     /// Spare drives of those given.
     pub spares: usize,
@@ -47,7 +47,7 @@ pub struct Need {
     pub rebuild_noise: Option<f64>,
     /// One more layout to consider, which would be left out.
     pub include: Option<LayoutSpec>,
-    /// Of the random numbers.
+    /// Random seed.
     pub seed: u64,
 }
 
@@ -76,7 +76,7 @@ impl Need {
     }
 }
 
-/// What an array is for.
+/// Purpose of an array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Use {
     /// As typed.

@@ -13,7 +13,7 @@ pub enum CatalogueError {
     /// No entry has this name.
     #[error("there is no {kind} `{name}` in the catalogue{}", similar(.nearest))]
     Unknown {
-        /// What was looked for: drive or system.
+        /// Kind of entry: drive or system.
         kind: &'static str,
         /// As asked for.
         name: String,
@@ -27,7 +27,7 @@ pub enum CatalogueError {
         file: String,
         /// Counted from 1.
         line: usize,
-        /// What is wrong.
+        /// Fault of the value.
         why: String,
     },
     /// A file that is no TOML of this form.
@@ -35,7 +35,7 @@ pub enum CatalogueError {
     Syntax {
         /// Its path.
         file: String,
-        /// What the parser says, with line and column.
+        /// Message of the parser, with line and column.
         why: String,
     },
 }
@@ -55,7 +55,7 @@ impl CatalogueError {
     }
 }
 
-/// How a value was found.
+/// Origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
@@ -75,11 +75,11 @@ pub enum Origin {
 pub struct Parameter {
     /// In the unit of the parameter's name.
     pub value: toml::Value,
-    /// How it was found.
+    /// Origin of the value.
     pub from: Origin,
-    /// Where.
+    /// Source of the value.
     pub source: String,
-    /// Of fitted values: to which rows.
+    /// Rows that a fitted value was fitted to.
     #[serde(default)]
     pub rows: Vec<String>,
 }

@@ -14,10 +14,10 @@ const ZONES: u32 = 16;
 /// Mean of √|x − y| over two uniform places.
 const MEAN_SQRT_STROKE: f64 = 8.0 / 15.0;
 
-/// What is known of a modern drive.
+/// Data sheet of a modern drive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataSheet {
-    /// What clients see.
+    /// Usable capacity.
     pub capacity_bytes: u64,
     /// As the medium has them.
     pub sector_bytes: u32,
@@ -35,7 +35,7 @@ pub struct DataSheet {
     pub average_seek_ms: f64,
     /// From one track to the next under another head.
     pub head_switch_ms: f64,
-    /// What a write takes longer to settle.
+    /// Extra settle time of a write.
     pub write_settle_ms: f64,
     /// Electronics, for each command.
     pub command_overhead_ms: f64,
@@ -45,9 +45,9 @@ pub struct DataSheet {
     pub queue_depth: u32,
     /// Streams that the read cache follows.
     pub read_segments: u32,
-    /// What it keeps of each.
+    /// Amount cached of each stream.
     pub read_segment_kib: u32,
-    /// How far an idle drive reads on behind a read.
+    /// Amount an idle drive reads ahead after a read.
     pub read_ahead_kib: u32,
     /// Zero for a write cache that is off.
     pub write_cache_extents: u32,

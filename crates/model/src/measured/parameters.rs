@@ -1,4 +1,4 @@
-//! What was found of a drive.
+//! Measured parameters of a drive.
 
 use super::response::ResponseTable;
 use crate::hdd::ParameterError;
@@ -6,7 +6,7 @@ use crate::hdd::ParameterError;
 /// A drive as it was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredParameters {
-    /// What clients see.
+    /// Usable capacity.
     pub capacity_bytes: u64,
     /// Requests that are worth having inside, as the drive says of itself.
     pub queue_depth: u32,
@@ -36,13 +36,13 @@ pub struct MeasuredParameters {
     pub write_burst_kib: u64,
     /// Time of such a write.
     pub write_burst_us: f64,
-    /// What a flush takes once nothing is left to write.
+    /// Time of a flush with nothing left to write.
     pub flush_us: f64,
-    /// What a short write takes that is complete only when it is durable.
+    /// Time of a short write that completes only when it is durable.
     pub forced_write_us: f64,
-    /// How far long transfers hide the time of short commands in a mix: 0 not at all, 100 wholly.
+    /// Share of a short command's time that long transfers hide in a mix: 0 none, 100 all.
     pub overlap_percent: f64,
-    /// What reads and writes take in turn, percent of what they take each by themselves, by size;
+    /// Time of reads and writes in alternation, in percent of their time by themselves, by size;
     /// sizes ascending.
     pub mixing: Vec<(f64, f64)>,
 }

@@ -5,7 +5,7 @@ use crate::hdd::ParameterError;
 /// A solid-state drive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SsdParameters {
-    /// What clients see.
+    /// Usable capacity.
     pub capacity_bytes: u64,
     /// The unit of mapping, reading and programming.
     pub page_bytes: u32,
@@ -19,15 +19,15 @@ pub struct SsdParameters {
     pub read_us: f64,
     /// The other way.
     pub program_us: f64,
-    /// Of a block.
+    /// Erase time of a block.
     pub erase_us: f64,
-    /// Of one channel.
+    /// Rate of one channel.
     pub channel_mb_per_s: f64,
     /// The cable or PCIe lanes.
     pub interface_mb_per_s: f64,
     /// The controller's work for each command; it does one after another.
     pub command_us: f64,
-    /// What a command takes beyond that; commands overlap in it.
+    /// Further latency of a command, which overlaps with that of others.
     pub latency_us: f64,
     /// Commands that it holds.
     pub queue_depth: u32,
