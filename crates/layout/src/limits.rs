@@ -1,4 +1,4 @@
-//! How wide a volume can be, and how long its strips.
+//! Limits on the width of a volume and the length of its strips.
 
 /// The interleave where none is asked for.
 pub(crate) const DEFAULT_INTERLEAVE_BYTES: u64 = 64 << 10;
@@ -8,5 +8,5 @@ pub(crate) const MINIMUM_INTERLEAVE_BYTES: u64 = 4 << 10;
 pub(crate) const MAXIMUM_INTERLEAVE_BYTES: u64 = 1 << 20;
 /// The most rows for which parity may stay on its members before it moves on.
 pub(crate) const MAXIMUM_ROTATION_ROWS: u32 = 1024;
-/// The most members a volume can have: as many units as P, Q and R over GF(2^8) can tell apart.
+/// Maximum number of members of a volume: the units that P, Q and R over GF(2^8) can distinguish.
 pub const MAXIMUM_WIDTH: usize = 255;

@@ -1,8 +1,8 @@
-//! Which strips to read for a request, with the fewest I/Os, also when members are missing.
+//! Read plans with the fewest I/Os, also with missing members.
 //!
 //! Reading a missing unit takes as many other units as the stripe has data units, however many are
-//! missing; the data units among them that were asked for anyway are read once, for both. Fault
-//! expected: more missing than the stripe can do without; then what is left is still read.
+//! missing; requested data units among them are read once, for both purposes. Fault expected: more
+//! missing units than the stripe tolerates; then the remaining units are still read.
 
 use smallvec::{SmallVec, smallvec};
 

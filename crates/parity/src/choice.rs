@@ -1,4 +1,4 @@
-//! Which kernels this processor has, and which of them it gets.
+//! Kernels that this processor supports, and the choice among them.
 //!
 //! The best kernel the processor supports is chosen at first use; the environment variable
 //! `STRIPEWISE_PARITY_KERNEL` overrules it. A name it does not know, or a kernel that cannot run

@@ -64,7 +64,7 @@ pub(crate) fn invert(a: u8) -> u8 {
     EXPONENTIAL[255 - logarithm(a)]
 }
 
-/// What unit `unit` counts for in parity row `row` (0, 1, 2 = P, Q, R): 1, 2^unit, 4^unit.
+/// Coefficient of unit `unit` in parity row `row` (0, 1, 2 = P, Q, R): 1, 2^unit, 4^unit.
 pub(crate) fn coefficient(row: usize, unit: usize) -> u8 {
     power_of_two(row * unit)
 }

@@ -6,7 +6,7 @@
 
 use crate::field::{POLYNOMIAL, multiply, power_of_two};
 
-/// So many words side by side of one row or unit; the sums of a block stay in registers.
+/// Words side by side of one row or unit; the sums of a block stay in registers.
 type Block<const WORDS: usize> = [u64; WORDS];
 
 const EVERY_BYTE: u64 = 0x0101_0101_0101_0101;

@@ -76,7 +76,7 @@ pub(super) fn read(reader: &Reader) -> Result<MeasuredParameters, CatalogueError
 
 /// The entry of a drive that was measured; `source` says which drive, and when.
 pub fn drive_text(name: &str, title: &str, source: &str, taken: &Taken) -> String {
-    // What JSON escapes in a string, TOML reads; of the rest, one character is not allowed.
+    // TOML reads the escapes of JSON strings; of the other characters, one is not allowed.
     let quoted = |text: &str| serde_json::Value::from(text.replace('\u{7f}', "?")).to_string();
     let mut text = String::from("# Written by `stripewise drive measure`.\n");
     for note in &taken.notes {

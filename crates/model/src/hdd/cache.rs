@@ -1,5 +1,4 @@
-//! Which sectors the read cache holds: segments, each of one stream, the least recently used
-//! replaced.
+//! Contents of the read cache: segments, each of one stream; the least recently used is replaced.
 
 use super::parameters::ReadCacheParameters;
 
@@ -23,7 +22,7 @@ impl ReadCache {
         Self { parameters, segments: Vec::with_capacity(parameters.segments as usize), clock: 0 }
     }
 
-    /// Whether all of it is there; a stream that is read stays.
+    /// True if the whole range is cached; a hit keeps its stream from being replaced.
     pub(super) fn hit(&mut self, lba: u64, sectors: u32) -> bool {
         self.clock += 1;
         let end = lba + u64::from(sectors);

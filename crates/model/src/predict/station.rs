@@ -7,7 +7,7 @@
 use super::{Limit, Prediction, State, Workload};
 use crate::system::{Component, Over, System};
 
-/// A drive's own times in microseconds for a request of so many KiB.
+/// A drive's own times in microseconds for a request, by its size in KiB.
 struct Ssd<'a>(&'a Component);
 
 impl Ssd<'_> {
@@ -15,7 +15,7 @@ impl Ssd<'_> {
         self.0.get(rate).map_or(0.0, |mb_per_s| 1024.0 / mb_per_s)
     }
 
-    /// Of the drive's time, with enough requests outstanding.
+    /// Time the drive is busy with a read, with enough requests outstanding.
     fn read_busy(&self, kib: f64, random: bool) -> f64 {
         let wire = self.0.or("command", 0.0) + kib * self.per_kib("interface");
         wire.max(kib * self.per_kib(if random { "random_read" } else { "sequential_read" }))
@@ -124,7 +124,7 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload) -> Pre
     prediction
 }
 
-/// What one kind of request costs.
+/// Costs of one kind of request.
 struct Costs {
     alone_us: f64,
     busy: Vec<(&'static str, f64)>,

@@ -22,8 +22,8 @@ const FIRST_BLOCKS: u64 = 8;
 pub struct Stop {
     /// Half of the 95 % interval, relative to the estimate, that is wanted.
     pub precision: f64,
-    /// What is wanted as long as it takes no more than `easy_drive_years`; less is taken
-    /// afterwards.
+    /// Precision to reach as long as that takes no more than `easy_drive_years`; afterwards a lower
+    /// one suffices.
     pub fine_precision: f64,
     /// Drive-years that may be spent on the finer interval.
     pub easy_drive_years: f64,
@@ -81,8 +81,8 @@ pub struct Estimate {
     pub expected_bytes_lost: Figure,
 }
 
-/// Answers a question; `bytes_per_group` is what one group holds. `progress` is told the
-/// trials made and about how many it will take, and ends the work by returning false.
+/// Answers a question; `bytes_per_group` is the data of one group. `progress` receives the number
+/// of trials made and the estimated total, and ends the work by returning false.
 pub fn estimate(
     question: &Question,
     bytes_per_group: f64,
@@ -145,7 +145,7 @@ fn answer(sums: &Sums, question: &Question) -> Estimate {
     let years = question.mission_hours / HOURS_PER_YEAR;
     let mut loss = scaled(Of::Loss, 1.0);
     if loss.mean == 0.0 {
-        // None in so many trials: the rule of three.
+        // No loss in all trials: the rule of three.
         loss.ci95[1] = 3.0 / sums.trials as f64;
     }
     loss.mean = loss.mean.min(1.0);

@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use super::philox::Random;
 
-/// How long something takes, in hours.
+/// Distribution of a duration, in hours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Law {
     /// Weibull with three parameters; a shape of 1 makes it exponential.
@@ -53,7 +53,7 @@ pub enum LawError {
     Number {
         /// As typed.
         text: String,
-        /// What is wrong with it.
+        /// Fault of the law.
         why: &'static str,
     },
 }
@@ -97,7 +97,7 @@ impl Law {
         }
     }
 
-    /// What is exceeded with a probability of 10^-9 only.
+    /// Duration that is exceeded with a probability of only 10^-9.
     pub(super) fn longest(&self) -> f64 {
         match *self {
             Self::Weibull { location, scale, shape } => location + scale * 20.7f64.powf(1.0 / shape),

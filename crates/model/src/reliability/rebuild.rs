@@ -1,6 +1,6 @@
-//! How long a rebuild takes, from the model of performance.
+//! Duration of a rebuild, from the performance model.
 //!
-//! Expected faults: drives and layouts that do not fit each other, controllers that are none.
+//! Expected faults: drives and layouts that do not match, unknown controllers.
 
 use stripewise_layout::LayoutSpec;
 

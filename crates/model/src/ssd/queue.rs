@@ -33,7 +33,7 @@ pub struct SsdQueue {
     dies: Vec<u64>,
     controller_free_ns: u64,
     interface_free_ns: u64,
-    /// Where the next page is programmed.
+    /// Die on which the next page is programmed.
     next_die: usize,
     ftl: Ftl,
     /// Pages that one page of the sample stands for.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::predict::{Prediction, State, Workload, predict};
 use crate::system::{Catalogue, Configuration, Over, System};
 
-/// Whether the predictions show a finding.
+/// Verdict of the predictions on a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -28,7 +28,7 @@ pub enum Verdict {
 pub struct Finding {
     /// Its id in `studies/findings.csv`.
     pub id: String,
-    /// Whether it holds.
+    /// Verdict on the finding.
     pub verdict: Verdict,
     /// The figures, or the reason.
     pub why: String,

@@ -99,7 +99,7 @@ fn f003_24_journal_drives_for_parity_not_mirrors() {
             capacity_bytes: Some(60_000_000_000_000),
             ..need("12xhe8", "mixed")
         };
-        // So much capacity needs parity: with the journal it is faster.
+        // This capacity needs parity: with the journal it is faster.
         first_is(&need, "parity with a journal", |first| {
             first.layout.starts_with("raid") && first.journal_drives == 4
         });
@@ -183,7 +183,7 @@ fn only_questions_that_can_change_advice_are_asked() {
         let next = what_matters(&found.choices, &base, &[*settled]);
         assert_ne!(next.map(|(matter, _)| matter), Some(*settled));
     }
-    // Of one drive only one thing can be made.
+    // One drive allows a single layout only.
     let one = Need { risk_is_assumed: true, ..need("1x8TB-hdd", "mixed") };
     let found = advice(&one);
     assert!(found.assumptions.iter().any(|line| line.contains("any probability is accepted")));

@@ -19,7 +19,7 @@ impl MeasureProgress for Silent {
 
 const OPTIONS: MeasureOptions = MeasureOptions { seconds: 60.0, quick: false, may_write: true, seed: 1 };
 
-/// Makes a drive of so many bytes on an executor.
+/// Makes a drive of the given capacity in bytes on an executor.
 type Maker<'a> = &'a dyn Fn(&Context, u64) -> Rc<dyn Drive>;
 
 fn of_entry(entry: &DriveEntry) -> impl Fn(&Context, u64) -> Rc<dyn Drive> {
@@ -86,7 +86,7 @@ fn mb_per_s(make: Maker, capacity_bytes: u64, load: &Load, seconds: f64) -> f64 
                             false => IoRequest::write(offset, buffer, false),
                         };
                         drive.submit(request).await.unwrap();
-                        // What a cache takes first does not count.
+                        // Requests that fill the cache at the start do not count.
                         if inner.now_ns() > counted_ns {
                             state.1.set(state.1.get() + block);
                             state.2.set(inner.now_ns());
