@@ -1,6 +1,6 @@
 //! The address map of a volume: volume offset → stripe → member and offset, and back.
 //!
-//! How the units of stripe `s` lie, with `n` members (in a group), `m` parity units, strips
+//! Location of the units of stripe `s`, with `n` members (in a group), `m` parity units, strips
 //! numbered in rows:
 //!
 //! | layout | units |
@@ -19,9 +19,9 @@
 //! tests); the only strip without a unit is the very last of a RAID 10 with an odd number of
 //! strips.
 //!
-//! Everything here is called for every request, so divisions are multiplications ([`Divisor`]) and
-//! nothing allocates for up to 12 units. Faults expected: a shape or size from metadata that cannot
-//! be; addresses out of range are bugs.
+//! Everything here runs for every request, so divisions are multiplications ([`Divisor`]) and
+//! nothing allocates for up to 12 units. Faults expected: an invalid shape or size from metadata;
+//! addresses out of range are bugs.
 
 use smallvec::SmallVec;
 
@@ -44,7 +44,7 @@ pub struct Place {
 /// One redundancy set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stripe {
-    /// Its number.
+    /// Number of the stripe.
     pub index: u64,
     /// Start of each unit: data `0..k`, then parity `k..k+m` (P, Q, R); for mirrors the copies.
     pub units: SmallVec<[Place; 12]>,
@@ -152,7 +152,7 @@ impl Geometry {
         })
     }
 
-    /// The shape it was made from.
+    /// Shape of the volume.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -167,7 +167,7 @@ impl Geometry {
         self.member_bytes
     }
 
-    /// Bytes that the volume holds.
+    /// Capacity of the volume in bytes.
     pub fn capacity_bytes(&self) -> u64 {
         self.stripes * self.stripe_data_bytes()
     }
@@ -222,8 +222,9 @@ impl Geometry {
         Location { stripe, from: (unit << self.interleave_shift) + in_strip }
     }
 
-    /// The inverse of [`Geometry::locate`] for a data unit; `None` for parity. Every copy of a
-    /// mirror gives the same volume offset. Panics for a stripe that is not there.
+    /// Returns the volume offset of a place in a data unit, the inverse of [`Geometry::locate`];
+    /// `None` for parity. Every copy of a mirror gives the same volume offset. Panics if the stripe
+    /// does not exist.
     pub fn volume_offset(&self, stripe: u64, unit: usize, offset_in_unit: u64) -> Option<u64> {
         assert!(stripe < self.stripes, "stripe {stripe} of {}", self.stripes);
         if unit >= self.data_units * self.copies {
@@ -344,8 +345,8 @@ impl Geometry {
         self.copy_place(volume_offset, 0)
     }
 
-    /// As [`Geometry::data_unit_place`], for one of the copies. Panics for a copy that is not
-    /// there.
+    /// Returns the same as [`Geometry::data_unit_place`] for one of the copies. Panics if the copy
+    /// does not exist.
     #[inline]
     pub fn copy_place(&self, volume_offset: u64, copy: usize) -> (Place, u64) {
         assert!(copy < self.copies, "copy {copy} of {}", self.copies);

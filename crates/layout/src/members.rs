@@ -1,4 +1,4 @@
-//! A set of members (or of units) small enough to copy: what is missing, what was asked for.
+//! A set of members (or of units) small enough to copy: missing or requested ones.
 //!
 //! Four words hold 256 numbers, one more than the widest layout has members. No faults: a number
 //! past 255 is a caller's bug.
@@ -25,7 +25,7 @@ impl MemberSet {
         is_new
     }
 
-    /// Takes a member out; true if it was there.
+    /// Removes a member; true if it was in the set.
     #[inline]
     pub fn remove(&mut self, member: usize) -> bool {
         let was_there = self.contains(member);

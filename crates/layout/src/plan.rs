@@ -36,27 +36,27 @@ pub struct ReadPlan {
     pub decode: Option<Decode>,
 }
 
-/// A range that is lost, and the member that should hold it.
+/// A lost range, and the member that should hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostRange {
-    /// The range. For mirrors, of which every copy is gone, unit 0.
+    /// The range. If every copy of a mirror is gone, unit 0.
     pub range: UnitRange,
     /// The member where the unit lies.
     pub member: usize,
 }
 
-/// Some of what was to be read cannot be: too many units of the stripe are missing.
+/// Part of the range cannot be read: too many units of the stripe are missing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct Unreadable {
     /// The stripe.
     pub stripe: u64,
-    /// The ranges that were asked for and are lost, ascending by unit.
+    /// Requested ranges that are lost, ascending by unit.
     pub lost: Vec<LostRange>,
     /// All missing members of the stripe, ascending by unit.
     pub missing_members: Vec<usize>,
     /// Number of missing units that the stripe tolerates.
     pub tolerated: usize,
-    /// Reads everything that was asked for and is not lost; empty where all of it is.
+    /// Plan that reads every requested range that is not lost; empty if all are lost.
     pub rest: Box<ReadPlan>,
 }
 
@@ -114,8 +114,8 @@ pub(crate) fn missing_units(stripe: &Stripe, missing: &MemberSet) -> MemberSet {
     units.filter(|(_, place)| missing.contains(place.member)).map(|(unit, _)| unit).collect()
 }
 
-/// As many present units as there are data units: all data units, then as much parity as it takes,
-/// P first because it is the cheapest to decode. `None` where too few are left. Ascending.
+/// Returns as many present units as there are data units: all present data units, then the parity
+/// needed, P first because it is the cheapest to decode. `None` if too few are left. Ascending.
 pub(crate) fn decode_sources(geometry: &Geometry, gone: &MemberSet) -> Option<SmallVec<[usize; 12]>> {
     let data_units = geometry.data_units();
     let present = (0..geometry.units()).filter(|unit| !gone.contains(*unit));
@@ -123,12 +123,12 @@ pub(crate) fn decode_sources(geometry: &Geometry, gone: &MemberSet) -> Option<Sm
     (sources.len() == data_units).then_some(sources)
 }
 
-/// The members that the given units of the stripe lie on.
+/// Returns the members that hold the given units of the stripe.
 pub(crate) fn members_of(stripe: &Stripe, units: &MemberSet) -> Vec<usize> {
     units.iter().map(|unit| stripe.units[unit].member).collect()
 }
 
-/// Those of the ranges that lie on missing units.
+/// Returns those of the ranges that lie on missing units.
 pub(crate) fn lost_ranges(stripe: &Stripe, ranges: &[UnitRange], gone: &MemberSet) -> Vec<LostRange> {
     let lost = ranges.iter().filter(|range| gone.contains(range.unit));
     lost.map(|&range| LostRange { range, member: stripe.units[range.unit].member }).collect()

@@ -11,10 +11,10 @@ use crate::members::MemberSet;
 use crate::plan::{Decode, ReadPlan, Unreadable, decode_sources, lost_ranges, members_of, missing_units};
 use crate::unit_range::UnitRange;
 
-/// Plans reading bytes `from..to` of a stripe's data with these members missing. Of a mirror's
-/// present copies `prefer` chooses: it gets their members and returns an index into them. With more
-/// missing than the stripe can do without, the error holds a plan for the rest. Panics for an empty
-/// range or one past the stripe's data.
+/// Plans reading bytes `from..to` of a stripe's data with these members missing. `prefer` chooses
+/// among the present copies of a mirror: it gets their members and returns an index into them. If
+/// more units are missing than the stripe tolerates, the error holds a plan for the rest. Panics
+/// for an empty range or one past the stripe's data.
 #[inline]
 pub fn plan_read(
     geometry: &Geometry,
@@ -98,7 +98,7 @@ fn read_copy(
     Ok(ReadPlan { reads: smallvec![UnitRange { unit, start: from, end: to }], decode: None })
 }
 
-/// Reads the ranges, ascending by unit, one per unit; those of missing units by way of others.
+/// Reads the ranges, ascending by unit, one per unit; those of missing units are reconstructed.
 fn read_ranges(
     geometry: &Geometry,
     stripe: &Stripe,

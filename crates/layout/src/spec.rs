@@ -14,7 +14,7 @@ use crate::limits::{
     DEFAULT_INTERLEAVE_BYTES, MAXIMUM_INTERLEAVE_BYTES, MAXIMUM_ROTATION_ROWS, MINIMUM_INTERLEAVE_BYTES,
 };
 
-/// A wish for a layout: everything but the level may be left open.
+/// A layout request: everything but the level may be left open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayoutSpec {
     /// The level.
@@ -51,7 +51,7 @@ impl LayoutSpec {
         }
     }
 
-    /// Fills in what was left open and checks the whole against the number of drives there are.
+    /// Fills in the open fields and checks the result against the number of available drives.
     pub fn resolve(&self, drives: usize) -> Result<Shape, LayoutError> {
         let level = self.level;
         let width = self.resolve_width(drives)?;
@@ -115,7 +115,7 @@ fn check_columns(level: Level, columns: usize) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// A layout with nothing left open. [`LayoutSpec::resolve`] makes valid ones; one that comes from
+/// A layout with nothing left open. [`LayoutSpec::resolve`] makes valid ones; a shape from
 /// elsewhere (metadata) is checked by [`Shape::check`], which [`crate::Geometry::new`] calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shape {

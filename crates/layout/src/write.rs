@@ -26,7 +26,7 @@ use crate::unit_range::UnitRange;
 /// Method that computes the new parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WriteMethod {
-    /// There is no parity, or none of it is left: the data are written and that is all.
+    /// There is no parity, or none of it is left: only data are written.
     Copy,
     /// From the new data alone.
     FullStripe,
@@ -115,7 +115,7 @@ fn write_with_parity(geometry: &Geometry, written: &[UnitRange], gone: &MemberSe
     writes.extend(parity.clone());
     let parity_present = parity.clone().count();
     if parity_present == 0 {
-        // All that the stripe can do without is gone with the parity, so no data are missing.
+        // The missing parity uses up the stripe's redundancy, so no data are missing.
         return without_parity(writes);
     }
 
@@ -145,8 +145,8 @@ fn write_with_parity(geometry: &Geometry, written: &[UnitRange], gone: &MemberSe
     WritePlan { method, reads, writes, window: Some((start, end)), decode }
 }
 
-/// The method with the fewest reads. Decode-write always works and takes as many reads as there are
-/// data units.
+/// Returns the method with the fewest reads. Decode-write always works and takes as many reads as
+/// there are data units.
 fn choose(modify: Option<usize>, reconstruct: Option<usize>, decode: usize) -> WriteMethod {
     let best_other = reconstruct.unwrap_or(decode);
     match (modify, reconstruct) {
@@ -157,8 +157,8 @@ fn choose(modify: Option<usize>, reconstruct: Option<usize>, decode: usize) -> W
     }
 }
 
-/// For every data unit what of the window is not written; the whole window of it where that lies on
-/// both sides of what is.
+/// Returns, for every data unit, the part of the window that is not written; the whole window if
+/// that part lies on both sides of the written range.
 fn not_written(
     data_units: usize,
     written: &[UnitRange],

@@ -72,29 +72,29 @@ pub struct Choice {
     /// Rates of the workload's loads, without the link's limit.
     #[serde(skip)]
     pub(crate) uncapped: Vec<f64>,
-    /// One drive gone.
+    /// Rates with one drive missing.
     pub degraded: Rates,
-    /// Its replacement being filled.
+    /// Rates while its replacement is rebuilt.
     pub rebuilding: Rates,
-    /// Without load; nothing where there is nothing to rebuild from.
+    /// Rebuild time without load; `None` without redundancy.
     pub rebuild_seconds: Option<f64>,
-    /// Under the workload.
+    /// Rebuild time under the workload.
     pub rebuild_under_load_seconds: Option<f64>,
-    /// That data is lost.
+    /// Probability of data loss within a year.
     pub loss_probability_per_year: f64,
     /// 95 % confidence interval of the loss probability.
     pub loss_ci95: [f64; 2],
     /// Component that limits the workload.
     pub bottleneck: String,
-    /// Why it stands where it stands.
+    /// Reason for the rank.
     pub reason: String,
-    /// Rates that are nearer to each other than this are called equal.
+    /// Difference below which two rates are called equal, in percent.
     pub error_percent: f64,
-    /// Half of such rates in published studies were predicted nearer than this.
+    /// Median prediction error of such rates in published studies.
     pub rate_median_error_percent: f64,
-    /// Nine of ten were.
+    /// Ninetieth percentile of that error.
     pub rate_p90_error_percent: f64,
-    /// A choice that is better in something and worse in nothing.
+    /// Rank of a choice that is better in some respect and worse in none.
     pub dominated_by: Option<usize>,
     /// Ranks of choices whose workload rate is within the model's error of this one's.
     pub equal_to: Vec<usize>,
@@ -141,13 +141,13 @@ pub struct Advice {
     pub sensitivity: Vec<String>,
 }
 
-/// Why there is no advice.
+/// Reason why there is no advice.
 #[derive(Debug, thiserror::Error)]
 pub enum AdviceError {
-    /// A name, or parts that do not fit each other.
+    /// An unknown name, or parts that do not match.
     #[error("{0}")]
     Catalogue(#[from] CatalogueError),
-    /// A wish that makes no sense.
+    /// An invalid requirement.
     #[error("{what}")]
     Wish {
         /// The unknown or invalid value, and why.
@@ -155,7 +155,7 @@ pub enum AdviceError {
         /// Valid values.
         hint: String,
     },
-    /// Nothing meets the wishes.
+    /// No choice meets the requirements.
     #[error("no layout of these drives {what}")]
     Contradiction {
         /// The requirement that cannot be met.

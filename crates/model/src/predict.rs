@@ -23,12 +23,12 @@ pub(crate) const SEED: u64 = 20_260_301;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// All drives there.
+    /// All drives present.
     #[default]
     Normal,
-    /// One drive gone.
+    /// One drive missing.
     Degraded,
-    /// Its replacement being filled.
+    /// Its replacement is being rebuilt.
     Rebuilding,
 }
 
@@ -45,7 +45,7 @@ pub struct Workload {
     pub depth: usize,
     /// Workers; each has its own sequential stream.
     pub workers: usize,
-    /// Bytes from the start that are used; all where it is left out.
+    /// Bytes used from the start; all if omitted.
     pub span_bytes: Option<u64>,
     /// True if short runs repeat the same random offsets, as where the tool's generator has one
     /// seed.
@@ -103,7 +103,7 @@ impl Latency {
     }
 }
 
-/// A part and how many requests a second it could do at most.
+/// A component and the maximum requests a second it sustains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
     /// Name of the component.
@@ -121,15 +121,15 @@ pub struct Prediction {
     pub iops: f64,
     /// Latency of whole requests.
     pub latency_us: Latency,
-    /// The part that limits.
+    /// The limiting component.
     pub bottleneck: String,
     /// Rate of the next limiting component, as a multiple of the predicted rate.
     pub headroom: f64,
     /// Every part's limit, the tightest first.
     pub limits: Vec<Limit>,
-    /// Share of time that the busiest drive works.
+    /// Utilisation of the busiest drive.
     pub drive_utilisation: f64,
-    /// The same of each drive; of a missing one zero.
+    /// Utilisation of each drive; zero for a missing one.
     pub drives_busy: Vec<f64>,
     /// Share of one processor: the controller's or enclosure's where its work is known, otherwise
     /// of one of the host's cores, which may be more than one.

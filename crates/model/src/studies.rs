@@ -143,7 +143,7 @@ pub enum DataError {
         /// Why.
         source: std::io::Error,
     },
-    /// Its first line is none that is known.
+    /// The file's heading is unknown.
     #[error("{file}, line 1: {why}")]
     Columns {
         /// Name of the file.

@@ -1,6 +1,7 @@
-//! Every published row beside its prediction, and how far they are apart.
+//! Published rows beside their predictions, and the prediction errors.
 //!
-//! A row is a question to a system of the catalogue; what no system answers counts as the worst.
+//! A row is a question to a system of the catalogue; a row that no system answers counts as the
+//! worst.
 //! Errors are exp|ln(predicted/published)| − 1, in percent.
 
 mod expected;
@@ -38,9 +39,9 @@ pub struct Answer {
     pub row: String,
     /// Name of the figures, with their unit.
     pub metric: String,
-    /// The print's figure.
+    /// Published figure.
     pub published: f64,
-    /// Ours; null where no system answers.
+    /// Predicted figure; null if no system answers.
     pub predicted: Option<f64>,
     /// exp|ln(predicted/published)| − 1 in percent, negative where the prediction is too low.
     pub error_percent: Option<f64>,

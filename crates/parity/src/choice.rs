@@ -56,7 +56,7 @@ pub(crate) fn active() -> &'static Kernel {
     })
 }
 
-/// The kernel of that name, else the best one, with a complaint if another was asked for.
+/// Returns the kernel of that name, else the best one, with a warning if another was requested.
 fn choose<'a>(available: &'a [Kernel], forced: Option<&str>) -> (&'a Kernel, Option<String>) {
     let best = available.last().expect("the portable kernel is always there");
     let Some(name) = forced.filter(|name| !name.is_empty()) else {

@@ -3,7 +3,7 @@
 
 use crate::field::{MAXIMUM_DATA_UNITS, coefficient};
 
-/// The most parity units of a stripe: P, Q and R.
+/// Maximum parity units of a stripe: P, Q and R.
 pub const MAXIMUM_PARITY: usize = 3;
 
 /// Total size of data and parity in one call from which parity is streamed past the cache by
@@ -48,7 +48,7 @@ impl Kernel {
         Self { name, functions }
     }
 
-    /// The name by which `STRIPEWISE_PARITY_KERNEL` asks for it.
+    /// Name of the kernel in `STRIPEWISE_PARITY_KERNEL`.
     pub fn name(&self) -> &'static str {
         self.name
     }

@@ -1,8 +1,8 @@
 //! The kernel for any processor: eight bytes at a time in ordinary registers.
 //!
-//! It is also the yardstick the SIMD kernels are tested against, and computes the ends they leave
-//! over. The loops over a block of words are written so that the compiler turns them into whatever
-//! vectors the target has.
+//! It is also the reference that the SIMD kernels are tested against, and computes their
+//! remainders. The loops over a block of words are written so that the compiler turns them into
+//! whatever vectors the target has.
 
 use crate::field::{POLYNOMIAL, multiply, power_of_two};
 

@@ -18,7 +18,7 @@ use crate::validate::Expected;
 /// Protection of partial parity stripes in a system.
 #[derive(Clone, Copy, PartialEq)]
 enum Journaling {
-    /// In memory that survives, or not at all.
+    /// In memory that survives, or not protected.
     None,
     /// Partial stripes pass a journal.
     Partial,
@@ -35,7 +35,7 @@ fn journaling(system: &System) -> Journaling {
     }
 }
 
-/// By how much a journal on the data drives slows a load.
+/// Slow-down of a load by a journal on the data drives.
 ///
 /// A small write of parity reads and writes its strip and each parity: 2 (f + 1) turns of an arm; a
 /// journal on the same drives adds f + 1. A long write moves n / (n - f) bytes for each byte; where
@@ -85,12 +85,12 @@ pub(super) fn assumptions(need: &Need) -> Vec<String> {
     assumptions
 }
 
-/// Without the digits that only stand for the error of arithmetic.
+/// Rounds away the digits below the arithmetic's error.
 fn short(number: f64) -> f64 {
     (number * 1e9).round() / 1e9
 }
 
-/// Median and ninetieth percentile of the error that such rates had in published studies.
+/// Median and ninetieth percentile of the error of such rates in published studies.
 fn expected_errors(predicted: &Predicted, need: &Need) -> (f64, f64) {
     static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::built_in);
     static EXPECTED: LazyLock<Mutex<Expected<'static>>> =

@@ -23,19 +23,19 @@ pub struct Need {
     pub journal: Option<Kind>,
     /// The controller or software.
     pub controller: String,
-    /// Controllers there are.
+    /// Number of controllers available.
     pub controllers: usize,
-    /// Places for drives.
+    /// Number of drive bays.
     pub bays: Option<usize>,
     /// Prices by name of the drive.
     pub prices: Prices,
-    /// For all drives.
+    /// Budget for all drives.
     pub budget: Option<f64>,
-    /// Usable bytes.
+    /// Usable capacity in bytes.
     pub capacity_bytes: Option<u64>,
     /// Purpose of the array.
     pub workload: Use,
-    /// Between array and client.
+    /// Link between array and client.
     pub link: Option<Link>,
     /// Probability of a loss within a year that is accepted.
     pub risk_per_year: f64,
@@ -85,7 +85,7 @@ pub struct Use {
     pub loads: Vec<Workload>,
 }
 
-/// A way to the client that limits.
+/// A link to the client that limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// As typed.

@@ -20,7 +20,7 @@ pub enum Matter {
 
 type Rate = fn(&Choice) -> f64;
 
-/// One answer given otherwise.
+/// One answer, varied.
 struct Variation<'a> {
     matter: Matter,
     /// As in "with a 10gbe link".

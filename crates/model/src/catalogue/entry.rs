@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::names::nearest;
 
-/// An entry that cannot be used, or is not there.
+/// An entry that is invalid or missing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CatalogueError {
     /// No entry has this name.
@@ -15,12 +15,12 @@ pub enum CatalogueError {
     Unknown {
         /// Kind of entry: drive or system.
         kind: &'static str,
-        /// As asked for.
+        /// Name as requested.
         name: String,
-        /// Those that look most like it.
+        /// Most similar names.
         nearest: Vec<String>,
     },
-    /// A file says what cannot be.
+    /// A file has an invalid value.
     #[error("{file}:{line}: {why}")]
     Wrong {
         /// Its path.
@@ -30,7 +30,7 @@ pub enum CatalogueError {
         /// Fault of the value.
         why: String,
     },
-    /// A file that is no TOML of this form.
+    /// A file is not TOML of this form.
     #[error("{file}: {why}")]
     Syntax {
         /// Its path.
@@ -61,9 +61,9 @@ impl CatalogueError {
 pub enum Origin {
     /// Printed by the manufacturer.
     DataSheet,
-    /// Taken on the drive itself.
+    /// Measured on the drive itself.
     Measured,
-    /// Chosen so that published rows come out; they are named.
+    /// Fitted to published rows, which are named.
     Fitted,
     /// Typical of such drives.
     Assumed,

@@ -1,4 +1,4 @@
-//! A full description out of the few numbers that a data sheet gives.
+//! A full description derived from the few numbers of a data sheet.
 //!
 //! The surface is sixteen zones of equal width whose rate falls linearly from the outer to the
 //! inner edge. Rates are sustained ones, so the skew between tracks is part of them: a track holds
@@ -19,7 +19,7 @@ const MEAN_SQRT_STROKE: f64 = 8.0 / 15.0;
 pub struct DataSheet {
     /// Usable capacity.
     pub capacity_bytes: u64,
-    /// As the medium has them.
+    /// Sector size of the medium.
     pub sector_bytes: u32,
     /// Revolutions per minute.
     pub rpm: u32,
@@ -39,9 +39,9 @@ pub struct DataSheet {
     pub write_settle_ms: f64,
     /// Electronics, for each command.
     pub command_overhead_ms: f64,
-    /// The cable.
+    /// Rate of the interface.
     pub interface_mb_per_s: f64,
-    /// Commands that it holds and chooses from.
+    /// Depth of the command queue.
     pub queue_depth: u32,
     /// Streams that the read cache follows.
     pub read_segments: u32,
@@ -80,7 +80,7 @@ impl DataSheet {
         }
     }
 
-    /// The description; refuses numbers that no drive has.
+    /// Derives the description; refuses implausible numbers.
     pub fn parameters(&self) -> Result<HddParameters, ParameterError> {
         let within = |name: &str, value: f64, low: f64, high: f64| match value >= low && value <= high {
             true => Ok(()),

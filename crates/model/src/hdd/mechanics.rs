@@ -89,7 +89,7 @@ impl Hdd {
         ((now_ns + self.phase_ns) % u64::from(self.geometry.revolution_ns())) as u32
     }
 
-    /// From here to there, settled; without rotation.
+    /// Time from one track to another including settling, without rotation.
     #[inline]
     fn moving_ns(&self, cylinder: u32, head: u16, to: &Target, write: bool) -> u32 {
         let distance = cylinder.abs_diff(to.cylinder);
@@ -143,7 +143,7 @@ impl Hdd {
         self.plan_from(now_ns, lba, self.target(lba), sectors, write)
     }
 
-    /// The same with the target at hand.
+    /// Plans the same access with the target already located.
     pub(crate) fn plan_from(&self, now_ns: u64, lba: u64, target: Target, sectors: u32, write: bool) -> Plan {
         let mut pieces = Pieces { hdd: self, lba, left: sectors, write, at_ns: now_ns, target: Some(target) };
         let (mut cylinder, mut head) = (self.cylinder, self.head);
@@ -159,7 +159,7 @@ impl Hdd {
         Plan { start_ns: now_ns, moving_ns, positioned_ns, finished_ns, cylinder, head }
     }
 
-    /// The arm is where the plan ends.
+    /// Moves the arm to the plan's end.
     pub fn commit(&mut self, plan: &Plan) {
         (self.cylinder, self.head) = (plan.cylinder, plan.head);
     }

@@ -1,4 +1,4 @@
-//! The full description of a hard disk, and which descriptions are impossible.
+//! The full description of a hard disk, and its validity checks.
 
 use super::parameter_error::ParameterError;
 use super::seek::SeekCurve;
@@ -28,7 +28,7 @@ pub struct ZoneParameters {
     pub spares_at_front: bool,
 }
 
-/// In which order the tracks of a cylinder are numbered.
+/// Order in which the tracks of a cylinder are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadOrder {
     /// From the first head to the last.
@@ -53,20 +53,21 @@ pub struct ReadCacheParameters {
 /// Writes that are complete before they are on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteCacheParameters {
-    /// Extents that it holds, which the scheduler chooses from; 0: writes complete on the medium.
+    /// Number of extents that it holds, from which the scheduler chooses; 0: writes complete on the
+    /// medium.
     pub extents: u32,
-    /// Data that it holds.
+    /// Amount of data that it holds.
     pub bytes: u64,
 }
 
 /// A hard disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HddParameters {
-    /// As the medium has them; a power of two.
+    /// Sector size of the medium; a power of two.
     pub sector_bytes: u32,
     /// Usable capacity; at most that of the zones.
     pub capacity_sectors: u64,
-    /// Duration of one.
+    /// Duration of one revolution.
     pub revolution_ns: u32,
     /// Recorded surfaces.
     pub heads: u32,
@@ -86,9 +87,9 @@ pub struct HddParameters {
     pub zero_latency_write: bool,
     /// Electronics, before anything moves or is transferred.
     pub command_overhead_ns: u64,
-    /// The cable's rate.
+    /// Rate of the interface.
     pub interface_bytes_per_second: u64,
-    /// Commands that the drive holds and chooses from.
+    /// Depth of the command queue.
     pub queue_depth: u32,
     /// Read cache.
     pub read_cache: ReadCacheParameters,
@@ -97,7 +98,7 @@ pub struct HddParameters {
 }
 
 impl HddParameters {
-    /// Refuses what no drive can be.
+    /// Refuses impossible descriptions.
     pub fn check(&self) -> Result<(), ParameterError> {
         let within = |parameter: &str, value: u64, low: u64, high: u64| match (low..=high).contains(&value) {
             true => Ok(()),

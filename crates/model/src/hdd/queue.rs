@@ -18,7 +18,7 @@ use super::mechanics::{Hdd, Plan};
 use super::parameter_error::ParameterError;
 use super::parameters::HddParameters;
 
-/// A candidate that others were preferred to this often is served next.
+/// A candidate passed over this often is served next.
 const PASSED_OVER: u32 = 400;
 /// Writes that follow one another become one extent up to this size.
 const MERGED_BYTES: u64 = 4 << 20;
@@ -49,12 +49,12 @@ pub struct HddRequest {
     pub length_bytes: u64,
 }
 
-/// A request that is over.
+/// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
     /// ID of the request.
     pub id: u64,
-    /// When it was.
+    /// Time of completion.
     pub at_ns: u64,
 }
 
@@ -207,7 +207,7 @@ impl HddQueue {
         self.go_on(now_ns + self.overhead_ns);
     }
 
-    /// When something happens next; `None` while the drive has nothing to do.
+    /// Time of the next event; `None` while the drive is idle.
     pub fn next_event_ns(&self) -> Option<u64> {
         let answer_ns = self.answers.peek().map(|Reverse((at_ns, ..))| *at_ns);
         let served_ns = self.serving.as_ref().map(|(_, at_ns)| *at_ns);
@@ -250,7 +250,7 @@ impl HddQueue {
         self.cable_free_ns
     }
 
-    /// The drive takes a request.
+    /// Starts processing a request.
     fn admit(&mut self, now_ns: u64, request: HddRequest) {
         if request.operation == HddOperation::Flush {
             return self.flush(now_ns, request.id);
@@ -347,7 +347,7 @@ impl HddQueue {
         }
     }
 
-    /// An access is over.
+    /// Completes an access.
     fn served(&mut self, now_ns: u64) {
         let (command, _) = self.serving.take().expect("an access is in flight");
         if !command.write {
@@ -412,8 +412,8 @@ impl HddQueue {
         ahead.at_ns = progress.at_ns;
     }
 
-    /// An arm without work gets some. What is chosen at the end of another access was decoded
-    /// during it.
+    /// Gives an idle arm its next access. An access chosen at the end of another was decoded during
+    /// it.
     fn go_on(&mut self, now_ns: u64) {
         if self.serving.is_some() || (self.tagged.is_empty() && self.dirty.is_empty()) {
             return;

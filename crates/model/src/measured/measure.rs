@@ -1,4 +1,4 @@
-//! Measuring a drive: which loads are run on it, for how long, and what is made of them.
+//! Measures a drive: the loads, their duration, and the parameters derived from them.
 //!
 //! All drives that are given get the same loads at the same time, and the figures are their means:
 //! drives that share a host show what each of them has of it. A cell keeps a depth of requests of
@@ -35,9 +35,9 @@ const PATIENCE: u64 = 3;
 /// Options of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeasureOptions {
-    /// About what it may take.
+    /// Approximate duration of the measurement.
     pub seconds: f64,
-    /// Fewer depths.
+    /// True for fewer queue depths.
     pub quick: bool,
     /// True if the drive's contents may be overwritten.
     pub may_write: bool,
@@ -52,7 +52,7 @@ pub trait MeasureProgress {
     fn update(&self, what: &str, share: f64, mb_per_s: f64);
 }
 
-/// A measurement that could not be made.
+/// Reason why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
     /// The drive is too small for the loads.
@@ -68,11 +68,11 @@ pub enum MeasureError {
     Drive {
         /// The load.
         what: String,
-        /// The drive's own words.
+        /// Error message of the drive.
         #[source]
         source: DriveError,
     },
-    /// The figures describe no drive.
+    /// The figures do not describe a valid drive.
     #[error("what was measured describes no drive")]
     Parameters(#[from] ParameterError),
 }
@@ -80,7 +80,7 @@ pub enum MeasureError {
 /// Result of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Taken {
-    /// The drive.
+    /// Measured drive.
     pub parameters: MeasuredParameters,
     /// True if writes were measured; false if they are assumed to be like reads.
     pub wrote: bool,
@@ -92,7 +92,7 @@ pub struct Taken {
     pub notes: Vec<String>,
 }
 
-/// Measures drives that are alike, all at once. What they held is lost if `may_write`.
+/// Measures equal drives, all at the same time. Their contents are lost if `may_write`.
 pub async fn measure(
     context: &Context,
     drives: &[Rc<dyn Drive>],
@@ -489,7 +489,7 @@ impl Burst {
             0 => return none,
             some => done_ns[some.min(done_ns.len() - 1)] as f64 / some as f64 / 1e3,
         };
-        // A burst is something that shows: many, and each much faster.
+        // A burst must stand out: many requests, and each much faster.
         match requests >= 8 && us * 1e3 < steady_ns / 2.0 {
             true => Self { requests: requests as u64, us, steady_percent },
             false => Self { steady_percent, ..none },

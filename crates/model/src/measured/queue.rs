@@ -62,7 +62,7 @@ pub struct MeasuredQueue {
     left: f64,
     stretch: f64,
     updated_ns: u64,
-    /// Served, and not answered before their time.
+    /// Served, and not yet due for completion.
     served: BinaryHeap<Reverse<(u64, u64, u64)>>,
     served_count: u64,
     beyond: VecDeque<HddRequest>,
@@ -130,7 +130,7 @@ impl MeasuredQueue {
         }
     }
 
-    /// When something happens next; `None` while the drive has nothing to do.
+    /// Time of the next event; `None` while the drive is idle.
     pub fn next_event_ns(&self) -> Option<u64> {
         let answer_ns = self.served.peek().map(|Reverse((at_ns, ..))| *at_ns);
         let service_ns = self.line.front().map(|item| {

@@ -1,6 +1,6 @@
-//! A question as it is asked, with most of it left open; what is filled in is said.
+//! A question with most parameters left open; the assumptions made are listed.
 //!
-//! Expected faults: numbers that make no sense; layouts that the drives do not allow.
+//! Expected faults: invalid numbers; layouts that the drives do not allow.
 
 use stripewise_layout::{LayoutError, LayoutSpec, Level};
 
@@ -18,7 +18,7 @@ pub struct Wishes {
     pub drives: usize,
     /// The mission.
     pub years: f64,
-    /// When drives fail.
+    /// Distribution of the time to drive failure.
     pub failure: Option<Law>,
     /// Duration of a rebuild.
     pub restore: Option<Law>,
@@ -67,13 +67,13 @@ pub struct Asked {
     pub assumptions: Vec<String>,
 }
 
-/// Why that cannot be asked.
+/// Reason why a question cannot be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum WishError {
     /// The layout does not fit the drives.
     #[error("{0}")]
     Layout(#[from] LayoutError),
-    /// A number makes no sense.
+    /// A number is invalid.
     #[error("{0}")]
     Question(#[from] QuestionError),
 }

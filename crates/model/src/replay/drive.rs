@@ -10,10 +10,10 @@ use super::bus::{ReadTransfer, Start};
 use super::description::{Bus, Cache, Description, Overheads};
 use crate::hdd::{Hdd, ParameterError, Plan};
 
-/// A request that is over.
+/// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// When it was.
+    /// Time of completion.
     pub at_ns: u64,
     /// Answered by the buffer, wholly or in part; of a write, before it was on the medium.
     pub hit: bool,

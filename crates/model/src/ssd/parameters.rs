@@ -29,7 +29,7 @@ pub struct SsdParameters {
     pub command_us: f64,
     /// Further latency of a command, which overlaps with that of others.
     pub latency_us: f64,
-    /// Commands that it holds.
+    /// Depth of the command queue.
     pub queue_depth: u32,
     /// Physical pages beyond the logical ones, as a share of these.
     pub over_provisioning_percent: f64,
@@ -38,7 +38,7 @@ pub struct SsdParameters {
 }
 
 impl SsdParameters {
-    /// Refuses what no drive can be.
+    /// Refuses impossible descriptions.
     pub fn check(&self) -> Result<(), ParameterError> {
         let within = |name: &str, value: f64, low: f64, high: f64| match value >= low && value <= high {
             true => Ok(()),

@@ -133,7 +133,7 @@ impl SsdQueue {
         }
     }
 
-    /// When something completes next; `None` while the drive has nothing to do.
+    /// Time of the next completion; `None` while the drive is idle.
     pub fn next_event_ns(&self) -> Option<u64> {
         self.inside.peek().map(|Reverse((at_ns, ..))| *at_ns)
     }

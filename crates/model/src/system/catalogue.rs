@@ -262,7 +262,7 @@ pub(crate) fn solid_state(drive: &DriveEntry, ssd: &SsdParameters) -> Component 
 /// Fault of a name, a file or a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
-    /// The text is no catalogue.
+    /// The text is not a valid catalogue.
     #[error("{file}: {why}")]
     File {
         /// Path of the file.
@@ -270,7 +270,7 @@ pub enum CatalogueError {
         /// Line and reason.
         why: String,
     },
-    /// A name that is none.
+    /// An unknown name.
     #[error("there is no {what} `{name}`{}", near(.nearest))]
     Unknown {
         /// System, drive, controller or link.

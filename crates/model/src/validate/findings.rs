@@ -15,11 +15,11 @@ use crate::system::{Catalogue, Configuration, Over, System};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// They do.
+    /// The predictions show the finding.
     Holds,
-    /// They show something else.
+    /// The predictions contradict the finding.
     DoesNotHold,
-    /// They say nothing about it.
+    /// The predictions do not cover the finding.
     CannotBeModelled,
 }
 

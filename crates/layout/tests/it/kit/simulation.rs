@@ -237,7 +237,7 @@ impl Simulation {
         Some(plan)
     }
 
-    /// The new parity, from what the method says it is had from, and nothing else.
+    /// Computes the new parity from the sources that the method names, and from nothing else.
     fn new_parity(
         &self,
         plan: &WritePlan,
@@ -279,7 +279,7 @@ impl Simulation {
         }
     }
 
-    /// Every present unit holds what it should; missing data can be had from the others.
+    /// Checks every present unit, and that missing data can be reconstructed from the others.
     fn check_consistent(&self) {
         let units = self.geometry.units();
         let present: Vec<usize> = (0..units).filter(|&unit| !self.is_missing(unit)).collect();
