@@ -189,7 +189,7 @@ pub fn advise(need: &Need, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Advic
             let choices = rank::ranked(appraised, &any_risk);
             let (true, Ok(choices)) = (need.risk_is_assumed, choices) else { return Err(error) };
             assumptions.push(format!(
-                "no layout with what is wanted loses data with {} % a year or less, so any probability is accepted",
+                "no layout that meets the other requirements loses data with {} % a year or less, so any probability is accepted",
                 need.risk_per_year * 100.0
             ));
             (choices, any_risk)

@@ -25,7 +25,7 @@ pub use rebuild::{PredictedRebuild, predicted_rebuild};
 pub use structure::{Group, Stacked, Structure};
 pub use wishes::{Asked, Spares, WishError, Wishes};
 
-/// Everything that an estimate depends on.
+/// Inputs of an estimate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     /// Redundancy groups of the drives.
@@ -34,17 +34,17 @@ pub struct Question {
     pub mission_hours: f64,
     /// Age at which a drive fails: Weibull without a location, or exponential.
     pub failure: Law,
-    /// From the start of a rebuild to its end.
+    /// Duration of a rebuild.
     pub restore: Law,
     /// Scheduling of concurrent rebuilds in one group.
     pub repairs: Repairs,
-    /// From a failure until a new drive is there, where no spare is.
+    /// Time from a failure until a new drive is installed, if there is no spare.
     pub replacement: Option<Law>,
     /// Spare drives, dedicated or as space on all drives.
     pub spares: usize,
     /// Mean hours until a clean drive has a latent sector error.
     pub latent_hours: Option<f64>,
-    /// From a latent error until a scrub has mended it; nothing: no scrubs.
+    /// Time from a latent error until a scrub repairs it; `None`: no scrubs.
     pub scrub: Option<Law>,
     /// Drives of one batch that share a fault.
     pub batch: Option<Batch>,
@@ -71,11 +71,11 @@ pub struct Batch {
     pub factor: f64,
 }
 
-/// Why a question cannot be answered.
+/// Reason why a question cannot be answered.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum QuestionError {
-    /// A number outside what makes sense.
-    #[error("{what} of {value} makes no sense: it must be {wanted}")]
+    /// A number outside the valid range.
+    #[error("invalid {what} of {value}: it must be {wanted}")]
     Number {
         /// Name of the parameter.
         what: &'static str,
@@ -84,13 +84,13 @@ pub enum QuestionError {
         /// Valid values.
         wanted: &'static str,
     },
-    /// The system gives no threads.
+    /// The system cannot start threads.
     #[error("cannot start threads: {0}")]
     Threads(String),
-    /// Failures with a time before which no drive fails.
+    /// Failures with a time before which no drive fails are not supported.
     #[error("drive failures have no location: ages count from zero")]
     FailureLocation,
-    /// Failures at fixed times.
+    /// Failures at fixed times are not supported.
     #[error("drive failures are a Weibull or an exponential law, not `{0}`")]
     FailureLaw(Law),
 }

@@ -192,7 +192,7 @@ impl Row {
             file: self.file.clone(),
             line: self.line,
             column: column.into(),
-            why: format!("`{}` is no number", self.text(column)),
+            why: format!("`{}` is not a number", self.text(column)),
         })
     }
 }

@@ -67,7 +67,7 @@ fn choose<'a>(available: &'a [Kernel], forced: Option<&str>) -> (&'a Kernel, Opt
     }
     let names: Vec<&str> = available.iter().map(|kernel| kernel.name()).collect();
     let complaint = format!(
-        "warning: {KERNEL_VARIABLE}={name} is no parity kernel of this processor, using {}; hint: it has {}",
+        "warning: {KERNEL_VARIABLE}={name} is not a parity kernel of this processor, using {}; hint: it has {}",
         best.name(),
         names.join(", ")
     );
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(
             complaint.as_deref(),
             Some(
-                "warning: STRIPEWISE_PARITY_KERNEL=sse9 is no parity kernel of this processor, using best; \
+                "warning: STRIPEWISE_PARITY_KERNEL=sse9 is not a parity kernel of this processor, using best; \
                  hint: it has portable, better, best"
             )
         );

@@ -44,7 +44,7 @@ pub fn parse_drives(text: &str) -> Result<Vec<Kind>, AdviceError> {
 pub fn parse_count(text: &str) -> Result<usize, AdviceError> {
     match text.trim().parse() {
         Ok(count) if (1..=MOST_DRIVES).contains(&count) => Ok(count),
-        _ => Err(wish(format!("`{text}` is no number of drives (1 to {MOST_DRIVES})"))),
+        _ => Err(wish(format!("`{text}` is not a number of drives (1 to {MOST_DRIVES})"))),
     }
 }
 

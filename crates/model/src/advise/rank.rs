@@ -170,7 +170,7 @@ fn contradiction(choices: &[Choice], need: &Need) -> Result<(), AdviceError> {
     let cheapest = candidates.min_by(|a, b| price(a).total_cmp(&price(b))).expect("there is one");
     let why = misfit(cheapest, need, need.risk_per_year).unwrap_or_default();
     Err(AdviceError::Contradiction {
-        what: "meets all wishes".to_owned(),
+        what: "meets all requirements".to_owned(),
         nearest: format!("nearest: {}, but it {why}", name(cheapest)),
     })
 }

@@ -184,7 +184,7 @@ fn parse_shares(text: &str) -> Result<Workload, AdviceError> {
         let number = |value: &str| value.trim().trim_end_matches('%').parse::<f64>().ok();
         let percent = || match number(value) {
             Some(share) if (0.0..=100.0).contains(&share) => Ok(Some(share)),
-            _ => Err(wish(format!("`{part}` is no share"))),
+            _ => Err(wish(format!("`{part}` is not a percentage (0–100)"))),
         };
         match key.trim() {
             "read" => reads = percent()?,
@@ -193,13 +193,13 @@ fn parse_shares(text: &str) -> Result<Workload, AdviceError> {
             "sequential" => sequential = percent()?,
             "depth" => match number(value) {
                 Some(depth) if (1.0..=4096.0).contains(&depth) => load.depth = depth as usize,
-                _ => return Err(wish(format!("`{part}` is no queue depth (1 to 4096)"))),
+                _ => return Err(wish(format!("`{part}` is not a queue depth (1 to 4096)"))),
             },
             "block" => match block_bytes(value) {
                 Some(bytes) => load.blocks = vec![(bytes, 1.0)],
-                None => return Err(wish(format!("`{part}` is no block size (512 to 16MiB)"))),
+                None => return Err(wish(format!("`{part}` is not a block size (512 to 16MiB)"))),
             },
-            other => return Err(wish(format!("there is no share `{other}`"))),
+            other => return Err(wish(format!("unknown share `{other}`"))),
         }
     }
     let share = |one: Option<f64>, other: Option<f64>, names: &str| match (one, other) {

@@ -154,7 +154,7 @@ impl Reader<'_> {
     /// Rows of `columns` numbers each.
     pub(super) fn rows(&self, name: &str, columns: usize) -> Result<Vec<Vec<f64>>, CatalogueError> {
         let parameter = self.parameters.get(name).ok_or_else(|| self.wrong(name, "missing"))?;
-        let refuse = || self.wrong(name, format!("its value is no list of rows of {columns} numbers"));
+        let refuse = || self.wrong(name, format!("its value is not a list of rows of {columns} numbers"));
         let number = |value: &toml::Value| match value {
             toml::Value::Integer(value) => Some(*value as f64),
             toml::Value::Float(value) => Some(*value),

@@ -39,7 +39,7 @@ pub(super) fn read(reader: &Reader) -> Result<MeasuredParameters, CatalogueError
             let depth = whole(row[1]).and_then(|depth| u32::try_from(depth).ok());
             match (whole(row[0]), depth) {
                 (Some(block_bytes), Some(depth)) => Ok(Response { block_bytes, depth, us: row[2] }),
-                _ => Err(reader.wrong(name, format!("{row:?} is no block size, depth and time"))),
+                _ => Err(reader.wrong(name, format!("{row:?} is not a block size, depth and time"))),
             }
         });
         let cells = cells.collect::<Result<Vec<_>, CatalogueError>>()?;

@@ -36,7 +36,7 @@ impl SeekCurve {
                     return refuse(format!("distance {} comes after {}", pair[1].0, pair[0].0));
                 }
                 match points.iter().find(|point| point.0 == 0 || point.1 > 1_000_000_000) {
-                    Some(point) => refuse(format!("the point {point:?} is no seek")),
+                    Some(point) => refuse(format!("the point {point:?} is not a seek")),
                     None => Ok(()),
                 }
             }

@@ -21,7 +21,7 @@ impl Ssd<'_> {
         wire.max(kib * self.per_kib(if random { "random_read" } else { "sequential_read" }))
     }
 
-    /// From request to answer, alone.
+    /// Latency of a single request.
     fn read_alone(&self, kib: f64, random: bool) -> f64 {
         let flash = match (random, kib > 4.0) {
             (false, _) => 0.0,
@@ -69,7 +69,7 @@ impl Ssd<'_> {
     }
 }
 
-/// A request cut into strips.
+/// A request split into strips.
 struct Cut {
     strips: f64,
     strip_kib: f64,
@@ -91,7 +91,7 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload) -> Pre
         ((1.0 - workload.read_share) * (1.0 - workload.random_share), false, false),
     ];
     let weight: f64 = workload.blocks.iter().map(|(_, weight)| weight).sum();
-    // Work of each part per request of the mix.
+    // Work of each component per request of the mix.
     let mut alone_us = 0.0;
     let mut busy: Vec<(&'static str, f64)> = Vec::new();
     for (share, read, random) in parts.into_iter().filter(|(share, ..)| *share > 0.0) {

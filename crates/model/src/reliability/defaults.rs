@@ -2,7 +2,7 @@
 
 use super::law::Law;
 
-/// A default with where it comes from.
+/// A default with its source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Assumed<T> {
     /// Assumed value.
@@ -33,7 +33,7 @@ pub(crate) const LATENT_HOURS: Assumed<f64> = Assumed {
 pub(crate) const SCRUB_HOURS: Assumed<f64> =
     Assumed { value: 720.0, source: "monthly, as Debian's packages of mdadm and ZFS do" };
 
-/// From a failure until a new drive is there.
+/// Time from a failure until a new drive is installed.
 pub(crate) const REPLACEMENT_HOURS: Assumed<f64> =
     Assumed { value: 24.0, source: "a choice: a drive on the shelf and a visit within a day" };
 

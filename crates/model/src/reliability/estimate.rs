@@ -1,8 +1,8 @@
 //! Trials until the interval is narrow enough.
 //!
 //! Trials run in blocks of a fixed size, blocks in rounds; sums are added in the order of the
-//! blocks, and whether to stop is asked after whole rounds. So the answer is the same on any number
-//! of threads.
+//! blocks, and the stop condition is tested after whole rounds. So the answer is the same on any
+//! number of threads.
 
 use std::ops::Range;
 
@@ -17,19 +17,19 @@ const TRIALS_PER_BLOCK: u64 = 512;
 /// The first round; later ones double what there is.
 const FIRST_BLOCKS: u64 = 8;
 
-/// When there are enough trials.
+/// Stop condition of an estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stop {
-    /// Half of the 95 % interval, relative to the estimate, that is wanted.
+    /// Wanted half-width of the 95 % interval, relative to the estimate.
     pub precision: f64,
     /// Precision to reach as long as that takes no more than `easy_drive_years`; afterwards a lower
     /// one suffices.
     pub fine_precision: f64,
-    /// Drive-years that may be spent on the finer interval.
+    /// Maximum drive-years simulated for the finer interval.
     pub easy_drive_years: f64,
-    /// Trials at most.
+    /// Maximum number of trials.
     pub most_trials: u64,
-    /// Threads; left open: those of the process. They do not change the answer.
+    /// Number of threads; default: those of the process. It does not change the answer.
     pub threads: Option<usize>,
 }
 
@@ -59,15 +59,15 @@ pub struct Figure {
 pub struct Estimate {
     /// Trials made.
     pub trials: u64,
-    /// Probability that data is lost.
+    /// Probability of data loss.
     pub loss_probability: Figure,
-    /// The same within a year, on average over the mission.
+    /// Probability of data loss within a year, on average over the mission.
     pub loss_probability_per_year: Figure,
-    /// Times that data is lost, over 1000 arrays.
+    /// Data losses over 1000 arrays.
     pub events_per_1000: Figure,
-    /// Those of them where a drive failure met a latent error.
+    /// Losses among them where a drive failure met a latent error.
     pub latent_events_per_1000: Figure,
-    /// Mean time to data loss; nothing where no trial lost any.
+    /// Mean time to data loss; `None` if no trial lost data.
     pub mttdl_hours: Option<Figure>,
     /// Hours with a drive missing.
     pub hours_degraded_per_year: Figure,

@@ -1,4 +1,4 @@
-//! Laws of durations in hours, as people write them:
+//! Laws of durations in hours, in the notation of the command line:
 //!
 //! | text | law |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | `fixed:24` | always |
 //! | `uniform:0,168` | from, to |
 //!
-//! Expected faults: anything a person may type.
+//! Expected faults: any text that a user may type.
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,16 +39,16 @@ pub enum Law {
     },
 }
 
-/// Why a text is no law.
+/// Reason why a text is not a law.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum LawError {
-    /// Not of any known form.
+    /// Unknown form.
     #[error(
         "`{0}` is not a law: write weibull:BETA,ETA or weibull:GAMMA,ETA,BETA or exponential:MEAN or \
          fixed:HOURS or uniform:FROM,TO"
     )]
     Form(String),
-    /// Numbers outside what the law takes.
+    /// Numbers outside the law's range.
     #[error("`{text}`: {why}")]
     Number {
         /// As typed.

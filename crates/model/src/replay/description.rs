@@ -254,7 +254,9 @@ fn count<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
         other => other.as_f64(),
     };
     let whole = number.filter(|number| number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(number));
-    whole.map(|whole| whole as u32).ok_or_else(|| Error::custom(format!("{value} is no whole number from 0")))
+    whole
+        .map(|whole| whole as u32)
+        .ok_or_else(|| Error::custom(format!("{value} is not a whole number from 0")))
 }
 
 /// On or off; some descriptions say it in numbers, of which all but 0 are on.

@@ -47,7 +47,10 @@ impl SsdParameters {
         within("capacity_bytes", self.capacity_bytes as f64, 1e6, 1e15)?;
         within("page_bytes", self.page_bytes.into(), 512.0, 65_536.0)?;
         if !self.page_bytes.is_power_of_two() {
-            return Err(ParameterError::new("page_bytes", format!("{} is no power of two", self.page_bytes)));
+            return Err(ParameterError::new(
+                "page_bytes",
+                format!("{} is not a power of two", self.page_bytes),
+            ));
         }
         within("pages_per_block", self.pages_per_block.into(), 8.0, 65_536.0)?;
         within("channels", self.channels.into(), 1.0, 1024.0)?;

@@ -213,9 +213,9 @@ fn invalid_measured_entries_name_their_line() {
     let error = refused("random_read_us = { value = [[4096, 1, ", "random_read_us = { value = [[4096, 1, -");
     assert!(error.contains("random_read_us: -") && error.contains("is not within"), "{error}");
     let error = refused("[[4096, 1,", "[[4096.5, 1,");
-    assert!(error.contains("is no block size, depth and time"), "{error}");
+    assert!(error.contains("is not a block size, depth and time"), "{error}");
     let error = refused("seek_us = { value = [[", "seek_us = { value = [[\"far\", ");
-    assert!(error.contains("seek_us: its value is no list of rows of 2 numbers"), "{error}");
+    assert!(error.contains("seek_us: its value is not a list of rows of 2 numbers"), "{error}");
     let error = refused("flush_us = ", "flush = ");
     assert!(error.contains("flush: without a unit; it is called flush_us"), "{error}");
 }

@@ -187,7 +187,7 @@ fn data_with_other_columns_is_refused_with_its_place() {
     assert!(short.contains("mine.csv, line 2, column `unit`: 5 fields"), "{short}");
     let rows = parse("mine.csv", &ONE_LINE.replace("39368", "fast")).unwrap();
     let error = validate(&Catalogue::built_in(), &rows).unwrap_err().to_string();
-    assert_eq!(error, "mine.csv, line 2, column `value`: `fast` is no number");
+    assert_eq!(error, "mine.csv, line 2, column `value`: `fast` is not a number");
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn every_kernel_passes_the_code_tests() {
         .expect("this test can be run");
     assert!(output.status.success());
     let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(complaint.contains("STRIPEWISE_PARITY_KERNEL=abacus is no parity kernel"), "{complaint}");
+    assert!(complaint.contains("STRIPEWISE_PARITY_KERNEL=abacus is not a parity kernel"), "{complaint}");
 }
 
 proptest! {

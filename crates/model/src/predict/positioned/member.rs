@@ -21,18 +21,18 @@ pub(super) struct Member {
     pub backlog: VecDeque<Command>,
     /// End of the last access.
     pub arm_lba: u64,
-    /// Writes that were answered and lie in the drive's cache.
+    /// Acknowledged writes in the drive's cache.
     pub dirty: Vec<Command>,
     pub serving: Option<(Command, bool)>,
     /// End of the last read, and its time.
     pub read_end: (u64, u64),
-    /// The same of the last write.
+    /// End of the last write, and its time.
     pub write_end: (u64, u64),
     pub busy_ns: u64,
     /// Tracks still in its buffer that random reads waited on: first sector and the one after the
     /// last, the oldest first.
     pub held: VecDeque<(u64, u64)>,
-    /// The place of the rebuild, and the host's commands and bytes since its last turn.
+    /// Position of the rebuild, and the host's commands and bytes since its last turn.
     pub rebuild: Option<(u64, u64, u64)>,
 }
 

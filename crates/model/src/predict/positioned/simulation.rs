@@ -22,13 +22,13 @@ const SECTOR: u64 = 4096;
 /// A file that fits a driver's cache is read from it, but for the blocks that a run reads for the
 /// first time.
 const MOST_CACHED: f64 = 0.97;
-/// A stream of writes from a drive's cache pauses less than this between two commands.
+/// Maximum pause between two commands of a stream of writes from a drive's cache.
 const STREAM_PAUSE_NS: u64 = 1_000_000;
 /// Duration of a drive's read-ahead.
 const READ_AHEAD_NS: u64 = 40_000_000;
 /// Full stripes in flight of a stream of gathered writes.
 const GATHERED: u64 = 4;
-/// The least that a stream goes through before it starts again.
+/// Minimum that a stream passes through before it starts again.
 const STREAM_BYTES: u64 = 4 << 30;
 const HOST: u32 = 1 << 24;
 
@@ -107,7 +107,7 @@ pub(super) struct Simulation<'a> {
     pub span: u64,
     weight: f64,
     now_ns: u64,
-    /// Bytes and latencies of what ended after the warm-up.
+    /// Bytes and latencies of requests completed after the warm-up.
     done: u64,
     pub done_bytes: u64,
     pub latencies_ns: Vec<u64>,
