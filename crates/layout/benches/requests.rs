@@ -1,9 +1,9 @@
-//! What a 4 KiB request spends on addresses and plans: the engine has about a microsecond for
+//! Cost of addresses and plans of a 4 KiB request: the engine has about a microsecond for
 //! everything.
 //!
 //! Every figure is the mean over 4096 random places of the volume, so that neither branches nor
-//! addresses can be guessed; the loop around it costs about a nanosecond. It says nothing of the
-//! I/O that follows.
+//! addresses can be predicted; the loop around it costs about a nanosecond. The I/O that follows is
+//! not included.
 
 use std::hint::black_box;
 use std::time::Duration;

@@ -1,7 +1,6 @@
-//! What can be wrong with a wish for a layout, and what to do about it.
+//! Errors of layout requests, with hints.
 //!
-//! Every message names the numbers involved; [`LayoutError::hint`] says, apart from it, what would
-//! work.
+//! Every message names the numbers involved; [`LayoutError::hint`] suggests a remedy separately.
 
 use std::cmp::Ordering;
 
@@ -10,27 +9,27 @@ use thiserror::Error;
 use crate::level::Level;
 use crate::limits::{MAXIMUM_INTERLEAVE_BYTES, MAXIMUM_ROTATION_ROWS, MINIMUM_INTERLEAVE_BYTES};
 
-/// Why a layout is impossible.
+/// Reason why a layout is impossible.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LayoutError {
     /// No layout has this name.
     #[error("there is no layout {name:?}")]
     UnknownLayout {
-        /// As it was given.
+        /// Name as given.
         name: String,
     },
-    /// `mirror3` where only a level fits.
+    /// Alias such as `mirror3` where only a level fits.
     #[error("mirror3 is raid1 with 3 columns, not a level of its own")]
     ThreeCopiesAreNoLevel,
-    /// Fewer drives than the level can live on.
+    /// Fewer drives than the level needs.
     #[error("{level} needs at least {}, {} given", counted(*needed, "drive"), were(*given))]
     TooFewDrives {
         /// The level asked for.
         level: Level,
         /// Its minimum.
         needed: usize,
-        /// Drives there are.
+        /// Number of drives available.
         given: usize,
     },
     /// More drives than any volume can use, and no columns to choose some of them.
@@ -40,10 +39,10 @@ pub enum LayoutError {
         level: Level,
         /// Its maximum.
         allowed: usize,
-        /// Drives there are.
+        /// Number of drives available.
         given: usize,
     },
-    /// Fewer columns than the level can live on.
+    /// Fewer columns than the level needs.
     #[error("{level} needs at least {}, {} asked for", counted(*needed, "column"), were(*given))]
     TooFewColumns {
         /// The level asked for.
@@ -70,7 +69,7 @@ pub enum LayoutError {
         level: Level,
         /// Columns asked for.
         columns: usize,
-        /// Drives there are.
+        /// Number of drives available.
         given: usize,
     },
     /// Groups asked for where the level has none.
@@ -99,7 +98,7 @@ pub enum LayoutError {
         /// Members in all.
         width: usize,
     },
-    /// The groups would be narrower than the level can live on.
+    /// The groups would be narrower than the level needs.
     #[error("{groups} groups of {width} drives have {} each, a group of {level} needs at least {needed}", width / groups)]
     GroupsTooNarrow {
         /// The level asked for.
@@ -121,7 +120,7 @@ pub enum LayoutError {
         /// Members a group needs.
         needed: usize,
     },
-    /// The interleave is no power of two.
+    /// The interleave is not a power of two.
     #[error("an interleave of {given_bytes} bytes is not a power of two")]
     InterleaveNotPowerOfTwo {
         /// Interleave asked for.
@@ -136,12 +135,12 @@ pub enum LayoutError {
         /// Interleave asked for.
         given_bytes: u64,
     },
-    /// Parity cannot stay on its members for so many rows.
+    /// Parity cannot stay on its members for this number of rows.
     #[error("parity of {level} cannot move on every {rows} rows")]
     RotationImpossible {
         /// The level.
         level: Level,
-        /// As it was given.
+        /// Number of rows as given.
         rows: u32,
     },
     /// The members have no room for a single stripe.
@@ -165,7 +164,7 @@ pub enum LayoutError {
 }
 
 impl LayoutError {
-    /// What to do about it, in the words of the command line.
+    /// Suggested remedy, in the words of the command line.
     pub fn hint(&self) -> String {
         match *self {
             LayoutError::UnknownLayout { .. } => {
@@ -228,7 +227,7 @@ impl LayoutError {
     }
 }
 
-/// The layouts that so few drives do allow.
+/// Returns the layouts that this few drives allow.
 fn fitting(drives: usize) -> String {
     let allowed = |level: &Level| {
         let width_fits = (level.minimum_width()..=level.maximum_width()).contains(&drives);
@@ -242,7 +241,7 @@ fn fitting(drives: usize) -> String {
     }
 }
 
-/// The group counts that would divide so many members, or the widths nearby that can be divided.
+/// Returns the group counts that divide this width, or the nearest widths that can be divided.
 fn grouping(level: Level, width: usize) -> String {
     let needed = level.minimum_group_width();
     let counts = group_counts(level, width);
@@ -256,7 +255,7 @@ fn grouping(level: Level, width: usize) -> String {
     narrower.unwrap_or_else(|| format!("{level} needs at least {} drives", 2 * needed))
 }
 
-/// Every number of groups that divides the width into groups wide enough.
+/// Returns every number of groups that divides the width into groups wide enough.
 pub(crate) fn group_counts(level: Level, width: usize) -> Vec<usize> {
     (2..=width / level.minimum_group_width()).filter(|groups| width.is_multiple_of(*groups)).collect()
 }
@@ -277,7 +276,7 @@ fn counted(number: usize, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 
-/// A size as people write it: `64 KiB` where that is exact, else bytes.
+/// Formats a size: `64 KiB` where that is exact, else bytes.
 fn size(bytes: u64) -> String {
     for (unit, shift) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] {
         if bytes != 0 && bytes.is_multiple_of(1 << shift) {

@@ -1,6 +1,6 @@
 //! The address map of a volume: volume offset → stripe → member and offset, and back.
 //!
-//! How the units of stripe `s` lie, with `n` members (in a group), `m` parity units, strips
+//! Location of the units of stripe `s`, with `n` members (in a group), `m` parity units, strips
 //! numbered in rows:
 //!
 //! | layout | units |
@@ -19,9 +19,9 @@
 //! tests); the only strip without a unit is the very last of a RAID 10 with an odd number of
 //! strips.
 //!
-//! Everything here is called for every request, so divisions are multiplications ([`Divisor`]) and
-//! nothing allocates for up to 12 units. Faults expected: a shape or size from metadata that cannot
-//! be; addresses out of range are bugs.
+//! Everything here runs for every request, so divisions are multiplications ([`Divisor`]) and
+//! nothing allocates for up to 12 units. Faults expected: an invalid shape or size from metadata;
+//! addresses out of range are bugs.
 
 use smallvec::SmallVec;
 
@@ -44,13 +44,13 @@ pub struct Place {
 /// One redundancy set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stripe {
-    /// Its number.
+    /// Number of the stripe.
     pub index: u64,
-    /// Where its units begin: data `0..k`, then parity `k..k+m` (P, Q, R); for mirrors the copies.
+    /// Start of each unit: data `0..k`, then parity `k..k+m` (P, Q, R); for mirrors the copies.
     pub units: SmallVec<[Place; 12]>,
 }
 
-/// What lies at a place.
+/// Unit at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitAt {
     /// The stripe.
@@ -61,7 +61,7 @@ pub struct UnitAt {
     pub offset_in_unit: u64,
 }
 
-/// Where a volume offset lies.
+/// Location of a volume offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The stripe.
@@ -152,7 +152,7 @@ impl Geometry {
         })
     }
 
-    /// The shape it was made from.
+    /// Shape of the volume.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -167,7 +167,7 @@ impl Geometry {
         self.member_bytes
     }
 
-    /// Bytes that the volume holds.
+    /// Capacity of the volume in bytes.
     pub fn capacity_bytes(&self) -> u64 {
         self.stripes * self.stripe_data_bytes()
     }
@@ -197,7 +197,7 @@ impl Geometry {
         self.data_units * self.copies + self.parity_units
     }
 
-    /// How many members can be lost in whatever combination.
+    /// Number of members that can be lost in any combination.
     pub fn fault_tolerance(&self) -> usize {
         self.shape.fault_tolerance()
     }
@@ -212,7 +212,8 @@ impl Geometry {
         (self.data_units as u64) << self.interleave_shift
     }
 
-    /// Where a volume offset lies. An offset at or past the capacity gives a stripe past the last.
+    /// Returns the location of a volume offset. An offset at or past the capacity gives a stripe
+    /// past the last.
     #[inline]
     pub fn locate(&self, volume_offset: u64) -> Location {
         let strip = volume_offset >> self.interleave_shift;
@@ -221,8 +222,9 @@ impl Geometry {
         Location { stripe, from: (unit << self.interleave_shift) + in_strip }
     }
 
-    /// The inverse of [`Geometry::locate`] for a data unit; `None` for parity. Every copy of a
-    /// mirror gives the same volume offset. Panics for a stripe that is not there.
+    /// Returns the volume offset of a place in a data unit, the inverse of [`Geometry::locate`];
+    /// `None` for parity. Every copy of a mirror gives the same volume offset. Panics if the stripe
+    /// does not exist.
     pub fn volume_offset(&self, stripe: u64, unit: usize, offset_in_unit: u64) -> Option<u64> {
         assert!(stripe < self.stripes, "stripe {stripe} of {}", self.stripes);
         if unit >= self.data_units * self.copies {
@@ -269,7 +271,7 @@ impl Geometry {
         })
     }
 
-    /// Where the units of a stripe lie. Panics for a stripe that is not there.
+    /// Returns the places of a stripe's units. Panics if the stripe does not exist.
     #[inline]
     pub fn stripe(&self, index: u64) -> Stripe {
         assert!(index < self.stripes, "stripe {index} of {}", self.stripes);
@@ -309,8 +311,8 @@ impl Geometry {
         Stripe { index, units }
     }
 
-    /// Where one unit of a stripe begins, without looking at the others. Panics for a stripe or
-    /// unit that is not there.
+    /// Returns the start of one unit of a stripe, without computing the others. Panics if the
+    /// stripe or unit does not exist.
     #[inline]
     pub fn place_of_unit(&self, stripe: u64, unit: usize) -> Place {
         assert!(stripe < self.stripes, "stripe {stripe} of {}", self.stripes);
@@ -335,16 +337,16 @@ impl Geometry {
         }
     }
 
-    /// Where the byte at a volume offset lies, and how many bytes follow it there up to the end of
-    /// its strip (counting itself). For mirrors: its first copy; [`Geometry::copy_place`] has the
-    /// others.
+    /// Returns the place of the byte at a volume offset, and the number of bytes from there to the
+    /// end of its strip (including it). For mirrors: its first copy; [`Geometry::copy_place`] has
+    /// the others.
     #[inline]
     pub fn data_unit_place(&self, volume_offset: u64) -> (Place, u64) {
         self.copy_place(volume_offset, 0)
     }
 
-    /// As [`Geometry::data_unit_place`], for one of the copies. Panics for a copy that is not
-    /// there.
+    /// Returns the same as [`Geometry::data_unit_place`] for one of the copies. Panics if the copy
+    /// does not exist.
     #[inline]
     pub fn copy_place(&self, volume_offset: u64, copy: usize) -> (Place, u64) {
         assert!(copy < self.copies, "copy {copy} of {}", self.copies);
@@ -356,8 +358,8 @@ impl Geometry {
         (place, self.shape.interleave_bytes - in_strip)
     }
 
-    /// What lies at a place; the inverse of [`Geometry::stripe`]. `None` for a place that no unit
-    /// lies at: past the members, past what is used of them, and the last strip of a RAID 10 with
+    /// Returns the unit at a place; the inverse of [`Geometry::stripe`]. `None` for a place that
+    /// holds no unit: past the members, past their used space, and the last strip of a RAID 10 with
     /// an odd number of strips.
     pub fn unit_at(&self, member: usize, offset_bytes: u64) -> Option<UnitAt> {
         if member >= self.shape.width || offset_bytes >= self.member_bytes {
@@ -390,7 +392,7 @@ impl Geometry {
         Some(UnitAt { stripe, unit, offset_in_unit: offset_bytes & (self.shape.interleave_bytes - 1) })
     }
 
-    /// Whether every stripe can still be read with these members missing. Numbers that are no
+    /// True if every stripe can still be read with these members missing. Numbers that are not
     /// members of this volume do not count.
     pub fn survives(&self, missing: &MemberSet) -> bool {
         let width = self.shape.width;
@@ -412,8 +414,8 @@ impl Geometry {
         }
     }
 
-    /// Whether one stripe can still be read with these members missing. Panics for a stripe that is
-    /// not there.
+    /// True if one stripe can still be read with these members missing. Panics if the stripe does
+    /// not exist.
     pub fn stripe_survives(&self, stripe: u64, missing: &MemberSet) -> bool {
         let lost = (0..self.units())
             .filter(|&unit| missing.contains(self.place_of_unit(stripe, unit).member))
@@ -426,8 +428,8 @@ impl Geometry {
         Place { member, offset_bytes: row << self.interleave_shift }
     }
 
-    /// Of a stripe with rotating parity: its row, the first member of its group, and where in the
-    /// group P lies.
+    /// Returns, for a stripe with rotating parity, its row, the first member of its group, and the
+    /// position of P in the group.
     #[inline]
     fn rotation(&self, stripe: u64) -> (u64, usize, usize) {
         let (row, group) = if self.shape.groups == 1 { (stripe, 0) } else { self.by_groups.divide(stripe) };

@@ -1,4 +1,4 @@
-//! The layouts, and how few or many members each can have. Faults expected: none.
+//! RAID levels, with their minimum and maximum number of members. Faults expected: none.
 
 use std::fmt;
 
@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::MAXIMUM_WIDTH;
 
-/// How the data of a volume is spread and protected. Written, printed and stored by its lower-case
-/// name.
+/// RAID level of a volume. Written, printed and stored by its lower-case name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -48,7 +47,7 @@ impl Level {
         Level::Raid60,
     ];
 
-    /// The name that the command line, JSON and metadata use.
+    /// Name in the command line, JSON and metadata.
     pub fn name(self) -> &'static str {
         match self {
             Level::Single => "single",
@@ -74,17 +73,17 @@ impl Level {
         }
     }
 
-    /// Whether parity lies on every member in turn.
+    /// True if parity rotates over the members.
     pub fn rotates_parity(self) -> bool {
         self.parity_units() > 0 && self != Level::Raid4
     }
 
-    /// Whether the level stripes over groups of members.
+    /// True if the level stripes over groups of members.
     pub fn is_grouped(self) -> bool {
         matches!(self, Level::Raid50 | Level::Raid60)
     }
 
-    /// The fewest members one group can have; the whole array where there are no groups.
+    /// Minimum members of one group, or of the whole array if the level has no groups.
     pub fn minimum_group_width(self) -> usize {
         match self {
             Level::Single => 1,
@@ -95,13 +94,13 @@ impl Level {
         }
     }
 
-    /// The fewest members the level can have. RAID 0 begins at two: on one drive it is `single` by
-    /// a wrong name, and a request for it has most likely forgotten a drive.
+    /// Minimum members of the level. RAID 0 begins at two: with one drive it is `single`, and such
+    /// a request has most likely forgotten a drive.
     pub fn minimum_width(self) -> usize {
         if self.is_grouped() { 2 * self.minimum_group_width() } else { self.minimum_group_width() }
     }
 
-    /// The most members the level can have.
+    /// Maximum members of the level.
     pub fn maximum_width(self) -> usize {
         if self == Level::Single { 1 } else { MAXIMUM_WIDTH }
     }

@@ -1,12 +1,12 @@
-//! How wide a volume can be, and how long its strips.
+//! Limits on the width of a volume and the length of its strips.
 
-/// The interleave where none is asked for.
+/// Default interleave.
 pub(crate) const DEFAULT_INTERLEAVE_BYTES: u64 = 64 << 10;
-/// The smallest interleave: the block that checksums and most drives work in.
+/// Minimum interleave: the block size of checksums and of most drives.
 pub(crate) const MINIMUM_INTERLEAVE_BYTES: u64 = 4 << 10;
-/// The largest interleave: half of a slab of the smallest size.
+/// Maximum interleave: half of a slab of the smallest size.
 pub(crate) const MAXIMUM_INTERLEAVE_BYTES: u64 = 1 << 20;
-/// The most rows for which parity may stay on its members before it moves on.
+/// Maximum rows for which parity may stay on its members before it moves on.
 pub(crate) const MAXIMUM_ROTATION_ROWS: u32 = 1024;
-/// The most members a volume can have: as many units as P, Q and R over GF(2^8) can tell apart.
+/// Maximum number of members of a volume: the units that P, Q and R over GF(2^8) can distinguish.
 pub const MAXIMUM_WIDTH: usize = 255;

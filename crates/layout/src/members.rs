@@ -1,4 +1,4 @@
-//! A set of members (or of units) small enough to copy: what is missing, what was asked for.
+//! A set of members (or of units) small enough to copy: missing or requested ones.
 //!
 //! Four words hold 256 numbers, one more than the widest layout has members. No faults: a number
 //! past 255 is a caller's bug.
@@ -25,7 +25,7 @@ impl MemberSet {
         is_new
     }
 
-    /// Takes a member out; true if it was there.
+    /// Removes a member; true if it was in the set.
     #[inline]
     pub fn remove(&mut self, member: usize) -> bool {
         let was_there = self.contains(member);
@@ -35,19 +35,19 @@ impl MemberSet {
         was_there
     }
 
-    /// Whether the member is in the set; false for every number past 255.
+    /// True if the member is in the set; false for every number past 255.
     #[inline]
     pub fn contains(&self, member: usize) -> bool {
         member < 256 && self.words[member / 64] & (1 << (member % 64)) != 0
     }
 
-    /// How many members the set has.
+    /// Number of members in the set.
     #[inline]
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether the set has no members.
+    /// True if the set has no members.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.words == [0; 4]

@@ -1,9 +1,8 @@
-//! What read and write plans have in common: ranges of units, decoding, and what is said when too
-//! much is missing.
+//! Common parts of read and write plans: ranges of units, decoding, and the errors for too many
+//! missing units.
 //!
-//! Fault expected: more units of a stripe missing than it can do without. The errors name the
-//! stripe, the units and the members, so that a report can say which bytes of the volume are
-//! concerned.
+//! Fault expected: more missing units in a stripe than its redundancy covers. The errors name the
+//! stripe, the units and the members, so that a report can name the affected bytes of the volume.
 
 use std::fmt;
 
@@ -28,7 +27,7 @@ pub struct Decode {
     pub end: u64,
 }
 
-/// What to read, and what to reconstruct from it.
+/// Reads, and the units to reconstruct from them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadPlan {
     /// One I/O each, ascending by unit, at most one per unit.
@@ -37,32 +36,32 @@ pub struct ReadPlan {
     pub decode: Option<Decode>,
 }
 
-/// A range that is lost, and the member that should hold it.
+/// A lost range, and the member that should hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostRange {
-    /// The range. For mirrors, of which every copy is gone, unit 0.
+    /// The range. If every copy of a mirror is gone, unit 0.
     pub range: UnitRange,
     /// The member where the unit lies.
     pub member: usize,
 }
 
-/// Some of what was to be read cannot be: too many units of the stripe are missing.
+/// Part of the range cannot be read: too many units of the stripe are missing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct Unreadable {
     /// The stripe.
     pub stripe: u64,
-    /// The ranges that were asked for and are lost, ascending by unit.
+    /// Requested ranges that are lost, ascending by unit.
     pub lost: Vec<LostRange>,
     /// All missing members of the stripe, ascending by unit.
     pub missing_members: Vec<usize>,
-    /// How many missing units the stripe can do without.
+    /// Number of missing units that the stripe tolerates.
     pub tolerated: usize,
-    /// Reads everything that was asked for and is not lost; empty where all of it is.
+    /// Plan that reads every requested range that is not lost; empty if all are lost.
     pub rest: Box<ReadPlan>,
 }
 
-/// What was to be written cannot be: too many units of the stripe are missing for the data to be
-/// readable afterwards. Nothing of the stripe should be written then.
+/// The write is refused: too many units of the stripe are missing for the data to be readable
+/// afterwards. Nothing of the stripe should be written then.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct Unwritable {
     /// The stripe.
@@ -72,7 +71,7 @@ pub struct Unwritable {
     pub lost: Vec<LostRange>,
     /// All missing members of the stripe, ascending by unit.
     pub missing_members: Vec<usize>,
-    /// How many missing units the stripe can do without.
+    /// Number of missing units that the stripe tolerates.
     pub tolerated: usize,
 }
 
@@ -105,7 +104,7 @@ fn write_missing(formatter: &mut fmt::Formatter<'_>, members: &[usize], tolerate
     write!(formatter, "{word} {} missing, {tolerated} can be done without", list.join(", "))
 }
 
-/// Which units of a stripe lie on missing members.
+/// Returns the units of a stripe that lie on missing members.
 #[inline]
 pub(crate) fn missing_units(stripe: &Stripe, missing: &MemberSet) -> MemberSet {
     if missing.is_empty() {
@@ -115,8 +114,8 @@ pub(crate) fn missing_units(stripe: &Stripe, missing: &MemberSet) -> MemberSet {
     units.filter(|(_, place)| missing.contains(place.member)).map(|(unit, _)| unit).collect()
 }
 
-/// As many present units as there are data units: all data units, then as much parity as it takes,
-/// P first because it is the cheapest to decode. `None` where too few are left. Ascending.
+/// Returns as many present units as there are data units: all present data units, then the parity
+/// needed, P first because it is the cheapest to decode. `None` if too few are left. Ascending.
 pub(crate) fn decode_sources(geometry: &Geometry, gone: &MemberSet) -> Option<SmallVec<[usize; 12]>> {
     let data_units = geometry.data_units();
     let present = (0..geometry.units()).filter(|unit| !gone.contains(*unit));
@@ -124,12 +123,12 @@ pub(crate) fn decode_sources(geometry: &Geometry, gone: &MemberSet) -> Option<Sm
     (sources.len() == data_units).then_some(sources)
 }
 
-/// The members that the given units of the stripe lie on.
+/// Returns the members that hold the given units of the stripe.
 pub(crate) fn members_of(stripe: &Stripe, units: &MemberSet) -> Vec<usize> {
     units.iter().map(|unit| stripe.units[unit].member).collect()
 }
 
-/// Those of the ranges that lie on missing units.
+/// Returns those of the ranges that lie on missing units.
 pub(crate) fn lost_ranges(stripe: &Stripe, ranges: &[UnitRange], gone: &MemberSet) -> Vec<LostRange> {
     let lost = ranges.iter().filter(|range| gone.contains(range.unit));
     lost.map(|&range| LostRange { range, member: stripe.units[range.unit].member }).collect()

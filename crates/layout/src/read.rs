@@ -1,8 +1,8 @@
-//! Which strips to read for a request, with the fewest I/Os, also when members are missing.
+//! Read plans with the fewest I/Os, also with missing members.
 //!
 //! Reading a missing unit takes as many other units as the stripe has data units, however many are
-//! missing; the data units among them that were asked for anyway are read once, for both. Fault
-//! expected: more missing than the stripe can do without; then what is left is still read.
+//! missing; requested data units among them are read once, for both purposes. Fault expected: more
+//! missing units than the stripe tolerates; then the remaining units are still read.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -11,10 +11,10 @@ use crate::members::MemberSet;
 use crate::plan::{Decode, ReadPlan, Unreadable, decode_sources, lost_ranges, members_of, missing_units};
 use crate::unit_range::UnitRange;
 
-/// Plans reading bytes `from..to` of a stripe's data with these members missing. Of a mirror's
-/// present copies `prefer` chooses: it gets their members and returns an index into them. With more
-/// missing than the stripe can do without, the error holds a plan for the rest. Panics for an empty
-/// range or one past the stripe's data.
+/// Plans reading bytes `from..to` of a stripe's data with these members missing. `prefer` chooses
+/// among the present copies of a mirror: it gets their members and returns an index into them. If
+/// more units are missing than the stripe tolerates, the error holds a plan for the rest. Panics
+/// for an empty range or one past the stripe's data.
 #[inline]
 pub fn plan_read(
     geometry: &Geometry,
@@ -98,7 +98,7 @@ fn read_copy(
     Ok(ReadPlan { reads: smallvec![UnitRange { unit, start: from, end: to }], decode: None })
 }
 
-/// Reads the ranges, ascending by unit, one per unit; those of missing units by way of others.
+/// Reads the ranges, ascending by unit, one per unit; those of missing units are reconstructed.
 fn read_ranges(
     geometry: &Geometry,
     stripe: &Stripe,

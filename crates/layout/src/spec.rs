@@ -1,8 +1,8 @@
-//! What a user asks for ([`LayoutSpec`]), checked against the drives there are, becomes a
+//! Layout requests ([`LayoutSpec`]), which are checked against the available drives and become a
 //! [`Shape`].
 //!
-//! Faults expected: wishes that cannot be met, and shapes read from metadata that hold nonsense.
-//! Both are refused with the numbers named.
+//! Faults expected: requests that cannot be met, and invalid shapes read from metadata. Both are
+//! refused with the numbers named.
 
 use std::str::FromStr;
 
@@ -14,7 +14,7 @@ use crate::limits::{
     DEFAULT_INTERLEAVE_BYTES, MAXIMUM_INTERLEAVE_BYTES, MAXIMUM_ROTATION_ROWS, MINIMUM_INTERLEAVE_BYTES,
 };
 
-/// A wish for a layout: everything but the level may be left open.
+/// A layout request: everything but the level may be left open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayoutSpec {
     /// The level.
@@ -51,7 +51,7 @@ impl LayoutSpec {
         }
     }
 
-    /// Fills in what was left open and checks the whole against the number of drives there are.
+    /// Fills in the open fields and checks the result against the number of available drives.
     pub fn resolve(&self, drives: usize) -> Result<Shape, LayoutError> {
         let level = self.level;
         let width = self.resolve_width(drives)?;
@@ -115,7 +115,7 @@ fn check_columns(level: Level, columns: usize) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// A layout with nothing left open. [`LayoutSpec::resolve`] makes valid ones; one that comes from
+/// A layout with nothing left open. [`LayoutSpec::resolve`] makes valid ones; a shape from
 /// elsewhere (metadata) is checked by [`Shape::check`], which [`crate::Geometry::new`] calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shape {
@@ -142,7 +142,7 @@ fn is_every_row(rows: &u32) -> bool {
 }
 
 impl Shape {
-    /// Whether such a layout can exist.
+    /// Checks that such a layout can exist.
     pub fn check(&self) -> Result<(), LayoutError> {
         let Shape { level, width, groups, interleave_bytes, rotation_rows } = *self;
         check_columns(level, width)?;
@@ -203,7 +203,7 @@ impl Shape {
         self.data_units() * self.copies() + self.parity_units()
     }
 
-    /// How many members can be lost in whatever combination.
+    /// Number of members that can be lost in any combination.
     pub fn fault_tolerance(&self) -> usize {
         self.copies().saturating_sub(1) + self.parity_units()
     }

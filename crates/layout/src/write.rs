@@ -1,7 +1,7 @@
-//! Which strips to read and write for a write, with the fewest I/Os, also when members are missing.
+//! Write plans with the fewest I/Os, also with missing members.
 //!
-//! A write to a stripe with parity has to leave the parity right. The new parity of a window of the
-//! strip can be had in four ways, which differ only in what has to be read first:
+//! A write to a stripe with parity must update the parity. The new parity of a window of the strip
+//! can be computed in four ways, which differ only in what must be read first:
 //!
 //! - *full stripe*: nothing, all data of the window are new;
 //! - *read-modify-write*: the old data that are overwritten, and the old parity, which then changes
@@ -9,12 +9,11 @@
 //! - *reconstruct-write*: the data of the window that are not overwritten;
 //! - *decode-write*: any `k` units of the window, from which missing data are reconstructed first.
 //!
-//! The writes are the same in all four: what was written and is not missing, and the parity that is
-//! not missing. So the method with the fewest reads wins; on a tie read-modify-write, then
-//! reconstruct-write. The parity of a missing data unit goes on to hold its data, new ones too,
-//! until it is rebuilt.
+//! The writes are the same in all four: the new data and the parity, except on missing members. So
+//! the method with the fewest reads wins; on a tie read-modify-write, then reconstruct-write. The
+//! parity of a missing data unit encodes its data, including new data, until the unit is rebuilt.
 //!
-//! Fault expected: more missing than the stripe can do without.
+//! Fault expected: more missing units than the stripe tolerates.
 
 use smallvec::SmallVec;
 
@@ -24,10 +23,10 @@ use crate::plan::{Decode, Unwritable, decode_sources, lost_ranges, members_of, m
 use crate::read::hull;
 use crate::unit_range::UnitRange;
 
-/// How the new parity is had.
+/// Method that computes the new parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WriteMethod {
-    /// There is no parity, or none of it is left: the data are written and that is all.
+    /// There is no parity, or none of it is left: only data are written.
     Copy,
     /// From the new data alone.
     FullStripe,
@@ -39,10 +38,10 @@ pub enum WriteMethod {
     DecodeWrite,
 }
 
-/// What to read, what to reconstruct from it, and what to write then.
+/// Reads, the units to reconstruct from them, and the writes that follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritePlan {
-    /// How the new parity is had.
+    /// Method that computes the new parity.
     pub method: WriteMethod,
     /// One I/O each, ascending by unit, at most one per unit. Where a range reaches over bytes that
     /// are overwritten (reconstruct-write with a hole on either side, decode-write), those read are
@@ -57,8 +56,8 @@ pub struct WritePlan {
 }
 
 /// Plans writing the ranges, one non-empty range per data unit, ascending by unit, with these
-/// members missing. Fails where more are missing than the stripe can do without: what is written
-/// could not be read back, or the lost data could not be told from it. Panics for ranges that are
+/// members missing. Fails if more units are missing than the stripe tolerates: the written data
+/// could not be read back, or the lost data could no longer be reconstructed. Panics if ranges are
 /// unsorted, empty or past the strip.
 #[inline]
 pub fn plan_write(
@@ -86,7 +85,7 @@ pub fn plan_write(
     Ok(write_with_parity(geometry, written, &gone))
 }
 
-/// Whether the ranges are what [`plan_write`] asks for.
+/// True if the ranges meet the conditions of [`plan_write`].
 fn are_proper(geometry: &Geometry, written: &[UnitRange]) -> bool {
     let fits = |range: &UnitRange| {
         range.unit < geometry.data_units()
@@ -116,7 +115,7 @@ fn write_with_parity(geometry: &Geometry, written: &[UnitRange], gone: &MemberSe
     writes.extend(parity.clone());
     let parity_present = parity.clone().count();
     if parity_present == 0 {
-        // All that the stripe can do without is gone with the parity, so no data are missing.
+        // The missing parity uses up the stripe's redundancy, so no data are missing.
         return without_parity(writes);
     }
 
@@ -146,8 +145,8 @@ fn write_with_parity(geometry: &Geometry, written: &[UnitRange], gone: &MemberSe
     WritePlan { method, reads, writes, window: Some((start, end)), decode }
 }
 
-/// The method with the fewest reads. Decode-write always works and takes as many reads as there are
-/// data units.
+/// Returns the method with the fewest reads. Decode-write always works and takes as many reads as
+/// there are data units.
 fn choose(modify: Option<usize>, reconstruct: Option<usize>, decode: usize) -> WriteMethod {
     let best_other = reconstruct.unwrap_or(decode);
     match (modify, reconstruct) {
@@ -158,8 +157,8 @@ fn choose(modify: Option<usize>, reconstruct: Option<usize>, decode: usize) -> W
     }
 }
 
-/// For every data unit what of the window is not written; the whole window of it where that lies on
-/// both sides of what is.
+/// Returns, for every data unit, the part of the window that is not written; the whole window if
+/// that part lies on both sides of the written range.
 fn not_written(
     data_units: usize,
     written: &[UnitRange],

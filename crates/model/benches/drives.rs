@@ -1,8 +1,8 @@
-//! How many I/Os of modelled drives a core simulates in a second: random reads and writes of 4 KiB
-//! in a closed loop.
+//! Simulated I/Os of modelled drives per second and core: random reads and writes of 4 KiB in a
+//! closed loop.
 //!
-//! The goal is 500,000. A hard disk's scheduler compares every candidate at each choice, so depth
-//! is what it costs. Nothing of an array or an executor is in these figures.
+//! The goal is 500,000. A hard disk's scheduler compares every candidate at each choice, so the
+//! cost grows with the queue depth. No array and no executor is included in these figures.
 
 use std::hint::black_box;
 use std::time::Duration;

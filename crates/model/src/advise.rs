@@ -1,11 +1,11 @@
-//! Which layout fits: candidates from drives and wishes, predicted, their risk estimated,
-//! ranked with a reason each.
+//! Layout advice: candidates from drives and requirements, predicted, their risk estimated, ranked
+//! with a reason each.
 //!
-//! `docs/advice.md` has the rules. Nothing here knows an answer: the order follows from predictions
-//! ([`crate::predict`]), risks ([`crate::reliability`]), costs and the error of the model.
+//! `docs/advice.md` has the rules. No answer is built in: the order follows from predictions
+//! ([`crate::predict`]), risks ([`crate::reliability`]), costs and the model's error.
 //!
-//! Expected faults: names that are none, wishes that no layout meets; both are told with what is
-//! nearest.
+//! Expected faults: unknown names, and requirements that no layout meets; the error names the
+//! nearest match.
 
 mod appraise;
 mod candidates;
@@ -38,7 +38,7 @@ pub struct Rates {
     pub seq_read: f64,
     /// Random requests of 4 KiB to 2 MiB, half of them reads.
     pub mixed: f64,
-    /// What was asked for.
+    /// Rate of the requested workload.
     pub workload: f64,
 }
 
@@ -51,7 +51,7 @@ pub struct Choice {
     pub layout: String,
     /// Drives, without spares.
     pub drives: usize,
-    /// Which.
+    /// Name of the drive.
     pub drive: String,
     /// Members of a row.
     pub columns: usize,
@@ -69,49 +69,49 @@ pub struct Choice {
     pub usable_bytes: u64,
     /// All drives there.
     pub normal: Rates,
-    /// Of the workload's loads, without the link.
+    /// Rates of the workload's loads, without the link's limit.
     #[serde(skip)]
     pub(crate) uncapped: Vec<f64>,
-    /// One drive gone.
+    /// Rates with one drive missing.
     pub degraded: Rates,
-    /// Its replacement being filled.
+    /// Rates while its replacement is rebuilt.
     pub rebuilding: Rates,
-    /// Without load; nothing where there is nothing to rebuild from.
+    /// Rebuild time without load; `None` without redundancy.
     pub rebuild_seconds: Option<f64>,
-    /// Under the workload.
+    /// Rebuild time under the workload.
     pub rebuild_under_load_seconds: Option<f64>,
-    /// That data is lost.
+    /// Probability of data loss within a year.
     pub loss_probability_per_year: f64,
-    /// Of the loss probability.
+    /// 95 % confidence interval of the loss probability.
     pub loss_ci95: [f64; 2],
-    /// What limits the workload.
+    /// Component that limits the workload.
     pub bottleneck: String,
-    /// Why it stands where it stands.
+    /// Reason for the rank.
     pub reason: String,
-    /// Rates that are nearer to each other than this are called equal.
+    /// Difference below which two rates are called equal, in percent.
     pub error_percent: f64,
-    /// Half of such rates in published studies were predicted nearer than this.
+    /// Median prediction error of such rates in published studies.
     pub rate_median_error_percent: f64,
-    /// Nine of ten were.
+    /// Ninetieth percentile of that error.
     pub rate_p90_error_percent: f64,
-    /// A choice that is better in something and worse in nothing.
+    /// Rank of a choice that is better in some respect and worse in none.
     pub dominated_by: Option<usize>,
-    /// Ranks of choices whose workload rate is not told apart from this one's.
+    /// Ranks of choices whose workload rate is within the model's error of this one's.
     pub equal_to: Vec<usize>,
     /// Price of all drives, where prices were given.
     pub cost: Option<f64>,
     /// Per usable TB.
     pub cost_per_tb: Option<f64>,
-    /// Whether it has the capacity, the risk and the budget wanted.
+    /// True if it meets the capacity, risk and budget requirements.
     pub fits: bool,
-    /// How to build it.
+    /// Commands that build it.
     pub commands: Commands,
-    /// What to know about that.
+    /// Caveats of the commands.
     pub caveats: Caveats,
 }
 
 impl Choice {
-    /// What it is, in words.
+    /// Description of the layout.
     pub fn name(&self) -> String {
         let mut name = format!("{} of {} {}", self.layout, self.drives, self.drive);
         if self.groups > 1 {
@@ -133,40 +133,40 @@ impl Choice {
 /// The answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
-    /// What was filled in.
+    /// Values that the caller did not give.
     pub assumptions: Vec<String>,
     /// The best first.
     pub choices: Vec<Choice>,
-    /// What would change the first choice.
+    /// Changes of the requirements that would change the first choice.
     pub sensitivity: Vec<String>,
 }
 
-/// Why there is no advice.
+/// Reason why there is no advice.
 #[derive(Debug, thiserror::Error)]
 pub enum AdviceError {
-    /// A name, or parts that do not fit each other.
+    /// An unknown name, or parts that do not match.
     #[error("{0}")]
     Catalogue(#[from] CatalogueError),
-    /// A wish that makes no sense.
+    /// An invalid requirement.
     #[error("{what}")]
     Wish {
-        /// Which and why.
+        /// The unknown or invalid value, and why.
         what: String,
-        /// What would do.
+        /// Valid values.
         hint: String,
     },
-    /// Nothing meets the wishes.
+    /// No choice meets the requirements.
     #[error("no layout of these drives {what}")]
     Contradiction {
-        /// Which wish.
+        /// The requirement that cannot be met.
         what: String,
-        /// What comes nearest.
+        /// The nearest choice.
         nearest: String,
     },
 }
 
 impl AdviceError {
-    /// What to do.
+    /// Suggested remedy.
     pub fn hint(&self) -> String {
         match self {
             Self::Catalogue(error) => error.hint(),
@@ -176,7 +176,7 @@ impl AdviceError {
     }
 }
 
-/// Ranks what can be made of the drives. `progress` is told how much is done, of how much.
+/// Ranks the layouts that the drives allow. `progress` receives the work done and the total.
 pub fn advise(need: &Need, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Advice, AdviceError> {
     let mut assumptions = Vec::new();
     let candidates = candidates::of(need, &mut assumptions)?;
@@ -189,7 +189,7 @@ pub fn advise(need: &Need, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Advic
             let choices = rank::ranked(appraised, &any_risk);
             let (true, Ok(choices)) = (need.risk_is_assumed, choices) else { return Err(error) };
             assumptions.push(format!(
-                "no layout with what is wanted loses data with {} % a year or less, so any probability is accepted",
+                "no layout that meets the other requirements loses data with {} % a year or less, so any probability is accepted",
                 need.risk_per_year * 100.0
             ));
             (choices, any_risk)

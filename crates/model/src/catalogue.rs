@@ -7,8 +7,8 @@
 //! average_seek_ms = { value = 6.0, from = "fitted", source = "study 004", rows = ["Table 4"] }
 //! ```
 //!
-//! Faults expected: files of users with parameters that are unknown, missing, without a unit or out
-//! of range; each is told with file, line and the nearest that exists.
+//! Faults expected: users' files with parameters that are unknown, missing, without a unit or out
+//! of range; each error has the file, the line and the nearest valid name.
 
 mod drive;
 mod entry;

@@ -104,14 +104,14 @@ impl ModelledDrive {
             label: label.into(),
             kind: DriveKind::Model,
             queue_depth: depth,
-            // What passes in about a tenth of a second.
+            // Transfer of about a tenth of a second.
             queue_bytes: ((rates.bytes_per_second / 10.0) as u64).clamp(4 << 20, 64 << 20),
             cheap_zeroes: true,
             gap_bytes: ((rates.bytes_per_second / rates.iops) as u64).min(256 << 10) / 4096 * 4096,
             ..inner.info().clone()
         };
         if let DriveModel::Measured(parameters) = &entry.model {
-            // What the drive says of itself decides how the engine asks it.
+            // The drive's reported properties decide how the engine schedules its requests.
             info.queue_bytes = parameters.queue_bytes;
             info.max_request_bytes = parameters.longest_request_bytes;
             info.gap_bytes = parameters.gap_bytes;

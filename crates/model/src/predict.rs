@@ -1,4 +1,4 @@
-//! What a system delivers under a workload, and what limits it.
+//! Predicts the performance of a system under a workload, and its bottleneck.
 //!
 //! [`predict`] is the one call. Hard disks are simulated request by request one after the other;
 //! solid-state drives behind a controller are a closed network of stations; an enclosure that moves
@@ -23,16 +23,16 @@ pub(crate) const SEED: u64 = 20_260_301;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// All drives there.
+    /// All drives present.
     #[default]
     Normal,
-    /// One drive gone.
+    /// One drive missing.
     Degraded,
-    /// Its replacement being filled.
+    /// Its replacement is being rebuilt.
     Rebuilding,
 }
 
-/// A closed load: so many requests outstanding, one following the other.
+/// A closed load: a constant number of outstanding requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     /// Share of requests that read, 0 to 1.
@@ -45,10 +45,10 @@ pub struct Workload {
     pub depth: usize,
     /// Workers; each has its own sequential stream.
     pub workers: usize,
-    /// Bytes from the start that are used; all where it is left out.
+    /// Bytes used from the start; all if omitted.
     pub span_bytes: Option<u64>,
-    /// Whether short runs follow each other with the same random places, as where the tool's
-    /// generator has one seed.
+    /// True if short runs repeat the same random offsets, as where the tool's generator has one
+    /// seed.
     #[serde(default)]
     pub repeats: bool,
 }
@@ -103,33 +103,33 @@ impl Latency {
     }
 }
 
-/// A part and how many requests a second it could do at most.
+/// A component and the maximum requests a second it sustains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
-    /// Which part.
+    /// Name of the component.
     pub part: String,
-    /// What it could do.
+    /// Rate that the component could sustain.
     pub iops: f64,
 }
 
-/// What is predicted.
+/// Predicted performance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// 10^6 bytes a second, reads and writes together.
     pub mb_per_s: f64,
     /// Requests a second.
     pub iops: f64,
-    /// Of whole requests.
+    /// Latency of whole requests.
     pub latency_us: Latency,
-    /// The part that limits.
+    /// The limiting component.
     pub bottleneck: String,
-    /// How many times more the next part could do.
+    /// Rate of the next limiting component, as a multiple of the predicted rate.
     pub headroom: f64,
     /// Every part's limit, the tightest first.
     pub limits: Vec<Limit>,
-    /// Share of time that the busiest drive works.
+    /// Utilisation of the busiest drive.
     pub drive_utilisation: f64,
-    /// The same of each drive; of a missing one zero.
+    /// Utilisation of each drive; zero for a missing one.
     pub drives_busy: Vec<f64>,
     /// Share of one processor: the controller's or enclosure's where its work is known, otherwise
     /// of one of the host's cores, which may be more than one.
@@ -179,7 +179,7 @@ impl Prediction {
 
 /// Parts that are processors, by the names of their limits.
 const PROCESSORS: [&str; 2] = ["controller", "enclosure's processor"];
-/// What a host's processor takes for a request and its completion, where nothing was measured.
+/// Host processor time of a request and its completion, where nothing was measured.
 const HOST_REQUEST_US: f64 = 5.0;
 
 /// Share of one processor: of the part that is one, or of the host.
@@ -213,7 +213,7 @@ pub(crate) fn predict_seeded(system: &System, state: State, workload: &Workload,
     predict_roughly(system, state, workload, seed, 1.0)
 }
 
-/// The same with so many times the usual number of simulated requests, for surveys.
+/// Predicts with a multiple of the usual number of simulated requests, for surveys.
 pub fn predict_roughly(
     system: &System,
     state: State,

@@ -1,11 +1,11 @@
-//! How likely an array is to lose data: event-driven Monte Carlo of drive failures, latent sector
+//! Probability that an array loses data: event-driven Monte Carlo of drive failures, latent sector
 //! errors, scrubs and rebuilds.
 //!
 //! `docs/advice.md` has the model, its formulas and the sources of its defaults. A question is data
 //! ([`Question`]); [`estimate`] answers it with intervals. The answer depends on the question and
 //! the seed only, never on the number of threads.
 //!
-//! Expected faults: laws and structures that make no sense, refused before the first trial.
+//! Expected faults: invalid laws and structures, refused before the first trial.
 
 mod defaults;
 mod estimate;
@@ -25,34 +25,34 @@ pub use rebuild::{PredictedRebuild, predicted_rebuild};
 pub use structure::{Group, Stacked, Structure};
 pub use wishes::{Asked, Spares, WishError, Wishes};
 
-/// Everything that an estimate depends on.
+/// Inputs of an estimate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// Which drives stand in for which.
+    /// Redundancy groups of the drives.
     pub structure: Structure,
-    /// How long the array is watched, in hours.
+    /// Observation time of the array, in hours.
     pub mission_hours: f64,
     /// Age at which a drive fails: Weibull without a location, or exponential.
     pub failure: Law,
-    /// From the start of a rebuild to its end.
+    /// Duration of a rebuild.
     pub restore: Law,
-    /// How rebuilds of one group share time.
+    /// Scheduling of concurrent rebuilds in one group.
     pub repairs: Repairs,
-    /// From a failure until a new drive is there, where no spare is.
+    /// Time from a failure until a new drive is installed, if there is no spare.
     pub replacement: Option<Law>,
     /// Spare drives, dedicated or as space on all drives.
     pub spares: usize,
     /// Mean hours until a clean drive has a latent sector error.
     pub latent_hours: Option<f64>,
-    /// From a latent error until a scrub has mended it; nothing: no scrubs.
+    /// Time from a latent error until a scrub repairs it; `None`: no scrubs.
     pub scrub: Option<Law>,
     /// Drives of one batch that share a fault.
     pub batch: Option<Batch>,
-    /// What one latent error costs, in bytes.
+    /// Data lost by one latent error, in bytes.
     pub sector_bytes: f64,
 }
 
-/// How many rebuilds of a group run at a time.
+/// Number of concurrent rebuilds in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repairs {
     /// The next begins when the last has ended.
@@ -67,36 +67,36 @@ pub enum Repairs {
 pub struct Batch {
     /// Share of bad batches, above 0 and below 1.
     pub share: f64,
-    /// How many times as fast their drives fail.
+    /// Factor on the failure rate of their drives.
     pub factor: f64,
 }
 
-/// Why a question cannot be answered.
+/// Reason why a question cannot be answered.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum QuestionError {
-    /// A number outside what makes sense.
-    #[error("{what} of {value} makes no sense: it must be {wanted}")]
+    /// A number outside the valid range.
+    #[error("invalid {what} of {value}: it must be {wanted}")]
     Number {
-        /// Which.
+        /// Name of the parameter.
         what: &'static str,
         /// As given.
         value: f64,
-        /// What would do.
+        /// Valid values.
         wanted: &'static str,
     },
-    /// The system gives no threads.
+    /// The system cannot start threads.
     #[error("cannot start threads: {0}")]
     Threads(String),
-    /// Failures with a time before which no drive fails.
+    /// Failures with a time before which no drive fails are not supported.
     #[error("drive failures have no location: ages count from zero")]
     FailureLocation,
-    /// Failures at fixed times.
+    /// Failures at fixed times are not supported.
     #[error("drive failures are a Weibull or an exponential law, not `{0}`")]
     FailureLaw(Law),
 }
 
 impl Question {
-    /// Whether it can be answered.
+    /// Checks that the question can be answered.
     pub fn check(&self) -> Result<(), QuestionError> {
         let number = |what, value: f64, fits: bool, wanted| match fits && value.is_finite() {
             true => Ok(()),

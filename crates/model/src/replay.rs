@@ -6,7 +6,7 @@
 //! ([`bus`]); overheads by kind of request; buffers that the next request may find full, or filling
 //! ([`buffer`]). Nothing depends on the name of a drive.
 //!
-//! Faults expected: descriptions and traces of users. Each is told with file, line and column.
+//! Faults expected: users' descriptions and traces. Each error has the file, line and column.
 
 mod buffer;
 mod bus;
@@ -33,7 +33,7 @@ pub struct ReplayError {
     pub line: usize,
     /// Counted from 1; 0 where it concerns the line.
     pub column: usize,
-    /// What is wrong.
+    /// Fault of the text.
     pub why: String,
 }
 

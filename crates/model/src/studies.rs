@@ -12,7 +12,7 @@ struct Kind {
     headings: &'static str,
 }
 
-/// What a file holds.
+/// Kind of table in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
     /// CrystalDiskMark rates by file size.
@@ -122,7 +122,7 @@ const BUILT_IN: &[(&str, &str)] = built_in![
 /// A row of a table, with the names of its columns.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What the file holds.
+    /// Kind of table.
     pub what: Table,
     /// File, as it was named.
     pub file: String,
@@ -132,21 +132,21 @@ pub struct Row {
     fields: Vec<String>,
 }
 
-/// What is wrong with a file.
+/// Fault of a data file.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     /// Reading failed.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
     },
-    /// Its first line is none that is known.
+    /// The file's heading is unknown.
     #[error("{file}, line 1: {why}")]
     Columns {
-        /// Which file.
+        /// Name of the file.
         file: String,
         /// Missing and extra columns.
         why: String,
@@ -154,19 +154,19 @@ pub enum DataError {
     /// A field.
     #[error("{file}, line {line}, column `{column}`: {why}")]
     Field {
-        /// Which file.
+        /// Name of the file.
         file: String,
-        /// Which line.
+        /// Line number.
         line: usize,
-        /// Which column.
+        /// Column name.
         column: String,
-        /// What it holds.
+        /// Fault of the value.
         why: String,
     },
 }
 
 impl DataError {
-    /// What to do.
+    /// Suggested remedy.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Read { .. } => "`--data` takes a folder of CSV files, or one such file",
@@ -192,7 +192,7 @@ impl Row {
             file: self.file.clone(),
             line: self.line,
             column: column.into(),
-            why: format!("`{}` is no number", self.text(column)),
+            why: format!("`{}` is not a number", self.text(column)),
         })
     }
 }

@@ -9,10 +9,10 @@ use serde::Serialize;
 use crate::predict::{State, Workload, predict_seeded};
 use crate::system::{Catalogue, Configuration};
 
-/// What is varied.
+/// Parameters to vary.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sweep {
-    /// What every point shares; its drives' number, layout and interleave are replaced.
+    /// Configuration of every point; the number of drives, layout and interleave are replaced.
     pub base: Configuration,
     /// Name of the drive.
     pub drive: String,
@@ -34,7 +34,7 @@ pub struct Sweep {
     pub random_shares: Vec<f64>,
     /// Workers.
     pub workers: usize,
-    /// Where random choices start.
+    /// Random seed.
     pub seed: u64,
 }
 
@@ -63,12 +63,12 @@ pub struct Point {
     pub latency_mean_us: Option<f64>,
     /// 99 of 100 requests are faster.
     pub latency_p99_us: Option<f64>,
-    /// What limits, or why the configuration cannot be.
+    /// Limiting component, or the reason why the configuration is invalid.
     pub bottleneck: String,
 }
 
 impl Sweep {
-    /// How many points there are.
+    /// Number of points.
     pub fn points(&self) -> usize {
         let configurations = self.layouts.len() * self.drives.len() * self.interleaves_kib.len();
         let loads = self.blocks.len() * self.depths.len() * self.read_shares.len() * self.random_shares.len();

@@ -1,6 +1,7 @@
-//! Every published row beside its prediction, and how far they are apart.
+//! Published rows beside their predictions, and the prediction errors.
 //!
-//! A row is a question to a system of the catalogue; what no system answers counts as the worst.
+//! A row is a question to a system of the catalogue; a row that no system answers counts as the
+//! worst.
 //! Errors are exp|ln(predicted/published)| − 1, in percent.
 
 mod expected;
@@ -36,20 +37,20 @@ pub struct Answer {
     pub table: String,
     /// Configuration and test.
     pub row: String,
-    /// What the figures are, with their unit.
+    /// Name of the figures, with their unit.
     pub metric: String,
-    /// The print's figure.
+    /// Published figure.
     pub published: f64,
-    /// Ours; null where no system answers.
+    /// Predicted figure; null if no system answers.
     pub predicted: Option<f64>,
     /// exp|ln(predicted/published)| − 1 in percent, negative where the prediction is too low.
     pub error_percent: Option<f64>,
-    /// Whether a number of the catalogue was chosen by this row.
+    /// True if a number of the catalogue was fitted to this row.
     pub fitted: bool,
     /// Rows of one test differ in the configuration only.
     #[serde(skip)]
     pub test: String,
-    /// Which configuration.
+    /// Name of the configuration.
     #[serde(skip)]
     pub configuration: String,
 }
@@ -120,8 +121,7 @@ pub fn validate(catalogue: &Catalogue, rows: &[Row]) -> Result<Vec<Answer>, Data
     validate_with(catalogue, rows, &Made::default(), 1.0)
 }
 
-/// The same with predictions that were made before, and so many times the usual number of simulated
-/// requests.
+/// Validates with earlier predictions, and a multiple of the usual number of simulated requests.
 fn validate_with(
     catalogue: &Catalogue,
     rows: &[Row],
@@ -165,7 +165,7 @@ fn validate_with(
     Ok(answers?.into_iter().flatten().collect())
 }
 
-/// What a pattern of fitted rows is looked for in.
+/// Text in which the patterns of fitted rows are searched for.
 fn label(question: &questions::Question) -> String {
     format!("{} {} {} {}", question.study, question.table, question.row, question.metric)
 }
@@ -196,7 +196,7 @@ pub fn all_halves(
             let source = &catalogue.component[component].parameters[name].source;
             source.trim_start_matches("study ").starts_with(study)
         });
-        // What systems share comes first: the drives.
+        // The shared part of the systems, their drives, comes first.
         names
             .sort_by_key(|(component, _)| !matches!(catalogue.component[component].kind, ComponentKind::Hdd));
         if !rows.is_empty() {

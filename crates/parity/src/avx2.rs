@@ -13,13 +13,13 @@ use crate::portable;
 
 pub(crate) const FUNCTIONS: Functions = Functions { encode, sum_products, xor_into };
 
-/// Whether this processor has what the functions of this kernel need.
+/// True if this processor supports the kernel's instructions.
 pub(crate) fn is_supported() -> bool {
     is_x86_feature_detected!("avx2")
 }
 
 const VECTOR_BYTES: usize = 32;
-/// How far ahead data is asked for when streaming, as in the AVX-512 kernel.
+/// Prefetch distance in bytes when streaming, as in the AVX-512 kernel.
 const PREFETCH_BYTES: usize = 512;
 
 /// Some vectors side by side of one row or unit.

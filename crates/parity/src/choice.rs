@@ -1,4 +1,4 @@
-//! Which kernels this processor has, and which of them it gets.
+//! Kernels that this processor supports, and the choice among them.
 //!
 //! The best kernel the processor supports is chosen at first use; the environment variable
 //! `STRIPEWISE_PARITY_KERNEL` overrules it. A name it does not know, or a kernel that cannot run
@@ -56,7 +56,7 @@ pub(crate) fn active() -> &'static Kernel {
     })
 }
 
-/// The kernel of that name, else the best one, with a complaint if another was asked for.
+/// Returns the kernel of that name, else the best one, with a warning if another was requested.
 fn choose<'a>(available: &'a [Kernel], forced: Option<&str>) -> (&'a Kernel, Option<String>) {
     let best = available.last().expect("the portable kernel is always there");
     let Some(name) = forced.filter(|name| !name.is_empty()) else {
@@ -67,7 +67,7 @@ fn choose<'a>(available: &'a [Kernel], forced: Option<&str>) -> (&'a Kernel, Opt
     }
     let names: Vec<&str> = available.iter().map(|kernel| kernel.name()).collect();
     let complaint = format!(
-        "warning: {KERNEL_VARIABLE}={name} is no parity kernel of this processor, using {}; hint: it has {}",
+        "warning: {KERNEL_VARIABLE}={name} is not a parity kernel of this processor, using {}; hint: it has {}",
         best.name(),
         names.join(", ")
     );
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(
             complaint.as_deref(),
             Some(
-                "warning: STRIPEWISE_PARITY_KERNEL=sse9 is no parity kernel of this processor, using best; \
+                "warning: STRIPEWISE_PARITY_KERNEL=sse9 is not a parity kernel of this processor, using best; \
                  hint: it has portable, better, best"
             )
         );

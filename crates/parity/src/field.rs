@@ -1,14 +1,14 @@
 //! The field GF(2^8) with polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d), in which 2 generates all
 //! 255 non-zero elements.
 //!
-//! Scalar arithmetic and the tables made from it, all computed by the compiler. The kernels do the
-//! same on vectors; what is here is used for coefficients (a few per request) and as the truth the
-//! kernels are tested against. Division by zero is the caller's bug and asserted.
+//! Scalar arithmetic and its tables, all computed by the compiler. The kernels do the same on
+//! vectors; this module is used for coefficients (a few per request) and as the reference that the
+//! kernels are tested against. Division by zero is a caller's bug and panics.
 
 /// The polynomial without its x^8: what an overflowing bit turns into.
 pub(crate) const POLYNOMIAL: u8 = 0x1d;
 
-/// The most data units a stripe can have: beyond it the coefficients 2^i repeat.
+/// Maximum data units of a stripe: beyond it the coefficients 2^i repeat.
 pub const MAXIMUM_DATA_UNITS: usize = 255;
 
 /// `EXPONENTIAL[i]` = 2^i; written twice over, so that a sum of two logarithms needs no modulo.
@@ -64,7 +64,7 @@ pub(crate) fn invert(a: u8) -> u8 {
     EXPONENTIAL[255 - logarithm(a)]
 }
 
-/// What unit `unit` counts for in parity row `row` (0, 1, 2 = P, Q, R): 1, 2^unit, 4^unit.
+/// Coefficient of unit `unit` in parity row `row` (0, 1, 2 = P, Q, R): 1, 2^unit, 4^unit.
 pub(crate) fn coefficient(row: usize, unit: usize) -> u8 {
     power_of_two(row * unit)
 }

@@ -16,7 +16,7 @@ use crate::kernel::{Functions, Stores};
 
 pub(crate) const FUNCTIONS: Functions = Functions { encode, sum_products, xor_into };
 
-/// Whether this processor has what the functions of this kernel need.
+/// True if this processor supports the kernel's instructions.
 pub(crate) fn is_supported() -> bool {
     is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
@@ -27,10 +27,10 @@ const VECTOR_BYTES: usize = 64;
 /// Vectors of each row that are summed at the same time, to hide the latency of the instructions.
 const VECTORS: usize = 4;
 const BLOCK_BYTES: usize = VECTORS * VECTOR_BYTES;
-/// How far ahead of the loads of one unit data is asked for where it is not expected in the cache,
+/// Prefetch distance ahead of the loads of one unit, where the data is not expected in the cache,
 /// that is, when streaming. Measured on Sapphire Rapids, 8 units of 64 KiB out of cache, as ratio
 /// to no prefetching: 1.01 for P, 1.03 for P+Q, 1.07 for P+Q+R; 256 and 1024 nearly the same, 2048
-/// slower than nothing. In cache it costs 5 to 15 %.
+/// slower than none. In cache it costs 5 to 15 %.
 const PREFETCH_BYTES: usize = 512;
 
 /// For every constant its multiplication as a bit matrix, in the order the instruction wants: byte

@@ -1,18 +1,18 @@
-//! What a kernel is: a name and three functions. The checks that every kernel relies on (equal
-//! lengths, one to three parity units) are made here once. A breach of them is a bug and asserts.
+//! A kernel: a name and three functions. The preconditions of every kernel (equal lengths, one to
+//! three parity units) are checked here once. A violation is a bug and panics.
 
 use crate::field::{MAXIMUM_DATA_UNITS, coefficient};
 
-/// The most parity units of a stripe: P, Q and R.
+/// Maximum parity units of a stripe: P, Q and R.
 pub const MAXIMUM_PARITY: usize = 3;
 
-/// From so many bytes of data and parity in one call on, parity is written past the cache unasked.
-/// Measured on Sapphire Rapids with 2 MiB of second-level cache, 8 data units and one or two parity
-/// units, used over and over: up to 1.3 MiB storing through the cache is 1.4 times as fast or more,
-/// from 2.3 MiB on streaming is as fast or faster, by up to 1.3 times.
+/// Total size of data and parity in one call from which parity is streamed past the cache by
+/// default. Measured on Sapphire Rapids with 2 MiB of second-level cache, 8 data units and one or
+/// two parity units, used repeatedly: up to 1.3 MiB storing through the cache is 1.4 times as fast
+/// or more, from 2.3 MiB on streaming is as fast or faster, by up to 1.3 times.
 const STREAMING_FROM_BYTES: usize = 2 << 20;
 
-/// How parity is written to memory.
+/// Store instructions used for parity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stores {
     /// Through the cache: parity will be read again soon.
@@ -33,8 +33,8 @@ type SumProducts =
     unsafe fn(coefficients: &[u8], sources: &[&[u8]], outputs: &mut [&mut [u8]], accumulate: bool);
 type XorInto = unsafe fn(destination: &mut [u8], source: &[u8]);
 
-/// What a kernel consists of. Each function may be called only on processors that the kernel
-/// supports, with slices as checked by the methods of [`Kernel`].
+/// Functions of a kernel. Each may be called only on processors that the kernel supports, with
+/// slices as checked by the methods of [`Kernel`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Functions {
     pub encode: Encode,
@@ -48,7 +48,7 @@ impl Kernel {
         Self { name, functions }
     }
 
-    /// The name by which `STRIPEWISE_PARITY_KERNEL` asks for it.
+    /// Name of the kernel in `STRIPEWISE_PARITY_KERNEL`.
     pub fn name(&self) -> &'static str {
         self.name
     }

@@ -1,8 +1,8 @@
-//! Which unit of a stripe lies: from the syndromes, the differences between the parity units and
-//! what the data says.
+//! Locates the corrupt unit of a stripe from the syndromes, the differences between the stored
+//! parity units and those computed from the data.
 //!
-//! One wrong byte in one unit leaves a mark that, with two parity units or more, points to that
-//! unit. A stripe in which all the wrong bytes point to the same unit has one liar; anything else
+//! One wrong byte in one unit leaves a syndrome that, with two parity units or more, points to that
+//! unit. If all wrong bytes of a stripe point to the same unit, that unit is corrupt; anything else
 //! is `Unknown`, since guessing would destroy data. Two wrong units in the same byte may, with P
 //! and Q alone, look like one wrong third unit: that is the code's limit.
 
@@ -14,7 +14,7 @@ use crate::kernel::MAXIMUM_PARITY;
 /// Syndromes are computed in pieces that stay in the first-level cache.
 const PIECE_BYTES: usize = 4096;
 
-/// What the units of a stripe say of each other.
+/// Result of comparing the units of a stripe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// Data and parity agree in every byte.

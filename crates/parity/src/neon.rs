@@ -14,7 +14,7 @@ use crate::portable;
 
 pub(crate) const FUNCTIONS: Functions = Functions { encode, sum_products, xor_into };
 
-/// Whether this processor has what the functions of this kernel need.
+/// True if this processor supports the kernel's instructions.
 pub(crate) fn is_supported() -> bool {
     std::arch::is_aarch64_feature_detected!("neon")
 }

@@ -1,12 +1,12 @@
 //! The kernel for any processor: eight bytes at a time in ordinary registers.
 //!
-//! It is also the yardstick the SIMD kernels are tested against, and computes the ends they leave
-//! over. The loops over a block of words are written so that the compiler turns them into whatever
-//! vectors the target has.
+//! It is also the reference that the SIMD kernels are tested against, and computes their
+//! remainders. The loops over a block of words are written so that the compiler turns them into
+//! whatever vectors the target has.
 
 use crate::field::{POLYNOMIAL, multiply, power_of_two};
 
-/// So many words side by side of one row or unit; the sums of a block stay in registers.
+/// Words side by side of one row or unit; the sums of a block stay in registers.
 type Block<const WORDS: usize> = [u64; WORDS];
 
 const EVERY_BYTE: u64 = 0x0101_0101_0101_0101;

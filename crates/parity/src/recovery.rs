@@ -10,7 +10,7 @@ use crate::choice::active;
 use crate::field::{MAXIMUM_DATA_UNITS, coefficient, invert, multiply};
 use crate::kernel::{Kernel, MAXIMUM_PARITY};
 
-/// How to compute wanted units of a stripe from surviving ones.
+/// Computes wanted units of a stripe from surviving ones.
 ///
 /// ```
 /// let (a, b) = ([1u8, 2, 3], [4u8, 5, 6]);
@@ -55,14 +55,14 @@ impl Recovery {
             }
         }
 
-        // Of k distinct units as many are parity units as data units are lost: e equations in e
-        // unknowns.
+        // Among any k distinct units there are as many parity units as lost data units: e equations
+        // in e unknowns.
         let lost: SmallSet = (0..data_units).filter(|&unit| !survives[unit]).collect();
         let rows: SmallSet =
             (0..MAXIMUM_PARITY).filter(|&row| survives[data_units + row]).take(lost.count).collect();
         let inverse = invert_rows(&rows, &lost)?;
 
-        // What a source counts for in a unit of data that is lost ...
+        // Coefficient of a source in a lost unit of data ...
         let in_lost_data = |source: usize, unknown: usize| match source.checked_sub(data_units) {
             Some(parity) => inverse[unknown][rows.index_of(parity)],
             None => rows

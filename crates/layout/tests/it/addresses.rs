@@ -108,7 +108,7 @@ fn small_arrays_are_bijections() {
 fn interleaves_scale_the_map() {
     for interleave_bytes in [8 << 10, 64 << 10, 1 << 20] {
         let spec = LayoutSpec { interleave_bytes: Some(interleave_bytes), ..LayoutSpec::new(Level::Raid6) };
-        // What is left after the last whole strip is not used.
+        // The space after the last whole strip is not used.
         let geometry = Geometry::new(spec.resolve(6).unwrap(), 8 * interleave_bytes - 1).unwrap();
         assert_eq!(geometry.member_bytes(), 7 * interleave_bytes);
         check_every_unit(&geometry);

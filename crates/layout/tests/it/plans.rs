@@ -1,4 +1,4 @@
-//! Plans carried out: right for every request and every set of missing members, and with the fewest
+//! Executed plans: correct for every request and every set of missing members, and with the fewest
 //! I/Os.
 
 use crate::kit::field;
@@ -161,7 +161,7 @@ fn reads_return_the_right_bytes_or_report_the_loss() {
 }
 
 /// A read takes one I/O per unit it touches; with one of them missing, as many as there are data
-/// units, which no code can better: fewer units cannot tell all the data apart.
+/// units. No code can do better: fewer units do not determine all the data.
 fn check_fewest_reads(simulation: &Simulation, from: usize, to: usize, plan: &ReadPlan, lost: bool) {
     let touched: Vec<usize> = (from / CELLS..=(to - 1) / CELLS).collect();
     let present = touched.iter().filter(|unit| !simulation.is_missing(**unit)).count();

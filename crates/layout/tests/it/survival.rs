@@ -1,17 +1,17 @@
-//! What survives the loss of which members: every combination, for every layout up to 8 drives.
+//! Survival of lost members: every combination, for every layout up to 8 drives.
 
 use crate::kit::{geometry, members, period, small_geometries};
 use stripewise_layout::{Geometry, Level, MemberSet, plan_read, plan_reconstruct, plan_write};
 
-/// How many units of a stripe lie on missing members, and how many it can do without: from the
-/// places alone.
+/// Number of a stripe's units on missing members, and the number that it tolerates: from the places
+/// alone.
 fn losses(geometry: &Geometry, stripe: u64, missing: &MemberSet) -> (usize, usize) {
     let units = geometry.stripe(stripe).units;
     let lost = units.iter().filter(|place| missing.contains(place.member)).count();
     (lost, units.len() - geometry.data_units())
 }
 
-/// Whether all data of a stripe can be read, by the plan.
+/// True if the plan can read all data of a stripe.
 fn is_readable(geometry: &Geometry, stripe: u64, missing: &MemberSet) -> bool {
     let to = geometry.stripe_data_bytes();
     plan_read(geometry, &geometry.stripe(stripe), 0, to, missing, |_| 0).is_ok()

@@ -1,5 +1,5 @@
-//! What the exhaustive tests show for small arrays, as properties of large ones: up to 255 members
-//! and hundreds of terabytes.
+//! Properties of large arrays, up to 255 members and hundreds of terabytes, that the exhaustive
+//! tests show for small ones.
 
 use std::collections::HashSet;
 

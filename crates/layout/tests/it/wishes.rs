@@ -1,4 +1,4 @@
-//! What users ask for: what becomes of it, or what they are told.
+//! Users' layout requests: the resulting shapes, and the errors.
 
 use stripewise_layout::{Geometry, InterleaveReason, LayoutError, LayoutSpec, Level, Shape};
 

@@ -15,10 +15,10 @@ use crate::reliability::{Law, Spares, Stop, Wishes, estimate};
 use crate::system::{Catalogue, Configuration, System};
 use crate::validate::Expected;
 
-/// How a system keeps partial stripes of parity safe.
+/// Protection of partial parity stripes in a system.
 #[derive(Clone, Copy, PartialEq)]
 enum Journaling {
-    /// In memory that survives, or not at all.
+    /// In memory that survives, or not protected.
     None,
     /// Partial stripes pass a journal.
     Partial,
@@ -35,7 +35,7 @@ fn journaling(system: &System) -> Journaling {
     }
 }
 
-/// By how much a journal on the data drives slows a load.
+/// Slow-down of a load by a journal on the data drives.
 ///
 /// A small write of parity reads and writes its strip and each parity: 2 (f + 1) turns of an arm; a
 /// journal on the same drives adds f + 1. A long write moves n / (n - f) bytes for each byte; where
@@ -63,7 +63,7 @@ fn journal_factor(system: &System, workload: &Workload) -> f64 {
     }
 }
 
-/// What was assumed of all of them.
+/// Assumptions common to all candidates.
 pub(super) fn assumptions(need: &Need) -> Vec<String> {
     let mut assumptions = vec![
         format!("a loss of data with a probability of {} % a year is accepted", short(need.risk_per_year * 100.0)),
@@ -85,12 +85,12 @@ pub(super) fn assumptions(need: &Need) -> Vec<String> {
     assumptions
 }
 
-/// Without the digits that only stand for the error of arithmetic.
+/// Rounds away the digits below the arithmetic's error.
 fn short(number: f64) -> f64 {
     (number * 1e9).round() / 1e9
 }
 
-/// Median and ninetieth percentile of the error that such rates had in published studies.
+/// Median and ninetieth percentile of the error of such rates in published studies.
 fn expected_errors(predicted: &Predicted, need: &Need) -> (f64, f64) {
     static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::built_in);
     static EXPECTED: LazyLock<Mutex<Expected<'static>>> =
@@ -168,7 +168,7 @@ impl Predicted {
         Ok(Self { system, redundant, loads, normal, degraded, rebuilding })
     }
 
-    /// Of the first load that counts.
+    /// Returns the prediction of the first load that counts.
     fn first<'a>(&self, of: &'a [Prediction], need: &Need) -> Option<&'a Prediction> {
         of.get(self.loads.iter().position(|load| *load == need.workload.loads[0])?)
     }

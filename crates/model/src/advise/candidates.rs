@@ -1,5 +1,5 @@
-//! What can be made of drives: every layout and number of groups that they allow, with and without
-//! a journal on solid-state drives, on one controller or several.
+//! Candidate arrays of the drives: every layout and number of groups that they allow, with and
+//! without a journal on solid-state drives, on one controller or several.
 
 use stripewise_layout::{LayoutSpec, Level, MAXIMUM_WIDTH};
 
@@ -70,7 +70,7 @@ pub(super) fn of(need: &Need, assumptions: &mut Vec<String>) -> Result<Vec<Candi
     Ok(found)
 }
 
-/// Whether such an array can be, and is not among the others.
+/// True if such an array is valid and not in the list yet.
 fn is_new(found: &[Candidate], spec: &LayoutSpec, drives: usize) -> bool {
     let Ok(shape) = spec.resolve(drives) else { return false };
     let is_it = |other: &Candidate| {
@@ -108,7 +108,7 @@ fn families(need: &Need, assumptions: &mut Vec<String>) -> Result<Vec<Kind>, Adv
     Ok(families)
 }
 
-/// A level on so many drives, with each number of groups that divides them.
+/// Returns a level on this number of drives, with each number of groups that divides them.
 fn shapes(level: Level, drives: usize) -> Vec<LayoutSpec> {
     let spec = LayoutSpec::new(level);
     match level {
@@ -133,7 +133,7 @@ fn shapes(level: Level, drives: usize) -> Vec<LayoutSpec> {
     .collect()
 }
 
-/// Whether so many drives divide into groups of dual parity that are not too wide.
+/// True if the drives divide into groups of dual parity that are not too wide.
 fn divides(drives: usize) -> bool {
     (Level::Raid6.minimum_group_width()..=WIDEST_GROUP)
         .any(|width| drives > width && drives.is_multiple_of(width))

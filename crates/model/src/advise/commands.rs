@@ -1,7 +1,7 @@
-//! How to build a choice: with this program, Linux md and a file system, ZFS, Storage Spaces. What
-//! a system cannot build has no commands, and its caveat says so.
+//! Commands that build a choice: with this program, Linux md and a file system, ZFS, Storage
+//! Spaces. A layout that a system cannot build has no commands for it, and its caveat says so.
 //!
-//! Drives are placeholders (`/dev/DRIVE1`), since only who runs the commands knows which are meant.
+//! Drives are placeholders (`/dev/DRIVE1`): only the user knows their paths.
 
 use serde::Serialize;
 use stripewise_layout::Level;
@@ -22,7 +22,7 @@ pub struct Commands {
     pub storage_spaces: Vec<String>,
 }
 
-/// What to know about them.
+/// Caveats of the commands, by system.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Caveats {
     /// This program.
@@ -35,7 +35,7 @@ pub struct Caveats {
     pub storage_spaces: Vec<String>,
 }
 
-/// What the systems need to know of a choice.
+/// Properties of a choice that the systems need.
 struct Plan<'a> {
     choice: &'a Choice,
     level: Level,
@@ -202,8 +202,8 @@ impl Plan<'_> {
         (commands, caveats)
     }
 
-    /// How an array with redundancy agrees with itself after a crash: a journal where there are
-    /// drives for it, else a bitmap. What a journal needs first is added to the commands.
+    /// Returns the consistency policy of an array with redundancy after a crash: a journal where
+    /// there are drives for it, else a bitmap. Commands that prepare the journal are added.
     fn md_consistency(&self, commands: &mut Vec<String>, caveats: &mut Vec<String>) -> &'static str {
         let journal = self.choice.journal_drives;
         if journal == 0 || self.parity == 0 {

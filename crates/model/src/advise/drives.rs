@@ -1,7 +1,7 @@
 //! Drives by catalogue name, by size, or as measured: `4xmg08ada400e`, `4x8TB-hdd`, several with
 //! commas; [`Kind::of_entry`] for a file that `drive measure` wrote.
 //!
-//! Expected faults: names that are none; told with the nearest.
+//! Expected faults: unknown names; the error names the nearest match.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use crate::measured::{MeasuredParameters, ResponseTable};
 use crate::names::nearest;
 use crate::system::{Catalogue, Component, ComponentKind, How, Parameter, hard_disk, solid_state};
 
-/// So many drives of one kind.
+/// A number of drives of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kind {
-    /// How many.
+    /// Number of drives.
     pub count: usize,
     /// As the catalogue, or as typed.
     pub name: String,
-    /// Of one.
+    /// Capacity of one drive.
     pub bytes: u64,
-    /// Whether it has no arm.
+    /// True if it is a solid-state drive.
     pub is_ssd: bool,
     /// Its numbers, where the catalogue of systems has none of this name.
     pub(super) part: Option<Component>,
-    /// What was assumed of it.
+    /// Assumption made about the drive.
     pub(super) assumption: Option<String>,
 }
 
@@ -44,7 +44,7 @@ pub fn parse_drives(text: &str) -> Result<Vec<Kind>, AdviceError> {
 pub fn parse_count(text: &str) -> Result<usize, AdviceError> {
     match text.trim().parse() {
         Ok(count) if (1..=MOST_DRIVES).contains(&count) => Ok(count),
-        _ => Err(wish(format!("`{text}` is no number of drives (1 to {MOST_DRIVES})"))),
+        _ => Err(wish(format!("`{text}` is not a number of drives (1 to {MOST_DRIVES})"))),
     }
 }
 
@@ -127,12 +127,12 @@ impl Kind {
         Self { count, name, bytes, is_ssd, part: Some(part), assumption: Some(assumption) }
     }
 
-    /// So many of them.
+    /// Returns the same kind with this number of drives.
     pub fn times(self, count: usize) -> Self {
         Self { count, ..self }
     }
 
-    /// Whether a name means such drives.
+    /// True if a name means such drives.
     pub fn is_named(&self, name: &str) -> bool {
         self.name == name
             || by_size(name).is_some_and(|(bytes, sort)| Self::of_size(1, bytes, sort).name == self.name)

@@ -1,26 +1,27 @@
-//! The order of choices, their reasons, and what is dominated.
+//! Order of the choices, their reasons, and dominated choices.
 //!
-//! Rates that are nearer to each other than [`APART`] are called equal. Choices that have what is
-//! wanted come first. The fastest of them and its equals are a band: within it the cheaper comes
-//! first (fewer drives where there are no prices), then the one that loses data less often, then
-//! the larger. What is left is the next band.
+//! Rates that are nearer to each other than [`APART`] are called equal. Choices that meet the
+//! requirements come first. The fastest of them and its equals form a band: within it the cheaper
+//! comes first (fewer drives where there are no prices), then the one that loses data less often,
+//! then the larger. The remaining choices form the next bands.
 
 use std::cmp::Ordering;
 
 use super::wanted::Need;
 use super::{AdviceError, Choice};
 
-/// Of two rates further apart the model has the order right in 97 of 100 published pairs.
+/// Ratio from which two rates differ: above it the model orders 97 of 100 published pairs
+/// correctly.
 pub(super) const APART: f64 = 1.15;
 
-/// What can be asked of a choice when it is compared.
+/// Properties by which a choice is compared.
 pub(super) struct View<'a> {
     pub(super) choice: &'a Choice,
     pub(super) rate: f64,
     pub(super) fits: bool,
 }
 
-/// Sorts, and says why.
+/// Sorts the choices and gives each its reason.
 pub(super) fn ranked(mut choices: Vec<Choice>, need: &Need) -> Result<Vec<Choice>, AdviceError> {
     for choice in &mut choices {
         choice.fits = misfit(choice, need, need.risk_per_year).is_none();
@@ -59,7 +60,7 @@ fn price(choice: &Choice) -> f64 {
     choice.cost.unwrap_or(drives as f64)
 }
 
-/// Bands of equals, the fastest first; what fits before what does not.
+/// Bands of equals, the fastest first; choices that fit before those that do not.
 pub(super) fn sorted(mut left: Vec<View<'_>>) -> Vec<&Choice> {
     let mut order = Vec::with_capacity(left.len());
     left.sort_by(|a, b| b.fits.cmp(&a.fits).then(b.rate.total_cmp(&a.rate)));
@@ -81,7 +82,7 @@ fn within_band(a: &Choice, b: &Choice) -> Ordering {
         .then(b.usable_bytes.cmp(&a.usable_bytes))
 }
 
-/// Better in something, and worse in nothing.
+/// True if one choice is better in some respect, and worse in none.
 fn dominates(one: &Choice, other: &Choice) -> bool {
     let rates = (one.normal.workload, other.normal.workload);
     let losses = (one.loss_probability_per_year, other.loss_probability_per_year);
@@ -96,7 +97,7 @@ fn dominates(one: &Choice, other: &Choice) -> bool {
     !worse && better
 }
 
-/// The first wish that a choice does not meet.
+/// Returns the first requirement that a choice does not meet.
 pub(super) fn misfit(choice: &Choice, need: &Need, risk: f64) -> Option<String> {
     if let Some(wanted) = need.capacity_bytes.filter(|wanted| choice.usable_bytes < *wanted) {
         return Some(format!("holds {} of the {} wanted", terabytes(choice.usable_bytes), terabytes(wanted)));
@@ -124,7 +125,7 @@ pub(super) fn misfit(choice: &Choice, need: &Need, risk: f64) -> Option<String> 
     }
 }
 
-/// Where nothing fits: which wish cannot be met, and what comes nearest.
+/// Fails if no choice fits, with the requirement that cannot be met and the nearest choice.
 fn contradiction(choices: &[Choice], need: &Need) -> Result<(), AdviceError> {
     if choices.iter().any(|choice| choice.fits) {
         return Ok(());
@@ -169,7 +170,7 @@ fn contradiction(choices: &[Choice], need: &Need) -> Result<(), AdviceError> {
     let cheapest = candidates.min_by(|a, b| price(a).total_cmp(&price(b))).expect("there is one");
     let why = misfit(cheapest, need, need.risk_per_year).unwrap_or_default();
     Err(AdviceError::Contradiction {
-        what: "meets all wishes".to_owned(),
+        what: "meets all requirements".to_owned(),
         nearest: format!("nearest: {}, but it {why}", name(cheapest)),
     })
 }
@@ -193,7 +194,7 @@ fn reason(choice: &Choice, all: &[Choice], need: &Need) -> String {
             }
             () => "holds less",
         };
-        return format!("as fast as rank 1 as far as the model can tell, but it {why}");
+        return format!("as fast as rank 1 within the model's error, but it {why}");
     }
     let equals = all.iter().filter(|other| other.fits && choice.equal_to.contains(&other.rank)).count();
     let limit = format!("{what} at {rate:.0} MB/s, limited by {}", choice.bottleneck);

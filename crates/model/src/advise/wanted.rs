@@ -1,6 +1,6 @@
-//! What is wanted of an array.
+//! Requirements on an array.
 //!
-//! Expected faults: shares above one hundred percent, unknown words; told with what is known.
+//! Expected faults: shares above 100 percent, unknown words; the error lists the valid ones.
 
 use stripewise_layout::LayoutSpec;
 
@@ -16,30 +16,30 @@ const KIB: u64 = 1 << 10;
 pub struct Need {
     /// Kinds of drives, each with its number.
     pub drives: Vec<Kind>,
-    /// Whether these can be bought, any number up to that one; else they are there, and all are
-    /// used.
+    /// True if these drives are for sale, any number up to the given one; false if they exist, and
+    /// all are used.
     pub buy: bool,
     /// Solid-state drives that may hold a journal.
     pub journal: Option<Kind>,
     /// The controller or software.
     pub controller: String,
-    /// Controllers there are.
+    /// Number of controllers available.
     pub controllers: usize,
-    /// Places for drives.
+    /// Number of drive bays.
     pub bays: Option<usize>,
     /// Prices by name of the drive.
     pub prices: Prices,
-    /// For all drives.
+    /// Budget for all drives.
     pub budget: Option<f64>,
-    /// Usable bytes.
+    /// Usable capacity in bytes.
     pub capacity_bytes: Option<u64>,
-    /// What it is for.
+    /// Purpose of the array.
     pub workload: Use,
-    /// Between array and client.
+    /// Link between array and client.
     pub link: Option<Link>,
     /// Probability of a loss within a year that is accepted.
     pub risk_per_year: f64,
-    /// Whether that is a default: then a layout that has more is better than none.
+    /// True if the risk is a default: then a layout with a higher risk is better than none.
     pub risk_is_assumed: bool,
     /// Spare drives of those given.
     pub spares: usize,
@@ -47,7 +47,7 @@ pub struct Need {
     pub rebuild_noise: Option<f64>,
     /// One more layout to consider, which would be left out.
     pub include: Option<LayoutSpec>,
-    /// Of the random numbers.
+    /// Random seed.
     pub seed: u64,
 }
 
@@ -76,7 +76,7 @@ impl Need {
     }
 }
 
-/// What an array is for.
+/// Purpose of an array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Use {
     /// As typed.
@@ -85,7 +85,7 @@ pub struct Use {
     pub loads: Vec<Workload>,
 }
 
-/// A way to the client that limits.
+/// A link to the client that limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// As typed.
@@ -184,7 +184,7 @@ fn parse_shares(text: &str) -> Result<Workload, AdviceError> {
         let number = |value: &str| value.trim().trim_end_matches('%').parse::<f64>().ok();
         let percent = || match number(value) {
             Some(share) if (0.0..=100.0).contains(&share) => Ok(Some(share)),
-            _ => Err(wish(format!("`{part}` is no share"))),
+            _ => Err(wish(format!("`{part}` is not a percentage (0–100)"))),
         };
         match key.trim() {
             "read" => reads = percent()?,
@@ -193,13 +193,13 @@ fn parse_shares(text: &str) -> Result<Workload, AdviceError> {
             "sequential" => sequential = percent()?,
             "depth" => match number(value) {
                 Some(depth) if (1.0..=4096.0).contains(&depth) => load.depth = depth as usize,
-                _ => return Err(wish(format!("`{part}` is no queue depth (1 to 4096)"))),
+                _ => return Err(wish(format!("`{part}` is not a queue depth (1 to 4096)"))),
             },
             "block" => match block_bytes(value) {
                 Some(bytes) => load.blocks = vec![(bytes, 1.0)],
-                None => return Err(wish(format!("`{part}` is no block size (512 to 16MiB)"))),
+                None => return Err(wish(format!("`{part}` is not a block size (512 to 16MiB)"))),
             },
-            other => return Err(wish(format!("there is no share `{other}`"))),
+            other => return Err(wish(format!("unknown share `{other}`"))),
         }
     }
     let share = |one: Option<f64>, other: Option<f64>, names: &str| match (one, other) {

@@ -1,26 +1,26 @@
-//! What would make another choice the first: each answer that could be given otherwise, tried. From
-//! it follow the sensitivity of an answer and what is worth asking next.
+//! Requirement changes that would change the first choice: each answer is varied in turn. The
+//! result gives the sensitivity of the advice and the next question worth asking.
 
 use super::Choice;
 use super::rank::{View, misfit, percent, sorted, terabytes};
 use super::wanted::{Need, links};
 
-/// What an answer depends on, and may be asked for.
+/// A requirement that the advice depends on, and that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matter {
-    /// What the array is for.
+    /// Purpose of the array.
     Workload,
     /// Usable bytes.
     Capacity,
     /// The way to the client.
     Link,
-    /// How likely a loss may be.
+    /// Maximum loss probability.
     Risk,
 }
 
 type Rate = fn(&Choice) -> f64;
 
-/// One answer given otherwise.
+/// One answer, varied.
 struct Variation<'a> {
     matter: Matter,
     /// As in "with a 10gbe link".
@@ -86,8 +86,8 @@ fn variations<'a>(choices: &[Choice], need: &'a Need) -> Vec<Variation<'a>> {
     all
 }
 
-/// What would make another choice the first, in words; of neighbours with the same winner the
-/// first.
+/// Returns the changes that would change the first choice, in words; of neighbouring values with
+/// the same winner only the first.
 pub(super) fn sensitivity(choices: &[Choice], need: &Need) -> Vec<String> {
     let Some(first) = choices.first() else { return Vec::new() };
     let mut said = Vec::new();
@@ -103,8 +103,8 @@ pub(super) fn sensitivity(choices: &[Choice], need: &Need) -> Vec<String> {
     said
 }
 
-/// Of the matters not yet settled the one that can change the first choice in most ways, with what
-/// its answers would lead to; nothing where none can.
+/// Returns the unsettled requirement that can change the first choice in most ways, with the
+/// results of its possible answers; `None` if none can change it.
 pub fn what_matters(choices: &[Choice], need: &Need, settled: &[Matter]) -> Option<(Matter, Vec<String>)> {
     let first = choices.first()?;
     let all = variations(choices, need);
@@ -125,7 +125,7 @@ pub fn what_matters(choices: &[Choice], need: &Need, settled: &[Matter]) -> Opti
         .filter(|matter| !settled.contains(matter))
         .map(|matter| (matter, changes(matter)))
         .filter(|(_, changes)| !changes.is_empty())
-        // Of equals the first.
+        // The first wins a tie.
         .rev()
         .max_by_key(|(_, changes)| changes.len())
 }

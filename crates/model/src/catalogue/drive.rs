@@ -23,7 +23,7 @@ const BUILT_IN: [(&str, &str); 10] = [
     ("nvme.toml", include_str!("../../../../catalogue/drives/nvme.toml")),
 ];
 
-/// How an entry behaves.
+/// Model of an entry's behaviour.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DriveModel {
     /// A hard disk.
@@ -37,16 +37,16 @@ pub enum DriveModel {
 /// About what a drive can do: enough to choose sizes and times by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// Of long transfers.
+    /// Rate of long transfers.
     pub bytes_per_second: f64,
-    /// Of short random reads in a full queue.
+    /// Rate of short random reads with a full queue.
     pub iops: f64,
 }
 
 /// A drive of the catalogue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DriveEntry {
-    /// What commands call it.
+    /// Name on the command line.
     pub name: String,
     /// Maker, model, size.
     pub title: String,
@@ -57,7 +57,7 @@ pub struct DriveEntry {
 }
 
 impl DriveEntry {
-    /// What its file calls the sort of drive.
+    /// Kind of drive, as in the catalogue file.
     pub fn kind(&self) -> &'static str {
         match &self.model {
             DriveModel::Hdd(_) => "hdd",
@@ -66,7 +66,7 @@ impl DriveEntry {
         }
     }
 
-    /// What clients see.
+    /// Usable capacity.
     pub fn capacity_bytes(&self) -> u64 {
         match &self.model {
             DriveModel::Hdd(sheet) => sheet.capacity_bytes,
@@ -75,7 +75,7 @@ impl DriveEntry {
         }
     }
 
-    /// What it may answer without its medium: caches of reads and writes together.
+    /// Total size of the read and write caches.
     pub fn cache_bytes(&self) -> u64 {
         let kib = match &self.model {
             DriveModel::Hdd(sheet) => {

@@ -7,35 +7,35 @@ use thiserror::Error;
 
 use crate::names::nearest;
 
-/// An entry that cannot be used, or is not there.
+/// An entry that is invalid or missing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CatalogueError {
     /// No entry has this name.
     #[error("there is no {kind} `{name}` in the catalogue{}", similar(.nearest))]
     Unknown {
-        /// What was looked for: drive or system.
+        /// Kind of entry: drive or system.
         kind: &'static str,
-        /// As asked for.
+        /// Name as requested.
         name: String,
-        /// Those that look most like it.
+        /// Most similar names.
         nearest: Vec<String>,
     },
-    /// A file says what cannot be.
+    /// A file has an invalid value.
     #[error("{file}:{line}: {why}")]
     Wrong {
         /// Its path.
         file: String,
         /// Counted from 1.
         line: usize,
-        /// What is wrong.
+        /// Fault of the value.
         why: String,
     },
-    /// A file that is no TOML of this form.
+    /// A file is not TOML of this form.
     #[error("{file}: {why}")]
     Syntax {
         /// Its path.
         file: String,
-        /// What the parser says, with line and column.
+        /// Message of the parser, with line and column.
         why: String,
     },
 }
@@ -55,15 +55,15 @@ impl CatalogueError {
     }
 }
 
-/// How a value was found.
+/// Origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
     /// Printed by the manufacturer.
     DataSheet,
-    /// Taken on the drive itself.
+    /// Measured on the drive itself.
     Measured,
-    /// Chosen so that published rows come out; they are named.
+    /// Fitted to published rows, which are named.
     Fitted,
     /// Typical of such drives.
     Assumed,
@@ -75,11 +75,11 @@ pub enum Origin {
 pub struct Parameter {
     /// In the unit of the parameter's name.
     pub value: toml::Value,
-    /// How it was found.
+    /// Origin of the value.
     pub from: Origin,
-    /// Where.
+    /// Source of the value.
     pub source: String,
-    /// Of fitted values: to which rows.
+    /// Rows that a fitted value was fitted to.
     #[serde(default)]
     pub rows: Vec<String>,
 }
@@ -154,7 +154,7 @@ impl Reader<'_> {
     /// Rows of `columns` numbers each.
     pub(super) fn rows(&self, name: &str, columns: usize) -> Result<Vec<Vec<f64>>, CatalogueError> {
         let parameter = self.parameters.get(name).ok_or_else(|| self.wrong(name, "missing"))?;
-        let refuse = || self.wrong(name, format!("its value is no list of rows of {columns} numbers"));
+        let refuse = || self.wrong(name, format!("its value is not a list of rows of {columns} numbers"));
         let number = |value: &toml::Value| match value {
             toml::Value::Integer(value) => Some(*value as f64),
             toml::Value::Float(value) => Some(*value),

@@ -39,7 +39,7 @@ pub(super) fn read(reader: &Reader) -> Result<MeasuredParameters, CatalogueError
             let depth = whole(row[1]).and_then(|depth| u32::try_from(depth).ok());
             match (whole(row[0]), depth) {
                 (Some(block_bytes), Some(depth)) => Ok(Response { block_bytes, depth, us: row[2] }),
-                _ => Err(reader.wrong(name, format!("{row:?} is no block size, depth and time"))),
+                _ => Err(reader.wrong(name, format!("{row:?} is not a block size, depth and time"))),
             }
         });
         let cells = cells.collect::<Result<Vec<_>, CatalogueError>>()?;
@@ -76,7 +76,7 @@ pub(super) fn read(reader: &Reader) -> Result<MeasuredParameters, CatalogueError
 
 /// The entry of a drive that was measured; `source` says which drive, and when.
 pub fn drive_text(name: &str, title: &str, source: &str, taken: &Taken) -> String {
-    // What JSON escapes in a string, TOML reads; of the rest, one character is not allowed.
+    // TOML reads the escapes of JSON strings; of the other characters, one is not allowed.
     let quoted = |text: &str| serde_json::Value::from(text.replace('\u{7f}', "?")).to_string();
     let mut text = String::from("# Written by `stripewise drive measure`.\n");
     for note in &taken.notes {

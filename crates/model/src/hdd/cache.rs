@@ -1,5 +1,4 @@
-//! Which sectors the read cache holds: segments, each of one stream, the least recently used
-//! replaced.
+//! Contents of the read cache: segments, each of one stream; the least recently used is replaced.
 
 use super::parameters::ReadCacheParameters;
 
@@ -23,7 +22,7 @@ impl ReadCache {
         Self { parameters, segments: Vec::with_capacity(parameters.segments as usize), clock: 0 }
     }
 
-    /// Whether all of it is there; a stream that is read stays.
+    /// True if the whole range is cached; a hit keeps its stream from being replaced.
     pub(super) fn hit(&mut self, lba: u64, sectors: u32) -> bool {
         self.clock += 1;
         let end = lba + u64::from(sectors);
@@ -37,8 +36,8 @@ impl ReadCache {
         }
     }
 
-    /// These sectors were read from the medium: they go on with a segment that ends here, or take
-    /// the oldest one.
+    /// Records sectors read from the medium: they extend a segment that ends at their start, or
+    /// replace the oldest one.
     pub(super) fn fill(&mut self, lba: u64, sectors: u32) {
         if self.parameters.segments == 0 || sectors == 0 {
             return;
@@ -67,7 +66,7 @@ impl ReadCache {
         segment.used = self.clock;
     }
 
-    /// These sectors are written: what lies behind them in a segment is given up with them.
+    /// Records written sectors: they and the rest of their segment are dropped.
     pub(super) fn written(&mut self, lba: u64, sectors: u32) {
         let end = lba + u64::from(sectors);
         for segment in &mut self.segments {

@@ -1,4 +1,4 @@
-//! A full description out of the few numbers that a data sheet gives.
+//! A full description derived from the few numbers of a data sheet.
 //!
 //! The surface is sixteen zones of equal width whose rate falls linearly from the outer to the
 //! inner edge. Rates are sustained ones, so the skew between tracks is part of them: a track holds
@@ -14,12 +14,12 @@ const ZONES: u32 = 16;
 /// Mean of √|x − y| over two uniform places.
 const MEAN_SQRT_STROKE: f64 = 8.0 / 15.0;
 
-/// What is known of a modern drive.
+/// Data sheet of a modern drive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataSheet {
-    /// What clients see.
+    /// Usable capacity.
     pub capacity_bytes: u64,
-    /// As the medium has them.
+    /// Sector size of the medium.
     pub sector_bytes: u32,
     /// Revolutions per minute.
     pub rpm: u32,
@@ -35,19 +35,19 @@ pub struct DataSheet {
     pub average_seek_ms: f64,
     /// From one track to the next under another head.
     pub head_switch_ms: f64,
-    /// What a write takes longer to settle.
+    /// Extra settle time of a write.
     pub write_settle_ms: f64,
     /// Electronics, for each command.
     pub command_overhead_ms: f64,
-    /// The cable.
+    /// Rate of the interface.
     pub interface_mb_per_s: f64,
-    /// Commands that it holds and chooses from.
+    /// Depth of the command queue.
     pub queue_depth: u32,
     /// Streams that the read cache follows.
     pub read_segments: u32,
-    /// What it keeps of each.
+    /// Amount cached of each stream.
     pub read_segment_kib: u32,
-    /// How far an idle drive reads on behind a read.
+    /// Amount an idle drive reads ahead after a read.
     pub read_ahead_kib: u32,
     /// Zero for a write cache that is off.
     pub write_cache_extents: u32,
@@ -80,7 +80,7 @@ impl DataSheet {
         }
     }
 
-    /// The description; refuses numbers that no drive has.
+    /// Derives the description; refuses implausible numbers.
     pub fn parameters(&self) -> Result<HddParameters, ParameterError> {
         let within = |name: &str, value: f64, low: f64, high: f64| match value >= low && value <= high {
             true => Ok(()),

@@ -1,11 +1,11 @@
-//! Where a sector lies: zone, cylinder, head, angle. Angles are nanoseconds of rotation from the
+//! Location of a sector: zone, cylinder, head, angle. Angles are nanoseconds of rotation from the
 //! index, so that no rounding comes between the end of one sector and the start of the next.
 
 use super::parameter_error::ParameterError;
 use super::parameters::{HddParameters, HeadOrder};
 use super::seek::SeekTable;
 
-/// Where a sector starts.
+/// Start of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Counted from the outer edge.
@@ -14,7 +14,7 @@ pub struct Target {
     pub head: u16,
     /// Index into the zones.
     pub zone: u16,
-    /// Which of the track's places passing under the head.
+    /// Position on the track, counted in slots that pass the head.
     pub slot: u32,
     /// Addressed sectors of the track before this one.
     pub before_on_track: u32,

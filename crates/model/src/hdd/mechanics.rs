@@ -6,13 +6,13 @@ use super::geometry::{Geometry, Target};
 use super::parameter_error::ParameterError;
 use super::parameters::HddParameters;
 
-/// What an access would take, from where the arm is.
+/// Time of an access from the arm's current position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// When the arm starts.
     pub start_ns: u64,
-    /// Of `start_ns` to `positioned_ns`, what the arm or the switch of heads takes; the rest is
-    /// rotation.
+    /// Part of the time from `start_ns` to `positioned_ns` that the arm or the head switch takes;
+    /// the rest is rotation.
     pub moving_ns: u32,
     /// The first sector to be transferred is under the head.
     pub positioned_ns: u64,
@@ -22,7 +22,7 @@ pub struct Plan {
     head: u16,
 }
 
-/// How far a transfer has come at some time.
+/// Progress of a transfer at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Whole sectors that have passed.
@@ -74,7 +74,7 @@ impl Hdd {
         &self.geometry
     }
 
-    /// Where a sector is; panics beyond the capacity.
+    /// Returns the location of a sector; panics beyond the capacity.
     pub fn target(&self, lba: u64) -> Target {
         self.geometry.target(lba)
     }
@@ -83,13 +83,13 @@ impl Hdd {
         if write { self.zero_latency_write } else { self.zero_latency_read }
     }
 
-    /// Where the platters are, as time since the index passed.
+    /// Rotation of the platters, as time since the index passed.
     #[inline]
     pub(super) fn rotation_ns(&self, now_ns: u64) -> u32 {
         ((now_ns + self.phase_ns) % u64::from(self.geometry.revolution_ns())) as u32
     }
 
-    /// From here to there, settled; without rotation.
+    /// Time from one track to another including settling, without rotation.
     #[inline]
     fn moving_ns(&self, cylinder: u32, head: u16, to: &Target, write: bool) -> u32 {
         let distance = cylinder.abs_diff(to.cylinder);
@@ -143,7 +143,7 @@ impl Hdd {
         self.plan_from(now_ns, lba, self.target(lba), sectors, write)
     }
 
-    /// The same with the target at hand.
+    /// Plans the same access with the target already located.
     pub(crate) fn plan_from(&self, now_ns: u64, lba: u64, target: Target, sectors: u32, write: bool) -> Plan {
         let mut pieces = Pieces { hdd: self, lba, left: sectors, write, at_ns: now_ns, target: Some(target) };
         let (mut cylinder, mut head) = (self.cylinder, self.head);
@@ -159,12 +159,13 @@ impl Hdd {
         Plan { start_ns: now_ns, moving_ns, positioned_ns, finished_ns, cylinder, head }
     }
 
-    /// The arm is where the plan ends.
+    /// Moves the arm to the plan's end.
     pub fn commit(&mut self, plan: &Plan) {
         (self.cylinder, self.head) = (plan.cylinder, plan.head);
     }
 
-    /// How far a read of up to `sectors` from `lba`, started at `start_ns`, has come by `until_ns`.
+    /// Returns the progress at `until_ns` of a read of up to `sectors` from `lba`, started at
+    /// `start_ns`.
     pub fn progress(&self, start_ns: u64, lba: u64, sectors: u32, until_ns: u64) -> Progress {
         let mut progress = Progress { sectors: 0, at_ns: start_ns, cylinder: self.cylinder, head: self.head };
         if sectors == 0 {
@@ -289,7 +290,7 @@ impl Hdd {
         }
     }
 
-    /// How long `sectors` from the target on take to pass; they lie on one track.
+    /// Time in which `sectors` from the target on pass the head; they lie on one track.
     #[inline]
     fn passing_ns(&self, target: &Target, sectors: u32) -> u32 {
         let places = self.geometry.sectors_per_track(target.zone);
@@ -318,7 +319,7 @@ struct Pieces<'a> {
     left: u32,
     write: bool,
     at_ns: u64,
-    /// Of `lba`, where it is known.
+    /// Location of `lba`, once computed.
     target: Option<Target>,
 }
 

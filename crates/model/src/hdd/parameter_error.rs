@@ -1,4 +1,4 @@
-//! What is wrong with the description of a drive.
+//! Fault of a drive's description.
 
 use thiserror::Error;
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 pub struct ParameterError {
     /// The parameter, by its name in the catalogue.
     pub parameter: String,
-    /// What is wrong with it, with its value.
+    /// Fault of the parameter, with its value.
     pub why: String,
 }
 

@@ -1,4 +1,4 @@
-//! The full description of a hard disk, and which descriptions are impossible.
+//! The full description of a hard disk, and its validity checks.
 
 use super::parameter_error::ParameterError;
 use super::seek::SeekCurve;
@@ -8,7 +8,7 @@ use super::seek::SeekCurve;
 pub struct ZoneParameters {
     /// Counted from the outer edge.
     pub first_cylinder: u32,
-    /// How many have it.
+    /// Number of cylinders in the zone.
     pub cylinders: u32,
     /// Places of each track.
     pub sectors_per_track: u32,
@@ -16,19 +16,19 @@ pub struct ZoneParameters {
     pub track_skew_sectors: u32,
     /// The same towards the next cylinder.
     pub cylinder_skew_sectors: u32,
-    /// Where the first track of the zone starts, in sectors from the index.
+    /// Start of the zone's first track, in sectors from the index.
     pub first_sector_offset_sectors: u32,
     /// Sectors at the start of the zone that carry no addresses.
     pub reserved_sectors: u32,
-    /// Runs of so many tracks have spare sectors without addresses; 0: the zone is one run.
+    /// Number of tracks in a run with spare sectors of its own; 0: the zone is one run.
     pub spare_region_tracks: u32,
-    /// How many each.
+    /// Number of spare sectors in each run.
     pub spare_sectors: u32,
     /// At the start of the run rather than at its end.
     pub spares_at_front: bool,
 }
 
-/// In which order the tracks of a cylinder are numbered.
+/// Order in which the tracks of a cylinder are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadOrder {
     /// From the first head to the last.
@@ -42,37 +42,38 @@ pub enum HeadOrder {
 /// Segments of the read cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadCacheParameters {
-    /// How many streams it follows; 0: no read cache.
+    /// Number of streams that the cache follows; 0: no read cache.
     pub segments: u32,
-    /// What it keeps of each.
+    /// Sectors cached of each stream.
     pub segment_sectors: u32,
-    /// How far beyond the end of a request an idle drive reads on.
+    /// Sectors that an idle drive reads beyond the end of a request.
     pub read_ahead_sectors: u32,
 }
 
 /// Writes that are complete before they are on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteCacheParameters {
-    /// Extents that it holds, which the scheduler chooses from; 0: writes complete on the medium.
+    /// Number of extents that it holds, from which the scheduler chooses; 0: writes complete on the
+    /// medium.
     pub extents: u32,
-    /// Data that it holds.
+    /// Amount of data that it holds.
     pub bytes: u64,
 }
 
 /// A hard disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HddParameters {
-    /// As the medium has them; a power of two.
+    /// Sector size of the medium; a power of two.
     pub sector_bytes: u32,
-    /// What clients see; at most what the zones hold.
+    /// Usable capacity; at most that of the zones.
     pub capacity_sectors: u64,
-    /// Duration of one.
+    /// Duration of one revolution.
     pub revolution_ns: u32,
     /// Recorded surfaces.
     pub heads: u32,
     /// From the outer edge; sectors are numbered in this order.
     pub zones: Vec<ZoneParameters>,
-    /// How tracks are numbered.
+    /// Numbering of the tracks.
     pub head_order: HeadOrder,
     /// For reads.
     pub seek: SeekCurve,
@@ -80,24 +81,24 @@ pub struct HddParameters {
     pub head_switch_ns: u32,
     /// Added to any movement before a write; may be negative.
     pub write_settle_ns: i32,
-    /// Whether a read within a track starts with whichever of its sectors comes first.
+    /// True if a read within a track starts with the first of its sectors to pass the head.
     pub zero_latency_read: bool,
     /// The same of writes.
     pub zero_latency_write: bool,
     /// Electronics, before anything moves or is transferred.
     pub command_overhead_ns: u64,
-    /// The cable's rate.
+    /// Rate of the interface.
     pub interface_bytes_per_second: u64,
-    /// Commands that the drive holds and chooses from.
+    /// Depth of the command queue.
     pub queue_depth: u32,
-    /// What reads may find.
+    /// Read cache.
     pub read_cache: ReadCacheParameters,
-    /// What writes may be left in.
+    /// Write cache.
     pub write_cache: WriteCacheParameters,
 }
 
 impl HddParameters {
-    /// Refuses what no drive can be.
+    /// Refuses impossible descriptions.
     pub fn check(&self) -> Result<(), ParameterError> {
         let within = |parameter: &str, value: u64, low: u64, high: u64| match (low..=high).contains(&value) {
             true => Ok(()),

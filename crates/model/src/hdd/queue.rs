@@ -18,12 +18,12 @@ use super::mechanics::{Hdd, Plan};
 use super::parameter_error::ParameterError;
 use super::parameters::HddParameters;
 
-/// A candidate that others were preferred to this often is served next.
+/// A candidate passed over this often is served next.
 const PASSED_OVER: u32 = 400;
 /// Writes that follow one another become one extent up to this size.
 const MERGED_BYTES: u64 = 4 << 20;
 
-/// What a request asks for.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HddOperation {
     /// From a cache or the medium.
@@ -41,24 +41,24 @@ pub enum HddOperation {
 pub struct HddRequest {
     /// Handed back.
     pub id: u64,
-    /// What to do.
+    /// Operation.
     pub operation: HddOperation,
-    /// Where it begins.
+    /// Offset of the first byte.
     pub offset_bytes: u64,
     /// Above zero, except of a flush.
     pub length_bytes: u64,
 }
 
-/// A request that is over.
+/// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// Of the request.
+    /// ID of the request.
     pub id: u64,
-    /// When it was.
+    /// Time of completion.
     pub at_ns: u64,
 }
 
-/// What a drive did.
+/// Counters of a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HddStatistics {
     /// Submitted.
@@ -85,7 +85,7 @@ impl HddStatistics {
 #[derive(Clone, Copy, Debug)]
 struct Command {
     id: u64,
-    /// Of a write that is in the cache: nobody waits for it.
+    /// True for a write in the cache: its request is already complete.
     cached: bool,
     write: bool,
     forced: bool,
@@ -93,7 +93,7 @@ struct Command {
     sectors: u32,
     target: Target,
     passed_over: u32,
-    /// Of a write in the cache: how many were taken before.
+    /// Sequence number of a write in the cache.
     taken: u64,
 }
 
@@ -207,7 +207,7 @@ impl HddQueue {
         self.go_on(now_ns + self.overhead_ns);
     }
 
-    /// When something happens next; `None` while the drive has nothing to do.
+    /// Time of the next event; `None` while the drive is idle.
     pub fn next_event_ns(&self) -> Option<u64> {
         let answer_ns = self.answers.peek().map(|Reverse((at_ns, ..))| *at_ns);
         let served_ns = self.serving.as_ref().map(|(_, at_ns)| *at_ns);
@@ -217,7 +217,7 @@ impl HddQueue {
         }
     }
 
-    /// Carries out everything up to now, and appends what completed, in order of time.
+    /// Advances the drive to this time, and appends the completed requests in order of time.
     pub fn advance(&mut self, now_ns: u64, completed: &mut Vec<Completed>) {
         while let Some(event_ns) = self.next_event_ns().filter(|event_ns| *event_ns <= now_ns) {
             match self.answers.peek() {
@@ -250,7 +250,7 @@ impl HddQueue {
         self.cable_free_ns
     }
 
-    /// The drive takes a request.
+    /// Starts processing a request.
     fn admit(&mut self, now_ns: u64, request: HddRequest) {
         if request.operation == HddOperation::Flush {
             return self.flush(now_ns, request.id);
@@ -347,9 +347,9 @@ impl HddQueue {
         }
     }
 
-    /// An access is over.
+    /// Completes an access.
     fn served(&mut self, now_ns: u64) {
-        let (command, _) = self.serving.take().expect("an access was under way");
+        let (command, _) = self.serving.take().expect("an access is in flight");
         if !command.write {
             self.cache.fill(command.lba, command.sectors);
             let capacity = self.hdd.geometry().capacity_sectors();
@@ -412,8 +412,8 @@ impl HddQueue {
         ahead.at_ns = progress.at_ns;
     }
 
-    /// An arm without work gets some. What is chosen at the end of another access was decoded
-    /// during it.
+    /// Gives an idle arm its next access. An access chosen at the end of another was decoded during
+    /// it.
     fn go_on(&mut self, now_ns: u64) {
         if self.serving.is_some() || (self.tagged.is_empty() && self.dirty.is_empty()) {
             return;
@@ -451,7 +451,7 @@ impl HddQueue {
         self.statistics.transferring_ns += plan.finished_ns - plan.positioned_ns;
     }
 
-    /// Whether something was passed over so often that no stream goes on before it.
+    /// True if a request was passed over so often that no stream continues before it.
     fn is_any_overdue(&self) -> bool {
         self.tagged.iter().chain(&self.dirty).any(|command| command.passed_over >= PASSED_OVER)
     }

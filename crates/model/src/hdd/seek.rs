@@ -1,4 +1,4 @@
-//! How long the arm takes by distance, compiled into tables so that a scheduler can ask often.
+//! Seek time by distance, compiled into tables so that a scheduler can query it often.
 
 use super::parameter_error::ParameterError;
 
@@ -12,9 +12,9 @@ pub enum SeekCurve {
     Stroke {
         /// Shortest seek with settling.
         constant_ns: u32,
-        /// Of a full stroke.
+        /// Square-root term of a full stroke.
         sqrt_ns: u32,
-        /// Of a full stroke.
+        /// Linear term of a full stroke.
         linear_ns: u32,
     },
 }
@@ -36,7 +36,7 @@ impl SeekCurve {
                     return refuse(format!("distance {} comes after {}", pair[1].0, pair[0].0));
                 }
                 match points.iter().find(|point| point.0 == 0 || point.1 > 1_000_000_000) {
-                    Some(point) => refuse(format!("the point {point:?} is no seek")),
+                    Some(point) => refuse(format!("the point {point:?} is not a seek")),
                     None => Ok(()),
                 }
             }

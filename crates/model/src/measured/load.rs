@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use stripewise_drive::{DriveError, SplitMix64};
 
-/// Where the next request of a load goes.
+/// Offsets of a load's requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Places {
     Random {
@@ -20,7 +20,7 @@ pub(super) enum Places {
     },
 }
 
-/// What is asked of the drives at a time.
+/// Load on the drives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) write: bool,
@@ -52,7 +52,7 @@ impl Load {
     }
 }
 
-/// What one load does on one drive.
+/// State of one load on one drive.
 pub(super) struct Running {
     pub(super) load: Load,
     pub(super) capacity_bytes: u64,
@@ -65,7 +65,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Where, how long, and whether it is a write.
+    /// Returns the offset and length of the next request, and true if it is a write.
     pub(super) fn next(&self) -> (u64, u64, bool) {
         let turn = self.sent.replace(self.sent.get() + 1) % 2;
         let block = self.load.blocks[turn as usize];

@@ -1,4 +1,4 @@
-//! Measuring a drive: which loads are run on it, for how long, and what is made of them.
+//! Measures a drive: the loads, their duration, and the parameters derived from them.
 //!
 //! All drives that are given get the same loads at the same time, and the figures are their means:
 //! drives that share a host show what each of them has of it. A cell keeps a depth of requests of
@@ -6,7 +6,7 @@
 //! takes, are over. The parts have fixed shares of the time.
 //!
 //! Faults expected: drives that fail requests (an error), drives so slow that a cell has few
-//! requests (told).
+//! requests (a note).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -27,39 +27,40 @@ const QUICK_DEPTHS: [u32; 3] = [1, 4, 16];
 const STREAM_DEPTHS: [u32; 3] = [1, 4, 16];
 /// No more than this is in flight at a drive; deeper cells are taken for the deepest that fits.
 const MOST_IN_FLIGHT: u64 = 16 * MIB;
-/// A cell with fewer completions is told.
+/// Completions below which a cell gets a note.
 const FEW: u64 = 6;
-/// A cell goes on for at most so many times its time to get that many.
+/// Maximum duration of a cell, as a multiple of its planned time, to reach that number.
 const PATIENCE: u64 = 3;
 
-/// How to measure.
+/// Options of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeasureOptions {
-    /// About what it may take.
+    /// Approximate duration of the measurement.
     pub seconds: f64,
-    /// Fewer depths.
+    /// True for fewer queue depths.
     pub quick: bool,
-    /// Whether what the drive holds may be overwritten.
+    /// True if the drive's contents may be overwritten.
     pub may_write: bool,
-    /// Where random choices start.
+    /// Random seed.
     pub seed: u64,
 }
 
-/// Whoever shows progress.
+/// Receives the progress of a measurement.
 pub trait MeasureProgress {
-    /// What is measured now, which share of the time is over, and what the load before moved, MB/s.
+    /// Reports the current step, the share of the time that has passed, and the rate of the
+    /// previous load in MB/s.
     fn update(&self, what: &str, share: f64, mb_per_s: f64);
 }
 
-/// A measurement that could not be made.
+/// Reason why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
     /// The drive is too small for the loads.
     #[error("{label} has {capacity_bytes} bytes; measuring needs {LEAST_BYTES}")]
     TooSmall {
-        /// Which drive.
+        /// Name of the drive.
         label: String,
-        /// What it has.
+        /// Capacity of the drive.
         capacity_bytes: u64,
     },
     /// A request failed.
@@ -67,31 +68,31 @@ pub enum MeasureError {
     Drive {
         /// The load.
         what: String,
-        /// The drive's own words.
+        /// Error message of the drive.
         #[source]
         source: DriveError,
     },
-    /// The figures describe no drive.
+    /// The figures do not describe a valid drive.
     #[error("what was measured describes no drive")]
     Parameters(#[from] ParameterError),
 }
 
-/// What was found.
+/// Result of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Taken {
-    /// The drive.
+    /// Measured drive.
     pub parameters: MeasuredParameters,
-    /// Whether writes were measured, or are taken for reads.
+    /// True if writes were measured; false if they are assumed to be like reads.
     pub wrote: bool,
-    /// How much of its first rate a drive kept under lasting random writes, percent.
+    /// Share of its first rate that a drive kept under sustained random writes, percent.
     pub steady_state_percent: f64,
-    /// How long it took, on the context's clock.
+    /// Duration of the measurement on the context's clock.
     pub seconds: f64,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// Measures drives that are alike, all at once. What they held is lost if `may_write`.
+/// Measures equal drives, all at the same time. Their contents are lost if `may_write`.
 pub async fn measure(
     context: &Context,
     drives: &[Rc<dyn Drive>],
@@ -120,7 +121,7 @@ pub async fn measure(
     bench.all().await
 }
 
-/// What a load gave, as the mean of the drives.
+/// Result of a load, as the mean of the drives.
 #[derive(Clone, Debug)]
 struct Given {
     /// From one completion to the next, on each drive.
@@ -140,7 +141,7 @@ struct Bench<'a> {
     began_ns: u64,
     notes: RefCell<Vec<String>>,
     runs: Cell<u64>,
-    /// Of the last load, all drives together.
+    /// Rate of the last load, all drives together.
     mb_per_s: Cell<f64>,
 }
 
@@ -488,7 +489,7 @@ impl Burst {
             0 => return none,
             some => done_ns[some.min(done_ns.len() - 1)] as f64 / some as f64 / 1e3,
         };
-        // A burst is something that shows: many, and each much faster.
+        // A burst must stand out: many requests, and each much faster.
         match requests >= 8 && us * 1e3 < steady_ns / 2.0 {
             true => Self { requests: requests as u64, us, steady_percent },
             false => Self { steady_percent, ..none },

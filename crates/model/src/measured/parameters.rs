@@ -1,28 +1,28 @@
-//! What was found of a drive.
+//! Measured parameters of a drive.
 
 use super::response::ResponseTable;
 use crate::hdd::ParameterError;
 
-/// A drive as it was measured.
+/// A measured drive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredParameters {
-    /// What clients see.
+    /// Usable capacity.
     pub capacity_bytes: u64,
-    /// Requests that are worth having inside, as the drive says of itself.
+    /// Useful queue depth, as reported by the drive.
     pub queue_depth: u32,
-    /// The same in bytes.
+    /// Useful queue size in bytes, as reported by the drive.
     pub queue_bytes: u64,
-    /// The longest request that pays, as the drive says of itself.
+    /// Longest request that pays, as reported by the drive.
     pub longest_request_bytes: u64,
-    /// A hole that is worth reading over, as the drive says of itself.
+    /// Longest gap worth reading over, as reported by the drive.
     pub gap_bytes: u64,
     /// Reads at random places.
     pub random_read: ResponseTable,
-    /// Reads one behind the other.
+    /// Sequential reads.
     pub sequential_read: ResponseTable,
     /// Writes at random places, in the state that such writes leave.
     pub random_write: ResponseTable,
-    /// Writes one behind the other.
+    /// Sequential writes.
     pub sequential_write: ResponseTable,
     /// Time of a short read by the distance to the one before, in bytes; distances ascending.
     pub seek: Vec<(f64, f64)>,
@@ -30,25 +30,25 @@ pub struct MeasuredParameters {
     pub zones: Vec<(f64, f64)>,
     /// The largest working set whose reads come from a cache; 0: none was found.
     pub read_cache_kib: u64,
-    /// Time of such a read.
+    /// Time of such a cached read.
     pub read_cache_us: f64,
     /// Short writes that an idle drive takes faster than it can go on; 0: none.
     pub write_burst_kib: u64,
-    /// Time of such a write.
+    /// Time of such a burst write.
     pub write_burst_us: f64,
-    /// What a flush takes once nothing is left to write.
+    /// Time of a flush with nothing left to write.
     pub flush_us: f64,
-    /// What a short write takes that is complete only when it is durable.
+    /// Time of a short write that completes only when it is durable.
     pub forced_write_us: f64,
-    /// How far long transfers hide the time of short commands in a mix: 0 not at all, 100 wholly.
+    /// Share of a short command's time that long transfers hide in a mix: 0 none, 100 all.
     pub overlap_percent: f64,
-    /// What reads and writes take in turn, percent of what they take each by themselves, by size;
+    /// Time of reads and writes in alternation, in percent of their time by themselves, by size;
     /// sizes ascending.
     pub mixing: Vec<(f64, f64)>,
 }
 
 impl MeasuredParameters {
-    /// Refuses what no drive can be.
+    /// Refuses impossible parameters.
     pub fn check(&self) -> Result<(), ParameterError> {
         let within = |name: &str, value: f64, low: f64, high: f64| match value >= low && value <= high {
             true => Ok(()),

@@ -1,10 +1,10 @@
-//! A drive that behaves as its tables say: commands are served in the order they come, at the rate
-//! of so many inside.
+//! A drive that behaves as its tables say: it serves commands in order of arrival, at the rate
+//! measured for the current queue depth.
 //!
-//! The first in line is served at the rate that its table gives for as many commands as are inside
-//! now, so a load that keeps a depth gets what was measured at this depth. A command is answered no
-//! sooner than one that is alone. Times of commands and of transfers pass on two clocks where the
-//! drive does so ([`MeasuredParameters::overlap_percent`]).
+//! The first command in the queue is served at the rate that its table gives for the current number
+//! of commands, so a load of constant depth gets the rate measured at that depth. A command takes
+//! at least as long as a command alone. Times of commands and of transfers pass on two clocks where
+//! the drive does so ([`MeasuredParameters::overlap_percent`]).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -13,11 +13,11 @@ use super::parameters::{MeasuredParameters, at};
 use super::response::ResponseTable;
 use crate::hdd::{Completed, HddOperation, HddRequest, ParameterError};
 
-/// Streams that are told apart.
+/// Maximum number of streams followed.
 const STREAMS: usize = 32;
 /// A request this far behind the end of a stream continues it.
 const STREAM_GAP_BYTES: u64 = 256 << 10;
-/// How much one request counts in the share of reads.
+/// Weight of one request in the moving share of reads.
 const READ_SHARE_WEIGHT: f64 = 1.0 / 32.0;
 /// Ranges of the read cache.
 const SEGMENTS: usize = 32;
@@ -30,10 +30,10 @@ enum Table {
     SequentialWrite,
 }
 
-/// How a command is served.
+/// Service of a command.
 #[derive(Clone, Copy, Debug)]
 enum Service {
-    /// By its table; commands and transfers take so many times as long as there.
+    /// Service by table; `commands` and `transfers` scale the table's times.
     Table { table: Table, commands: f64, transfers: f64, gap_us: f64 },
     /// In this time, however many are inside.
     Fixed { us: f64 },
@@ -57,12 +57,12 @@ pub struct MeasuredQueue {
     mean_zone: f64,
     first_zone: f64,
     line: VecDeque<Item>,
-    /// Of the first in line: what share of its service is left, and how much of its time it takes
+    /// Remaining share of the first command's service, and the share of its time that it takes
     /// beside others.
     left: f64,
     stretch: f64,
     updated_ns: u64,
-    /// Served, and not answered before their time.
+    /// Served, and not yet due for completion.
     served: BinaryHeap<Reverse<(u64, u64, u64)>>,
     served_count: u64,
     beyond: VecDeque<HddRequest>,
@@ -130,7 +130,7 @@ impl MeasuredQueue {
         }
     }
 
-    /// When something happens next; `None` while the drive has nothing to do.
+    /// Time of the next event; `None` while the drive is idle.
     pub fn next_event_ns(&self) -> Option<u64> {
         let answer_ns = self.served.peek().map(|Reverse((at_ns, ..))| *at_ns);
         let service_ns = self.line.front().map(|item| {
@@ -142,7 +142,7 @@ impl MeasuredQueue {
         }
     }
 
-    /// Carries out everything up to now, and appends what completed, in order of time.
+    /// Advances the drive to this time, and appends the completed requests in order of time.
     pub fn advance(&mut self, now_ns: u64, completed: &mut Vec<Completed>) {
         while let Some(event_ns) = self.next_event_ns().filter(|event_ns| *event_ns <= now_ns) {
             self.pass(event_ns);
@@ -192,7 +192,8 @@ impl MeasuredQueue {
         }
     }
 
-    /// Command and whole service in microseconds, with so many inside.
+    /// Returns the times of the command and of the whole service in microseconds, with `inside`
+    /// commands in the drive.
     fn times_us(&self, item: &Item, inside: u32) -> (f64, f64) {
         match item.service {
             Service::Fixed { us } => (us, us),
@@ -256,7 +257,7 @@ impl MeasuredQueue {
         }
     }
 
-    /// What was taken in a burst goes to the medium while the drive is idle.
+    /// Moves burst data to the medium while the drive is idle.
     fn refill_burst(&mut self, now_ns: u64) {
         let most = self.parameters.write_burst_kib as f64 * 1024.0;
         let table = &self.parameters.random_write;
@@ -265,7 +266,7 @@ impl MeasuredQueue {
         self.burst_left_bytes = (self.burst_left_bytes + idle_ns * bytes_per_ns).min(most);
     }
 
-    /// How it is served, and how soon one that is alone would be.
+    /// Returns the service of a request, and its minimum time, that of a command alone.
     fn service(&mut self, request: &HddRequest, operation: HddOperation) -> (Service, f64) {
         let (offset, bytes) = (request.offset_bytes, request.length_bytes);
         let end = offset + bytes;
@@ -336,7 +337,7 @@ impl MeasuredQueue {
         self.cache.iter().any(|range| range.0 <= offset && end <= range.1)
     }
 
-    /// What was read stays, the oldest ranges give way.
+    /// Keeps a range that was read; the oldest ranges are dropped.
     fn keep(&mut self, offset: u64, end: u64) {
         let most = self.parameters.read_cache_kib << 10;
         if most == 0 {

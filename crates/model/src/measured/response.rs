@@ -2,7 +2,7 @@
 
 use crate::hdd::ParameterError;
 
-/// One cell: so many requests of one size were inside all the time.
+/// One cell: a constant number of requests of one size in the drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Response {
     /// Size of each request.

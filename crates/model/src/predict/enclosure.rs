@@ -89,7 +89,7 @@ impl Bytes<'_> {
     }
 }
 
-/// What bonnie prints: kilobytes of 1024 bytes a second, and shares of a processor in percent.
+/// Output of bonnie: kilobytes of 1024 bytes a second, and processor shares in percent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub struct Bonnie {
@@ -134,9 +134,9 @@ impl Bonnie {
     }
 }
 
-/// What PostMark prints, from its rules: sizes equally likely between the bounds, a read or an
-/// append and a creation or a deletion in each transaction, all equally likely. Megabytes are of
-/// 2^20 bytes.
+/// Output of PostMark, from its rules: sizes equally likely between the bounds, a read or an append
+/// and a creation or a deletion in each transaction, all equally likely. Megabytes are of 2^20
+/// bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub struct PostMark {
@@ -157,7 +157,8 @@ pub struct PostMark {
 }
 
 impl PostMark {
-    /// So many files of between these sizes, then so many transactions.
+    /// Predicts a run with this number of files, of sizes between these bounds, and of
+    /// transactions.
     pub fn on(system: &System, files: f64, transactions: f64, least: f64, most: f64) -> Self {
         let bytes = Bytes::of(system);
         let number = |name: &str| system.controller.or(name, 0.0);

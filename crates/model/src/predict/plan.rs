@@ -1,6 +1,6 @@
-//! Which members a request reads and writes: strips, copies, parity by read-modify-write or
-//! reconstruct-write, a missing member, and the options of other vendors (parity that moves every
-//! few rows, slabs of one column).
+//! Member accesses of a request: strips, copies, parity by read-modify-write or reconstruct-write,
+//! a missing member, and the options of other vendors (parity that moves every few rows, slabs of
+//! one column).
 
 use stripewise_layout::Level;
 
@@ -109,7 +109,7 @@ impl Planner {
                     let is_parity =
                         |member: &usize| (member + group_width - first) % group_width < self.parities;
                     let of_data = (0..group_width).filter(|member| !is_parity(member)).nth(unit);
-                    return vec![group * group_width + of_data.expect("a row has so many data units")];
+                    return vec![group * group_width + of_data.expect("unit is within the row")];
                 }
                 vec![group * group_width + (first + self.parities + unit) % group_width]
             }
@@ -130,7 +130,7 @@ impl Planner {
         (0..self.parities).map(|parity| group * group_width + (first + parity) % group_width).collect()
     }
 
-    /// Whether every strip lies on several members.
+    /// True if every strip lies on several members.
     pub(super) fn is_mirrored(&self) -> bool {
         matches!(self.level, Level::Raid1 | Level::Raid10)
     }

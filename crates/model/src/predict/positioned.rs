@@ -1,4 +1,4 @@
-//! What controllers and software make of hard disks that are simulated request by request
+//! Effects of controllers and software on hard disks that are simulated request by request
 //! ([`simulation`]): journals, a driver's cache, gains and costs of streams, a rebuild's share.
 
 use super::{Latency, Limit, Prediction, State, Workload};
@@ -15,12 +15,12 @@ use simulation::{Simulation, takes_turns};
 /// Runs of a method that repeats itself, and how long each is: those of CrystalDiskMark.
 const REPEATED_RUNS: usize = 5;
 const RUN_SECONDS: f64 = 5.0;
-/// What Storage Spaces sets aside on the disks of a parity space.
+/// Journal space that Storage Spaces reserves on the disks of a parity space.
 const JOURNAL_BYTES: u64 = 32 << 20;
-/// What a write-back cache takes to accept a request, in microseconds.
+/// Time a write-back cache takes to accept a request, in microseconds.
 const ACCEPT_US: f64 = 50.0;
 
-/// Where random choices start, and how many times the usual number of requests is simulated.
+/// Random seed, and factor on the usual number of simulated requests.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     pub seed: u64,
@@ -108,9 +108,9 @@ fn mixed(system: &System, state: State, workload: &Workload, run: Run) -> Predic
     }
 }
 
-/// How many times faster a method reads whose runs repeat one random sequence, from a driver's
-/// cache of so many blocks: each run goes through what the one before has read, and comes as far
-/// again, until the cache has no room for all of it and the next run finds nothing.
+/// Speed-up of reads whose runs repeat one random sequence, from a driver's cache of `room` blocks:
+/// each run covers what the previous one read and as much again, until the sequence exceeds the
+/// cache and the next run misses.
 fn repeated(room: f64, requests_in_a_run: f64, places: f64) -> f64 {
     let blocks = |requests: f64| places * (1.0 - (-requests / places).exp());
     let (mut last, mut all) = (0.0, 0.0);
@@ -131,7 +131,7 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload, run: R
         return mixed(system, state, workload, run);
     }
     if controller.is("journals") && workload.span_bytes.is_some_and(|span| span <= JOURNAL_BYTES) {
-        // What was written last still lies in the journal, which is a mirror.
+        // The most recent writes still lie in the journal, which is a mirror.
         let rebuild_seconds = rebuild_seconds(system);
         let prediction = predict(&in_journal(system, 2), State::Normal, workload, run);
         return Prediction { rebuild_seconds, ..prediction };
@@ -152,7 +152,7 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload, run: R
     let sequential = workload.random_share < 0.5;
     let gain = match (sequential, workload.read_share >= 0.5) {
         (true, true) => controller.or("stream_read_gain", 1.0) * controller.or("efficiency", 1.0),
-        // Where each strip waits for the spindle, nothing more is lost.
+        // Each strip waits for the spindle already: no further loss.
         (true, false) if controller.is("serial_strips") && system.shape.parity_units() > 0 => 1.0,
         (true, false) => controller.or("stream_write_gain", 1.0) * controller.or("efficiency", 1.0),
         _ => 1.0 / controller.or("positions_per_request", 1.0),
@@ -173,7 +173,7 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload, run: R
     }
     let mut latencies = std::mem::take(&mut simulation.latencies_ns);
     latencies.sort_unstable();
-    // What waits at the host for its turn, and what a rebuild takes, lengthens all of them alike.
+    // Waiting at the host and a rebuild's share lengthen all latencies alike.
     let mean = workload.outstanding() as f64 / iops * 1e6;
     let simulated = latencies.iter().sum::<u64>() as f64 / latencies.len().max(1) as f64;
     let at = |share: f64| {

@@ -7,7 +7,7 @@
 use super::{Limit, Prediction, State, Workload};
 use crate::system::{Component, Over, System};
 
-/// A drive's own times in microseconds for a request of so many KiB.
+/// A drive's own times in microseconds for a request, by its size in KiB.
 struct Ssd<'a>(&'a Component);
 
 impl Ssd<'_> {
@@ -15,13 +15,13 @@ impl Ssd<'_> {
         self.0.get(rate).map_or(0.0, |mb_per_s| 1024.0 / mb_per_s)
     }
 
-    /// Of the drive's time, with enough requests outstanding.
+    /// Time the drive is busy with a read, with enough requests outstanding.
     fn read_busy(&self, kib: f64, random: bool) -> f64 {
         let wire = self.0.or("command", 0.0) + kib * self.per_kib("interface");
         wire.max(kib * self.per_kib(if random { "random_read" } else { "sequential_read" }))
     }
 
-    /// From request to answer, alone.
+    /// Latency of a single request.
     fn read_alone(&self, kib: f64, random: bool) -> f64 {
         let flash = match (random, kib > 4.0) {
             (false, _) => 0.0,
@@ -69,7 +69,7 @@ impl Ssd<'_> {
     }
 }
 
-/// A request cut into strips.
+/// A request split into strips.
 struct Cut {
     strips: f64,
     strip_kib: f64,
@@ -91,7 +91,7 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload) -> Pre
         ((1.0 - workload.read_share) * (1.0 - workload.random_share), false, false),
     ];
     let weight: f64 = workload.blocks.iter().map(|(_, weight)| weight).sum();
-    // Work of each part per request of the mix.
+    // Work of each component per request of the mix.
     let mut alone_us = 0.0;
     let mut busy: Vec<(&'static str, f64)> = Vec::new();
     for (share, read, random) in parts.into_iter().filter(|(share, ..)| *share > 0.0) {
@@ -124,7 +124,7 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload) -> Pre
     prediction
 }
 
-/// What one kind of request costs.
+/// Costs of one kind of request.
 struct Costs {
     alone_us: f64,
     busy: Vec<(&'static str, f64)>,

@@ -1,13 +1,13 @@
-//! What is assumed where nothing is given, each with its source.
+//! Default assumptions, each with its source.
 
 use super::law::Law;
 
-/// A default with where it comes from.
+/// A default with its source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Assumed<T> {
-    /// What is assumed.
+    /// Assumed value.
     pub value: T,
-    /// Who published it, or that it is a choice.
+    /// Publication, or a note that the value is a choice.
     pub source: &'static str,
 }
 
@@ -29,11 +29,11 @@ pub(crate) const LATENT_HOURS: Assumed<f64> = Assumed {
              nearline drives within 12 months)",
 };
 
-/// How often everything is scrubbed; an error waits for half of it on average.
+/// Time between scrubs; an error waits for half of it on average.
 pub(crate) const SCRUB_HOURS: Assumed<f64> =
     Assumed { value: 720.0, source: "monthly, as Debian's packages of mdadm and ZFS do" };
 
-/// From a failure until a new drive is there.
+/// Time from a failure until a new drive is installed.
 pub(crate) const REPLACEMENT_HOURS: Assumed<f64> =
     Assumed { value: 24.0, source: "a choice: a drive on the shelf and a visit within a day" };
 

@@ -1,8 +1,8 @@
 //! Trials until the interval is narrow enough.
 //!
 //! Trials run in blocks of a fixed size, blocks in rounds; sums are added in the order of the
-//! blocks, and whether to stop is asked after whole rounds. So the answer is the same on any number
-//! of threads.
+//! blocks, and the stop condition is tested after whole rounds. So the answer is the same on any
+//! number of threads.
 
 use std::ops::Range;
 
@@ -17,19 +17,19 @@ const TRIALS_PER_BLOCK: u64 = 512;
 /// The first round; later ones double what there is.
 const FIRST_BLOCKS: u64 = 8;
 
-/// When there are enough trials.
+/// Stop condition of an estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stop {
-    /// Half of the 95 % interval, relative to the estimate, that is wanted.
+    /// Wanted half-width of the 95 % interval, relative to the estimate.
     pub precision: f64,
-    /// What is wanted as long as it takes no more than `easy_drive_years`; less is taken
-    /// afterwards.
+    /// Precision to reach as long as that takes no more than `easy_drive_years`; afterwards a lower
+    /// one suffices.
     pub fine_precision: f64,
-    /// Drive-years that may be spent on the finer interval.
+    /// Maximum drive-years simulated for the finer interval.
     pub easy_drive_years: f64,
-    /// Trials at most.
+    /// Maximum number of trials.
     pub most_trials: u64,
-    /// Threads; left open: those of the process. They do not change the answer.
+    /// Number of threads; default: those of the process. It does not change the answer.
     pub threads: Option<usize>,
 }
 
@@ -59,15 +59,15 @@ pub struct Figure {
 pub struct Estimate {
     /// Trials made.
     pub trials: u64,
-    /// Probability that data is lost.
+    /// Probability of data loss.
     pub loss_probability: Figure,
-    /// The same within a year, on average over the mission.
+    /// Probability of data loss within a year, on average over the mission.
     pub loss_probability_per_year: Figure,
-    /// Times that data is lost, over 1000 arrays.
+    /// Data losses over 1000 arrays.
     pub events_per_1000: Figure,
-    /// Those of them where a drive failure met a latent error.
+    /// Losses among them where a drive failure met a latent error.
     pub latent_events_per_1000: Figure,
-    /// Mean time to data loss; nothing where no trial lost any.
+    /// Mean time to data loss; `None` if no trial lost data.
     pub mttdl_hours: Option<Figure>,
     /// Hours with a drive missing.
     pub hours_degraded_per_year: Figure,
@@ -81,8 +81,8 @@ pub struct Estimate {
     pub expected_bytes_lost: Figure,
 }
 
-/// Answers a question; `bytes_per_group` is what one group holds. `progress` is told the
-/// trials made and about how many it will take, and ends the work by returning false.
+/// Answers a question; `bytes_per_group` is the data of one group. `progress` receives the number
+/// of trials made and the estimated total, and ends the work by returning false.
 pub fn estimate(
     question: &Question,
     bytes_per_group: f64,
@@ -145,7 +145,7 @@ fn answer(sums: &Sums, question: &Question) -> Estimate {
     let years = question.mission_hours / HOURS_PER_YEAR;
     let mut loss = scaled(Of::Loss, 1.0);
     if loss.mean == 0.0 {
-        // None in so many trials: the rule of three.
+        // No loss in all trials: the rule of three.
         loss.ci95[1] = 3.0 / sums.trials as f64;
     }
     loss.mean = loss.mean.min(1.0);

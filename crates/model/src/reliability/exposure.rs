@@ -1,7 +1,7 @@
-//! How likely a drive has a latent sector error, by the time since it was clean.
+//! Probability that a drive has a latent sector error, by the time since it was clean.
 //!
-//! Latent errors come at random (exponential, mean `1/λ`), and a scrub mends each after a time with
-//! survival function `S`. With π(t) the probability of an error at time t after the drive was
+//! Latent errors occur at random (exponential, mean `1/λ`), and a scrub repairs each after a time
+//! with survival function `S`. With π(t) the probability of an error at time t after the drive was
 //! clean, π(t) = ∫₀ᵗ λ (1 − π(t − s)) S(s) ds. The integral equation is solved once, on a grid, by
 //! the trapezoidal rule; trials interpolate.
 

@@ -1,4 +1,4 @@
-//! Laws of durations in hours, as people write them:
+//! Laws of durations in hours, in the notation of the command line:
 //!
 //! | text | law |
 //! |---|---|
@@ -9,14 +9,14 @@
 //! | `fixed:24` | always |
 //! | `uniform:0,168` | from, to |
 //!
-//! Expected faults: anything a person may type.
+//! Expected faults: any text that a user may type.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::philox::Random;
 
-/// How long something takes, in hours.
+/// Distribution of a duration, in hours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Law {
     /// Weibull with three parameters; a shape of 1 makes it exponential.
@@ -39,21 +39,21 @@ pub enum Law {
     },
 }
 
-/// Why a text is no law.
+/// Reason why a text is not a law.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum LawError {
-    /// Not of any known form.
+    /// Unknown form.
     #[error(
         "`{0}` is not a law: write weibull:BETA,ETA or weibull:GAMMA,ETA,BETA or exponential:MEAN or \
          fixed:HOURS or uniform:FROM,TO"
     )]
     Form(String),
-    /// Numbers outside what the law takes.
+    /// Numbers outside the law's range.
     #[error("`{text}`: {why}")]
     Number {
         /// As typed.
         text: String,
-        /// What is wrong with it.
+        /// Fault of the law.
         why: &'static str,
     },
 }
@@ -97,7 +97,7 @@ impl Law {
         }
     }
 
-    /// What is exceeded with a probability of 10^-9 only.
+    /// Duration that is exceeded with a probability of only 10^-9.
     pub(super) fn longest(&self) -> f64 {
         match *self {
             Self::Weibull { location, scale, shape } => location + scale * 20.7f64.powf(1.0 / shape),

@@ -84,7 +84,7 @@ struct State {
     up: f64,
 }
 
-/// Whether a path goes on.
+/// Outcome of a step: the path continues or ends.
 enum Next {
     On,
     End,
@@ -296,8 +296,7 @@ impl<'a> Plan<'a> {
             let own = self.hazard_until(branch, index, end);
             is_forced = left < own;
             branch.drives[index].fails_at = match is_forced {
-                // What is left is distributed as a failure within the step, given that there is
-                // one.
+                // The rest is distributed as a failure within the step, given that there is one.
                 true => {
                     let spent = self.hazard(branch.now - drive.since, drive.stress);
                     drive.since + self.age_at(spent + left, drive.stress)
@@ -485,7 +484,7 @@ impl Path {
         self.drives[drives].iter().filter(|drive| drive.fails_at == f64::INFINITY).count()
     }
 
-    /// Whether a part of the array has lost more than it can spare.
+    /// True if a part of the array has lost more drives than it tolerates.
     fn is_lost(&self, first: usize, stacked: &Stacked, array: usize) -> bool {
         let begins = first + array * stacked.array_drives();
         (0..stacked.parts)

@@ -1,6 +1,6 @@
-//! How long a rebuild takes, from the model of performance.
+//! Duration of a rebuild, from the performance model.
 //!
-//! Expected faults: drives and layouts that do not fit each other, controllers that are none.
+//! Expected faults: drives and layouts that do not match, unknown controllers.
 
 use stripewise_layout::LayoutSpec;
 
@@ -47,7 +47,7 @@ pub fn predicted_rebuild(
         let found = predict(&system, State::Rebuilding, load);
         found.rebuild_under_load_seconds.or(found.rebuild_seconds)
     });
-    // The load that leaves a rebuild least.
+    // Load that leaves a rebuild the least bandwidth.
     let longest = seconds.fold(0.0, f64::max);
     Ok((longest > 0.0).then(|| PredictedRebuild {
         hours: longest / 3600.0,

@@ -1,19 +1,19 @@
-//! Which drives stand in for which: groups of drives, and how many of each may be missing.
+//! Redundancy groups: the drives of each group, and the number of them that may be missing.
 //!
 //! Groups are independent but for the spares they share. Where a layout has fewer columns than
-//! there are drives, its rows lie on ever other drives, so all drives are one group: losing more
-//! than a row can spare loses some row.
+//! there are drives, each row uses another set of drives, so all drives are one group: a loss
+//! beyond a row's tolerance loses some row.
 
 use stripewise_layout::{LayoutError, LayoutSpec, Level};
 
 /// Drives that share redundancy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// Any so many of them may be missing.
+    /// Any `tolerance` of them may be missing.
     Any {
         /// Drives.
         drives: usize,
-        /// Of which so many may be missing.
+        /// Number of them that may be missing.
         tolerance: usize,
     },
     /// Each shares its data with the next, the last with the first: no two neighbours may be
@@ -31,13 +31,13 @@ pub enum Group {
 pub struct Stacked {
     /// Arrays.
     pub arrays: usize,
-    /// Of which so many may be lost.
+    /// Number of them that may be lost.
     pub tolerance: usize,
     /// Parts of an array: the groups of its own layout.
     pub parts: usize,
     /// Drives of a part.
     pub drives: usize,
-    /// Of which so many may be missing.
+    /// Number of each part's drives that may be missing.
     pub part_tolerance: usize,
 }
 
@@ -65,13 +65,14 @@ pub struct Structure {
     pub groups: Vec<Group>,
     /// Drives' worth of data that one group holds, in 1/1000 of a drive.
     pub data_per_group_milli: u64,
-    /// Whether rows lie on ever other drives of more than a row has columns.
+    /// True if there are more drives than columns, so that each row uses another set of drives.
     pub declustered: bool,
 }
 
 impl Structure {
-    /// Of a layout on so many drives. RAID 1 on more drives than it has columns is that many
-    /// mirrors, or a ring of copies where the columns do not divide the drives.
+    /// Returns the structure of a layout on this number of drives. RAID 1 on more drives than it
+    /// has columns is a set of mirrors, or a ring of copies where the columns do not divide the
+    /// drives.
     pub fn of(layout: &LayoutSpec, drives: usize) -> Result<Self, LayoutError> {
         let shape = layout.resolve(drives)?;
         let (width, tolerance) = match shape.level {
@@ -98,8 +99,9 @@ impl Structure {
         Ok(Self { groups, data_per_group_milli: held as u64, declustered })
     }
 
-    /// Of a pool whose drives are volumes of other pools, each of `inner` on `drives` drives. A
-    /// ring of copies, on either level, counts as a group that any two missing members break.
+    /// Returns the structure of a pool whose drives are volumes of other pools, each of `inner` on
+    /// `drives` drives. A ring of copies, on either level, counts as a group that any two missing
+    /// members break.
     pub fn stacked(
         outer: &LayoutSpec,
         volumes: usize,

@@ -1,8 +1,8 @@
-//! What trials add up to: sums and sums of squares, in an order that does not depend on threads.
+//! Sums over trials: sums and sums of squares, in an order that does not depend on threads.
 
 use std::ops::AddAssign;
 
-/// What is counted of a mission.
+/// Number of figures counted in a mission.
 pub(super) const FIGURES: usize = 8;
 
 /// Index of a figure.

@@ -1,6 +1,6 @@
-//! A question as it is asked, with most of it left open; what is filled in is said.
+//! A question with most parameters left open; the assumptions made are listed.
 //!
-//! Expected faults: numbers that make no sense; layouts that the drives do not allow.
+//! Expected faults: invalid numbers; layouts that the drives do not allow.
 
 use stripewise_layout::{LayoutError, LayoutSpec, Level};
 
@@ -9,7 +9,7 @@ use super::defaults::{
 };
 use super::{Batch, Law, PredictedRebuild, Question, QuestionError, Repairs, Structure};
 
-/// What is asked.
+/// Requirements and assumptions of an estimate.
 #[derive(Clone, Debug)]
 pub struct Wishes {
     /// The layout.
@@ -18,25 +18,25 @@ pub struct Wishes {
     pub drives: usize,
     /// The mission.
     pub years: f64,
-    /// When drives fail.
+    /// Distribution of the time to drive failure.
     pub failure: Option<Law>,
-    /// How long a rebuild takes.
+    /// Duration of a rebuild.
     pub restore: Option<Law>,
     /// Latent errors: their mean time in hours, or none. Left open: the default where the failure
     /// law is left open too, else none, as in a textbook.
     pub latent_hours: Option<Option<f64>>,
     /// Scrubs, or none.
     pub scrub: Option<Option<Law>>,
-    /// Spare drives, or space for so many on all drives.
+    /// Spare drives, or spare space on all drives.
     pub spares: Spares,
     /// Hours until a new drive is there, or none. Left open: the default where the rebuild time is
     /// left open.
     pub replacement: Option<Option<Law>>,
     /// Bad batches.
     pub batch: Option<Batch>,
-    /// How rebuilds share time.
+    /// Scheduling of concurrent rebuilds.
     pub repairs: Repairs,
-    /// Of one drive.
+    /// Capacity of one drive.
     pub drive_bytes: u64,
     /// Rebuild rate under load, of one drive's data.
     pub rebuild_bytes_per_second: Option<f64>,
@@ -63,17 +63,17 @@ pub struct Asked {
     pub question: Question,
     /// For [`super::estimate`].
     pub bytes_per_group: f64,
-    /// What was filled in, and where from.
+    /// Values that the caller did not give, with their source.
     pub assumptions: Vec<String>,
 }
 
-/// Why that cannot be asked.
+/// Reason why a question cannot be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum WishError {
     /// The layout does not fit the drives.
     #[error("{0}")]
     Layout(#[from] LayoutError),
-    /// A number makes no sense.
+    /// A number is invalid.
     #[error("{0}")]
     Question(#[from] QuestionError),
 }

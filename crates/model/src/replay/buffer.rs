@@ -15,7 +15,7 @@ impl Segment {
     }
 }
 
-/// What a read finds.
+/// Result of a read's look-up in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hit {
     /// Everything, in this segment.

@@ -7,7 +7,7 @@ use super::description::{Bus, Overheads};
 pub(super) struct ReadTransfer<'a> {
     pub bus: &'a Bus,
     pub overheads: &'a Overheads,
-    /// Whether the request before was a write.
+    /// True if the previous request was a write.
     pub after_write: bool,
     pub sector_ns: u64,
     /// When each sector and all before it are in the buffer.
@@ -16,7 +16,7 @@ pub(super) struct ReadTransfer<'a> {
     pub watermark: usize,
 }
 
-/// Where a transfer starts.
+/// Start of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
     /// The drive has the cable, ready to send from this time on.

@@ -1,4 +1,4 @@
-//! How far two distributions of response times are apart.
+//! Distance between two distributions of response times.
 
 /// Response times of a replay beside the measured ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,17 +20,17 @@ impl Replay {
         100.0 * self.demerit_ms() / self.measured_mean_ms()
     }
 
-    /// Of the simulated times.
+    /// Mean of the simulated times.
     pub fn mean_ms(&self) -> f64 {
         mean_ms(&self.responses_ns)
     }
 
-    /// Of the measured times.
+    /// Mean of the measured times.
     pub fn measured_mean_ms(&self) -> f64 {
         mean_ms(&self.measured_ns)
     }
 
-    /// What this share of the simulated times does not exceed, beside that of the measured ones.
+    /// Percentile of the simulated times and of the measured times.
     pub fn percentile_ms(&self, share: f64) -> (f64, f64) {
         (percentile_ms(&self.responses_ns, share), percentile_ms(&self.measured_ns, share))
     }

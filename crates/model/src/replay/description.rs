@@ -21,7 +21,7 @@ use crate::hdd::{
 pub struct Description {
     /// Its path.
     pub file: String,
-    /// What it is called; nothing depends on it.
+    /// Name of the drive; nothing depends on it.
     pub name: String,
     pub(super) hdd: HddParameters,
     pub(super) overheads: Overheads,
@@ -240,7 +240,7 @@ struct RawOverheads {
     minimum_write_seek_delay: f64,
 }
 
-/// What is `null` is as if it were absent.
+/// Treats `null` as an absent value.
 fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
@@ -254,7 +254,9 @@ fn count<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
         other => other.as_f64(),
     };
     let whole = number.filter(|number| number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(number));
-    whole.map(|whole| whole as u32).ok_or_else(|| Error::custom(format!("{value} is no whole number from 0")))
+    whole
+        .map(|whole| whole as u32)
+        .ok_or_else(|| Error::custom(format!("{value} is not a whole number from 0")))
 }
 
 /// On or off; some descriptions say it in numbers, of which all but 0 are on.
@@ -306,12 +308,12 @@ impl Description {
     }
 }
 
-/// The parser's message ends with the place, which is told already.
+/// Strips the position that the parser's message ends with, since the error has its own.
 fn strip_place(message: &str) -> String {
     message.split(" at line ").next().unwrap_or(message).into()
 }
 
-/// Of the last part of a parameter's name.
+/// Returns the line of the last part of a parameter's name.
 fn line_of(text: &str, parameter: &str) -> usize {
     let key = format!("\"{}\"", parameter.rsplit('.').next().unwrap_or(parameter));
     text.lines().position(|line| line.contains(&key)).map_or(0, |at| at + 1)

@@ -10,10 +10,10 @@ use super::bus::{ReadTransfer, Start};
 use super::description::{Bus, Cache, Description, Overheads};
 use crate::hdd::{Hdd, ParameterError, Plan};
 
-/// A request that is over.
+/// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// When it was.
+    /// Time of completion.
     pub at_ns: u64,
     /// Answered by the buffer, wholly or in part; of a write, before it was on the medium.
     pub hit: bool,
@@ -67,7 +67,7 @@ impl ReplayDrive {
         })
     }
 
-    /// Of the description.
+    /// Capacity in the description.
     pub(crate) fn capacity_sectors(&self) -> u64 {
         self.hdd.geometry().capacity_sectors()
     }
@@ -111,7 +111,7 @@ impl ReplayDrive {
         }
     }
 
-    /// Whether sectors are being read ahead now.
+    /// Returns the segment that is being read ahead into, if any.
     fn reading_into(&self) -> Option<usize> {
         self.ahead.filter(|ahead| ahead.next_lba < ahead.limit_lba).map(|ahead| ahead.segment)
     }
@@ -223,7 +223,7 @@ impl ReplayDrive {
         target.before_on_track.min(passed as u32)
     }
 
-    /// How far the drive reads on behind this request.
+    /// Returns the end of the drive's read-ahead after this request.
     fn limit_lba(&self, segment: usize, lba: u64, sectors: u32) -> u64 {
         let end = lba + u64::from(sectors);
         let size = self.buffer.size();

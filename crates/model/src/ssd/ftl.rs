@@ -4,7 +4,7 @@ const NONE: u32 = u32::MAX;
 /// Blocks kept free: the one that collection writes into, and one in hand.
 const SPARE_BLOCKS: usize = 2;
 
-/// What one write of a page made the drive do beyond it.
+/// Extra work of the drive for one page write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Pages copied out of blocks to be erased.
@@ -13,13 +13,13 @@ pub struct Written {
     pub erases: u32,
 }
 
-/// Where each page is. Host writes and copies fill blocks of their own, so that old pages gather.
+/// Map of the pages. Host writes and copies fill blocks of their own, so that old pages gather.
 #[derive(Clone, Debug)]
 pub struct Ftl {
     pages_per_block: u32,
-    /// Of each logical page its physical one.
+    /// Physical page of each logical page.
     map: Vec<u32>,
-    /// Of each physical page its logical one.
+    /// Logical page of each physical page.
     owner: Vec<u32>,
     valid: Vec<u32>,
     /// Erased blocks, the next one last.

@@ -5,7 +5,7 @@ use crate::hdd::ParameterError;
 /// A solid-state drive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SsdParameters {
-    /// What clients see.
+    /// Usable capacity.
     pub capacity_bytes: u64,
     /// The unit of mapping, reading and programming.
     pub page_bytes: u32,
@@ -19,17 +19,17 @@ pub struct SsdParameters {
     pub read_us: f64,
     /// The other way.
     pub program_us: f64,
-    /// Of a block.
+    /// Erase time of a block.
     pub erase_us: f64,
-    /// Of one channel.
+    /// Rate of one channel.
     pub channel_mb_per_s: f64,
     /// The cable or PCIe lanes.
     pub interface_mb_per_s: f64,
     /// The controller's work for each command; it does one after another.
     pub command_us: f64,
-    /// What a command takes beyond that; commands overlap in it.
+    /// Further latency of a command, which overlaps with that of others.
     pub latency_us: f64,
-    /// Commands that it holds.
+    /// Depth of the command queue.
     pub queue_depth: u32,
     /// Physical pages beyond the logical ones, as a share of these.
     pub over_provisioning_percent: f64,
@@ -38,7 +38,7 @@ pub struct SsdParameters {
 }
 
 impl SsdParameters {
-    /// Refuses what no drive can be.
+    /// Refuses impossible descriptions.
     pub fn check(&self) -> Result<(), ParameterError> {
         let within = |name: &str, value: f64, low: f64, high: f64| match value >= low && value <= high {
             true => Ok(()),
@@ -47,7 +47,10 @@ impl SsdParameters {
         within("capacity_bytes", self.capacity_bytes as f64, 1e6, 1e15)?;
         within("page_bytes", self.page_bytes.into(), 512.0, 65_536.0)?;
         if !self.page_bytes.is_power_of_two() {
-            return Err(ParameterError::new("page_bytes", format!("{} is no power of two", self.page_bytes)));
+            return Err(ParameterError::new(
+                "page_bytes",
+                format!("{} is not a power of two", self.page_bytes),
+            ));
         }
         within("pages_per_block", self.pages_per_block.into(), 8.0, 65_536.0)?;
         within("channels", self.channels.into(), 1.0, 1024.0)?;

@@ -33,7 +33,7 @@ pub struct SsdQueue {
     dies: Vec<u64>,
     controller_free_ns: u64,
     interface_free_ns: u64,
-    /// Where the next page is programmed.
+    /// Die on which the next page is programmed.
     next_die: usize,
     ftl: Ftl,
     /// Pages that one page of the sample stands for.
@@ -133,7 +133,7 @@ impl SsdQueue {
         }
     }
 
-    /// When something completes next; `None` while the drive has nothing to do.
+    /// Time of the next completion; `None` while the drive is idle.
     pub fn next_event_ns(&self) -> Option<u64> {
         self.inside.peek().map(|Reverse((at_ns, ..))| *at_ns)
     }

@@ -12,7 +12,7 @@ use crate::ssd::SsdParameters;
 
 const BUILT_IN: &str = include_str!("../../../../catalogue/systems.toml");
 
-/// What a component is.
+/// Kind of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComponentKind {
@@ -24,14 +24,14 @@ pub enum ComponentKind {
     Controller,
     /// An enclosure whose own processor moves every byte.
     Enclosure,
-    /// What the host reaches the array through.
+    /// Connection between the host and the array.
     Link,
 }
 
 /// A part with its numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Component {
-    /// What it is.
+    /// Kind of the component.
     pub kind: ComponentKind,
     /// In words.
     pub title: String,
@@ -57,7 +57,7 @@ impl Component {
     }
 }
 
-/// What software RAID lies over.
+/// Layer below software RAID.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Over {
@@ -91,16 +91,16 @@ pub struct Configuration {
     pub groups: Option<usize>,
     /// Name of the controller or software.
     pub controller: String,
-    /// How many of them share the drives.
+    /// Number of controllers that share the drives.
     #[serde(default = "one")]
     pub controllers: usize,
     /// Software RAID over what.
     #[serde(default)]
     pub over: Over,
-    /// Whether the host reaches it through a file system.
+    /// True if the host uses the array through a file system.
     #[serde(default)]
     pub file_system: bool,
-    /// What the host reaches it through; nothing that limits where it is left out.
+    /// Connection between the host and the array; omitted if it never limits.
     #[serde(default)]
     pub link: Option<String>,
     /// `2x NAME` of solid-state drives that hold the journal or the fast tier.
@@ -120,7 +120,7 @@ fn one() -> usize {
 pub struct SystemEntry {
     /// In words.
     pub title: String,
-    /// What it is made of.
+    /// Components and layout of the system.
     #[serde(flatten)]
     pub configuration: Configuration,
 }
@@ -130,7 +130,7 @@ pub struct SystemEntry {
 pub struct System {
     /// Its name in the catalogue, or what it is made of.
     pub name: String,
-    /// How many drives.
+    /// Number of drives.
     pub drives: usize,
     /// Name of the drive.
     pub drive_name: String,
@@ -142,13 +142,13 @@ pub struct System {
     pub controller_name: String,
     /// The controller or software.
     pub controller: Component,
-    /// How many of them.
+    /// Number of controllers.
     pub controllers: usize,
     /// Software RAID over what.
     pub over: Over,
     /// Through a file system.
     pub file_system: bool,
-    /// What limits the way to the host.
+    /// Component that limits the path to the host.
     pub link: Option<Component>,
     /// Journal or tier drives.
     pub journal: Option<(usize, Component)>,
@@ -157,7 +157,7 @@ pub struct System {
 }
 
 impl System {
-    /// Whether the host's processor does the RAID.
+    /// True if the host's processor does the RAID.
     pub(crate) fn is_software(&self) -> bool {
         self.controller.is("software") || self.over != Over::Drives
     }
@@ -233,7 +233,7 @@ pub(crate) fn solid_state(drive: &DriveEntry, ssd: &SsdParameters) -> Component 
     let reading = wires.min(dies * page / ssd.read_us.max(0.1));
     let erased = ssd.program_us + ssd.erase_us / f64::from(ssd.pages_per_block);
     let writing = wires.min(dies * page / erased.max(0.1));
-    // Greedy collection copies about so many pages for each that uniform random writes bring.
+    // Greedy collection copies about this many pages for each page written at random.
     let spare = ssd.over_provisioning_percent / 100.0;
     let amplified = ((1.0 + spare) / (2.0 * spare)).max(1.0);
     let values = [
@@ -259,18 +259,18 @@ pub(crate) fn solid_state(drive: &DriveEntry, ssd: &SsdParameters) -> Component 
     Component { kind: ComponentKind::Ssd, title: drive.title.clone(), parameters }
 }
 
-/// What may be wrong with a name, a file, or a configuration.
+/// Fault of a name, a file or a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
-    /// The text is no catalogue.
+    /// The text is not a valid catalogue.
     #[error("{file}: {why}")]
     File {
-        /// Which file.
+        /// Path of the file.
         file: String,
         /// Line and reason.
         why: String,
     },
-    /// A name that is none.
+    /// An unknown name.
     #[error("there is no {what} `{name}`{}", near(.nearest))]
     Unknown {
         /// System, drive, controller or link.
@@ -291,7 +291,7 @@ pub enum CatalogueError {
     Layout {
         /// As asked for.
         layout: String,
-        /// How many drives.
+        /// Number of drives.
         drives: usize,
         /// The rule.
         source: LayoutError,
@@ -299,13 +299,13 @@ pub enum CatalogueError {
     /// A rule of the parts.
     #[error("{why}")]
     Impossible {
-        /// Which rule.
+        /// The violated rule.
         why: String,
     },
 }
 
 impl CatalogueError {
-    /// What to do.
+    /// Suggested remedy.
     pub fn hint(&self) -> String {
         match self {
             Self::File { .. } => "mend the file; docs/model.md lists names and units".into(),
@@ -334,7 +334,7 @@ impl Catalogue {
         let error = |why: String| CatalogueError::File { file: file.into(), why };
         let mut catalogue: Self = toml::from_str(text).map_err(|fault| error(fault.to_string()))?;
         for drive in drives() {
-            // What this file says of a drive goes over the drive's own entry.
+            // Values that this file gives for a drive override the drive's own entry.
             let own = match &drive.model {
                 DriveModel::Hdd(_) => hard_disk(drive),
                 DriveModel::Ssd(ssd) => solid_state(drive, ssd),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::nearest;
 
-/// How a number was found.
+/// Origin of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
@@ -31,17 +31,17 @@ pub struct Parameter {
     pub value: f64,
     /// As [`KNOWN`] has it.
     pub unit: String,
-    /// How it was found.
+    /// Origin of the value.
     pub how: How,
     /// Document, or the rows it was fitted to.
     pub source: String,
 }
 
-/// What is known of a parameter's name: unit, smallest and largest value.
+/// Definition of a parameter: unit, smallest and largest value.
 pub struct Known {
     /// As in the files.
     pub name: &'static str,
-    /// Of the value.
+    /// Unit of the value.
     pub unit: &'static str,
     /// Smallest value that makes sense.
     pub least: f64,

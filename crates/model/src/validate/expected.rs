@@ -42,7 +42,7 @@ impl<'a> Expected<'a> {
     }
 }
 
-/// What the rows of a study that are like this load say.
+/// Words in a study's rows that mark a load like this one.
 fn words(study: &str, workload: &Workload) -> &'static [&'static str] {
     let reads = workload.read_share >= 0.5;
     let random = workload.random_share >= 0.5;

@@ -11,15 +11,15 @@ use serde::Serialize;
 use crate::predict::{Prediction, State, Workload, predict};
 use crate::system::{Catalogue, Configuration, Over, System};
 
-/// Whether the predictions show a finding.
+/// Verdict of the predictions on a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// They do.
+    /// The predictions show the finding.
     Holds,
-    /// They show something else.
+    /// The predictions contradict the finding.
     DoesNotHold,
-    /// They say nothing about it.
+    /// The predictions do not cover the finding.
     CannotBeModelled,
 }
 
@@ -28,7 +28,7 @@ pub enum Verdict {
 pub struct Finding {
     /// Its id in `studies/findings.csv`.
     pub id: String,
-    /// Whether it holds.
+    /// Verdict on the finding.
     pub verdict: Verdict,
     /// The figures, or the reason.
     pub why: String,

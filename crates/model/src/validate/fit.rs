@@ -25,8 +25,8 @@ pub struct Halves {
     pub other_p90_percent: f64,
 }
 
-/// What a fit makes small: mean distance, with far rows bounded so that a few hopeless ones do not
-/// lead.
+/// Cost that a fit minimises: mean distance, with far rows bounded so that a few hopeless ones do
+/// not dominate.
 fn cost(answers: &[Answer]) -> f64 {
     answers.iter().map(|answer| answer.distance().min(FAR)).sum::<f64>() / answers.len().max(1) as f64
 }

@@ -1,4 +1,4 @@
-//! What a row of a published table asks, and the prediction that answers it.
+//! Questions that the rows of a published table ask, and the predictions that answer them.
 
 use super::Predictor;
 use crate::predict::{Bonnie, PostMark, State, Workload, software_processor};
@@ -53,7 +53,7 @@ enum Asked {
     Uncached {
         subject: Subject,
     },
-    /// So many times a single drive's figure.
+    /// A multiple of a single drive's figure.
     Times {
         drives: f64,
         load: Workload,
@@ -89,7 +89,7 @@ enum Subject {
     Made(Box<Configuration>),
 }
 
-/// What a row asks; `None`: it is no measurement.
+/// Returns the question of a row; `None` if the row is not a measurement.
 pub(super) fn question(row: &Row) -> Result<Option<Question>, DataError> {
     match row.what {
         Table::FileSizes => file_sizes(row),
@@ -254,7 +254,7 @@ fn requests(row: &Row) -> Result<Option<Question>, DataError> {
         "latency_write_cache_off" => Asked::Uncached { subject },
         "single_ssd_throughput" => Asked::Times { drives: 1.0, load, figure },
         "theoretical_throughput" => Asked::Times { drives: disks, load, figure },
-        // How many drives the array has is no measurement.
+        // The number of drives in the array is not a measurement.
         "multiplier" => return Ok(None),
         "pcie_x8_utilisation" => Asked::Bus { subject, load },
         name if name.contains("cpu") => Asked::Processor { subject, load },

@@ -12,7 +12,7 @@ const APART: f64 = 0.15;
 /// The errors of some rows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// How many rows.
+    /// Number of rows.
     pub rows: usize,
     /// Rows that no system answers.
     pub unanswered: usize,

@@ -98,7 +98,7 @@ fn twelve_disks_and_solid_state_drives(controller: &str, workload: &str) -> Need
     }
 }
 
-/// So much capacity needs parity: with the journal it is faster.
+/// This capacity needs parity: with the journal it is faster.
 fn first_is_parity_with_a_journal(controller: &str) {
     let capacity_bytes = Some(60_000_000_000_000);
     let need = Need { capacity_bytes, ..twelve_disks_and_solid_state_drives(controller, "mixed") };
@@ -197,7 +197,7 @@ fn only_questions_that_can_change_advice_are_asked() {
         let next = what_matters(&found.choices, &base, &[*settled]);
         assert_ne!(next.map(|(matter, _)| matter), Some(*settled));
     }
-    // Of one drive only one thing can be made.
+    // One drive allows a single layout only.
     let one = Need { risk_is_assumed: true, ..need("1x8TB-hdd", "mixed") };
     let found = advice(&one);
     assert!(found.assumptions.iter().any(|line| line.contains("any probability is accepted")));

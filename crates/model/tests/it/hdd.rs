@@ -123,7 +123,7 @@ fn a_read_stream_starves_no_other_request() {
 
 #[test]
 fn streams_run_at_the_rate_of_their_zone_at_any_depth() {
-    // What the write cache still holds at the end counts as delivered.
+    // Data still in the write cache at the end counts as delivered.
     let sheet = DataSheet { write_cache_mib: 8, ..sheet() };
     for operation in [HddOperation::Read, HddOperation::Write] {
         for depth in [1, 4, 64] {

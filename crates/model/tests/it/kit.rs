@@ -1,9 +1,10 @@
-//! A closed loop over one drive: so many requests outstanding, a new one for each that completes.
+//! A closed loop over one drive: a constant number of outstanding requests, each replaced when it
+//! completes.
 
 use stripewise_drive::SplitMix64;
 use stripewise_model::hdd::{Completed, HddOperation, HddQueue, HddRequest};
 
-/// What a loop delivered.
+/// Result of a loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delivered {
     pub bytes: u64,

@@ -19,7 +19,7 @@ impl MeasureProgress for Silent {
 
 const OPTIONS: MeasureOptions = MeasureOptions { seconds: 60.0, quick: false, may_write: true, seed: 1 };
 
-/// Makes a drive of so many bytes on an executor.
+/// Makes a drive of the given capacity in bytes on an executor.
 type Maker<'a> = &'a dyn Fn(&Context, u64) -> Rc<dyn Drive>;
 
 fn of_entry(entry: &DriveEntry) -> impl Fn(&Context, u64) -> Rc<dyn Drive> {
@@ -86,7 +86,7 @@ fn mb_per_s(make: Maker, capacity_bytes: u64, load: &Load, seconds: f64) -> f64 
                             false => IoRequest::write(offset, buffer, false),
                         };
                         drive.submit(request).await.unwrap();
-                        // What a cache takes first does not count.
+                        // Requests that fill the cache at the start do not count.
                         if inner.now_ns() > counted_ns {
                             state.1.set(state.1.get() + block);
                             state.2.set(inner.now_ns());
@@ -213,9 +213,9 @@ fn invalid_measured_entries_name_their_line() {
     let error = refused("random_read_us = { value = [[4096, 1, ", "random_read_us = { value = [[4096, 1, -");
     assert!(error.contains("random_read_us: -") && error.contains("is not within"), "{error}");
     let error = refused("[[4096, 1,", "[[4096.5, 1,");
-    assert!(error.contains("is no block size, depth and time"), "{error}");
+    assert!(error.contains("is not a block size, depth and time"), "{error}");
     let error = refused("seek_us = { value = [[", "seek_us = { value = [[\"far\", ");
-    assert!(error.contains("seek_us: its value is no list of rows of 2 numbers"), "{error}");
+    assert!(error.contains("seek_us: its value is not a list of rows of 2 numbers"), "{error}");
     let error = refused("flush_us = ", "flush = ");
     assert!(error.contains("flush: without a unit; it is called flush_us"), "{error}");
 }

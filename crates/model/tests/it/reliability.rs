@@ -101,7 +101,7 @@ fn the_seed_alone_decides_the_answer() {
     assert_ne!(one, on(1, 8), "another seed, another sample");
 }
 
-/// The chain of states "so many drives missing", solved: mean time until more are than may be.
+/// Solves the Markov chain of missing drives: mean time until more are missing than tolerated.
 fn chain_mttdl(
     drives: usize,
     tolerance: usize,
@@ -207,7 +207,8 @@ fn an_odd_mirror_ring_fails_with_two_neighbours() {
 /// may lack `tolerance`; one repair at a time in each, and a lost array made again as a whole.
 fn mirrored_mttdl(drives: usize, tolerance: usize, failure_hours: f64, restore_hours: f64) -> f64 {
     let (fail, repair) = (1.0 / failure_hours, 1.0 / restore_hours);
-    // 0 ..= tolerance: so many missing. Above: lost, with tolerance + 1 repairs to go, down to one.
+    // States 0 ..= tolerance: number of missing drives. Above: lost, with tolerance + 1 repairs to
+    // go, down to one.
     let states = 2 * (tolerance + 1);
     let lost = |state: usize| state > tolerance;
     let next = |state: usize| -> Vec<(usize, f64)> {
@@ -301,7 +302,7 @@ fn rebuild_time_follows_the_performance_model() {
     let asked = wishes.question().unwrap();
     assert_eq!(asked.question.restore, Law::Fixed(eight));
     assert!(asked.assumptions.iter().any(|line| line.contains("8tb-hdd behind stripewise under mixed work")));
-    // What is given goes before what is predicted.
+    // A given rate overrides the predicted one.
     let given = Wishes { rebuild_bytes_per_second: Some(1e9), ..wishes.clone() };
     assert_ne!(given.question().unwrap().question.restore, asked.question.restore);
     // Space for spares on all drives spreads the writes.
@@ -343,7 +344,7 @@ fn trials_end_at_the_requested_precision() {
     };
     assert!(width(&rough) <= 0.2 && width(&fine) <= 0.02);
     let stopped = estimate(&question, 1e12, 1, &stop(1e-9), &mut |trials, _| trials < 50_000).unwrap();
-    assert!(stopped.trials < 200_000, "whoever asked may end it: {}", stopped.trials);
+    assert!(stopped.trials < 200_000, "the callback did not stop the estimate: {} trials", stopped.trials);
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn held_out_rows_are_answered_as_not_fitted() {
     assert!(answers_of_the_same_row_are_fitted());
 }
 
-/// RAID 50 was fitted to nothing; the study's findings tell some of its figures.
+/// RAID 50 was fitted to nothing; the study's findings give some of its figures.
 #[test]
 fn raid_50_is_predicted_from_the_other_levels() {
     let mut text = String::from("study,level,tool,metric,value,unit,notes\n");
@@ -147,8 +147,7 @@ fn cliffs(catalogue: &Catalogue, name: &str) -> Vec<String> {
         holds("depth 1 to 32", at(64, 1), at(64, 32), least.min(if random { 0.9 } else { 0.7 }));
         if system.shape.fault_tolerance() > 0 {
             let degraded = rate(State::Degraded, 1024, 32);
-            // Of a degraded RAID-Z whole tracks are read, of a whole one all but parity, in more
-            // pieces.
+            // A degraded RAID-Z reads whole tracks, a healthy one all but parity, in more pieces.
             holds("a drive back", degraded, large, 0.65);
             holds("rebuilt", rate(State::Rebuilding, 1024, 32), degraded, 0.9);
         }
@@ -194,7 +193,7 @@ fn data_with_other_columns_is_refused_with_its_place() {
     assert!(short.contains("mine.csv, line 2, column `unit`: 5 fields"), "{short}");
     let rows = parse("mine.csv", &ONE_LINE.replace("39368", "fast")).unwrap();
     let error = validate(&Catalogue::built_in(), &rows).unwrap_err().to_string();
-    assert_eq!(error, "mine.csv, line 2, column `value`: `fast` is no number");
+    assert_eq!(error, "mine.csv, line 2, column `value`: `fast` is not a number");
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Memory for stripes of so many units each, filled with noise.
+    /// Allocates stripes of this number of units each, filled with noise.
     pub fn new(stripes: usize, units: usize) -> Arena {
         let layout =
             Layout::from_size_align(stripes * units * STRIP_BYTES, PAGE_BYTES).expect("far from overflow");

@@ -172,9 +172,9 @@ fn contender<'a>(name: &str, work: impl Fn(&mut Arena, usize) + 'a) -> Contender
 
 /// Medians over the turns of one round.
 struct Round {
-    /// Of each contender, in GB/s.
+    /// Speed of each contender, in GB/s.
     speed: Vec<f64>,
-    /// Of every turn, the speeds of all contenders.
+    /// Speeds of all contenders in each turn.
     turns: Vec<Vec<f64>>,
 }
 

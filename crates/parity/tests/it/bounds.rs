@@ -12,7 +12,7 @@ struct Guarded {
     memory: *mut u8,
 }
 
-/// Which of its ends a slice has at the forbidden page.
+/// End of a slice that touches the forbidden page.
 #[derive(Clone, Copy, Debug)]
 enum Against {
     Front,
@@ -66,7 +66,7 @@ fn kernels_touch_no_memory_outside_their_slices() {
                     kernel.encode(&data, &mut parity[..rows]);
                     kernel.encode_streaming(&data, &mut parity[..rows]);
                     kernel.update(3, data[0], &[0, 1, 2][3 - rows..], &mut parity[..rows]);
-                    // What the sources are called is of no matter here.
+                    // The numbers of the sources do not matter here.
                     let sources: Vec<usize> = (rows..DATA_UNITS + rows).collect();
                     let wanted: Vec<usize> = (0..rows).collect();
                     let recovery = Recovery::new(DATA_UNITS, &sources, &wanted).expect("solvable");

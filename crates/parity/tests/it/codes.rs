@@ -161,7 +161,7 @@ fn a_corrupt_unit_is_located() {
     }
 }
 
-/// Three parity units tell two wrong units in one byte from one wrong unit, always.
+/// Three parity units always distinguish two wrong units in one byte from one wrong unit.
 #[test]
 fn two_corrupt_units_are_not_taken_for_one() {
     let mut units = stripe(8, 3, 1);
@@ -200,7 +200,7 @@ fn a_nonexistent_unit_is_never_blamed() {
     // 0x1d = 2^8: what an error of 1 in data unit 8 would do to Q.
     units[9][0] ^= 0x1d;
     assert_eq!(locate(8, &slices(&units)), Verdict::Unknown);
-    // With more data units there would be one, and P and Q alone cannot tell.
+    // With more data units there would be one, and P and Q alone cannot distinguish them.
     let units = [vec![vec![0]; 9], vec![vec![1], vec![0x1d]]].concat();
     assert_eq!(locate(9, &slices(&units)), Verdict::Unit(8));
 }
@@ -229,7 +229,7 @@ fn every_kernel_passes_the_code_tests() {
         .expect("this test can be run");
     assert!(output.status.success());
     let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(complaint.contains("STRIPEWISE_PARITY_KERNEL=abacus is no parity kernel"), "{complaint}");
+    assert!(complaint.contains("STRIPEWISE_PARITY_KERNEL=abacus is not a parity kernel"), "{complaint}");
 }
 
 proptest! {

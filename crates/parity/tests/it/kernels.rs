@@ -94,7 +94,7 @@ impl Misaligned {
     }
 }
 
-/// All operations with so many data units at one length and misalignment.
+/// Compares all operations with this number of data units at one length and misalignment.
 fn compare_all(data_units: usize, length: usize, misalignment: usize) {
     let mut noise = Noise((length * 64 + misalignment) as u64);
     let what = format!("{data_units} units of {length} bytes, misaligned by {misalignment}");
@@ -169,7 +169,7 @@ fn kernels_agree_when_streaming_aligned_parity() {
             });
         }
     }
-    // So much that it is streamed unasked.
+    // Long enough to be streamed by default.
     let mut noise = Noise(1);
     let units: Vec<Misaligned> = (0..10).map(|_| Misaligned::new(0, 300_001, |_| noise.byte())).collect();
     compare(&units, "3 MB", |kernel, units| {

@@ -33,8 +33,7 @@ pub fn coefficient(parity: usize, unit: usize) -> u8 {
     power(1 << parity, unit)
 }
 
-/// What a unit of a stripe with `data_units` is, as a combination of the data: a row of the
-/// generator matrix.
+/// Unit of a stripe with `data_units` as a combination of the data: a row of the generator matrix.
 pub fn unit_row(data_units: usize, unit: usize) -> Vec<u8> {
     if unit < data_units {
         (0..data_units).map(|data| u8::from(data == unit)).collect()

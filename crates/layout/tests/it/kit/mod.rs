@@ -1,4 +1,4 @@
-//! What the tests of this crate share: small geometries of every kind, and every set of missing
+//! Shared set-ups of this crate's tests: small geometries of every kind, and every set of missing
 //! members.
 
 pub mod field;
@@ -20,7 +20,7 @@ pub fn geometry(level: Level, width: usize, groups: Option<usize>, rows: u64) ->
     Geometry::new(shape, rows * INTERLEAVE_BYTES).unwrap()
 }
 
-/// The same with parity that stays for so many rows.
+/// Returns the same geometry with parity that stays on its members for this number of rows.
 pub fn staying(geometry: &Geometry, rotation_rows: u32) -> Geometry {
     let shape = Shape { rotation_rows, ..*geometry.shape() };
     Geometry::new(shape, geometry.member_bytes()).unwrap()

@@ -1,5 +1,4 @@
-//! A stripe of tiny strips that plans are carried out on, and the plain data that it has to agree
-//! with.
+//! A stripe of tiny strips on which plans are executed, and the plain data that it must match.
 //!
 //! A strip has three cells of one byte, which stand for unequal parts of a strip of 4 KiB.
 //! Everything that a plan may not do (touch a missing unit, use what it has not read, read twice)
@@ -13,7 +12,7 @@ use super::Random;
 use super::field;
 
 pub const CELLS: usize = 3;
-/// Where in a strip the cells begin and end.
+/// Boundaries of the cells in a strip, in bytes.
 const BOUNDARIES: [u64; CELLS + 1] = [0, 512, 3584, 4096];
 
 /// Cells `start..end` of a unit.
@@ -53,7 +52,7 @@ pub struct Simulation {
     data: Vec<[u8; CELLS]>,
 }
 
-/// What has been read and reconstructed, by unit and cell.
+/// Data that was read or reconstructed, by unit and cell.
 pub struct Known(Vec<[Option<u8>; CELLS]>);
 
 impl Known {
@@ -78,7 +77,7 @@ impl Simulation {
         simulation
     }
 
-    /// What a unit has to hold for the stripe to be consistent.
+    /// Returns the contents of a unit in a consistent stripe.
     fn expected_unit(&self, unit: usize) -> [u8; CELLS] {
         let data_units = self.geometry.data_units();
         std::array::from_fn(|cell| {
@@ -97,7 +96,7 @@ impl Simulation {
         self.missing.contains(self.stripe.units[unit].member)
     }
 
-    /// What a unit holds, were its member there.
+    /// Returns the contents of a unit as if its member were present.
     pub fn held_byte(&self, unit: usize, cell: usize) -> u8 {
         self.held[unit][cell]
     }
@@ -238,7 +237,7 @@ impl Simulation {
         Some(plan)
     }
 
-    /// The new parity, from what the method says it is had from, and nothing else.
+    /// Computes the new parity from the sources that the method names, and from nothing else.
     fn new_parity(
         &self,
         plan: &WritePlan,
@@ -280,7 +279,7 @@ impl Simulation {
         }
     }
 
-    /// Every present unit holds what it should; missing data can be had from the others.
+    /// Checks every present unit, and that missing data can be reconstructed from the others.
     fn check_consistent(&self) {
         let units = self.geometry.units();
         let present: Vec<usize> = (0..units).filter(|&unit| !self.is_missing(unit)).collect();
@@ -302,7 +301,7 @@ impl Simulation {
 }
 
 pub struct ReadOutcome {
-    /// What was carried out: the plan, or the rest that can still be read.
+    /// The executed plan: the original, or the rest that can still be read.
     pub plan: ReadPlan,
     pub lost_cells: usize,
 }

@@ -19,26 +19,26 @@ pub(super) struct Member {
     pub hdd: Hdd,
     pub window: Vec<Command>,
     pub backlog: VecDeque<Command>,
-    /// Where the last access ended.
+    /// End of the last access.
     pub arm_lba: u64,
-    /// Writes that were answered and lie in the drive's cache.
+    /// Acknowledged writes in the drive's cache.
     pub dirty: Vec<Command>,
     pub serving: Option<(Command, bool)>,
-    /// Where the last read ended, and when.
+    /// End of the last read, and its time.
     pub read_end: (u64, u64),
-    /// The same of the last write.
+    /// End of the last write, and its time.
     pub write_end: (u64, u64),
     pub busy_ns: u64,
-    /// What its buffer still has of tracks that random reads waited on: first sector and the one
-    /// after the last, the oldest first.
+    /// Tracks still in its buffer that random reads waited on: first sector and the one after the
+    /// last, the oldest first.
     pub held: VecDeque<(u64, u64)>,
-    /// The place of the rebuild, and the host's commands and bytes since its last turn.
+    /// Position of the rebuild, and the host's commands and bytes since its last turn.
     pub rebuild: Option<(u64, u64, u64)>,
 }
 
 impl Member {
-    /// What passed under the head while it waited for this place on the track, and the place
-    /// itself; of these the buffer has room for `segments` of at most `segment_sectors`.
+    /// Holds the sectors that passed under the head during the rotational wait, and the accessed
+    /// ones; the buffer has room for `segments` ranges of at most `segment_sectors`.
     pub(super) fn hold(&mut self, waited_ns: u64, command: &Command, segments: usize, segment_sectors: u64) {
         if segments == 0 {
             return;

@@ -1,9 +1,10 @@
 //! The simulation of hard disks behind a controller.
 //!
-//! The load is closed: so many requests outstanding. A request becomes reads and, after them,
-//! writes of members ([`super::super::plan`]); a member serves the nearest of a bounded window of
-//! commands. What a drive's own cache absorbs is answered at once and destaged later; behind a
-//! controller that keeps the cache to itself a write holds its command until it is on the medium.
+//! The load is closed: a constant number of outstanding requests. A request becomes reads and,
+//! after them, writes of members ([`super::super::plan`]); a member serves the nearest of a bounded
+//! window of commands. A write that fits the drive's own cache is answered at once and destaged
+//! later; behind a controller that keeps the cache to itself a write holds its command until it is
+//! on the medium.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -21,13 +22,13 @@ const SECTOR: u64 = 4096;
 /// A file that fits a driver's cache is read from it, but for the blocks that a run reads for the
 /// first time.
 const MOST_CACHED: f64 = 0.97;
-/// A stream of writes from a drive's cache pauses less than this between two commands.
+/// Maximum pause between two commands of a stream of writes from a drive's cache.
 const STREAM_PAUSE_NS: u64 = 1_000_000;
-/// How long a drive reads on.
+/// Duration of a drive's read-ahead.
 const READ_AHEAD_NS: u64 = 40_000_000;
-/// Full stripes under way of a stream of writes that is gathered.
+/// Full stripes in flight of a stream of gathered writes.
 const GATHERED: u64 = 4;
-/// The least that a stream goes through before it starts again.
+/// Minimum that a stream passes through before it starts again.
 const STREAM_BYTES: u64 = 4 << 30;
 const HOST: u32 = 1 << 24;
 
@@ -37,12 +38,12 @@ pub(super) struct Request {
     started_ns: u64,
     bytes: u64,
     left: u32,
-    /// What follows when nothing is left.
+    /// Accesses that follow once none is left.
     then: VecDeque<Vec<Extent>>,
     active: bool,
 }
 
-/// What the simulation needs of a system.
+/// Inputs of the simulation from a system.
 struct Setup {
     tags: usize,
     absorb: usize,
@@ -106,14 +107,14 @@ pub(super) struct Simulation<'a> {
     pub span: u64,
     weight: f64,
     now_ns: u64,
-    /// Bytes and latencies of what ended after the warm-up.
+    /// Bytes and latencies of requests completed after the warm-up.
     done: u64,
     pub done_bytes: u64,
     pub latencies_ns: Vec<u64>,
     block_of_stream: u64,
 }
 
-/// Whether a mirror's copy alternates between the host's commands and the rebuild's.
+/// True if a mirror's copy alternates between the host's commands and the rebuild's.
 pub(super) fn takes_turns(system: &System) -> bool {
     system.controller.is("rebuild_turns")
 }
@@ -132,8 +133,8 @@ impl<'a> Simulation<'a> {
         let row = planner.row_bytes();
         let block_of_stream = if gather { block.div_ceil(row) * row } else { block };
         let outstanding = workload.outstanding() as u64;
-        // What a write-back cache gathers, it destages some stripes at a time, however few requests
-        // are outstanding.
+        // A write-back cache destages gathered data several stripes at a time, even with few
+        // requests outstanding.
         let slots = (outstanding * block / block_of_stream).max(GATHERED) as usize;
         let slots = if sequential && gather { slots } else { outstanding as usize };
         let span = workload.span_bytes.unwrap_or(u64::MAX).min(planner.capacity()).max(block);
@@ -303,7 +304,8 @@ impl<'a> Simulation<'a> {
         self.issue(id, &first);
     }
 
-    /// Which copy of a mirror serves a read: by region, or the one with less to do.
+    /// Returns the accesses of a mirror's read: the copy is chosen by region, or by the shorter
+    /// queue.
     fn plan_read(&mut self, offset: u64, bytes: u64) -> Vec<Vec<Extent>> {
         let mut load = Vec::new();
         if self.setup.mirror_run.is_none() && self.planner.is_mirrored() {
@@ -421,7 +423,7 @@ impl<'a> Simulation<'a> {
             None if gathers && streamed(command) => now_ns,
             None => member.hdd.positioned_ns(now_ns, &command.target, command.write),
         };
-        // Of what the drive has read ahead the first comes first: what lies behind it would be a
+        // The first sectors of the drive's read-ahead are served first: those behind would be a
         // turn away.
         let in_window =
             member.window.iter().enumerate().map(|(at, command)| (wait(command), command.lba, false, at));
