@@ -269,7 +269,11 @@ fn ranges_beyond_the_end_are_refused() {
     let error = sandbox.fails(&format!("volume read tank/a --offset {} --length 2", capacity - 1));
     assert!(error.contains(&format!("it ends at {capacity}")), "{error}");
     assert!(
-        sandbox.run("volume read tank/a --json").expect_code(2).err.contains("--json does not go with it")
+        sandbox
+            .run("volume read tank/a --json")
+            .expect_code(2)
+            .err
+            .contains("cannot be combined with --json")
     );
     let last = sandbox.run(&format!("volume read tank/a --offset {}", capacity - 1)).expect_code(0);
     assert_eq!(last.out, [0]);

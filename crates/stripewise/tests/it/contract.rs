@@ -112,7 +112,7 @@ fn the_rebuild_latency_limit_is_kept_until_removed() {
     let bound = || sandbox.json("pool status tank")["pools"][0]["rebuild_latency_ms"].clone();
     assert_eq!(bound(), Value::Null);
     let told = sandbox.ok("pool set tank rebuild-latency=20ms");
-    assert!(told.text().contains("at most 20 ms"), "{}", told.text());
+    assert!(told.text().contains("rebuild latency limit: 20 ms"), "{}", told.text());
     assert_eq!(bound(), 20);
     sandbox.ok("pool set tank rebuild-latency=off rebuild-priority=high");
     assert_eq!(bound(), Value::Null);

@@ -207,7 +207,7 @@ fn invalid_evaluations_are_refused_before_any_setup() {
     );
     assert!(fails("--drives @d/drive0.img @d/drive0.img").contains("is given twice"));
     assert!(fails("--size 900TB --quick").contains("the drives need"), "{}", fails("--size 900TB --quick"));
-    assert!(fails("--out @file/results").contains("hint: --out names another folder"));
+    assert!(fails("--out @file/results").contains("hint: choose another directory with --out"));
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn a_full_pool_uses_an_added_drive() {
     assert!(sandbox.ok("pool rebalance tank --stop").text().contains("no rebalance is pending"));
     assert_eq!(status(&sandbox)["action"], "stripewise pool rebalance tank");
     let done = sandbox.ok("pool rebalance tank --wait");
-    assert_eq!(done.text(), "the rebalance of pool tank is done\n");
+    assert_eq!(done.text(), "the rebalance of pool tank is complete\n");
     let now = status(&sandbox);
     assert!(free(&now) > 12 << 20 && now["activity"] == Value::Array(Vec::new()), "{now}");
     let first = rows;

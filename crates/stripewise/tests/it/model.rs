@@ -96,7 +96,7 @@ fn invalid_advise_options_are_refused_with_a_fix() {
     for (words, code, why) in [
         ("", 2, "--drives 4x8TB-hdd"),
         ("--drives 4xmg08ada40e", 2, "mg08ada400e"),
-        ("--drives=-4x8TB-hdd", 2, "no number of drives"),
+        ("--drives=-4x8TB-hdd", 2, "not a number of drives"),
         ("--drives 4x8TB-hdd --workload read=70,write=50", 2, "add up to 120 %"),
         ("--drives 4x8TB-hdd --workload sequental", 2, "sequential"),
         ("--drives 4x8TB-hdd --link 3gbe", 2, "2.5gbe"),

@@ -93,7 +93,7 @@ fn invalid_questions_are_refused_with_a_reason() {
         ("--layout raid5 --drives 8 --mttf-hours=-5", "not a number above 0"),
         ("--layout raid5 --drives 8 --failure gauss:5,6", "is not a law"),
         ("--layout raid5 --drives 8 --failure fixed:6", "Weibull or an exponential"),
-        ("--layout raid5 --drives 8 --latent weibull:2,9000", "come at random"),
+        ("--layout raid5 --drives 8 --latent weibull:2,9000", "latent errors are exponential"),
         ("--layout raid5 --drives 8 --batch 0.5", "SHARE:FACTOR"),
         ("--layout raid5 --drives 8 --batch 1.5:3", "between 0 and 1"),
         ("--layout raid5 --drives 8 --mttf-hours 5 --failure weibull:1,6", "cannot be used with"),
