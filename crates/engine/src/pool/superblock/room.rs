@@ -13,9 +13,21 @@ use crate::pool::error::PoolError;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::volume_record::PartRecord;
 use crate::pool::superblock::block_bytes::{BITMAP_BYTES, MAX_LOST_BYTES};
-use crate::pool::superblock::writer::Writer;
+use crate::pool::superblock::changes::changes;
+use crate::pool::superblock::entries::{entry_bytes, entry_room_bytes};
 use crate::rows::{Run, SlotState};
 use crate::tuning::Tuning;
+
+/// Bytes that a checkpoint of this manifest takes in a slot. Takes time in proportion to the whole.
+pub(crate) fn checkpoint_bytes(manifest: &Manifest) -> u64 {
+    entry_bytes(changes(None, manifest).len() as u64)
+}
+
+/// Room for a checkpoint on the smallest participating drive, bytes.
+pub(crate) fn slot_room_bytes(manifest: &Manifest) -> u64 {
+    let online = manifest.drives.iter().filter(|drive| drive.is_online());
+    online.map(|drive| entry_room_bytes(drive.capacity_bytes)).min().unwrap_or(0)
+}
 
 /// Of the fixed reserve so much is for lost blocks, without asking what else there is.
 const LOST_RESERVE_BYTES: u64 = 32 << 10;
@@ -44,13 +56,13 @@ impl RecordBounds {
 
     /// Room for a checkpoint on the smallest of the drives that take part.
     pub(in crate::pool) fn room_bytes(&self, manifest: &Manifest) -> u64 {
-        Writer::room_bytes(manifest).min(self.most_bytes)
+        slot_room_bytes(manifest).min(self.most_bytes)
     }
 
     /// Bytes that the record takes, and those that are kept free for emergencies.
     fn needed_bytes(&self, manifest: &Manifest) -> u64 {
         let exclusions: u64 = manifest.parts().map(exclusion_bytes).sum();
-        Writer::checkpoint_bytes(manifest) + lost_growth_bytes(manifest) + exclusions + self.reserve_bytes
+        checkpoint_bytes(manifest) + lost_growth_bytes(manifest) + exclusions + self.reserve_bytes
     }
 
     /// For changes that add to the manifest: refuses them before there is no room left for
@@ -207,7 +219,7 @@ mod tests {
             let exclusion =
                 |drive| Exclusion { drive, reason: "a test".to_owned(), kind: ExclusionKind::Failed };
             now.exclude(&[exclusion(2), exclusion(5)]);
-            assert!(Writer::checkpoint_bytes(&now) <= bounds.room_bytes(&now));
+            assert!(checkpoint_bytes(&now) <= bounds.room_bytes(&now));
         }
     }
 

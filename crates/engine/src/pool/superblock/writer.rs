@@ -183,18 +183,6 @@ impl Writer {
         seen
     }
 
-    /// Bytes that a checkpoint of this manifest takes in a slot. Takes time in proportion to the
-    /// whole.
-    pub(crate) fn checkpoint_bytes(manifest: &Manifest) -> u64 {
-        entry_bytes(changes(None, manifest).len() as u64)
-    }
-
-    /// Room for a checkpoint on the smallest of the drives that take part.
-    pub(crate) fn room_bytes(manifest: &Manifest) -> u64 {
-        let online = manifest.drives.iter().filter(|drive| drive.is_online());
-        online.map(|drive| entry_room_bytes(drive.capacity_bytes)).min().unwrap_or(0)
-    }
-
     /// Writes a commit to drives, durably: to `first` before all others, and if that refuses to no
     /// other. Says of each drive that was written to whether it has it. Drives that are not among
     /// the targets, or refuse, get a checkpoint when they are targets again. Commits must not

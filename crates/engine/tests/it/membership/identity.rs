@@ -535,7 +535,11 @@ fn drive_written_as_two_members_is_stale() {
         let drives = as_drives(&images);
         let pool = life.open(&drives).await.unwrap();
         assert_eq!(state(&pool, "drive1"), "stale");
-        assert!(pool.notices().iter().any(|notice| notice.contains("as two different drives")), "{:?}", pool.notices());
+        assert!(
+            pool.notices().iter().any(|notice| notice.contains("as two different drives")),
+            "{:?}",
+            pool.notices()
+        );
         let volume = pool.volume("data").unwrap();
         holds(&volume, 1, 0, SIZE).await.unwrap();
         let id = id_of(&pool.status(), "drive1");

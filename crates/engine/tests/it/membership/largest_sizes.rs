@@ -3,14 +3,35 @@
 use std::rc::Rc;
 
 use crate::kit::pool::*;
-use stripewise_drive::{Drive, MemoryDrive};
+use stripewise_drive::{Completion, Drive, DriveInfo, IoRequest, MemoryDrive};
 use stripewise_engine::{PoolError, Role};
+
+/// A small drive that says that it has another size.
+struct Claiming(Rc<MemoryDrive>, DriveInfo);
+
+impl Claiming {
+    fn new(label: &str, capacity_bytes: u64) -> Rc<dyn Drive> {
+        let drive = MemoryDrive::new(label, 16 * MIB);
+        let info = DriveInfo { capacity_bytes, ..drive.info().clone() };
+        Rc::new(Self(drive, info))
+    }
+}
+
+impl Drive for Claiming {
+    fn info(&self) -> &DriveInfo {
+        &self.1
+    }
+
+    fn submit(&self, request: IoRequest) -> Completion {
+        self.0.submit(request)
+    }
+}
 
 #[test]
 fn a_drive_beyond_the_limit_is_too_large() {
     let life = Life::new();
     life.run(async {
-        let huge: Vec<Rc<dyn Drive>> = vec![MemoryDrive::new("huge", 1 << 63)];
+        let huge: Vec<Rc<dyn Drive>> = vec![Claiming::new("huge", 1 << 63)];
         let error = life.create(&huge, &[]).await.map(drop).expect_err("refused");
         assert!(matches!(error, PoolError::DriveTooLarge { .. }), "{error}");
         assert!(error.to_string().contains("huge is too large: it has 9223372036854775808 bytes"), "{error}");

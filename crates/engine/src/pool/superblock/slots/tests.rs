@@ -13,6 +13,7 @@ use crate::member::Member;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::ids::Id;
 use crate::pool::space::addresses::{end_of_slabs, slot_bytes};
+use crate::pool::superblock::room::{checkpoint_bytes, slot_room_bytes};
 use crate::pool::superblock::writer::{Target, Writer, wipe};
 use crate::pool::testing::{add_volume, change, pool, sample};
 
@@ -394,8 +395,8 @@ fn oversized_manifest_is_refused_with_the_numbers() {
     }
     let rig = Rig::new(&pool(&[64; 3], MIB));
     let refused = rig.executor.block_on(rig.writer.commit(&manifest, None, &rig.targets)).unwrap_err();
-    assert_eq!(refused.room_bytes, Writer::room_bytes(&manifest));
-    assert_eq!(refused.needed_bytes, Writer::checkpoint_bytes(&manifest));
+    assert_eq!(refused.room_bytes, slot_room_bytes(&manifest));
+    assert_eq!(refused.needed_bytes, checkpoint_bytes(&manifest));
     assert!(refused.needed_bytes > refused.room_bytes);
     assert_eq!(newest(&rig.images[0]), None, "nothing was written");
 }
@@ -414,7 +415,7 @@ fn a_large_checkpoint_goes_in_pieces() {
     }
     let rig = Rig::new(&pool(&[200_000, 200_000], MIB));
     rig.commit(&manifest);
-    assert!(Writer::checkpoint_bytes(&manifest) > 2 * MIB);
+    assert!(checkpoint_bytes(&manifest) > 2 * MIB);
     assert_eq!(newest(&rig.images[1]), Some((manifest, 0, true)));
 }
 
