@@ -154,8 +154,10 @@ impl Structure {
     }
 }
 
-/// Callback for a failed flush.
-type Struck = Box<dyn FnOnce()>;
+/// Callback for a failed flush. Returns the callback for the moment of its completion.
+type Struck = Box<dyn FnOnce() -> Answered>;
+/// Callback for the completion of a failed flush.
+pub(crate) type Answered = Box<dyn FnOnce()>;
 
 /// Error number of "input/output error".
 const EIO: i32 = 5;
@@ -217,8 +219,9 @@ impl Wire {
         Rc::new(Self(Rc::new(shared)))
     }
 
-    /// Makes the next flush fail and lose the drive's cache; then calls `struck`.
-    pub(crate) fn fail_next_flush(&self, struck: impl FnOnce() + 'static) {
+    /// Makes the next flush fail and lose the drive's cache; then calls `struck`, and its result when
+    /// the failure is reported.
+    pub(crate) fn fail_next_flush(&self, struck: impl FnOnce() -> Answered + 'static) {
         *self.0.flush_fault.borrow_mut() = Some(Box::new(struck));
     }
 }
@@ -287,6 +290,7 @@ impl Drive for Wire {
                 Operation::Flush => shared.flush_fault.borrow_mut().take(),
                 _ => None,
             };
+            let mut answered = None;
             let result = match fault {
                 Some(struck) => {
                     let seed = shared.random.borrow_mut().next_u64();
@@ -301,6 +305,9 @@ impl Drive for Wire {
             shared.context.sleep_ns(on_the_way_ns).await;
             if shared.power.is_off() {
                 return shared.hold(sender);
+            }
+            if let Some(answered) = answered {
+                answered();
             }
             sender.complete(result);
         });

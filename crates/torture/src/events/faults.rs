@@ -68,7 +68,7 @@ impl Life {
         // The wire keeps what is called until a flush comes, if one comes: it must not keep itself.
         let (life, plugged_again) = (Rc::downgrade(self), Rc::downgrade(&plugged));
         plugged.wire.fail_next_flush(move || {
-            let Some(life) = life.upgrade() else { return };
+            let Some(life) = life.upgrade() else { return Box::new(|| ()) };
             life.a_flush_failed(disk, &sparing, &others);
             let later = life.context.clone();
             life.context.spawn(async move {
@@ -77,6 +77,12 @@ impl Life {
                     plugged.is_troubled.set(false);
                 }
             });
+            // Rows may be on their way to the drive by then.
+            let life = Rc::downgrade(&life);
+            Box::new(move || {
+                let Some(life) = life.upgrade() else { return };
+                life.is_left_out_with(disk, &sparing, &others);
+            })
         });
     }
 
@@ -84,18 +90,9 @@ impl Life {
     /// have moved since the failure was prepared, and what was deleted since is not concerned.
     fn a_flush_failed(&self, disk: usize, sparing: &[Rc<Guarded>], others: &[Rc<Guarded>]) {
         self.note(&format!("a flush of disk{disk} fails"));
-        let now = self.subject.borrow().as_ref().map(|subject| subject.facts()).unwrap_or_default();
-        // Rows that are on their way to other drives may count there before this is answered.
-        let may_be_on_it = |facts: &Facts| facts.all_disks().contains(&disk) || facts.is_moving;
-        let on_it = |guarded: &&Rc<Guarded>| {
-            now.iter().any(|facts| facts.name == guarded.name && may_be_on_it(facts))
-        };
-        // A volume that can spare the drive has it left out, also where rows are only on their way
-        // there, and it is out for all of the pool then.
-        let spares_it =
-            |guarded: &Rc<Guarded>| now.iter().any(|facts| facts.name == guarded.name && facts.is_moving);
-        let is_left_out = sparing.iter().any(|guarded| on_it(&guarded)) || others.iter().any(spares_it);
-        let at_risk: Vec<&Rc<Guarded>> = others.iter().filter(on_it).collect();
+        let now = self.facts_now();
+        let at_risk: Vec<&Rc<Guarded>> =
+            others.iter().filter(|guarded| may_be_on_it(&now, guarded, disk)).collect();
         self.world.cover(|coverage| {
             coverage.drive_losses += 1;
             coverage.failed_flushes += 1;
@@ -104,9 +101,25 @@ impl Life {
         for guarded in at_risk {
             guarded.oracle.borrow_mut().put_at_risk();
             guarded.may_refuse_writes.set(true);
-            guarded.is_failed.set(is_left_out || guarded.is_failed.get());
             guarded.is_uncertain.set(true);
         }
+        self.is_left_out_with(disk, sparing, others);
+    }
+
+    /// A volume that can spare a drive that failed a flush has it left out, also where rows are
+    /// only on their way there, and it is out for all of the pool then.
+    fn is_left_out_with(&self, disk: usize, sparing: &[Rc<Guarded>], others: &[Rc<Guarded>]) {
+        let now = self.facts_now();
+        let is_moving =
+            |guarded: &Rc<Guarded>| now.iter().any(|facts| facts.name == guarded.name && facts.is_moving);
+        if sparing.iter().any(|guarded| may_be_on_it(&now, guarded, disk)) || others.iter().any(is_moving) {
+            let on_it = others.iter().filter(|guarded| may_be_on_it(&now, guarded, disk));
+            on_it.for_each(|guarded| guarded.is_failed.set(true));
+        }
+    }
+
+    fn facts_now(&self) -> Vec<Facts> {
+        self.subject.borrow().as_ref().map(|subject| subject.facts()).unwrap_or_default()
     }
 
     /// Some sectors of a drive cannot be written any more, in this life.
@@ -186,4 +199,11 @@ impl Life {
         }
         self.plugged.borrow().values().for_each(|plugged| plugged.faulty.set_full(true));
     }
+}
+
+/// Whether a volume has anything on a disk. Rows that are on their way to other drives may count
+/// there before a failure is answered.
+fn may_be_on_it(now: &[Facts], guarded: &Guarded, disk: usize) -> bool {
+    let has_it = |facts: &Facts| facts.all_disks().contains(&disk) || facts.is_moving;
+    now.iter().any(|facts| facts.name == guarded.name && has_it(facts))
 }
