@@ -219,8 +219,8 @@ impl Wire {
         Rc::new(Self(Rc::new(shared)))
     }
 
-    /// Makes the next flush fail and lose the drive's cache; then calls `struck`, and its result when
-    /// the failure is reported.
+    /// Makes the next flush fail and lose the drive's cache; then calls `struck`, and what that
+    /// returns when the failure is reported.
     pub(crate) fn fail_next_flush(&self, struck: impl FnOnce() -> Answered + 'static) {
         *self.0.flush_fault.borrow_mut() = Some(Box::new(struck));
     }
@@ -295,7 +295,7 @@ impl Drive for Wire {
                 Some(struck) => {
                     let seed = shared.random.borrow_mut().next_u64();
                     shared.inner.lose_cache(seed);
-                    struck();
+                    answered = Some(struck());
                     shared.error_at_ns.set(shared.context.now_ns() + way_out_ns);
                     Err(request.error(&shared.info.label, DriveErrorKind::Other, Some(EIO)))
                 }
