@@ -10,7 +10,7 @@ use stripewise_engine::{PoolError, Role};
 struct Claiming(Rc<MemoryDrive>, DriveInfo);
 
 impl Claiming {
-    fn new(label: &str, capacity_bytes: u64) -> Rc<dyn Drive> {
+    fn drive(label: &str, capacity_bytes: u64) -> Rc<dyn Drive> {
         let drive = MemoryDrive::new(label, 16 * MIB);
         let info = DriveInfo { capacity_bytes, ..drive.info().clone() };
         Rc::new(Self(drive, info))
@@ -31,7 +31,7 @@ impl Drive for Claiming {
 fn a_drive_beyond_the_limit_is_too_large() {
     let life = Life::new();
     life.run(async {
-        let huge: Vec<Rc<dyn Drive>> = vec![Claiming::new("huge", 1 << 63)];
+        let huge: Vec<Rc<dyn Drive>> = vec![Claiming::drive("huge", 1 << 63)];
         let error = life.create(&huge, &[]).await.map(drop).expect_err("refused");
         assert!(matches!(error, PoolError::DriveTooLarge { .. }), "{error}");
         assert!(error.to_string().contains("huge is too large: it has 9223372036854775808 bytes"), "{error}");
