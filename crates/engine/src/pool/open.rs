@@ -408,7 +408,7 @@ fn note_strangers(inner: &Inner, drives: &[Rc<dyn Drive>], choice: &Choice, roll
         match worth {
             Worth::Current | Worth::Returning | Worth::RolledBack => {}
             Worth::Behind => inner.news.notice(format!(
-                "{label} was away while the pool was used: what changed meanwhile is to be brought up to date"
+                "{label} was away while the pool was used: a resync of changed data is needed"
             )),
             Worth::Stale if choice.shared.contains(&index) => {
                 inner.drives.note_stale(number);
