@@ -270,8 +270,8 @@ impl Inner {
         }
     }
 
-    /// Writes the pieces that wait in stripes the caller leads, and releases the stripes. The result
-    /// covers all of them.
+    /// Writes the pieces that wait in stripes the caller leads, and releases the stripes. The
+    /// result covers all of them.
     async fn lead(&self, stripes: &[u64]) -> Result<(), ArrayError> {
         let led: Group<Led> = stripes.iter().map(|&stripe| self.take_pieces(stripe)).collect();
         let Some(log) = self.log.open() else {

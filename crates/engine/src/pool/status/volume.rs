@@ -97,7 +97,7 @@ impl Tally {
 impl Inner {
     /// Current status of the volume.
     pub(in crate::pool) fn volume_info(&self, manifest: &Manifest, volume: &VolumeRecord) -> VolumeInfo {
-        // The newest part gives the volume's layout, as a conversion does; all parts give its state.
+        // A volume in conversion reports the new layout; its state covers all parts.
         let shape = volume.parts.last().map_or_else(unknown_shape, |part| part.shape);
         let mut tally = Tally { readable: true, ..Tally::default() };
         for part in &volume.parts {

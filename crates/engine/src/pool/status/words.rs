@@ -265,7 +265,7 @@ fn replacements_in_words(volumes: &OpenVolumes, manifest: &Manifest) -> Option<S
     })
 }
 
-/// Returns a warning if the used space exceeds the threshold.
+/// Returns a warning if used space has reached the threshold and thin volumes can still grow.
 fn space_in_words(manifest: &Manifest, (used, all): (u64, u64)) -> Option<String> {
     let warn = u64::from(manifest.settings.space_warning_percent);
     // Space that was given to volumes for good is no reason to worry; thin ones that may want
