@@ -56,7 +56,7 @@ pub enum PoolError {
     /// More drives than a pool can have.
     #[error("a pool has at most {allowed} drives, {given} were given")]
     TooManyDrives {
-        /// Given number.
+        /// Number given.
         given: usize,
         /// The limit.
         allowed: usize,
