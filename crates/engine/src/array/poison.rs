@@ -77,8 +77,8 @@ impl Inner {
         Ok(())
     }
 
-    /// True if a stripe is the oldest of those being destaged, or becomes it within the time-out. No
-    /// room is reserved for poison: the oldest soon returns the room it takes; several stripes
+    /// True if a stripe is the oldest of those being destaged, or becomes it within the time-out.
+    /// No room is reserved for poison: the oldest soon returns the room it takes; several stripes
     /// might block the ring.
     async fn is_oldest_in_time(&self, stripe: &Stripe) -> bool {
         let until_ns = self.context.now_ns() + PATIENCE_NS;

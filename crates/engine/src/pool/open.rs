@@ -148,7 +148,7 @@ impl Pool {
             };
             take_back(manifest);
             if !rolled_back.is_empty() {
-                // Of the drives accepted, only the data that a volume depends on counts from now on.
+                // Of the accepted drives only data that a volume depends on counts from now on.
                 manifest.exclude(&rolled_back.iter().map(RolledBack::exclusion).collect::<Vec<_>>());
                 take_back(manifest);
             }

@@ -416,10 +416,7 @@ fn drive_state(
         }
         Standing::Excluded { .. } if is_behind && failed.is_none() => (
             DriveState::Behind,
-            Some(
-                "it was away while the pool was used; a resync of changed data is needed"
-                    .to_owned(),
-            ),
+            Some("it was away while the pool was used; a resync of changed data is needed".to_owned()),
         ),
         Standing::Excluded { .. } if drives.is_stale(drive.number) => (
             DriveState::Stale,
