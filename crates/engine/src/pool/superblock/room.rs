@@ -114,7 +114,7 @@ impl RoomLedger {
         self.grown_bytes.set(self.grown_bytes.get() + change_bytes + runs * run_growth_bytes(width));
     }
 
-    /// As [`RecordBounds::check_growth`], for a change of `now` to `next` by runs of `width`
+    /// As [`RecordBounds::check_growth`], for a change of `now` to `next` by `runs` runs of `width`
     /// columns.
     pub(in crate::pool) fn check_runs(
         &self,
