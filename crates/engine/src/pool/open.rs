@@ -148,7 +148,7 @@ impl Pool {
             };
             take_back(manifest);
             if !rolled_back.is_empty() {
-                // Of the accepted drives only data that a volume depends on counts from now on.
+                // From now on only data that a volume depends on counts on the accepted drives.
                 manifest.exclude(&rolled_back.iter().map(RolledBack::exclusion).collect::<Vec<_>>());
                 take_back(manifest);
             }

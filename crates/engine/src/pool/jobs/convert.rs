@@ -296,8 +296,8 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Has slabs for a range of the new array. A volume that is not thin has them whatever becomes
-    /// of the room meanwhile.
+    /// Allocates slabs for a range of the new array. A volume that is not thin keeps them however
+    /// short space becomes.
     async fn give_rows(&self, from: u64, to: u64) -> Result<(), Stop> {
         let (part, new) = (self.converting.new, &self.zones.new);
         let row_bytes = new.spec().row_data_bytes()?;
