@@ -37,6 +37,7 @@ define CHECK_TEXTS
 	sh scripts/columns.sh
 	sh scripts/links.sh
 	sh scripts/names.sh
+	scripts/phrases.py
 endef
 
 # Builds, lints and tests are one cargo command and one queue (scripts/run-tests.py). Always the whole workspace, so that

@@ -45,7 +45,7 @@ impl Bits {
         self == Self::default()
     }
 
-    /// Whether all blocks of another are in this.
+    /// True if all blocks of the other span are in this one.
     pub(crate) fn has_all(self, other: Self) -> bool {
         other.join(self, |other, mine| other & !mine).is_empty()
     }
@@ -81,7 +81,7 @@ pub struct BlockSet {
 }
 
 impl BlockSet {
-    /// How many blocks are in it.
+    /// Number of blocks.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -155,7 +155,7 @@ impl BlockSet {
         self.count = self.count + bits.count() - old.map_or(0, Bits::count);
     }
 
-    /// Keeps the spans of which this is true, told their space and first block.
+    /// Keeps the spans for which `keep` returns true, given their space and first block.
     pub(crate) fn retain_spans(&mut self, keep: impl Fn(Block) -> bool) {
         self.spans.retain(|&(space, span), _| keep((space, span * SPAN_BLOCKS)));
         self.count = self.spans.values().map(|bits| bits.count()).sum();
@@ -182,7 +182,7 @@ impl BlockSet {
         both
     }
 
-    /// Whether all blocks of another set are in this.
+    /// True if all blocks of another set are in this one.
     pub(crate) fn has_all(&self, other: &Self) -> bool {
         other.spans().all(|(key, bits)| self.span(key).has_all(bits))
     }
@@ -201,7 +201,7 @@ impl BlockSet {
         self.spans.range((space, numbers.start)..(space, numbers.end)).map(|(key, bits)| (*key, *bits))
     }
 
-    /// How many spans have any of its blocks.
+    /// Number of spans with at least one block.
     pub(crate) fn span_count(&self) -> usize {
         self.spans.len()
     }

@@ -1,4 +1,4 @@
-//! What a volume can answer but "done".
+//! Errors of requests to a volume.
 
 use stripewise_drive::DriveError;
 use stripewise_layout::LayoutError;
@@ -30,7 +30,7 @@ pub enum ArrayError {
     Lost {
         /// The stripe.
         stripe: u64,
-        /// Which units and members, and what each of them said.
+        /// Affected units and members, with the error of each.
         what: String,
     },
     /// A drive failed and there is no redundancy to do without it.
@@ -39,13 +39,13 @@ pub enum ArrayError {
     /// A drive had to be excluded, but that could not be recorded on the others.
     #[error("the loss of a drive could not be recorded on the others, so nothing more is written: {0}")]
     CannotExclude(String),
-    /// What is lost on the drives could not be recorded.
+    /// Lost blocks could not be recorded.
     #[error("the pool's record of lost blocks could not be brought up to date: {0}")]
     CannotRecord(String),
-    /// What is known of the regions of a volume of this size does not fit into memory.
+    /// The region map of a volume of this size does not fit into memory.
     #[error("the map of {regions} regions does not fit into this machine's memory")]
     NoMemory {
-        /// How many regions.
+        /// Number of regions.
         regions: u64,
     },
     /// The layout does not fit.

@@ -26,14 +26,14 @@ thread_local! {
     static OPENINGS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Where on its drives an array lies, and what it is.
+/// Place of an array on its drives, and its layout.
 #[derive(Clone, Debug)]
 pub struct LinearSpec {
     /// The array's identity.
     pub id: u128,
     /// Its layout.
     pub shape: Shape,
-    /// Where it begins on every drive, bytes.
+    /// Offset of the array on every drive, bytes.
     pub base_bytes: u64,
     /// Its space on every drive, region map and journal included, bytes.
     pub space_bytes: u64,
@@ -41,12 +41,12 @@ pub struct LinearSpec {
     pub journal_slabs: u64,
     /// Acknowledge partial stripes when the journal has them.
     pub write_back: bool,
-    /// Whether its blocks have checksums. With them a volume of any layout needs a journal: without
-    /// one, what was being written when power was cut does not agree with its sums afterwards.
+    /// True if its blocks have checksums. Every layout then needs a journal: without one, writes in
+    /// flight at a power cut do not match their checksums afterwards.
     pub checksums: bool,
 }
 
-/// What a column of the array holds when it is opened. Column *i* is drive number *i*.
+/// State of a column when the array is opened. Column *i* is drive number *i*.
 #[derive(Clone)]
 pub enum SlotInit {
     /// Current data.
@@ -91,7 +91,7 @@ impl LinearSpec {
         Ok((map_slabs, slabs.saturating_sub(map_slabs + self.journal_slabs)))
     }
 
-    /// Where the data begins on every drive, bytes.
+    /// Offset of the data on every drive, bytes.
     pub fn data_base_bytes(&self) -> Result<u64, ArrayError> {
         Ok(self.slabs_base_bytes() + (self.slabs()?.0 + self.journal_slabs) * self.array_spec().slab_bytes)
     }

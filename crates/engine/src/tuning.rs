@@ -12,8 +12,8 @@
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// How many regions share a write-intent bit and a page of a region map. Part of what is on the
-/// drives: a map is opened with the grain that it was made with, and each page says which that is
+/// Number of regions that share a write-intent bit and a page of a region map. Part of the on-disk
+/// format: a map is opened with the grain it was made with, which each page records
 /// (`docs/internals/format.md`, *Region map*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapGrain {
@@ -24,7 +24,7 @@ pub struct MapGrain {
 }
 
 impl MapGrain {
-    /// What a page has room for.
+    /// Capacity of a page, regions.
     pub const MOST_REGIONS_PER_PAGE: u64 = 15_872;
 
     /// As a page of a map says it: zero for the default.
@@ -49,7 +49,7 @@ impl Default for MapGrain {
 /// See the module. Everything is at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// How a volume's region map lies on its drives.
+    /// Grain of a new volume's region map.
     pub map_grain: MapGrain,
     /// Write-intent bits are taken back when their chunk was quiet for this long.
     pub intent_clear_interval_ns: u64,
@@ -74,16 +74,16 @@ pub struct Tuning {
     /// Copies of a mirror take turns in zones of this size, so that a sequential reader keeps all
     /// copies busy with long runs.
     pub mirror_zone_bytes: u64,
-    /// On drives whose positions are dear a sequential reader of a mirror reads so much of a drive
-    /// before it goes on with another copy.
+    /// Bytes that a sequential reader of a mirror reads from a seek-bound drive before it switches
+    /// to another copy.
     pub mirror_run_bytes: u64,
     /// Scattered segments of memory in one merged request to a drive (the kernel takes 1024).
     pub merged_segments: usize,
     /// Memory for the checksums of each volume: 256 MiB are enough for 200 GB of drives in use at a
     /// time.
     pub checksum_cache_bytes: usize,
-    /// Pages of checksums under way at a time when they are written. Neighbours are merged by the
-    /// drives' queues.
+    /// Maximum checksum pages in flight while they are written. The drives' queues merge
+    /// neighbours.
     pub checksum_window_pages: usize,
     /// Bad blocks remembered by name, so that each is counted once however often it is read; of
     /// more than that, some are counted again.
@@ -95,29 +95,29 @@ pub struct Tuning {
     /// The pool's record is never larger than this, nor than its slot on the smallest drive. At
     /// least what it has already.
     pub record_room_bytes: u64,
-    /// Of that so much is kept free for what failing drives add to the record, besides what they
-    /// add to the rows that there are.
+    /// Part of that reserved for the entries that failing drives add to the record, besides their
+    /// additions to existing rows, bytes.
     pub record_reserve_bytes: u64,
-    /// The names of lost blocks take at most so much of the record, and at most 4 MiB: about three
-    /// bytes a block, where they are scattered.
+    /// Maximum space in the record for the names of lost blocks, at most 4 MiB: about three bytes a
+    /// block where they are scattered.
     pub lost_record_bytes: u64,
     /// Rows given to a thin volume at once, at most.
     pub thin_rows: u64,
-    /// How long a write to a thin volume waits for slabs that are free but still in use.
+    /// Maximum wait of a write to a thin volume for slabs that are free but still in use.
     pub thin_patience_ns: u64,
     /// Rows given back by one commit: those of thin volumes, and those that a conversion leaves
     /// behind.
     pub released_rows: u64,
-    /// What a rebuild has filled is recorded this often.
+    /// Interval between records of a rebuild's progress.
     pub rebuild_checkpoint_ns: u64,
-    /// Rows that a rebuild has in work at once, at most.
+    /// Maximum rows rebuilt concurrently.
     pub rebuild_rows: u64,
-    /// Rows that a rebuild has filled are made durable together, about so many bytes of each column
-    /// at a time: a flush, and one run of checksum pages.
+    /// Approximate bytes of each column that a rebuild makes durable together: a flush, and one run
+    /// of checksum pages.
     pub rebuild_batch_bytes: u64,
     /// Stretches of rows looked at for the next row to rebuild.
     pub rebuild_look_ahead: usize,
-    /// How far a scrub has come is recorded this often.
+    /// Interval between records of a scrub's progress.
     pub scrub_checkpoint_ns: u64,
     /// Bytes moved off a drive that is being emptied before it is recorded, about.
     pub drain_batch_bytes: u64,
@@ -125,9 +125,9 @@ pub struct Tuning {
     pub convert_window_bytes: u64,
     /// Read and written by one request of a conversion, about.
     pub convert_piece_bytes: u64,
-    /// A conversion's frontier is recorded at the latest when so much was copied,
+    /// A conversion's frontier is recorded at the latest after this many copied bytes,
     pub convert_unrecorded_bytes: u64,
-    /// or after so long.
+    /// or after this time.
     pub convert_record_ns: u64,
 }
 

@@ -1,5 +1,6 @@
-//! What drives refuse: counted here, and a drive that is finished is first recorded as excluded on
-//! all others; only then is a write acknowledged that it does not hold. Drives come and go here.
+//! Drive errors: counts them, and excludes a drive that has failed. The exclusion is recorded on
+//! all other drives before a write that the drive lacks is acknowledged. Drives join and leave
+//! here.
 
 use std::rc::Rc;
 
@@ -22,7 +23,7 @@ impl Array {
         inner.block_bytes.set(inner.block_bytes.get().max(block_bytes));
         inner.losses.deal_with(member.number, member.member.flush_failures());
         member.member.tell_of_refusals(inner.me.clone());
-        // Where no row names it yet, no page that is in memory can have a place there.
+        // If no row names the drive yet, no page in memory can have a place there.
         let may_know_pages = inner.columns.has_rows_on(member.number);
         inner.columns.add_member(member);
         if may_know_pages {
@@ -40,7 +41,7 @@ impl Array {
         self.0.columns.members.borrow().get(number).map(|member| member.member.clone())
     }
 
-    /// Where the rows lie.
+    /// Places of the rows.
     pub fn rows(&self) -> RowTable {
         self.0.columns.rows.borrow().clone()
     }
@@ -60,7 +61,7 @@ impl Array {
         self.0.columns.lacking_rows()
     }
 
-    /// Whether everything can be read.
+    /// True if everything can be read.
     pub fn is_readable(&self) -> bool {
         let inner = &self.0;
         self.lacking_rows().iter().all(|(_, _, lacking, _)| inner.geometry.survives(lacking))
@@ -68,7 +69,7 @@ impl Array {
 }
 
 impl Inner {
-    /// Whether every column is there and current everywhere, and no block is known as lost.
+    /// True if every column is present and current everywhere, and no block is known as lost.
     pub(crate) fn is_whole(&self) -> bool {
         self.columns.is_whole() && self.bad.has_no_lost()
     }
@@ -101,9 +102,9 @@ impl Inner {
         self.exclude_if_failed(&member).await
     }
 
-    /// Whether a drive that refuses a write or a flush is excluded. Other volumes may not be able
-    /// to do without it, so an array whose volume was deleted or converted keeps out of it:
-    /// requests of clients that still had the volume open may be under way.
+    /// True if a drive that refuses a write or a flush is excluded. Other volumes may depend on it,
+    /// so an array whose volume was deleted or converted excludes no drive: requests of clients
+    /// that still had the volume open may be in flight.
     fn gives_up(&self, number: u32) -> bool {
         !self.lifecycle.is_abandoned() && self.columns.can_spare(number)
     }

@@ -112,7 +112,7 @@ impl Array {
         self.0.rewrite_map().await
     }
 
-    /// Refuses writes beyond this offset until it is set anew.
+    /// Refuses writes beyond this offset until it is set again.
     pub fn end_writes_at(&self, bytes: u64) {
         self.0.capacity.end_writes_at(bytes);
     }
@@ -242,7 +242,7 @@ impl Array {
     /// Takes an area into use, and gives the records that lack a copy one there.
     pub async fn add_journal_area(&self, area: Area) -> Result<(), ArrayError> {
         let Some(log) = self.0.log.open() else { return Ok(()) };
-        // What is durable in place needs no copy. Errors show elsewhere.
+        // Data that is durable in place needs no copy. Errors show elsewhere.
         if self.flush_members().await.is_ok() {
             let _ = self.release_records().await;
         }
@@ -253,7 +253,7 @@ impl Array {
     }
 
     /// Gives up a drive's journal area once its records have copies on others; at least `least`
-    /// areas stay. `false` if it is still in use after so many attempts: clients keep the others
+    /// areas stay. `false` if it is still in use after the last attempt: clients keep the others
     /// full.
     pub async fn leave_journal_area(
         &self,
@@ -266,7 +266,7 @@ impl Array {
             if !log.journal.begin_leaving(drive, least) {
                 return Ok(false);
             }
-            // What is durable in place is not needed in the journal any more.
+            // Data that is durable in place is no longer needed in the journal.
             let emptied = self.0.put_in_place_what_is_logged().await;
             if log.journal.leave_area(drive).await? {
                 return Ok(true);

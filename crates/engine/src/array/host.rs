@@ -1,4 +1,4 @@
-//! What an array asks of the keeper of its drives and slabs: the pool.
+//! Interface from an array to the owner of its drives and slabs: the pool.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,9 +11,9 @@ pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// Keeps the record of an array's drives and slabs.
 pub trait ArrayHost {
-    /// Records durably on every other drive that `member` is out, then tells every array with
+    /// Records durably on every other drive that `member` is out, then notifies every array with
     /// [`Array::drive_gone`](crate::Array::drive_gone). Until this is done no write that `member`
-    /// lacks is acknowledged. Told more than once of the same member, it answers as the first time.
+    /// lacks is acknowledged. Repeated calls for the same member return the first result.
     fn exclude<'a>(&'a self, member: &'a Rc<Member>, reason: &'a str) -> LocalFuture<'a, Result<(), String>>;
 
     /// Records durably which blocks of array `id` are lost no more, of those that
@@ -31,7 +31,7 @@ pub trait ArrayHost {
         self.record_lost(id)
     }
 
-    /// The file system under a drive is full: the array writes nothing more. Told once.
+    /// The file system under a drive is full: the array writes nothing more. Called once.
     fn file_system_full(&self, drive: &str) {
         let _ = drive;
     }

@@ -72,7 +72,7 @@ pub struct ArrayCounters {
     pub read_modify_writes: u64,
     /// Stripes written by reconstruct-write or decode-write.
     pub reconstruct_writes: u64,
-    /// Writes that were carried out together with another one in the same stripe.
+    /// Writes merged with another one in the same stripe.
     pub merged_writes: u64,
     /// Blocks or strips rebuilt from redundancy and written back after a read error.
     pub repaired_reads: u64,
@@ -144,8 +144,8 @@ impl Array {
         Ok(array)
     }
 
-    /// Ends an array that was made in vain: its places may be used again when this has ended. A
-    /// drive that failed meanwhile may have its journal say so in headers.
+    /// Cleans up after a failed creation: the array's areas may be reused once this returns. If a
+    /// drive has failed, journal headers may still be written to record it.
     pub(crate) async fn call_off(&self) {
         self.protect();
         let _ = self.close().await;
@@ -237,7 +237,7 @@ impl Array {
         &self.0.geometry
     }
 
-    /// What the array was made from.
+    /// Specification of the array.
     pub fn spec(&self) -> &ArraySpec {
         &self.0.spec
     }
@@ -249,7 +249,7 @@ impl Array {
 
     /// Makes the array larger or smaller. The rows for it are set before it grows and taken away
     /// after it has shrunk; what lies beyond a smaller size is forgotten. To be called while no
-    /// request beyond the smaller size is under way.
+    /// request beyond the smaller size is in flight.
     pub async fn resize(&self, size_bytes: u64) -> Result<(), ArrayError> {
         let inner = &self.0;
         inner.check_writable()?;
@@ -257,9 +257,9 @@ impl Array {
         let regions = size_bytes.div_ceil(region_bytes);
         inner.regions.make_room(regions).map_err(|_| ArrayError::NoMemory { regions })?;
         let old = inner.capacity.bytes();
-        // What is left of the last region must read as zeros if the volume grows again. When it
-        // does it is zeroed once more: drives may have failed or lost some of it since, and no
-        // scrub looks there.
+        // The rest of the last region must read as zeros if the volume grows again. It is zeroed
+        // again on growth: drives may have failed or lost some of it since, and no scrub looks
+        // there.
         let (from, to) = (size_bytes.min(old), size_bytes.max(old));
         let to = from.next_multiple_of(region_bytes).min(to);
         if to > from {
@@ -277,7 +277,7 @@ impl Array {
         for region in regions..inner.regions.count() {
             inner.sums.forget_region(region);
         }
-        // What is beyond is nobody's, and whatever was dead there reads as zeros when it is new.
+        // Dead blocks beyond the new size are forgotten: that space reads as zeros if it returns.
         let kept = size_bytes.min(old).div_ceil(BLOCK_BYTES);
         inner.bad.forget_dead_from(kept);
         inner.capacity.set(size_bytes);
@@ -285,12 +285,12 @@ impl Array {
         inner.persist_map().await
     }
 
-    /// Where requests' buffers come from.
+    /// Buffer pool for requests.
     pub fn buffers(&self) -> &BufferPool {
         &self.0.buffers
     }
 
-    /// What the array did so far.
+    /// Counters since the array was opened.
     pub fn counters(&self) -> ArrayCounters {
         self.0.counters.get()
     }
@@ -306,7 +306,7 @@ impl Array {
         self.0.regions.count()
     }
 
-    /// Whether a crash left regions whose copies or parity may disagree; [`Self::resync`] compares
+    /// True if a crash left regions whose copies or parity may disagree; [`Self::resync`] compares
     /// them.
     pub fn needs_resync(&self) -> bool {
         self.0.unsynced.get()
@@ -325,17 +325,17 @@ impl Array {
         self.0.bad.dead()
     }
 
-    /// How many blocks are lost for now: [`Self::lost_blocks`] and [`Self::dead_blocks`].
+    /// Number of currently lost blocks: [`Self::lost_blocks`] and [`Self::dead_blocks`].
     pub(crate) fn bad_block_count(&self) -> u64 {
         self.0.bad.count()
     }
 
-    /// What is to be recorded of [`Self::lost_blocks`].
+    /// The part of [`Self::lost_blocks`] to record.
     pub(crate) fn lost_blocks_to_record(&self) -> Rc<BlockSet> {
         self.0.bad.lost_to_record()
     }
 
-    /// What is to be recorded of [`Self::dead_blocks`].
+    /// The part of [`Self::dead_blocks`] to record.
     pub(crate) fn dead_blocks_to_record(&self) -> Rc<BlockSet> {
         self.0.bad.dead_to_record(self.0.capacity.bytes().div_ceil(BLOCK_BYTES))
     }
@@ -363,7 +363,7 @@ impl Array {
         self.0.lifecycle.abandon();
     }
 
-    /// Whether the array takes no writes.
+    /// True if the array accepts no writes.
     pub fn is_protected(&self) -> bool {
         self.0.lifecycle.stopped().is_some()
     }
@@ -402,7 +402,7 @@ impl Array {
     pub(crate) async fn flush_internally(&self) -> Result<(), ArrayError> {
         let lifecycle = &self.0.lifecycle;
         match (lifecycle.is_closed(), lifecycle.is_closed_in_order()) {
-            // The members' queues have ended: nobody would answer.
+            // The members' queues have ended: a request would never complete.
             (true, false) => Err(ArrayError::Closed),
             (true, true) => Ok(()),
             (false, _) => self.0.flush().await,
@@ -451,8 +451,8 @@ impl Array {
         self.0.lifecycle.closed_in_order()
     }
 
-    /// Ends when every read that is under way now has ended: slabs that the array no longer names
-    /// may be used again then.
+    /// Waits for every read now in flight: slabs that the array no longer names may be reused
+    /// afterwards.
     pub async fn drain_reads(&self) {
         self.0.reads.drain().await;
     }

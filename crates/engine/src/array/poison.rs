@@ -20,9 +20,9 @@ use crate::member::Class;
 use crate::read::recover::HeldStripe;
 use crate::rows::SlotState;
 
-/// How long destaging waits for older stripes before it gives up for now.
+/// Maximum wait of destaging for older stripes before it gives up for now.
 const PATIENCE_NS: u64 = 10_000_000_000;
-/// How often it looks.
+/// Polling interval of that wait.
 const LOOK_NS: u64 = 1_000_000;
 
 /// The data blocks of a stripe in one row of blocks: those that are lost have none.
@@ -62,7 +62,7 @@ impl Inner {
         }
         self.record_dead(stripe, &rows).await?;
         if self.columns.missing_in(stripe.index) != missing {
-            // What is to be written is another matter now; the caller looks again.
+            // The data to be written has changed; the caller looks again.
             return Ok(());
         }
         for row in rows {
@@ -77,9 +77,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether a stripe is the oldest of those that are destaged, or becomes it before long. No
-    /// room is kept for poison: what the oldest takes it soon gives back, more than one might block
-    /// the ring.
+    /// True if a stripe is the oldest of those being destaged, or becomes it within the time-out.
+    /// No room is reserved for poison: the oldest soon returns the room it takes; several stripes
+    /// might block the ring.
     async fn is_oldest_in_time(&self, stripe: &Stripe) -> bool {
         let until_ns = self.context.now_ns() + PATIENCE_NS;
         let is_oldest =
@@ -90,7 +90,7 @@ impl Inner {
         is_oldest()
     }
 
-    /// Whether a drive that is away may have blocks of the stripe.
+    /// True if a drive that is away may have blocks of the stripe.
     fn may_come_back(&self, stripe: &Stripe) -> bool {
         let row = self.columns.row_of(stripe.index);
         let rows = self.columns.rows.borrow();
@@ -170,7 +170,7 @@ impl Inner {
         NewContent::Parts(Box::new(PutTogether { parts, changed, old: OldData::new(), plan: Some(plan) }))
     }
 
-    /// What stands in for a lost block: like nothing that was there before.
+    /// Poisoned block: differs from any earlier content.
     fn poison(&self, stripe: &Stripe, unit: usize, start: u64) -> Buffer {
         let block = self.buffers.allocate(BLOCK_BYTES as usize);
         let place = u128::from(stripe.index) << 64 | (unit as u128) << 48 | u128::from(start);

@@ -1,4 +1,4 @@
-//! What an array is made of: its layout, its drives and where its parts lie on them.
+//! Specification of an array: its layout, its drives and the places of its parts on them.
 
 use std::rc::Rc;
 
@@ -28,7 +28,7 @@ impl Default for ArrayOptions {
     }
 }
 
-/// What an array is: recorded in the pool's metadata, the same for its whole life.
+/// Identity and layout of an array: recorded in the pool's metadata, the same for its whole life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArraySpec {
     /// The array's identity; marks its region map.
@@ -86,10 +86,9 @@ pub struct ArrayMember {
     pub number: u32,
     /// Its queue.
     pub member: Rc<Member>,
-    /// Where slab 0 begins on it, bytes.
+    /// Offset of slab 0 on the drive, bytes.
     pub slabs_base_bytes: u64,
-    /// Where the checksum pages of slab 0 begin on it, bytes; of no concern to an array without
-    /// checksums.
+    /// Offset of the checksum pages of slab 0 on the drive, bytes; unused without checksums.
     pub sums_base_bytes: u64,
 }
 
@@ -101,24 +100,23 @@ pub struct AreaPlace {
     pub drive: u32,
     /// The first slab.
     pub slab: u32,
-    /// How many.
+    /// Number of slabs.
     pub slabs: u32,
 }
 
-/// What an array is made of, or opened from.
+/// Parameters for creating or opening an array.
 pub struct ArrayInit {
-    /// What it is.
     pub spec: ArraySpec,
     /// Usable bytes, at most what the rows hold.
     pub size_bytes: u64,
-    /// Where its rows lie.
+    /// Places of its rows.
     pub rows: RowTable,
-    /// Where its region map lies: the same at each place.
+    /// Places of its region map; each holds the same copy.
     pub map: Vec<AreaPlace>,
     /// The areas of its journal; none for a volume without one.
     pub journal: Vec<AreaPlace>,
-    /// Never used before for this array: tells a new journal from older ones. When an array is
-    /// opened it is of concern only if its journal is lost.
+    /// Epoch never used before for this array: distinguishes a new journal from older ones. When an
+    /// array is opened, it is used only if the journal is lost.
     pub journal_epoch: u64,
     /// Every block has a checksum, and every read is verified; the same for the array's whole life.
     pub checksums: Option<SumsInit>,
@@ -131,13 +129,12 @@ pub struct ArrayInit {
     /// Partial stripes are acknowledged when the journal has them. Needs a journal, and a layout
     /// with parity.
     pub write_back: bool,
-    /// Nothing may be written: the array is opened protected. Its members keep what is written to
-    /// them in memory, so that what a crash left in the journal can be carried out for a
-    /// reader.
+    /// Opens the array protected, without writing to its drives. Its members keep writes in memory,
+    /// so that the journal can be replayed for a reader after a crash.
     pub read_only: bool,
 }
 
-/// How an array keeps checksums.
+/// Checksum settings of an array.
 #[derive(Clone, Copy, Debug)]
 pub struct SumsInit {
     /// Above all stamps of earlier openings of this array: for instance the pool's generation

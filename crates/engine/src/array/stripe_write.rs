@@ -63,7 +63,7 @@ impl StripeWrite {
     }
 }
 
-/// What is to be written to a stripe.
+/// New content of a stripe.
 pub(crate) enum NewContent {
     /// Ranges of the stripe's data, in order and without gaps within a unit: where each begins. One
     /// alone need not be whole blocks.
@@ -75,11 +75,11 @@ pub(crate) enum NewContent {
 /// New content of a stripe that was put together from pieces and what lies between them.
 pub(crate) struct PutTogether {
     pub parts: StripeParts,
-    /// What changes, of whichever unit; the rest is what the stripe holds.
+    /// Changed ranges of all units; the rest keeps the stripe's content.
     pub changed: StripRanges,
-    /// What was read of the stripe for that, as it was.
+    /// Old content read from the stripe for the write.
     pub old: OldData,
-    /// How it is written, where that is not for the fewest reads to say.
+    /// Write plan to use instead of the one with the fewest reads.
     pub plan: Option<WritePlan>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct PutTogether {
 struct Prepared {
     stripe: Stripe,
     parts: StripeParts,
-    /// Where the stripe changes, and its parity with it.
+    /// Ranges of the stripe that change, and of its parity with them.
     changed: StripRanges,
     fua: bool,
     class: Class,
@@ -102,11 +102,11 @@ struct Prepared {
     _intent: WriteIntent,
 }
 
-// What a write within one unit reads where there are two parities. Not more: all of it is moved in
+// Room for the reads of a write within one unit under two parities. No more: the value is moved in
 // memory several times with every write.
 type Reads = SmallVec<[(UnitRange, Buffer, Completion); 3]>;
 
-/// What was read of a stripe for its write.
+/// Old content read from a stripe for its write.
 pub(crate) type OldData = SmallVec<[(UnitRange, Buffer); 3]>;
 
 /// A stripe of which everything that is to be written is known.
@@ -121,11 +121,11 @@ pub(crate) struct UnderWay {
     computed: Box<Computed>,
     logged: Option<Logged>,
     writes: Vec<(UnitRange, Segments, Completion)>,
-    /// How often repairs had been undone when it was sent.
+    /// Number of undone repairs when the write was sent.
     undone: u64,
 }
 
-/// What became of a stripe when it was sent.
+/// Outcome of sending a stripe.
 pub(crate) enum Sent {
     UnderWay(UnderWay),
     Ended(Result<(), ArrayError>),
@@ -134,7 +134,7 @@ pub(crate) enum Sent {
 /// Stripes that were sent together, in the order in which they were given.
 pub(crate) struct SentStripes {
     pub stripes: Group<Sent>,
-    /// Where they were logged, if they were.
+    /// Log that holds the writes, if any.
     pub log: Option<Rc<WriteLog>>,
     /// Checksum pages that the writes change stay in memory until they have ended.
     _pages: Vec<Pin>,
@@ -149,8 +149,8 @@ impl SentStripes {
 }
 
 impl Computed {
-    /// Of a full stripe, and where there is no parity, the journal keeps only that it is being
-    /// written.
+    /// Kind of journal record. For a full stripe, and without parity, the journal keeps only that
+    /// the stripe is being written.
     fn record_kind(&self) -> Kind {
         match (self.prepared.covers, self.prepared.plan.method) {
             (Some(_), _) => Kind::Parity,
@@ -159,7 +159,7 @@ impl Computed {
         }
     }
 
-    /// What is to be written to a unit, data or parity.
+    /// New content of a unit, data or parity.
     fn content(&self, range: UnitRange) -> Segments {
         let parts = &self.prepared.parts;
         if self.parity.is_empty() && parts.len() == 1 {
@@ -220,7 +220,7 @@ impl Inner {
     }
 
     /// Before anything is written: slabs, checksum pages in which nothing is recorded yet, and a
-    /// durable mark that writes are under way.
+    /// durable mark that writes are in flight.
     async fn make_ready(&self, writes: &[StripeWrite]) -> Result<Group<WriteIntent>, ArrayError> {
         self.fill_holes(writes.iter().map(|write| write.index)).await?;
         for write in writes {
@@ -411,7 +411,7 @@ impl Inner {
                 let strip = reads
                     .fold((u64::MAX, 0), |(start, end), read| (start.min(read.start), end.max(read.end)));
                 let how = (*class, covers.is_some());
-                // What was read may be of before.
+                // The content read may predate the poisoning.
                 Box::pin(self.poison_lost_blocks(stripe, strip, how, lost)).await?;
             } else {
                 let needed =
@@ -480,7 +480,7 @@ impl Inner {
         sent
     }
 
-    /// How many of the first stripes the journal takes at once; at least one.
+    /// Number of leading stripes that the journal takes at once; at least one.
     fn portion_of(&self, log: &WriteLog, computed: &[Result<Box<Computed>, ArrayError>]) -> usize {
         if computed.len() == 1 {
             return 1;
@@ -607,7 +607,7 @@ impl Inner {
 
     fn submit_unit_write(&self, under_way: &UnderWay, range: UnitRange, segments: Segments) -> Completion {
         let Prepared { stripe, class, fua, covers, .. } = &*under_way.computed.prepared;
-        // What the journal holds whole is durable already.
+        // Data that the journal holds whole is durable already.
         let fua = *fua && under_way.logged.is_none_or(|logged| logged.kind != Kind::Redo);
         let own_units = if self.geometry.copies() > 1 { 1 } else { self.geometry.data_units() };
         let cause = match covers {

@@ -1,14 +1,14 @@
-//! Writes of clients: admission, the stripes that a write touches, and which write carries each
-//! out.
+//! Writes of clients: admission, the stripes that a write touches, and the leader that writes
+//! each.
 //!
 //! A request enters every stripe it touches at once. It *leads* a stripe that is idle; where it has
-//! to wait, another leader may carry out its piece. A leader takes all waiting pieces that fit, so
+//! to wait, another leader may write its piece. A leader takes all waiting pieces that fit, so
 //! that writes that come together become one. The last, partial stripe of a sequential writer is
 //! held back for the rest of it: a full stripe needs no reads.
 //!
 //! What a leader has taken is acknowledged from the journal where it may be deferred
 //! (`write_back/destage.rs`), else written in place (`stripe_write.rs`). The leader holds its
-//! stripes until it leaves them, whatever became of the write.
+//! stripes until it releases them, whether or not the write succeeded.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -30,10 +30,10 @@ use crate::stripes::stripe_table::{Piece, StripeTable, Ticket, Turn, Waiting};
 use crate::write_back::destage::{Deferral, Destaging};
 use crate::write_back::pending::Room;
 
-/// So many requests of clients for each drive are enough to put in order.
+/// Client requests per drive from which a queue is deep enough to be sorted.
 const DEEP_PER_DRIVE: usize = 32;
 
-/// A stripe that a request leads, and the pieces that it carries out there.
+/// A stripe that a request leads, and the pieces that it writes there.
 struct Led {
     stripe: u64,
     pieces: Vec<(Rc<Ticket>, Piece)>,
@@ -65,7 +65,7 @@ impl Led {
             && self.pieces.iter().all(|(_, piece)| piece.room.is_some())
     }
 
-    /// Tells all whose pieces were carried out, and leaves the stripe.
+    /// Completes the requests whose pieces were written, and releases the stripe.
     fn finish(self, table: &StripeTable, result: &Result<(), ArrayError>) {
         for (ticket, _) in &self.pieces {
             ticket.finish(result.clone());
@@ -74,7 +74,7 @@ impl Led {
     }
 }
 
-/// Whether a piece joins others in each strip that they share, without overlap or gap.
+/// True if a piece joins others in each strip that they share, without overlap or gap.
 fn fits(geometry: &Geometry, taken: &[(Rc<Ticket>, Piece)], next: &Piece) -> bool {
     let ranges_of = |piece: &Piece| geometry.data_ranges(piece.from, piece.to());
     ranges_of(next).all(|range| {
@@ -186,9 +186,9 @@ impl Inner {
         if fua { Box::pin(self.record_lost()).await } else { Ok(()) }
     }
 
-    /// Where positions are dear, whether a write is better acknowledged from the journal and put in
-    /// place with others: with what is under way before it a deep stream fills stripes, and a deep
-    /// queue is put in order as well as what is destaged, without being written twice.
+    /// On seek-bound drives, true if a write is better acknowledged from the journal and destaged
+    /// with others. A deep stream fills stripes with the writes in flight before it, and a deep
+    /// queue is sorted as well as destaging is, without writing the data twice.
     fn gains_by_deferral(&self, bytes: u64, sequential: bool) -> bool {
         let writes = self.activity.writes();
         let fills_stripes = sequential && writes as u64 * bytes >= self.geometry.stripe_data_bytes();
@@ -221,7 +221,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Waits until the piece was carried out by another leader, or carries it out.
+    /// Waits until another leader has written the piece, or leads the stripe and writes it.
     async fn follow(&self, stripe: u64, wait: Waiting) -> Result<(), ArrayError> {
         match wait.await {
             Turn::Done(outcome) => outcome,
@@ -250,10 +250,10 @@ impl Inner {
         first.and(second)
     }
 
-    /// Waits until the stripe's queue covers it, or no write is being carried out whose end could
+    /// Waits until the stripe's queue covers it, or no write is in flight whose completion could
     /// bring more.
     async fn hold_for_more(&self, stripe: u64) {
-        // Only while other writes are being carried out, so a lone writer never waits.
+        // Only while other writes are in flight, so a lone writer never waits.
         let deadline = self.context.now_ns() + self.options.tuning.gather_hold_ns;
         // The writer's other stripes begin their work in this same turn.
         stripewise_drive::yield_now().await;
@@ -270,8 +270,8 @@ impl Inner {
         }
     }
 
-    /// Carries out the pieces that wait in stripes the caller leads, and leaves the stripes. The
-    /// result is of all of them.
+    /// Writes the pieces that wait in stripes the caller leads, and releases the stripes. The
+    /// result covers all of them.
     async fn lead(&self, stripes: &[u64]) -> Result<(), ArrayError> {
         let led: Group<Led> = stripes.iter().map(|&stripe| self.take_pieces(stripe)).collect();
         let Some(log) = self.log.open() else {
@@ -308,7 +308,7 @@ impl Inner {
         deferred.into_iter().fold(first.and(second), Result::and)
     }
 
-    /// Takes the pieces to carry out together: aligned to blocks, without overlap, and without gaps
+    /// Takes the pieces to write together: aligned to blocks, without overlap, and without gaps
     /// within a unit.
     fn take_pieces(&self, stripe: u64) -> Led {
         let aligned =
@@ -378,9 +378,9 @@ impl Inner {
         result
     }
 
-    /// What is pending of the stripes goes in place before anything else does.
+    /// Destages the pending data of the stripes before anything else is written there.
     async fn clear_way(&self, led: &[Led]) -> Result<(), ArrayError> {
-        // What waited for its stripe may have waited for one of which a write failed half-way.
+        // The write that this one waited for may have failed half-way.
         self.check_writable()?;
         let Some(destaging) = Destaging::of(self).filter(|_| !self.deferred.pending.is_empty()) else {
             return Ok(());

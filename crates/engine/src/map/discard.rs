@@ -1,7 +1,7 @@
 //! Discard and write-zeroes.
 //!
 //! Whole regions become unwritten again: their mark is taken from the map, durably, before the
-//! drives are told that the space is free, so a crash in between leaves either the old data or
+//! drives get the discard, so a crash in between leaves either the old data or
 //! zeros. The rest of a write-zeroes is written as zeros; the rest of a discard is left as it is,
 //! which a discard allows.
 
@@ -122,14 +122,14 @@ impl Inner {
         Ok((first * region_bytes, (last * region_bytes).min(self.capacity.bytes())))
     }
 
-    /// Whether a region reads as zeros, in place and in what is still to be put there.
+    /// True if a region reads as zeros, in place and in pending data.
     pub(crate) fn holds_nothing(&self, region: u64) -> bool {
         self.regions.state(region) == RegionState::Unwritten
             && (self.deferred.pending.is_empty()
                 || self.deferred.pending.stripes_in(self.regions.stripes_of(region)).is_empty())
     }
 
-    /// Whether these bytes of a region read as zeros. Blocks can be dead where nothing was written:
+    /// True if these bytes of a region read as zeros. Blocks can be dead where nothing was written:
     /// as when a region was discarded and power went before it was recorded that they are whole.
     fn is_zero(&self, region: u64, start: u64, end: u64) -> bool {
         self.holds_nothing(region) && self.bad.check_alive(&self.geometry, start, end).is_ok()
@@ -137,10 +137,10 @@ impl Inner {
 
     async fn unwrite_region(&self, region: u64) -> Result<(), ArrayError> {
         let _guards = self.table.lock_all(self.regions.stripes_of(region).collect()).await;
-        // What was acknowledged goes in place before the journal forgets it, and that before the
-        // region is unwritten: a crash, and who reads meanwhile, must not find what was there
-        // before that. A flush that ends in between would not make durable what a region holds that
-        // is no longer known as new, while old records of it could still be found.
+        // Acknowledged data goes in place before the journal forgets it, and that before the region
+        // is unwritten: neither a crash nor a concurrent read may find older data. A flush that
+        // ends in between would not make durable a region no longer known as new, while old records
+        // of it could still be found.
         if let Some(destaging) = Destaging::of(self) {
             destaging.held(self.regions.stripes_of(region)).await?;
         }
@@ -165,7 +165,7 @@ impl Inner {
         let at = region * length;
         let (first, last) = (at / BLOCK_BYTES, (at + length) / BLOCK_BYTES - 1);
         for column in 0..self.geometry.width() {
-            // What was lost there is zeros now, as everything else.
+            // Lost blocks there are zeros now, as everything else.
             self.bad.repair_lost(column, first..=last);
             // Advice only: a drive that refuses keeps the space, nothing else.
             let request = IoRequest::range(Operation::Discard, at, length);

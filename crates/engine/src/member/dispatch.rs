@@ -21,9 +21,9 @@ use crate::member::{Class, Member};
 /// A client that sends its next request when it has the answer to the last is still load in
 /// between: background work that is ahead of its share waits this long for it.
 const ANTICIPATION_NS: u64 = 2_000_000;
-/// So long after their last request clients may wait for upkeep: for room in the journal, which is
-/// there once checksum pages are written. One write at a time, it would wait for all that
-/// background work has in flight each time.
+/// Time after their last request in which clients may wait for upkeep: for room in the journal,
+/// which is there once checksum pages are written. One write at a time, it would wait for all
+/// background requests in flight each time.
 const UPKEEP_FOR_CLIENTS_NS: u64 = 2_000_000_000;
 /// Service time that a class keeps as credit while it has nothing to ask for: covers the gaps of a
 /// rebuild that waits for other drives, yet a long idle time is not saved up.
@@ -152,7 +152,7 @@ impl Member {
         token
     }
 
-    /// What a class's service time is divided by to tell who is behind.
+    /// Divisor of a class's service time, to compare the classes.
     fn weight(&self, class: Class) -> f64 {
         match class {
             Class::Foreground => 1.0 - self.background_share.get() + 1e-9,
@@ -161,7 +161,7 @@ impl Member {
         }
     }
 
-    /// Which class may send its next request now.
+    /// Class that may send its next request now.
     fn next_class(&self, queue: &mut Queue) -> Option<Class> {
         let info = &self.info;
         let flights = queue.requests_in_flight();
@@ -206,7 +206,7 @@ impl Member {
         Some((last_ns + ANTICIPATION_NS).saturating_sub(now_ns))
     }
 
-    /// How long background work that could go now has to be held back, if it has.
+    /// Time for which ready background work must be held back, if any.
     fn background_held_ns(&self) -> Option<u64> {
         let queue = self.queue.borrow();
         (queue.background.length > 0).then(|| self.load_ends_in_ns(&queue)).flatten().filter(|&wait| wait > 0)
@@ -286,7 +286,7 @@ impl Member {
             flight
         };
         if result.is_err() && flight.parts.len() > 1 {
-            // Which of the merged parts is at fault is not known: ask for each alone.
+            // The faulty part of the merged request is not known: each part is sent alone.
             let mut queue = self.queue.borrow_mut();
             let own = queue.of(flight.class);
             for part in flight.parts {
@@ -303,7 +303,7 @@ impl Member {
         }
     }
 
-    /// Answers the flushes that went along, and sends the one that was waited for meanwhile.
+    /// Completes the merged flushes, and sends the one that was queued behind them.
     fn flush_landed(&self, result: &IoResult) {
         let joined = {
             let mut queue = self.queue.borrow_mut();

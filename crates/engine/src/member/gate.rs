@@ -1,5 +1,5 @@
-//! The gate that requests to the drives of a pool go through: the pool is told of them, and has
-//! them wait where it must make sure first that the drives are still its own.
+//! The gate for requests to the drives of a pool: the pool sees each request, and holds it back if
+//! it must first check that the drives are still its own.
 
 use std::rc::Rc;
 
@@ -8,9 +8,9 @@ use stripewise_drive::{Completion, IoRequest, completion};
 
 use crate::member::{Class, Member};
 
-/// What decides about requests. The pool's own record is not asked for.
+/// Admission of requests. Requests for the pool's own record bypass it.
 pub(crate) trait Gate {
-    /// Whether the request may go at once. Is told of each request once.
+    /// True if the request may go at once. Called once for each request.
     fn passes(&self, request: &IoRequest) -> bool;
     /// Ends when what may go on has been decided: else the members have failed.
     fn decided(&self) -> LocalBoxFuture<'static, ()>;

@@ -9,13 +9,13 @@
 //! % of the drive while there is other load and all of it when there is none. A third, upkeep, goes
 //! before both and counts for neither.
 //!
-//! One flush is with the drive at a time; those that come meanwhile are one flush together, sent
-//! when it was answered. So a flush that succeeds was not overtaken by one that failed and dropped
-//! what both should have made durable (`flush_losses.rs`).
+//! One flush is with the drive at a time; those that arrive before its completion are merged into
+//! one, sent afterwards. So a flush that succeeds was not overtaken by one that failed and dropped
+//! data that both should have made durable (`flush_losses.rs`).
 //!
 //! Faults expected: errors at places (a merged request that fails is split and each part asked
 //! again), a drive that never answers (after a time-out the drive counts as failed and every waiter
-//! is told), a drive that is gone, a flush that fails once.
+//! gets an error), a drive that is gone, a flush that fails once.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -38,16 +38,16 @@ pub(crate) mod gate;
 mod queue;
 mod slices;
 
-/// Who asks: clients, or a job that must leave them their share.
+/// Class of a request's origin: clients, or a job that must leave them their share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Client reads and writes, and what they need.
     Foreground,
     /// Rebuild, scrub, resync.
     Background,
-    /// What both need before they can go on: checksum pages, maps, flushes, the pool's records.
-    /// Goes first, is small, and counts for neither: a rebuild that loads a page must not hold
-    /// itself back as if a client had come.
+    /// Requests that both depend on: checksum pages, maps, flushes, the pool's records. They go
+    /// first, are small, and count for neither: a rebuild that loads a page must not hold itself
+    /// back as if a client had come.
     Upkeep,
 }
 
@@ -108,9 +108,9 @@ pub struct MemberCounters {
 /// One drive of an array or pool, shared by all volumes on it.
 pub struct Member {
     context: Context,
-    /// The drive's label, in memory of this member's own: every error that it gives carries this
-    /// very one, so that whose error it is can be told even when another drive of the same name has
-    /// taken its place.
+    /// The drive's label, allocated by this member: every error that it returns carries this very
+    /// allocation, so that its origin is known even when another drive of the same name has
+    /// replaced it.
     label: Rc<str>,
     info: DriveInfo,
     /// `None` once it was let go of.
@@ -127,15 +127,14 @@ pub struct Member {
     was_pulled: Cell<bool>,
     counters: Cell<MemberCounters>,
     flush_failures: FlushFailures,
-    /// The arrays on the drive: told of a refused flush before anything else is read from it.
+    /// The arrays on the drive: notified of a refused flush before anything else is read from it.
     on_refusal: RefCell<Vec<Weak<dyn OnRefusedFlush>>>,
     recent_read_errors: Cell<(f64, u64)>,
     dispatcher: RefCell<Option<JoinHandle<()>>>,
     stopped: Cell<bool>,
     /// The drive answers within `submit`: waiting for neighbours to merge with would only cost.
     answers_at_once: bool,
-    /// Where bytes go that are read over because they lie between two requests; no request looks at
-    /// them.
+    /// Buffer for the bytes between two merged reads; no request looks at them.
     ditch: Buffer,
 }
 
@@ -191,7 +190,7 @@ impl Member {
         self.drive.borrow().clone()
     }
 
-    /// Whether this very drive is behind the queue.
+    /// True if this very drive is behind the queue.
     pub fn is_of(&self, drive: &Rc<dyn Drive>) -> bool {
         self.drive.borrow().as_ref().is_some_and(|own| Rc::ptr_eq(own, drive))
     }
@@ -203,12 +202,12 @@ impl Member {
         }
     }
 
-    /// What people call the drive.
+    /// Label of the drive.
     pub fn label(&self) -> &Rc<str> {
         &self.label
     }
 
-    /// Whether the error came from this member.
+    /// True if the error came from this member.
     pub(crate) fn gave(&self, error: &DriveError) -> bool {
         Rc::ptr_eq(&self.label, &error.drive)
     }
@@ -227,7 +226,7 @@ impl Member {
         &self.flush_failures
     }
 
-    /// Has an array told of the flushes that the drive refuses.
+    /// Registers an array for notification of refused flushes.
     pub(crate) fn tell_of_refusals(&self, array: Weak<dyn OnRefusedFlush>) {
         let mut told = self.on_refusal.borrow_mut();
         told.retain(|array| array.strong_count() > 0);
@@ -256,7 +255,7 @@ impl Member {
         self.counters.get()
     }
 
-    /// What the drive was asked since opening, by what for.
+    /// Requests to the drive since opening, by cause.
     pub fn causes(&self) -> CauseTable {
         self.causes.table()
     }
@@ -298,13 +297,12 @@ impl Member {
         self.failed.borrow().clone()
     }
 
-    /// Whether the member is out of service.
+    /// True if the member is out of service.
     pub fn is_failed(&self) -> bool {
         self.failed.borrow().is_some()
     }
 
-    /// Whether it failed because the drive is not there any more, rather than because of what it
-    /// answered.
+    /// True if it failed because the drive is gone, rather than because of an error it returned.
     pub(crate) fn was_pulled(&self) -> bool {
         self.was_pulled.get()
     }
@@ -379,7 +377,7 @@ impl Member {
         }
     }
 
-    /// Whether the drive works on after an error: it is neither failed nor gone.
+    /// True if the drive remains usable after an error: it is neither failed nor gone.
     pub(crate) fn is_still_there_after(&self, error: &DriveError) -> bool {
         !self.is_failed() && !is_final(error.kind)
     }
@@ -393,7 +391,7 @@ impl Member {
         }
     }
 
-    /// Whether something of clients waits for the drive or is under way.
+    /// True if a client's request is queued or in flight.
     pub(crate) fn serves_clients(&self) -> bool {
         let state = self.queue.borrow();
         let clients = &state.all()[Class::Foreground as usize];

@@ -1,5 +1,5 @@
-//! What can go wrong with a pool, in words that say what, where and why; [`PoolError::hint`] says
-//! what to do.
+//! Errors of pools: each message says what failed, where and why; [`PoolError::hint`] says what to
+//! do.
 
 use stripewise_drive::DriveError;
 use stripewise_layout::{LayoutError, Level};
@@ -19,7 +19,7 @@ pub enum PoolError {
         what: &'static str,
         /// As it was given.
         name: String,
-        /// What is wrong with it.
+        /// Description of the fault.
         why: String,
     },
     /// The volume is there already.
@@ -45,7 +45,7 @@ pub enum PoolError {
     VolumeFailed {
         /// The volume.
         name: String,
-        /// What is missing.
+        /// Description of the missing part.
         why: String,
         /// Drives that would make it readable, by identity and last path.
         needed: Vec<String>,
@@ -56,7 +56,7 @@ pub enum PoolError {
     /// More drives than a pool can have.
     #[error("a pool has at most {allowed} drives, {given} were given")]
     TooManyDrives {
-        /// How many.
+        /// Number given.
         given: usize,
         /// The limit.
         allowed: usize,
@@ -74,7 +74,7 @@ pub enum PoolError {
         drive: String,
         /// Its size, bytes.
         capacity_bytes: u64,
-        /// What is needed, bytes.
+        /// Required space, bytes.
         needed_bytes: u64,
     },
     /// The drive is larger than any that a pool can address.
@@ -166,7 +166,7 @@ pub enum PoolError {
         drives: Vec<String>,
         /// The pool's identity.
         id: PoolId,
-        /// What the drives hold instead.
+        /// Other contents found on the drives.
         notices: Vec<String>,
     },
     /// Another host has the pool, and has not exported it.
@@ -231,7 +231,7 @@ pub enum PoolError {
     RolledBack {
         /// Their labels, and what they have.
         drives: Vec<String>,
-        /// What the other drives have.
+        /// Generation on the other drives.
         generation: u64,
     },
     /// The drive is one of this pool's own, out of service, and what it holds may be of use.
@@ -259,7 +259,7 @@ pub enum PoolError {
     NoSuchDrive {
         /// The pool.
         pool: String,
-        /// What was asked for.
+        /// Requested identity.
         id: DriveId,
     },
     /// There is not enough room for a volume.
@@ -283,7 +283,7 @@ pub enum PoolError {
         slab_bytes: u64,
         /// Drives that have room for anything.
         drives_with_room: usize,
-        /// How large the volume could be, bytes.
+        /// Largest possible size of the volume, bytes.
         possible_bytes: u64,
     },
     /// A thin volume cannot grow any more.
@@ -354,14 +354,14 @@ pub enum PoolError {
         /// Bytes of a slab.
         slab_bytes: u64,
     },
-    /// What a volume holds would be cut off.
+    /// Shrinking would cut off stored data.
     #[error("volume {volume} cannot be made so small: {stored_bytes} bytes are stored beyond {size_bytes}")]
     StoredBeyond {
         /// The volume.
         volume: String,
         /// The size asked for, bytes.
         size_bytes: u64,
-        /// What is stored beyond it, bytes.
+        /// Data stored beyond it, bytes.
         stored_bytes: u64,
     },
     /// Taking the drive out would lose data.
@@ -377,7 +377,7 @@ pub enum PoolError {
     DriveStanding {
         /// The drive's label.
         drive: String,
-        /// What it is instead.
+        /// Actual kind.
         what: String,
     },
     /// The drive cannot be let go of.
@@ -390,7 +390,7 @@ pub enum PoolError {
         /// The volumes that they belong to.
         volumes: Vec<String>,
     },
-    /// What a drive holds fits nowhere else.
+    /// The other drives have no room for the drive's data.
     #[error("{drive} cannot be emptied: {}", no_room_in_words((*held_slabs, *homeless_slabs), *useless_slabs, *adjacent_slabs, needs.as_ref()))]
     NoRoomElsewhere {
         /// The drive's label.
@@ -427,7 +427,7 @@ pub enum PoolError {
         /// The pool.
         pool: String,
     },
-    /// So many drives are missing that no volume can be read: nothing is changed then.
+    /// Too many drives are missing to read any volume: the pool is not changed.
     #[error("pool {pool} cannot be changed: none of its volumes can be read without {}", missing.join(", "))]
     TooFewDrives {
         /// The pool.
@@ -438,7 +438,7 @@ pub enum PoolError {
     /// A change could not be recorded on any drive.
     #[error("no drive is left on which the pool's metadata could be recorded: {why}")]
     NoDriveLeft {
-        /// What the last of them said.
+        /// Error of the last attempt.
         why: String,
     },
     /// A drive is a file whose file system has no space left, and the change takes some.
@@ -450,7 +450,7 @@ pub enum PoolError {
     /// The engine was about to record what cannot be: a fault of its own.
     #[error("the change was not recorded, since it makes no sense: {what}")]
     Senseless {
-        /// What is wrong with it.
+        /// Description of the fault.
         what: String,
     },
     /// The metadata have outgrown their place.
@@ -528,7 +528,7 @@ fn in_words(host: Option<&HostUse>) -> String {
 }
 
 impl PoolError {
-    /// What to do about it.
+    /// Recommended remedy.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::BadName { .. } => {

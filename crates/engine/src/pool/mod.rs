@@ -123,7 +123,7 @@ pub const REBUILD_PRIORITY_LOW_PERCENT: u32 = 10;
 /// The high setting of it.
 pub const REBUILD_PRIORITY_HIGH_PERCENT: u32 = 60;
 
-/// What a rebuild may be told to add at most to the clients' latency, ms.
+/// Valid limits for the latency that a rebuild adds to clients' requests, ms.
 pub const REBUILD_LATENCY_MS: RangeInclusive<u32> = 1..=10_000;
 const MS: u64 = 1_000_000;
 
@@ -137,20 +137,20 @@ pub struct PoolOptions {
     /// 1 to 100. Left out: what the pool has recorded, or [`REBUILD_PRIORITY_MEDIUM_PERCENT`] for a
     /// new one.
     pub rebuild_priority_percent: Option<u32>,
-    /// How often rows' tiers are decided, and how long heat lasts.
+    /// Interval of tiering decisions, and half-life of heat.
     pub tiers: TierOptions,
     /// Draws identities from this seed instead of at random, so that a run can be repeated. Never
-    /// for pools that are to be kept: two pools made from one seed are told apart by nothing.
+    /// for pools that are to be kept: two pools made from one seed are indistinguishable.
     pub id_seed: Option<u64>,
     /// Takes drives for current that were put back from an older copy, where a volume cannot be
     /// read otherwise. What was written since the copy was made is lost then, or disagrees with
     /// what other drives hold.
     pub take_rolled_back: bool,
-    /// Tells the time of events, milliseconds since 1970. Left out: a fixed moment plus the pool's
+    /// Clock for event times, milliseconds since 1970. `None`: a fixed moment plus the pool's
     /// clock, so that a run can be repeated.
     pub unix_ms: Option<fn() -> u64>,
-    /// Which pool is to be opened. Drives that hold another one, or none, are left out with a
-    /// notice. Left out: the pool that the drives hold, and drives of two pools are refused.
+    /// Pool to open. Drives that hold another pool, or none, are ignored with a notice. `None`: the
+    /// pool that the drives hold; drives of two pools are refused.
     pub pool_id: Option<PoolId>,
     /// The host that this is. A pool that another one has is not opened for writing; one that is
     /// gets this one recorded. Left out: nothing is recorded.
@@ -169,7 +169,7 @@ impl PoolOptions {
     }
 }
 
-/// What a new pool is made of.
+/// Specification of a new pool.
 #[derive(Clone, Default)]
 pub struct PoolSpec {
     /// Its name.
@@ -191,7 +191,7 @@ pub struct PoolSpec {
     pub options: PoolOptions,
 }
 
-/// Whether a pool may be changed.
+/// Access mode of an open pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
     /// Nothing is written to any drive and no job runs.
@@ -211,8 +211,8 @@ pub(crate) struct Inner {
     manifest: RefCell<Manifest>,
     drives: OpenDrives,
     volumes: OpenVolumes,
-    /// Which slabs are free. A caller that takes some and fails to commit what they are for gives
-    /// them back; those that a commit frees come back by themselves (`space/freed.rs`).
+    /// Free slabs. A caller that takes some and fails to commit their use gives them back; those
+    /// that a commit frees return automatically (`space/freed.rs`).
     space: RefCell<FreeSlabs>,
     freed: Freed,
     commits: Commits,
@@ -240,24 +240,24 @@ impl Pool {
         self.0.pool_id
     }
 
-    /// Whether the pool may be changed.
+    /// Access mode of the pool.
     pub fn mode(&self) -> OpenMode {
         self.0.lifecycle.mode()
     }
 
-    /// Whether it was opened with drives that were put back from an older copy and taken as they
-    /// are ([`PoolOptions::take_rolled_back`]).
+    /// True if drives restored from an older copy were accepted as current at opening
+    /// ([`PoolOptions::take_rolled_back`]).
     pub fn takes_rolled_back(&self) -> bool {
         self.0.drives.takes_rolled_back()
     }
 
-    /// Whether another process has opened the pool for writing since: nothing is written here any
-    /// more.
+    /// True if another process has opened the pool for writing since; this process then writes
+    /// nothing more.
     pub fn is_taken_over(&self) -> bool {
         self.0.session.check().is_err()
     }
 
-    /// What the drives call this opening of the pool; `None` where the record names no host.
+    /// Identity of this session on the drives; `None` if the record names no host.
     pub fn session(&self) -> Option<Id> {
         self.0.commits.writer.session()
     }
@@ -267,7 +267,7 @@ impl Pool {
         self.0.manifest.borrow().generation
     }
 
-    /// What happened to the pool, oldest first: the last few hundred events.
+    /// The last few hundred events of the pool, oldest first.
     pub fn events(&self) -> Vec<Event> {
         let manifest = self.0.manifest.borrow();
         manifest.events.iter().cloned().chain(self.0.news.unrecorded()).collect()
@@ -284,13 +284,13 @@ impl Pool {
         self.0.news.full_drive()
     }
 
-    /// What a person should know of: drives that differ in size, are out of date, could not be
+    /// Notices for the administrator: drives that differ in size, are out of date or cannot be
     /// read.
     pub fn notices(&self) -> Vec<String> {
         self.0.news.notices()
     }
 
-    /// Where requests' buffers come from.
+    /// Buffer pool for requests.
     pub fn buffers(&self) -> &BufferPool {
         &self.0.buffers
     }
@@ -307,7 +307,7 @@ impl Pool {
     }
 
     /// Ends the pool: stops jobs (the next process to open it goes on with them), makes everything
-    /// durable and lets go of the drives. To be called when no request to a volume is under way.
+    /// durable and releases the drives. To be called when no request to a volume is in flight.
     /// The first error is reported; the pool is closed in any case.
     pub async fn close(&self) -> Result<(), PoolError> {
         self.0.close(false).await
@@ -323,7 +323,7 @@ impl Pool {
 
 impl Inner {
     fn rc(&self) -> Rc<Inner> {
-        self.me.upgrade().expect("whoever calls holds the pool")
+        self.me.upgrade().expect("the caller holds the pool")
     }
 
     /// Times and sizes.
@@ -363,7 +363,7 @@ impl Inner {
         self.volumes.rebuildable(self.lifecycle.is_read_only())
     }
 
-    /// What spare allocation would do as things are.
+    /// Planner for spare allocation on the current drives and record.
     fn spare_planner(&self) -> SparePlanner {
         let working = self.drives.all_working(&self.manifest.borrow());
         SparePlanner { working, rebuildable: self.rebuildable() }
@@ -373,7 +373,7 @@ impl Inner {
         self.set_share(self.manifest.borrow().rebuild_priority_percent);
     }
 
-    /// Background work gets so much of each drive's time while there is other load.
+    /// Sets the background share of each drive's time under client load, percent.
     fn set_share(&self, percent: u32) {
         let slice_ns = self.manifest.borrow().settings.rebuild_latency_ms.map(|ms| u64::from(ms) * MS);
         self.drives.set_share(percent, slice_ns);
@@ -381,7 +381,7 @@ impl Inner {
 
     async fn close(&self, destroy: bool) -> Result<(), PoolError> {
         {
-            // Changes under way end first; none begins after. Jobs may be waiting for their turn,
+            // Running changes end first; none begins after. Jobs may be waiting for their turn,
             // so it is given back.
             let _alone = self.lifecycle.turn().await;
             if !self.lifecycle.close() {

@@ -127,9 +127,9 @@ impl Pool {
         inner.name_session(session);
         note_strangers(inner, &drives, &choice, &rolled_back);
         let returned = returning(&choice);
-        // What counts may be at one end of one drive only, because power was cut: it is at both
-        // ends of all that take part before a volume is opened. Where no volume can be read nothing
-        // rests on it.
+        // After a power cut the current state may be at one end of one drive only: it is written
+        // to both ends of all participating drives before a volume is opened. If no volume can be
+        // read, nothing depends on it.
         let is_due = torn
             || !returned.is_empty()
             || inner.drives.must_exclude(&inner.manifest.borrow())
@@ -148,7 +148,7 @@ impl Pool {
             };
             take_back(manifest);
             if !rolled_back.is_empty() {
-                // Of those that are taken only what a volume cannot do without counts from now on.
+                // From now on only data that a volume depends on counts on the accepted drives.
                 manifest.exclude(&rolled_back.iter().map(RolledBack::exclusion).collect::<Vec<_>>());
                 take_back(manifest);
             }
@@ -158,7 +158,7 @@ impl Pool {
             && inner.drives.check_readable(&inner.manifest.borrow()).is_ok()
         {
             // Before anything is written: once all are known to have a commit of this opening, a
-            // drive that is put back from a copy made before it is told from one that a power cut
+            // drive restored from an earlier copy is distinguishable from one that a power cut
             // left behind.
             let begun = match inner.commit(None, take_in).await {
                 Ok(()) if inner.manifest.borrow().proven > choice.newest_generation => Ok(()),
@@ -166,7 +166,7 @@ impl Pool {
                 Err(error) => Err(error),
             };
             match begun {
-                // Everything can be read, and deleted; such a copy is told later.
+                // Everything can be read, and deleted; such a copy is detected later.
                 Err(PoolError::FileSystemFull { .. }) if !is_due => {}
                 begun => begun?,
             }
@@ -234,7 +234,7 @@ pub(in crate::pool) fn assembled(
 
 struct ReadAll {
     found: Vec<Found>,
-    /// Whether any is damaged in part.
+    /// True if any is damaged in part.
     torn: bool,
     /// The slot that holds each drive's newest state, by the drive's index.
     slots: BTreeMap<usize, usize>,
@@ -355,7 +355,7 @@ fn take_in(
     open
 }
 
-/// Whether a drive is shorter than it was.
+/// True if a drive is shorter than it was.
 fn is_cut(drive: &Rc<dyn Drive>, record: Option<&DriveRecord>) -> bool {
     record.is_some_and(|record| drive.info().capacity_bytes < record.capacity_bytes)
 }
@@ -408,7 +408,7 @@ fn note_strangers(inner: &Inner, drives: &[Rc<dyn Drive>], choice: &Choice, roll
         match worth {
             Worth::Current | Worth::Returning | Worth::RolledBack => {}
             Worth::Behind => inner.news.notice(format!(
-                "{label} was away while the pool was used: what changed meanwhile is to be brought up to date"
+                "{label} was away while the pool was used: a resync of changed data is needed"
             )),
             Worth::Stale if choice.shared.contains(&index) => {
                 inner.drives.note_stale(number);

@@ -50,11 +50,11 @@ pub(in crate::pool) const END_NS: u64 = FRESH_NS + ANSWER_NS;
 /// The same of a pool that is not shared.
 pub(in crate::pool) const END_UNSHARED_NS: u64 = FRESH_UNSHARED_NS + ANSWER_NS;
 
-/// What a session knows of itself.
+/// State of a session.
 pub(in crate::pool) struct Session {
     pool: Weak<Inner>,
     context: Context,
-    /// Where the pool's record names no host there is none, and nothing is looked at.
+    /// False if the pool's record names no host; the session is then never checked.
     has_identity: Cell<bool>,
     is_begun: Cell<bool>,
     is_shared: Cell<bool>,
@@ -95,13 +95,12 @@ impl Session {
         })
     }
 
-    /// Commits that are still needed for every copy of a drive made before the last writing to be
-    /// told from the drive.
+    /// Commits still needed to distinguish a drive from every copy made before the last writing.
     pub(in crate::pool) fn marks_due(&self) -> u64 {
         self.written_in.get().map_or(0, |at| (at + 2).saturating_sub(self.generation.get()))
     }
 
-    /// Whether the pool's drives name this session.
+    /// True if the pool's drives name this session.
     pub(in crate::pool) fn has_identity(&self) -> bool {
         self.has_identity.get()
     }
@@ -110,7 +109,7 @@ impl Session {
         self.context.boot_ns().saturating_sub(self.context.now_ns())
     }
 
-    /// Whether the drives may be another session's for all that is known.
+    /// True if another session may have taken the drives since the last check.
     fn is_stale(&self) -> bool {
         if !self.has_identity.get() || !self.is_begun.get() {
             return false;
@@ -119,7 +118,7 @@ impl Session {
         since_ns > if self.is_shared.get() { FRESH_NS } else { FRESH_UNSHARED_NS }
     }
 
-    /// Whether the machine has slept since the last look, so that others may have had the drives.
+    /// True if the machine has slept since the last check, so that others may have had the drives.
     fn has_slept(&self) -> bool {
         self.slept_so_far_ns().abs_diff(self.slept_ns.get()) > FRESH_NS
     }
@@ -298,7 +297,7 @@ impl Inner {
         }
         if session.is_shared.get() || session.marks_due() > 0 {
             let writes = session.writes.get();
-            // What cannot be recorded now is tried again when something is written.
+            // A failed mark is tried again at the next write.
             let mut marked = self.mark().await;
             if session.marks_due() > 0 && session.writes.get() == writes && marked.is_ok() {
                 marked = self.mark().await;

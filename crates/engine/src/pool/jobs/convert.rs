@@ -10,7 +10,7 @@
 //!
 //! The next process to open it goes on from the frontier that is recorded; the new array may hold
 //! anything beyond it, and all of it is written again. A rebuild of the volume goes first. Faults
-//! expected: drives fail meanwhile, blocks cannot be read, there is no room any more (then the
+//! expected: drives fail, blocks cannot be read, there is no room any more (then the
 //! volume stays as it is, part old, part new, until there is), the pool is closed, the volume is
 //! deleted. Memory: a window, a few MiB.
 
@@ -34,7 +34,7 @@ use crate::pool::volume::zones::Zones;
 use crate::pool::{BLOCK_BYTES, Inner};
 use crate::stripes::lock_order;
 
-/// What the reason begins with where a conversion waits for space.
+/// Beginning of the reason if a conversion waits for space.
 pub(in crate::pool) const NO_ROOM: &str = "there is no room for more of it";
 
 /// Why a conversion does not go on.
@@ -120,7 +120,7 @@ impl Inner {
         })
     }
 
-    /// Whether the volume is still being converted from and to these arrays, and not being
+    /// True if the volume is still being converted from and to these arrays, and not being
     /// cancelled.
     fn may_go_on(&self, converting: &Converting) -> bool {
         let manifest = self.manifest.borrow();
@@ -149,7 +149,7 @@ impl Inner {
 
     /// Everything is in the new array: the old one goes.
     async fn end_conversion(&self, converting: &Converting) -> Result<(), Stop> {
-        // Whoever deletes the volume waits for this lane to be off it.
+        // Deletion of the volume waits for this lane to be off it.
         self.jobs.pause(&self.jobs.converting);
         let _alone = self.lifecycle.turn().await;
         let record = self.manifest.borrow().volume_by_id(converting.volume).cloned();
@@ -191,7 +191,7 @@ impl Inner {
     }
 }
 
-/// A conversion that is under way.
+/// A running conversion.
 struct Copying<'a> {
     pool: &'a Inner,
     converting: &'a Converting,
@@ -207,7 +207,7 @@ impl Copying<'_> {
         let row_bytes = zones.old.spec().row_data_bytes()?.max(zones.new.spec().row_data_bytes()?);
         let most_unrecorded = row_bytes.min(pool.tuning().convert_unrecorded_bytes);
         let mut recorded_ns = pool.context.now_ns();
-        // What an interruption left.
+        // An interruption may have left rows to release.
         self.release_left_behind().await?;
         while zones.committed.get() < zones.end_bytes() {
             self.until_whole().await;
@@ -252,7 +252,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Ends when no rebuild of the volume is under way.
+    /// Waits until no rebuild of the volume is running.
     async fn until_whole(&self) {
         let (pool, converting) = (self.pool, self.converting);
         let rebuilding = &pool.jobs.rebuilding;
@@ -274,7 +274,7 @@ impl Copying<'_> {
         }
         let _alone = zones.gate.enter(start, end).await;
         if zones.cursor.get() != start {
-            // A write refused meanwhile, and took it back.
+            // A concurrent write refused, and took it back.
             return Ok(());
         }
         for (from, to, is_written) in stretches(&zones.old, start, end) {
@@ -296,8 +296,8 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Has slabs for a range of the new array. A volume that is not thin has them whatever becomes
-    /// of the room meanwhile.
+    /// Allocates slabs for a range of the new array. A volume that is not thin keeps them however
+    /// short space becomes.
     async fn give_rows(&self, from: u64, to: u64) -> Result<(), Stop> {
         let (part, new) = (self.converting.new, &self.zones.new);
         let row_bytes = new.spec().row_data_bytes()?;
@@ -324,7 +324,7 @@ impl Copying<'_> {
         let zones = &self.zones;
         match zones.old.read_as(Class::Background, start, (end - start) as usize).await {
             Ok(data) if self.converting.thin && is_zeros(&data) => {
-                // What is known as written is larger than what was; a thin volume takes no space
+                // The range known as written exceeds the data written; a thin volume takes no space
                 // for the rest.
                 zones.new.write_zeroes(start, end - start).await?;
                 zones.new.repair_dead(start..end);
@@ -362,8 +362,8 @@ impl Copying<'_> {
             at += length;
         }
         if !lost.is_empty() {
-            // What the journal of the new array has of them is from before the conversion was
-            // interrupted, and would count as written since.
+            // The new array's journal records of them predate the interruption, and would count
+            // as written since.
             zones.new.destage_all().await?;
             zones.new.note_dead_blocks(lost);
         }
@@ -378,7 +378,7 @@ impl Copying<'_> {
             zones.new.flush_internally().await?;
         }
         let from = zones.committed.get();
-        // Nobody writes in both arrays while it changes which of them counts.
+        // No write goes to both arrays while the current one changes.
         let _alone = zones.gate.enter(from, zones.cursor.get()).await;
         let to = zones.cursor.get();
         if to <= from {
@@ -431,7 +431,7 @@ impl Copying<'_> {
         while row < end {
             let to = (row + self.pool.tuning().released_rows).min(end);
             if (row..to).any(|row| !old.rows().is_hole(row)) {
-                // Whoever began to read when these rows counted has them still.
+                // Reads that began while these rows counted may still use them.
                 old.drain_reads().await;
                 lock_order::scope(self.release_old_rows(row, to)).await?;
             }
@@ -458,8 +458,8 @@ impl Copying<'_> {
     }
 }
 
-/// The end of a window of about so many bytes: where stripes of the array end, so that they are
-/// written whole.
+/// End of a window of about the given size: at the end of a stripe, so that stripes are written
+/// whole.
 fn window_end(array: &Array, start: u64, bytes: u64) -> u64 {
     let stripe_bytes = array.geometry().stripe_data_bytes();
     let window = (bytes / stripe_bytes).max(1) * stripe_bytes;
@@ -488,7 +488,7 @@ fn is_zeros(data: &Buffer) -> bool {
     data.with(|bytes| bytes.iter().all(|byte| *byte == 0)).unwrap_or(false)
 }
 
-/// Whether an error means that what was asked for is gone, not that it cannot be had now.
+/// True if an error means that the data is lost, not just unavailable now.
 fn is_loss(error: &ArrayError) -> bool {
     match error {
         ArrayError::Lost { .. } => true,

@@ -1,7 +1,7 @@
 //! Filling columns that were given new slabs, or that catch up: many rows at once, the most exposed
 //! first.
 //!
-//! So many rows are in work at once that every drive has something to do
+//! Enough rows are rebuilt concurrently to keep every drive busy
 //! ([`crate::tuning::Tuning::rebuild_rows`]), bounded by the memory that their regions take: a
 //! quarter of `ArrayOptions::background_bytes` per drive of the pool, at least once that, and twice
 //! as much on disks while clients do nothing: their streams would have to make room for many rows.
@@ -35,18 +35,18 @@ use crate::pool::manifest::ids::{DriveId, Id};
 use crate::pool::open_volumes::OpenVolumes;
 use crate::rows::{Run, SlotPlace, SlotState};
 
-/// On disks so many times as many rows are in work while clients do nothing: between few rows the
-/// arms have to go back and forth.
+/// Factor for the rows in work on disks while clients are idle: with few rows the arms have to go
+/// back and forth.
 const IDLE_FACTOR: u64 = 2;
 
-/// How often it is looked at whether clients have gone.
+/// Polling interval for idle clients.
 const IDLE_LOOK_NS: u64 = 100_000_000;
 
-/// What is to be filled in one part.
+/// Work due in one part.
 #[derive(Default)]
 pub(in crate::pool) struct DueInPart {
     pub rows: u64,
-    /// Bytes to be written to the new slabs; for columns that catch up at most so many.
+    /// Bytes to be written to the new slabs; an upper bound for columns that catch up.
     pub bytes: f64,
     /// The one drive that is filled, where it is one.
     pub drive: Option<DriveId>,
@@ -59,7 +59,7 @@ struct FilledRow {
     part: Id,
     row: u64,
     bytes: u64,
-    /// Of the pool when its filling began.
+    /// Generation of the pool when its filling began.
     generation: u64,
 }
 
@@ -132,7 +132,7 @@ fn columns_to_fill(run: &Run) -> u64 {
     run.places.iter().filter(|place| is_to_fill(place.state)).count() as u64
 }
 
-/// What is to be filled in a part.
+/// Returns the work due in a part.
 pub(in crate::pool) fn due_in(manifest: &Manifest, array: &Array) -> DueInPart {
     let mut due = DueInPart::default();
     let mut drives: BTreeSet<u32> = BTreeSet::new();
@@ -221,7 +221,7 @@ impl Inner {
         let lane = &self.jobs.rebuilding;
         let (due, bytes) = due_rows(&self.volumes, lane);
         if due.is_empty() {
-            // What was looked at again turned out to be done.
+            // The second look found nothing left to do.
             if !lane.current.borrow().is_empty() {
                 self.jobs.end(lane);
             }
@@ -252,7 +252,7 @@ impl Inner {
         watched(&self.context, &parts, working, self.tuning().rebuild_checkpoint_ns, checkpoint).await;
         self.jobs.pause(lane);
         filling.record().await;
-        // What is due next may be of the same parts; their progress goes on.
+        // The next work may be in the same parts; their progress goes on.
         let finished = filling.queue.borrow().is_empty() && !self.jobs.look_again.get();
         if finished || self.lifecycle.is_closed() {
             self.jobs.end(lane);
@@ -271,8 +271,7 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Fills so many rows at once, on disks more while clients do nothing, and makes them
-    /// durable.
+    /// Fills `workers` rows at once, on disks more while clients are idle, and makes them durable.
     async fn run(&self, workers: u64) {
         let are_disks = self.arrays().all(|array| array.is_seek_bound());
         let more = if are_disks { workers * IDLE_FACTOR } else { workers };
@@ -284,7 +283,7 @@ impl Filling<'_> {
         join(filling, self.finish_rows()).await;
     }
 
-    /// Of all parts.
+    /// Arrays of all parts.
     fn arrays(&self) -> impl Iterator<Item = Array> {
         self.parts.keys().filter_map(|part| self.pool.volumes.array(*part))
     }
@@ -321,7 +320,7 @@ impl Filling<'_> {
         let generation = self.pool.manifest.borrow().generation;
         match array.fill_row(row).await {
             Ok(done) => {
-                // What needed no copying is done as well.
+                // Data that needed no copying is done as well.
                 let bytes = due_bytes.max(done.bytes);
                 self.filled.add(FilledRow { part, row, bytes, generation });
                 bytes
@@ -335,7 +334,7 @@ impl Filling<'_> {
 
     /// Makes durable what was filled, many rows at a time, beside the filling of the next.
     async fn finish_rows(&self) {
-        // What is recorded every so often is to be durable by then.
+        // Rows must be durable before the next periodic record.
         let interval_ns = self.pool.tuning().rebuild_checkpoint_ns / 4;
         while let Some(rows) = self.filled.next(&self.pool.context, interval_ns).await {
             let of_part = |part: Id| rows.iter().filter(move |row| row.part == part);
@@ -345,7 +344,7 @@ impl Filling<'_> {
                 let numbers: Vec<u64> = of_part(part).map(|row| row.row).collect();
                 let are_done = array.finish_rows(&numbers).await.is_ok();
                 for row in of_part(part) {
-                    // What went wrong may concern one of them only.
+                    // The error may concern one of them only.
                     if !are_done && let Err(error) = self.rebuild_row_again(&array, row).await {
                         self.row_failed(part, row.row, row.generation, &error);
                     }
@@ -440,7 +439,7 @@ fn note_ended(pool: &Inner, part: Id, progress: &Progress) {
     pool.news.event(EventKind::Rebuild, &text);
 }
 
-/// What is done of a part, where that can be told.
+/// Progress of a part, if known.
 fn progress_so_far(pool: &Inner, part: Id) -> Rc<Progress> {
     let progress = Progress::default();
     if let Some(array) = pool.volumes.array(part) {

@@ -26,7 +26,7 @@ pub(crate) const MAX_DRIVE_RECORDS: usize = 2 * MAX_DRIVES;
 pub(crate) const MAX_VOLUMES: usize = 256;
 /// Rows of all maps together, holes included: bounds the memory of maps that hold nothing.
 pub(crate) const MAX_ROWS: u64 = 1 << 30;
-/// Drives that no longer belong, remembered so that they can be told from strangers.
+/// Maximum former drives remembered, to distinguish them from unknown ones.
 pub(in crate::pool) const MAX_FORMER: usize = 64;
 
 /// A scrub that was begun: volumes still to do, the first of them from a region on.
@@ -38,21 +38,21 @@ pub(crate) struct ScrubIntent {
     /// When it was asked for; left out by older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began_unix_s: Option<u64>,
-    /// What was found below `next_region`.
+    /// Findings below `next_region`.
     #[serde(default, skip_serializing_if = "ScrubRecord::is_empty")]
     pub found: ScrubRecord,
-    /// What was found on volumes that are done.
+    /// Findings on completed volumes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub done: Vec<ScrubRecord>,
 }
 
 impl ScrubIntent {
-    /// Whether it has what versions that did not count what a scrub finds would not understand.
+    /// True if it has fields unknown to versions that do not count a scrub's findings.
     pub(crate) fn has_counts(&self) -> bool {
         self.began_unix_s.is_some() || !self.found.is_empty() || !self.done.is_empty()
     }
 
-    /// Whether it can be, as read from a drive.
+    /// True if the record, as read from a drive, is within its bounds.
     pub(crate) fn is_bounded(&self) -> bool {
         self.done.len() <= MAX_VOLUMES
             && self.found.is_bounded()
@@ -65,15 +65,15 @@ impl ScrubIntent {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RebalanceIntent {
     pub moved_slabs: u64,
-    /// What of these was ever written, bytes.
+    /// Part of these that was ever written, bytes.
     pub moved_bytes: u64,
 }
 
-/// How scrubs run.
+/// Settings of scrubs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Patrol {
-    /// At most so much per second is read; left out: what the rebuild priority gives.
+    /// Rate limit for reads; without one the rebuild priority decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_s: Option<u64>,
     /// A scrub begins by itself this long after the last one; left out: only by hand.
@@ -88,13 +88,12 @@ pub(crate) struct Patrol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Settings {
-    /// Warn when so much of the space is allocated.
+    /// Share of allocated space from which a warning is given, percent.
     pub space_warning_percent: u32,
-    /// At most so much per second is moved between tiers; left out: what the rebuild priority
-    /// gives.
+    /// Rate limit for moves between tiers; without one the rebuild priority decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier_bytes_per_s: Option<u64>,
-    /// Jobs add at most so much to what a client's request waits for a drive; left out: no bound.
+    /// Maximum latency that jobs add to a client's request at a drive, ms; `None`: no bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rebuild_latency_ms: Option<u32>,
 }
@@ -133,7 +132,7 @@ pub(crate) struct Manifest {
     pub settings: Settings,
     /// The host that has the pool, or had it last.
     pub host: Option<HostUse>,
-    /// What a person is to be told until it is acknowledged, or replaced by news.
+    /// Conditions reported until they are acknowledged or superseded.
     pub care: Care,
     pub events: Events,
 }
@@ -191,8 +190,8 @@ impl Manifest {
         Some(&mut self.drives[index])
     }
 
-    /// Whether a drive whose slots speak of these drives, too, is the place of one that is not
-    /// given up: it was written as two members, and is good for neither.
+    /// True if a drive whose slots also name these drives is the place of one not given up: it was
+    /// written as two members, and is valid for neither.
     pub(crate) fn is_shared(&self, also: &[Id]) -> bool {
         also.iter().filter_map(|id| self.drive_by_id(*id)).any(|other| !other.replaced)
     }
@@ -241,7 +240,7 @@ impl Manifest {
         self.drive(number).is_some_and(DriveRecord::is_online)
     }
 
-    /// Whether a map says that the drive holds something current.
+    /// True if any part has current data on the drive.
     pub(crate) fn is_needed(&self, number: u32) -> bool {
         self.parts().any(|part| part.needs(number))
     }

@@ -1,4 +1,4 @@
-//! What a pool records of each of its volumes: attributes, and where every row of it lies.
+//! A pool's record of a volume: its attributes, and the places of every row.
 //!
 //! A volume has one *part*, an array with its own slabs, map and journal; two while it is converted
 //! to another layout: then part 0 is the old one and part 1 the new one, which has the volume's
@@ -14,7 +14,7 @@ use crate::pool::BLOCK_BYTES;
 use crate::pool::manifest::ids::{Id, VolumeId};
 use crate::rows::{RowTable, Run, SlotState};
 
-/// Whether a volume's rows may move between kinds of drives.
+/// Kind of drives to which a volume's rows are pinned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pin {
@@ -43,7 +43,7 @@ impl Pin {
     }
 }
 
-/// Whether a place holds what it should.
+/// State of a place's content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PlaceState {
@@ -128,11 +128,11 @@ pub(crate) struct PartRecord {
 }
 
 impl PartRecord {
-    /// Whether all of it can be read without the drives that are away: every row, and its region
-    /// map. Journals on journal drives are not asked for, see [`Self::lost_journals`].
+    /// True if all of it can be read without the drives that are away: every row, and its region
+    /// map. Journals on journal drives do not count, see [`Self::lost_journals`].
     pub(crate) fn survives(&self, is_away: impl Fn(u32) -> bool) -> bool {
         let has_map = self.meta.places.iter().any(|place| place.state.is_active() && !is_away(place.drive));
-        // Which members can be spared does not depend on the length; this one shows every pattern
+        // The members that can be spared do not depend on the length; this one shows every pattern
         // of stripes.
         let length = self.shape.interleave_bytes.saturating_mul(512);
         let Ok(geometry) = Geometry::new(self.shape, length) else { return false };
@@ -151,12 +151,12 @@ impl PartRecord {
         self.journal.iter().filter(|place| !place.state.is_active() || is_away(place.drive)).count()
     }
 
-    /// Whether an area of its journal is left without the drives that are away.
+    /// True if an area of its journal is left without the drives that are away.
     pub(crate) fn has_journal_without(&self, is_away: impl Fn(u32) -> bool) -> bool {
         self.journal.iter().any(|place| place.state.is_active() && !is_away(place.drive))
     }
 
-    /// Whether a place says that the drive holds something current.
+    /// True if a place on the drive is current.
     pub(crate) fn needs(&self, drive: u32) -> bool {
         let in_run = |run: &Run| {
             run.places.iter().any(|place| place.drive == drive && place.state == SlotState::Active)
@@ -166,14 +166,13 @@ impl PartRecord {
             || self.rows.runs().any(in_run)
     }
 
-    /// Whether a copy of its map, or an area of its journal, was on this drive and is not current
-    /// any more.
+    /// True if a copy of its map, or an area of its journal, on this drive is no longer current.
     pub(crate) fn lacks_copy_on(&self, drive: u32) -> bool {
         self.meta.places.iter().any(|place| place.drive == drive && !place.state.is_active())
             || self.journal.iter().any(|place| place.drive == drive && !place.state.is_active())
     }
 
-    /// Whether anything on a drive that `is_out` counts as current, or as being made so.
+    /// True if any place on a drive that `is_out` counts as current, or as being made so.
     pub(in crate::pool) fn names_current(&self, is_out: impl Fn(u32) -> bool) -> bool {
         self.meta.places.iter().any(|place| place.state.is_active() && is_out(place.drive))
             || self.journal.iter().any(|place| place.state.is_active() && is_out(place.drive))
@@ -190,8 +189,8 @@ impl PartRecord {
         meta.chain(journal).chain(rows)
     }
 
-    /// What lies on these drives is not current any more; with `only_unfinished` only what never
-    /// was.
+    /// Marks the places on these drives as missing; with `only_unfinished` only those that were
+    /// never current.
     pub(in crate::pool) fn set_missing(&mut self, is_out: impl Fn(u32) -> bool, only_unfinished: bool) {
         if !only_unfinished {
             for place in self.meta.places.iter_mut().filter(|place| is_out(place.drive)) {
@@ -247,14 +246,14 @@ pub(crate) fn missing(run: &Run, is_away: impl Fn(u32) -> bool) -> MemberSet {
     (0..run.places.len().min(256)).filter(lacking).collect()
 }
 
-/// How far a conversion has come.
+/// Progress of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Conversion {
     /// The volume's bytes below this are in part 1, the others in part 0.
     pub next_offset_bytes: u64,
-    /// Of a conversion that was cancelled and goes back: the bytes from here on are in part 1, too,
-    /// and always were.
+    /// For a cancelled conversion that is being reverted: the offset from which all bytes are in
+    /// part 1 too, and always were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_offset_bytes: Option<u64>,
 }
@@ -265,7 +264,7 @@ impl Conversion {
         Self { next_offset_bytes: 0, until_offset_bytes: None }
     }
 
-    /// Where it ends, in a volume of this size.
+    /// Offset of its end in a volume of this size.
     pub(crate) fn end_bytes(&self, size_bytes: u64) -> u64 {
         self.until_offset_bytes.unwrap_or(size_bytes).min(size_bytes)
     }
@@ -292,7 +291,7 @@ pub(crate) struct VolumeRecord {
 }
 
 impl VolumeRecord {
-    /// Whether all of it can be read without the drives that are away.
+    /// True if all of it can be read without the drives that are away.
     pub(crate) fn survives(&self, is_away: impl Fn(u32) -> bool) -> bool {
         self.parts.iter().all(|part| part.survives(&is_away))
     }

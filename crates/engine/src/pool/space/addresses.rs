@@ -1,7 +1,6 @@
-//! What lies where on a drive: superblocks at both ends, the checksum area, slabs. Pure functions
-//! of the drive's size and the pool's slab size, so that nothing of it need be recorded. Faults
-//! expected: sizes of anything, since they may come from a damaged record; every function answers
-//! for every size.
+//! Addresses on a drive: superblocks at both ends, the checksum area, slabs. Pure functions of the
+//! drive's size and the pool's slab size, so that no address need be recorded. Faults expected:
+//! arbitrary sizes, since they may come from a damaged record; every function accepts every size.
 
 use crate::pool::error::PoolError;
 use crate::pool::{BLOCK_BYTES, MIB};
@@ -24,7 +23,7 @@ const MAX_SLOT_BYTES: u64 = 64 * MIB;
 /// A slot's share of the drive.
 const SLOT_SHARE: u64 = 65_536;
 
-/// Whether slabs can have this size.
+/// True if this is a valid slab size.
 pub(crate) fn is_slab_size(slab_bytes: u64) -> bool {
     slab_bytes.is_power_of_two() && (MIN_SLAB_BYTES..=MAX_SLAB_BYTES).contains(&slab_bytes)
 }
@@ -42,12 +41,12 @@ pub(crate) fn superblock_bytes(capacity_bytes: u64) -> u64 {
     2 * slot_bytes(capacity_bytes)
 }
 
-/// Where the superblock copies at the end of a drive begin, and slabs must end.
+/// Offset of the superblock copies at the end of a drive: the limit for slabs.
 pub(crate) fn end_of_slabs(capacity_bytes: u64) -> u64 {
     (capacity_bytes / MIB * MIB).saturating_sub(superblock_bytes(capacity_bytes))
 }
 
-/// Where slot A (0) or B (1) lies: at the start of the drive and at its end.
+/// Offsets of slot A (0) or B (1): at the start of the drive and at its end.
 pub(crate) fn slot_places(capacity_bytes: u64, slot: usize) -> [u64; 2] {
     let at = slot as u64 * slot_bytes(capacity_bytes);
     [at, end_of_slabs(capacity_bytes) + at]
@@ -76,7 +75,7 @@ pub(crate) fn refuse_too_large(drive: &str, capacity_bytes: u64) -> Result<(), P
     Err(PoolError::DriveTooLarge { drive: drive.to_owned(), capacity_bytes, most_bytes: MAX_DRIVE_BYTES })
 }
 
-/// How many slabs a drive of this size has; none where the sizes are impossible.
+/// Number of slabs on a drive of this size; 0 for impossible sizes.
 pub(crate) fn slab_count(capacity_bytes: u64, slab_bytes: u64) -> u32 {
     if !is_slab_size(slab_bytes) || !(MIN_DRIVE_BYTES..=MAX_DRIVE_BYTES).contains(&capacity_bytes) {
         return 0;
@@ -91,18 +90,17 @@ pub(crate) fn slab_count(capacity_bytes: u64, slab_bytes: u64) -> u32 {
     slabs as u32
 }
 
-/// Where slab 0 begins.
+/// Offset of slab 0.
 pub(crate) fn slabs_base_bytes(capacity_bytes: u64, slab_bytes: u64) -> u64 {
     base_for(capacity_bytes, slab_bytes, u64::from(slab_count(capacity_bytes, slab_bytes)))
 }
 
-/// Where the checksum area begins.
+/// Offset of the checksum area.
 pub(crate) fn checksums_base_bytes(capacity_bytes: u64) -> u64 {
     superblock_bytes(capacity_bytes)
 }
 
-/// Where a page of checksums of a slab's own blocks lies: page `page` speaks of the slab's MiB
-/// `page`.
+/// Offset of a checksum page for a slab's own blocks: page `page` covers the slab's MiB `page`.
 #[cfg(test)] // arrays find their pages by themselves; this says where they must find them
 pub(crate) fn own_page_bytes(capacity_bytes: u64, slab_bytes: u64, slab: u32, page: u64) -> u64 {
     debug_assert!(page < checksum_pages(slab_bytes));
@@ -110,7 +108,7 @@ pub(crate) fn own_page_bytes(capacity_bytes: u64, slab_bytes: u64, slab: u32, pa
     checksums_base_bytes(capacity_bytes) + of_slab + page * BLOCK_BYTES
 }
 
-/// Where the copy of such a page of another column's slab lies that this slab keeps.
+/// Offset of this slab's copy of a checksum page of another column's slab.
 #[cfg(test)] // arrays find their pages by themselves; this says where they must find them
 pub(crate) fn copy_page_bytes(capacity_bytes: u64, slab_bytes: u64, slab: u32, page: u64) -> u64 {
     own_page_bytes(capacity_bytes, slab_bytes, slab, page) + checksum_pages(slab_bytes) * BLOCK_BYTES

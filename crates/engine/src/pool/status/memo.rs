@@ -1,5 +1,5 @@
-//! What status asks of all rows, kept until the record changes: clients wait while it is reckoned,
-//! and status is asked for more often than the record changes.
+//! Cache of the row scans that status needs, valid until the record changes: clients wait during a
+//! scan, and status is queried more often than the record changes.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ pub(in crate::pool) struct FilledDrives {
     pub catching_up: BTreeSet<u32>,
 }
 
-/// What a plan rests on: the record, drives that work, parts that can be rebuilt.
+/// Inputs of a plan: the record, drives that work, parts that can be rebuilt.
 type Basis = (u64, BTreeSet<u32>, BTreeSet<Id>);
 
 /// One answer, and what it rests on.
@@ -61,7 +61,7 @@ impl StatusMemo {
         })
     }
 
-    /// What jobs will do about what is lacking, as `plan` says it.
+    /// Forecast of the repairs that jobs will make, as `plan` describes it.
     pub(in crate::pool) fn prospect(
         &self,
         manifest: &Manifest,

@@ -1,7 +1,7 @@
-//! How a pool and its drives are: plain data for people and for JSON. How a volume is, is put
-//! together in `status/volume.rs`; what it all means in words is in `status/words.rs`.
+//! Status of a pool and its drives: plain data for people and for JSON. `status/volume.rs` derives
+//! the status of a volume; `status/words.rs` describes the state in words.
 //!
-//! Takes time in proportion to runs of rows, not to rows.
+//! Time is proportional to the number of runs of rows, not to the number of rows.
 
 pub(crate) mod activity;
 pub(crate) mod copies;
@@ -28,7 +28,7 @@ use crate::pool::status::memo::FilledDrives;
 use crate::pool::volume::thin::slabs_in_use;
 use crate::pool::{Inner, Pool};
 
-/// How a pool is as a whole.
+/// State of a pool as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PoolState {
@@ -40,7 +40,7 @@ pub enum PoolState {
     Failed,
 }
 
-/// How a volume is.
+/// State of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VolumeState {
@@ -54,7 +54,7 @@ pub enum VolumeState {
     Failed,
 }
 
-/// How a drive is.
+/// State of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DriveState {
@@ -81,7 +81,7 @@ pub enum DriveState {
 }
 
 impl DriveState {
-    /// Whether a drive in this state takes part.
+    /// True if a drive in this state participates in the pool.
     pub fn takes_part(self) -> bool {
         matches!(self, Self::Online | Self::Rebuilding | Self::CatchingUp | Self::Retiring | Self::Replacing)
     }
@@ -109,14 +109,14 @@ impl fmt::Display for DriveState {
     }
 }
 
-/// How that is which a drive holds of a volume, from good to bad: the worst of its slabs' states.
+/// State of a drive's share of a volume, from good to bad: the worst state of its slabs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ShareState {
     /// Current.
     #[default]
     Active,
-    /// What changed while the drive was away is being copied.
+    /// Changes made while the drive was away are being copied.
     CatchingUp,
     /// Being filled.
     Rebuilding,
@@ -144,11 +144,9 @@ impl ShareState {
 pub struct DriveStatus {
     /// Its identity.
     pub id: DriveId,
-    /// Where it is, or was last seen.
+    /// Current path, or the last known one.
     pub path: String,
-    /// What it is for.
     pub role: Role,
-    /// How it is.
     pub state: DriveState,
     /// Reads that failed since it belongs to the pool.
     pub read_errors: u64,
@@ -160,7 +158,7 @@ pub struct DriveStatus {
     pub capacity_bytes: u64,
     /// Space on it for volumes, bytes.
     pub usable_bytes: u64,
-    /// What of that is taken, bytes.
+    /// Allocated part of it, bytes.
     pub allocated_bytes: u64,
     /// Why it is out, where it is.
     pub reason: Option<String>,
@@ -175,14 +173,13 @@ pub struct PoolStatus {
     pub name: String,
     /// Its identity.
     pub id: PoolId,
-    /// How it is.
     pub state: PoolState,
     /// Space for volumes on all data drives, redundancy included, bytes.
     pub capacity_bytes: u64,
-    /// What of it volumes take, with their maps and journals, bytes.
+    /// Part of it allocated to volumes, with their maps and journals, bytes.
     pub allocated_bytes: u64,
-    /// What all volumes together may hold, as they were made, with their redundancy, bytes: more
-    /// than `capacity_bytes` where thin ones promise more than there is.
+    /// Full size of all volumes, redundancy included, bytes: more than `capacity_bytes` where thin
+    /// volumes overcommit the pool.
     pub provisioned_bytes: u64,
     /// Superblocks and checksum areas of all drives, bytes.
     pub metadata_bytes: u64,
@@ -198,13 +195,13 @@ pub struct PoolStatus {
     pub drives: Vec<DriveStatus>,
     /// Jobs.
     pub activity: Vec<Activity>,
-    /// What the state means.
+    /// Description of the state.
     pub condition: String,
-    /// What to type next; empty where nothing is to be done.
+    /// Recommended next command; empty if no action is needed.
     pub action: String,
     /// The volumes.
     pub volumes: Vec<VolumeInfo>,
-    /// What else a person should know.
+    /// Further conditions for the administrator's attention.
     pub notices: Vec<String>,
     /// Share of each drive's time for rebuilds while there is other load, percent.
     pub rebuild_priority_percent: u32,
@@ -212,31 +209,30 @@ pub struct PoolStatus {
     pub generation: u64,
     /// Events that are kept.
     pub events: usize,
-    /// A scrub reads at most so much per second.
+    /// Scrub rate limit, bytes per second.
     pub patrol_bytes_per_s: Option<u64>,
-    /// A scrub begins by itself so long after the last one.
+    /// Interval between automatic scrubs, seconds.
     pub patrol_interval_s: Option<u64>,
     /// From how many percent on space counts as short.
     pub space_warning_percent: u32,
-    /// So many bytes per second are moved between tiers at most; left out: what the rebuild
-    /// priority gives.
+    /// Rate limit for moves between tiers, bytes per second; without one the rebuild priority
+    /// decides.
     pub tier_bytes_per_s: Option<u64>,
-    /// Jobs add at most so much to what a client's request waits for a drive; left out: no bound.
+    /// Maximum latency that jobs add to a client's request at a drive, ms; `None`: no bound.
     pub rebuild_latency_ms: Option<u32>,
-    /// What the last scrub that ended found.
+    /// Result of the last completed scrub.
     pub last_scrub: Option<LastScrub>,
 }
 
-/// What a drive holds of a volume.
+/// A drive's share of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SlotStatus {
     /// The drive that has it, or had it last.
     pub drive: DriveId,
-    /// How that is.
     pub state: ShareState,
     /// Bytes of the volume's rows on it.
     pub bytes: u64,
-    /// What of them is not current, bytes.
+    /// Part of them that is not current, bytes.
     pub lacking_bytes: u64,
 }
 
@@ -262,7 +258,6 @@ pub struct VolumeInfo {
     pub id: VolumeId,
     /// Its name.
     pub name: String,
-    /// How it is.
     pub state: VolumeState,
     /// Bytes of the journal's area on each drive that has one; 0 without a journal.
     pub journal_area_bytes: u64,
@@ -275,21 +270,21 @@ pub struct VolumeInfo {
     pub allocated_bytes: u64,
     /// Bytes in regions ever written; `None` where the volume is not open.
     pub written_bytes: Option<u64>,
-    /// How many more drives may fail, in whatever combination.
+    /// Number of further drives that may fail, in any combination.
     pub redundancy_left: usize,
     /// Blocks of 4 KiB that are lost: reading them is an error until they are written.
     pub lost_blocks: u64,
-    /// Whether it takes space only where it is written.
+    /// True if space is allocated on first write.
     pub thin: bool,
-    /// Whether writes are acknowledged when the journal has them.
+    /// True if writes are acknowledged once they are in the journal.
     pub write_back: bool,
-    /// Whether its blocks have checksums.
+    /// True if its blocks have checksums.
     pub checksums: bool,
-    /// Whether it stays on one kind of drives.
+    /// Kind of drives to which the volume is pinned, if any.
     pub pin: Pin,
-    /// Where its rows lie by kind of drive, and how warm they are.
+    /// Placement of its rows by kind of drive, and their heat.
     pub tiers: TierInfo,
-    /// Slabs' rows that it has, of so many.
+    /// Allocated slab rows, and their total number.
     pub rows: (u64, u64),
     /// The drives that it lies on: in the order of its first row's columns, then the others.
     pub slots: Vec<SlotStatus>,
@@ -307,7 +302,7 @@ pub struct VolumeInfo {
 }
 
 impl Pool {
-    /// How the pool is now.
+    /// Current status of the pool.
     pub fn status(&self) -> PoolStatus {
         self.0.status()
     }
@@ -318,7 +313,7 @@ impl Pool {
         manifest.volumes.iter().map(|volume| self.0.volume_info(&manifest, volume)).collect()
     }
 
-    /// Jobs under way or due.
+    /// Running and pending jobs.
     pub fn activity(&self) -> Vec<Activity> {
         self.0.activity()
     }
@@ -421,10 +416,7 @@ fn drive_state(
         }
         Standing::Excluded { .. } if is_behind && failed.is_none() => (
             DriveState::Behind,
-            Some(
-                "it was away while the pool was used; what changed meanwhile is to be copied to it"
-                    .to_owned(),
-            ),
+            Some("it was away while the pool was used; a resync of changed data is needed".to_owned()),
         ),
         Standing::Excluded { .. } if drives.is_stale(drive.number) => (
             DriveState::Stale,

@@ -1,5 +1,5 @@
-//! How a volume is, put together from what all its rows, its map and its journal lack. In
-//! proportion to runs of rows.
+//! Status of a volume, derived from the missing parts of its rows, map and journal. Time is
+//! proportional to the number of runs of rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::pool::status::{
 };
 use crate::rows::SlotState;
 
-/// What a drive has of a volume.
+/// A drive's share of a volume.
 #[derive(Clone, Copy, Default)]
 struct Share {
     slabs: u64,
@@ -26,13 +26,13 @@ struct Share {
     state: ShareState,
 }
 
-/// What the rows of a part come to.
+/// Totals over the rows of a part.
 #[derive(Default)]
 struct Tally {
     /// Drives in the order in which they were seen.
     order: Vec<u32>,
     shares: BTreeMap<u32, Share>,
-    /// How many more drives may be lost, over all rows.
+    /// Number of further drives that may be lost: the minimum over all rows.
     left: Option<isize>,
     readable: bool,
     lacking: bool,
@@ -45,7 +45,7 @@ struct Tally {
 impl Tally {
     /// Counts a part in. `works`: of a drive, as the record has it.
     fn add(&mut self, part: &PartRecord, array: Option<&Array>, works: impl Fn(u32) -> bool) {
-        // What the array knows is newer than what is recorded.
+        // The array's knowledge is newer than the record.
         let is_there = |number: u32| match array {
             Some(array) => array.member(number).is_some_and(|member| !member.is_failed()),
             None => works(number),
@@ -95,9 +95,9 @@ impl Tally {
 }
 
 impl Inner {
-    /// How the volume is now.
+    /// Current status of the volume.
     pub(in crate::pool) fn volume_info(&self, manifest: &Manifest, volume: &VolumeRecord) -> VolumeInfo {
-        // What is in the making counts as the volume's layout; all its parts count for its state.
+        // A volume in conversion reports the new layout; its state covers all parts.
         let shape = volume.parts.last().map_or_else(unknown_shape, |part| part.shape);
         let mut tally = Tally { readable: true, ..Tally::default() };
         for part in &volume.parts {

@@ -1,4 +1,4 @@
-//! What a pool's state means, in words, and what to type next.
+//! Describes a pool's state in words, with the next command.
 
 use crate::pool::Inner;
 use crate::pool::jobs::convert::NO_ROOM;
@@ -18,7 +18,7 @@ use crate::pool::volume::thin::slabs_in_use;
 use crate::rows::{Run, SlotState};
 
 impl Inner {
-    /// What the state means, and what to type next.
+    /// Returns the description of the state, and the next command.
     pub(in crate::pool) fn in_words(
         &self,
         manifest: &Manifest,
@@ -186,7 +186,7 @@ impl Inner {
         })
     }
 
-    /// What a person should know beside the state.
+    /// Returns all notices for the administrator.
     pub(in crate::pool) fn all_notices(&self) -> Vec<String> {
         let mut notices = self.news.notices();
         let manifest = self.manifest.borrow();
@@ -223,8 +223,8 @@ impl Inner {
     }
 }
 
-/// What jobs will do by themselves about what is lacking, where they can do all of it: a spare
-/// is there, or room.
+/// Describes how jobs will restore all redundancy without help: with a spare, or in free space.
+/// `None` if they cannot restore all of it.
 fn prospect(planner: &SparePlanner, manifest: &Manifest, mut books: FreeSlabs) -> Option<String> {
     let mut planned = manifest.clone();
     let is_gone = |drive: &&DriveRecord| drive.is_online() && !planner.working.contains(&drive.number);
@@ -265,7 +265,7 @@ fn replacements_in_words(volumes: &OpenVolumes, manifest: &Manifest) -> Option<S
     })
 }
 
-/// Where so much is taken that a person should know.
+/// Returns a warning if used space has reached the threshold and thin volumes can still grow.
 fn space_in_words(manifest: &Manifest, (used, all): (u64, u64)) -> Option<String> {
     let warn = u64::from(manifest.settings.space_warning_percent);
     // Space that was given to volumes for good is no reason to worry; thin ones that may want
@@ -299,7 +299,7 @@ fn thin_without_drives(manifest: &Manifest, (working, away): (usize, usize)) -> 
     })
 }
 
-/// What thin volumes may want more rows for.
+/// Parts for which thin volumes may allocate more rows.
 fn thin_parts(manifest: &Manifest) -> impl Iterator<Item = &PartRecord> {
     manifest.volumes.iter().filter(|volume| volume.thin).filter_map(|volume| volume.parts.last())
 }
@@ -308,7 +308,7 @@ fn is_fine(drive: &DriveStatus) -> bool {
     drive.state.takes_part()
 }
 
-/// What it means that the file system under a drive is full, and what helps.
+/// Describes a full file system under a drive, with the remedy.
 pub(crate) fn full_in_words(pool: &str, drive: &str) -> (String, String) {
     let condition = format!(
         "writing stopped: the file system under {drive} is full (ENOSPC). Everything written before can be read, and volumes can be \
@@ -321,7 +321,7 @@ fn takeover_in_words(takeover: &Takeover) -> String {
     format!("spare {} took the place of {}", takeover.spare_path, takeover.path)
 }
 
-/// What a person has not acknowledged yet: wrong blocks, and spares that stood in.
+/// Describes conditions not yet acknowledged: wrong blocks, and spares in use.
 fn care_in_words(manifest: &Manifest, drives: &[DriveStatus]) -> Option<(String, String)> {
     let pool = &manifest.name;
     let wrong: Vec<String> = drives
@@ -348,7 +348,7 @@ fn care_in_words(manifest: &Manifest, drives: &[DriveStatus]) -> Option<(String,
     Some((format!("all there; {}", takeover_in_words(takeover)), clear))
 }
 
-/// What helps with drives that are out of service.
+/// Returns the remedy for drives that are out of service.
 fn remedy(pool: &str, out: &[&DriveStatus]) -> String {
     match out.first() {
         None => format!("stripewise pool wait {pool} rebuild"),

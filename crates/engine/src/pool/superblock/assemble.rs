@@ -1,5 +1,5 @@
-//! Which of the drives at hand say what counts: choosing the branch of the pool's history to live
-//! on with.
+//! Assembly of a pool: chooses the branch of its history to continue, from the superblocks of the
+//! drives at hand.
 //!
 //! Drives that missed commits describe earlier moments of one history; the newest moment counts.
 //! Where the history forked, what was never lived on is passed over: a commit counts when every
@@ -29,7 +29,7 @@ pub(crate) struct Found {
     pub superblock: Superblock,
 }
 
-/// What a drive at hand is worth.
+/// Standing of a drive at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Worth {
     /// Takes part.
@@ -37,8 +37,8 @@ pub(crate) enum Worth {
     /// Was excluded, but a volume could not be written without it: for that volume it is current.
     /// Of other volumes it may catch up as one that is `Behind`, unless it had failed.
     Returning,
-    /// Was not there, or offline, and has lived on no other branch: it may catch up with what
-    /// changed meanwhile.
+    /// Was absent or offline, and was never active on another branch: it may catch up with the
+    /// changes made since.
     Behind,
     /// Failed, was replaced, or lived on another branch: what it holds is of no use.
     Stale,
@@ -201,7 +201,7 @@ fn lived_on<'a>(mut leaves: Vec<&'a Found>, found: &[Found]) -> Vec<&'a Found> {
     leaves
 }
 
-/// What speaks for a leaf where there is nothing else to go by.
+/// Weight of a leaf, used if nothing else decides.
 fn weight(leaf: &Found, found: &[Found]) -> (usize, u64) {
     (holders(leaf, found).len(), leaf.superblock.manifest.generation)
 }
@@ -213,7 +213,7 @@ fn holders(leaf: &Found, found: &[Found]) -> Vec<String> {
     on_it.map(|drive| drive.label.clone()).collect()
 }
 
-/// Whether any volume could be read with the drives that are not known to live on another branch.
+/// True if any volume could be read with the drives that are not known to be on another branch.
 fn is_alive(leaf: &Found, found: &[Found]) -> bool {
     let manifest = &leaf.superblock.manifest;
     let lives_elsewhere = |number: u32| {

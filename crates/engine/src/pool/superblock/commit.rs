@@ -1,13 +1,12 @@
-//! Commits: changes of the manifest, durable on every drive that takes part before they count.
+//! Commits: changes of the manifest, durable on every participating drive before they count.
 //!
 //! One at a time. A drive that cannot take the commit is excluded and the commit repeated without
-//! it, so that no drive that misses one is ever taken for current. Whenever the set of drives that
-//! take part changes, a new branch begins, in two steps: first all that take part get it as
-//! tentative, then all are told that all have it, and only then it counts. So a drive that has it
-//! as tentative never lived on it, and is not taken for half of a pool when it comes back to one
-//! that went on without it. A drive that joins is written first: until it has the commit, no other
-//! drive speaks of it. When a commit counts, the arrays are told what it says: drives that came,
-//! rows that changed, drives that are out.
+//! it, so that no drive that misses one is ever taken for current. A membership change starts a
+//! tentative branch, written to every participating drive. A second write confirms on each that all
+//! have it; only then does the branch count. So a drive that has only the tentative branch never
+//! worked on it, and is not taken for half of a pool when it returns to one that went on without
+//! it. A drive that joins is written first: until it has the commit, no other drive names it. When
+//! a commit counts, the arrays are notified of new drives, changed rows and excluded drives.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -26,10 +25,10 @@ use crate::pool::manifest::taken_back::take_back;
 use crate::pool::manifest::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
 use crate::pool::superblock::writer::TooLarge;
 
-/// So many events are kept where the record has no room for more.
+/// Number of events kept if the record has no room for more.
 const EVENTS_AT_LEAST: usize = 32;
 
-/// What a change of the manifest came to.
+/// Outcome of a change of the manifest.
 pub(in crate::pool) enum Change<T> {
     /// To be written.
     Commit(T),
@@ -102,7 +101,7 @@ impl Inner {
         // Drives that fall out in one commit do so together, whatever round each is met in: a
         // volume that cannot do without all of them keeps what it has on each.
         let (volumes, mut all_out) = (next.volumes.clone(), Vec::new());
-        // What the next step goes on from; whether every drive that takes part in it has it.
+        // The state that the next step starts from, and if every participating drive has it.
         let (mut base, mut is_on_all) = (before.clone(), false);
         let mut was_full = false;
         let mut proven = self.commits.proven();
@@ -136,8 +135,8 @@ impl Inner {
             // A number that was written anywhere is never used for another state.
             next.generation = self.commits.begin_attempt(next.generation);
             next.proven = proven;
-            // What was only tried is no part of the history: a new branch begins where the last
-            // state ended that all had.
+            // A failed attempt is no part of the history: a new branch begins at the end of the
+            // last state that all drives had.
             next.branches.clone_from(&base.branches);
             next.old_branches.clone_from(&base.old_branches);
             if standing(&next) != standing(&base) {
@@ -148,7 +147,7 @@ impl Inner {
             }
             let mut written = self.commits.writer.commit(&next, first, &targets).await;
             if written.is_err() && next.events.keep_newest(EVENTS_AT_LEAST) {
-                // What must be recorded comes before what happened long ago.
+                // The record itself matters more than old events.
                 written = self.commits.writer.commit(&next, first, &targets).await;
             }
             let written = written?;
@@ -157,7 +156,7 @@ impl Inner {
                 let Err(error) = result else { continue };
                 why = error.to_string();
                 if Some(number) == first && base.drive(number).is_none() {
-                    // Nobody else knows of it yet: as if it had never been asked.
+                    // No other drive knows of it yet: as if it had never been requested.
                     return Err(PoolError::Drive(error));
                 }
                 if error.kind == DriveErrorKind::NoSpace {
@@ -240,8 +239,7 @@ impl Inner {
         }
     }
 
-    /// Has a drive excluded that failed under an array; told again of the same drive it does
-    /// nothing.
+    /// Excludes a drive that failed under an array; repeated calls for the same drive do nothing.
     pub(in crate::pool) async fn exclude_member(
         &self,
         member: &Rc<Member>,
@@ -300,8 +298,8 @@ pub(in crate::pool) fn leave_out_excluded(manifest: &Manifest, array: &Array) {
     }
 }
 
-/// Notes of drives that are out which commit they had, so that an older copy of one is told from
-/// the drive itself. Those that take part in `base` have all up to `proven`.
+/// Records the last commit of each excluded drive, to distinguish the drive from an older copy of
+/// it. Those that participate in `base` have all commits up to `proven`.
 fn note_what_they_had(base: &Manifest, next: &mut Manifest, proven: u64) {
     for drive in &mut next.drives {
         drive.had = match base.drive(drive.number) {
@@ -313,7 +311,7 @@ fn note_what_they_had(base: &Manifest, next: &mut Manifest, proven: u64) {
     }
 }
 
-/// Tells an array what changed of its record.
+/// Notifies an array of changes to its record.
 fn tell_changes(array: &Array, old: &PartRecord, new: &PartRecord) {
     if old.rows != new.rows {
         array.set_rows(new.rows.clone());
@@ -342,7 +340,7 @@ pub(in crate::pool) fn map_place(part: &PartRecord, place: &MetaPlaceRecord) -> 
     AreaPlace { drive: place.drive, slab: place.slab, slabs: part.meta.slabs }
 }
 
-/// Who takes part, and as what: when this changes, a new branch begins.
+/// Participating drives and their roles: when this changes, a new branch begins.
 fn standing(manifest: &Manifest) -> Vec<(u32, bool, Role)> {
     let of = |drive: &DriveRecord| (drive.number, drive.is_online(), drive.role);
     manifest.drives.iter().map(of).collect()

@@ -1,8 +1,8 @@
 //! Headers of slots, and the entries in them: a checkpoint, and changes behind it.
 //!
-//! Each says to which pool, drive, place and moment it belongs and carries checksums, so that what
-//! is torn, rotten, moved by some bytes, or left over from an earlier life of the drive is told
-//! from what counts. Pure; faults expected: any bytes.
+//! Each says to which pool, drive, place and moment it belongs and carries checksums. These expose
+//! torn, corrupt or misplaced data, and leftovers of an earlier use of the drive. Pure; faults
+//! expected: any bytes.
 
 use crate::pool::BLOCK_BYTES;
 use crate::pool::manifest::ids::{DriveId, Id, PoolId};
@@ -14,7 +14,7 @@ pub(crate) const FORMAT_VERSION: u32 = 2;
 const MAGIC: [u8; 8] = *b"STRPWISE";
 /// One sector, so that a header is never torn in the middle by honest drives.
 const HEADER_BYTES: usize = 512;
-/// Where in the header its own checksum is, in every version.
+/// Offset of the header's own checksum, in every version.
 const CHECKSUM_AT: usize = 508;
 /// A feature without which a pool must not be opened: drives that are left out say which commit
 /// they had. In every header.
@@ -23,7 +23,7 @@ const FEATURE_HAD: u64 = 1;
 pub(in crate::pool) const FEATURE_HOST: u64 = 2;
 /// Another: a conversion was cancelled, and goes back from where it had come.
 pub(in crate::pool) const FEATURE_TURNED_BACK: u64 = 4;
-/// Another: the pool's section has what a person is told, or what a scrub has found so far.
+/// Another: the pool's section has unacknowledged conditions, or a scrub's findings so far.
 pub(in crate::pool) const FEATURE_CARE: u64 = 8;
 /// Another: what a drive holds moves to the one that is to have its place, or columns move so that
 /// space can be used.
@@ -39,7 +39,7 @@ pub(in crate::pool) const FEATURE_OLD_BRANCHES: u64 = 256;
 pub(in crate::pool) const FEATURE_LOST: u64 = 512;
 /// A feature that a reader need not know: the header names the session that wrote it.
 const FEATURE_SESSION: u64 = 1;
-/// Where in the header the session is.
+/// Offset of the session in the header.
 const SESSION_AT: usize = 80;
 /// In a header: the pool was closed, or the program that wrote it knew no sessions.
 pub(in crate::pool) const NO_SESSION: Id = Id(0);
@@ -56,7 +56,7 @@ const KNOWN_FEATURES: u64 = FEATURE_HAD
 
 const CHECKPOINT: [u8; 8] = *b"SWCHKPNT";
 const CHANGE: [u8; 8] = *b"SWCHANGE";
-/// What stands before an entry's sections.
+/// Header before an entry's sections.
 pub(in crate::pool) const ENTRY_HEADER_BYTES: usize = 64;
 
 pub(in crate::pool) fn crc(bytes: &[u8]) -> u32 {
@@ -71,7 +71,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array(bytes, at))
 }
 
-/// Whose a slot is.
+/// Owner of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pool) struct Header {
     pub pool_id: PoolId,
@@ -80,7 +80,7 @@ pub(in crate::pool) struct Header {
     pub capacity_bytes: u64,
 }
 
-/// What was found where a header should be.
+/// Content found at a header's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pool) enum HeaderContent {
     None,
@@ -154,14 +154,14 @@ pub(in crate::pool) fn set_session(bytes: &mut [u8], session: Id) {
     bytes[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// What came before a change in its slot.
+/// Predecessor of a change in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pool) struct Before {
     pub generation: u64,
     pub sections_crc: u32,
 }
 
-/// What stands before an entry's sections.
+/// Header before an entry's sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pool) struct EntryHeader {
     pub generation: u64,
@@ -178,7 +178,7 @@ impl EntryHeader {
         Self { generation, proven, before, sections_bytes: sections.len(), sections_crc: crc(sections) }
     }
 
-    /// What the entry behind this one says of it.
+    /// Returns the reference to this entry that the next one holds.
     pub(crate) fn as_before(&self) -> Before {
         Before { generation: self.generation, sections_crc: self.sections_crc }
     }
@@ -306,7 +306,7 @@ fn reseal_entries(mut rest: &mut [u8], of: &Header) {
     }
 }
 
-/// Bytes of an entry with so many bytes of sections.
+/// Size of an entry with `sections_bytes` of sections, bytes.
 pub(in crate::pool) fn entry_bytes(sections_bytes: u64) -> u64 {
     sections_bytes.saturating_add(ENTRY_HEADER_BYTES as u64).div_ceil(BLOCK_BYTES) * BLOCK_BYTES
 }

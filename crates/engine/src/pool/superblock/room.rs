@@ -29,7 +29,7 @@ pub(crate) fn slot_room_bytes(manifest: &Manifest) -> u64 {
     online.map(|drive| entry_room_bytes(drive.capacity_bytes)).min().unwrap_or(0)
 }
 
-/// Of the fixed reserve so much is for lost blocks, without asking what else there is.
+/// Part of the fixed reserve that lost blocks may always use, bytes.
 const LOST_RESERVE_BYTES: u64 = 32 << 10;
 /// Besides the states of its columns, what a run may need more when it lacks one and that is
 /// allocated on another drive: the drive's number, and a slab's.
@@ -41,7 +41,7 @@ pub(in crate::pool) struct RecordBounds {
     /// A slot is not filled further than this, however large it is.
     most_bytes: u64,
     reserve_bytes: u64,
-    /// Lost blocks take at most so much.
+    /// Upper bound for lost blocks, bytes.
     lost_bytes: u64,
 }
 
@@ -76,7 +76,7 @@ impl RecordBounds {
         }
     }
 
-    /// What lost blocks may take in all: so much of the room as nothing else needs.
+    /// Total space for lost blocks, bytes: the room that nothing else needs.
     pub(in crate::pool) fn lost_bytes(&self, manifest: &Manifest, wanted_bytes: u64) -> u64 {
         let reserved = LOST_RESERVE_BYTES.min(self.reserve_bytes / 4).min(self.lost_bytes);
         if wanted_bytes <= reserved {
@@ -87,8 +87,7 @@ impl RecordBounds {
     }
 }
 
-/// What sets of lost blocks may take more when blocks are removed from spans that are lost as a
-/// whole.
+/// Growth of the sets of lost blocks when blocks are removed from wholly lost spans, bytes.
 fn lost_growth_bytes(manifest: &Manifest) -> u64 {
     let whole = |set: &BlockSet| set.spans().filter(|(_, bits)| bits.count() == SPAN_BLOCKS).count() as u64;
     manifest.parts().map(|part| whole(&part.lost) + whole(&part.dead)).sum::<u64>() * BITMAP_BYTES as u64
@@ -105,12 +104,12 @@ fn exclusion_bytes(part: &PartRecord) -> u64 {
     whole * (part.rows.width() as u64 + SPARED_COLUMN_BYTES)
 }
 
-/// How full the record is at most, without reckoning it for each row that a volume gets.
+/// Upper bound for the record's size, kept without recomputing it for each new row.
 #[derive(Default)]
 pub(in crate::pool) struct RoomLedger {
     /// Needed bytes when they were reckoned last, emergencies included.
     needed_bytes: Cell<Option<u64>>,
-    /// What commits since may have added.
+    /// Maximum growth by commits since.
     grown_bytes: Cell<u64>,
 }
 
@@ -127,8 +126,8 @@ impl RoomLedger {
         self.grown_bytes.set(self.grown_bytes.get() + change_bytes + runs * run_growth_bytes(width));
     }
 
-    /// As [`RecordBounds::check_growth`], for a change of `now` to `next` by so many runs of
-    /// `width` columns.
+    /// As [`RecordBounds::check_growth`], for a change of `now` to `next` by `runs` runs of `width`
+    /// columns.
     pub(in crate::pool) fn check_runs(
         &self,
         bounds: &RecordBounds,
@@ -148,7 +147,7 @@ impl RoomLedger {
         let before_bytes = bounds.needed_bytes(now);
         self.needed_bytes.set(Some(before_bytes));
         self.grown_bytes.set(0);
-        // What makes the record no larger is welcome, also where it is too large.
+        // A change that does not enlarge the record is accepted, even if the record is too large.
         if fits() == Some(true) || bounds.needed_bytes(next) <= before_bytes {
             Ok(())
         } else {
@@ -157,8 +156,8 @@ impl RoomLedger {
     }
 }
 
-/// What a run of so many columns may add, beyond its slabs: drives, states, and what is kept free
-/// for it.
+/// Maximum growth by a run of `width` columns beyond its slabs, bytes: drives, states, and the
+/// reserve for it.
 fn run_growth_bytes(width: u64) -> u64 {
     width * 4 + SPARED_COLUMN_BYTES
 }

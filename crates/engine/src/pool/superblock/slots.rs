@@ -1,4 +1,4 @@
-//! What a drive says of its pool: finding the newest state in its slots. Reads only.
+//! Reads a drive's slots to find the newest state of its pool. Writes nothing.
 //!
 //! Slots A and B lie at both ends of a drive. In the slot whose checkpoint is newer, entries are
 //! followed one by one, each taken from whichever end has it whole, as far as they go on from one
@@ -22,7 +22,7 @@ use crate::pool::{BLOCK_BYTES, MIB};
 /// Read at once where entries follow one another.
 const WINDOW_BYTES: u64 = 256 << 10;
 
-/// What a drive says of the pool it belongs to.
+/// A drive's record of the pool it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub pool_id: PoolId,
@@ -37,7 +37,7 @@ pub(crate) struct Superblock {
     pub sessions: Vec<Id>,
 }
 
-/// What was found on a drive.
+/// Content found on a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// No superblock of ours.
@@ -56,7 +56,7 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    /// Which drive of which pool it says it is.
+    /// Identity of the pool and drive that the content claims.
     pub(in crate::pool) fn identity(&self) -> Option<(PoolId, DriveId)> {
         match self {
             Self::Valid { superblock, .. } => Some((superblock.pool_id, superblock.drive_id)),
@@ -66,12 +66,12 @@ impl Content {
     }
 }
 
-/// Whether the drive has room for superblocks and anything between.
+/// True if the drive has room for superblocks and at least some space between them.
 pub(crate) fn is_large_enough(capacity_bytes: u64) -> bool {
     capacity_bytes >= MIN_DRIVE_BYTES
 }
 
-/// Where version 1 has its slots.
+/// Offsets of the slots in version 1.
 pub(in crate::pool) fn version_1_places(capacity_bytes: u64) -> [u64; 4] {
     let end = (capacity_bytes / MIB).saturating_sub(1) * MIB;
     [0, MIB / 2, end, end + MIB / 2]
@@ -83,7 +83,7 @@ async fn read_bytes(drive: &dyn Drive, offset_bytes: u64, length: u64) -> Result
     Ok(buffer.to_vec())
 }
 
-/// What was found at the places where headers may be.
+/// Content found at the possible places of headers.
 #[derive(Default)]
 struct Headers {
     valid: Vec<(u64, Header)>,
@@ -169,7 +169,7 @@ pub(crate) async fn read_superblock(drive: &dyn Drive) -> Result<Content, DriveE
     }
     let mut headers = Headers::default();
     headers.look_everywhere(drive).await?;
-    // What a newer version left must not be judged by what an older one left beside it.
+    // An older version's leftovers say nothing about a newer version's data.
     if let Some(version) = headers.newer {
         return Ok(Content::Newer(version));
     }
@@ -214,7 +214,7 @@ pub(crate) async fn read_superblock(drive: &dyn Drive) -> Result<Content, DriveE
 /// One end's copy of a slot, read piece by piece.
 struct End<'a> {
     drive: &'a dyn Drive,
-    /// Where entries begin on the drive.
+    /// Offset of the first entry on the drive, bytes.
     base: u64,
     room: u64,
     window_at: u64,
@@ -228,7 +228,7 @@ impl End<'_> {
         if at < self.window_at || end > self.window_at + self.window.len() as u64 {
             let wanted = length.max(WINDOW_BYTES).min(self.room - at);
             let read = match read_bytes(self.drive, self.base + at, wanted).await {
-                // What lies behind may be what cannot be read.
+                // The unreadable sector may lie behind the entry.
                 Err(_) if wanted > length => read_bytes(self.drive, self.base + at, length).await,
                 read => read,
             };

@@ -59,7 +59,7 @@ pub(crate) struct TooLarge {
     pub room_bytes: u64,
 }
 
-/// Of a drive's number.
+/// A drive's number, with the outcome there.
 type Answer = (u32, Result<Written, DriveError>);
 
 /// Without where the drives have it.
@@ -67,10 +67,10 @@ fn as_told(answers: Vec<Answer>) -> Vec<(u32, Result<(), DriveError>)> {
     answers.into_iter().map(|(number, result)| (number, result.map(drop))).collect()
 }
 
-/// What the drives that are up to date have.
+/// Log on the drives that are up to date.
 struct Log {
     manifest: Manifest,
-    /// Where the next change goes, from the first entry.
+    /// Offset of the next change from the first entry.
     end: u64,
     before: Before,
 }
@@ -90,7 +90,7 @@ struct State {
     known: BTreeMap<u32, Vec<Id>>,
 }
 
-/// What a drive has of a commit.
+/// State of a commit on a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Written {
     AtBothEnds,
@@ -104,21 +104,21 @@ pub(crate) struct Writer {
     /// A slot is filled no further than this.
     most_bytes: u64,
     state: RefCell<State>,
-    /// How full the slots are.
+    /// Fill level of the slots.
     pub(in crate::pool) ledger: RoomLedger,
 }
 
-/// What is to be written: the same on every drive but for headers.
+/// Data to be written: the same on every drive but for headers.
 struct Plan {
     entry: EntryHeader,
     /// From the first entry.
     at: u64,
     is_checkpoint: bool,
-    /// What a reader must know.
+    /// Features that a reader must support.
     features: u64,
     /// For the headers.
     session: Id,
-    /// What of the sections goes into the entry's first block.
+    /// The part of the sections in the entry's first block.
     first: Vec<u8>,
     /// The other blocks.
     rest: Option<Buffer>,
@@ -161,7 +161,7 @@ impl Writer {
         (state.session, state.log) = (None, None);
     }
 
-    /// Whether a drive's headers are of this session, or of one that was before it.
+    /// Checks if a drive's headers are of this session, or of an earlier one.
     pub(in crate::pool) async fn look(&self, target: &Target) -> Seen {
         let (own, known, session) = {
             let state = self.state.borrow();

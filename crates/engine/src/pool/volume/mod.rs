@@ -50,7 +50,7 @@ impl Volume {
         self.id
     }
 
-    /// What reads and writes now, or will when the volume is converted: for tests and measurements.
+    /// The array that serves requests now, or will after a conversion: for tests and measurements.
     pub fn array(&self) -> Array {
         self.io.array()
     }
@@ -70,7 +70,7 @@ impl Volume {
         self.io.array().capacity_bytes()
     }
 
-    /// Where requests' buffers come from.
+    /// Buffer pool for requests.
     pub fn buffers(&self) -> &BufferPool {
         &self.pool.0.buffers
     }
@@ -81,12 +81,12 @@ impl Volume {
         self.io.array().geometry().clone()
     }
 
-    /// Whether a crash left regions whose copies or parity may disagree.
+    /// True if a crash left regions whose copies or parity may disagree.
     pub fn needs_resync(&self) -> bool {
         self.io.arrays().iter().any(Array::needs_resync)
     }
 
-    /// Whether it takes no writes.
+    /// True if it accepts no writes.
     pub fn is_protected(&self) -> bool {
         self.io.arrays().iter().any(Array::is_protected)
     }
@@ -101,8 +101,7 @@ impl Volume {
 pub struct Closing(Vec<Rc<Cell<bool>>>);
 
 impl Closing {
-    /// Whether the pool was closed with everything that was acknowledged here durable, flushed or
-    /// not.
+    /// True if the pool was closed with all acknowledged writes durable, flushed or not.
     pub fn was_in_order(&self) -> bool {
         self.0.iter().all(|closed_in_order| closed_in_order.get())
     }

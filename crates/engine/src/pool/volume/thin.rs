@@ -1,5 +1,5 @@
-//! What a pool does for the arrays of its volumes: excluding drives, recording losses, and giving
-//! thin volumes rows when they are first written; also taking rows back that hold nothing any more.
+//! Services of a pool to its volumes' arrays: excludes drives, records losses, allocates rows to
+//! thin volumes on first write, and releases rows that no longer hold data.
 //!
 //! A volume that is written from one end to the other gets several rows at once, so that not every
 //! row costs a commit; the number doubles as it goes on and begins again at one when the pool is
@@ -22,7 +22,7 @@ use crate::pool::superblock::commit::Change;
 use crate::rows::SlotState;
 use crate::stripes::lock_order;
 
-/// What an array knows of its pool.
+/// An array's view of its pool.
 pub(in crate::pool) struct PoolHost(Weak<Inner>);
 
 impl PoolHost {
@@ -96,8 +96,8 @@ impl Inner {
         first_row: u64,
         rows: u64,
     ) -> Result<(), PoolError> {
-        // Also while the pool is being closed: what is acknowledged and only in the journal of a
-        // volume whose row was given back meanwhile is put in place then.
+        // Also while the pool is being closed: data acknowledged from the journal is then destaged,
+        // and the volume may have given the row back since.
         if self.lifecycle.is_read_only() {
             return Err(PoolError::ReadOnly { pool: self.name() });
         }
@@ -155,8 +155,8 @@ impl Inner {
         PoolError::Full { pool, volume, used_slabs, slabs }
     }
 
-    /// Whether the rows have these slabs now; not where one of the drives has gone meanwhile, falls
-    /// out while it is recorded, or is to be emptied.
+    /// Records the slabs of new rows. Returns false if one of the drives has gone, fails during the
+    /// commit, or is to be emptied.
     async fn record_rows(&self, part: Id, first_row: u64, new: Vec<NewRows>) -> Result<bool, PoolError> {
         let (rows, pool) = (new.clone(), self.rc());
         let recorded = self
@@ -211,7 +211,7 @@ impl Inner {
         }
     }
 
-    /// Takes rows out of the slab map while nobody can write to them.
+    /// Takes rows out of the slab map while writers are locked out of them.
     async fn release_rows(&self, array: &Array, rows: &[u64]) -> Result<(), ArrayError> {
         let _held = array.lock_rows(rows.iter().copied()).await;
         let unused: Vec<u64> = rows.iter().copied().filter(|&row| array.is_row_unwritten(row)).collect();
@@ -244,7 +244,7 @@ impl Inner {
     }
 }
 
-/// How many rows to allocate from one on, `step` at most; none where it has slabs already.
+/// Number of rows to allocate from `first_row` on, `step` at most; `None` if it has slabs already.
 fn wanted(manifest: &Manifest, part: Id, first_row: u64, step: u64) -> Result<Option<Wanted>, PoolError> {
     let found = manifest.volumes.iter().find_map(|volume| Some((volume, volume.part(part)?)));
     let Some((volume, record)) = found.filter(|(_, record)| first_row < record.rows.rows()) else {
