@@ -106,6 +106,7 @@ pub struct AreaPlace {
 
 /// Parameters for creating or opening an array.
 pub struct ArrayInit {
+    /// Layout and places of the array.
     pub spec: ArraySpec,
     /// Usable bytes, at most what the rows hold.
     pub size_bytes: u64,

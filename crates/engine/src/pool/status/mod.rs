@@ -146,7 +146,9 @@ pub struct DriveStatus {
     pub id: DriveId,
     /// Current path, or the last known one.
     pub path: String,
+    /// Purpose of the drive.
     pub role: Role,
+    /// Health of the drive.
     pub state: DriveState,
     /// Reads that failed since it belongs to the pool.
     pub read_errors: u64,
@@ -173,6 +175,7 @@ pub struct PoolStatus {
     pub name: String,
     /// Its identity.
     pub id: PoolId,
+    /// Health of the pool.
     pub state: PoolState,
     /// Space for volumes on all data drives, redundancy included, bytes.
     pub capacity_bytes: u64,
@@ -229,6 +232,7 @@ pub struct PoolStatus {
 pub struct SlotStatus {
     /// The drive that has it, or had it last.
     pub drive: DriveId,
+    /// Health of the slot.
     pub state: ShareState,
     /// Bytes of the volume's rows on it.
     pub bytes: u64,
@@ -258,6 +262,7 @@ pub struct VolumeInfo {
     pub id: VolumeId,
     /// Its name.
     pub name: String,
+    /// Health of the volume.
     pub state: VolumeState,
     /// Bytes of the journal's area on each drive that has one; 0 without a journal.
     pub journal_area_bytes: u64,
