@@ -175,6 +175,7 @@ impl Inner {
             |member: &ArrayMember| (member.clone(), member.member.submit(Class::Upkeep, IoRequest::flush()));
         let flushes: SmallVec<[_; 12]> = self.columns.members.borrow().iter().map(flush).collect();
         let mut first_error = None;
+        let losses = self.losses.count();
         for (member, answer) in flushes {
             let failures = member.member.flush_failures();
             let refused = match answer.await {
@@ -184,7 +185,12 @@ impl Inner {
             };
             let refused = refused.filter(|_| !mutation::is_chosen(Mutation::FlushErrorDropped));
             let Some(refused) = refused else { continue };
-            if member.member.is_still_there_after(&refused) && !self.columns.has_rows_on(member.number) {
+            // Rows may have come to the drive while other drives were waited for.
+            let had_none = || {
+                let is_handled = self.losses.news(member.number, failures).is_none();
+                !self.columns.has_rows_on(member.number) || (is_handled && self.losses.count() == losses)
+            };
+            if member.member.is_still_there_after(&refused) && had_none() {
                 // The array had nothing in its cache: what the refusal means is for those to say
                 // that did.
                 self.losses.deal_with(member.number, failures);

@@ -173,7 +173,8 @@ seeds! {
     /// A drive was let go of, its columns being elsewhere, while a block was read from it: the
     /// block counted as lost.
     seed_31281: Now 31_281,
-    /// Rows moved to a drive that had refused a flush before, and had it excluded for that.
+    /// Rows moved to a drive that had refused a flush before, and had it excluded for that; later
+    /// only where the flush that met the refusal was still waiting for other drives.
     seed_33362: Now 33_362,
     /// A drive fell out while it was recorded that a column had moved there: the column went with
     /// it, though it was still at its old place.
