@@ -15,11 +15,15 @@
 //! the clock. Memory: 40 bytes per sector of the volume, and about 40 per write that a sector may
 //! hold.
 
+mod wrong;
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::content::{BLOCK_BYTES, Content, SECTOR_BYTES, SectorBytes, identify, is_torn_of, stamp};
 use crate::Promises;
+
+pub(crate) use wrong::Wrong;
 
 const SECTORS_PER_BLOCK: u32 = (BLOCK_BYTES / SECTOR_BYTES) as u32;
 const IN_FLIGHT: u64 = u64::MAX;
@@ -125,6 +129,10 @@ impl Sector {
         }
     }
 
+    fn was_lost(&self) -> bool {
+        self.entries.iter().any(|entry| entry.value == Value::Lost)
+    }
+
     fn is_dirty(&self) -> bool {
         self.entries.iter().any(|entry| !entry.durable)
     }
@@ -138,20 +146,6 @@ pub(crate) struct Ticket {
     pub begun: u64,
     /// Version that it writes; 0 for zeros.
     pub version: u32,
-}
-
-/// A read that violates the guarantees.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
-    /// Number of the sector.
-    pub sector: u32,
-    /// Content that was read, and the allowed contents.
-    pub what: String,
-    /// True if the sector returned an older content of its own, false for content that it never
-    /// had.
-    pub is_old: bool,
-    /// True if a block mixes old and new sectors.
-    pub is_torn_block: bool,
 }
 
 /// The model of one volume.
@@ -171,6 +165,9 @@ pub(crate) struct Oracle {
     suspects: BTreeSet<u32>,
     /// True if a drive is lost that the suspects may need.
     are_suspects_lost: bool,
+    /// From a failed flush of a drive until the next one that is acknowledged: what is written to
+    /// lost blocks may be lost again at any moment.
+    undone: Range<u64>,
     now: u64,
     next_version: u32,
 }
@@ -199,6 +196,7 @@ impl Oracle {
             told: BTreeSet::new(),
             suspects: BTreeSet::new(),
             are_suspects_lost: false,
+            undone: 0..0,
             now: 0,
             next_version: 1,
         }
@@ -298,6 +296,9 @@ impl Oracle {
     /// Records the acknowledgement of a flush that began at `begun`.
     pub(crate) fn end_flush(&mut self, begun: u64) {
         let now = self.tick();
+        if begun > self.undone.start {
+            self.undone.end = self.undone.end.min(now);
+        }
         let sectors = &mut self.sectors;
         self.dirty.retain(|&sector| {
             let state = &mut sectors[sector as usize];
@@ -317,6 +318,7 @@ impl Oracle {
     /// verified as a whole: if part of it is lost, all of it may be refused.
     pub(crate) fn put_at_risk(&mut self) {
         let now = self.tick();
+        self.undone = now..u64::MAX;
         let blocks: BTreeSet<u32> = self.dirty.iter().map(|sector| sector / SECTORS_PER_BLOCK).collect();
         for block in blocks {
             let first = (block * SECTORS_PER_BLOCK) as usize;
@@ -339,7 +341,7 @@ impl Oracle {
         let sectors = &mut self.sectors;
         self.dirty.retain(|&sector| {
             let state = &mut sectors[sector as usize];
-            let was_lost = state.entries.iter().any(|entry| entry.value == Value::Lost);
+            let was_lost = state.was_lost();
             let is_risked = |entry: &&mut Entry| {
                 (entry.at_risk || (was_lost && !entry.durable)) && entry.ended != IN_FLIGHT
             };
@@ -444,6 +446,7 @@ impl Oracle {
             self.is_suspect_lost(sector)
                 || state.refusable_until >= since
                 || state.candidates(since).any(|entry| entry.value.may_be_refused())
+                || (self.undone.end >= since && state.is_dirty() && state.was_lost())
         })
     }
 

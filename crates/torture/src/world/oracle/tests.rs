@@ -249,6 +249,39 @@ fn rewrite_of_lost_data_is_lost_again_by_a_refusal() {
 }
 
 #[test]
+fn rewrite_of_a_lost_block_counts_when_flushed() {
+    let mut oracle = oracle(STRICT);
+    write(&mut oracle, 8..16, false);
+    oracle.put_at_risk();
+    let began = oracle.tick();
+    write(&mut oracle, 8..16, false);
+    let whole = write(&mut oracle, 24..32, false);
+    assert!(oracle.may_refuse(8..16, oracle.now + 1), "the engine may meet the refusal now");
+    assert!(!oracle.may_refuse(24..32, oracle.now + 1) && holds(&mut oracle, 24, whole));
+    flush(&mut oracle);
+    assert!(oracle.may_refuse(8..16, began), "a read that began before");
+    write(&mut oracle, 8..16, false);
+    assert!(!oracle.may_refuse(8..16, oracle.now + 1), "an acknowledged flush vouches for it");
+}
+
+#[test]
+fn flush_after_any_loss_vouches_for_the_block() {
+    let mut oracle = oracle(STRICT);
+    write(&mut oracle, 8..16, false);
+    oracle.put_at_risk();
+    oracle.told();
+    let again = write(&mut oracle, 8..16, false);
+    flush(&mut oracle);
+    for cut in [false, true] {
+        if cut {
+            oracle.power_cut();
+        }
+        let since = oracle.tick();
+        assert!(!oracle.may_refuse(8..16, since) && holds(&mut oracle, 8, again), "cut {cut}");
+    }
+}
+
+#[test]
 fn durable_data_is_safe_from_a_failed_flush() {
     let mut oracle = oracle(STRICT);
     let version = write(&mut oracle, 5..6, false);
