@@ -105,6 +105,20 @@ mutations! {
     IncompletePagesStay,
     /// A checkpoint writes both places of a page at once.
     CheckpointInOneTurn,
+    /// A branch that the record has forgotten counts as past if it is older than those that it has.
+    ForgottenBranchIsPast,
+    /// The record may be filled to its end: nothing is kept free for drives that fail.
+    RecordWithoutReserve,
+    /// Blocks that are lost count as recorded where the record has no room for them.
+    LossesNeedNoRecord,
+    /// A drive that is shorter than it was takes part as if it had its length.
+    CutDriveCounts,
+    /// A session goes on whatever other session has the drives.
+    OtherSessionPassedOver,
+    /// Nothing is written that tells a drive from a copy made while it was in use.
+    CopyWithoutMark,
+    /// A pool is opened whatever host has it.
+    OtherHostPassedOver,
 }
 
 impl Mutation {

@@ -46,6 +46,18 @@ focuses! {
     LostBlocks,
     /// Pages of a region map at one of their places only, which is lost in the next life.
     MapPages,
+    /// Halves of a pool that both live on, one of them through dozens of changes.
+    Halves,
+    /// Drives that are put back to what they held while the pool was in use.
+    CopiedDrives,
+    /// Drives that are cut short, and get their length back with zeros.
+    CutDrives,
+    /// Pools in use that a second process opens.
+    TwoOpeners,
+    /// Thin volumes that fill the pool's record, and drives that are lost then.
+    FullRecords,
+    /// Rebuilds that lose more blocks than the pool's record has room to name.
+    ManyLosses,
     /// Rows that move between drives under load.
     Moves,
     /// Power that goes with the first answer that a lost drive does not have.
@@ -112,6 +124,12 @@ impl Focus {
             Mutation::RolledBackDriveCounts => Self::RolledBack,
             Mutation::ChecksumsAlwaysAgree => Self::Rot,
             Mutation::ShrinkOverPending => Self::Shrinks,
+            Mutation::ForgottenBranchIsPast => Self::Halves,
+            Mutation::CopyWithoutMark => Self::CopiedDrives,
+            Mutation::CutDriveCounts => Self::CutDrives,
+            Mutation::OtherSessionPassedOver | Mutation::OtherHostPassedOver => Self::TwoOpeners,
+            Mutation::RecordWithoutReserve => Self::FullRecords,
+            Mutation::LossesNeedNoRecord => Self::ManyLosses,
             Mutation::FreedAtOnce => Self::Thin,
             Mutation::PlaceAreasCarelessly
             | Mutation::OlderRecordsStay

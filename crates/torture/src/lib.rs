@@ -20,6 +20,7 @@
 //! | `world/` | what lasts over a run: its plan, drives, volumes and their judges |
 //! | `life/` | one life: drives plugged in, the pool opened and closed, clients, judgements |
 //! | `events/` | what happens to a pool while it is used |
+//! | `scenes/` | what happens between lives to copies of the drives |
 //! | `lead.rs`, `ending.rs` | a life from its beginning to its end; the end of a run |
 //! | `run.rs`, `many.rs` | a run, many runs |
 //!
@@ -37,6 +38,7 @@ mod life;
 mod many;
 mod power;
 mod run;
+mod scenes;
 mod subject;
 mod world;
 
@@ -186,6 +188,8 @@ pub struct Coverage {
     pub interrupted_rebalances: u64,
     /// Rebalances that were begun by hand, or by a drive that came.
     pub rebalances: u64,
+    /// Scenes that took place between lives, on copies of the drives.
+    pub scenes: u64,
 }
 
 impl Coverage {
@@ -195,7 +199,7 @@ impl Coverage {
         copy.fields().map(|(what, count)| (what, *count)).into()
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut u64); 30] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 31] {
         [
             ("power cuts", &mut self.power_cuts),
             ("drives lost", &mut self.drive_losses),
@@ -227,6 +231,7 @@ impl Coverage {
             ("of these interrupted", &mut self.interrupted_replacements),
             ("rebalances", &mut self.rebalances),
             ("rebalances interrupted", &mut self.interrupted_rebalances),
+            ("scenes on copies of the drives", &mut self.scenes),
         ]
     }
 

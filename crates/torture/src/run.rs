@@ -9,7 +9,7 @@ use std::sync::Once;
 use stripewise_runtime::VirtualExecutor;
 
 use crate::world::World;
-use crate::{Options, RunReport, Sabotage, ending, lead};
+use crate::{Options, RunReport, Sabotage, ending, lead, scenes};
 
 /// True if this build has mutations: builds with `debug_assertions`.
 pub const CAN_BREAK: bool = cfg!(debug_assertions);
@@ -79,6 +79,11 @@ fn live_and_end(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
             world.disks.borrow().iter().for_each(|disk| disk.crash.set_ignores_flushes(true));
         }
         lead::live(world, number, kept);
+        if world.is_broken() {
+            return;
+        }
+        kept.borrow_mut().clear();
+        scenes::play(world, number, kept);
         if world.is_broken() {
             return;
         }

@@ -15,6 +15,7 @@ use stripewise_drive::{BufferPool, Context, Drive};
 
 use crate::member::Member;
 use crate::member::gate::Gate;
+use crate::mutation::{self, Mutation};
 use crate::pool::claims::Approach;
 use crate::pool::error::PoolError;
 use crate::pool::lifecycle::Lifecycle;
@@ -357,7 +358,8 @@ fn take_in(
 
 /// True if a drive is shorter than it was.
 fn is_cut(drive: &Rc<dyn Drive>, record: Option<&DriveRecord>) -> bool {
-    record.is_some_and(|record| drive.info().capacity_bytes < record.capacity_bytes)
+    !mutation::is_chosen(Mutation::CutDriveCounts)
+        && record.is_some_and(|record| drive.info().capacity_bytes < record.capacity_bytes)
 }
 
 /// A number for the pool as it is now on these drives: identities drawn from a seed must repeat

@@ -24,6 +24,7 @@ use stripewise_drive::{Context, DriveKind, IoRequest, Operation};
 use crate::error::ArrayError;
 use crate::member::Member;
 use crate::member::gate::Gate;
+use crate::mutation::{self, Mutation};
 use crate::pool::Inner;
 use crate::pool::error::PoolError;
 use crate::pool::manifest::format::Manifest;
@@ -97,6 +98,9 @@ impl Session {
 
     /// Commits still needed to distinguish a drive from every copy made before the last writing.
     pub(in crate::pool) fn marks_due(&self) -> u64 {
+        if mutation::is_chosen(Mutation::CopyWithoutMark) {
+            return 0;
+        }
         self.written_in.get().map_or(0, |at| (at + 2).saturating_sub(self.generation.get()))
     }
 

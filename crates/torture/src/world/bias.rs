@@ -6,6 +6,7 @@ use stripewise_engine::tuning::Tuning;
 use stripewise_layout::Level;
 
 use super::manner::Manner;
+use crate::scenes::Scene;
 
 /// Something that happens to a pool while it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +183,8 @@ pub(crate) struct Bias {
     pub faults: Weighted<Fault>,
     /// A copy of a drive is kept, and put back.
     pub rollback: (f64, f64),
+    /// Played after each life.
+    pub scene: Option<Scene>,
 }
 
 const LEVELS: [Level; 10] = [
@@ -273,5 +276,6 @@ impl Bias {
             (Fault::NoSpace, 1),
         ],
         rollback: (0.4, 0.6),
+        scene: None,
     };
 }

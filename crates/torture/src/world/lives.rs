@@ -8,6 +8,7 @@ use stripewise_layout::Level;
 use super::bias::{Action, Bias, Change, EndingKind, Fault, Habits};
 use super::manner::Manner;
 use crate::Focus;
+use crate::scenes::Scene;
 
 const PARITY: &[Level] = &[Level::Raid5, Level::Raid6];
 const MIRROR_AND_PARITY: &[Level] = &[Level::Raid1, Level::Raid5];
@@ -45,6 +46,16 @@ impl Bias {
         fault: (0.0, 0.0),
         rollback: (0.0, 0.0),
         ..Self::USUAL
+    };
+
+    /// Two lives of a small pool without checksums, which scenes follow.
+    const IN_SCENES: Self = Self {
+        checksums: 0.0,
+        absent: 0.0,
+        lives: Some((2, 1)),
+        steps: (10, 30),
+        endings: Some(&[EndingKind::AfterNs(30_000_000), EndingKind::Close]),
+        ..Self::QUIET
     };
 
     /// Of a run.
@@ -364,6 +375,28 @@ impl Bias {
                         ..Self::QUIET
                     }
                 }
+            }
+            Focus::Halves => {
+                const { &Self { scene: Some(Scene::Halves), levels: &[Level::Raid1], ..Self::IN_SCENES } }
+            }
+            Focus::CopiedDrives => const { &Self { scene: Some(Scene::Copied), ..Self::IN_SCENES } },
+            Focus::CutDrives => {
+                const {
+                    &Self {
+                        scene: Some(Scene::Cut),
+                        levels: &[Level::Raid1, Level::Raid10],
+                        drive_mib: (24, 8),
+                        volume_mib: (14, 4),
+                        ..Self::IN_SCENES
+                    }
+                }
+            }
+            Focus::ManyLosses => {
+                const { &Self { scene: Some(Scene::Losses), lives: Some((1, 1)), ..Self::IN_SCENES } }
+            }
+            Focus::TwoOpeners => const { &Self { scene: Some(Scene::Openers), ..Self::IN_SCENES } },
+            Focus::FullRecords => {
+                const { &Self { scene: Some(Scene::FullRecord), lives: Some((1, 1)), ..Self::IN_SCENES } }
             }
             Focus::Thin => {
                 const {

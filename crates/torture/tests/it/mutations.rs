@@ -104,6 +104,13 @@ found! {
     lost_blocks_not_recorded: LostBlocksNotRecorded,
     journal_not_durable: JournalNotDurable,
     first_stretch_only: FirstStretchOnly,
+    forgotten_branch_is_past: ForgottenBranchIsPast,
+    copy_without_mark: CopyWithoutMark,
+    cut_drive_counts: CutDriveCounts,
+    other_session_passed_over: OtherSessionPassedOver,
+    other_host_passed_over: OtherHostPassedOver,
+    record_without_reserve: RecordWithoutReserve,
+    losses_need_no_record: LossesNeedNoRecord,
 }
 
 #[test]

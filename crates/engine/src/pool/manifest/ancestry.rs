@@ -112,7 +112,11 @@ impl Manifest {
     /// Whether this is known to be a moment of the history that led here. What is forgotten is not:
     /// it may as well be of another half of the pool.
     pub(crate) fn has_had(&self, moment: Moment) -> bool {
-        self.last_generation_on(moment.branch).is_some_and(|last| moment.generation <= last)
+        let is_older = || {
+            mutation::is_chosen(Mutation::ForgottenBranchIsPast)
+                && moment.generation < self.branches[0].generation
+        };
+        self.last_generation_on(moment.branch).map_or_else(is_older, |last| moment.generation <= last)
     }
 
     /// The moment of the history that led here with this generation; `None` where it is forgotten.

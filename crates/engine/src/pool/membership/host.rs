@@ -5,6 +5,7 @@
 //! Faults expected: two hosts that reach the same drives, a host that crashed while using the pool,
 //! wrong clocks (the time only informs), invalid names.
 
+use crate::mutation::{self, Mutation};
 use crate::pool::error::PoolError;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::{Manifest, check_name};
@@ -67,7 +68,10 @@ pub(in crate::pool) fn check_host(
 ) -> Result<(), PoolError> {
     match (&manifest.host, &options.host) {
         (Some(had), Some(host))
-            if mode == OpenMode::ReadWrite && !options.take_from_host && had.is_other(host) =>
+            if mode == OpenMode::ReadWrite
+                && !options.take_from_host
+                && had.is_other(host)
+                && !mutation::is_chosen(Mutation::OtherHostPassedOver) =>
         {
             Err(PoolError::OtherHost { pool: manifest.name.clone(), host: had.clone() })
         }

@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use stripewise_drive::{Buffer, DriveError, DriveKind, IoRequest, Operation, Segments};
 
 use crate::member::{Class, Member};
+use crate::mutation::{self, Mutation};
 use crate::pool::manifest::format::{Manifest, ScrubIntent};
 use crate::pool::manifest::ids::{DriveId, Id, PoolId};
 use crate::pool::manifest::volume_record::VolumeRecord;
@@ -175,7 +176,8 @@ impl Writer {
         let mut seen = Seen::Nothing;
         for (found, own) in [first, second].into_iter().zip(own) {
             let Some(found) = found else { continue };
-            if found != session && (own || !known.contains(&found)) {
+            let is_other = found != session && (own || !known.contains(&found));
+            if is_other && !mutation::is_chosen(Mutation::OtherSessionPassedOver) {
                 return Seen::Other;
             }
             seen = Seen::Ours;

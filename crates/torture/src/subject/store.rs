@@ -1,0 +1,85 @@
+//! A volume of the engine as clients use it.
+//!
+//! Expected faults: errors of the engine, passed on as text.
+
+use std::collections::BTreeSet;
+
+use stripewise_engine::Volume;
+
+use super::{Facts, Refusal, refusal, refused};
+
+/// An open volume.
+#[derive(Clone)]
+pub(crate) struct Store {
+    pub(super) volume: Volume,
+}
+
+impl Store {
+    /// Usable size.
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        self.volume.capacity_bytes()
+    }
+
+    /// Data bytes of a stripe.
+    pub(crate) fn stripe_bytes(&self) -> u64 {
+        self.volume.geometry().stripe_data_bytes()
+    }
+
+    /// Approximate data bytes of a region: those on 1 MiB of each column.
+    pub(crate) fn region_bytes(&self) -> u64 {
+        let geometry = self.volume.geometry();
+        (1 << 20) / geometry.interleave_bytes() * geometry.stripe_data_bytes()
+    }
+
+    /// True if the layout has parity, so that partial stripe writes update it.
+    pub(crate) fn has_parity(&self) -> bool {
+        self.volume.geometry().parity_units() > 0
+    }
+
+    /// True if the volume, described by `facts`, certainly cannot be read in full without these
+    /// disks. False if that depends on the disks of single rows, or on which copies or groups are
+    /// lost.
+    pub(crate) fn surely_fails(&self, facts: &Facts, disks: &BTreeSet<usize>) -> bool {
+        let geometry = self.volume.geometry();
+        let shape = geometry.shape();
+        let lost = facts.columns.iter().filter(|column| disks.contains(&column.disk)).count();
+        let all_alike = !facts.is_converting
+            && facts.columns.len() == geometry.width()
+            && shape.groups == 1
+            && (geometry.copies() == 1 || geometry.copies() == geometry.width());
+        lost == facts.columns.len() || (all_alike && lost > facts.tolerance)
+    }
+
+    /// True if stripes still need a resync after a power cut.
+    pub(crate) fn needs_resync(&self) -> bool {
+        self.volume.needs_resync()
+    }
+
+    /// Reads a range.
+    pub(crate) async fn read(&self, offset_bytes: u64, length: usize) -> Result<Vec<u8>, Refusal> {
+        let buffer = self.volume.read(offset_bytes, length).await.map_err(refusal)?;
+        Ok(buffer.to_vec())
+    }
+
+    /// Writes a range.
+    pub(crate) async fn write(&self, offset_bytes: u64, data: &[u8], fua: bool) -> Result<(), Refusal> {
+        let buffer = self.volume.buffers().allocate(data.len());
+        buffer.with_mut(|bytes| bytes.copy_from_slice(data));
+        self.volume.write(offset_bytes, buffer, fua).await.map_err(refused)
+    }
+
+    /// Flushes the volume.
+    pub(crate) async fn flush(&self) -> Result<(), Refusal> {
+        self.volume.flush().await.map_err(refusal)
+    }
+
+    /// Discards a range.
+    pub(crate) async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), Refusal> {
+        self.volume.discard(offset_bytes, length_bytes).await.map_err(refusal)
+    }
+
+    /// Writes zeros.
+    pub(crate) async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), Refusal> {
+        self.volume.write_zeroes(offset_bytes, length_bytes).await.map_err(refused)
+    }
+}
