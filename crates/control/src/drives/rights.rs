@@ -62,13 +62,13 @@ mod tests {
 
     use super::*;
     use crate::daemon::caller::Caller;
-    use crate::environment::Deaf;
+    use crate::environment::NoNotices;
 
     fn environment(role: Role, folders: &[&Path]) -> Environment {
-        let environment = Environment::of_this_process(Rc::new(Deaf));
+        let environment = Environment::of_this_process(Rc::new(NoNotices));
         environment.allow_drive_folders(folders.iter().map(PathBuf::from).collect());
         let caller = Rc::new(Caller::new(None));
-        environment.for_caller(Rc::new(Deaf), caller, PathBuf::from("/"), role)
+        environment.for_caller(Rc::new(NoNotices), caller, PathBuf::from("/"), role)
     }
 
     #[test]
