@@ -85,7 +85,8 @@ impl Losses {
         self.reopenings.get()
     }
 
-    /// Records a reopening of the pool. Unless it was closed in order, unflushed writes may be lost.
+    /// Records a reopening of the pool. Unless it was closed in order, unflushed writes may be
+    /// lost.
     pub(crate) fn note_reopened(&self, was_closed_in_order: bool) {
         self.reopenings.set(self.reopenings.get() + 1);
         if self.has_unflushed() && !was_closed_in_order {

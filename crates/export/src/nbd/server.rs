@@ -111,7 +111,7 @@ pub struct ServerOptions {
     pub limits: Limits,
     /// Certificate and key, where connections may be encrypted.
     pub tls: Option<Tls>,
-    /// Whether clients must encrypt. `None` in any case without a certificate.
+    /// Encryption policy. `None` in any case without a certificate.
     pub tls_policy: TlsPolicy,
     /// Memory for the requests of all clients; other listeners may share it.
     pub budget: Budget,
@@ -143,9 +143,9 @@ pub struct ServerStatus {
     pub clients: usize,
     /// Connections since the server started.
     pub connected: u64,
-    /// Of these, connections that the server dropped.
+    /// Connections that the server dropped.
     pub given_up: u64,
-    /// Of these, connections closed because the server was full.
+    /// Connections closed because the server was full.
     pub turned_away: u64,
 }
 
@@ -374,8 +374,8 @@ impl<E: Exports> Server<E> {
         }
     }
 
-    /// Accepts no more clients, finishes and answers the requests in flight, flushes, and closes all
-    /// connections. Connections that are not done within the shutdown timeout are closed then;
+    /// Accepts no more clients, finishes and answers the requests in flight, flushes, and closes
+    /// all connections. Connections that are not done within the shutdown timeout are closed then;
     /// requests still in the engine get the same time once more. `true` if nothing is left.
     pub async fn end(&self) -> bool {
         let shared = &*self.0;

@@ -93,9 +93,7 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
     router
         .route("/api/v1/openapi.json", axum::routing::get(openapi))
         .route("/metrics", axum::routing::get(metrics))
-        .fallback(async || {
-            error(StatusCode::NOT_FOUND, "no such path", Some("GET /api/v1/openapi.json"))
-        })
+        .fallback(async || error(StatusCode::NOT_FOUND, "no such path", Some("GET /api/v1/openapi.json")))
         .layer(middleware::map_response(problem::in_one_shape))
         // `whole_body` limits bodies, with all of them in view.
         .layer(DefaultBodyLimit::disable())
@@ -144,7 +142,8 @@ impl Api {
 
     /// Sends an order to the daemon's executor, and waits for the answer.
     async fn order<T>(self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> Result<T, Response> {
-        let ending = || error(StatusCode::SERVICE_UNAVAILABLE, "the daemon is shutting down", None).into_response();
+        let ending =
+            || error(StatusCode::SERVICE_UNAVAILABLE, "the daemon is shutting down", None).into_response();
         let mut orders = self.house.orders;
         let (answer, answered) = oneshot::channel();
         orders.send(order(answer)).await.map_err(|_| ending())?;
@@ -279,7 +278,7 @@ async fn create_pool(api: Api, Document(pool): Document<NewPool>) -> Response {
     api.document(CreatePool { pool, drives, spares, journals, fast, slab_bytes, force }).await
 }
 
-/// Where to search for pools, and which to import.
+/// Places to search for pools, and the pools to import.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Import {
@@ -432,8 +431,8 @@ async fn list_events(api: Api, Path(pool): Path<PoolName>, Query(of): Query<Last
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Times {
-    /// Length of an interval, 1 to 86,400 seconds; the answer follows the last interval. Default: the
-    /// time since the pool was opened.
+    /// Length of an interval, 1 to 86,400 seconds; the answer follows the last interval. Default:
+    /// the time since the pool was opened.
     seconds: Option<f64>,
     /// Number of intervals; default 1.
     count: Option<u32>,
@@ -447,7 +446,7 @@ async fn show_load(api: Api, Path(pool): Path<PoolName>, Query(times): Query<Tim
     api.document(ShowLoad { pool, seconds: times.seconds, count, causes: false }).await
 }
 
-/// Whether to wait for the job.
+/// Option to wait for the job.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Wait {

@@ -252,7 +252,10 @@ async fn keep(shared: Rc<Shared>, mut link: Link) {
                 return give_up(&shared, &format!("{lost} before acknowledged writes were flushed"));
             }
             Loss::InHand => {
-                return give_up(&shared, &format!("{lost} before the server answered writes; it may still apply them"));
+                return give_up(
+                    &shared,
+                    &format!("{lost} before the server answered writes; it may still apply them"),
+                );
             }
         }
         match again(&shared).await {
@@ -341,8 +344,8 @@ async fn serve(shared: &Shared, link: Link) -> Ending {
                 left_ns => {
                     let wanted_ns = shared.context.now_ns() + left_ns;
                     select(pin!(shared.context.sleep_ns(left_ns)), changed).await;
-                    // This process stood still: answers that arrived in that time are read first. Only
-                    // once, so that the wait is bounded.
+                    // This process stood still: answers that arrived in that time are read first.
+                    // Only once, so that the wait is bounded.
                     let (now_ns, moment_ns) = (shared.context.now_ns(), moment_ns(shared));
                     if now_ns.saturating_sub(wanted_ns) > moment_ns && wanted_ns != not_before_ns {
                         not_before_ns = now_ns + moment_ns;
@@ -425,7 +428,7 @@ async fn again(shared: &Shared) -> Result<Option<Link>, ConnectFault> {
     let limit_ns = shared.uri.timeout_ns;
     let since_ns = shared.context.now_ns();
     let oldest_ns = shared.ledger.borrow().oldest_ns().unwrap_or(since_ns);
-    // Where this process stood still the time may be over; one attempt is made all the same.
+    // The time may be over if this process stood still; one attempt is made all the same.
     let deadline_ns = oldest_ns.saturating_add(limit_ns).max(since_ns + moment_ns(shared));
     let mut pause_ns = FIRST_PAUSE_NS;
     loop {

@@ -68,7 +68,7 @@ struct Part {
     offset: u64,
     length: u64,
     sent: bool,
-    /// Of a read: the ranges received.
+    /// Ranges received, for a read.
     received: Vec<(u64, u64)>,
     failure: Option<u32>,
 }
@@ -173,7 +173,8 @@ impl Ledger {
         let order = self.next;
         self.next += 1;
         let (offset, end) = match request.operation {
-            // Servers refuse a flush with a range; the engine's may carry the range that it concerns.
+            // Servers refuse a flush with a range; the engine's may carry the range that it
+            // concerns.
             Operation::Flush => (0, 0),
             _ => (request.offset_bytes, request.end_bytes()),
         };
@@ -261,8 +262,8 @@ impl Ledger {
         Some((part.command == Command::Read).then_some(part.length))
     }
 
-    /// Destination for `length` bytes at `offset` of the drive, received in answer to a read. `None`
-    /// if they were not requested, or were received before.
+    /// Destination for `length` bytes at `offset` of the drive, received in answer to a read.
+    /// `None` if they were not requested, or were received before.
     pub(super) fn receiving(&mut self, cookie: u64, offset: u64, length: u64) -> Option<Segments> {
         let part = self.parts.get_mut(&cookie).filter(|part| part.sent && part.command == Command::Read)?;
         let end = offset.checked_add(length)?;
