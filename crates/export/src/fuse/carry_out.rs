@@ -231,7 +231,7 @@ impl Worker {
         let flushed = file.export.flush().await;
         // The error is not looked at of a close, and a process that starts another closes what it
         // has open once more.
-        let may_have_lost = if closes { file.may_have_lost() } else { file.is_told_of_losses() };
+        let may_have_lost = if closes { file.may_have_lost() } else { file.reports_loss() };
         flushed.map_err(|error| self.number("flush", &file, &error))?;
         if may_have_lost { Err(self.trouble.may_have_lost(&file.name)) } else { Ok(()) }
     }
