@@ -277,7 +277,7 @@ fn dropped_clients_are_logged_with_the_reason() {
     let mut client = Client::ready(&served.socket, "tank/data");
     served.wait_for_notice(&format!("process {} (connection 1) uses tank/data", std::process::id()));
     client.send(&[0; 28]);
-    served.wait_for_notice("which used tank/data, was dropped: what should be a request is none");
+    served.wait_for_notice("which used tank/data, was dropped: malformed request");
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn closing_a_pool_answers_and_disconnects_clients() {
         assert!(payload[8..] == bytes[at..at + (1 << 16)], "read {cookie}");
     }
     assert!(busy.is_closed());
-    let told = || served.notices_of("which used tank/data, was dropped: its volume is served no more");
+    let told = || served.notices_of("which used tank/data, was dropped: its volume is no longer served");
     wait_until("both are in the log", || told() == 2);
     // A later client gets an error for an unknown export.
     assert_eq!(negotiating.option(OPT_GO, &info("tank/data", &[3])).last().expect("an answer").0, ERROR + 6);

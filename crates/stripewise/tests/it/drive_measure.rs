@@ -86,7 +86,7 @@ fn unmeasurable_drives_and_models_are_reported() {
         ("drive measure @none.img -o @x.toml", 1, "no such file or device"),
         ("drive measure @d -o @x.toml", 1, "this is a directory"),
         ("drive measure @d/drive0.img -o @d/drive0.img", 2, "is the drive itself"),
-        ("drive measure @d/drive0.img -o @no/x.toml", 1, "there is no folder"),
+        ("drive measure @d/drive0.img -o @no/x.toml", 1, "does not exist"),
         ("drive measure @d/drive0.img -o @x.toml --seconds 0.5", 1, "measuring needs 8388608"),
         ("drive measure @d/drive0.img -o @x.toml --seconds 0", 2, "--seconds takes"),
         ("evaluate --model @none.toml", 2, "none.toml: No such file"),

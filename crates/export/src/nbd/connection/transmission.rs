@@ -1,5 +1,5 @@
-//! The requests of one client: each is read, and is then a task of its own, from the bytes that
-//! came to the answer in the outbox.
+//! The transmission phase of one client: each request is read, then runs as a task of its own, up
+//! to its reply in the outbox.
 //!
 //! Expected faults: those of `connection.rs`; a request that fails ends with its answer.
 
@@ -25,30 +25,31 @@ use crate::nbd::wire::protocol::{CMD_DISC, EIO, ENOTSUP, ESHUTDOWN};
 use crate::nbd::wire::replies::{Outcome, Reply};
 use crate::nbd::wire::requests::{Command, REQUEST_BYTES, Request, Rules};
 
-/// A request that transfers so much, bytes, is begun, and answered if its drives answer at once,
-/// before the next one is looked at: the client then takes the answer while the next one is read.
+/// Minimum transfer, bytes, after whose start the reader yields, so that the request can be
+/// answered before the next one is read if its drives answer at once: the client takes the reply
+/// in that time.
 const LONG_TRANSFER: u32 = 128 << 10;
-/// Stretches told in one answer, at most; the client asks on from where they end.
+/// Maximum extents in one reply; the client asks again from where they end.
 const MOST_EXTENTS: usize = 4096;
-/// Zeros that may not become holes are written in pieces of this many bytes.
+/// Length of writes of zeros that must not become holes, bytes.
 const ZERO_WRITE_BYTES: u64 = 1 << 20;
 
-/// Told once to each client that had a volume open whose pool was reopened with a loss.
-const MAY_BE_LOST: &str = "some of what was written and not flushed before may be lost";
+/// Reported once to each client that had a volume open whose pool was reopened with a loss.
+const MAY_BE_LOST: &str = "some earlier unflushed writes may be lost";
 
-/// What a connection and its requests share.
+/// State shared by a connection and its requests.
 struct Client<X> {
     export: Rc<X>,
     terms: Terms,
     outbox: Outbox,
     memory: Rc<ClientLine>,
-    /// Losses of the volume that this client is to be told of.
+    /// Losses of the volume still to be reported to this client.
     losses: Connection,
-    under_way: Cell<usize>,
+    in_flight: Cell<usize>,
     idle: Event,
 }
 
-/// Reads requests until the client or its export ends, and has all of them answered.
+/// Reads requests until the client or its export ends, and waits for all replies.
 pub(crate) async fn transmit<E: Exports>(
     terrain: &Terrain<'_, E>,
     transport: Rc<Transport>,
@@ -65,7 +66,7 @@ pub(crate) async fn transmit<E: Exports>(
         outbox,
         memory,
         losses,
-        under_way: Cell::new(0),
+        in_flight: Cell::new(0),
         idle: Event::new(),
     });
     let sending = {
@@ -79,13 +80,14 @@ pub(crate) async fn transmit<E: Exports>(
         let reading = pin!(read_requests(terrain, &transport, inbox, &client));
         match select(reading, pin!(client.export.ending().until_begun())).await {
             Either::Left((read, _)) => read,
-            // What comes now belongs to whatever has its name next: the client has to ask for that.
+            // Later requests would concern another export of this name: the client has to
+            // reconnect.
             Either::Right(_) => {
-                Err(io::Error::new(io::ErrorKind::NotConnected, "its volume is served no more"))
+                Err(io::Error::new(io::ErrorKind::NotConnected, "its volume is no longer served"))
             }
         }
     };
-    while client.under_way.get() > 0 {
+    while client.in_flight.get() > 0 {
         client.idle.wait().await;
     }
     client.outbox.end();
@@ -112,7 +114,7 @@ async fn read_requests<E: Exports>(
             return Ok(());
         }
         let Some(request) = Request::parse(&inbox.take()) else {
-            return Err(rubbish("what should be a request is none"));
+            return Err(rubbish("malformed request"));
         };
         if request.kind == CMD_DISC {
             return Ok(());
@@ -166,16 +168,16 @@ fn begin<X: Export>(
     payload: Option<Buffer>,
     permits: Permits,
 ) {
-    client.under_way.set(client.under_way.get() + 1);
+    client.in_flight.set(client.in_flight.get() + 1);
     let client = client.clone();
     context.spawn(async move {
-        let outcome = carry_out(&*client.export, client.terms.structured, &request, command, payload).await;
+        let outcome = execute(&*client.export, client.terms.structured, &request, command, payload).await;
         if matches!(&outcome, Outcome::Failed(failure) if failure.errno == ESHUTDOWN) {
             client.export.ending().begin();
         }
         answer(&client, &request, outcome, permits);
-        client.under_way.set(client.under_way.get() - 1);
-        if client.under_way.get() == 0 {
+        client.in_flight.set(client.in_flight.get() - 1);
+        if client.in_flight.get() == 0 {
             client.idle.notify_all();
         }
     });
@@ -185,8 +187,8 @@ fn answer<X>(client: &Client<X>, request: &Request, outcome: Outcome, permits: P
     client.outbox.push(Reply::new(request, client.terms.structured, outcome), permits);
 }
 
-/// `payload`: what is to be written; empty for other commands.
-async fn carry_out(
+/// Executes a command. `payload`: the data of a write; empty for other commands.
+async fn execute(
     export: &impl Export,
     structured: bool,
     request: &Request,
@@ -215,10 +217,10 @@ async fn read(export: &impl Export, structured: bool, request: &Request) -> Resu
 async fn rarer(export: &impl Export, request: &Request, command: Command) -> Result<Outcome, Failure> {
     let (offset, length) = (request.offset, u64::from(request.length));
     match command {
-        // Nothing is written where there is nothing to write.
+        // Reads are handled above, and a write without payload has no effect.
         Command::Read | Command::Write { .. } => {}
         Command::Flush => export.flush().await?,
-        // Reads are served from the drives, whatever was read before: there is nothing to prepare.
+        // Reads always come from the drives: there is no cache to prepare.
         Command::Cache => {}
         Command::Trim { fua } => {
             block::discard(export, offset, length).await?;
@@ -247,11 +249,11 @@ async fn rarer(export: &impl Export, request: &Request, command: Command) -> Res
     Ok(Outcome::Done)
 }
 
-/// Zeros that take their space.
+/// Writes zeros, which take up space.
 async fn fill_with_zeroes(export: &impl Export, offset: u64, length: u64) -> Result<(), Failure> {
     let (mut at, end) = (offset, offset + length);
     while at < end {
-        // All pieces but the first and the last are whole sectors.
+        // Pieces end at multiples of `ZERO_WRITE_BYTES`, so only the first and last are unaligned.
         let next = ((at / ZERO_WRITE_BYTES + 1) * ZERO_WRITE_BYTES).min(end);
         let zeroes = export.buffers().allocate_zeroed((next - at) as usize);
         block::write(export, at, zeroes, false).await?;
