@@ -19,8 +19,8 @@ use stripewise_runtime::{Listener, Stream};
 
 use crate::block::Exports;
 use crate::budget::{Budget, Line};
+use crate::nbd::connection::server_context::ServerContext;
 use crate::nbd::connection::strangers::Strangers;
-use crate::nbd::connection::terrain::Terrain;
 use crate::nbd::connection::turned_away;
 use crate::nbd::connection::{origin, serve};
 use crate::nbd::door::{Door, Rule};
@@ -334,7 +334,7 @@ impl<E: Exports> Server<E> {
         let (server, entrance) = (self.clone(), entrance.clone());
         shared.context.spawn(async move {
             let shared = &*server.0;
-            let terrain = Terrain {
+            let server_context = ServerContext {
                 line: &entrance.memory,
                 door: &entrance.door,
                 context: &shared.context,
@@ -349,7 +349,7 @@ impl<E: Exports> Server<E> {
                 export = Some(name.to_owned());
                 (shared.options.notices)(&Notice::Begins { peer: peer.clone(), export: name.to_owned() });
             };
-            let outcome = serve(&terrain, stream, begins, stranger).await;
+            let outcome = serve(&server_context, stream, begins, stranger).await;
             shared.clients.borrow_mut().remove(&number);
             drop(place);
             let notice = match outcome {

@@ -16,7 +16,7 @@ use crate::budget::ClientLine;
 use crate::client_id::ClientId;
 use crate::losses::Connection;
 use crate::nbd::connection::outbox::{Outbox, Permits};
-use crate::nbd::connection::terrain::Terrain;
+use crate::nbd::connection::server_context::ServerContext;
 use crate::nbd::transport::Transport;
 use crate::nbd::transport::inbox::Inbox;
 use crate::nbd::wire::errors::{Failure, rubbish};
@@ -51,14 +51,14 @@ struct Client<X> {
 
 /// Reads requests until the client or its export ends, and waits for all replies.
 pub(crate) async fn transmit<E: Exports>(
-    terrain: &Terrain<'_, E>,
+    server: &ServerContext<'_, E>,
     transport: Rc<Transport>,
     inbox: Inbox,
     export: Rc<E::Export>,
     terms: Terms,
     id: ClientId,
 ) -> io::Result<()> {
-    let (outbox, memory) = (Outbox::default(), terrain.line.client(&id));
+    let (outbox, memory) = (Outbox::default(), server.line.client(&id));
     let losses = export.losses().connect(id);
     let client = Rc::new(Client {
         export,
@@ -71,13 +71,13 @@ pub(crate) async fn transmit<E: Exports>(
     });
     let sending = {
         let (client, transport) = (client.clone(), transport.clone());
-        let (context, stall_ns) = (terrain.context.clone(), terrain.limits.reply_stall_ns);
-        terrain
+        let (context, stall_ns) = (server.context.clone(), server.limits.reply_stall_ns);
+        server
             .context
             .spawn(async move { client.outbox.run(&context, &transport, stall_ns, &client.memory).await })
     };
     let read = {
-        let reading = pin!(read_requests(terrain, &transport, inbox, &client));
+        let reading = pin!(read_requests(server, &transport, inbox, &client));
         match select(reading, pin!(client.export.ending().until_begun())).await {
             Either::Left((read, _)) => read,
             // Later requests would concern another export of this name: the client has to
@@ -95,22 +95,22 @@ pub(crate) async fn transmit<E: Exports>(
     if sent.is_ok() {
         transport.say_end().await;
     }
-    if terrain.ending.get() && !client.export.is_read_only() {
+    if server.ending.get() && !client.export.is_read_only() {
         client.export.flush().await.map_err(|error| io::Error::other(error.to_string()))?;
     }
     sent.and(read)
 }
 
 async fn read_requests<E: Exports>(
-    terrain: &Terrain<'_, E>,
+    server: &ServerContext<'_, E>,
     transport: &Transport,
     mut inbox: Inbox,
     client: &Rc<Client<E::Export>>,
 ) -> io::Result<()> {
-    let places = Semaphore::new(terrain.limits.client_requests as u64);
-    let room = Semaphore::new(terrain.limits.client_bytes);
+    let places = Semaphore::new(server.limits.client_requests as u64);
+    let room = Semaphore::new(server.limits.client_bytes);
     loop {
-        if terrain.ending.get() || !inbox.need(transport, REQUEST_BYTES).await? || terrain.ending.get() {
+        if server.ending.get() || !inbox.need(transport, REQUEST_BYTES).await? || server.ending.get() {
             return Ok(());
         }
         let Some(request) = Request::parse(&inbox.take()) else {
@@ -120,7 +120,7 @@ async fn read_requests<E: Exports>(
             return Ok(());
         }
         let own = [places.acquire(1).await, room.acquire(u64::from(request.transfer_bytes())).await];
-        let mut wanted = client.memory.wanted(terrain.context);
+        let mut wanted = client.memory.wanted(server.context);
         let rules = Rules {
             terms: client.terms,
             size_bytes: client.export.size_bytes(),
@@ -150,7 +150,7 @@ async fn read_requests<E: Exports>(
             });
         match command {
             Ok(command) => {
-                begin(terrain.context, client, request, command, payload, permits);
+                begin(server.context, client, request, command, payload, permits);
                 if request.transfer_bytes() >= LONG_TRANSFER {
                     yield_now().await;
                 }
