@@ -77,8 +77,8 @@ pub(crate) struct Http {
     orders: Option<mpsc::Receiver<Order>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    /// Streams of what happens end with this.
-    /// Dropping this ends the event streams.
+    /// Dropping the interface ends these event streams.
+    news: Rc<News>,
     /// Socket files, removed on drop.
     _files: Vec<Option<SocketFile>>,
 }

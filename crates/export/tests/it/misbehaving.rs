@@ -156,7 +156,7 @@ fn clients_that_read_no_replies_are_disconnected() {
     }
     assert!(sent < 10_000, "the server keeps reading requests: {sent}");
     assert!(other.read(1 << 20, 1 << 20) == contents(1, 1 << 20));
-    served.wait_for_notice("did not take its answers");
+    served.wait_for_notice("did not read its replies");
     all_is_well(&served);
 }
 

@@ -97,7 +97,7 @@ fn unmeasurable_drives_and_models_are_reported() {
         ("lab run model:004-adaptec-raid --profile crystaldiskmark", 1, "004-adaptec-raid5"),
         ("lab run model:nvme --profile bonnie", 2, "works on files"),
         ("lab run model:nvme --profile crystaldiskmark --driver fio", 2, "targets that exist"),
-        ("lab run model:nvme model:x25e --profile crystaldiskmark", 2, "measured by itself"),
+        ("lab run model:nvme model:x25e --profile crystaldiskmark", 2, "cannot be measured in turns"),
         ("lab run model:x25e --profile crystaldiskmark --size 1TB", 1, "cannot be measured"),
     ] {
         let refused = sandbox.run(words);

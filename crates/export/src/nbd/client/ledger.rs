@@ -2,7 +2,7 @@
 //! were sent and answered, and the consequences of a lost connection. No I/O, no clock.
 //!
 //! **Lost connections.** Unanswered reads and flushes may be sent again on the next connection.
-//! In two cases the drive is given up instead, and is resynced like any drive that was away:
+//! In two cases the drive is given up instead, and catches up later like any drive that was away:
 //!
 //! - The server had acknowledged writes that no flush has made durable: if the server itself went
 //!   down, it may have lost them. A part of a write counts as soon as it was answered, whatever

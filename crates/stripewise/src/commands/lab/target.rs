@@ -38,8 +38,8 @@ pub(crate) enum Kind {
     /// A file, device or export, opened.
     Drive(OpenDrive),
     /// A volume of a pool.
+    Volume(VolumeName),
     /// A folder, for file workloads.
-    /// A folder, for methods on files.
     Folder(PathBuf),
     /// A path on other hosts.
     OnHosts(PathBuf),
