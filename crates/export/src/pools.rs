@@ -48,7 +48,7 @@ impl Known {
 struct Held {
     pool: String,
     volume: Option<String>,
-    /// The export that holders of one volume share, so that they share its [`UnalignedGate`].
+    /// The export that holders of one volume share, so that they share its `UnalignedGate`.
     export: RefCell<Weak<VolumeExport>>,
 }
 
