@@ -1,4 +1,4 @@
-//! What operations on pools get: their environment, and the pools that this process serves.
+//! The environment of operations on pools, and the pools that this process serves.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -10,24 +10,24 @@ use crate::environment::{Environment, Notices};
 use crate::messages::roles::Role;
 use crate::pools::served::Served;
 
-/// What operations on pools get. Copies are of the same process.
+/// The environment of operations on pools. Copies belong to the same process.
 #[derive(Clone)]
 pub struct Control {
-    /// Pools that this process has open anyway.
+    /// The pools that this process serves.
     pub served: Served,
-    /// Those who follow what happens to these.
+    /// Subscriptions to their events.
     pub news: Rc<News>,
     environment: Environment,
 }
 
 impl Control {
-    /// For what this process does of its own, in its current folder.
+    /// The environment of this process's own work, in its current folder.
     pub fn of_this_process(notices: Rc<dyn Notices>) -> Self {
         let environment = Environment::of_this_process(notices);
         Self { served: Served::default(), news: Rc::default(), environment }
     }
 
-    /// For a command of another process with this role, given in `folder`.
+    /// The environment of a command from another process with this role, given in `folder`.
     pub fn for_caller(
         &self,
         notices: Rc<dyn Notices>,

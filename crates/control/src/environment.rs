@@ -1,5 +1,5 @@
-//! What every operation gets, whether it concerns pools or only drives: where to tell, where
-//! relative paths begin, and what it runs on.
+//! The environment of every operation, on pools or on drives alone: notices, the folder for
+//! relative paths, and the executor.
 
 use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
@@ -20,58 +20,58 @@ use crate::messages::report::ActivityReport;
 use crate::messages::roles::Role;
 use crate::registry::Registry;
 
-/// Looks at what drives hold at a time; each may read much.
-const MAX_LOOKS: u64 = 2;
+/// Maximum concurrent inspections of drives' contents; each may read much.
+const MAX_INSPECTIONS: u64 = 2;
 
-/// Is told what goes on, besides results and failures.
+/// Receives notes, warnings and progress; results and failures are returned.
 pub trait Notices {
-    /// Something that a person may like to know.
+    /// Something that the user may like to know.
     fn note(&self, text: &str);
-    /// Something that a person should know.
+    /// Something that the user should know.
     fn warning(&self, text: &str);
-    /// What is told from now on how jobs stand that are worked on, several times a second.
+    /// A receiver for the progress of jobs, several times a second.
     fn job_steps(&self) -> Box<dyn FnMut(&JobStep<'_>) + '_>;
 }
 
-/// How a job stands that is worked on.
+/// Progress of a running job.
 #[derive(Debug)]
 pub struct JobStep<'a> {
     /// The job.
     pub kind: JobKind,
     /// Its pool.
     pub pool: &'a str,
-    /// How it stands.
+    /// The progress.
     pub job: &'a ActivityReport,
 }
 
-/// What an operation is done in. Copies are of the same process.
+/// The environment of an operation. Copies belong to the same process.
 #[derive(Clone)]
 pub struct Environment {
     notices: Rc<dyn Notices>,
-    /// Had the command carried out here, unless it is this process's own.
+    /// The caller, if another process sent the command.
     caller: Option<Rc<Caller>>,
-    /// Where relative paths begin.
+    /// Base of relative paths.
     folder: PathBuf,
     executor: Rc<OnceCell<Rc<RealExecutor>>>,
-    /// Where this process takes commands of others, once it does.
+    /// Path of the socket on which this process takes commands, once it does.
     commands_at: Rc<OnceCell<PathBuf>>,
     alerts: Rc<OnceCell<Alerts>>,
-    /// The command's turn among those that change something, while it has it.
+    /// The command's turn among commands that change something, while it has it.
     turn: Rc<RefCell<Option<Turn>>>,
     /// The caller's role.
     role: Role,
-    /// Folders whose files and devices a caller that is no `admin` may make drives of.
+    /// Folders whose files and devices a caller below `admin` may make drives of.
     drive_folders: Rc<OnceCell<Vec<PathBuf>>>,
-    looks: Rc<Semaphore>,
+    inspections: Rc<Semaphore>,
 }
 
 impl Environment {
-    /// For what this process does of its own, in its current folder.
+    /// The environment of this process's own work, in its current folder.
     pub fn of_this_process(notices: Rc<dyn Notices>) -> Self {
         Self {
             notices,
             caller: None,
-            // Without one, relative paths stay as they are.
+            // On failure, relative paths stay as they are.
             folder: std::env::current_dir().unwrap_or_default(),
             executor: Rc::default(),
             commands_at: Rc::default(),
@@ -79,11 +79,11 @@ impl Environment {
             turn: Rc::default(),
             role: Role::Admin,
             drive_folders: Rc::default(),
-            looks: Rc::new(Semaphore::new(MAX_LOOKS)),
+            inspections: Rc::new(Semaphore::new(MAX_INSPECTIONS)),
         }
     }
 
-    /// For a command of another process with this role, given in `folder`.
+    /// The environment of a command from another process with this role, given in `folder`.
     pub fn for_caller(
         &self,
         notices: Rc<dyn Notices>,
@@ -94,22 +94,22 @@ impl Environment {
         Self { notices, caller: Some(caller), folder, role, turn: Rc::default(), ..self.clone() }
     }
 
-    /// Tells what a person may like to know.
+    /// Passes on something that the user may like to know.
     pub fn note(&self, text: impl AsRef<str>) {
         self.notices.note(text.as_ref());
     }
 
-    /// Tells what a person should know.
+    /// Passes on something that the user should know.
     pub fn warning(&self, text: impl AsRef<str>) {
         self.notices.warning(text.as_ref());
     }
 
-    /// What is told how jobs stand that are worked on.
+    /// A receiver for the progress of jobs.
     pub fn job_steps(&self) -> Box<dyn FnMut(&JobStep<'_>) + '_> {
         self.notices.job_steps()
     }
 
-    /// The process that had this command carried out here.
+    /// The process that sent this command, if another one did.
     pub fn caller(&self) -> Option<&Rc<Caller>> {
         self.caller.as_ref()
     }
@@ -119,30 +119,30 @@ impl Environment {
         self.role
     }
 
-    /// From now on callers that are no `admin` may make drives of what is in these folders.
+    /// Allows callers below `admin` to make drives of the contents of these folders.
     pub fn allow_drive_folders(&self, folders: Vec<PathBuf>) {
-        self.drive_folders.set(folders).expect("a process is told once");
+        self.drive_folders.set(folders).expect("the folders are set once");
     }
 
-    /// Folders whose files and devices a caller that is no `admin` may make drives of.
+    /// Folders whose files and devices a caller below `admin` may make drives of.
     pub(crate) fn drive_folders(&self) -> &[PathBuf] {
         self.drive_folders.get().map_or(&[], Vec::as_slice)
     }
 
-    /// A place among those that look at what drives hold.
+    /// A permit to inspect drives' contents.
     pub(crate) async fn place_to_look(&self) -> SemaphorePermit {
-        self.looks.acquire(1).await
+        self.inspections.acquire(1).await
     }
 
-    /// It is this command's turn.
+    /// Stores the command's turn.
     pub fn take_turn(&self, turn: Turn) {
         self.turn.replace(Some(turn));
     }
 
-    /// Waits for something outside this machine, or for long, while other commands have their turn.
+    /// Runs `work`, which waits for another machine or for long, without holding the turn.
     pub(crate) async fn without_turn<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
-        // What is done at once keeps its turn.
+        // Work that finishes at once keeps the turn.
         if let Some(done) = work.as_mut().now_or_never() {
             return done;
         }
@@ -153,17 +153,17 @@ impl Environment {
         done
     }
 
-    /// The command changes nothing any more, and only waits.
+    /// Gives up the turn: the command changes nothing any more, and only waits.
     pub fn let_others_go_on(&self) {
         self.turn.take();
     }
 
-    /// The known pools and the state folder; only asked for by commands that need them.
+    /// The known pools and the state folder; opened only by commands that need them.
     pub fn registry(&self) -> Result<Registry> {
         Registry::from_environment()
     }
 
-    /// What drives are used on; one for all that this process does.
+    /// The executor for all drives of this process.
     pub fn executor(&self) -> Result<Rc<RealExecutor>> {
         if let Some(executor) = self.executor.get() {
             return Ok(executor.clone());
@@ -172,7 +172,7 @@ impl Environment {
         Ok(self.executor.get_or_init(|| executor).clone())
     }
 
-    /// Ends when the command is wanted no more: it was interrupted, or its caller has left.
+    /// Ends when the command is no longer wanted: it was interrupted, or its caller has left.
     pub fn interrupted(&self) -> Result<LocalBoxFuture<'static, ()>> {
         if let Some(caller) = self.caller.clone() {
             return Ok(Box::pin(async move { caller.until_left().await }));
@@ -181,36 +181,36 @@ impl Environment {
         Ok(Box::pin(interrupted.map_err(|error| Failure::because("cannot watch for interrupts", &error))?))
     }
 
-    /// A path as the caller means it.
+    /// A path, relative to the caller's folder.
     pub fn absolute(&self, path: &Path) -> PathBuf {
         self.folder.join(path)
     }
 
-    /// From now on others find commands for this process's pools taken at `socket`.
+    /// Publishes `socket` as the place that takes commands for this process's pools.
     pub(crate) fn take_commands_at(&self, socket: PathBuf) {
         self.commands_at.set(socket).expect("a process takes commands at one place");
     }
 
-    /// Where this process takes commands of others.
+    /// Path of the socket on which this process takes commands.
     pub(crate) fn commands_at(&self) -> Option<&Path> {
         self.commands_at.get().map(PathBuf::as_path)
     }
 
-    /// From now on alerts are sent so.
+    /// Sets the sender of alerts.
     pub fn send_alerts_by(&self, alerts: Alerts) {
         assert!(self.alerts.set(alerts).is_ok(), "a process sends alerts in one way");
     }
 
-    /// What sends alerts, where this process does.
+    /// The sender of alerts, if this process has one.
     pub fn alerts(&self) -> Option<&Alerts> {
         self.alerts.get()
     }
 }
 
-/// A new executor, with the hint that goes with its absence.
+/// A new executor; on failure, with a hint.
 pub fn new_executor() -> Result<RealExecutor> {
     RealExecutor::new().map_err(|error| {
-        Failure::because("cannot do input and output", &error).hint(
+        Failure::because("cannot start I/O", &error).hint(
             "io_uring is needed: Linux 5.11 or newer, not forbidden by sysctl kernel.io_uring_disabled or a container's \
              seccomp profile",
         )
@@ -218,10 +218,10 @@ pub fn new_executor() -> Result<RealExecutor> {
 }
 
 #[cfg(test)]
-pub(crate) struct Deaf;
+pub(crate) struct NoNotices;
 
 #[cfg(test)]
-impl Notices for Deaf {
+impl Notices for NoNotices {
     fn note(&self, _text: &str) {}
 
     fn warning(&self, _text: &str) {}
@@ -248,7 +248,7 @@ mod tests {
             let connecting = (0..40).map(|_| {
                 let (turns, of_task) = (turns.clone(), context.clone());
                 context.spawn(async move {
-                    let environment = Environment::of_this_process(Rc::new(Deaf));
+                    let environment = Environment::of_this_process(Rc::new(NoNotices));
                     environment.take_turn(turns.take(&Caller::new(None)).await.expect("a turn"));
                     let connected = environment.without_turn(of_task.sleep_ns(PATIENCE_NS));
                     connected.await;
@@ -273,7 +273,7 @@ mod tests {
         let executor = VirtualExecutor::new();
         executor.block_on(async {
             let turns = Rc::new(Turns::default());
-            let environment = Environment::of_this_process(Rc::new(Deaf));
+            let environment = Environment::of_this_process(Rc::new(NoNotices));
             environment.take_turn(turns.take(&Caller::new(None)).await.expect("a turn"));
             environment.without_turn(async { assert!(turns.is_taken()) }).await;
             assert!(turns.is_taken());

@@ -1,6 +1,6 @@
-//! What could not be done: what, where and why in one line, then what to do about it, and of which
-//! kind it is. A face renders it: the command line as `error:` and `hint:` and an exit code, HTTP
-//! as problem details and a status.
+//! A failure: a message (what, where and why in one line), a hint, and its kind. The faces render
+//! it: the command line as `error:` and `hint:` and an exit code, HTTP as problem details and a
+//! status.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -9,76 +9,76 @@ use std::path::PathBuf;
 use stripewise_engine::pool::PoolError;
 use stripewise_layout::LayoutError;
 
-/// Why something was not done, as far as a face acts on it.
+/// The kind of a failure, as far as a face acts on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It could not be done.
+    /// The operation failed.
     Failed,
-    /// What was named is not there.
+    /// The named object does not exist.
     Missing,
-    /// Too much else is being done.
+    /// Too many other requests are running.
     Busy,
-    /// What was asked for makes no sense, whatever the pools are.
+    /// The request is invalid, regardless of the pools.
     Usage,
-    /// This user may not look: nothing is known of how it is.
+    /// This user may not read the object: its condition is unknown.
     Denied,
-    /// The caller's role does not permit it.
+    /// The caller's role does not permit the request.
     Forbidden,
     /// The pool is in use by a process that takes commands for it at this socket.
     TakenAt(PathBuf),
-    /// The caller left before its turn: there is no reader of this.
+    /// The caller left before its turn: no one reads this failure.
     CallerLeft,
-    /// The reader of the output has left (`| head`), which is its right.
+    /// The reader of the output has left (`| head`), which is not an error.
     ReaderLeft,
 }
 
-/// Something that was not done.
+/// A failed operation.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// What, where and why, in one line without a full stop.
+    /// The message: what, where and why, in one line without a full stop.
     pub message: String,
-    /// What to do next.
+    /// The next step for the user.
     pub hint: Option<String>,
-    /// Of which kind.
+    /// Its kind.
     pub reason: Reason,
 }
 
-/// What operations return.
+/// The result of an operation.
 pub type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// Something that could not be done.
+    /// A failed operation.
     pub fn new(message: impl Into<String>) -> Self {
         Self::of(Reason::Failed, message)
     }
 
-    /// Something that was not done for this reason.
+    /// A failure of this kind.
     pub fn of(reason: Reason, message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None, reason }
     }
 
-    /// What was named is not there.
+    /// An object that does not exist.
     pub fn missing(message: impl Into<String>) -> Self {
         Self::of(Reason::Missing, message)
     }
 
-    /// What was asked for makes no sense.
+    /// An invalid request.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::of(Reason::Usage, message)
     }
 
     /// The reader of the output has left.
     pub fn reader_left() -> Self {
-        Self::of(Reason::ReaderLeft, "the reader of the output has left")
+        Self::of(Reason::ReaderLeft, "the reader of the output has gone")
     }
 
-    /// Whether there is no reader of it.
+    /// True if there is no reader for it.
     pub fn is_silent(&self) -> bool {
         matches!(self.reason, Reason::CallerLeft | Reason::ReaderLeft)
     }
 
-    /// Where commands for the pool are taken by the process that has it.
+    /// The socket of the process that has the pool and takes commands for it.
     pub fn taken_at(&self) -> Option<&std::path::Path> {
         match &self.reason {
             Reason::TakenAt(socket) => Some(socket),
@@ -86,19 +86,19 @@ impl Failure {
         }
     }
 
-    /// Adds what to do about it.
+    /// Adds the next step for the user.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// `what: error`, with the error's own sources behind it.
+    /// `what: error`, followed by the error's sources.
     pub fn because(what: impl Display, error: &dyn Error) -> Self {
         Self::new(format!("{what}: {}", chain(error)))
     }
 }
 
-/// An error and its sources in one line; a source that its parent quotes already is not repeated.
+/// An error and its sources in one line; sources already quoted are not repeated.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -112,12 +112,12 @@ pub fn chain(error: &dyn Error) -> String {
     without_numbers(&text)
 }
 
-/// A system error in words: "No such file or directory".
+/// The text of a system error: "No such file or directory".
 pub fn system_text(error: &std::io::Error) -> String {
     without_numbers(&error.to_string())
 }
 
-/// Leaves out the error numbers that people do not read.
+/// Removes system error numbers.
 fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut words = parts.next().unwrap_or_default().to_owned();
@@ -127,7 +127,7 @@ fn without_numbers(text: &str) -> String {
     words
 }
 
-/// A layout that is wrong whatever the pool is makes no sense to ask for.
+/// An invalid layout is a usage error if no pool could hold it.
 fn layout_reason(error: &LayoutError) -> Reason {
     match error {
         LayoutError::UnknownLayout { .. }
@@ -142,7 +142,7 @@ fn layout_reason(error: &LayoutError) -> Reason {
     }
 }
 
-/// An error of the engine, with what was to be done.
+/// An error of the engine, with the operation that failed.
 pub fn pool_failure(what: impl Display, error: &PoolError) -> Failure {
     let mut failure = Failure::because(what, error);
     failure.hint = error.hint();

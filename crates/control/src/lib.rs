@@ -1,17 +1,17 @@
-//! Pools as a program uses them: found by their names, opened under a lock, served to clients, and
-//! looked after. Whatever people type, send over HTTP or read is made by the faces on this library
-//! (the command line, the daemon's socket, HTTP): here nothing is printed and no option is parsed.
+//! Pools as a program uses them: found by name, opened under a lock, served to clients, and
+//! monitored. The faces (the command line, the daemon's socket, HTTP) build on this library and
+//! make all text that people type or read: here nothing is printed and no option is parsed.
 //!
-//! The rooms:
+//! Modules:
 //!
-//! - `registry`: the state folder, the pools and drives that are known, one lock per pool;
-//! - `drives`: what offers itself as a drive, what it holds, and where a pool's drives are now;
-//! - `pools`: a pool that is open, those beneath it, those that are served, and how they come back;
-//! - `daemon`: listeners for clients and commands, turns among commands, what is told of pools;
-//! - `messages`: what can be asked, and what comes of it, as data; `operations` carry it out;
-//! - `notation`: names, sizes and moments as people write them; `jobs`, `failure`.
+//! - `registry`: the state folder, the known pools and drives, one lock per pool;
+//! - `drives`: candidates for drives, their contents, and where a pool's drives are now;
+//! - `pools`: open pools, those below them, served pools, and their reopening;
+//! - `daemon`: listeners for clients and commands, turns among commands, events and alerts;
+//! - `messages`: requests, and their responses, as data; `operations` run them;
+//! - `notation`: names, sizes and times as people write them; `jobs`, `failure`.
 //!
-//! [`Control`] is what every operation on pools gets, [`Environment`] what others do.
+//! [`Control`] is the environment of operations on pools, [`Environment`] that of all others.
 
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]

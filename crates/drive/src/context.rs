@@ -1,4 +1,4 @@
-//! Time and tasks as the engine sees them: real or virtual, it cannot tell.
+//! Time and tasks for the engine: real or virtual, without a difference to it.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
-/// Names a timer so that it can be taken back.
+/// Identifies a timer, to cancel it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TimerId(pub u64);
 
@@ -14,23 +14,23 @@ pub struct TimerId(pub u64);
 pub trait Clock {
     /// Nanoseconds since some fixed start.
     fn now_ns(&self) -> u64;
-    /// As [`Self::now_ns`], from another start, and it goes on while the machine sleeps.
+    /// As [`Self::now_ns`], from another start, and continues while the machine sleeps.
     fn boot_ns(&self) -> u64 {
         self.now_ns()
     }
     /// Wakes `waker` once the clock has reached `deadline_ns`.
     fn wake_at(&self, deadline_ns: u64, waker: Waker) -> TimerId;
-    /// Takes a timer back; one that has fired already is ignored.
+    /// Cancels a timer; has no effect if it has fired.
     fn cancel(&self, timer: TimerId);
 }
 
 /// Starts tasks on this thread's executor.
 pub trait Spawn {
-    /// Runs `task` beside all others until it ends.
+    /// Runs `task` concurrently until it ends.
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>);
 }
 
-/// What every room gets handed: the clock and the means to start tasks.
+/// The clock and the spawner, for every component.
 #[derive(Clone)]
 pub struct Context {
     clock: Rc<dyn Clock>,
@@ -38,7 +38,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// From the two halves of an executor.
+    /// A context of an executor's clock and spawner.
     pub fn new(clock: Rc<dyn Clock>, spawner: Rc<dyn Spawn>) -> Self {
         Self { clock, spawner }
     }
@@ -48,7 +48,7 @@ impl Context {
         self.clock.now_ns()
     }
 
-    /// Nanoseconds on a clock that goes on while the machine sleeps.
+    /// Nanoseconds on a clock that continues while the machine sleeps.
     pub fn boot_ns(&self) -> u64 {
         self.clock.boot_ns()
     }
@@ -68,11 +68,11 @@ impl Context {
         TimeLimit { work, sleep: self.sleep_ns(limit_ns) }
     }
 
-    /// Starts a task; its result can be awaited through the handle, or ignored: dropping the handle
-    /// lets the task run on.
+    /// Starts a task; its result can be awaited through the handle. Dropping the handle does not
+    /// stop the task.
     pub fn spawn<T: 'static>(&self, task: impl Future<Output = T> + 'static) -> JoinHandle<T> {
         let shared = Rc::new(RefCell::new(Joined { result: None, waker: None }));
-        self.spawner.spawn(Box::pin(Tells { task, shared: shared.clone() }));
+        self.spawner.spawn(Box::pin(Joinable { task, shared: shared.clone() }));
         JoinHandle { shared }
     }
 }
@@ -107,7 +107,7 @@ impl Drop for Sleep {
     }
 }
 
-/// The time allowed ran out first.
+/// The time limit passed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedOut;
 
@@ -135,12 +135,12 @@ struct Joined<T> {
 
 /// A task together with the handle that awaits its result. An `async` block would store the task
 /// twice and copy it at the first poll.
-struct Tells<F: Future> {
+struct Joinable<F: Future> {
     task: F,
     shared: Rc<RefCell<Joined<F::Output>>>,
 }
 
-impl<F: Future> Future for Tells<F> {
+impl<F: Future> Future for Joinable<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<()> {
@@ -169,7 +169,7 @@ pub struct JoinHandle<T> {
 }
 
 impl<T> JoinHandle<T> {
-    /// Whether the task has ended (and its result was not taken yet).
+    /// True if the task has ended and its result was not taken yet.
     pub fn is_finished(&self) -> bool {
         self.shared.borrow().result.is_some()
     }
@@ -190,7 +190,7 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
-/// Lets every other task that is ready run once before going on.
+/// Lets every other ready task run once.
 pub async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(move |context| {

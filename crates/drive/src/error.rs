@@ -1,37 +1,37 @@
-//! What a drive can answer but "done": kind, place, operation and the system's own code.
+//! Errors of drives: kind, place, operation and the system's error code.
 
 use std::rc::Rc;
 
 use crate::operation::Operation;
 
-/// The answer to one request.
+/// The result of one request.
 pub type IoResult = Result<(), DriveError>;
 
-/// What went wrong, as far as the engine must tell cases apart.
+/// Kind of a failure, as far as the engine distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriveErrorKind {
-    /// The medium could not be read or written at this place; the drive itself answers.
+    /// The medium could not be read or written at this place; the drive itself responds.
     Medium,
     /// The drive is gone: removed, file unlinked, connection lost. Every later request fails too.
     Gone,
-    /// The drive is shorter than it was: a part of what it held is lost, also if it gets its length
+    /// The drive is shorter than it was: a part of its data is lost, even if it gets its length
     /// back. Every later request fails too.
     Cut,
-    /// No answer within the time allowed.
+    /// No answer within the timeout.
     Timeout,
-    /// Beyond the drive's end.
+    /// The range lies beyond the drive's end.
     OutOfRange,
-    /// Offset, length or memory not aligned to the drive's block.
+    /// Offset, length or memory is not aligned to the drive's block.
     Misaligned,
     /// The file system under a file-backed drive is full.
     NoSpace,
-    /// The drive is opened for reading only, or the system refuses the access.
+    /// The drive is open for reading only, or the system denies access.
     Denied,
-    /// Anything else the system says.
+    /// Any other error of the system.
     Other,
 }
 
-/// A failed request: which drive, what, where, why.
+/// A failed request: drive, operation, range and cause.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "{drive}: {operation} of {length_bytes} bytes at {offset_bytes} failed: {}{}",
@@ -39,17 +39,17 @@ pub enum DriveErrorKind {
     self.code_text()
 )]
 pub struct DriveError {
-    /// The drive's label: its path, or what a model calls itself.
+    /// The drive's label: its path, or a model's name.
     pub drive: Rc<str>,
-    /// What was asked.
+    /// The operation.
     pub operation: Operation,
-    /// Where, in bytes from the drive's start.
+    /// Offset of the first byte, in bytes.
     pub offset_bytes: u64,
-    /// How much.
+    /// Length of the request, in bytes.
     pub length_bytes: u64,
     /// The kind of failure.
     pub kind: DriveErrorKind,
-    /// The system's error number, where one was given.
+    /// The system's error number, if there is one.
     pub os_code: Option<i32>,
 }
 

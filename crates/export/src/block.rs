@@ -1,9 +1,9 @@
-//! What clients read and write as a block device, and any bytes of it: the way of every request
-//! from NBD, FUSE and HTTP to the volume.
+//! Exports as block devices, and access at byte granularity: the path of every request from NBD,
+//! FUSE and HTTP to the volume.
 //!
-//! Engines take whole sectors. A write that begins or ends within a sector reads the rest of it
-//! first. Between that read and the write no other write may come there, so such a write is alone;
-//! others, of whole sectors, go on beside one another. Clients that care write whole sectors.
+//! The engine takes whole sectors. A write that begins or ends within a sector first reads the rest
+//! of that sector. No other write may come between that read and the write, so an unaligned write
+//! runs alone; aligned writes run concurrently. Clients that care for speed write whole sectors.
 //!
 //! Expected faults: a sector that cannot be read, which then fails the write as well.
 
@@ -16,60 +16,60 @@ use stripewise_engine::{ArrayError, Extent, OpenMode, Volume};
 
 use crate::losses::Losses;
 
-/// What engines take whole.
+/// The engine's sector size.
 pub const SECTOR_BYTES: u64 = 512;
 /// Requests shorter than this are never preferred.
 const LEAST_PREFERRED_BYTES: u64 = 4096;
 
-/// Something clients read and write as a block device. Offsets and lengths that it is asked for are
-/// multiples of [`SECTOR_BYTES`] and within its size when asked; errors are
-/// the engine's. Its futures are driven to their end.
+/// Something that clients use as a block device. Offsets and lengths are multiples of
+/// [`SECTOR_BYTES`] and within its size when requested; errors are the engine's. Its futures are
+/// polled to completion.
 pub trait Export: 'static {
-    /// Its size now, bytes.
+    /// Current size, bytes.
     fn size_bytes(&self) -> u64;
-    /// Whether nothing may be written.
+    /// True if it cannot be written.
     fn is_read_only(&self) -> bool;
-    /// The request that pays best, bytes: a power of two from 512 on.
+    /// Preferred request size, bytes: a power of two from 512 on.
     fn preferred_bytes(&self) -> u32;
-    /// What it is, for people.
+    /// A description for people.
     fn description(&self) -> String;
-    /// Where requests' buffers come from.
+    /// Pool of the requests' buffers.
     fn buffers(&self) -> &BufferPool;
-    /// Keeps writes of parts of sectors apart; the same for everybody who writes there.
+    /// Serialises unaligned writes; shared by all writers of the export.
     fn unaligned(&self) -> &UnalignedGate;
-    /// Whether it is over with it; the same for everybody who has it.
+    /// Signals the export's end; shared by all its users.
     fn ending(&self) -> &Ending;
-    /// Acknowledged writes that were lost; the same for all that have it open.
+    /// Acknowledged writes that were lost; shared by all its users.
     fn losses(&self) -> &Rc<Losses>;
-    /// Reads; the buffer is the caller's.
+    /// Reads; the returned buffer is the caller's.
     fn read(&self, offset_bytes: u64, length: usize) -> impl Future<Output = Result<Buffer, ArrayError>>;
-    /// Writes; durable when this ends if `fua`, else after the next flush.
+    /// Writes; durable on return if `fua`, else after the next flush.
     fn write(
         &self,
         offset_bytes: u64,
         data: Buffer,
         fua: bool,
     ) -> impl Future<Output = Result<(), ArrayError>>;
-    /// Makes durable what was acknowledged, whichever client wrote it.
+    /// Makes all acknowledged writes durable, of every client.
     fn flush(&self) -> impl Future<Output = Result<(), ArrayError>>;
-    /// The range's contents are no longer needed.
+    /// Discards the contents of the range.
     fn discard(&self, offset_bytes: u64, length_bytes: u64) -> impl Future<Output = Result<(), ArrayError>>;
-    /// The range reads as zeros afterwards.
+    /// Zeroes the range.
     fn write_zeroes(
         &self,
         offset_bytes: u64,
         length_bytes: u64,
     ) -> impl Future<Output = Result<(), ArrayError>>;
-    /// What of the range was ever written, from its beginning on, at most `most` stretches.
+    /// The written and unwritten stretches of the range, from its beginning on, at most `most`.
     fn extents(&self, offset_bytes: u64, length_bytes: u64, most: usize) -> Result<Vec<Extent>, ArrayError>;
-    /// Whether the range reads as zeros because nothing was ever written there.
+    /// True if the range reads as zeros because it was never written.
     fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError>;
-    /// Whether zeroing the range is much faster than writing it.
+    /// True if zeroing the range is much faster than writing it.
     fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError>;
 }
 
-/// Tells those who use an export that there is no such export any more: its pool was closed, or it
-/// was deleted. It will not be there again, but another one of the same name may.
+/// Signals the users of an export that it has ended: its pool was closed, or its volume deleted. It
+/// does not come back, but another export of the same name may.
 #[derive(Default)]
 pub struct Ending {
     has_begun: Cell<bool>,
@@ -77,18 +77,18 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// From now on.
+    /// Signals the end.
     pub fn begin(&self) {
         self.has_begun.set(true);
         self.changed.notify_all();
     }
 
-    /// Whether it has.
+    /// True if the export has ended.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun.get()
     }
 
-    /// Ends when it has.
+    /// Waits for the end.
     pub async fn until_begun(&self) {
         while !self.has_begun.get() {
             self.changed.wait().await;
@@ -96,29 +96,29 @@ impl Ending {
     }
 }
 
-/// What there is to connect to, at any moment.
+/// Available exports.
 pub trait Exports: 'static {
-    /// One of them.
+    /// The type of the exports.
     type Export: Export;
-    /// The export of that name. As long as anybody has one, it is the same one.
+    /// The export of that name. While any user holds it, it is the same object.
     fn find(&self, name: &str) -> Option<Rc<Self::Export>>;
-    /// All names, in the order in which they are listed.
+    /// All names, in listing order.
     fn list(&self) -> Vec<String>;
 }
 
-/// A volume that clients use.
+/// A volume as an export.
 pub struct VolumeExport {
     volume: Volume,
     read_only: bool,
     unaligned: UnalignedGate,
     ending: Ending,
     losses: Rc<Losses>,
-    /// How often the volume had been opened again when this was made.
+    /// Number of times the volume had been reopened when this was made.
     reopenings: u64,
 }
 
 impl VolumeExport {
-    /// `read_only`: also if the volume could be written.
+    /// `read_only`: even if the volume is writable.
     pub fn new(volume: Volume, read_only: bool) -> Self {
         Self::with_losses(volume, read_only, Rc::default())
     }
@@ -130,12 +130,12 @@ impl VolumeExport {
         Self { volume, read_only, unaligned, ending, losses, reopenings }
     }
 
-    /// Something was acknowledged that is durable only after a flush.
+    /// Records an acknowledged change that needs a flush to be durable.
     fn note_written(&self) {
         if self.losses.reopenings() == self.reopenings {
             self.losses.note_written();
         } else {
-            // Its pool was closed and opened again in the meantime: no flush will cover it.
+            // Its pool was closed and reopened in between: no flush will cover the change.
             self.losses.lose();
         }
     }
@@ -245,7 +245,7 @@ fn within(offset: u64, length: u64) -> (u64, u64) {
     (start, end.max(start))
 }
 
-/// Reads any bytes.
+/// Reads any range of bytes.
 pub(crate) async fn read(export: &impl Export, offset: u64, length: usize) -> Result<Buffer, ArrayError> {
     if is_whole(offset, length as u64) {
         return export.read(offset, length).await;
@@ -256,7 +256,7 @@ pub(crate) async fn read(export: &impl Export, offset: u64, length: usize) -> Re
     Ok(sectors.slice(at..at + length))
 }
 
-/// Writes any bytes; durable when this ends if `fua`, else after the next flush.
+/// Writes any range of bytes; durable on return if `fua`, else after the next flush.
 pub async fn write(export: &impl Export, offset: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
     if is_whole(offset, data.len() as u64) {
         let _inside = export.unaligned().enter().await;
@@ -281,7 +281,7 @@ async fn write_alone(export: &impl Export, offset: u64, data: Buffer, fua: bool)
     export.write(start, sectors, fua).await
 }
 
-/// Zeroes any bytes.
+/// Zeroes any range of bytes.
 pub(crate) async fn write_zeroes(export: &impl Export, offset: u64, length: u64) -> Result<(), ArrayError> {
     if is_whole(offset, length) {
         let _inside = export.unaligned().enter().await;
@@ -290,7 +290,7 @@ pub(crate) async fn write_zeroes(export: &impl Export, offset: u64, length: u64)
     let _alone = export.unaligned().enter_alone().await;
     let (start, end) = within(offset, length);
     let partial = if start == end {
-        // No whole sector: one piece, in one sector or across two.
+        // No whole sector: one stretch, in one sector or across two.
         [(offset, offset + length), (end, end)]
     } else {
         export.write_zeroes(start, end - start).await?;
@@ -309,7 +309,7 @@ pub(crate) async fn discard(export: &impl Export, offset: u64, length: u64) -> R
     if start == end { Ok(()) } else { export.discard(start, end - start).await }
 }
 
-/// What of any range was ever written; sectors in part inside count with the part that is.
+/// The stretches of any range of bytes; a sector partly inside counts with that part.
 pub(crate) fn extents(
     export: &impl Export,
     offset: u64,
@@ -321,20 +321,20 @@ pub(crate) fn extents(
     if let Some(first) = extents.first_mut() {
         first.length_bytes -= offset - start;
     }
-    let told: u64 = extents.iter().map(|extent| extent.length_bytes).sum();
+    let covered: u64 = extents.iter().map(|extent| extent.length_bytes).sum();
     if let Some(last) = extents.last_mut() {
-        last.length_bytes -= told.saturating_sub(length);
+        last.length_bytes -= covered.saturating_sub(length);
     }
     Ok(extents)
 }
 
-/// Whether any range was never written.
+/// True if no byte of the range was ever written.
 pub(crate) fn is_unwritten(export: &impl Export, offset: u64, length: u64) -> Result<bool, ArrayError> {
     let (start, end) = around(offset, length);
     export.is_unwritten(start, end - start)
 }
 
-/// Whether zeroing any range is fast.
+/// True if zeroing the range is fast.
 pub(crate) fn zeroes_at_once(export: &impl Export, offset: u64, length: u64) -> Result<bool, ArrayError> {
     let (start, end) = around(offset, length);
     if is_whole(offset, length) {
@@ -344,7 +344,7 @@ pub(crate) fn zeroes_at_once(export: &impl Export, offset: u64, length: u64) -> 
     }
 }
 
-/// Lets writes of whole sectors through together, and one of a part of a sector alone.
+/// Lets aligned writes run together, and an unaligned write alone.
 #[derive(Default)]
 pub struct UnalignedGate {
     together: Cell<usize>,
@@ -383,7 +383,7 @@ impl Drop for WaitsToBeAlone<'_> {
 }
 
 impl UnalignedGate {
-    /// No process is inside.
+    /// A gate with no write inside.
     pub fn new() -> Self {
         Self::default()
     }

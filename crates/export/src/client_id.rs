@@ -1,14 +1,14 @@
-//! The identity of a client, as far as a listener can tell. What it takes is counted by it, and it
-//! is recognised by it when it connects again.
+//! The identity of a client, as far as a listener knows it. Its use of resources is counted by it,
+//! and it is recognised by it when it reconnects.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// A client. Two programs behind one address, or of one user at one socket file, are the same.
+/// A client. Two programs behind one address, or of one user at one socket file, are one client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ClientId {
-    /// An IPv4 address, or the 64 bits of an IPv6 address that a site has.
+    /// An IPv4 address, or the /64 of an IPv6 address.
     Site(IpAddr),
-    /// A certificate that the server has checked, as its bytes.
+    /// A verified certificate, as its bytes.
     Certificate(Vec<u8>),
     /// A user of this machine at a socket file.
     User {
@@ -19,7 +19,7 @@ pub enum ClientId {
     },
     /// A token, by its name.
     Named(String),
-    /// The system did not say.
+    /// No identity is known.
     Unknown,
 }
 

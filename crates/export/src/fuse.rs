@@ -65,7 +65,7 @@ pub struct FuseLoad(Weak<Worker>);
 impl FuseLoad {
     /// Reads, writes, zeroings and flushes in flight, not counting those that wait in the kernel.
     pub fn under_way(&self) -> usize {
-        self.0.upgrade().map_or(0, |worker| worker.under_way())
+        self.0.upgrade().map_or(0, |worker| worker.in_flight())
     }
 
     /// Number of these that were answered since the mount.

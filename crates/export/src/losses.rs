@@ -1,16 +1,16 @@
-//! Acknowledged writes of a volume that were lost, and the clients that are still to be told.
+//! Acknowledged writes of a volume that were lost, and the clients that are still to get an error.
 //!
-//! A flush speaks of everything that was written to a volume, through whichever descriptor or
-//! connection. So each loss concerns all that had the volume open: every one of them gets the error
-//! once, as Linux gives it to every open descriptor (`errseq_t`). A loss that no client was told of
-//! is told to the next one that opens the volume.
+//! A flush covers everything written to a volume, through any descriptor or connection. So a loss
+//! concerns every client that had the volume open: each of them gets the error once, as Linux
+//! reports it to every open descriptor (`errseq_t`). A loss that was reported to no client is
+//! reported to the next one that opens the volume.
 //!
-//! A connection does not outlive the reopening of a pool. A client that connects again is
-//! recognised by its identity ([`ClientId`]): of each identity as many connections are told as were
-//! open, and while any of them is to be told, every new one of that identity is.
+//! A connection does not survive the reopening of a pool. A client that reconnects is recognised
+//! by its identity ([`ClientId`]): the error goes to as many connections of that identity as were
+//! open, and while any of them is still to get it, every new connection of that identity gets it.
 //!
 //! Expected faults: clients that are away when the loss is found, that never come back, and that
-//! come back in great numbers (what is remembered of them is bounded).
+//! come back in great numbers (the memory for them is bounded).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -18,21 +18,21 @@ use std::rc::Rc;
 
 use crate::client_id::ClientId;
 
-/// Identities that are remembered of a volume; of more, new clients are told once.
+/// Maximum identities remembered for a volume; further new clients get the error once.
 const MAX_REMEMBERED: usize = 1024;
 
-/// The losses of one volume, through all reopenings of its pool.
+/// The losses of one volume, across all reopenings of its pool.
 #[derive(Default)]
 pub struct Losses {
-    /// Writes that were acknowledged and are durable only after a flush.
+    /// Number of acknowledged writes that need a flush to be durable.
     written: Cell<u64>,
-    /// How many of these are durable.
+    /// Number of these that are durable.
     flushed: Cell<u64>,
-    /// Losses so far.
+    /// Number of losses so far.
     count: Cell<u64>,
-    /// No client was told of the last one.
+    /// The last loss was reported to no client.
     unseen: Cell<bool>,
-    /// How often the volume was opened again.
+    /// Number of times the volume was reopened.
     reopenings: Cell<u64>,
     connections: RefCell<HashMap<ClientId, Connections>>,
 }
@@ -40,52 +40,53 @@ pub struct Losses {
 /// The connections of one client.
 #[derive(Default)]
 struct Connections {
-    /// Open, and told of all losses before they were opened.
+    /// Open, with all losses before their opening reported.
     open: usize,
     /// Closed with writes that no flush has covered since.
     left: usize,
-    /// Open or left at a loss, and not told of it yet.
-    to_tell: usize,
+    /// Open or left at a loss that was not reported to them yet.
+    to_report: usize,
 }
 
 impl Losses {
-    /// A write was acknowledged that is durable only after a flush.
+    /// Records an acknowledged write that needs a flush to be durable.
     pub(crate) fn note_written(&self) {
         self.written.set(self.written.get() + 1);
     }
 
-    /// For [`Self::note_flushed`]: what was written when a flush began.
+    /// Number of writes so far; taken when a flush begins, for [`Self::note_flushed`].
     pub(crate) fn written(&self) -> u64 {
         self.written.get()
     }
 
-    /// All that was written until then is durable.
+    /// Records a flush: the first `written` writes are durable.
     pub(crate) fn note_flushed(&self, written: u64) {
         self.flushed.set(self.flushed.get().max(written));
         if !self.has_unflushed() {
             self.connections.borrow_mut().retain(|_, of_one| {
                 of_one.left = 0;
-                of_one.open + of_one.to_tell > 0
+                of_one.open + of_one.to_report > 0
             });
         }
     }
 
-    /// Whether some of what was acknowledged is not known to be durable.
+    /// True if some acknowledged writes are not known to be durable.
     pub(crate) fn has_unflushed(&self) -> bool {
         self.written.get() > self.flushed.get()
     }
 
-    /// Losses so far.
+    /// Number of losses so far.
     pub(crate) fn count(&self) -> u64 {
         self.count.get()
     }
 
-    /// How often the volume was opened again.
+    /// Number of times the volume was reopened.
     pub(crate) fn reopenings(&self) -> u64 {
         self.reopenings.get()
     }
 
-    /// The pool was opened again. Unless it was closed in order, what was not flushed may be lost.
+    /// Records a reopening of the pool. Unless it was closed in order, unflushed writes may be
+    /// lost.
     pub(crate) fn note_reopened(&self, was_closed_in_order: bool) {
         self.reopenings.set(self.reopenings.get() + 1);
         if self.has_unflushed() && !was_closed_in_order {
@@ -94,75 +95,75 @@ impl Losses {
         self.note_flushed(self.written.get());
     }
 
-    /// What was acknowledged may be lost, and its connections are gone.
+    /// Records a loss: acknowledged writes may be gone, and so are the connections.
     pub(crate) fn lose(&self) {
         self.count.set(self.count.get() + 1);
         self.unseen.set(true);
         for of_one in self.connections.borrow_mut().values_mut() {
-            of_one.to_tell += of_one.open + std::mem::take(&mut of_one.left);
+            of_one.to_report += of_one.open + std::mem::take(&mut of_one.left);
         }
     }
 
-    /// A flush that began at `count` losses failed, and its caller is told: some of what was
-    /// acknowledged before may be lost. All that are open are to be told, too.
+    /// Records a failed flush that began at `count` losses; its caller gets the error. Writes
+    /// acknowledged before may be lost, so all other open descriptors are to get the error, too.
     pub(crate) fn note_failed_flush(&self, count: u64) {
         if self.count.get() == count {
             self.count.set(count + 1);
             self.unseen.set(false);
             for of_one in self.connections.borrow_mut().values_mut() {
-                of_one.to_tell += std::mem::take(&mut of_one.left);
+                of_one.to_report += std::mem::take(&mut of_one.left);
             }
         }
     }
 
-    /// Whether it is to be kept although no client has the volume open.
+    /// True if this must be kept although no client has the volume open.
     pub(crate) fn is_wanted(&self) -> bool {
         self.has_unflushed() || self.unseen.get() || !self.connections.borrow().is_empty()
     }
 
-    /// A descriptor is opened.
+    /// Opens a descriptor.
     pub(crate) fn open(&self) -> Seen {
         Seen(Cell::new(self.count.get() - u64::from(self.unseen.get())))
     }
 
-    /// A client connects.
+    /// Connects a client.
     pub(crate) fn connect(self: &Rc<Self>, client: ClientId) -> Connection {
         let mut connections = self.connections.borrow_mut();
         let is_remembered = connections.len() < MAX_REMEMBERED || connections.contains_key(&client);
         let seen = self.open();
-        let mut is_to_be_told = false;
+        let mut is_owed_report = false;
         if is_remembered {
             let of_one = connections.entry(client.clone()).or_default();
-            is_to_be_told = of_one.to_tell > 0;
-            if !is_to_be_told {
+            is_owed_report = of_one.to_report > 0;
+            if !is_owed_report {
                 of_one.open += 1;
                 of_one.left = of_one.left.saturating_sub(1);
             }
         }
         let client = is_remembered.then_some(client);
-        Connection { losses: self.clone(), client, seen, is_to_be_told: Cell::new(is_to_be_told) }
+        Connection { losses: self.clone(), client, seen, is_owed_report: Cell::new(is_owed_report) }
     }
 
     fn change(&self, client: &ClientId, change: impl FnOnce(&mut Connections)) {
         let mut connections = self.connections.borrow_mut();
         let Some(of_one) = connections.get_mut(client) else { return };
         change(of_one);
-        if of_one.open + of_one.left + of_one.to_tell == 0 {
+        if of_one.open + of_one.left + of_one.to_report == 0 {
             connections.remove(client);
         }
     }
 }
 
-/// Losses that one open descriptor was told of.
+/// Number of losses reported to one open descriptor.
 pub(crate) struct Seen(Cell<u64>);
 
 impl Seen {
-    /// Whether there is one that it was not told of.
+    /// True if a loss has not been reported to this descriptor.
     pub(crate) fn has_news(&self, losses: &Losses) -> bool {
         self.0.get() < losses.count.get()
     }
 
-    /// The same for a descriptor that is told now.
+    /// As [`Self::has_news`], and marks the losses as reported to this descriptor.
     pub(crate) fn takes_news(&self, losses: &Losses) -> bool {
         let has_news = self.has_news(losses);
         if has_news {
@@ -176,23 +177,23 @@ impl Seen {
 /// A connection that has the volume open.
 pub(crate) struct Connection {
     losses: Rc<Losses>,
-    /// `None` where there are too many to remember.
+    /// `None` if too many clients are remembered already.
     client: Option<ClientId>,
     seen: Seen,
-    is_to_be_told: Cell<bool>,
+    is_owed_report: Cell<bool>,
 }
 
 impl Connection {
-    /// Whether there is a loss that the client was not told of; it is told now.
+    /// True if a loss has not been reported to the client; marks it as reported.
     pub(crate) fn takes_news(&self) -> bool {
-        let is_to_be_told = self.is_to_be_told.replace(false);
-        if is_to_be_told && let Some(client) = &self.client {
+        let is_owed_report = self.is_owed_report.replace(false);
+        if is_owed_report && let Some(client) = &self.client {
             self.losses.change(client, |of_one| {
-                of_one.to_tell = of_one.to_tell.saturating_sub(1);
+                of_one.to_report = of_one.to_report.saturating_sub(1);
                 of_one.open += 1;
             });
         }
-        self.seen.takes_news(&self.losses) || is_to_be_told
+        self.seen.takes_news(&self.losses) || is_owed_report
     }
 }
 
@@ -200,9 +201,9 @@ impl Drop for Connection {
     fn drop(&mut self) {
         let Some(client) = &self.client else { return };
         let has_unflushed = self.losses.has_unflushed();
-        let was_told = !self.is_to_be_told.get();
+        let was_reported = !self.is_owed_report.get();
         self.losses.change(client, |of_one| {
-            if was_told {
+            if was_reported {
                 of_one.open -= 1;
                 of_one.left += usize::from(has_unflushed);
             }
@@ -225,24 +226,24 @@ mod tests {
     }
 
     #[test]
-    fn every_open_descriptor_is_told_of_a_loss_once() {
+    fn every_open_descriptor_gets_a_loss_once() {
         let losses = written();
         let (a, b) = (losses.open(), losses.open());
         losses.note_reopened(false);
         for of_one in [&a, &b] {
             assert!(of_one.takes_news(&losses) && !of_one.takes_news(&losses));
         }
-        assert!(!losses.open().has_news(&losses), "the volume was opened after the loss was told");
+        assert!(!losses.open().has_news(&losses), "the volume was opened after the loss was reported");
     }
 
     #[test]
-    fn a_loss_nobody_was_told_of_goes_to_the_next() {
+    fn an_unreported_loss_goes_to_the_next_client() {
         let losses = written();
         losses.note_reopened(false);
         assert!(losses.is_wanted());
         let (next, later) = (losses.connect(client(1)), losses.open());
         assert!(next.takes_news() && !next.takes_news());
-        assert!(later.takes_news(&losses), "it was open when the loss was told first");
+        assert!(later.takes_news(&losses), "it was open when the loss was first reported");
         assert!(!losses.connect(client(2)).takes_news());
     }
 
@@ -267,27 +268,27 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_reconnects_is_told_per_connection() {
+    fn a_reconnecting_client_gets_a_loss_per_connection() {
         let losses = written();
         let (first, second) = (losses.connect(client(1)), losses.connect(client(1)));
         let other = losses.connect(client(2));
         drop(first);
         losses.note_reopened(false);
         drop((second, other));
-        // One that leaves without being told has learnt nothing.
+        // A connection that leaves before it got the error does not count.
         drop(losses.connect(client(1)));
         for _ in 0..2 {
             let back = losses.connect(client(1));
             assert!(back.takes_news() && !back.takes_news());
         }
-        assert!(!losses.connect(client(1)).takes_news(), "both were told");
-        assert!(!losses.connect(client(3)).takes_news(), "it was not there");
+        assert!(!losses.connect(client(1)).takes_news(), "both got it");
+        assert!(!losses.connect(client(3)).takes_news(), "it had nothing open at the loss");
         assert!(losses.connect(client(2)).takes_news());
-        assert!(!losses.is_wanted(), "nothing is kept of clients that were told");
+        assert!(!losses.is_wanted(), "nothing is kept of clients that got the error");
     }
 
     #[test]
-    fn a_client_told_while_connected_is_told_of_each_loss() {
+    fn a_client_gets_each_loss_once() {
         let losses = written();
         let connection = losses.connect(client(1));
         for _ in 0..2 {
@@ -302,12 +303,12 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_flush_is_told_to_all_others() {
+    fn a_failed_flush_is_reported_to_all_others() {
         let losses = written();
         let (asked, other, connected) = (losses.open(), losses.open(), losses.connect(client(1)));
         let begun = losses.count();
         losses.note_failed_flush(begun);
-        // Another flush that met the same failure.
+        // A second flush meets the same failure.
         losses.note_failed_flush(begun);
         assert!(asked.takes_news(&losses) && other.takes_news(&losses) && !other.takes_news(&losses));
         assert!(connected.takes_news() && !connected.takes_news());

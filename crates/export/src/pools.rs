@@ -1,5 +1,5 @@
-//! The volumes of open pools as exports called `POOL/VOL`. Pools are added and taken away while
-//! servers run; their volumes come and go with them.
+//! The volumes of open pools as exports named `POOL/VOL`. Pools are added and removed while servers
+//! run; their volumes come and go with them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,21 +11,20 @@ use stripewise_engine::{Pool, Volume};
 use crate::block::{Export, Exports, VolumeExport};
 use crate::losses::Losses;
 
-/// The volumes of some pools. Clones are the same list.
+/// The exports of some pools. Clones are the same list.
 #[derive(Clone, Default)]
 pub struct PoolExports(Rc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     pools: RefCell<Vec<(Pool, bool)>>,
-    /// Those in use, by name.
+    /// Exports in use, by name.
     in_use: RefCell<HashMap<String, Weak<VolumeExport>>>,
-    /// Those with which it is over, and that a client has still: files that are open, and go on
-    /// with their successors.
+    /// Closed exports with open handles: the files continue with the exports' successors.
     ended: RefCell<Vec<(String, Weak<VolumeExport>)>>,
-    /// What is known of volumes for longer than their pool is open.
+    /// State of volumes that outlasts the opening of their pool.
     known: RefCell<HashMap<(PoolId, VolumeId), Known>>,
-    /// What clients may not open now, by the number of the hold.
+    /// Holds, which keep clients from opening volumes, by number.
     held: RefCell<HashMap<u64, Held>>,
     holds: Cell<u64>,
 }
@@ -34,22 +33,22 @@ struct Shared {
 #[derive(Default)]
 struct Known {
     losses: Rc<Losses>,
-    /// Its pool was closed, and is not open again.
+    /// Set while its pool is closed.
     closed: Option<Closing>,
 }
 
 impl Known {
-    /// Whether it is to be kept: a client has the volume open, or is to be told of a loss.
+    /// True if it must be kept: a client has the volume open, or is still to get a loss reported.
     fn is_wanted(&self) -> bool {
         self.closed.is_some() || self.losses.is_wanted() || Rc::strong_count(&self.losses) > 1
     }
 }
 
-/// Volumes that clients may not open now: one, or (`None`) all of a pool.
+/// The volumes of a hold: one, or (`None`) all of a pool.
 struct Held {
     pool: String,
     volume: Option<String>,
-    /// What holders of one volume write through, so that they share its gate for parts of sectors.
+    /// The export that holders of one volume share, so that they share its `UnalignedGate`.
     export: RefCell<Weak<VolumeExport>>,
 }
 
@@ -59,21 +58,21 @@ impl Held {
     }
 }
 
-/// Whether `POOL/VOL` is a volume of the pool, and the one that is meant.
+/// True if `POOL/VOL` is in the pool, and is `volume` if that is given.
 fn is_of(name: &str, pool: &str, volume: Option<&str>) -> bool {
     let parts = name.split_once('/');
     parts.is_some_and(|(of_pool, name)| of_pool == pool && volume.is_none_or(|volume| volume == name))
 }
 
-/// For as long as it lives no client opens what it holds. Several holds of the same volume go
-/// together.
+/// While this lives, no client opens the volumes that it holds. Several holds of the same volume
+/// can coexist.
 pub struct Hold {
     exports: PoolExports,
     number: u64,
 }
 
 impl Hold {
-    /// The volume that it holds, for writing to it; all holders of the volume get the same export.
+    /// The held volume as an export, to write to it; all holders of the volume get the same one.
     pub fn export(&self, volume: &Volume) -> Rc<VolumeExport> {
         let held = self.exports.0.held.borrow();
         let shared = held.values().filter_map(|held| held.export.borrow().upgrade());
@@ -93,12 +92,12 @@ impl Drop for Hold {
 }
 
 impl PoolExports {
-    /// No pools.
+    /// A list of no pools.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Exports the volumes of a pool, those it has and those it will have.
+    /// Exports the present and future volumes of a pool.
     pub fn add(&self, pool: Pool, read_only: bool) {
         for ((of_pool, _), known) in self.0.known.borrow_mut().iter_mut() {
             if *of_pool == pool.id()
@@ -110,9 +109,9 @@ impl PoolExports {
         self.0.pools.borrow_mut().push((pool, read_only));
     }
 
-    /// It is over with the pool's volumes: no client can connect to them any more, and who is
-    /// connected is told. If it is reopened its volumes are others, whichever client holds the old
-    /// ones still.
+    /// Ends the exports of a pool: no client can connect to them any more, and connected ones are
+    /// notified. If the pool is reopened its volumes get new exports, even while a client still
+    /// holds the old ones.
     pub fn remove(&self, pool_name: &str) {
         let removed: Vec<_> =
             self.0.pools.borrow_mut().extract_if(.., |(pool, _)| pool.name() == pool_name).collect();
@@ -125,8 +124,8 @@ impl PoolExports {
         all_ended.retain(|(_, export)| export.strong_count() > 0);
     }
 
-    /// Volumes that a client has open, as `POOL/VOL`, by name; also those whose pool was closed
-    /// meanwhile, and perhaps reopened.
+    /// Volumes that a client has open, as `POOL/VOL`, by name; also those whose pool was since
+    /// closed, and perhaps reopened.
     pub fn in_use(&self) -> Vec<String> {
         let (known, ended) = (self.0.in_use.borrow(), self.0.ended.borrow());
         let all = known.iter().chain(ended.iter().map(|(name, export)| (name, export)));
@@ -137,18 +136,18 @@ impl PoolExports {
         names
     }
 
-    /// The size of `POOL/VOL` now.
+    /// Current size of `POOL/VOL`, bytes.
     pub fn size_bytes(&self, name: &str) -> Option<u64> {
         self.open(name).map(|(volume, _)| volume.capacity_bytes())
     }
 
-    /// The pools, in the order in which they came.
+    /// The pools, in the order in which they were added.
     pub fn pools(&self) -> Vec<Pool> {
         self.0.pools.borrow().iter().map(|(pool, _)| pool.clone()).collect()
     }
 
-    /// What is there now in the place of an export with which it is over: the same volume, as large
-    /// as it was, of the same pool, reopened.
+    /// The successor of a closed export: the same volume, with the same size, of the same pool,
+    /// reopened.
     pub fn successor(&self, name: &str, ended: &VolumeExport) -> Option<Rc<VolumeExport>> {
         let (then, now) = (ended.volume(), self.take(name)?);
         let is_it = now.volume().id() == then.id()
@@ -157,9 +156,9 @@ impl PoolExports {
         is_it.then_some(now)
     }
 
-    /// Keeps clients from opening a volume, or (`None`) any of a pool, unless one has it open: then
-    /// its name is the error. A client that came between a look at [`Self::in_use`] and what is
-    /// done after it would have the volume taken from under it.
+    /// Keeps clients from opening a volume, or (`None`) any volume of a pool; fails with the name
+    /// of one that is open. Atomic, so no client can open a volume between the check and the
+    /// caller's work.
     pub fn hold(&self, pool: &str, volume: Option<&str>) -> Result<Hold, String> {
         if let Some(name) = self.in_use().into_iter().find(|name| is_of(name, pool, volume)) {
             return Err(name);
@@ -171,12 +170,12 @@ impl PoolExports {
         Ok(Hold { exports: self.clone(), number })
     }
 
-    /// Whether clients may not open `POOL/VOL` now.
+    /// True if clients may not open `POOL/VOL` now.
     pub(crate) fn is_held(&self, name: &str) -> bool {
         self.0.held.borrow().values().any(|held| held.covers(name))
     }
 
-    /// An export to look at, held or not: how large it is, and which volume.
+    /// An export for reading its size and volume, held or not.
     pub(crate) fn look_at(&self, name: &str) -> Option<Rc<VolumeExport>> {
         let (volume, read_only) = self.open(name)?;
         let known = self.0.in_use.borrow().get(name).and_then(Weak::upgrade);
@@ -184,8 +183,8 @@ impl PoolExports {
         Some(known.unwrap_or_else(|| Rc::new(VolumeExport::new(volume, read_only))))
     }
 
-    /// Keeps the volumes of a pool that is about to be closed until it is known what became of
-    /// writes that were not flushed.
+    /// Keeps the state of a pool's volumes, before it is closed, until the fate of unflushed writes
+    /// is known.
     fn keep_until_reopened(&self, pool: &Pool) {
         let mut all_known = self.0.known.borrow_mut();
         for known in all_known.values_mut() {
@@ -204,7 +203,7 @@ impl PoolExports {
         }
     }
 
-    /// The losses of a volume, through all its openings.
+    /// The losses of a volume, across all its openings.
     fn losses(&self, volume: &Volume) -> Rc<Losses> {
         let mut all_known = self.0.known.borrow_mut();
         all_known.retain(|_, known| known.is_wanted());
@@ -220,7 +219,7 @@ impl PoolExports {
 }
 
 impl PoolExports {
-    /// The export of that name, in use from now on.
+    /// The export of that name, marked as in use.
     fn take(&self, name: &str) -> Option<Rc<VolumeExport>> {
         let (volume, read_only) = self.open(name)?;
         let mut in_use = self.0.in_use.borrow_mut();

@@ -1,9 +1,9 @@
-//! A limited amount (bytes, places) that clients of several groups share, so that no client and no
-//! group can take all of it.
+//! A limited amount (bytes, places) shared by the clients of several groups, so that no client and
+//! no group can take all of it.
 //!
-//! Each group (a listener, a role) has a reserve that no other group can use. What is left is
-//! common to all. Of everything one client has at most its share. A client may have a little beside
-//! all of that, so that its small requests never wait for those of others.
+//! Each group (a listener, a role) has a reserve that no other group can use; the rest is common to
+//! all. One client has at most its share of everything. A client may have a small extra allowance,
+//! so that its small requests never wait for those of others.
 //!
 //! Expected faults: clients that take as much as they can and give nothing back, of one group or of
 //! several. No clocks and no waiting here: waiting is the caller's.
@@ -13,35 +13,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::client_id::ClientId;
 
-/// How an amount is shared.
+/// Rules for sharing an amount.
 #[derive(Clone, Copy, Debug)]
 pub struct ShareRules {
-    /// All of it, the reserves included; more where `least_common` and the reserves need more.
+    /// The whole amount, reserves included; more if `least_common` and the reserves need more.
     pub total: u64,
-    /// Kept for each group.
+    /// Reserve of each group.
     pub group_reserve: u64,
-    /// At least this much is common.
+    /// Minimum of the common part.
     pub least_common: u64,
-    /// For each client.
+    /// Maximum of one client.
     pub client_limit: u64,
-    /// Of its limit, kept for [`Urgency::FirstOfClient`].
+    /// Part of a client's limit kept for [`Urgency::FirstOfClient`].
     pub client_first: u64,
-    /// For each client beside the total, for what fits into it as a whole.
+    /// Extra allowance of each client on top of the total, for requests that fit into it as a
+    /// whole.
     pub client_beside: u64,
 }
 
-/// How urgent it is that something is added.
+/// Urgency of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// Other requests of the client are as urgent.
+    /// As urgent as the client's other requests.
     Ordinary,
-    /// The client's request that is to be finished first.
+    /// The client's request to finish first.
     FirstOfClient,
-    /// The group's: it may use the reserve.
+    /// The group's request to finish first: it may use the reserve.
     FirstOfGroup,
 }
 
-/// The amount. Clones are the same, on any thread.
+/// The shared amount. Clones are the same, on any thread.
 #[derive(Clone, Debug)]
 pub struct Shares(Arc<Shared>);
 
@@ -55,7 +56,7 @@ struct Shared {
 struct Used {
     groups: u64,
     common: u64,
-    /// All that is taken, whatever it is taken from.
+    /// All that is taken, from any part.
     all: u64,
 }
 
@@ -74,13 +75,13 @@ struct GroupOwn {
 
 #[derive(Debug, Default)]
 struct ClientUsed {
-    /// Of its limit.
+    /// Used of its limit.
     all: u64,
-    /// Beside the total.
+    /// Used of its extra allowance.
     beside: u64,
 }
 
-/// One client of a group. All of the same identity are the same.
+/// One client of a group. Clients of the same identity are the same.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<ClientOwn>);
 
@@ -90,7 +91,7 @@ struct ClientOwn {
     used: Mutex<ClientUsed>,
 }
 
-/// A part that is in use; free again when this is dropped.
+/// A part in use; freed on drop.
 #[derive(Debug)]
 pub struct Taken {
     client: Client,
@@ -110,17 +111,17 @@ impl ShareRules {
 }
 
 impl Shares {
-    /// Nothing of it is taken.
+    /// An amount of which nothing is taken.
     pub fn new(rules: ShareRules) -> Self {
         Self(Arc::new(Shared { rules, used: Mutex::default() }))
     }
 
-    /// What is taken now.
+    /// The amount in use.
     pub fn used(&self) -> u64 {
         lock(&self.0.used).all
     }
 
-    /// One more group.
+    /// Adds a group.
     pub fn group(&self) -> Group {
         lock(&self.0.used).groups += 1;
         Group { shares: self.clone(), own: Arc::default() }
@@ -128,7 +129,7 @@ impl Shares {
 }
 
 impl Group {
-    /// The client of that identity.
+    /// The client with that identity.
     pub fn client(&self, id: ClientId) -> Client {
         let mut clients = lock(&self.own.clients);
         let known = clients.get(&id).and_then(Weak::upgrade);
@@ -142,24 +143,23 @@ impl Group {
 }
 
 impl Client {
-    /// Nothing yet, to which more can be added.
+    /// An empty part, to which more can be added.
     pub fn nothing(&self) -> Taken {
         Taken { client: self.clone(), common: 0, reserve: 0, beside: 0 }
     }
 
-    /// So much at once, if there is as much for the first of the group.
+    /// Takes `amount`, all or nothing, with the urgency [`Urgency::FirstOfGroup`].
     pub fn take(&self, amount: u64) -> Option<Taken> {
         let mut taken = self.nothing();
         taken.try_add(amount, Urgency::FirstOfGroup).then_some(taken)
     }
 
-    /// Whether its limit allows so much more for the first of its requests.
+    /// True if the client's limit allows `amount` more for its first request.
     pub fn has_share(&self, amount: u64) -> bool {
         lock(&self.0.used).all + amount <= self.rules().client_limit
     }
 
-    /// The part of its limit that it uses, and the part of what is common that is used: from 0 to
-    /// 1.
+    /// The used fraction of its limit, and of the common part: from 0 to 1.
     pub(crate) fn fill(&self) -> (f64, f64) {
         let rules = self.rules();
         let part = |used: u64, of: u64| if of == 0 { 1.0 } else { (used as f64 / of as f64).min(1.0) };
@@ -174,12 +174,12 @@ impl Client {
 }
 
 impl Taken {
-    /// Whether some of it is of the group's reserve.
+    /// True if a part is of the group's reserve.
     pub(crate) fn uses_reserve(&self) -> bool {
         self.reserve > 0
     }
 
-    /// Adds so much, all or nothing, if there is as much.
+    /// Adds `amount`, all or nothing; `false` if there is not enough.
     pub fn try_add(&mut self, amount: u64, urgency: Urgency) -> bool {
         let client = &*self.client.0;
         let (group, rules) = (&client.group, self.client.rules());
@@ -231,7 +231,7 @@ mod tests {
     use super::Urgency::*;
     use super::*;
 
-    /// 60 in common, 20 for each of two groups.
+    /// 60 in common, 20 reserved for each of two groups.
     fn shares() -> (Shares, [Group; 2]) {
         let rules = ShareRules {
             total: 100,
@@ -250,7 +250,7 @@ mod tests {
         group.client(ClientId::User { place: "s".to_owned(), user: number })
     }
 
-    /// As much as the client gets, one at a time.
+    /// Takes as much as the client gets, one unit at a time.
     fn all_of(client: &Client, urgency: Urgency) -> (u64, Taken) {
         let mut taken = client.nothing();
         let count = std::iter::repeat_with(|| taken.try_add(1, urgency)).take_while(|added| *added).count();
@@ -271,19 +271,18 @@ mod tests {
     fn a_group_that_takes_all_leaves_others_a_reserve() {
         let (shares, [greedy, other]) = shares();
         let held: Vec<_> = (0..9).map(|number| all_of(&client(&greedy, number), FirstOfGroup)).collect();
-        // What is common, the reserve, and what clients have beside them where their share allows
-        // it.
+        // The common part, the reserve, and the extra allowance of clients whose share permits it.
         assert_eq!(held.iter().map(|(count, _)| count).sum::<u64>(), 60 + 20 + 8 * 2);
         let victim = client(&other, 1);
         let (small, beside) = all_of(&victim, Ordinary);
         assert_eq!(small, 2, "small requests need not wait");
-        assert!(!victim.nothing().try_add(3, FirstOfClient), "a long one takes nothing of that");
+        assert!(!victim.nothing().try_add(3, FirstOfClient), "a long one gets no extra allowance");
         let first = victim.take(20).expect("the reserve of its group");
         assert!(victim.take(1).is_none());
         drop((first, beside));
         assert_eq!(all_of(&victim, FirstOfGroup).0, 22);
         drop(held);
-        assert_eq!(shares.used(), 0, "all is given back");
+        assert_eq!(shares.used(), 0, "everything is freed");
         assert_eq!(all_of(&victim, FirstOfGroup).0, 40);
     }
 

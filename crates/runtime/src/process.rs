@@ -1,5 +1,5 @@
-//! What this process asks of the system for itself: to be told of signals, what it has used so far,
-//! to be known as one that writes out other programs' memory; and what keeps it from more.
+//! This process's own dealings with the system: signals, resource usage, its role as an I/O
+//! flusher, process groups, and its limits.
 
 pub(crate) mod group;
 pub(crate) mod io_flusher;

@@ -1,13 +1,13 @@
 //! The real executor: the same tasks and timers as the virtual one, on the monotonic clock, with
-//! one io_uring. One turn is: run what is ready, collect answers, fire timers, then one system call
-//! that hands over the new requests and, if nothing is ready, sleeps until an answer, a timer, or a
-//! wake from another thread.
+//! one io_uring. One turn is: run ready tasks, collect completions, fire timers, then one system
+//! call that submits new requests and, if nothing is ready, sleeps until a completion, a timer, or
+//! a wake from another thread.
 //!
-//! Answers come before timers: where a timer is due, the kernel is asked for what it has not told
-//! yet, and who waits for that runs first. So a time limit ends what was not answered in time, not
-//! what this process was too late to hear of.
+//! Completions come before timers: when a timer is due, outstanding completions are collected, and
+//! their waiters run first. So a time limit ends requests that were not answered in time, not those
+//! whose answer this process was too late to read.
 //!
-//! Expected faults: tasks that never pause (requests are handed over and answers collected every
+//! Expected faults: tasks that never pause (requests are submitted and completions collected every
 //! few hundred polls all the same), a process that stands still for long, wakes from other threads
 //! at any moment, signals, and an end with requests in the kernel (waited for).
 
@@ -32,7 +32,7 @@ use crate::ring::{Ring, Watch};
 use crate::tasks::waker::Registration;
 use crate::tasks::{Core, Next};
 
-/// Polls between two looks at the ring, the timers and the mailbox.
+/// Maximum polls before the next check of the ring, the timers and the mailbox.
 const POLLS_PER_TURN: usize = 256;
 
 struct RealClock {
@@ -58,21 +58,21 @@ impl Clock for RealClock {
 }
 
 /// A single-threaded executor in real time, with file and block-device drives. It stays on the
-/// thread that made it. Dropping it drops its tasks, then waits for what is in the kernel; its
-/// drives answer `Gone` afterwards.
+/// thread that made it. Dropping it drops its tasks, then waits for requests in the kernel; its
+/// drives fail with `Gone` afterwards.
 pub struct RealExecutor {
     core: Rc<Core>,
     clock: Rc<RealClock>,
     ring: Rc<Ring>,
     interrupt: Rc<Watch>,
     interrupt_watched: Cell<bool>,
-    /// Timers are due, and the last turn let answers go first.
+    /// Timers are due, and the last turn let completions go first.
     timers_put_off: Cell<bool>,
 }
 
 impl RealExecutor {
-    /// Sets up the ring. Fails where the system has no io_uring (Linux 5.11 or newer) or forbids
-    /// it; the error says which.
+    /// Sets up the ring. Fails if the system has no io_uring (Linux 5.11 or newer) or forbids it;
+    /// the error says which.
     pub fn new() -> io::Result<Self> {
         let ring = Ring::new()?;
         // SAFETY: makes a new descriptor, which `OwnedFd` then owns alone.
@@ -83,7 +83,7 @@ impl RealExecutor {
             }
             OwnedFd::from_raw_fd(descriptor)
         };
-        // By default timers may come 50 us late, which is a good part of a drive's answer time.
+        // By default timers may come 50 us late, a considerable part of a drive's response time.
         // SAFETY: sets a property of this thread; no memory is involved. Without it timers are only
         // less exact.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong) };
@@ -100,8 +100,7 @@ impl RealExecutor {
         })
     }
 
-    /// The clock (CLOCK_MONOTONIC, so equal on every executor of the machine) and the means to
-    /// start tasks.
+    /// The clock (CLOCK_MONOTONIC, so equal on every executor of the machine) and the spawner.
     pub fn context(&self) -> Context {
         Context::new(self.clock.clone(), self.core.clone())
     }
@@ -111,7 +110,7 @@ impl RealExecutor {
         self.clock.now_ns()
     }
 
-    /// Tasks started and not ended yet.
+    /// Number of running tasks.
     pub fn tasks_alive(&self) -> usize {
         self.core.tasks_alive()
     }
@@ -121,12 +120,12 @@ impl RealExecutor {
         self.opener().open(path, options)
     }
 
-    /// Opens drives from within tasks.
+    /// An opener of drives, for use in tasks.
     pub fn opener(&self) -> DriveOpener {
         DriveOpener { ring: self.ring.clone() }
     }
 
-    /// Makes sockets, from within tasks too.
+    /// A factory of sockets, for use in tasks.
     pub fn network(&self) -> Network {
         Network { ring: self.ring.clone() }
     }
@@ -146,8 +145,8 @@ impl RealExecutor {
         })
     }
 
-    /// Runs `future`, and all tasks beside it, until it ends. Tasks that have not ended then stay,
-    /// and run on in the next `block_on`.
+    /// Runs `future`, and all tasks beside it, until it ends. Unfinished tasks stay, and continue
+    /// in the next `block_on`.
     ///
     /// # Panics
     /// When called from within one of its own tasks.
@@ -164,7 +163,7 @@ impl RealExecutor {
                         if let Poll::Ready(result) =
                             future.as_mut().poll(&mut TaskContext::from_waker(&waker))
                         {
-                            // What was started is submitted even if no task waits for it.
+                            // Submits new requests even if no task waits for them.
                             self.ring.submit();
                             return result;
                         }
@@ -176,14 +175,14 @@ impl RealExecutor {
         }
     }
 
-    /// Brings in what has happened outside; sleeps if that is nothing and no task is ready.
+    /// Collects events from outside; sleeps if there are none and no task is ready.
     fn turn(&self) {
         let core = &*self.core;
         self.ring.collect();
         core.take_mail();
         let mut wait = self.until_next_timer();
         if wait == Some(Duration::ZERO) {
-            // Once, so that no flood of answers keeps timers from firing.
+            // Only once, so that a flood of completions does not keep timers from firing.
             if !self.timers_put_off.replace(true) {
                 self.ring.submit();
                 self.ring.collect();
@@ -210,12 +209,12 @@ impl RealExecutor {
         }
         self.ring.submit_and_wait(wait);
         mailbox.awake();
-        // The next turn fires what is due by now, after those have run who got an answer.
+        // The next turn fires due timers, after the waiters of completions have run.
         self.ring.collect();
         core.take_mail();
     }
 
-    /// Zero where a timer is due; `None` where there is none.
+    /// Time until the next timer, zero if one is due; `None` if none is set.
     fn until_next_timer(&self) -> Option<Duration> {
         let deadline_ns = self.core.next_deadline_ns()?;
         Some(Duration::from_nanos(deadline_ns.saturating_sub(self.now_ns())))

@@ -1,12 +1,12 @@
-//! One io_uring and the table of what is in flight on it. Requests queue up while tasks run and go
-//! to the kernel in one system call per turn of the executor; their memory stays in the table until
-//! the kernel has answered.
+//! One io_uring and the table of the requests in flight on it. Requests queue up while tasks run
+//! and go to the kernel in one system call per turn of the executor; their memory stays in the
+//! table until the kernel has answered.
 //!
-//! Expected faults: a full submission queue (handed over at once, then again), more requests than
-//! the completion queue holds (kept in a backlog in order, bounded by what callers have in flight,
-//! which drives' queue depths bound), interrupted and momentarily refused system calls (repeated),
-//! and an end with requests still in the kernel: those are waited for, then cancelled, and if the
-//! kernel never answers, their memory is leaked rather than freed under a transfer.
+//! Expected faults: a full submission queue (submitted at once, then retried), more requests than
+//! the completion queue holds (kept in order in a backlog, which drives' queue depths bound),
+//! interrupted and temporarily refused system calls (repeated), and an end with requests still in
+//! the kernel: they are waited for, then cancelled, and if the kernel never answers, their memory
+//! is leaked rather than freed under a transfer.
 
 pub(crate) mod errno;
 pub(crate) mod message_op;
@@ -28,36 +28,36 @@ use crate::ring::message_op::MessageOp;
 use crate::ring::socket_op::{SocketOp, SocketProgress};
 use crate::ring::uring::{DriveOp, Progress};
 
-/// Room for requests on their way to the kernel.
+/// Entries of the submission queue.
 const SUBMISSION_ENTRIES: u32 = 256;
-/// Requests handed over at once. The kernel holds a batch back until it has prepared all of it, and
+/// Requests submitted at once. The kernel holds a batch back until it has prepared all of it, and
 /// the drive idles until then: on a virtual disk, 4 KiB random reads at depth 32 reached 0.78 of
-/// fio's rate (which hands over one by one) in whole turns, 0.92 in batches of 16, 1.00 in batches
+/// fio's rate (which submits one by one) in whole turns, 0.92 in batches of 16, 1.00 in batches
 /// of 8 and of 4 (medians of 25 pairs).
 const BATCH: usize = 8;
-/// Room for answers; in flight are never more than fit, so that none overflows.
+/// Entries of the completion queue; never more are in flight, so that it cannot overflow.
 const COMPLETION_ENTRIES: u32 = 4096;
-/// Answers kept free for the executor's own doorbell, watches and cancellations.
+/// Completions kept free for the executor's own doorbell, watches and cancellations.
 const RESERVED_COMPLETIONS: usize = 64;
-/// Marks answers that no task waits for.
+/// Marks completions that no task waits for.
 const IGNORED: u64 = u64::MAX;
-/// How long an end waits for requests in the kernel before it cancels them, and before it gives
-/// them up.
+/// Time that closing waits for requests in the kernel before it cancels them, and before it
+/// abandons them.
 const PATIENCE: Duration = Duration::from_secs(2);
 const GIVE_UP: Duration = Duration::from_secs(30);
 
-/// Set once the file descriptor watched has become readable.
+/// A watch on a file descriptor; set once it has become readable.
 pub(crate) struct Watch {
     pub(crate) ready: Cell<bool>,
     pub(crate) changed: Event,
 }
 
-/// What one entry of the ring is for.
+/// The work of one slot.
 enum Work {
     Drive(DriveOp),
     Socket(SocketOp),
     Message(MessageOp),
-    /// The read of the doorbell, by which other threads wake the executor.
+    /// The read of the doorbell, with which other threads wake the executor.
     Doorbell,
     Watch(Rc<Watch>, RawFd),
 }
@@ -65,10 +65,10 @@ enum Work {
 #[derive(Default)]
 struct OpSlot {
     work: Option<Work>,
-    /// Memory of a scattered transfer, at a fixed address while in the kernel; its room is kept for
-    /// the slot's next use.
+    /// Memory list of a vectored transfer, at a fixed address while in the kernel; its capacity is
+    /// kept for the slot's next use.
     iovecs: Vec<libc::iovec>,
-    /// The head of a message that is sent, for the same reason in a box of its own.
+    /// The header of a sent message, boxed for the same reason.
     header: Option<Box<libc::msghdr>>,
 }
 
@@ -76,7 +76,7 @@ struct OpSlot {
 struct OpTable {
     slots: Vec<OpSlot>,
     free: Vec<u32>,
-    /// Where the kernel puts the doorbell's count. Never read here.
+    /// Destination of the doorbell's count. Never read here.
     doorbell_count: Box<Cell<u64>>,
 }
 
@@ -104,21 +104,21 @@ impl OpTable {
 pub(crate) struct Ring {
     uring: RefCell<Option<IoUring>>,
     table: RefCell<OpTable>,
-    /// Slots not handed over yet, oldest first.
+    /// Slots not submitted yet, oldest first.
     backlog: RefCell<VecDeque<u32>>,
-    /// Handed over and not answered.
+    /// Number submitted and not answered.
     in_flight: Cell<usize>,
     limit: usize,
     answers: RefCell<Vec<(u64, i32)>>,
-    /// How often answers were taken; all that are taken at a time have the same.
+    /// Number of collections; all answers of one collection have the same.
     turn: Cell<u64>,
     doorbell_armed: Cell<bool>,
-    /// Room for the pieces of one transfer that is carried out at once.
+    /// Scratch list for the pieces of a transfer that is done at once.
     pieces: RefCell<Vec<libc::iovec>>,
 }
 
 impl Ring {
-    /// Sets up an io_uring, with the newest of the features that help and that the kernel has.
+    /// Sets up an io_uring, with the newest helpful features that the kernel has.
     pub(crate) fn new() -> io::Result<Rc<Self>> {
         let uring = Self::build().map_err(|error| {
             let hint = match error.raw_os_error() {
@@ -129,7 +129,7 @@ impl Ring {
                 Some(libc::ENOMEM) => "the locked-memory limit (ulimit -l) is too low",
                 _ => return error,
             };
-            io::Error::new(error.kind(), format!("io_uring could not be set up: {error} ({hint})"))
+            io::Error::new(error.kind(), format!("cannot set up io_uring: {error} ({hint})"))
         })?;
         if !uring.params().is_feature_ext_arg() || !uring.params().is_feature_nodrop() {
             return Err(io::Error::new(
@@ -152,7 +152,7 @@ impl Ring {
     }
 
     fn build() -> io::Result<IoUring> {
-        // Answers are then collected only when this thread asks for them, in batches, without
+        // Completions are collected only when this thread asks for them, in batches, without
         // interrupting its tasks.
         let deferred = IoUring::builder()
             .setup_cqsize(COMPLETION_ENTRIES)
@@ -169,17 +169,17 @@ impl Ring {
         }
     }
 
-    /// Whether the executor is gone: nothing can be started any more.
+    /// True if the executor is gone: nothing can be started any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.uring.borrow().is_none()
     }
 
-    /// Requests of drives, sockets and watches that have not been answered.
+    /// Number of unanswered requests of drives, sockets and watches.
     pub(crate) fn unanswered(&self) -> usize {
         self.table.borrow().in_use()
     }
 
-    /// Carries out a drive's request, or queues it. The caller has checked that the ring is not
+    /// Executes a drive's request, or queues it. The caller has checked that the ring is not
     /// closed.
     pub(crate) fn start(&self, mut op: DriveOp) {
         let outcome = op.carry_out_in_memory(&mut self.pieces.borrow_mut());
@@ -226,7 +226,7 @@ impl Ring {
         self.hand_over_or_keep(index);
     }
 
-    /// Has the kernel answer when `doorbell` rings, unless that is under way already.
+    /// Requests a completion when `doorbell` rings, unless one is pending already.
     pub(crate) fn arm_doorbell(&self, doorbell: &impl AsRawFd) {
         if self.doorbell_armed.replace(true) {
             return;
@@ -249,7 +249,7 @@ impl Ring {
     }
 
     /// Puts the slot's next step into the submission queue; `false` if there is no room even after
-    /// emptying it.
+    /// submitting it.
     fn hand_over(&self, index: u32) -> bool {
         let entry = {
             let mut table = self.table.borrow_mut();
@@ -269,15 +269,15 @@ impl Ring {
         let mut uring = self.uring.borrow_mut();
         let Some(uring) = uring.as_mut() else { return false };
         for attempt in 0..2 {
-            // SAFETY: what the entry points at (buffers, iovecs, heads of messages, addresses, the
-            // doorbell's count) is owned by the slot or by this ring and stays there until the
-            // answer: slots that the kernel has seen are freed only by `answer`, or leaked by
-            // `close`. Descriptors are owned by drives and sockets that the slot's work keeps
-            // alive.
+            // SAFETY: the memory that the entry points at (buffers, iovecs, message headers,
+            // addresses, the doorbell's count) is owned by the slot or by this ring and stays there
+            // until the answer: slots that the kernel has seen are freed only by `answer`, or
+            // leaked by `close`. Descriptors are owned by drives and sockets that the slot's work
+            // keeps alive.
             if unsafe { uring.submission().push(&entry) }.is_ok() {
                 self.in_flight.set(self.in_flight.get() + 1);
                 if uring.submission().len() >= BATCH {
-                    // Refused for the moment: the entries stay queued for the next time.
+                    // If refused for now, the entries stay queued.
                     entered(uring.submit());
                 }
                 return true;
@@ -289,7 +289,7 @@ impl Ring {
         false
     }
 
-    /// Gives the kernel what is queued, without waiting; also lets it post answers that are due.
+    /// Submits the queue without waiting; also lets the kernel post completions that are due.
     pub(crate) fn submit(&self) {
         let mut uring = self.uring.borrow_mut();
         let Some(uring) = uring.as_mut() else { return };
@@ -302,8 +302,7 @@ impl Ring {
         }
     }
 
-    /// Gives the kernel what is queued and sleeps until there is an answer, a signal, or `limit`
-    /// has passed.
+    /// Submits the queue and sleeps until there is a completion, a signal, or `limit` has passed.
     pub(crate) fn submit_and_wait(&self, limit: Option<Duration>) {
         let uring = self.uring.borrow();
         let Some(uring) = uring.as_ref() else { return };
@@ -316,13 +315,13 @@ impl Ring {
             }
         };
         if !entered {
-            // The kernel is short of memory for requests; answers (collected next) free some.
+            // The kernel is short of memory for requests; completions (collected next) free some.
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Takes the answers that are there, without a system call, wakes who waits for them, and hands
-    /// over the backlog.
+    /// Takes the available completions, without a system call, wakes their waiters, and submits
+    /// the backlog.
     pub(crate) fn collect(&self) {
         let mut answers = self.answers.take();
         if let Some(uring) = self.uring.borrow_mut().as_mut() {
@@ -389,7 +388,7 @@ impl Ring {
             Work::Message(_) => {}
             Work::Doorbell => self.doorbell_armed.set(false),
             Work::Watch(watch, _) => {
-                // Negative when the ring ends first.
+                // Negative if the ring ends first.
                 watch.ready.set(result > 0);
                 watch.changed.notify_all();
             }
@@ -397,8 +396,8 @@ impl Ring {
         }
     }
 
-    /// Ends the ring: answers what the kernel has not seen with an error, waits for what it has,
-    /// gives up what it never answers. Afterwards the ring is closed.
+    /// Closes the ring: fails requests that the kernel has not seen, waits for those that it has,
+    /// and abandons those that it never answers.
     pub(crate) fn close(&self) {
         let unseen = std::mem::take(&mut *self.backlog.borrow_mut());
         for index in unseen {
@@ -414,7 +413,7 @@ impl Ring {
         }
         let endless: Vec<u32> = {
             let table = self.table.borrow();
-            // What may wait for ever: no doorbell, connection or message comes any more.
+            // These may wait for ever: no doorbell, connection or message comes any more.
             let is_endless =
                 |slot: &OpSlot| matches!(slot.work, Some(Work::Doorbell | Work::Watch(..) | Work::Socket(_)));
             (0..table.slots.len() as u32).filter(|index| is_endless(&table.slots[*index as usize])).collect()
@@ -442,18 +441,18 @@ impl Ring {
 
     fn cancel(&self, entry: squeue::Entry) {
         if self.push(entry.user_data(IGNORED)) {
-            // Not one of the table's: its answer is not counted.
+            // It has no slot in the table: its answer is not counted.
             self.in_flight.set(self.in_flight.get() - 1);
         }
     }
 }
 
-/// Whether the kernel took part: `false` when it is momentarily out of resources. Any other refusal
-/// is a bug here.
+/// True if the kernel took the call, `false` if it is temporarily out of resources. Any other
+/// refusal is a bug here.
 fn entered(result: io::Result<usize>) -> bool {
     let Err(error) = result else { return true };
     match error.raw_os_error() {
-        // Time is up, or a signal came: both simply end the wait.
+        // Both simply end the wait.
         Some(libc::ETIME | libc::EINTR) => true,
         Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => false,
         _ => panic!("io_uring_enter was refused: {error}"),

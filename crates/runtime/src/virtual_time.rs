@@ -3,8 +3,8 @@
 //! as long as computing them takes.
 //!
 //! Runs repeat exactly: tasks run first in, first out (or in an order drawn from a seed), timers of
-//! equal deadline in the order they were set. A program that waits for what can never happen is a
-//! bug, so it panics instead of hanging.
+//! equal deadline in the order they were set. Waiting for an event that can never come is a bug, so
+//! it panics instead of hanging.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -69,28 +69,28 @@ impl VirtualExecutor {
         Self { clock: Rc::new(VirtualClock { core, now_ns: Cell::new(0), slept_ns: Cell::new(0) }) }
     }
 
-    /// The clock and the means to start tasks, for everything that runs here.
+    /// The clock and the spawner, for everything that runs here.
     pub fn context(&self) -> Context {
         Context::new(self.clock.clone(), self.clock.core.clone())
     }
 
-    /// Nanoseconds of virtual time gone by.
+    /// Virtual time passed, nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.clock.now_ns.get()
     }
 
-    /// The machine was asleep for so long: only the clock that goes on then is moved.
+    /// Puts the machine to sleep for this time: only the clock that includes sleep advances.
     pub fn suspend_ns(&self, duration_ns: u64) {
         self.clock.slept_ns.set(self.clock.slept_ns.get() + duration_ns);
     }
 
-    /// Tasks started and not ended yet.
+    /// Number of running tasks.
     pub fn tasks_alive(&self) -> usize {
         self.clock.core.tasks_alive()
     }
 
-    /// Runs `future`, and all tasks beside it, until it ends. Tasks that have not ended then stay,
-    /// and run on in the next `block_on`.
+    /// Runs `future`, and all tasks beside it, until it ends. Unfinished tasks stay, and continue
+    /// in the next `block_on`.
     ///
     /// # Panics
     /// When nothing is ready and no timer is set while `future` is pending: a deadlock. Also when

@@ -1,12 +1,12 @@
-//! Carries out commands of other processes, beside everything else that this process does: those
-//! that came over the control socket, and those that HTTP made.
+//! Runs requests of other processes, beside the process's other work: from the control socket, and
+//! from HTTP.
 //!
-//! Commands that change a pool take turns. One that waits for the job that it began lets others go
-//! on meanwhile (`Control::let_others_go_on`); those that only look, wait or move a volume's bytes
-//! take none. A caller that leaves before its turn is forgotten. A change that has begun goes on
-//! when its caller leaves: it is not torn off half-way. What only looks or waits ends.
+//! Commands that change a pool take turns. One that waits for its job lets others proceed
+//! (`Control::let_others_go_on`); those that only read, wait or transfer a volume's data take no
+//! turn. A caller that leaves before its turn is dropped. A change that has begun is finished even
+//! if its caller leaves; a request that only reads or waits ends.
 //!
-//! Expected faults: callers that leave; commands that make no sense here.
+//! Expected faults: callers that leave; invalid commands.
 
 use std::time::Instant;
 
@@ -24,10 +24,10 @@ use crate::dispatch;
 use crate::failure::Result;
 use crate::printer::Printer;
 
-/// Bytes of a command that the log tells.
+/// Maximum length of a command in the log, bytes.
 const MOST_SHOWN_BYTES: usize = 1000;
 
-/// Takes commands over the socket for as long as it is polled.
+/// Takes commands over the socket while it is polled.
 pub(crate) async fn take_commands(app: &App, socket: &ControlSocket) -> Result<()> {
     let (of_all, turns) = (app.clone(), socket.turns().clone());
     let carry_out = async move |Asked { command, who, caller }: Asked| {
@@ -40,15 +40,15 @@ pub(crate) async fn take_commands(app: &App, socket: &ControlSocket) -> Result<(
     socket.serve(app, carry_out).await
 }
 
-/// Where a command comes from.
+/// The origin of a request.
 pub(crate) struct From<'a> {
-    /// The way by which it came.
+    /// The channel by which it came.
     pub way: &'static str,
-    /// Who gave it, for the log.
+    /// The caller, for the log.
     pub who: &'a str,
 }
 
-/// Carries out a request for a caller, which `app` is for.
+/// Runs a request for its caller; `app` is the caller's.
 pub(crate) async fn carry_out(
     request: &Request,
     from: From<'_>,
@@ -71,7 +71,7 @@ pub(crate) async fn carry_out(
     result
 }
 
-/// Carries out a command when it may be.
+/// Runs a request, in its turn if it needs one.
 async fn in_turn(request: &Request, app: &App, caller: &Caller, turns: &Turns) -> Result<Response> {
     if request.only_looks() {
         let looking = caller.while_there(dispatch::run(request, app)).await;

@@ -1,5 +1,5 @@
-//! How the process ends, and what that tells scripts; failures are the library's, and are shown by
-//! the printer in one style: what, where, why, then what to do about it.
+//! The exit codes of the process. Failures are the library's; the printer shows them in one style:
+//! what, where, why, then the next step.
 //!
 //! ```text
 //! error: cannot create pool `tank`: /disks/drive0.img holds an ext4 file system
@@ -8,27 +8,27 @@
 
 pub(crate) use stripewise_control::failure::{Failure, Reason, Result, chain, system_text};
 
-/// How the process ends.
+/// The outcome of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Done.
     Success,
-    /// Could not be done.
+    /// The operation failed.
     Failure,
-    /// Could not be done, since what was named is not there.
+    /// The operation failed, since the named object does not exist.
     Missing,
-    /// Could not be done, since too much else is being done.
+    /// The operation failed, since too many others are running.
     Busy,
-    /// Not done, since the caller's role does not permit it.
+    /// The caller's role does not permit the operation.
     Forbidden,
-    /// The command line itself is wrong.
+    /// The command line itself is invalid.
     Usage,
-    /// `pool status` alone: works, but degraded.
+    /// `pool status` only: the pool works, but is degraded.
     Degraded,
 }
 
 impl Exit {
-    /// What a process means that ended with this code.
+    /// The outcome for an exit code.
     pub(crate) fn of_code(code: u8) -> Self {
         match code {
             0 => Self::Success,
@@ -38,7 +38,7 @@ impl Exit {
         }
     }
 
-    /// How a process ends that failed so.
+    /// The outcome for a failure.
     pub(crate) fn of(failure: &Failure) -> Self {
         match failure.reason {
             Reason::ReaderLeft => Self::Success,
@@ -50,7 +50,7 @@ impl Exit {
         }
     }
 
-    /// The process's exit code.
+    /// The exit code.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Success => 0,

@@ -1,13 +1,12 @@
-//! The HTTP interface of a daemon: what the command line can do to pools and volumes, under
-//! `/api/v1`, described in OpenAPI, and figures for Prometheus under `/metrics`.
+//! The HTTP interface of a daemon: the commands on pools and volumes under `/api/v1`, described in
+//! OpenAPI, and metrics for Prometheus under `/metrics`.
 //!
-//! HTTP runs on a thread of its own. What is asked becomes a request (`api.rs`), which the daemon's
-//! executor carries out as if it had been typed (`orders.rs`); the document of its response is the
-//! answer. `doors.rs` says where it is listened for, `guard.rs` with `access.rs`
-//! who is let in and what for, `connections.rs` with `clients.rs` how many at a time, and for how
-//! long, `bodies.rs` how much each may send.
+//! HTTP runs on a thread of its own. A call becomes a request (`api.rs`), which the daemon's
+//! executor runs like a typed command (`orders.rs`); the document of its response is the answer.
+//! `doors.rs` opens the listeners, `guard.rs` with `access.rs` authenticates and authorises,
+//! `connections.rs` with `clients.rs` limits numbers and time, `bodies.rs` the length of bodies.
 //!
-//! Expected faults: a place in use, an address that other machines reach without TLS (refused),
+//! Expected faults: an address in use, an address that other machines reach without TLS (refused),
 //! tokens that cannot be read, clients that send anything, are slow, or leave.
 
 use std::path::PathBuf;
@@ -39,6 +38,7 @@ mod metrics_page;
 mod orders;
 mod problem;
 mod strangers;
+mod visitor;
 
 use access::AccessFile;
 use clients::Clients;
@@ -46,48 +46,46 @@ use doors::{Door, HttpPlace, TlsFiles};
 use guard::Guard;
 use orders::Order;
 
-/// Requests on their way to the executor; more wait.
+/// Maximum requests queued for the executor; more wait.
 const MAX_ORDERS: usize = 64;
 
-/// Threads that parse documents.
+/// Maximum threads that parse documents.
 const MAX_PARSERS: usize = 2;
 
-/// What `serve` is told of HTTP.
+/// Options for HTTP.
 #[derive(Args)]
 pub(crate) struct HttpOptions {
-    /// Listen for HTTP there too, beside http.sock in the state folder: unix:PATH, a port of this
-    /// machine, or ADDRESS:PORT (with --http-tls-cert where other machines reach it). A user of
-    /// this machine is known over a unix socket; TCP always needs a token. May be given several
-    /// times. The paths are described in OpenAPI at /api/v1/openapi.json; /metrics is for
-    /// Prometheus
+    /// Also listen for HTTP here, besides http.sock in the state folder: unix:PATH, a port of this
+    /// machine, or ADDRESS:PORT (with --http-tls-cert if other machines reach it). Unix sockets
+    /// recognise users of this machine; TCP always requires a token. May be given several times.
+    /// OpenAPI describes the paths at /api/v1/openapi.json; /metrics is for Prometheus
     #[arg(long = "http", value_name = "ADDR|unix:PATH")]
     http_places: Vec<HttpPlace>,
-    /// The tokens and users that are let in, each with the role read, operate or admin; read again
-    /// when it changes. Without it: http.tokens in the state folder. Made with one admin token
-    /// (mode 0600) when TCP is listened on and there is none
-    #[arg(long, value_name = "FILE")]
+    /// File of tokens and users, each with the role read, operate or admin; read again when it
+    /// changes. Default: http.tokens in the state folder. If it does not exist and TCP is used, it
+    /// is created with one admin token (mode 0600)
     http_token_file: Option<PathBuf>,
-    /// A certificate (PEM): HTTP over TCP is encrypted
+    /// Certificate (PEM), for HTTP over TCP with TLS
     #[arg(long = "http-tls-cert", value_name = "FILE", requires_all = ["http_places", "http_key"])]
     http_certificate: Option<PathBuf>,
-    /// Its key (PEM)
+    /// Key of the certificate (PEM)
     #[arg(long = "http-tls-key", value_name = "FILE", requires = "http_certificate")]
     http_key: Option<PathBuf>,
 }
 
-/// The interface, listening.
+/// The listening interface.
 pub(crate) struct Http {
     orders: Option<mpsc::Receiver<Order>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    /// Streams of what happens end with this.
+    /// Dropping the interface ends these event streams.
     news: Rc<News>,
-    /// Taken away with this.
+    /// Socket files, removed on drop.
     _files: Vec<Option<SocketFile>>,
 }
 
 impl Http {
-    /// Begins to listen.
+    /// Starts listening.
     pub(crate) async fn open(options: &HttpOptions, budget: &Budget, app: &App) -> Result<Self> {
         let tls = match (&options.http_certificate, &options.http_key) {
             (Some(certificate), Some(key)) => {
@@ -102,9 +100,9 @@ impl Http {
                 && tls.is_none()
             {
                 return Err(Failure::usage(format!(
-                    "{address} is reached from other machines, and its tokens would go there in the clear: TLS is needed"
+                    "{address} is reachable from other machines, and tokens would be sent unencrypted: TLS is required"
                 ))
-                .hint("--http-tls-cert and --http-tls-key name a certificate and its key; 127.0.0.1 needs none"));
+                .hint("add --http-tls-cert and --http-tls-key; 127.0.0.1 needs neither"));
             }
         }
         let registry = app.registry()?;
@@ -120,7 +118,7 @@ impl Http {
             app.printer.note(format!("listening for HTTP at {}", door.place));
         }
         if needs_token {
-            app.printer.note(format!("tokens for HTTP are in {}", access.path().display()));
+            app.printer.note(format!("HTTP tokens are in {}", access.path().display()));
         }
         Self::serve_at(doors, access, budget, app.news.clone())
     }
@@ -146,18 +144,18 @@ impl Http {
         };
         let thread = std::thread::Builder::new().name("http".to_owned()).spawn(move || {
             runtime.block_on(async move {
-                let told = async {
-                    // Also where the daemon ends without a word.
+                let until_stopped = async {
+                    // An error means that the daemon dropped the sender: the same.
                     let _ = stopped.await;
                 };
-                connections::serve(doors, router, access, refusals, clients, told).await;
+                connections::serve(doors, router, access, refusals, clients, until_stopped).await;
             });
         });
         let thread = thread.map_err(refused)?;
         Ok(Self { orders: Some(orders), stop: Some(stop), thread: Some(thread), news, _files: files })
     }
 
-    /// Carries out what is asked, for as long as it is polled.
+    /// Runs requests while it is polled.
     pub(crate) async fn serve(&mut self, app: &App, turns: &Rc<Turns>) {
         if let Some(orders) = &mut self.orders {
             orders::carry_out_all(orders, app, turns).await;
@@ -167,7 +165,7 @@ impl Http {
 
 impl Drop for Http {
     fn drop(&mut self) {
-        // Callers that still wait for an answer get none.
+        // Waiting callers get no answer.
         self.orders.take();
         self.news.end();
         if let Some(stop) = self.stop.take() {

@@ -1,15 +1,14 @@
 //! The log of a process that keeps pools open (`serve`, `mount`): on standard error, for people or
 //! as one JSON document a line.
 //!
-//! What happens is told with `tracing`: a sentence and fields, under the targets `daemon` (the
-//! process itself), `pool` (pools, drives, jobs), `client` (who uses volumes), `command` (what was
-//! asked of it) and `alert`. Other commands keep no log and print for people.
+//! Events are logged with `tracing`: a sentence and fields, under the targets `daemon` (the process
+//! itself), `pool` (pools, drives, jobs), `client` (users of volumes), `command` (requests) and
+//! `alert`. Other commands keep no log and print for people.
 //!
-//! Lines are written by a thread of their own (`log_lines.rs`): whether they are read or not,
-//! holds up no pool.
+//! A thread of its own writes the lines (`log_lines.rs`), so that a slow reader holds up no pool.
 //!
-//! Expected faults: a level that makes no sense (refused), a reader that leaves or does not read
-//! (lines are left out, and that is said).
+//! Expected faults: an invalid level (refused), a reader that leaves or does not read (lines are
+//! dropped, and their number is logged).
 
 use std::io::IsTerminal;
 
@@ -24,18 +23,17 @@ use crate::commands::App;
 use crate::failure::{Failure, Result};
 use crate::log_lines::{self, Lines};
 
-/// Where the level may be said as well.
+/// Environment variable for the level.
 const LEVEL_VARIABLE: &str = "STRIPEWISE_LOG";
 
-/// What a daemon is told of its log.
+/// Options for the log.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LogOptions {
-    /// How the log on standard error looks
+    /// Format of the log on standard error
     #[arg(long = "log-format", value_name = "FORMAT", value_enum, default_value = "text")]
     format: Format,
-    /// What is logged: error, warn, info, debug or trace, also by target (daemon, pool, client,
-    /// command, alert), as in info,client=warn. Without it: STRIPEWISE_LOG, or info, with --quiet
-    /// warn
+    /// Log level: error, warn, info, debug or trace, also by target (daemon, pool, client, command,
+    /// alert), such as info,client=warn. Default: STRIPEWISE_LOG, or info (warn with --quiet)
     #[arg(long = "log-level", value_name = "LEVEL", value_parser = targets)]
     level: Option<Targets>,
 }
@@ -48,24 +46,25 @@ enum Format {
     Json,
 }
 
-/// A level for all, and others for some.
+/// Parses a default level, and levels of targets.
 fn targets(text: &str) -> std::result::Result<Targets, String> {
     let is_level = |text: &str| {
         let known = ["off", "error", "warn", "info", "debug", "trace"];
         known.iter().any(|known| known.eq_ignore_ascii_case(text))
     };
-    // Without a level a word would count as a target, of which everything is logged, and nothing
-    // else.
+    // Without this check an unknown level would count as a target: everything of it would be
+    // logged, and nothing else.
     let is_known = |part: &str| is_level(part.rsplit_once('=').map_or(part, |(_, level)| level));
-    let wrong =
-        || format!("`{text}` is no level; error, warn, info, debug or trace, also as in info,client=warn");
+    let wrong = || {
+        format!("`{text}` is no level; valid levels: error, warn, info, debug, trace; also info,client=warn")
+    };
     match text.split(',').all(is_known) {
         true => text.parse().map_err(|_| wrong()),
         false => Err(wrong()),
     }
 }
 
-/// What is logged: as asked for on the command line, or by the environment.
+/// The level from the command line or the environment.
 fn level(options: &LogOptions, quiet: bool) -> Result<Targets> {
     if let Some(level) = &options.level {
         return Ok(level.clone());
@@ -78,11 +77,10 @@ fn level(options: &LogOptions, quiet: bool) -> Result<Targets> {
     }
 }
 
-/// From now on this process keeps a log: also what its printer has to say goes there.
+/// Starts the log; the printer's messages then go there, too.
 pub(crate) fn begin(options: &LogOptions, app: &App) -> Result<()> {
     let level = level(options, app.printer.is_quiet())?;
-    // The journal of systemd has times of its own, and learns the level from the beginning of a
-    // line.
+    // The journal of systemd adds times, and reads the level from the beginning of a line.
     let in_journal = std::env::var_os("JOURNAL_STREAM").is_some() && !std::io::stderr().is_terminal();
     let lines = Lines {
         levels: in_journal,

@@ -1,7 +1,7 @@
-//! The lines of the log on their way to standard error. A thread writes them, so that a pipe that
-//! is not emptied holds up the log and nothing else: what then finds no room is left out, and their
-//! number is told as soon as there is room. A line holds nothing that a terminal would act on, but
-//! for the log's own colours.
+//! Writes the lines of the log to standard error. A thread does, so that a pipe that is not read
+//! holds up the log and nothing else: lines beyond the buffer are dropped, and their number is
+//! logged as soon as there is room. Characters that a terminal would act on are escaped, except the
+//! log's own colours.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -14,9 +14,9 @@ use stripewise_control::plain::is_unsafe;
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines that wait to be written.
+/// Maximum lines waiting to be written.
 const MAX_WAITING: usize = 8192;
-/// At its end the process waits so long for a reader.
+/// Time that the process waits for a reader when it ends.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
 static WAY: OnceLock<SyncSender<Item>> = OnceLock::new();
@@ -24,16 +24,16 @@ static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
 enum Item {
     Line(Vec<u8>),
-    /// Everything before this was written.
+    /// Completed once everything before it is written.
     Mark(SyncSender<()>),
 }
 
-/// Whether this process keeps a log.
+/// True if this process keeps a log.
 pub(crate) fn is_kept() -> bool {
     WAY.get().is_some()
 }
 
-/// Starts the thread.
+/// Starts the thread that writes.
 pub(crate) fn begin(lines: Lines) -> io::Result<Lines> {
     let (way, items) = sync_channel(MAX_WAITING);
     std::thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&items))?;
@@ -43,15 +43,15 @@ pub(crate) fn begin(lines: Lines) -> io::Result<Lines> {
 }
 
 fn write_all(items: &Receiver<Item>) {
-    // Nobody else writes there but a panic, which must not wait for this.
+    // Only a panic also writes there, and must not wait for a lock.
     let mut to = io::stderr();
     while let Ok(item) = items.recv() {
         let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
         if left_out > 0 {
-            let _ = writeln!(to, "{left_out} lines of the log were left out: nobody was reading it");
+            let _ = writeln!(to, "{left_out} log lines were dropped: the log is not being read");
         }
         match item {
-            // A reader that has left is no reason to end.
+            // A reader that has left does not end the process.
             Item::Line(line) => drop(to.write_all(&line)),
             Item::Mark(written) => drop(written.send(())),
         }
@@ -65,12 +65,12 @@ fn send(line: Vec<u8>) {
     }
 }
 
-/// A line that is none of the log's, behind those that are on their way.
+/// Appends a line from outside the log.
 pub(crate) fn write_line(text: &[u8]) {
     send([text, b"\n"].concat());
 }
 
-/// Waits until all lines are written, but not for ever.
+/// Waits until all lines are written, for a bounded time.
 pub(crate) fn flush() {
     let Some(way) = WAY.get() else { return };
     let (written, all_written) = sync_channel(1);
@@ -82,11 +82,11 @@ pub(crate) fn flush() {
 /// Makes a writer for each line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lines {
-    /// Each begins with its level as the journal of systemd reads it.
+    /// Each line begins with its level, as the journal of systemd reads it.
     pub levels: bool,
-    /// Each is a JSON document.
+    /// Each line is a JSON document.
     pub are_json: bool,
-    /// Each has colours, which begin with an escape: it is left out of what is told.
+    /// Lines have colours. Colours begin with an escape, which is therefore not escaped.
     pub have_colours: bool,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Line {
 }
 
 impl Lines {
-    /// A line without what a terminal would act on. The log's own layer has escaped escapes.
+    /// Escapes characters that a terminal would act on. The log's own layer has escaped escapes.
     fn safe(self, line: &[u8]) -> String {
         let line = String::from_utf8_lossy(line);
         let line = line.strip_suffix('\n').unwrap_or(&line);

@@ -180,7 +180,7 @@ impl Candidate {
                 _ => samples_hold_data(&file, size_bytes, stop),
             }
             .map_err(unreadable)?;
-        Ok(Contents { recognised, has_unknown, is_released: false })
+        Ok(Contents { recognised, has_unknown })
     }
 }
 

@@ -1,13 +1,12 @@
-//! What drives that are to come into a pool hold already: refused, unless they are to be
+//! Existing contents of drives that are to be added to a pool: refused, unless they are to be
 //! overwritten.
 //!
-//! Expected faults: drives of other pools, of newer and older formats, file systems, other
-//! files.
+//! Expected faults: drives of other pools, of newer and older formats, file systems, other files.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stripewise_engine::pool::{PoolError, inspect, is_released};
+use stripewise_engine::pool::{PoolError, inspect};
 use stripewise_export::bridge::off_thread;
 
 use crate::drives::candidates::Candidate;
@@ -16,7 +15,7 @@ use crate::drives::opened::OpenedDrive;
 use crate::environment::Environment;
 use crate::failure::{Failure, Result, pool_failure};
 
-/// Refuses a drive that holds something, unless told to overwrite it: then says what is lost.
+/// Refuses a drive that holds data, or, with `force`, warns of its loss.
 pub async fn refuse_contents(
     environment: &Environment,
     candidate: &Candidate,
@@ -38,8 +37,7 @@ pub async fn refuse_contents(
             } else {
                 format!(", with parts of {}", volumes.join(", "))
             };
-            // What is refused is named as people name it; what is lost, so that it cannot be
-            // mistaken.
+            // A refusal names the pool as people do; a warning of loss, without ambiguity.
             let identity = if force { format!(" ({})", label.pool_id) } else { String::new() };
             vec![format!("a drive of pool `{}`{identity}{parts}", label.pool_name)]
         }
@@ -66,23 +64,18 @@ pub async fn refuse_contents(
         .hint("--force overwrites it: all that it holds would be lost"))
 }
 
-/// Finds what a drive holds that is no drive of a pool. Everything else goes on; it is read no
-/// further when the result is wanted no more.
+/// Contents of a drive that is not in a pool. Runs concurrently with everything else, and stops
+/// reading when the result is no longer wanted.
 pub async fn contents_of(
     environment: &Environment,
     candidate: &Candidate,
     opened: &OpenedDrive,
 ) -> Result<Contents> {
     let _place = environment.place_to_look().await;
-    let mut contents = match candidate.is_path() {
-        true => contents_of_path(candidate).await?,
-        false => Contents { has_unknown: drive_holds_data(&*opened.bare).await?, ..Contents::default() },
-    };
-    if contents.has_unknown && contents.recognised.is_empty() && is_released(&*opened.bare).await {
-        contents.has_unknown = false;
-        contents.is_released = true;
+    match candidate.is_path() {
+        true => contents_of_path(candidate).await,
+        false => Ok(Contents { has_unknown: drive_holds_data(&*opened.bare).await?, ..Contents::default() }),
     }
-    Ok(contents)
 }
 
 async fn contents_of_path(candidate: &Candidate) -> Result<Contents> {
@@ -92,7 +85,7 @@ async fn contents_of_path(candidate: &Candidate) -> Result<Contents> {
     looked.unwrap_or_else(|error| Err(Failure::because("cannot look at a drive", &error)))
 }
 
-/// Ends a look when the future that waits for it is dropped.
+/// Ends a search when the future that waits for it is dropped.
 #[derive(Default)]
 struct StopOnDrop(Arc<AtomicBool>);
 

@@ -1,10 +1,10 @@
-//! Tells empty drives from others: data that is not recognised must not count as empty.
+//! Detection of empty drives: unrecognised data must not count as empty.
 //!
-//! All parts of a file are read that have space in its file system. Block devices, volumes and
-//! exports have no such map: 16 MiB at both ends and samples between them are read.
+//! Of a file, all allocated parts are read. Block devices, volumes and exports have no such map:
+//! the first and last 16 MiB and samples between them are read.
 //!
-//! Expected faults: places that cannot be read (an error, not "empty"), and callers that leave
-//! while much is read (it ends).
+//! Expected faults: read errors (an error, not "empty"), and callers that leave during a long
+//! search (it ends).
 
 use std::fs::File;
 use std::io;
@@ -14,20 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::StreamExt;
 use stripewise_drive::{Buffer, Drive, IoRequest};
+use stripewise_engine::pool::{PIECE_BYTES, pieces, sampled_places};
 use stripewise_runtime::next_data;
 
 use crate::failure::{Failure, Result};
 
-/// Read whole at both ends of a drive.
-const END_BYTES: u64 = 16 << 20;
-/// Samples between the ends, and the length of each.
-const SAMPLES: u64 = 128;
-const SAMPLE_BYTES: u64 = 64 << 10;
-/// Read at once.
-const PIECE_BYTES: u64 = 1 << 20;
-/// Places of samples, so that every drive takes such reads.
-const ALIGNMENT_BYTES: u64 = 4096;
-/// Requests to a drive at a time.
+/// Maximum concurrent requests to a drive.
 const AT_A_TIME: usize = 4;
 
 /// Words for data that no format explains.
@@ -40,12 +32,10 @@ pub struct Contents {
     pub recognised: Vec<String>,
     /// Data of an unknown kind.
     pub has_unknown: bool,
-    /// Blocks of a pool that has released the drive: overwriting them destroys nothing.
-    pub is_released: bool,
 }
 
 impl Contents {
-    /// Tells if overwriting the drive destroys nothing.
+    /// True if overwriting the drive destroys nothing.
     pub fn is_empty(&self) -> bool {
         self.recognised.is_empty() && !self.has_unknown
     }
@@ -57,7 +47,7 @@ impl Contents {
     }
 }
 
-/// Tells if a file holds anything but zeros. `stop` ends it early, with an error.
+/// True if a file holds anything but zeros. `stop` ends the search early, with an error.
 pub(crate) fn file_holds_data(file: &File, stop: &AtomicBool) -> io::Result<bool> {
     let mut from = 0;
     while let Some(part) = next_data(file, from)? {
@@ -69,15 +59,15 @@ pub(crate) fn file_holds_data(file: &File, stop: &AtomicBool) -> io::Result<bool
     Ok(false)
 }
 
-/// As [`file_holds_data`], by its ends and samples, for what has no map of its parts.
+/// As [`file_holds_data`], from the ends and samples, for devices, which have no map.
 pub(crate) fn samples_hold_data(file: &File, size_bytes: u64, stop: &AtomicBool) -> io::Result<bool> {
-    any_data(file, sampled(size_bytes), stop)
+    any_data(file, sampled_places(size_bytes), stop)
 }
 
-/// As [`file_holds_data`], of a drive that is no path, by its ends and samples.
+/// As [`file_holds_data`], from the ends and samples, for a drive without a path.
 pub(crate) async fn drive_holds_data(drive: &dyn Drive) -> Result<bool> {
     let info = drive.info();
-    let reads = sampled(info.capacity_bytes).map(|piece| async move {
+    let reads = sampled_places(info.capacity_bytes).map(|piece| async move {
         let bytes = Buffer::from_bytes(&vec![0; (piece.end - piece.start) as usize]);
         let read = drive.submit(IoRequest::read(piece.start, bytes.clone())).await;
         read.map_err(|error| Failure::because(format!("cannot read {}", info.label), &error))?;
@@ -102,7 +92,7 @@ fn any_data(file: &File, pieces: impl Iterator<Item = Range<u64>>, stop: &Atomic
         match file.read_exact_at(bytes, piece.start) {
             Ok(()) if is_zero(bytes) => {}
             Ok(()) => return Ok(true),
-            // It was cut off at this moment: what is left is for the next look.
+            // The file was truncated during the search: treated as data.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(true),
             Err(error) => return Err(error),
         }
@@ -113,26 +103,6 @@ fn any_data(file: &File, pieces: impl Iterator<Item = Range<u64>>, stop: &Atomic
 fn is_zero(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks::<16>();
     words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
-}
-
-/// A part in pieces that are read at once.
-fn pieces(part: Range<u64>) -> impl Iterator<Item = Range<u64>> {
-    let step = PIECE_BYTES as usize;
-    part.clone().step_by(step).map(move |start| start..(start + PIECE_BYTES).min(part.end))
-}
-
-/// Lists the pieces that are read of a drive of this size.
-fn sampled(size_bytes: u64) -> impl Iterator<Item = Range<u64>> {
-    let first = END_BYTES.min(size_bytes);
-    let last = (size_bytes.saturating_sub(END_BYTES) / ALIGNMENT_BYTES * ALIGNMENT_BYTES).max(first);
-    let between = last - first;
-    let sample = move |index: u64| {
-        let offset = (u128::from(between) * u128::from(index) / u128::from(SAMPLES)) as u64;
-        let start = first + offset / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
-        start..(start + SAMPLE_BYTES).min(last)
-    };
-    let samples = (0..SAMPLES).map(sample).filter(|sample| !sample.is_empty());
-    pieces(0..first).chain(pieces(last..size_bytes)).chain(samples)
 }
 
 #[cfg(test)]
@@ -168,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_at_a_file_ends_when_it_is_told_to() {
+    fn a_search_ends_when_it_is_stopped() {
         let file = file_with(8 << 20, &[4 << 20]);
         assert!(file_holds_data(&file, &AtomicBool::new(true)).is_err());
     }
@@ -179,20 +149,8 @@ mod tests {
         let stop = AtomicBool::new(false);
         let seen = |place| samples_hold_data(&file_with(SIZE, &[place]), SIZE, &stop).expect("readable");
         assert!(!samples_hold_data(&file_with(SIZE, &[]), SIZE, &stop).expect("readable"));
-        for place in [0, END_BYTES - 1, SIZE - END_BYTES, SIZE - 1] {
+        for place in [0, SIZE - 1] {
             assert!(seen(place), "{place}");
-        }
-        // Data without a gap as long as the distance of samples is met.
-        let distance = (SIZE - 2 * END_BYTES).div_ceil(SAMPLES) + ALIGNMENT_BYTES;
-        for start in [END_BYTES, SIZE / 3, SIZE - END_BYTES - distance] {
-            let met = sampled(SIZE).any(|piece| piece.start < start + distance && start < piece.end);
-            assert!(met, "{start}");
-        }
-        for size in [0, 1, 4096, END_BYTES, END_BYTES + 1, 2 * END_BYTES, 2 * END_BYTES + 512, 1 << 62] {
-            for piece in sampled(size) {
-                assert!(piece.start < piece.end && piece.end <= size, "{size}: {piece:?}");
-                assert!(piece.end - piece.start <= PIECE_BYTES, "{size}: {piece:?}");
-            }
         }
     }
 

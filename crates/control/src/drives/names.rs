@@ -63,7 +63,7 @@ mod tests {
     use crate::messages::report::DriveState;
 
     fn environment() -> Environment {
-        Environment::of_this_process(std::rc::Rc::new(crate::environment::Deaf))
+        Environment::of_this_process(std::rc::Rc::new(crate::environment::NoNotices))
     }
 
     fn report(drives: &[(&str, &str, DriveState)]) -> PoolReport {

@@ -1,6 +1,6 @@
-//! A drive that is open: a file, a device, a volume of another pool or an export.
+//! An open drive: a file, a device, a volume of another pool or an export.
 //!
-//! Expected faults: drives that are gone while they are open, files that carry a pace that is none.
+//! Expected faults: drives that vanish while they are open, files with an invalid stored pace.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -16,20 +16,20 @@ use crate::notation::names::VolumeName;
 use crate::notation::times::unix_ms;
 use crate::registry::this_host::this_host;
 
-/// A drive, opened.
+/// An open drive.
 #[derive(Clone)]
 pub struct OpenedDrive {
-    /// The file or device itself, where it is one.
+    /// The file or device, if it is one.
     pub file: Option<Rc<FileDrive>>,
-    /// The export, where it is one.
+    /// The export, if it is one.
     pub network: Option<Rc<NetworkDrive>>,
-    /// The file, device, volume or export, as fast as it can.
+    /// The file, device, volume or export, without a pace.
     pub bare: Rc<dyn Drive>,
-    /// What the engine gets: held to the pace that the file carries, if it carries one.
+    /// The drive for the engine: slowed to the pace stored with the file, if any.
     pub drive: Rc<dyn Drive>,
-    /// Which drive it is, whatever it is called.
+    /// The drive's identity, independent of its name.
     pub identity: Identity,
-    /// Which drive of the pool it says it is, where it was asked.
+    /// The drive id on its label, if it was read.
     pub says: Option<DriveId>,
 }
 
@@ -40,7 +40,7 @@ impl OpenedDrive {
         Self { file: None, network: None, bare: drive.clone(), drive, identity, says: None }
     }
 
-    /// A file or device, as fast as it can.
+    /// A file or device, without a pace.
     pub fn plain(file: Rc<FileDrive>) -> Self {
         let identity = Identity::Drive(file.identity());
         Self {
@@ -53,13 +53,12 @@ impl OpenedDrive {
         }
     }
 
-    /// Whether a part of what it held is lost, as it is shorter than it was.
+    /// True if it is shorter than it was, so that a part of its data is lost.
     pub(crate) fn is_cut(&self) -> bool {
         self.file.as_ref().is_some_and(|file| file.is_cut())
     }
 
-    /// Why it has to be taken as lost, if it has to: its file or device has gone, its server is out
-    /// of reach.
+    /// The reason, if the drive is lost: its file or device has gone, or its server is unreachable.
     pub fn lost(&self) -> Option<String> {
         if let Some(network) = &self.network {
             return network.lost().map(|why| why.to_string());
@@ -68,15 +67,15 @@ impl OpenedDrive {
         let was_gone = file.is_gone();
         match file.still_there() {
             Err(vanished) => Some(vanished.to_string()),
-            Ok(()) => was_gone.then(|| "it was not there for a while".to_owned()),
+            Ok(()) => was_gone.then(|| "it was absent for a while".to_owned()),
         }
     }
 }
 
-/// An inner pool waits for its own drives first: the one above it must be the more patient.
+/// Factor for the timeout of volumes: an inner pool first waits for its own drives.
 const PATIENCE_WITH_VOLUMES: u64 = 4;
 
-/// As every pool of the command line is opened: its history goes by this machine's clock.
+/// The options for opening any pool: history by this machine's clock, and its host.
 pub(crate) fn pool_options(drives: &[OpenedDrive]) -> PoolOptions {
     let mut options =
         PoolOptions { unix_ms: Some(unix_ms), host: Some(this_host()), ..PoolOptions::default() };
@@ -104,14 +103,14 @@ pub fn open_drive(
     Ok(OpenedDrive { drive, ..OpenedDrive::plain(file) })
 }
 
-/// The pace that a file carries.
+/// The pace stored with a file.
 pub fn pace_of(environment: &Environment, path: &Path) -> Option<Pace> {
     let text = pace_attribute(path)?;
     match text.parse() {
         Ok(pace) => Some(pace),
         Err(error) => {
             let error: stripewise_drive::PaceError = error;
-            environment.warning(format!("{}: its stored pace is passed over: {error}", path.display()));
+            environment.warning(format!("{}: its stored pace is ignored: {error}", path.display()));
             None
         }
     }

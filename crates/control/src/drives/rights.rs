@@ -1,9 +1,9 @@
-//! Rights to make drives of paths. A daemon may open what its callers may not: a caller whose role
-//! is not `admin` names drives that its pools know, block devices, or what lies in folders that the
-//! daemon was given for drives.
+//! Rights to make drives of paths. A daemon may open paths that its callers may not: a caller with
+//! a role below `admin` can name known drives of pools, block devices, and files in the folders
+//! that the daemon allows for drives.
 //!
-//! Expected faults: links that lead out of such a folder, and paths that become something else
-//! after they were looked at (`Session::open_new_drive` compares what was opened).
+//! Expected faults: links that lead out of such a folder, and paths that are replaced after the
+//! check (`Session::open_new_drive` compares what was opened).
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::environment::Environment;
 use crate::failure::{Failure, Reason, Result};
 use crate::messages::roles::Role;
 
-/// The folder of devices. Other files below it do not count, as in /dev/shm.
+/// The folder of devices; regular files in it do not count, as in /dev/shm.
 const DEVICES: &str = "/dev";
 
 /// Refuses a path that the caller may not make a drive of.
@@ -32,7 +32,7 @@ pub(crate) fn refuse_foreign_path(environment: &Environment, candidate: &Candida
     Err(Failure::of(
         Reason::Forbidden,
         format!(
-            "{} is no drive of a pool and in no folder for drives: to use it needs the role {}",
+            "{} is neither a pool's drive nor in a folder for drives: using it requires the role {}",
             candidate.path.display(),
             Role::Admin
         ),
@@ -40,13 +40,13 @@ pub(crate) fn refuse_foreign_path(environment: &Environment, candidate: &Candida
     .hint("`stripewise serve --drive-dirs DIR` names folders whose files may become drives"))
 }
 
-/// Tells if a pool on the list has a drive at this path.
+/// True if a registered pool has a drive at this path.
 fn is_known(environment: &Environment, path: &Path) -> bool {
     let pools = environment.registry().and_then(|registry| registry.pools()).unwrap_or_default();
     pools.iter().flat_map(|pool| &pool.drives).any(|drive| drive.path == path)
 }
 
-/// Tells if a path without links lies in a folder for drives.
+/// True if a resolved path lies in a folder for drives.
 fn is_allowed(environment: &Environment, real: &Path) -> bool {
     let is_device = std::fs::metadata(real).is_ok_and(|found| found.file_type().is_block_device());
     environment.drive_folders().iter().any(|folder| {
@@ -62,13 +62,13 @@ mod tests {
 
     use super::*;
     use crate::daemon::caller::Caller;
-    use crate::environment::Deaf;
+    use crate::environment::NoNotices;
 
     fn environment(role: Role, folders: &[&Path]) -> Environment {
-        let environment = Environment::of_this_process(Rc::new(Deaf));
+        let environment = Environment::of_this_process(Rc::new(NoNotices));
         environment.allow_drive_folders(folders.iter().map(PathBuf::from).collect());
         let caller = Rc::new(Caller::new(None));
-        environment.for_caller(Rc::new(Deaf), caller, PathBuf::from("/"), role)
+        environment.for_caller(Rc::new(NoNotices), caller, PathBuf::from("/"), role)
     }
 
     #[test]
@@ -87,9 +87,9 @@ mod tests {
             result.is_err_and(|failure| failure.reason == Reason::Forbidden)
         };
         assert!(!is_refused(Role::Operate, &allowed.join("file")));
-        assert!(!is_refused(Role::Operate, &other.join("link")), "what it leads to counts");
+        assert!(!is_refused(Role::Operate, &other.join("link")), "the target counts");
         assert!(is_refused(Role::Operate, &other.join("file")));
-        assert!(is_refused(Role::Operate, &allowed.join("link")), "what it leads to counts");
+        assert!(is_refused(Role::Operate, &allowed.join("link")), "the target counts");
         assert!(is_refused(Role::Operate, &allowed.join("../home/file")));
         for path in [other.join("file"), allowed.join("link")] {
             assert!(!is_refused(Role::Admin, &path));

@@ -1,16 +1,16 @@
-//! Text from outside (clients, drives, other machines) in what this program tells: in one line,
-//! without characters that a terminal would act on, and cut where it is long.
+//! Foreign text (from clients, drives, other machines) in this program's output: on one line,
+//! without characters that a terminal would act on, and cut if it is long.
 
 use std::fmt::Write;
 
-/// Tells if a terminal would do something else with it than show it: control characters, and those
-/// that turn the direction of text or are not seen.
+/// Tests if a terminal would act on a character instead of showing it: control characters, and
+/// those that change the direction of text or are invisible.
 pub fn is_unsafe(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// A text in one line: unsafe characters are written as `\u{…}`.
+/// A text on one line: unsafe characters are written as `\u{…}`.
 pub fn one_line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -22,7 +22,7 @@ pub fn one_line(text: &str) -> String {
     out
 }
 
-/// The beginning of a text, of at most so many bytes, and how much was left out.
+/// At most the first `most_bytes` of a text, with the number of bytes left out.
 pub fn cut(text: &str, most_bytes: usize) -> String {
     if text.len() <= most_bytes {
         return text.to_owned();

@@ -1,8 +1,8 @@
-//! A pool that this process has open, under its lock: opening it from the drives that are known,
-//! looking after it, closing it. All sessions of the pool share it.
+//! A pool that this process has open, under its lock: opening it from its known drives, monitoring
+//! it, closing it. All sessions of the pool share it.
 //!
-//! Expected faults: drives that are gone, vanish, or have something else in their place, files
-//! removed under a running job, a file system below that is full.
+//! Expected faults: drives that are missing, vanish, or are replaced by something else, files
+//! removed under a running job, a full file system below.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -30,18 +30,18 @@ use crate::registry::{KnownDrive, KnownPool, PoolLock, Registry};
 
 /// Memory of returned buffers kept for reuse.
 const RETAINED_BYTES: usize = 64 << 20;
-/// How often others can read how a long job stands, and drives are looked after.
+/// Interval at which the status file is written and drives are checked.
 const WATCH_NS: u64 = 1_000_000_000;
 
-/// How a known pool is opened.
+/// Parameters for opening a known pool.
 pub(super) struct Opening {
     pub(super) registry: Registry,
     pub(super) known: KnownPool,
     pub(super) access: Access,
-    /// It is taken from whichever host has it, and its drives count also where they were put back
-    /// from older copies.
+    /// Take the pool from the host that has it, and count drives that were restored from older
+    /// copies.
     pub(super) is_forced: bool,
-    /// The last session of the pool that this process had open; it has ended.
+    /// The last session under which this process had the pool open; it has ended.
     pub(super) ended_session: Option<Id>,
     pub(super) lock: PoolLock,
 }
@@ -52,24 +52,23 @@ pub(crate) struct OpenPool {
     pub(super) registry: Registry,
     pub(super) name: String,
     pub(super) id: String,
-    /// As it is on the list.
+    /// Its entry in the registry.
     pub(super) known: RefCell<KnownPool>,
     pub(super) access: Access,
     pub(super) opened_unix_ms: u64,
-    /// All that were opened, also those that the pool has no use for.
+    /// All drives opened, including those that the pool does not use.
     pub(super) opened: RefCell<Vec<OpenedDrive>>,
-    /// Places where drives of the pool should be and something else is.
+    /// Paths at which a drive of the pool is expected and something else is.
     pub(super) misplaced: Vec<Misplaced>,
-    /// Another process has drives of the pool, which goes by another list of pools. Only where it
-    /// is looked at.
+    /// A process with another registry that has drives of the pool open. Only set for
+    /// [`Access::Look`].
     pub(super) used_by: Option<Holder>,
     pub(super) executor: Rc<RealExecutor>,
-    /// Shared with those who bring drives.
+    /// Shared with sessions that are adding drives.
     pub(super) bringing: Rc<()>,
     /// Kept open by a daemon.
     pub(super) stays: Cell<bool>,
-    /// Whether lost exports are being fetched back already: commands begin jobs of pools that are
-    /// lent to them, too.
+    /// Set once lost exports are being reconnected: lent sessions start jobs, too.
     pub(super) fetches_back: Cell<bool>,
     _lock: PoolLock,
 }
@@ -83,7 +82,7 @@ impl OpenPool {
         let Opening { registry, known, access, is_forced, ended_session, lock } = opening;
         let (name, opened_unix_ms) = (known.name.clone(), unix_ms());
         if access == Access::Change {
-            // What a killed process left.
+            // A killed process may have left it.
             let _ = std::fs::remove_file(registry.status_path(&known.id));
         }
         let found = open_known(opener, &registry, &known, access).await?;
@@ -110,7 +109,7 @@ impl OpenPool {
                 _ => Trouble::Missing(failure),
             }
         })?;
-        // A command that renamed it may have been cut short between the list and the drives.
+        // An interrupted rename may have changed the registry only.
         if access == Access::Change && pool.name() != name {
             let renamed = pool.rename(&name).await;
             renamed.map_err(|error| {
@@ -144,9 +143,9 @@ impl OpenPool {
         Ok(open)
     }
 
-    /// While the pool is open: leaves word for `pool status` how it stands, and finds out when a
-    /// drive's file is removed (requests to a removed file would still succeed) or its server is
-    /// out of reach.
+    /// While the pool is open: writes the status file for `pool status`, and detects drives whose
+    /// file was removed (requests to a removed file would still succeed) or whose server is
+    /// unreachable.
     fn spawn_watch(self: &Rc<Self>) {
         let (context, open) = (self.executor.context(), Rc::downgrade(self));
         let path = self.registry.status_path(&self.id);
@@ -157,7 +156,7 @@ impl OpenPool {
                 word.leave(&path);
                 context.sleep_ns(WATCH_NS).await;
                 let Some(open) = open.upgrade() else { return };
-                // Where it cannot be written now, it is tried again.
+                // A failed write is retried in the next round.
                 let _ = open.remember_drives().await;
                 open.leave_out_vanished().await;
             }
@@ -165,7 +164,7 @@ impl OpenPool {
         drop(self.executor.context().spawn(watch));
     }
 
-    /// For as long as the pool is open, exports that went are tried to be had back.
+    /// While the pool is open, tries to reconnect lost exports.
     pub(super) fn fetch_back(self: &Rc<Self>, environment: &Environment) {
         if self.fetches_back.replace(true) {
             return;
@@ -180,8 +179,8 @@ impl OpenPool {
                     return;
                 }
                 let due = returning.due(&pool.status().drives, executor.context().now_ns());
-                for (id, uri, under_way) in due {
-                    under_way.replace(true);
+                for (id, uri, in_flight) in due {
+                    in_flight.replace(true);
                     let (environment, executor, pool, open) =
                         (environment.clone(), executor.clone(), pool.clone(), open.clone());
                     drop(executor.clone().context().spawn(async move {
@@ -192,7 +191,7 @@ impl OpenPool {
                             all.push(opened);
                         };
                         network::fetch(&environment, &executor, &pool, id, &uri, keep).await;
-                        under_way.replace(false);
+                        in_flight.replace(false);
                     }));
                 }
             }
@@ -200,20 +199,20 @@ impl OpenPool {
         drop(context.spawn(fetching));
     }
 
-    /// Closes the pool and remembers where its drives are.
+    /// Closes the pool and records its drives' paths.
     pub(crate) async fn close(&self) -> Result<()> {
         let closed = self.pool.close().await;
         let cannot_close = |error| pool_failure(format!("cannot close pool `{}`", self.name), &error);
         if self.access == Access::Look {
             return closed.map_err(cannot_close);
         }
-        // Best effort: it was for others to read while the pool was open.
+        // Best effort: the status file is only read while the pool is open.
         let _ = std::fs::remove_file(self.registry.status_path(&self.id));
         closed.map_err(cannot_close)?;
         self.remember_drives().await
     }
 
-    /// Erases the pool from its drives and the list.
+    /// Erases the pool from its drives and the registry.
     pub(super) async fn destroy(&self) -> Result<()> {
         let destroyed = self.pool.destroy().await;
         destroyed
@@ -222,17 +221,17 @@ impl OpenPool {
         self.registry.forget(&self.executor.context(), &self.id).await
     }
 
-    /// Refuses to read what another process may be changing.
+    /// Fails if another process may be changing the pool.
     pub(super) fn refuse_if_used_elsewhere(&self) -> Result<()> {
         match &self.used_by {
             None => Ok(()),
             Some(user) => Err(Failure::new(format!("pool `{}` is in use by {user}", self.name))
-                .hint("end that process, or give it commands with its own STRIPEWISE_HOME")),
+                .hint("stop that process, or send it commands with its own STRIPEWISE_HOME")),
         }
     }
 
-    /// Lets go of drives that were opened and are none of the pool's (any more): others may want
-    /// them. While more drives are being brought this is left to the task that brings them.
+    /// Closes drives that are not (or no longer) in the pool, so that others can use them. While a
+    /// session is adding drives this is left to it.
     pub(super) fn let_go_of_strangers(&self) {
         if Rc::strong_count(&self.bringing) > 1 {
             return;
@@ -245,7 +244,7 @@ impl OpenPool {
         self.opened.borrow_mut().retain(is_ours);
     }
 
-    /// How the pool is, with what to do about it.
+    /// The pool's report, with the next step.
     pub(super) fn report(&self) -> PoolReport {
         let mut report = PoolReport::from(&self.pool.status());
         if self.pool.full_drive().is_none() {
@@ -263,13 +262,12 @@ impl OpenPool {
         report
     }
 
-    /// How the pool stands at this moment, as it is left for others.
+    /// The status file's contents.
     fn word(&self) -> StatusFile {
         StatusFile::of(&self.pool, self.report(), self.opened_unix_ms)
     }
 
-    /// Drives that have to be taken as lost, by label, why, and whether that is since they were cut
-    /// short.
+    /// Lost drives: label, reason, and whether the loss came from truncation.
     fn vanished(&self) -> Vec<(Rc<str>, String, bool)> {
         let opened = self.opened.borrow();
         let label = |opened: &OpenedDrive| opened.bare.info().label.clone();
@@ -277,16 +275,16 @@ impl OpenPool {
         opened.iter().filter_map(vanished).collect()
     }
 
-    /// Has those of them left out that the pool has not missed yet.
+    /// Takes lost drives offline that the pool still counts as present.
     async fn leave_out_vanished(&self) {
         for (label, why, is_cut) in self.vanished() {
             let status = self.pool.status();
-            // A drive that is missing may have been at a place where another one is now.
+            // Another drive may now be at the path of a missing one.
             let of_label = |drive: &&DriveStatus| *drive.path == *label && drive.state.takes_part();
             let Some(drive) = status.drives.iter().find(of_label) else { continue };
-            // While others were left out, it may have been reopened.
+            // The drive may have been reopened in the meantime.
             if self.vanished().iter().any(|(lost, ..)| *lost == label) {
-                // Where that cannot be recorded now, the next request to the drive has it recorded.
+                // A failure to record it is not final: the next request to the drive records it.
                 let _ = match is_cut {
                     true => self.pool.drive_cut(drive.id, &why).await,
                     false => self.pool.drive_vanished(drive.id, &why).await,
@@ -295,7 +293,7 @@ impl OpenPool {
         }
     }
 
-    /// Puts on the list where the pool's drives are now.
+    /// Records the drives' current paths in the registry.
     pub(super) async fn remember_drives(&self) -> Result<()> {
         if self.access == Access::Look {
             return Ok(());
@@ -317,7 +315,7 @@ impl OpenPool {
     }
 }
 
-/// Says in a report what is in the place of a drive that is missing, and what to do about it.
+/// Adds to a report what was found at the path of a missing drive, and the next step.
 fn note_misplaced(report: &mut PoolReport, Misplaced { path, holds }: &Misplaced) {
     let place = path.display().to_string();
     let is_here = |drive: &crate::messages::report::DriveReport| drive.path == place;
@@ -327,7 +325,7 @@ fn note_misplaced(report: &mut PoolReport, Misplaced { path, holds }: &Misplaced
     let Some(missing) = report.drives.iter_mut().find(|drive| is_here(drive)) else { return };
     missing.reason = Some(format!("{place} {holds}"));
     report.condition += &format!("; {place} {holds}");
-    // A blank drive in the place of one that is gone is most likely meant to replace it.
+    // A blank drive at the path of a missing one is most likely its replacement.
     let asks_for_it = format!("stripewise pool replace {} {} NEW-DRIVE", report.name, missing.id);
     if *holds == Holds::Nothing && report.action == asks_for_it {
         report.action = format!("stripewise pool replace {} {} {place}", report.name, missing.id);

@@ -1,10 +1,10 @@
-//! Pools that a daemon keeps open and that lost more drives than a volume can do without. What such
-//! a volume holds is left as it is, so it is whole again when the drives are back; but what it had
-//! under way is lost, so it takes no writes until the pool is reopened, as after a crash: with
-//! the drives that are there, and what their journals say. `pool online` does that when the drives
-//! that are needed are there; `pool status` says so.
+//! Reopening pools of a daemon that lost more drives than a volume can lose. The volume's data
+//! stays as it is, so it is complete again when the drives are back; but writes in flight are lost,
+//! so the volume takes no writes until the pool is reopened, as after a crash: with the present
+//! drives and their journals. `pool online` reopens it once the drives that it needs are there;
+//! `pool status` says so.
 //!
-//! Expected faults: drives that are only named, not there (nothing is closed then: other volumes of
+//! Expected faults: drives that are named but not there (nothing is closed then: other volumes of
 //! the pool may be in use); commands and requests that still hold the pool (waited for, a bounded
 //! time); an opening that fails (the daemon goes on trying).
 
@@ -25,13 +25,13 @@ use crate::pools::reconnect::close;
 use crate::pools::session::Session;
 use crate::pools::standstill::{Standstill, standstill};
 
-/// Requests of the pool that was closed have their time-outs; what still holds its drives after
-/// this is a fault of ours.
+/// Maximum time for the closed pool to release its drives. Its requests have timeouts; holding on
+/// for longer is a bug here.
 const LET_GO_NS: u64 = 40_000_000_000;
 const LOOK_NS: u64 = 20_000_000;
 
-/// Reopens a pool of this daemon's if that is what it takes to have a drive back, and it can be
-/// done. `name`: the drive as typed. Gives whether it was done.
+/// Reopens a pool of this daemon if a drive can only return that way, and all needed drives are
+/// there. `name`: the drive as typed. Returns `true` if it was reopened.
 pub(crate) async fn open_if_that_helps(control: &Control, pool: &str, name: &str) -> Result<bool> {
     let Some(session) = Session::served(control, pool) else { return Ok(false) };
     let moved = moved_drive(control, &session, name).await;
@@ -51,13 +51,12 @@ pub(crate) async fn open_if_that_helps(control: &Control, pool: &str, name: &str
         }
     }
     drop(session);
-    // Commands that have their turn may wait until the pool has come.
+    // Commands that have their turn may be waiting for the pool to be served.
     control.without_turn(close_and_open(control, pool, moved)).await?;
     Ok(true)
 }
 
-/// Which drive of the pool lies at the path that was typed, where that is another path than the
-/// pool knows.
+/// The drive of the pool at the typed path, if the pool knows another path for it.
 async fn moved_drive(control: &Control, session: &Session, name: &str) -> Option<(DriveId, PathBuf)> {
     let candidate = Candidate::named(control, name).ok().filter(Candidate::is_path)?;
     refuse_foreign_path(control, &candidate).ok()?;
@@ -67,7 +66,7 @@ async fn moved_drive(control: &Control, session: &Session, name: &str) -> Option
     (Path::new(&known.path) != candidate.path).then_some((id, candidate.path))
 }
 
-/// Which drive of the pool can be used at a path.
+/// The drive of the pool that is readable at a path.
 async fn drive_at(control: &Control, session: &Session, path: &Path) -> Option<DriveId> {
     let executor = session.executor();
     let looking = async {
@@ -86,17 +85,17 @@ async fn drive_at(control: &Control, session: &Session, path: &Path) -> Option<D
 
 async fn is_there(control: &Control, session: &Session, path: &Path, id: DriveId) -> bool {
     match noted_place(path) {
-        // Opening the pool tells.
+        // Opening the pool checks the volume itself.
         Place::Volume(volume) => control.served.has(&volume.pool),
         Place::Path(_) | Place::Network(_) => drive_at(control, session, path).await == Some(id),
     }
 }
 
-/// Closes a pool of this daemon's, as a crash would if need be, and opens it with all drives that
-/// are there.
+/// Closes a pool of this daemon, as a crash would if need be, and opens it with all drives that are
+/// there.
 async fn close_and_open(control: &Control, name: &str, moved: Option<(DriveId, PathBuf)>) -> Result<()> {
     let context = control.executor()?.context();
-    // No other task opens it in between.
+    // Keeps other tasks from opening it in between.
     let _coming = control.served.comes(name);
     let Some(session) = Session::end_serving(control, name) else { return Ok(()) };
     control.note(format!("pool {name} is reopened: clients of its volumes get errors, and can reconnect"));
@@ -117,17 +116,17 @@ async fn close_and_open(control: &Control, name: &str, moved: Option<(DriveId, P
         ))),
     };
     opened.map_err(|failure| {
-        let hint = "the daemon goes on trying; `stripewise pool status` says what is the matter";
+        let hint = "the daemon keeps trying; `stripewise pool status` shows the reason";
         control.served.is_to_come(pool);
         let failure = Failure {
-            message: format!("pool `{name}` was closed and is not open again: {}", failure.message),
+            message: format!("pool `{name}` was closed and could not be reopened: {}", failure.message),
             ..failure
         };
         failure.hint(hint)
     })
 }
 
-/// Waits, a bounded time, until something is so; whether it is.
+/// Waits, a bounded time, for a condition; `true` if it holds.
 async fn until(context: &Context, is_so: impl Fn() -> bool) -> bool {
     let end_ns = context.now_ns() + LET_GO_NS;
     while !is_so() {

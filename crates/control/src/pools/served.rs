@@ -1,6 +1,5 @@
-//! The pools that this process serves: kept open while it runs, lent to the commands that it
-//! carries out for others, and their volumes exported. Empty in a process that carries out one
-//! command of its own.
+//! The pools that this process serves: kept open while it runs, lent to the commands of other
+//! processes, and their volumes exported. Empty in a process that runs one command of its own.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -23,21 +22,21 @@ pub struct Served {
     pools: Rc<RefCell<Vec<PoolStack>>>,
     exports: PoolExports,
     listeners: Rc<RefCell<Listeners>>,
-    /// Pools that are to be served again as soon as they can be opened.
+    /// Pools to be served again as soon as they can be opened.
     to_come: Rc<RefCell<Vec<KnownPool>>>,
     coming: Rc<Coming>,
-    /// The last session of each pool that this process had open, by the pool's identity.
+    /// The last session of each pool opened by this process, by the pool's identity.
     sessions: Rc<RefCell<HashMap<String, Id>>>,
 }
 
-/// Pools that are being opened to be served, by name.
+/// Names of the pools being opened to be served.
 #[derive(Default)]
 struct Coming {
     names: RefCell<Vec<String>>,
     changed: Event,
 }
 
-/// While this lives, commands for a pool wait for it to be served.
+/// While this lives, commands for the pool wait until it is served.
 pub struct Comes {
     coming: Rc<Coming>,
     name: String,
@@ -54,52 +53,52 @@ impl Drop for Comes {
     }
 }
 
-/// What listens for clients of the volumes, to be asked for its load.
+/// The listeners for clients of the volumes.
 #[derive(Default)]
 pub struct Listeners {
-    /// The NBD server, where there is one.
+    /// The NBD server, if there is one.
     pub nbd: Option<Server<ServedExports>>,
-    /// What is mounted.
+    /// The mounts.
     pub fuse: Vec<FuseLoad>,
 }
 
 impl Served {
-    /// Serves a pool from now on.
+    /// Starts serving a pool.
     pub(super) fn begin(&self, pool: PoolStack) {
         pool.top.stays.set(true);
         self.exports.add(pool.top.pool.clone(), false);
         self.pools.borrow_mut().push(pool);
     }
 
-    /// This process has the pool open, as this session.
+    /// Records the session under which this process opened the pool.
     pub(super) fn note_session(&self, pool: &str, session: Option<Id>) {
         if let Some(session) = session {
             self.sessions.borrow_mut().insert(pool.to_owned(), session);
         }
     }
 
-    /// The last session of a pool that this process had open.
+    /// The last session of a pool opened by this process.
     pub(super) fn last_session(&self, pool: &str) -> Option<Id> {
         self.sessions.borrow().get(pool).copied()
     }
 
-    /// A pool that was served, and could not be opened again.
+    /// Records a pool that was served and could not be reopened.
     pub(crate) fn is_to_come(&self, pool: KnownPool) {
         self.to_come.borrow_mut().push(pool);
     }
 
-    /// Those pools, for whoever tries to open them.
+    /// Takes the pools recorded by [`Self::is_to_come`], to try to open them.
     pub(crate) fn take_those_to_come(&self) -> Vec<KnownPool> {
         self.to_come.take()
     }
 
-    /// A pool is being opened to be served.
+    /// Announces that a pool is being opened to be served.
     pub fn comes(&self, name: &str) -> Comes {
         self.coming.names.borrow_mut().push(name.to_owned());
         Comes { coming: self.coming.clone(), name: name.to_owned() }
     }
 
-    /// Whether a pool of this name is being opened to be served.
+    /// True if a pool of this name is being opened to be served.
     pub(crate) fn is_coming(&self, name: &str) -> bool {
         self.coming.names.borrow().iter().any(|coming| coming == name)
     }
@@ -111,7 +110,7 @@ impl Served {
         }
     }
 
-    /// Whether the pool of this name is served.
+    /// True if the pool of this name is served.
     pub fn has(&self, name: &str) -> bool {
         self.find(name).is_some()
     }
@@ -126,32 +125,32 @@ impl Served {
         self.pools.borrow().iter().find(|pool| pool.name() == name).cloned()
     }
 
-    /// All of them.
+    /// All pools served.
     pub(super) fn all(&self) -> Vec<PoolStack> {
         self.pools.borrow().clone()
     }
 
-    /// Refuses to take a volume, or (`None`) a whole pool, from under clients that have it open
-    /// through this process; for as long as what this gives lives, no client opens it.
+    /// Keeps clients from opening a volume, or (`None`) any volume of a pool, while the returned
+    /// hold lives; fails if a client has it open through this process.
     pub fn hold(&self, what: &str, pool: &str, volume: Option<&str>) -> Result<Hold> {
         self.exports.hold(pool, volume).map_err(|name| {
             Failure::new(format!("cannot {what}: a client has {name} open")).hint(
-                "end what uses it first: programs with the file open, file systems and loop devices on it, connections",
+                "close it first: programs that have the file open, file systems and loop devices on it, connections",
             )
         })
     }
 
-    /// What listens for clients of the volumes.
+    /// The listeners for clients of the volumes.
     pub fn listeners(&self) -> &RefCell<Listeners> {
         &self.listeners
     }
 
-    /// Their volumes, for clients.
+    /// The volumes of the served pools, for clients.
     pub fn exports(&self) -> PoolExports {
         self.exports.clone()
     }
 
-    /// Serves the pool no more; it goes to the caller, who closes it.
+    /// Ends serving the pool; the caller closes it.
     pub(super) fn end(&self, name: &str) -> Option<PoolStack> {
         let mut pools = self.pools.borrow_mut();
         let index = pools.iter().position(|pool| pool.name() == name)?;
@@ -159,20 +158,20 @@ impl Served {
         Some(pools.remove(index))
     }
 
-    /// Ends with the pool that was opened last, which may lie on those before it.
+    /// Ends serving the pool that was opened last, which may be stacked on earlier ones.
     pub(super) fn end_last(&self) -> Option<PoolStack> {
         let pool = self.pools.borrow_mut().pop()?;
         self.exports.remove(pool.name());
         Some(pool)
     }
 
-    /// What clients over the network find.
+    /// The exports for network clients.
     pub(crate) fn for_clients(&self, registry: Registry) -> ServedExports {
         ServedExports { exports: self.exports.clone(), registry }
     }
 }
 
-/// The volumes that clients may use: all that are no drives of other pools.
+/// The volumes available to network clients: all that are not drives of other pools.
 pub struct ServedExports {
     exports: PoolExports,
     registry: Registry,
@@ -180,7 +179,7 @@ pub struct ServedExports {
 
 impl ServedExports {
     fn is_free(&self, name: &str) -> bool {
-        // Where the list of pools cannot be read, nobody knows.
+        // An unreadable registry counts as "in use".
         name.split_once('/')
             .is_some_and(|(pool, volume)| is_used(&self.registry, pool, volume) == Some(false))
     }

@@ -1,8 +1,7 @@
-//! An open pool for the time of one command: found through the list of pools and opened for it, or
-//! lent by the process that serves it; in the end closed, or given back.
+//! A pool opened for one command: found in the registry and opened for it, or lent by the process
+//! that serves it; in the end closed, or given back.
 //!
-//! Expected faults: a pool in use, a command that ends in an error half-way (the pool is closed all
-//! the same).
+//! Expected faults: a pool in use, a command that fails half-way (the pool is closed all the same).
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -27,7 +26,7 @@ use crate::pools::status_file::StatusFile;
 use crate::registry::KnownPool;
 use crate::registry::stacking::refuse_circle;
 
-/// The volume of that name in a report.
+/// Finds the volume of that name in a report.
 pub fn find_volume(report: PoolReport, name: &VolumeName) -> Result<VolumeReport> {
     let volumes = report.volumes;
     let known: Vec<String> = volumes.iter().map(|volume| volume.name.clone()).collect();
@@ -41,21 +40,21 @@ pub fn find_volume(report: PoolReport, name: &VolumeName) -> Result<VolumeReport
     })
 }
 
-/// A pool as a command uses it: opened for that command alone and closed by it, or lent by the
-/// process that serves it.
+/// A pool as a command uses it: opened and closed by that command alone, or lent by the process
+/// that serves it.
 pub struct Session {
     /// The pool.
     pub pool: Pool,
     control: Control,
     stack: PoolStack,
     lent: bool,
-    /// While this opens drives that are none of the pool's yet.
+    /// Set while this session opens drives that are not in the pool yet.
     brings: RefCell<Option<Rc<()>>>,
-    /// Those of them that are volumes: no client opens them meanwhile.
+    /// Holds on those of them that are volumes: no client can open them.
     holds: RefCell<Vec<Hold>>,
 }
 
-/// Opens a known pool, does `work` and closes it again, also after an error.
+/// Opens a known pool, does `work` and closes it again, even after an error.
 pub async fn with_pool<T>(
     control: &Control,
     name: &str,
@@ -67,8 +66,8 @@ pub async fn with_pool<T>(
 }
 
 /// As [`with_pool`], to read the contents of volumes: a pool that was not closed is recovered
-/// first. Where that cannot be done (drives are missing, or cannot be written) it is done in
-/// memory, for this command alone.
+/// first. If it cannot be (drives are missing or not writable), it is recovered in memory, for
+/// this command alone.
 pub async fn with_pool_to_read<T>(
     control: &Control,
     name: &str,
@@ -80,7 +79,7 @@ pub async fn with_pool_to_read<T>(
         session.close().await?;
         if let Ok(recovering) = Session::open(control, name, Access::Change, doing).await {
             recovering.close().await?;
-            control.note(format!("pool {name} was not closed; what its journals hold was put in place"));
+            control.note(format!("pool {name} was not closed in order; its journals were replayed"));
         }
         session = Session::open(control, name, Access::Look, doing).await?;
     }
@@ -88,8 +87,7 @@ pub async fn with_pool_to_read<T>(
 }
 
 impl Session {
-    /// Whether a crash left something in the pool's journals, and all drives are there to put it in
-    /// place.
+    /// True if a crash left data in the pool's journals, and all drives are there to replay it.
     async fn can_be_recovered(&self) -> bool {
         let is_there = |drive: &DriveStatus| drive.state.takes_part();
         self.pool.status().drives.iter().all(is_there) && self.pool.recover_in_memory().await
@@ -98,13 +96,13 @@ impl Session {
     async fn work_and_close<T>(self, work: impl AsyncFnOnce(&Session) -> Result<T>) -> Result<T> {
         let result = work(&self).await;
         let closed = self.close().await;
-        // The first error is the one that explains the other.
+        // The first error explains the other.
         let value = result?;
         closed?;
         Ok(value)
     }
 
-    /// Opens a known pool, and those below it; one that this process serves, or is about to, is
+    /// Opens a known pool, and those below it; a pool that this process serves, or is about to, is
     /// lent.
     pub async fn open(control: &Control, name: &str, access: Access, doing: &str) -> Result<Self> {
         control.without_turn(control.served.until_come(name)).await;
@@ -114,8 +112,8 @@ impl Session {
         Self::open_here(control, name, access, doing).await
     }
 
-    /// Opens a known pool, and those below it, for this process to serve; no other task does so
-    /// meanwhile (`Served::comes`).
+    /// Opens a known pool, and those below it, for this process to serve. `Served::comes` keeps
+    /// other tasks from doing so at the same time.
     pub(crate) async fn open_to_serve(control: &Control, name: &str, doing: &str) -> Result<Self> {
         Self::open_here(control, name, Access::Change, doing).await
     }
@@ -127,34 +125,34 @@ impl Session {
         match opener.open_pool(registry, known, access).await {
             Ok(top) => Ok(Self::of(control, PoolStack { top, below: opener.below().clone() })),
             Err(trouble) => {
-                // What went wrong above explains whatever goes wrong now.
+                // The error above explains any error here.
                 let _ = opener.close().await;
                 Err(trouble.failure())
             }
         }
     }
 
-    /// A pool that this process serves, for a command of `control`'s, which does not close it.
+    /// A pool that this process serves, lent to a command, which does not close it.
     pub fn served(control: &Control, name: &str) -> Option<Self> {
         control.served.find(name).map(|stack| Self::lent(control, stack))
     }
 
-    /// All pools that this process serves, for `control`.
+    /// All pools that this process serves, lent.
     pub fn all_served(control: &Control) -> Vec<Self> {
         control.served.all().into_iter().map(|stack| Self::lent(control, stack)).collect()
     }
 
-    /// A pool that is served no more from now on: its session closes it.
+    /// Ends serving a pool; the returned session closes it.
     pub(crate) fn end_serving(control: &Control, name: &str) -> Option<Self> {
         control.served.end(name).map(|stack| Self::of(control, stack))
     }
 
-    /// As [`Session::end_serving`], of the pool that was opened last.
+    /// As [`Session::end_serving`], for the pool that was opened last.
     pub(crate) fn end_serving_last(control: &Control) -> Option<Self> {
         control.served.end_last().map(|stack| Self::of(control, stack))
     }
 
-    /// Has the pool served from now on.
+    /// Starts serving the pool.
     pub(crate) fn serve(self) {
         self.control.served.begin(self.stack);
     }
@@ -174,24 +172,24 @@ impl Session {
         Self { lent: true, ..Self::of(control, stack) }
     }
 
-    /// Whether the pool was open before this session and stays open after it.
+    /// True if the pool was open before this session and stays open after it.
     pub(crate) fn is_lent(&self) -> bool {
         self.lent
     }
 
-    /// Lets go of drives that are lost, so that what is there now can be opened.
+    /// Closes drives that are lost, so that their replacements can be opened.
     pub(crate) fn forget_vanished(&self) {
         self.stack.top.opened.borrow_mut().retain(|opened| opened.lost().is_none());
     }
 
-    /// Whether a pool with exports among its drives can only go on when it is reopened: no drive
-    /// is left.
+    /// True if all drives of a pool with exports among them are gone, so that it has to be
+    /// reopened.
     pub(crate) fn is_stranded(&self) -> bool {
         !self.exports().is_empty() && self.pool.status().drives.iter().all(|drive| !drive.state.takes_part())
     }
 
-    /// Whether the pool can be opened by any process: no session of it is left, so its lock is
-    /// free, and its files and devices are closed.
+    /// A test, for after this session: true if any process can open the pool, since no session of
+    /// it is left, so its lock is free, and its files and devices are closed.
     pub(crate) fn let_go(&self) -> impl Fn() -> bool + use<> {
         let open = Rc::downgrade(&self.stack.top);
         let opened = self.stack.top.opened.borrow();
@@ -200,29 +198,29 @@ impl Session {
         move || open.strong_count() == 0 && files.iter().all(|file| file.strong_count() == 0)
     }
 
-    /// Its drives that are exports.
+    /// The NBD exports among the pool's drives.
     pub fn exports(&self) -> Vec<Rc<NetworkDrive>> {
         self.stack.top.opened.borrow().iter().filter_map(|opened| opened.network.clone()).collect()
     }
 
-    /// The pool as it is on the list.
+    /// The pool's entry in the registry.
     pub fn known(&self) -> KnownPool {
         self.stack.top.known.borrow().clone()
     }
 
-    /// The pool's name, as it is known here.
+    /// The pool's name in the registry.
     pub fn name(&self) -> &str {
         &self.stack.top.name
     }
 
-    /// Begins the pool's jobs, and those of the pools below.
+    /// Starts the pool's jobs, and those of the pools below.
     pub fn start_jobs(&self) {
         self.pool.start_jobs();
         self.start_jobs_below();
         self.stack.top.fetch_back(&self.control);
     }
 
-    /// Begins the jobs of the pools below: whoever has a pool open for long works on them.
+    /// Starts the jobs of the pools below: every process that keeps a pool open runs them.
     pub(crate) fn start_jobs_below(&self) {
         self.stack.below.start_jobs();
     }
@@ -232,11 +230,11 @@ impl Session {
         &self.stack.top.executor
     }
 
-    /// How the pool is.
+    /// The pool's report.
     pub fn report(&self) -> PoolReport {
         let mut report = self.stack.top.report();
-        // A pool that is only looked at has no jobs of its own; what a crash left open is due all
-        // the same.
+        // A pool that is only read has no jobs of its own; a resync after a crash is due all the
+        // same.
         let names: Vec<String> = report.volumes.iter().map(|volume| volume.name.clone()).collect();
         for name in names {
             if self.pool.volume(&name).is_ok_and(|volume| volume.needs_resync()) {
@@ -246,35 +244,35 @@ impl Session {
         report
     }
 
-    /// How the pool stands at this moment, as it is left for others.
+    /// The status file's contents.
     pub fn word(&self) -> StatusFile {
         StatusFile::of(&self.pool, self.report(), self.stack.top.opened_unix_ms)
     }
 
-    /// Refuses to read what another process may be changing.
+    /// Fails if another process may be changing the pool.
     pub(crate) fn refuse_if_used_elsewhere(&self) -> Result<()> {
         self.stack.top.refuse_if_used_elsewhere()
     }
 
-    /// When it was opened by this process.
+    /// Time at which this process opened the pool.
     pub fn opened_unix_ms(&self) -> u64 {
         self.stack.top.opened_unix_ms
     }
 
-    /// Tells the user what the pool has to say.
+    /// Shows the pool's notices to the user.
     pub fn show_notices(&self) {
         for notice in self.pool.notices() {
             self.control.warning(notice);
         }
     }
 
-    /// One volume as it is now.
+    /// The report of one volume.
     pub(crate) fn volume_report(&self, name: &VolumeName) -> Result<VolumeReport> {
         find_volume(self.report(), name)
     }
 
-    /// A drive that is to come into the pool: the one opened already, or newly opened. What it
-    /// holds is refused, unless it is to be overwritten.
+    /// Opens a drive that is to be added to the pool, unless it is open already. A drive that holds
+    /// data is refused, unless it is to be overwritten.
     pub(crate) async fn open_new_drive(&self, candidate: &Candidate, force: bool) -> Result<OpenedDrive> {
         refuse_foreign_path(&self.control, candidate)?;
         self.control.without_turn(self.open_and_look(candidate, force)).await
@@ -303,16 +301,14 @@ impl Session {
                 let opened = opener.open(candidate, Access::Change, &OpenOptions::default()).await?;
                 if opened.identity != candidate.identity {
                     let path = candidate.path.display();
-                    return Err(Failure::new(format!(
-                        "something else took the place of {path} at this moment"
-                    )));
+                    return Err(Failure::new(format!("{path} was replaced while it was being opened")));
                 }
                 self.stack.top.opened.borrow_mut().push(opened.clone());
                 opened
             }
         };
-        // A drive of this very pool that was left out may come back: the engine knows whether it
-        // may be overwritten.
+        // An absent drive of this very pool may come back: the engine decides whether it may be
+        // overwritten.
         let label = inspect(&*opened.bare).await;
         if !matches!(&label, Ok(Some(label)) if label.pool_id == self.pool.id()) {
             refuse_contents(&self.control, candidate, &opened, force).await?;
@@ -320,19 +316,18 @@ impl Session {
         Ok(opened)
     }
 
-    /// Closes the pool and remembers where its drives are; then the pools below. One that was lent
-    /// stays open.
+    /// Closes the pool and records its drives' paths; then the pools below. A lent pool stays open.
     pub async fn close(self) -> Result<()> {
         if self.lent {
             self.brings.take();
             self.stack.top.let_go_of_strangers();
-            // Whatever ends this process: the next one finds the drives that came in.
+            // Recorded now: should this process be killed, the next one finds the new drives.
             return self.stack.top.remember_drives().await;
         }
         self.stack.close().await
     }
 
-    /// Erases the pool from its drives and the list; one that was lent is served no more.
+    /// Erases the pool from its drives and the registry; a lent pool is no longer served.
     pub async fn destroy(self) -> Result<()> {
         if self.lent {
             self.control.served.end(self.name());

@@ -1,13 +1,13 @@
 //! Pools on volumes of other pools: a process that opens one opens those below first, in the same
 //! process and on the same executor, and closes them after it.
 //!
-//! Locks are taken from the outside to the inside, so that two commands never wait for each other
-//! in a circle; a pool that several volumes below belong to is opened once. A volume whose pool is
-//! not there, or that cannot be read, is a drive that is missing, and the pool above decides what
-//! that means for it; a pool below that another process has open stops the command, since to go on
-//! without it would make what it holds out of date.
+//! Locks are taken from the outermost pool inwards, so that two commands never wait for each other
+//! in a circle; a pool to which several volumes below belong is opened once. A volume whose pool is
+//! missing or unreadable is a missing drive, and the pool above decides what that means; a pool
+//! below that another process has open stops the command, since going on without it would make its
+//! data out of date.
 //!
-//! Expected faults: pools that are unknown, gone, in use, or that stand on themselves.
+//! Expected faults: pools that are unknown, missing, in use, or stacked on themselves.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -28,24 +28,24 @@ use crate::pools::open_pool::{OpenPool, Opening};
 use crate::pools::pool_stack::PoolsBelow;
 use crate::registry::{KnownPool, Registry};
 
-/// Opens pools, those below them, and drives that may be volumes of such.
+/// Opens pools, those below them, and drives that may be volumes of such pools.
 pub(crate) struct StackOpener {
     control: Control,
     executor: Rc<RealExecutor>,
     below: Rc<PoolsBelow>,
-    /// Names of those that are being opened, the outermost first.
+    /// Names of the pools being opened, the outermost first.
     opening: RefCell<Vec<String>>,
-    /// The identity of a pool that is taken by force.
+    /// The identity of a pool to be opened by force.
     forced: RefCell<Option<String>>,
 }
 
 impl StackOpener {
-    /// Nothing open yet; `doing` is what others are told when they find a pool in use.
+    /// An opener with no pools open; `doing` is shown to other processes that find a pool in use.
     pub(crate) fn new(control: &Control, doing: &str) -> Result<Self> {
         Self::onto(control, Rc::new(PoolsBelow::new(doing)))
     }
 
-    /// Opens more beside what is open already.
+    /// An opener that adds to the pools that are open already.
     pub(super) fn onto(control: &Control, below: Rc<PoolsBelow>) -> Result<Self> {
         Ok(Self {
             control: control.clone(),
@@ -56,23 +56,23 @@ impl StackOpener {
         })
     }
 
-    /// From now on this pool is opened for writing also where another host has it, and its drives
-    /// count also where they were put back from older copies. Not the pools below it.
+    /// Opens this pool for writing even if another host has it, and counts drives that were
+    /// restored from older copies. Does not apply to the pools below it.
     pub(crate) fn force(&self, id: &str) {
         self.forced.replace(Some(id.to_owned()));
     }
 
-    /// What all of them run on.
+    /// The executor of all pools.
     pub(crate) fn executor(&self) -> &Rc<RealExecutor> {
         &self.executor
     }
 
-    /// The pools below that are open.
+    /// The open pools below.
     pub(super) fn below(&self) -> &Rc<PoolsBelow> {
         &self.below
     }
 
-    /// Opens whatever offers itself as a drive.
+    /// Opens any candidate for a drive.
     pub(crate) async fn open(
         &self,
         candidate: &Candidate,
@@ -86,13 +86,13 @@ impl StackOpener {
         DriveOpener { environment: &self.control, executor: &self.executor, volumes: self }
     }
 
-    /// All volumes of a pool that can be read, as drives to look at.
+    /// All readable volumes of a pool, as drives to inspect.
     pub(crate) async fn volumes_of(&self, pool: &str) -> Vec<OpenedDrive> {
         let below = match self.pool_below(pool, Access::Look).await {
             Ok(below) => below,
             Err(trouble) => {
                 let why = trouble.failure().message;
-                self.control.note(format!("note: volumes of pool {pool} are not looked at: {why}"));
+                self.control.note(format!("note: volumes of pool {pool} are not searched: {why}"));
                 return Vec::new();
             }
         };
@@ -104,7 +104,7 @@ impl StackOpener {
         drives
     }
 
-    /// A pool that is to lie below: served by this process, open already, or opened now.
+    /// A pool below: served by this process, open already, or opened now.
     async fn pool_below(&self, name: &str, access: Access) -> std::result::Result<Pool, Trouble> {
         self.control.without_turn(self.control.served.until_come(name)).await;
         if let Some(pool) = self.control.served.pool(name) {
@@ -115,7 +115,7 @@ impl StackOpener {
         }
         let registry = self.control.registry().map_err(Trouble::Stop)?;
         let known = registry.pool(name).map_err(Trouble::Missing)?;
-        // Boxed, since what lies below may lie on pools in turn.
+        // Boxed, since the pool below may be stacked in turn.
         let opening: LocalBoxFuture<'_, _> = Box::pin(self.open_pool(registry, known, access));
         let open = opening.await?;
         open.refuse_if_used_elsewhere().map_err(Trouble::Stop)?;
@@ -123,7 +123,7 @@ impl StackOpener {
         Ok(open.pool.clone())
     }
 
-    /// Opens a pool, and those below it first; with its lock taken before theirs.
+    /// Opens a pool, after those below it; its lock is taken before theirs.
     pub(crate) async fn open_pool(
         &self,
         registry: Registry,
@@ -148,8 +148,7 @@ impl StackOpener {
         open
     }
 
-    /// Closes the pools that were opened for others to stand on, the last opened first. The first
-    /// error is reported; all are closed.
+    /// Closes the pools below, the last opened first. The first error is reported; all are closed.
     pub(crate) async fn close(&self) -> Result<()> {
         self.below.close().await
     }
@@ -171,6 +170,6 @@ impl Volumes for StackOpener {
 }
 
 fn stands_on_itself(pool: &str) -> Failure {
-    Failure::new(format!("pool `{pool}` stands on a volume of its own"))
-        .hint("a pool's drives are files, devices, or volumes of pools that do not stand on it in turn")
+    Failure::new(format!("pool `{pool}` is stacked on a volume of its own"))
+        .hint("a pool's drives are files, devices, or volumes of pools that are not stacked on it in turn")
 }

@@ -86,7 +86,7 @@ pub use status::{
     ConversionStatus, DriveState, DriveStatus, PoolState, PoolStatus, ShareState, SlotStatus, VolumeInfo,
     VolumeState,
 };
-pub use superblock::released::is_released;
+pub use superblock::released::{PIECE_BYTES, pieces, sampled_places};
 pub use volume::conversion::ConversionPlan;
 pub use volume::drive::VolumeDrive;
 pub use volume::make::VolumeSpec;
@@ -401,8 +401,7 @@ impl Inner {
         self.jobs.until_idle().await;
         self.freed.until_reclaimed().await;
         if !self.lifecycle.is_read_only() {
-            let ended =
-                if destroy { self.drives.give_up_all(self.pool_id).await } else { self.record_end().await };
+            let ended = if destroy { self.drives.give_up_all().await } else { self.record_end().await };
             result = if destroy { ended } else { result.and(ended) };
         }
         self.drives.release_all();

@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use futures_util::future::join_all;
 use stripewise_drive::Drive;
 
 use crate::array::ArrayMember;
@@ -16,7 +17,6 @@ use crate::member::gate::Gate;
 use crate::pool::error::PoolError;
 use crate::pool::manifest::drive_record::{DriveRecord, Errors, Exclusion, ExclusionKind, Role};
 use crate::pool::manifest::format::Manifest;
-use crate::pool::manifest::ids::PoolId;
 use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
 use crate::pool::space::addresses;
 use crate::pool::space::slabs::FreeSlabs;
@@ -154,14 +154,12 @@ impl OpenDrives {
         }
     }
 
-    /// Wipes the pool's record from all working drives and marks them as released. Returns the
-    /// first error.
-    pub(in crate::pool) async fn give_up_all(&self, pool_id: PoolId) -> Result<(), PoolError> {
-        let mut result = Ok(());
-        for member in self.members().iter().filter(|member| !member.is_failed()) {
-            result = result.and(release(member, pool_id).await.map_err(PoolError::from));
-        }
-        result
+    /// Empties all working drives, at the same time. Returns the first error.
+    pub(in crate::pool) async fn give_up_all(&self) -> Result<(), PoolError> {
+        let members = self.members();
+        let working = members.iter().filter(|member| !member.is_failed());
+        let results = join_all(working.map(release)).await;
+        results.into_iter().collect::<Result<(), _>>().map_err(PoolError::from)
     }
 
     /// Background work gets so much of each drive's time while there is other load, in slices of

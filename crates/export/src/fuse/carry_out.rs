@@ -1,5 +1,5 @@
-//! Carrying out the kernel's requests on the executor. What only looks is answered at once; what
-//! reads or writes is a task of its own.
+//! Executes the kernel's requests on the executor. Requests for metadata are answered at once;
+//! those that read or write are tasks of their own.
 
 use std::cell::Cell;
 use std::io;
@@ -16,38 +16,38 @@ use super::{Host, Tree};
 use crate::block::{self, Export};
 use crate::pools::PoolExports;
 
-/// In which space is told.
+/// Block size of the reported space.
 const BLOCK_BYTES: u32 = 4096;
-/// Of volumes and pools, bytes.
+/// Maximum length of volume and pool names, bytes.
 const LONGEST_NAME: u32 = 63;
 
-/// Carries out the requests of one mount.
+/// Executes the requests of one mount.
 pub(super) struct Worker {
     files: Files,
     trouble: Trouble,
-    /// Requests that are tasks now.
-    under_way: Cell<usize>,
-    /// Requests that were tasks and have ended.
+    /// Number of requests running as tasks.
+    in_flight: Cell<usize>,
+    /// Number of tasks that have ended.
     answered: Cell<u64>,
     one_ended: Event,
 }
 
-/// A request that is a task now.
-struct UnderWay {
+/// A request running as a task.
+struct InFlight {
     worker: Rc<Worker>,
     _permit: SemaphorePermit,
 }
 
-impl UnderWay {
+impl InFlight {
     fn begin(worker: &Rc<Worker>, permit: SemaphorePermit) -> Self {
-        worker.under_way.set(worker.under_way.get() + 1);
+        worker.in_flight.set(worker.in_flight.get() + 1);
         Self { worker: worker.clone(), _permit: permit }
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        self.worker.under_way.set(self.worker.under_way.get() - 1);
+        self.worker.in_flight.set(self.worker.in_flight.get() - 1);
         self.worker.answered.set(self.worker.answered.get() + 1);
         self.worker.one_ended.notify_all();
     }
@@ -58,23 +58,23 @@ impl Worker {
         Ok(Self {
             files: Files::new(exports, tree)?,
             trouble: Trouble::new(host),
-            under_way: Cell::new(0),
+            in_flight: Cell::new(0),
             answered: Cell::new(0),
             one_ended: Event::new(),
         })
     }
 
-    /// Requests that are being carried out.
-    pub(super) fn under_way(&self) -> usize {
-        self.under_way.get()
+    /// Number of requests running as tasks.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.get()
     }
 
-    /// Requests that were carried out.
+    /// Number of tasks that have ended.
     pub(super) fn answered(&self) -> u64 {
         self.answered.get()
     }
 
-    /// Until it is mounted no more, and all was answered.
+    /// Serves until it is unmounted and all requests are answered.
     pub(super) async fn serve(self: Rc<Self>, context: &Context, mut device: Device) {
         while let Some(Asked { question, data, answer, permit }) = device.next().await {
             match question {
@@ -92,12 +92,12 @@ impl Worker {
                 Question::End => break,
             }
         }
-        while self.under_way.get() > 0 {
+        while self.in_flight.get() > 0 {
             self.one_ended.wait().await;
         }
     }
 
-    /// Answers what needs no drive.
+    /// Answers a request that needs no drive.
     fn look(&self, look: Look) -> Result<Vec<u8>, Errno> {
         match look {
             Look::Lookup { folder, name } => {
@@ -131,10 +131,9 @@ impl Worker {
         }
     }
 
-    /// Starts a task that reads, writes, zeroes or flushes. `data`: of a write.
+    /// Starts a task that reads, writes, zeroes or flushes. `data`: for a write.
     ///
-    /// Each kind is a task of its own: one task for all would be as long in memory as the longest
-    /// of them.
+    /// Each kind has its own future: one future for all would be as large as the largest of them.
     fn begin(
         self: &Rc<Self>,
         context: &Context,
@@ -143,29 +142,29 @@ impl Worker {
         answer: Answer,
         permit: SemaphorePermit,
     ) {
-        let under_way = UnderWay::begin(self, permit);
+        let in_flight = InFlight::begin(self, permit);
         let _task = match transfer {
             Transfer::Read { handle, offset, length } => context.spawn(async move {
-                match under_way.worker.read(handle, offset, length).await {
+                match in_flight.worker.read(handle, offset, length).await {
                     Ok(Some(data)) => answer.data(data),
                     Ok(None) => answer.bytes(Vec::new()),
                     Err(number) => answer.error(number),
                 }
             }),
             Transfer::Write { handle, offset, durable, .. } => context.spawn(async move {
-                match under_way.worker.write(handle, offset, data, durable).await {
+                match in_flight.worker.write(handle, offset, data, durable).await {
                     Ok(written) => answer.bytes(wire::written(written)),
                     Err(number) => answer.error(number),
                 }
             }),
             Transfer::Zero { handle, offset, length, keep_size } => context.spawn(async move {
-                match under_way.worker.zero(handle, offset, length, keep_size).await {
+                match in_flight.worker.zero(handle, offset, length, keep_size).await {
                     Ok(()) => answer.bytes(Vec::new()),
                     Err(number) => answer.error(number),
                 }
             }),
             Transfer::Flush { handle, closes } => context.spawn(async move {
-                match under_way.worker.flush(handle, closes).await {
+                match in_flight.worker.flush(handle, closes).await {
                     Ok(()) => answer.bytes(Vec::new()),
                     Err(number) => answer.error(number),
                 }
@@ -226,12 +225,11 @@ impl Worker {
         if closes && !file.write {
             return Ok(());
         }
-        // An `fsync` makes durable what anybody wrote to the file, through whichever descriptor it
-        // is asked for.
+        // An `fsync` makes all writes to the file durable, through any descriptor.
         let flushed = file.export.flush().await;
-        // The error is not looked at of a close, and a process that starts another closes what it
-        // has open once more.
-        let may_have_lost = if closes { file.may_have_lost() } else { file.is_told_of_losses() };
+        // The error of a close is often ignored, and a process that starts another closes its
+        // descriptors once more: so a close does not mark the loss as reported.
+        let may_have_lost = if closes { file.may_have_lost() } else { file.reports_loss() };
         flushed.map_err(|error| self.number("flush", &file, &error))?;
         if may_have_lost { Err(self.trouble.may_have_lost(&file.name)) } else { Ok(()) }
     }
@@ -240,7 +238,7 @@ impl Worker {
         self.trouble.number(doing, &file.name, error)
     }
 
-    /// The number of a file that is open from now on.
+    /// Opens a file; returns its handle.
     fn open(&self, node: u64, write: bool) -> Result<u64, Errno> {
         let Some((name, export)) = self.files.volume(node) else {
             if self.files.is_held(node) {
@@ -257,7 +255,7 @@ impl Worker {
         Ok(self.files.open(name, export, write))
     }
 
-    /// From the entry with number `from` on, as many as fit.
+    /// Lists entries from number `from` on, as many as fit.
     fn list(&self, folder: u64, from: u64, room: usize) -> Result<Vec<u8>, Errno> {
         let entries = self.files.list(folder).ok_or(Errno::ENOTDIR)?;
         let own = [(".".to_owned(), folder), ("..".to_owned(), super::files::ROOT)];
@@ -285,7 +283,7 @@ impl Worker {
         wire::space(blocks(total), blocks(free), volumes, BLOCK_BYTES, LONGEST_NAME)
     }
 
-    /// Where data, or a hole, begins next: what was never written is a hole.
+    /// Offset of the next data or hole; unwritten ranges are holes.
     fn seek(&self, handle: u64, offset: i64, whence: i32) -> Result<i64, Errno> {
         let file = self.opened(handle)?;
         let size = file.export.size_bytes();

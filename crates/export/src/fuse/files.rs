@@ -1,12 +1,12 @@
-//! What there is to see: the folder, folders of pools, volumes as files. Read from the pools at
-//! every look, so volumes come, go and change their size as commands have it; kept are only the
-//! numbers that the kernel knows nodes by, until it forgets them, and what is open.
+//! The mounted tree: the root folder, folders of pools, volumes as files. Read from the pools at
+//! every access, so volumes appear, disappear and change size as commands change them; only the
+//! node numbers known to the kernel, until it forgets them, and the open files are kept.
 //!
-//! A volume that was deleted and made again is another file: who has the old one open does not
-//! write into the new one. One whose pool was closed and reopened is the same file: what is open
-//! goes on with it, since a loop device cannot be opened again by anybody. What was written and not
-//! flushed before may be lost then; the next flush of each descriptor says so, as the kernel's do
-//! after an error of writing back.
+//! A volume that was deleted and created again is another file: a client with the old one open does
+//! not write into the new one. A volume whose pool was closed and reopened is the same file: open
+//! descriptors continue with it, since a loop device cannot reopen its file. Unflushed writes from
+//! before may be lost then; the next flush of each descriptor reports it, as the kernel reports
+//! writeback errors.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ use crate::block::{Export, Exports, VolumeExport};
 use crate::losses::Seen;
 use crate::pools::PoolExports;
 
-/// The folder that is mounted.
+/// The node number of the mounted folder.
 pub(super) const ROOT: u64 = 1;
 
 /// A place in the tree.
@@ -33,13 +33,13 @@ pub(super) const ROOT: u64 = 1;
 enum Place {
     Root,
     Pool(String),
-    /// By its full name, and which of those that ever had that name.
+    /// By full name, and the id, which distinguishes volumes that had the name at different times.
     Volume(String, VolumeId),
 }
 
 struct Node {
     place: Place,
-    /// How often the kernel was told of it and has not forgotten it.
+    /// Number of look-ups that the kernel made and has not forgotten.
     lookups: u64,
 }
 
@@ -53,14 +53,13 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Whether some of what was written to the volume may be lost, and this descriptor was not
-    /// told.
+    /// True if writes to the volume may be lost and this descriptor has not reported it.
     pub(super) fn may_have_lost(&self) -> bool {
         self.seen.has_news(self.export.losses())
     }
 
-    /// The same for a descriptor that is told now.
-    pub(super) fn is_told_of_losses(&self) -> bool {
+    /// As [`Self::may_have_lost`], and marks the loss as reported by this descriptor.
+    pub(super) fn reports_loss(&self) -> bool {
         self.seen.takes_news(self.export.losses())
     }
 }
@@ -72,14 +71,14 @@ pub(super) struct Entry {
     pub(super) kind: FileType,
 }
 
-/// All of it.
+/// The tree, and its open files.
 pub(super) struct Files {
     exports: PoolExports,
     tree: Tree,
     nodes: RefCell<HashMap<u64, Node>>,
     numbers: RefCell<HashMap<Place, u64>>,
     open: RefCell<HashMap<u64, Rc<Open>>>,
-    /// Numbers are never used twice.
+    /// Numbers are never reused.
     last_number: Cell<u64>,
     user: (u32, u32),
     since: SystemTime,
@@ -100,7 +99,7 @@ impl Files {
         })
     }
 
-    /// What `name` in a folder is, counted as known to the kernel from now on.
+    /// Attributes of `name` in a folder; counts one look-up by the kernel.
     pub(super) fn look_up(&self, folder: u64, name: &OsStr) -> Option<FileAttr> {
         let place = self.place_in(&self.place(folder)?, name.to_str()?)?;
         let node = self.number(&place).unwrap_or_else(|| self.next_number());
@@ -110,7 +109,7 @@ impl Files {
         Some(attributes)
     }
 
-    /// The kernel has forgotten so many look-ups.
+    /// Records that the kernel has forgotten this number of look-ups.
     pub(super) fn forget(&self, node: u64, lookups: u64) {
         let mut nodes = self.nodes.borrow_mut();
         let Some(known) = nodes.get_mut(&node) else { return };
@@ -122,7 +121,7 @@ impl Files {
         }
     }
 
-    /// What the kernel shows of a node; `None` when it is no more.
+    /// Attributes of a node; `None` if it no longer exists.
     pub(super) fn attributes(&self, node: u64) -> Option<FileAttr> {
         self.attributes_of(node, &self.place(node)?)
     }
@@ -146,17 +145,17 @@ impl Files {
         }
     }
 
-    /// Whether a command has the volume at a node for itself, so that it cannot be opened now.
+    /// True if a command holds the volume at a node exclusively, so that it cannot be opened now.
     pub(super) fn is_held(&self, node: u64) -> bool {
         matches!(self.place(node), Some(Place::Volume(name, _)) if self.exports.is_held(&name))
     }
 
-    /// Whether the node is a folder.
+    /// True if the node is a folder.
     pub(super) fn is_folder(&self, node: u64) -> bool {
         matches!(self.place(node), Some(Place::Root | Place::Pool(_)))
     }
 
-    /// What is in a folder, by name.
+    /// The entries of a folder, by name.
     pub(super) fn list(&self, folder: u64) -> Option<Vec<Entry>> {
         let place = self.place(folder)?;
         let pool = match (&place, &self.tree) {
@@ -171,7 +170,7 @@ impl Files {
                 );
             }
         };
-        // One that is served no more has none to show.
+        // A pool that is no longer served has none to show.
         let Some(pool) = self.pool(&pool) else { return Some(Vec::new()) };
         let volumes = pool.volumes().into_iter().map(|volume| {
             let place = Place::Volume(format!("{}/{}", pool.name(), volume.name), volume.id);
@@ -180,7 +179,7 @@ impl Files {
         Some(volumes.collect())
     }
 
-    /// The pools whose space a node's file system is.
+    /// The pools whose space the node's file system reports.
     pub(super) fn pools_at(&self, node: u64) -> Vec<Pool> {
         let name = match (self.place(node), &self.tree) {
             (_, Tree::Volumes(pool)) => Some(pool.clone()),
@@ -193,7 +192,7 @@ impl Files {
         pools
     }
 
-    /// Opens a volume; the number of the open file.
+    /// Opens a volume; returns the handle.
     pub(super) fn open(&self, name: String, export: Rc<VolumeExport>, write: bool) -> u64 {
         let handle = self.next_number();
         let seen = Rc::new(export.losses().open());
@@ -202,7 +201,7 @@ impl Files {
         handle
     }
 
-    /// An open file, on its volume as it is there now.
+    /// An open file, on the current export of its volume.
     pub(super) fn opened(&self, handle: u64) -> Option<Rc<Open>> {
         let open = self.open.borrow().get(&handle)?.clone();
         if !open.export.ending().has_begun() {
@@ -215,7 +214,7 @@ impl Files {
         Some(open)
     }
 
-    /// The file is open no more.
+    /// Closes a handle.
     pub(super) fn close(&self, handle: u64) {
         self.open.borrow_mut().remove(&handle);
     }
@@ -253,7 +252,7 @@ impl Files {
         self.last_number.get()
     }
 
-    /// One that the kernel does not know yet gets its number when it asks; until then any will do.
+    /// An entry. Its number is assigned when the kernel looks it up; until then any will do.
     fn entry(&self, name: String, place: &Place, kind: FileType) -> Entry {
         Entry { name, node: self.number(place).unwrap_or(u64::MAX), kind }
     }

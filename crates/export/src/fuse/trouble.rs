@@ -1,6 +1,5 @@
-//! From the engine's errors to the numbers that programs get, and to a line for the person who runs
-//! the daemon: once per kind and volume, since a file system that is told of an error may try again
-//! for ever.
+//! Maps the engine's errors to error numbers, and reports them to the daemon's operator: once per
+//! kind and volume, since a file system may repeat a failed request for ever.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -12,7 +11,7 @@ use stripewise_engine::ArrayError;
 use super::Host;
 use super::wire::Errno;
 
-/// What was said already.
+/// The errors reported so far.
 pub(super) struct Trouble {
     host: Rc<dyn Host>,
     said: RefCell<HashSet<(String, Discriminant<ArrayError>)>>,
@@ -25,7 +24,7 @@ impl Trouble {
         Self { host, said: RefCell::default(), cut_off: RefCell::default(), lost: RefCell::default() }
     }
 
-    /// The number for what could not be done to a volume.
+    /// The error number of a failed operation.
     pub(super) fn number(&self, doing: &str, volume: &str, error: &ArrayError) -> Errno {
         if self.said.borrow_mut().insert((volume.to_owned(), discriminant(error))) {
             self.host.remark(format!(
@@ -40,29 +39,29 @@ impl Trouble {
         }
     }
 
-    /// What was written before its pool was reopened and not flushed.
+    /// The error number for lost writes: unflushed when the pool was reopened.
     pub(super) fn may_have_lost(&self, volume: &str) -> Errno {
         if self.lost.borrow_mut().insert(volume.to_owned()) {
             self.host.remark(format!(
-            "some of what was written to {volume} and not flushed before its pool was reopened may be lost; the next flush of each open file \
+            "unflushed writes to {volume} from before its pool was reopened may be lost; the next flush of each open file \
              fails with EIO, once"
         ));
         }
         Errno::EIO
     }
 
-    /// A program wanted to give a volume another size.
+    /// The error number for a program that tried to resize a volume.
     pub(super) fn refuses_to_cut(&self, volume: &str) -> Errno {
         if self.cut_off.borrow_mut().insert(volume.to_owned()) {
             self.host.remark(format!(
-                "a program tried to change the size of {volume} and was refused; `stripewise volume resize` does that, and \
-                 programs that begin by emptying a file can be told not to (dd conv=notrunc)"
+                "a program tried to change the size of {volume} and was refused; use `stripewise volume resize`; programs that \
+                 truncate their output file can often be set not to (dd conv=notrunc)"
             ));
         }
         Errno::EPERM
     }
 
-    /// A volume that is not to be written.
+    /// The error number if the volume must not be written.
     pub(super) fn keeps_from_writing(&self, volume: &str) -> Option<Errno> {
         let why = self.host.keeps_from_writing(volume)?;
         self.host.remark(why);

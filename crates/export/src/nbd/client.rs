@@ -1,10 +1,10 @@
-//! The other end: exports of NBD servers as drives, so that a pool can span hosts. `docs/nbd.md`
-//! says what holds for them.
+//! The NBD client: exports of NBD servers as drives, so that a pool can span hosts. `docs/nbd.md`
+//! has the guarantees.
 //!
-//! The rooms: `uri.rs` (which export is meant), `connect.rs` with `tls.rs` (from there to a
-//! connection), `drive.rs` (keeping it), `ledger.rs` with `witness.rs` (what is under way, and what
-//! a lost connection means for it) and `unsettled.rs` (servers that may carry out old requests),
-//! `answers.rs` (reading the server).
+//! Modules: `uri.rs` (names an export), `connect.rs` with `tls.rs` (connects to it), `drive.rs`
+//! (keeps the connection), `ledger.rs` with `witness.rs` (requests in flight, and the consequences
+//! of a lost connection), `unsettled.rs` (servers that may execute old requests), `answers.rs`
+//! (reads replies).
 
 mod answers;
 mod connect;

@@ -1,13 +1,13 @@
 //! One client, from its first byte to its last: negotiation, then requests (`transmission.rs`).
 //!
-//! Expected faults: clients that go at any moment, lie about lengths, send rubbish, stop half-way,
-//! or ask for more than they may; an export that ends under them (its pool is closed, perhaps to be
-//! opened again). Each ends with an answer or with this connection; requests under way are finished
-//! all the same.
+//! Expected faults: clients that leave at any moment, send wrong lengths or malformed data, stop
+//! half-way, or ask for more than they may; an export that ends under them (its pool is closed,
+//! perhaps to be reopened). Each ends with an error reply or with this connection; requests in
+//! flight are finished all the same.
 
 pub(super) mod outbox;
+pub(super) mod server_context;
 pub(super) mod strangers;
-pub(super) mod terrain;
 pub(super) mod transmission;
 pub(super) mod turned_away;
 
@@ -18,8 +18,8 @@ use stripewise_runtime::{Piece, Stream};
 
 use crate::block::Exports;
 use crate::client_id::ClientId;
+use crate::nbd::connection::server_context::ServerContext;
 use crate::nbd::connection::strangers::Stranger;
-use crate::nbd::connection::terrain::Terrain;
 use crate::nbd::connection::transmission::transmit;
 use crate::nbd::door::{Allowed, Client as Comer, Door};
 use crate::nbd::transport::Transport;
@@ -30,21 +30,21 @@ use crate::nbd::wire::negotiation::{Agreed, Negotiation, Next, greeting, reply};
 use crate::nbd::wire::options::{LONGEST_OPTION, OPTION_HEAD_BYTES, parse_option_head};
 use crate::nbd::wire::protocol::REP_ERR_TOO_BIG;
 
-/// Options that a negotiation may have.
+/// Maximum options in one negotiation.
 const MOST_OPTIONS: usize = 1000;
 
-/// Serves a client; `begins` is told which export it uses as soon as that is agreed. An error says
-/// why it was given up. `stranger` is its place among those that have not agreed on anything yet.
+/// Serves a client; calls `begins` with the name of its export once that is agreed. An error is the
+/// reason for dropping the client. `stranger` is its place among clients without an export.
 pub(crate) async fn serve<E: Exports>(
-    terrain: &Terrain<'_, E>,
+    server: &ServerContext<'_, E>,
     stream: Rc<Stream>,
     begins: impl FnOnce(&str),
     stranger: Option<Stranger>,
 ) -> io::Result<()> {
-    let mut inbox = Inbox::new(terrain.context, terrain.limits.request_stall_ns);
+    let mut inbox = Inbox::new(server.context, server.limits.request_stall_ns);
     let negotiated = {
-        let negotiation = Box::pin(negotiate(terrain, stream, &mut inbox));
-        let limited = within(terrain.context, terrain.limits.negotiation_ns, negotiation).await;
+        let negotiation = Box::pin(negotiate(server, stream, &mut inbox));
+        let limited = within(server.context, server.limits.negotiation_ns, negotiation).await;
         limited.ok_or_else(|| {
             io::Error::new(io::ErrorKind::TimedOut, "negotiation took longer than allowed")
         })??
@@ -52,11 +52,11 @@ pub(crate) async fn serve<E: Exports>(
     let Some((transport, agreed)) = negotiated else { return Ok(()) };
     drop(stranger);
     begins(&agreed.name);
-    let id = client_id(terrain.door, &transport);
-    transmit(terrain, Rc::new(transport), inbox, agreed.export, agreed.terms, id).await
+    let id = client_id(server.door, &transport);
+    transmit(server, Rc::new(transport), inbox, agreed.export, agreed.terms, id).await
 }
 
-/// The identity of a client that has agreed on an export.
+/// The identity of a client with an export.
 fn client_id(door: &Door, transport: &Transport) -> ClientId {
     let certificate = transport.certificate();
     certificate.map_or_else(
@@ -65,7 +65,7 @@ fn client_id(door: &Door, transport: &Transport) -> ClientId {
     )
 }
 
-/// The identity of a client that has said nothing yet.
+/// The identity of a client before negotiation.
 pub(super) fn origin(stream: &Stream, door: &Door) -> ClientId {
     let user = |user| ClientId::User { place: door.place.clone(), user };
     let address = stream.peer_address().map(ClientId::from);
@@ -75,7 +75,7 @@ pub(super) fn origin(stream: &Stream, door: &Door) -> ClientId {
 type Negotiated<X> = Option<(Transport, Agreed<X>)>;
 
 async fn negotiate<E: Exports>(
-    terrain: &Terrain<'_, E>,
+    server: &ServerContext<'_, E>,
     stream: Rc<Stream>,
     inbox: &mut Inbox,
 ) -> io::Result<Negotiated<E::Export>> {
@@ -85,16 +85,16 @@ async fn negotiate<E: Exports>(
         return Ok(None);
     }
     let flags = u32::from_be_bytes(inbox.take());
-    let Some(mut negotiation) = Negotiation::new(terrain.tls_policy, flags) else {
+    let Some(mut negotiation) = Negotiation::new(server.tls_policy, flags) else {
         return Err(rubbish("its flags are unknown"));
     };
     for _ in 0..MOST_OPTIONS {
-        if terrain.ending.get() || !inbox.need(&transport, OPTION_HEAD_BYTES).await? {
+        if server.ending.get() || !inbox.need(&transport, OPTION_HEAD_BYTES).await? {
             return Ok(None);
         }
         let head = inbox.take::<OPTION_HEAD_BYTES>();
         let Some((option, length)) = parse_option_head(&head) else {
-            return Err(rubbish("what should be an option is none"));
+            return Err(rubbish("malformed option"));
         };
         let mut replies = Vec::new();
         if length > LONGEST_OPTION {
@@ -104,8 +104,8 @@ async fn negotiate<E: Exports>(
         }
         inbox.need_more(&transport, length as usize).await?;
         let data = inbox.take_vec(length as usize);
-        let comer = Comer { door: terrain.door, certificate: transport.certificate() };
-        let exports = Allowed { exports: terrain.exports, comer };
+        let comer = Comer { door: server.door, certificate: transport.certificate() };
+        let exports = Allowed { exports: server.exports, comer };
         let next = negotiation.option(&exports, option, &data, &mut replies);
         transport.send(vec![Piece::from(replies)]).await?;
         match next {
@@ -115,10 +115,10 @@ async fn negotiate<E: Exports>(
             Next::Transmission(agreed) => return Ok(Some((transport, agreed))),
             Next::StartTls => {
                 if inbox.available() > 0 {
-                    // Whoever put this here may not be who the keys are agreed with.
-                    return Err(rubbish("it sent more in the clear after asking for TLS"));
+                    // Data in the clear may come from another sender than the TLS peer.
+                    return Err(rubbish("it sent unencrypted data after asking for TLS"));
                 }
-                let Some(tls) = terrain.tls else { return Ok(None) };
+                let Some(tls) = server.tls else { return Ok(None) };
                 let stream = transport.stream().clone();
                 let session = tls.handshake(&stream).await?;
                 transport = Transport::Tls(stream, Box::new(session.into()));
@@ -126,5 +126,5 @@ async fn negotiate<E: Exports>(
             }
         }
     }
-    Err(rubbish("it negotiated without end"))
+    Err(rubbish("too many options in one negotiation"))
 }

@@ -1,4 +1,4 @@
-//! Ways into the parsers for whoever feeds them anything. Not part of what this crate promises.
+//! Entry points to the parsers for fuzzing. Not part of this crate's stable interface.
 
 use std::rc::Rc;
 
@@ -18,8 +18,8 @@ use crate::losses::Losses;
 
 const SIZE_BYTES: u64 = 1 << 30;
 
-/// What a client may have sent: a choice of the server's settings, its flags, options, then
-/// requests. Nothing may panic, and what is answered stays in proportion to what was sent.
+/// Parses bytes of a client: a choice of the server's settings, the client's flags, options, then
+/// requests. Nothing may panic, and replies stay in proportion to the input.
 pub fn client_bytes(input: &[u8]) {
     let Some(([choice, flags @ ..], mut rest)) = input.split_first_chunk::<5>() else { return };
     let policy = [TlsPolicy::None, TlsPolicy::Offered, TlsPolicy::Required][usize::from(choice % 3)];
@@ -92,19 +92,19 @@ impl Export for Nothing {
     }
 
     fn buffers(&self) -> &BufferPool {
-        unreachable!("nothing is carried out")
+        unreachable!("no request is executed")
     }
 
     fn unaligned(&self) -> &UnalignedGate {
-        unreachable!("nothing is carried out")
+        unreachable!("no request is executed")
     }
 
     fn ending(&self) -> &Ending {
-        unreachable!("nobody is connected")
+        unreachable!("no client is connected")
     }
 
     fn losses(&self) -> &Rc<Losses> {
-        unreachable!("nobody is connected")
+        unreachable!("no client is connected")
     }
 
     async fn read(&self, _: u64, _: usize) -> Result<Buffer, ArrayError> {

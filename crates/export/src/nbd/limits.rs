@@ -1,35 +1,35 @@
-//! How much clients may take, and how long.
+//! Limits on clients' use of resources and time.
 
-/// Limits of a server. Those of time count only what the server had time to notice (`patience.rs`).
-/// Memory for requests and their answers of all clients is the server's budget
-/// (`ServerOptions::budget`), and some 100 KiB for each client.
+/// Limits of a server. Time limits count only time in which the server could respond
+/// (`patience.rs`). Memory for the requests and answers of all clients is the server's budget
+/// (`ServerOptions::budget`), plus some 100 KiB for each client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time; each listener has a reserve of at most 16 of them.
+    /// Maximum concurrent connections; each listener has at most 16 of them reserved.
     pub clients: usize,
-    /// Of them, those of one address (IPv6: one /64) or user; further ones are told so and closed.
+    /// Maximum connections of one address (IPv6: one /64) or user; further ones get a "busy" reply.
     pub clients_of_one: usize,
-    /// Of those that came over TCP to one listener, those that have not agreed on an export yet;
-    /// further ones are closed.
+    /// Maximum TCP connections of one listener that have not agreed on an export yet; further ones
+    /// are closed.
     pub strangers: usize,
-    /// Of these, from one address (IPv6: one /64).
+    /// Maximum of these from one address (IPv6: one /64).
     pub strangers_of_one: usize,
-    /// Further ones wait for a place, nanoseconds, from when there was none any more. Then they are
-    /// told so and closed.
+    /// Time that further clients wait for a place, nanoseconds, counted from when the last was
+    /// taken. Then they get a "busy" reply.
     pub place_ns: u64,
-    /// Requests of a connection that are not answered yet, or whose answer was not taken; its next
-    /// ones are not read before.
+    /// Maximum requests of a connection that are unanswered, or whose answer was not read; its next
+    /// requests are read later.
     pub client_requests: usize,
-    /// Bytes that these may have to transfer; a longer one waits for all others.
+    /// Maximum bytes that these may transfer; a longer request waits for all others.
     pub client_bytes: u64,
-    /// From connecting to the first request, nanoseconds, TLS included.
+    /// Time from connecting to the first request, nanoseconds, TLS included.
     pub negotiation_ns: u64,
-    /// Between two parts of a request that has begun, nanoseconds. Between requests a client may be
-    /// silent for ever.
+    /// Time between two parts of a request that has begun, nanoseconds. Between requests a client
+    /// may be silent for ever.
     pub request_stall_ns: u64,
-    /// For answers to be taken, of at most 4 MiB at a time or one longer one, nanoseconds.
+    /// Time to read answers, of at most 4 MiB together or one longer one, nanoseconds.
     pub reply_stall_ns: u64,
-    /// For requests under way when the server ends, nanoseconds; then connections are closed.
+    /// Shutdown timeout of requests in flight, nanoseconds; then connections are closed.
     pub end_ns: u64,
 }
 

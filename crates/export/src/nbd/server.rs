@@ -1,9 +1,9 @@
-//! Who is let in, and how it ends.
+//! The NBD server: admission of clients, and shutdown.
 //!
-//! Expected faults: more clients than there is room for (they wait a little, as who has just left
-//! may not be gone yet; then they are told and closed), a system without descriptors (tried again a
-//! little later), and clients that are still there when the server ends: what they asked for is
-//! finished and answered, then they are closed.
+//! Expected faults: more clients than there are places (they wait a little, since a client that
+//! just left may still hold its place; then they get a "busy" reply and are closed), no free
+//! descriptors (accepting is retried a little later), and clients that are still connected at
+//! shutdown: their requests are finished and answered, then they are closed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ use stripewise_runtime::{Listener, Stream};
 
 use crate::block::Exports;
 use crate::budget::{Budget, Line};
+use crate::nbd::connection::server_context::ServerContext;
 use crate::nbd::connection::strangers::Strangers;
-use crate::nbd::connection::terrain::Terrain;
 use crate::nbd::connection::turned_away;
 use crate::nbd::connection::{origin, serve};
 use crate::nbd::door::{Door, Rule};
@@ -28,62 +28,62 @@ use crate::nbd::limits::Limits;
 use crate::nbd::transport::tls::{Tls, TlsPolicy};
 use crate::shares::{Client, Group, ShareRules, Shares, Taken};
 
-/// How long to wait where the system has no descriptor for a client.
+/// Pause before accepting again when the system has no free descriptor.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 
-/// Clients too many that are told so at a time; of more than these the connections just end.
-const MOST_TOLD: usize = 64;
+/// Maximum concurrent "busy" replies; beyond it, connections are closed without one.
+const MAX_BUSY_REPLIES: usize = 64;
 
-/// Places that are kept for each listener, where there are eight times as many.
+/// Places reserved for each listener, where there are eight times as many.
 const LISTENER_PLACES: usize = 16;
 
-/// Room for answers in the kernel on a unix socket: a long one goes there at once, so that the
+/// Send buffer of a unix socket, bytes: a long answer is handed to the kernel at once, so that the
 /// client can take it while the next one is read. Of 1, 2 and 4 MB the first did best (1.13, 1.08
-/// and 1.06 of nbdkit's rate of 1 MiB reads); by default it is 0.2.
+/// and 1.06 of nbdkit's rate of 1 MiB reads); the default is 0.2.
 const UNIX_SEND_ROOM_BYTES: usize = 1_000_000;
 
-/// Something about a client that may be of interest.
+/// An event in a client's life.
 #[derive(Debug)]
 pub enum Notice {
-    /// It connected.
+    /// A client connected.
     Connected {
-        /// Who.
+        /// The client.
         peer: String,
     },
-    /// It agreed with the server on what it uses.
+    /// The client and the server have negotiated; transmission begins.
     Begins {
-        /// Who.
+        /// The client.
         peer: String,
         /// The export's full name.
         export: String,
     },
-    /// There are as many as there may be, and have been for long; it is told so, where that is
-    /// possible, and closed.
+    /// The server has been full for long: the client gets a "busy" reply, where possible, and is
+    /// closed.
     TooMany {
-        /// Who.
+        /// The client.
         peer: String,
     },
-    /// It ended as it should.
+    /// The client disconnected in order.
     Ended {
-        /// Who.
+        /// The client.
         peer: String,
-        /// What it used, if it came so far.
+        /// The export that it used, if it had chosen one.
         export: Option<String>,
     },
-    /// It was given up.
+    /// The server dropped the connection.
     GivenUp {
-        /// Who.
+        /// The client.
         peer: String,
-        /// What it used, if it came so far.
+        /// The export that it used, if it had chosen one.
         export: Option<String>,
-        /// Why.
+        /// The cause.
         why: io::Error,
     },
-    /// The system let nobody in; this is tried again.
+    /// Accepting a connection failed; it is retried.
     NotAccepted {
-        /// Where.
+        /// The listener's address.
         place: String,
-        /// Why.
+        /// The cause.
         why: io::Error,
     },
 }
@@ -93,36 +93,36 @@ impl fmt::Display for Notice {
         match self {
             Self::Connected { peer } => write!(f, "NBD: {peer} connected"),
             Self::Begins { peer, export } => write!(f, "NBD: {peer} uses {export}"),
-            Self::TooMany { peer } => write!(f, "NBD: {peer} is turned away: too many clients are connected"),
+            Self::TooMany { peer } => write!(f, "NBD: {peer} turned away: too many clients are connected"),
             Self::Ended { peer, export: None } => write!(f, "NBD: {peer} disconnected"),
             Self::Ended { peer, export: Some(export) } => write!(f, "NBD: {peer} disconnected from {export}"),
-            Self::GivenUp { peer, export: None, why } => write!(f, "NBD: {peer} was given up: {why}"),
+            Self::GivenUp { peer, export: None, why } => write!(f, "NBD: {peer} was dropped: {why}"),
             Self::GivenUp { peer, export: Some(export), why } => {
-                write!(f, "NBD: {peer}, which used {export}, was given up: {why}")
+                write!(f, "NBD: {peer}, which used {export}, was dropped: {why}")
             }
-            Self::NotAccepted { place, why } => write!(f, "NBD: nobody could be let in at {place}: {why}"),
+            Self::NotAccepted { place, why } => write!(f, "NBD: accept failed on {place}: {why}"),
         }
     }
 }
 
-/// How a server behaves.
+/// Settings of a server.
 pub struct ServerOptions {
-    /// What clients may take.
+    /// Limits on what clients may use.
     pub limits: Limits,
     /// Certificate and key, where connections may be encrypted.
     pub tls: Option<Tls>,
-    /// Whether they must be. `None` in any case without a certificate.
+    /// Encryption policy. `None` in any case without a certificate.
     pub tls_policy: TlsPolicy,
-    /// Memory for requests of all clients, shared with other listeners perhaps.
+    /// Memory for the requests of all clients; other listeners may share it.
     pub budget: Budget,
-    /// Which clients find which exports; `None`: all find all.
+    /// Exports visible to each client; `None`: all clients see all.
     pub rules: Option<Vec<Rule>>,
-    /// Told of clients.
+    /// Receives notices about clients.
     pub notices: Box<dyn Fn(&Notice)>,
 }
 
 impl Default for ServerOptions {
-    /// In the clear, telling nobody.
+    /// Unencrypted, without notices.
     fn default() -> Self {
         let limits = Limits::default();
         Self {
@@ -136,16 +136,16 @@ impl Default for ServerOptions {
     }
 }
 
-/// What a server is doing.
+/// A server's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerStatus {
-    /// Connections now.
+    /// Open connections.
     pub clients: usize,
-    /// Connections since it began.
+    /// Connections since the server started.
     pub connected: u64,
-    /// Those of them that were given up.
+    /// Connections that the server dropped.
     pub given_up: u64,
-    /// Those that were closed since there were too many.
+    /// Connections closed because the server was full.
     pub turned_away: u64,
 }
 
@@ -160,22 +160,22 @@ struct Shared<E> {
     listening: Cell<usize>,
     given_up: Cell<u64>,
     turned_away: Cell<u64>,
-    /// Clients that are being told that they are too many.
-    told: Cell<usize>,
+    /// "Busy" replies in flight.
+    busy_replies: Cell<usize>,
     ending: Cell<bool>,
-    /// The server ends.
+    /// The server shuts down.
     stop: Event,
     /// A client or a listener has gone.
     gone: Event,
 }
 
-/// A listener, and what its clients share.
+/// A listener, with the state that its clients share.
 struct Entrance {
     door: Door,
     memory: Line,
     places: Group,
     strangers: Strangers,
-    /// Since when newcomers have found no place at once.
+    /// Time since which newcomers have had to wait for a place, ns.
     full_since_ns: Cell<Option<u64>>,
 }
 
@@ -200,7 +200,7 @@ impl<E: Exports> Clone for Server<E> {
 }
 
 impl<E: Exports> Server<E> {
-    /// A server that nobody can reach yet.
+    /// A server without listeners.
     pub fn new(context: &Context, exports: E, mut options: ServerOptions) -> Self {
         if options.tls.is_none() {
             options.tls_policy = TlsPolicy::None;
@@ -216,19 +216,19 @@ impl<E: Exports> Server<E> {
             listening: Cell::new(0),
             given_up: Cell::new(0),
             turned_away: Cell::new(0),
-            told: Cell::new(0),
+            busy_replies: Cell::new(0),
             ending: Cell::new(false),
             stop: Event::new(),
             gone: Event::new(),
         }))
     }
 
-    /// What it serves.
+    /// The exports served.
     pub fn exports(&self) -> &E {
         &self.0.exports
     }
 
-    /// Lets clients in, from now on until the end. As many places as wanted.
+    /// Accepts clients on `listener` until the server ends. May be called for several listeners.
     pub fn listen(&self, listener: Listener) {
         let (server, shared) = (self.clone(), &self.0);
         let entrance = Rc::new(Entrance {
@@ -276,8 +276,8 @@ impl<E: Exports> Server<E> {
         }
     }
 
-    /// A place for one more, now or soon. A client that has all of its own does not wait: others
-    /// would wait behind it.
+    /// A place for one more client, now or soon. A client that has used up its own share does not
+    /// wait: others would wait behind it.
     async fn place(&self, client: &Client, entrance: &Entrance) -> Option<Taken> {
         let shared = &*self.0;
         loop {
@@ -292,24 +292,24 @@ impl<E: Exports> Server<E> {
                 return None;
             }
             entrance.full_since_ns.set(Some(since_ns));
-            // Whether one has gone, or the time is over, is seen above.
+            // The loop checks again, whether a client left or the time is over.
             let _ = shared.context.time_limit_ns(end_ns - now_ns, pin!(shared.gone.wait())).await;
         }
     }
 
-    /// Says, where that is possible, that there is no place.
+    /// Sends a "busy" reply, where possible, and closes the connection.
     fn turn_away(&self, stream: Stream) {
         let shared = &*self.0;
         shared.turned_away.set(shared.turned_away.get() + 1);
         (shared.options.notices)(&Notice::TooMany { peer: stream.peer() });
-        if shared.told.get() >= MOST_TOLD {
+        if shared.busy_replies.get() >= MAX_BUSY_REPLIES {
             return;
         }
-        shared.told.set(shared.told.get() + 1);
+        shared.busy_replies.set(shared.busy_replies.get() + 1);
         let server = self.clone();
         shared.context.spawn(async move {
             turned_away::tell(&server.0.context, Rc::new(stream)).await;
-            server.0.told.set(server.0.told.get() - 1);
+            server.0.busy_replies.set(server.0.busy_replies.get() - 1);
         });
     }
 
@@ -326,7 +326,7 @@ impl<E: Exports> Server<E> {
             stream.set_send_room_bytes(UNIX_SEND_ROOM_BYTES);
         }
         let stream = Rc::new(stream);
-        // Tells connections of one peer apart.
+        // The number distinguishes connections of one peer.
         let peer = format!("{} (connection {})", stream.peer(), shared.next.get());
         let number = shared.next.replace(shared.next.get() + 1);
         shared.clients.borrow_mut().insert(number, stream.clone());
@@ -334,7 +334,7 @@ impl<E: Exports> Server<E> {
         let (server, entrance) = (self.clone(), entrance.clone());
         shared.context.spawn(async move {
             let shared = &*server.0;
-            let terrain = Terrain {
+            let server_context = ServerContext {
                 line: &entrance.memory,
                 door: &entrance.door,
                 context: &shared.context,
@@ -349,7 +349,7 @@ impl<E: Exports> Server<E> {
                 export = Some(name.to_owned());
                 (shared.options.notices)(&Notice::Begins { peer: peer.clone(), export: name.to_owned() });
             };
-            let outcome = serve(&terrain, stream, begins, stranger).await;
+            let outcome = serve(&server_context, stream, begins, stranger).await;
             shared.clients.borrow_mut().remove(&number);
             drop(place);
             let notice = match outcome {
@@ -364,7 +364,7 @@ impl<E: Exports> Server<E> {
         });
     }
 
-    /// What it is doing.
+    /// The server's counters.
     pub fn status(&self) -> ServerStatus {
         ServerStatus {
             clients: self.0.clients.borrow().len(),
@@ -374,10 +374,9 @@ impl<E: Exports> Server<E> {
         }
     }
 
-    /// Lets no client in any more, finishes and answers what is under way, flushes, and closes all
-    /// connections. Those that are not done in the time that the limits allow are closed then;
-    /// requests that the engine is still at are waited for as long once more. `true` if nothing is
-    /// left.
+    /// Accepts no more clients, finishes and answers the requests in flight, flushes, and closes
+    /// all connections. Connections that are not done within the shutdown timeout are closed then;
+    /// requests still in the engine get the same time once more. `true` if nothing is left.
     pub async fn end(&self) -> bool {
         let shared = &*self.0;
         shared.ending.set(true);

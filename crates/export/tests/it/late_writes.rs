@@ -96,7 +96,11 @@ fn late_writes_come_before_newer_ones() {
         let begin = Instant::now();
         let answer = drive.submit(write(KEPT_BACK)).await.expect_err("the server may carry it out yet");
         assert_eq!(answer.kind, DriveErrorKind::Gone);
-        assert!(drive.lost().expect("lost").contains("before it answered writes"), "{:?}", drive.lost());
+        assert!(
+            drive.lost().expect("lost").contains("before the server answered writes"),
+            "{:?}",
+            drive.lost()
+        );
         assert_eq!(drive.reconnections(), 0);
 
         // Looking at it writes nothing, and need not wait.

@@ -317,7 +317,11 @@ fn a_disconnect_with_unflushed_data_loses_the_drive() {
         wire.cut();
         let flushed: IoResult = drive.submit(IoRequest::flush()).await;
         assert_eq!(flushed.expect_err("nobody knows").kind, DriveErrorKind::Gone);
-        assert!(drive.lost().expect("lost").contains("not durable"), "{:?}", drive.lost());
+        assert!(
+            drive.lost().expect("lost").contains("before acknowledged writes were flushed"),
+            "{:?}",
+            drive.lost()
+        );
         assert_eq!(drive.submit(write(2)).await.expect_err("stays so").kind, DriveErrorKind::Gone);
         // Reopened it is a drive as before.
         let again = opened(&executor, &at(&wire.socket, "tank/data", "10s")).await.expect("open");

@@ -156,7 +156,7 @@ fn clients_that_read_no_replies_are_disconnected() {
     }
     assert!(sent < 10_000, "the server keeps reading requests: {sent}");
     assert!(other.read(1 << 20, 1 << 20) == contents(1, 1 << 20));
-    served.wait_for_notice("did not take its answers");
+    served.wait_for_notice("did not read its replies");
     all_is_well(&served);
 }
 
@@ -241,7 +241,7 @@ fn hundreds_of_simultaneous_clients_are_served() {
         assert!(served_all.iter().all(|is_ok| *is_ok), "{:?}", served.notices.lock());
     });
     assert_eq!(
-        served.notices_of("given up") + served.notices_of("too many"),
+        served.notices_of("dropped") + served.notices_of("too many"),
         0,
         "{:?}",
         served.notices.lock()
@@ -258,7 +258,7 @@ fn a_slow_server_does_not_time_out_its_clients() {
     let bytes = contents(3, 30_000);
     client.write(4096, &bytes);
     assert!(client.read(4096, 30_000) == bytes);
-    assert_eq!(served.notices_of("given up"), 0, "{:?}", served.notices.lock());
+    assert_eq!(served.notices_of("dropped"), 0, "{:?}", served.notices.lock());
     // A silent client is still disconnected.
     let mut silent = Client::connect_silently(&served.socket);
     silent.receive(18);
@@ -273,11 +273,11 @@ fn dropped_clients_are_logged_with_the_reason() {
     let mut client = Client::connect(&served.socket);
     client.send(&option_bytes(OPT_EXPORT_NAME, b"tank/none"));
     assert!(client.is_closed());
-    served.wait_for_notice("given up: it asked for the unknown export \"tank/none\"");
+    served.wait_for_notice("dropped: it asked for the unknown export \"tank/none\"");
     let mut client = Client::ready(&served.socket, "tank/data");
     served.wait_for_notice(&format!("process {} (connection 1) uses tank/data", std::process::id()));
     client.send(&[0; 28]);
-    served.wait_for_notice("which used tank/data, was given up: what should be a request is none");
+    served.wait_for_notice("which used tank/data, was dropped: malformed request");
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn closing_a_pool_answers_and_disconnects_clients() {
         assert!(payload[8..] == bytes[at..at + (1 << 16)], "read {cookie}");
     }
     assert!(busy.is_closed());
-    let told = || served.notices_of("which used tank/data, was given up: its volume is served no more");
+    let told = || served.notices_of("which used tank/data, was dropped: its volume is no longer served");
     wait_until("both are in the log", || told() == 2);
     // A later client gets an error for an unknown export.
     assert_eq!(negotiating.option(OPT_GO, &info("tank/data", &[3])).last().expect("an answer").0, ERROR + 6);

@@ -11,7 +11,7 @@ fn flush(client: &mut Client) -> u32 {
 }
 
 #[test]
-fn a_client_that_reconnects_is_told_of_a_loss_once() {
+fn a_reconnecting_client_gets_a_loss_once() {
     let served = Served::start(Wanted::default());
     let ready = || Client::ready(&served.socket, "tank/data");
     let (durable, lost) = (contents(1, 8192), contents(2, 8192));
@@ -21,7 +21,7 @@ fn a_client_that_reconnects_is_told_of_a_loss_once() {
     served.lose_and_reopen();
     assert!(writer.is_closed() && other.is_closed());
     let (mut writer, mut other) = (ready(), ready());
-    assert_eq!([flush(&mut writer), flush(&mut other)], [0, 0], "all of it was durable");
+    assert_eq!([flush(&mut writer), flush(&mut other)], [0, 0], "all of it is durable");
 
     // One of them leaves before the loss, and one does not write.
     writer.write(0, &lost);
@@ -32,14 +32,14 @@ fn a_client_that_reconnects_is_told_of_a_loss_once() {
     let (mut first, mut second) = (ready(), ready());
     first.read(0, 512);
     assert_eq!(flush(&mut first), EIO);
-    assert_eq!(flush(&mut first), 0, "told once");
+    assert_eq!(flush(&mut first), 0, "reported once");
     assert_eq!(second.ask(WRITE, FUA, 0, 512, &[1; 512]), EIO);
-    assert!(second.read(0, 512) != [1; 512], "what was refused was not written");
+    assert!(second.read(0, 512) != [1; 512], "the refused write was not executed");
     assert_eq!(second.ask(WRITE, FUA, 0, 512, &[1; 512]), 0);
     let mut third = ready();
-    assert_eq!(flush(&mut third), 0, "both were told");
+    assert_eq!(flush(&mut third), 0, "both got it");
 
-    // Whatever a client would take as a word on what it wrote before.
+    // All commands that imply the state of earlier writes report the loss.
     for kind in [TRIM, WRITE_ZEROES] {
         second.write(0, &lost);
         served.lose_and_reopen();

@@ -17,7 +17,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A client over TCP that has been greeted.
+/// Connects a client over TCP, and reads the greeting.
 fn over_tcp(served: &Served) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", served.port)).expect("connected");
     stream.read_exact(&mut [0; 18]).expect("a greeting");
@@ -53,7 +53,7 @@ fn untaken_answers_block_no_other_listener() {
 
 #[test]
 fn one_address_cannot_take_every_place() {
-    // Of 16 places each listener has 2 for itself.
+    // Each listener has 2 of the 16 places reserved.
     for (clients_of_one, over_it) in [(6, 6), (16, 14)] {
         let limits = Limits { clients: 16, clients_of_one, place_ns: 100_000_000, ..Limits::default() };
         let served = Served::start(Wanted { tcp: true, limits, ..Wanted::default() });

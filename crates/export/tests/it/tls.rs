@@ -108,7 +108,7 @@ fn peers_without_tls_are_disconnected() {
     // Unencrypted data after STARTTLS could be injected by an attacker.
     let mut hasty = Client::connect(&served.socket);
     hasty.send(&[option_bytes(OPT_STARTTLS, &[]), option_bytes(OPT_LIST, &[])].concat());
-    served.wait_for_notice("in the clear after asking for TLS");
+    served.wait_for_notice("unencrypted data after asking for TLS");
     served.wait_for_notice("negotiation took longer");
 }
 

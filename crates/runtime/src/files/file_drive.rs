@@ -1,12 +1,11 @@
-//! A drive over a file or a block device: what is known of it, and which requests can be refused
-//! without the kernel.
+//! A drive on a file or a block device, and the requests that can be answered without the kernel.
 //!
 //! Expected faults: requests out of range, misaligned or forbidden (answered at once, nothing is
-//! sent), and a drive that vanishes or is cut short (`opened.rs`). A drive found gone stays gone:
-//! what comes back in its place is another drive.
+//! sent), and a drive that vanishes or is truncated (`opened.rs`). A drive found gone stays gone:
+//! whatever comes back at its path is another drive.
 //!
-//! Files in memory (tmpfs) are a kind of their own: io_uring has a kernel thread do what is asked
-//! of them, so short requests are plain system calls instead (`uring.rs`).
+//! Files in memory (tmpfs) are special: io_uring has a kernel thread serve them, so short requests
+//! are plain system calls instead (`uring.rs`).
 
 use std::path::Path;
 use std::rc::Rc;
@@ -21,7 +20,7 @@ use crate::ring::Ring;
 use crate::ring::uring::{DriveOp, lengthens};
 
 /// An open file or block device; closed, and its lock released, when it and its last request are
-/// gone.
+/// dropped.
 pub struct FileDrive {
     ring: Rc<Ring>,
     opened: Rc<Opened>,
@@ -32,30 +31,30 @@ impl FileDrive {
         Self { ring, opened: Rc::new(opened) }
     }
 
-    /// Where the drive is, as an absolute path.
+    /// The drive's absolute path.
     pub fn path(&self) -> &Path {
         &self.opened.path
     }
 
-    /// Which file or device this is, whatever its path: equal for two drives only if they are the
-    /// same one.
+    /// Identity of the file or device, independent of its path: equal for two drives only if they
+    /// are the same one.
     pub fn identity(&self) -> DriveIdentity {
         self.opened.identity
     }
 
-    /// Notices for the user who opened the drive.
+    /// Notices for the user.
     pub fn notices(&self) -> &[Notice] {
         &self.opened.notices
     }
 
-    /// Whether transfers bypass the page cache.
+    /// True if transfers bypass the page cache.
     pub fn is_direct(&self) -> bool {
         self.opened.direct
     }
 
-    /// Looks whether the drive is still at its path and as large as it was; a few microseconds,
-    /// blocking. A drive found vanished answers every later request with [`DriveErrorKind::Gone`],
-    /// or [`DriveErrorKind::Cut`] if it is shorter.
+    /// Checks that the drive is still at its path and not shorter; a few microseconds, blocking. A
+    /// drive found gone answers every later request with [`DriveErrorKind::Gone`], or
+    /// [`DriveErrorKind::Cut`] if it is shorter.
     pub fn still_there(&self) -> Result<(), Vanished> {
         let drive = &*self.opened;
         let outcome = drive.identity.look(&drive.file, &drive.path, drive.info.capacity_bytes);
@@ -68,18 +67,18 @@ impl FileDrive {
         outcome
     }
 
-    /// Whether it has vanished once, or was cut short. It then stays away, also if its file or
-    /// device is back; open it again to use that.
+    /// True if it was found gone or truncated. It then stays so, even if its file or device is
+    /// back; open it again to use that.
     pub fn is_gone(&self) -> bool {
         self.opened.lost.get().is_some()
     }
 
-    /// Whether it was found shorter than when it was opened.
+    /// True if it was found shorter than when it was opened.
     pub fn is_cut(&self) -> bool {
         self.opened.lost.get() == Some(DriveErrorKind::Cut)
     }
 
-    /// What can be said of a request without the kernel: `Ok(true)` if there is nothing to do.
+    /// Checks a request without the kernel: `Ok(true)` if there is nothing to do.
     fn precheck(&self, request: &IoRequest) -> Result<bool, DriveError> {
         let drive = &*self.opened;
         let fail = |kind| Err(request.error(&drive.info.label, kind, None));

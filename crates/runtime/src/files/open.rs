@@ -1,4 +1,4 @@
-//! Opening a drive: what is at the path, whether it is in use, and which I/O it takes.
+//! Opening a drive: the kind of file at the path, its lock, and the I/O that it supports.
 //!
 //! Expected faults: no such path, a path that is neither file nor block device, no permission,
 //! another process (or this one) that has the drive open, a file too small to hold anything, and
@@ -31,27 +31,27 @@ use crate::ring::Ring;
 const QUEUE_DEPTH: u32 = 64;
 /// Bytes worth having in flight on one file or device.
 const QUEUE_BYTES: u64 = 16 << 20;
-/// Longest request worth merging to.
+/// Maximum length of merged requests, bytes.
 const MAX_REQUEST_BYTES: u64 = 1 << 20;
-/// What a rotating disk transfers in the time of one position, with care: a virtual disk on flash
-/// may call itself rotating, too.
+/// Bytes that a rotating disk transfers in the time of one seek, a cautious figure: a virtual disk
+/// on flash may call itself rotating, too.
 const DISK_GAP_BYTES: u64 = 128 << 10;
-/// Anything smaller holds nothing.
+/// Minimum size of a drive, bytes.
 const LEAST_BYTES: u64 = 4096;
-/// How long to wait for a drive whose user is gone: the kernel cleans up after a killed process a
+/// Time to wait for a drive whose user is gone: the kernel cleans up after a killed process a
 /// little later.
 const DEAD_HOLDER_PATIENCE: Duration = Duration::from_secs(2);
-/// How long to wait where the system does not say who uses a drive: the lock may be stale.
+/// Time to wait for a drive with an unknown user: the lock may be stale.
 const UNKNOWN_HOLDER_PATIENCE: Duration = Duration::from_millis(200);
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How to open a drive.
+/// Options for opening a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Only reads are allowed; writes answer with `Denied`.
+    /// Only reads are allowed; writes fail with `Denied`.
     pub read_only: bool,
-    /// Keep every other process away (a shared lock when `read_only`), and refuse if one is there
-    /// already.
+    /// Keep every other process away (a shared lock when `read_only`), and fail if one has the
+    /// drive open.
     pub lock: bool,
     /// Use the page cache even where it could be bypassed.
     pub buffered: bool,
@@ -64,21 +64,21 @@ impl Default for OpenOptions {
     }
 }
 
-/// A drive could not be opened.
+/// Error of opening a drive.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Nothing is there.
+    /// The path does not exist.
     #[error("{}: no such file or device", path.display())]
     NotFound {
         /// The path asked for.
         path: PathBuf,
     },
-    /// Something is there that cannot be a drive.
+    /// The path is not a file or block device.
     #[error("{}: this is {what}, not a drive", path.display())]
     NotADrive {
         /// The path asked for.
         path: PathBuf,
-        /// What it is, with its article.
+        /// The kind of file, with its article.
         what: &'static str,
     },
     /// No permission, or the file system is read-only.
@@ -86,26 +86,26 @@ pub enum OpenError {
     Denied {
         /// The path asked for.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// It is in use.
+    /// The drive is in use.
     #[error("{}: it is in use by {holder}", path.display())]
     Busy {
         /// The path asked for.
         path: PathBuf,
-        /// Who has it, as far as the system tells.
+        /// The user of the drive, as far as the system reports it.
         holder: Holder,
     },
-    /// Too small to hold anything.
+    /// The drive is too small.
     #[error("{}: it holds {size_bytes} bytes, and a drive needs at least {least_bytes}", path.display())]
     TooSmall {
         /// The path asked for.
         path: PathBuf,
         /// Its size, in bytes.
         size_bytes: u64,
-        /// The least size, in bytes.
+        /// The minimum size, in bytes.
         least_bytes: u64,
     },
     /// The device's blocks are larger than supported.
@@ -116,14 +116,14 @@ pub enum OpenError {
         /// Its logical block, in bytes.
         block_bytes: u32,
     },
-    /// Anything else the system says.
+    /// Any other error of the system.
     #[error("{}: {action} failed", path.display())]
     Io {
         /// The path asked for.
         path: PathBuf,
-        /// What was being done.
+        /// The operation that failed.
         action: &'static str,
-        /// Why it failed.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -160,20 +160,20 @@ impl OpenError {
         Self::NotADrive { path: path.to_owned(), what }
     }
 
-    /// Whether it says something of this process rather than of the drive: the process may not open
-    /// it, or has nothing left to open it with. Another process can find the drive in order.
+    /// True if the error concerns this process rather than the drive: the process lacks permission
+    /// or resources to open it. Another process may be able to.
     pub fn is_of_this_process(&self) -> bool {
         match self {
-            // The superuser is refused by what is wrong with the drive (a device that writes no
-            // more, a file system of another user), and so is everyone by a file system that
-            // became read-only.
+            // The superuser is only refused because of the drive itself (a device that takes no
+            // more writes, a file system of another user), and every user is refused by a file
+            // system that became read-only.
             Self::Denied { source, .. } => source.raw_os_error() != Some(libc::EROFS) && !is_superuser(),
             Self::Io { source, .. } => is_out_of_means(source),
             _ => false,
         }
     }
 
-    /// What to do about it, where that can be said.
+    /// The remedy, if there is one to suggest.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotFound { .. } => Some("`stripewise drive make DIR` makes file-backed drives".to_owned()),
@@ -190,21 +190,21 @@ impl OpenError {
             Self::Busy { holder: Holder::ThisProcess, .. } => {
                 Some("the same drive was named twice".to_owned())
             }
-            Self::Busy { .. } => {
-                Some("stop the program that uses it, or talk to the daemon that has it open".to_owned())
-            }
+            Self::Busy { .. } => Some(
+                "stop the program that uses it, or send commands to the daemon that has it open".to_owned(),
+            ),
             _ => None,
         }
     }
 }
 
-/// Which file or block device is at `path`, without opening it: to find the same drive named twice.
+/// Identity of the file or block device at `path`, without opening it: to find duplicate drives.
 pub fn drive_identity(path: &Path) -> Result<DriveIdentity, OpenError> {
     let metadata = path.metadata().map_err(|error| OpenError::from_io(path, "looking at it", error))?;
     DriveIdentity::of(&metadata).ok_or_else(|| OpenError::not_a_drive(path, &metadata))
 }
 
-/// Opens drives on one executor's ring; cheap to clone into tasks.
+/// Opens drives on one executor's ring; cheap to clone.
 #[derive(Clone)]
 pub struct DriveOpener {
     pub(crate) ring: Rc<Ring>,
@@ -219,7 +219,7 @@ impl DriveOpener {
         let (file, opened_direct) = open_file(path, identity, options)?;
         let metadata = file.metadata().map_err(fail("looking at it"))?;
         if DriveIdentity::of(&metadata) != Some(identity) {
-            let source = io::Error::other("something else took the path at this moment");
+            let source = io::Error::other("the path was replaced while it was being opened");
             return Err(OpenError::Io { path: path.to_owned(), action: "opening it", source });
         }
         if options.lock {
@@ -283,9 +283,9 @@ impl DriveOpener {
     }
 }
 
-/// Opens with direct I/O if that is wanted and possible; says whether it is.
+/// Opens with direct I/O if that is wanted and possible; the flag says if it is.
 fn open_file(path: &Path, identity: DriveIdentity, options: &OpenOptions) -> Result<(File, bool), OpenError> {
-    // Keeps away mounts and other arrays as well, which advisory locks do not.
+    // Also keeps mounts and other arrays away, which advisory locks do not.
     let claims = options.lock && !options.read_only && matches!(identity, DriveIdentity::BlockDevice { .. });
     let exclusive = if claims { libc::O_EXCL } else { 0 };
     let begin = Instant::now();
@@ -297,7 +297,7 @@ fn open_file(path: &Path, identity: DriveIdentity, options: &OpenOptions) -> Res
                 .custom_flags(libc::O_CLOEXEC | exclusive | flags)
                 .open(path);
             match result {
-                // Perhaps only the claim of a process that has just ended.
+                // May be only the claim of a process that has just ended.
                 Err(error)
                     if error.raw_os_error() == Some(libc::EBUSY)
                         && begin.elapsed() < UNKNOWN_HOLDER_PATIENCE =>
@@ -319,7 +319,7 @@ fn open_file(path: &Path, identity: DriveIdentity, options: &OpenOptions) -> Res
     }
 }
 
-/// Whether the file is one of tmpfs.
+/// True if the file is on tmpfs.
 fn lies_in_memory(file: &File) -> io::Result<bool> {
     let mut answer = std::mem::MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: the descriptor is open; the structure is all zeros, a valid value of it, and is

@@ -1,20 +1,20 @@
-//! An open drive: what is known of it, and what was found out by using it.
+//! An open drive: its properties, and its state as found in use.
 //!
 //! Expected faults: a lock that the kernel would keep for a while after the file is closed; a file
-//! that another program cuts short, or a device that shrinks, while it is in use.
+//! that another program truncates, or a device that shrinks, while it is in use.
 //!
-//! **Cut files.** A write beyond the end of a file that was cut lengthens it again, and what lies
-//! between reads as zeros. A drive's own writes do not give the file its full length back, except
-//! one of the very last block. So a file that is shorter than the drive was cut, whatever was
+//! **Truncated files.** A write beyond the end of a truncated file lengthens it again, and the gap
+//! reads as zeros. A drive's own writes do not give the file its full length back, except a write
+//! of the very last block. So a file that is shorter than the drive was truncated, whatever was
 //! written since, and its length is compared:
 //!
-//! - when a write or a flush is answered, and when a read is answered while writes are under way:
-//!   once for all answers that are there together, since the requests were carried out before;
-//!   short writes of files in memory wait for the next read, forced write or flush;
+//! - when a write or a flush completes, and when a read completes while writes are in flight: once
+//!   for all completions that are collected together, since the requests were executed before;
+//!   short writes of files in memory wait for the next read, FUA write or flush;
 //! - before a write of the last block.
 //!
-//! A file that another program cuts *and* lengthens again between two looks, or in the moment
-//! between the look and a write of the last block, is not recognised.
+//! A file that another program truncates *and* lengthens again between two checks, or between the
+//! check and a write of the last block, is not detected.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -27,7 +27,7 @@ use stripewise_drive::{DriveErrorKind, DriveInfo, DriveKind};
 use crate::files::block_device;
 use crate::files::identity::DriveIdentity;
 
-/// Something about an opened drive that its user should be told.
+/// A notice about an opened drive, for its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The file system has no direct I/O.
@@ -42,16 +42,15 @@ impl std::fmt::Display for Notice {
         match self {
             Self::PageCache { path } => write!(
                 f,
-                "{}: this file system has no direct I/O, so the page cache is used; speeds measured on it are partly \
-                 those of memory",
+                "{}: this file system has no direct I/O, so the page cache is used; measured speeds are partly those of memory",
                 path.display()
             ),
         }
     }
 }
 
-/// How to zero a range; the fastest way that the file system or device has not refused yet, then
-/// the next.
+/// Methods of zeroing a range, fastest first; the first one is used that the file system or device
+/// has not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ZeroMethod {
     /// fallocate ZERO_RANGE.
@@ -66,27 +65,26 @@ pub(crate) enum ZeroMethod {
 pub(crate) struct Opened {
     pub(crate) file: File,
     pub(crate) info: DriveInfo,
-    /// Absolute, for looking whether the drive is still there.
+    /// Absolute, for checking that the drive is still there.
     pub(crate) path: PathBuf,
     pub(crate) identity: DriveIdentity,
     pub(crate) notices: Vec<Notice>,
     pub(crate) read_only: bool,
     pub(crate) direct: bool,
-    /// A file of a file system whose files are in memory: short transfers are over as soon as they
-    /// are asked for.
+    /// The file lies on tmpfs: short transfers complete at once.
     pub(crate) in_memory: bool,
     pub(crate) locked: bool,
-    /// Buffers must begin at a multiple of this many bytes, and every piece be a multiple long.
+    /// Alignment of buffers, and of the length of each piece, in bytes.
     pub(crate) memory_alignment_bytes: usize,
-    /// Found gone or cut short; stays so.
+    /// Set once the drive is found gone or truncated; stays set.
     pub(crate) lost: Cell<Option<DriveErrorKind>>,
-    /// Requests that are not answered and may lengthen a file that was cut.
+    /// Number of unanswered requests that may lengthen a truncated file.
     pub(crate) lengthening: Cell<u32>,
-    /// A write was answered since the length was compared.
+    /// A write has completed since the length was last compared.
     pub(crate) uncompared: Cell<bool>,
-    /// The turn of the ring ([`Opened::is_lost`]) in which the length was compared last.
+    /// The turn of the ring ([`Opened::is_lost`]) in which the length was last compared.
     pub(crate) compared_turn: Cell<u64>,
-    /// Discards have an effect, as far as is known.
+    /// Discards are supported, as far as known.
     pub(crate) discards: Cell<bool>,
     pub(crate) zeroing: Cell<ZeroMethod>,
 }
@@ -96,9 +94,9 @@ impl Opened {
         self.info.kind == DriveKind::File
     }
 
-    /// Looks whether the file or device is shorter than the drive, or its length is not to be had:
-    /// then it is lost. Answers that the ring takes in one turn belong to requests that were
-    /// carried out before, so one look is enough for them; turn 0 looks always.
+    /// Checks the length: the drive is lost if its file or device is shorter than the drive, or the
+    /// length cannot be read. Completions that the ring collects in one turn belong to requests
+    /// that were executed before, so one check is enough for them; turn 0 always checks.
     pub(crate) fn is_lost(&self, turn: u64) -> bool {
         if self.lost.get().is_none() && (turn == 0 || self.compared_turn.replace(turn) != turn) {
             self.uncompared.set(false);
@@ -111,7 +109,7 @@ impl Opened {
         self.lost.get().is_some()
     }
 
-    /// The drive answers every later request with this kind, unless it is lost already.
+    /// Marks the drive as lost: later requests fail with this kind. The first kind counts.
     pub(crate) fn lose(&self, kind: DriveErrorKind) {
         self.lost.set(self.lost.get().or(Some(kind)));
     }

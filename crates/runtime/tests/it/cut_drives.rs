@@ -1,6 +1,5 @@
-//! Files that another program cuts short, and devices that shrink or have less behind them than
-//! they say, while they are written to: the drive is lost, and the holes that its own writes make
-//! are never taken for data.
+//! Files truncated by another program, and devices that shrink or are overcommitted, while they are
+//! written to: the drive is lost, and holes made by its own writes are never read as data.
 
 use std::fs::File;
 use std::path::Path;
@@ -26,13 +25,14 @@ fn length(path: &Path) -> u64 {
     path.metadata().expect("a file").len()
 }
 
-/// Whether a write is looked at with others, by the read or flush that follows: a short one of a
-/// file in memory.
-fn is_asked_about_later(path: &Path, written: usize) -> bool {
+/// True if a write's length check waits for the next read or flush: a short write to a file in
+/// memory.
+fn is_checked_later(path: &Path, written: usize) -> bool {
     path.starts_with("/dev/shm") && written <= 64 << 10
 }
 
-/// On each file system, with and without the page cache; with what is written in one request.
+/// Runs `promise` on each file system, with and without the page cache, and with writes of two
+/// sizes.
 fn everywhere(size_bytes: u64, promise: impl Fn(&RealExecutor, &dyn Drive, &Path, usize)) {
     for directory in directories() {
         for (buffered, written) in [(false, 4096), (false, 256 << 10), (true, 4096), (true, 256 << 10)] {
@@ -50,13 +50,13 @@ fn everywhere(size_bytes: u64, promise: impl Fn(&RealExecutor, &dyn Drive, &Path
 fn a_write_past_a_cut_loses_the_drive() {
     everywhere(4 * MIB, |executor, drive, path, written| {
         cut(path, MIB);
-        // What is left can be read, as nothing has made a hole yet.
+        // The rest can be read, since no write has made a hole yet.
         assert!(read(executor, drive, 0, MIB as usize).expect("left") == contents(1, MIB as usize));
         let answer = write(executor, drive, 3 * MIB, &vec![2; written], false);
         assert!(length(path) > 3 * MIB, "the write has made a hole");
-        assert!(is_asked_about_later(path, written) || kind(answer) == DriveErrorKind::Cut);
+        assert!(is_checked_later(path, written) || kind(answer) == DriveErrorKind::Cut);
         assert!(read(executor, drive, 2 * MIB, 4096).is_err(), "the hole is not read");
-        // Whatever becomes of the file: it is not the drive.
+        // Lengthening the file does not bring the drive back.
         cut(path, 4 * MIB);
         assert!(read(executor, drive, 0, 4096).is_err());
         assert_eq!(kind(run(executor, drive, IoRequest::flush())), DriveErrorKind::Cut);
@@ -98,7 +98,7 @@ fn reads_beside_a_write_see_no_hole() {
                 assert_eq!(kind(answer.await), DriveErrorKind::Cut);
             }
             let answer = writing.await;
-            assert!(is_asked_about_later(path, written) || kind(answer) == DriveErrorKind::Cut);
+            assert!(is_checked_later(path, written) || kind(answer) == DriveErrorKind::Cut);
         });
     });
 }
@@ -109,7 +109,7 @@ fn the_last_block_does_not_hide_a_cut() {
         cut(path, MIB);
         let last = 2 * MIB - written as u64;
         assert_eq!(kind(write(executor, drive, last, &vec![2; written], true)), DriveErrorKind::Cut);
-        assert_eq!(length(path), MIB, "the file has not got its length back");
+        assert_eq!(length(path), MIB, "the file stays short");
         assert!(read(executor, drive, MIB, 4096).is_err());
     });
     everywhere(2 * MIB, |executor, drive, path, written| {
@@ -143,8 +143,8 @@ fn a_device_that_shrank_is_lost() {
         let drive = executor.open_drive(&device.0, &OpenOptions::default()).expect("opens");
         write(&executor, &*drive, 0, &contents(1, 8 * MIB as usize), true).expect("written");
         shrinks(4 * MIB);
-        let told = format!("{request:?}");
-        assert_eq!(kind(run(&executor, &*drive, request)), DriveErrorKind::Cut, "{told}");
+        let shown = format!("{request:?}");
+        assert_eq!(kind(run(&executor, &*drive, request)), DriveErrorKind::Cut, "{shown}");
         assert!(drive.is_gone());
     }
 }
@@ -168,9 +168,9 @@ fn a_full_device_errs_and_a_full_file_is_full() {
     }
     let Some(device) = LoopDevice::over(&file, 512) else { return };
     let drive = executor.open_drive(&device.0, &OpenOptions::default()).expect("opens");
-    // As a thin volume without room behind it.
+    // Like a thin volume without space behind it.
     let error = write(&executor, &*drive, 4 * MIB, &bytes, true).expect_err("no room");
     assert_eq!((error.kind, error.os_code), (DriveErrorKind::Medium, Some(libc::ENOSPC)), "{error}");
-    assert!(!drive.is_gone(), "the rest of it is there");
+    assert!(!drive.is_gone(), "the rest of the device is there");
     assert!(read(&executor, &*drive, 0, 4096).is_ok());
 }

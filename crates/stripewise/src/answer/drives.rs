@@ -1,4 +1,4 @@
-//! What a drive holds, in words.
+//! The contents of a drive, as text.
 
 use stripewise_control::drives::emptiness::UNKNOWN_DATA;
 use stripewise_control::report::{counted, word};
@@ -7,7 +7,7 @@ use stripewise_control::size::ByteSize;
 
 use crate::printer::{Page, Style};
 
-/// One drive.
+/// Prints one drive.
 pub(super) fn words(drive: &ShownDrive, page: &mut Page) {
     page.field("drive", drive.path.display().to_string(), Style::Strong);
     page.field(
@@ -40,7 +40,7 @@ pub(super) fn words(drive: &ShownDrive, page: &mut Page) {
         true => page.field("superblock", "the same at both ends", Style::Good),
         false => page.field(
             "superblock",
-            "whole at one end only; the pool writes the other again when it is used",
+            "whole at one end only; the pool rewrites the other end when it is used",
             Style::Warning,
         ),
     }

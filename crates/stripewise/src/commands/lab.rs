@@ -1,5 +1,4 @@
-//! The laboratory's commands: methods on any storage, the store of their results, and what the
-//! results say.
+//! The laboratory's commands: methods for any storage, the store of results, and reports on them.
 
 mod compare;
 mod export;

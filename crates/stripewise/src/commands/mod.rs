@@ -1,5 +1,5 @@
-//! One file per command: its options as clap reads them, and the request that they make, or, for
-//! what no library does, `run`. The words for what comes of requests are in `answer/`.
+//! One file per command: its options for clap, and the request that they make, or `run` for
+//! commands outside the library. The output of requests is in `answer/`.
 
 pub(crate) mod advise;
 pub(crate) mod alert_test;
@@ -24,25 +24,25 @@ use stripewise_control::roles::Role;
 use crate::input::Input;
 use crate::printer::Printer;
 
-/// What every command gets: where to print and to read, and, as a [`Control`], all that operations
-/// on pools need.
+/// The environment of every command: printer, input, and, as a [`Control`], everything that
+/// operations on pools need.
 #[derive(Clone)]
 pub(crate) struct App {
     /// Prints results and messages.
     pub printer: Rc<Printer>,
-    /// Where the command gets its input from.
+    /// The command's input.
     pub input: Input,
     control: Control,
 }
 
 impl App {
-    /// For the command that this process was started with.
+    /// The environment of this process's own command.
     pub(crate) fn of_this_process(printer: Printer) -> Self {
         let printer = Rc::new(printer);
         Self { control: Control::of_this_process(printer.clone()), printer, input: Input::Process }
     }
 
-    /// For a command of another process with this role, typed in `folder`.
+    /// The environment of a command from another process with this role, typed in `folder`.
     pub(crate) fn for_caller(
         &self,
         printer: Printer,

@@ -1,10 +1,9 @@
-//! `serve`: keeps pools open, works on their jobs, and takes commands for them, until it is told to
-//! end.
+//! `serve`: keeps pools open, runs their jobs, and takes commands for them, until it is stopped.
 //!
-//! Expected faults: another daemon with the same state folder; places to listen that are taken;
-//! pools that cannot be opened (named ones end it, of others it says so and serves the rest); an
-//! end at any moment: SIGTERM and SIGINT close the pools in order, after kill -9 the next to open
-//! them goes on; requests that never end (drives that hang): closing has a limit.
+//! Expected faults: another daemon with the same state folder; listen addresses in use; pools that
+//! cannot be opened (a named one ends the daemon, others are reported and the rest served); a stop
+//! at any moment: SIGTERM and SIGINT close the pools in order, after kill -9 the next process to
+//! open them recovers them; requests that never end (drives that hang): closing has a timeout.
 
 use std::cell::Cell;
 use std::future::pending;
@@ -43,8 +42,8 @@ use options::{AlertOptions, NbdOptions};
 /// Run the daemon: serve pools to clients and commands, and run their jobs
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The pools, and those they lie on; all known ones, and those that come to be known, if left
-    /// out
+    /// Pools to serve, with the pools that they are stacked on; default: all registered ones, and
+    /// those registered later
     #[arg(value_name = "POOL")]
     pools: Vec<PoolName>,
     #[command(flatten)]
@@ -53,15 +52,14 @@ pub(crate) struct Options {
     alerts: AlertOptions,
     #[command(flatten)]
     http: HttpOptions,
-    /// Let callers with the role operate make drives of what is in this folder; block devices in
-    /// /dev, and files in the state folder, if left out. May be given several times
+    /// Let callers with the role operate make drives of files and devices in this folder; default:
+    /// block devices in /dev, and files in the state folder. May be given several times
     #[arg(long, value_name = "DIR")]
     drive_dirs: Vec<PathBuf>,
     /// Show each volume as the file DIR/POOL/VOL
     #[arg(long, value_name = "DIR")]
     fuse: Option<PathBuf>,
-    /// When told to end, close within this time; pools that are not closed by then are left as a
-    /// crash would leave them
+    /// Shutdown timeout; pools that are not closed by then are left as after a crash
     #[arg(long, value_name = "SECONDS", default_value_t = END_WITHIN_SECONDS)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     end_within: u64,
@@ -75,7 +73,6 @@ struct Ready {
     pools: Vec<String>,
 }
 
-/// Runs it.
 pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     log::begin(&options.log, app)?;
     let registry = app.registry()?;
@@ -85,7 +82,7 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     });
     let wanted = wanted_pools(&options.pools, &registry)?;
     let folder = options.fuse.as_deref().map(|typed| free_folder(app, typed)).transpose()?;
-    // First of all, so that the locks of the pools say where commands are taken.
+    // Comes first, so that the locks of the pools name the socket.
     let control = ControlSocket::open(app).await?;
     let budget = Budget::new(options.nbd.memory.0);
     let context = app.executor()?.context();
@@ -98,7 +95,7 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     }
     let mut interrupted = app.interrupted()?;
     let watch = Watch::default();
-    // Opening may wait for drives that do not answer.
+    // Opening may wait for unresponsive drives.
     let opened = {
         let opening = pin!(open_all(app, &wanted, !options.pools.is_empty()));
         match select(&mut interrupted, opening).await {
@@ -123,7 +120,7 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
         if let Some(nbd) = &nbd
             && !nbd.end().await
         {
-            app.printer.warning("requests of NBD clients had to be given up");
+            app.printer.warning("requests of NBD clients were abandoned");
         }
         watch.look(app);
         close_all(app).await
@@ -135,7 +132,7 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Until it is told to end.
+/// Serves until it is stopped.
 async fn serve(
     app: &App,
     control: &ControlSocket,
@@ -153,7 +150,7 @@ async fn serve(
     let taking_commands = take_commands(app, control);
     let answering = async {
         http.serve(app, control.turns()).await;
-        // A thread that has ended by itself does not end the daemon.
+        // The end of this thread does not end the daemon.
         pending::<Result<()>>().await
     };
     let adopting = async { if newcomers { adopt(app, control.turns()).await } else { pending().await } };
@@ -163,7 +160,7 @@ async fn serve(
         }
         pending().await
     };
-    // These go on for ever unless something is wrong.
+    // These run until one of them fails.
     let mut working = select_all([
         taking_commands.boxed_local(),
         answering.boxed_local(),
@@ -174,14 +171,14 @@ async fn serve(
     ]);
     let ended = match select(pin!(interrupted), &mut working).await {
         Either::Left(((), _)) => {
-            app.printer.note("told to end: closing");
+            app.printer.note("shutting down");
             Ok(())
         }
         Either::Right(((result, ..), _)) => result,
     };
     match &mounted {
         None => ended,
-        // Commands are taken for as long as somebody uses what is mounted.
+        // Commands are taken while the mount is still in use.
         Some(mounted) if ended.is_ok() => match select(pin!(mounted.end(app)), working).await {
             Either::Left((result, _)) => result,
             Either::Right(((result, ..), unmounting)) => unmounting.await.and(result),
@@ -190,13 +187,13 @@ async fn serve(
     }
 }
 
-/// The pools served as folders of files.
+/// The mount that shows the served pools as folders.
 struct Mounted<'a> {
     mount: FuseMount,
     folder: &'a Path,
-    /// How long it is kept when told to end, in seconds, while nothing is answered.
+    /// Time to wait at shutdown for a mount in use on which nothing is answered, seconds.
     end_within: u64,
-    /// By this process, as it ends.
+    /// Set while this process itself unmounts it.
     is_being_unmounted: Cell<bool>,
 }
 
@@ -206,15 +203,15 @@ impl<'a> Mounted<'a> {
         Ok(Self { mount, folder, end_within, is_being_unmounted: Cell::new(false) })
     }
 
-    /// Another process may unmount it. That ends no other listener, so the daemon goes on; but it
-    /// must not be taken for what was meant.
+    /// Raises an alert if another process unmounts it. The other listeners go on, so the daemon
+    /// does; but the unmounting may be unintended.
     async fn tell_when_it_has_ended(&self, app: &App) {
         self.mount.until_ended().await;
         if self.is_being_unmounted.get() {
             return;
         }
         let text = format!(
-            "{} was unmounted: the volumes are not to be seen there until the daemon is restarted",
+            "{} was unmounted: volumes are not available there until the daemon is restarted",
             self.folder.display()
         );
         tell(app, Alert::new("", "mount", &text));
@@ -226,9 +223,9 @@ impl<'a> Mounted<'a> {
     }
 }
 
-/// Where systemd started this, it is told how far it is.
+/// Reports the state to systemd, if it started this process.
 fn tell_the_service_manager(app: &App, states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        app.printer.warning(format!("the service manager could not be told: {}", system_text(&error)));
+        app.printer.warning(format!("cannot notify the service manager: {}", system_text(&error)));
     }
 }

@@ -1,11 +1,10 @@
-//! The paths under `/api/v1`, what they take, and the request that each of them becomes (those on
-//! drives and volumes: `drives.rs`, `volumes.rs`). The description in OpenAPI is made from these
-//! files (`GET /api/v1/openapi.json`). `tests.rs` holds them against the commands: each has its
-//! path, or a reason why not.
+//! The paths under `/api/v1`, their parameters, and the request that each of them becomes (drives
+//! and volumes: `drives.rs`, `volumes.rs`). The OpenAPI description is made from these files (`GET
+//! /api/v1/openapi.json`). `tests.rs` checks that each command has its path, or a reason why not.
 //!
-//! Answers are the documents of responses, which the commands print with `--json`, but for streams
-//! of what happens (`streams.rs`). Status 200: done; 400: the request makes no sense; 409: it could
-//! not be done, `error` and `hint` say why; 401 and 403: not let in; 503: the daemon is ending.
+//! Answers are the documents that the commands print with `--json`, except for event streams
+//! (`streams.rs`). Status 200: done; 400: invalid request; 409: it failed, `error` and `hint` say
+//! why; 401 and 403: not allowed; 503: the daemon is shutting down.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -29,11 +28,12 @@ use utoipa::{IntoParams, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::bodies::{Document, MAX_BYTES, no_memory, whole_body};
+use super::bodies::{Document, MAX_BYTES, whole_body};
 use super::clients::{Allowance, Counted, count_answer, held, too_many};
-use super::guard::{Guard, Visitor, let_in};
+use super::guard::{Guard, let_in};
 use super::orders::{Answer, Order};
-use super::problem::{self, Problem, bad_outcome, error};
+use super::problem::{self, Problem, bad_outcome, error, no_memory};
+use super::visitor::Visitor;
 use crate::answer::exit_of;
 use crate::failure::{Exit, Failure};
 use crate::printer::document_text;
@@ -94,11 +94,9 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
     router
         .route("/api/v1/openapi.json", axum::routing::get(openapi))
         .route("/metrics", axum::routing::get(metrics))
-        .fallback(async || {
-            error(StatusCode::NOT_FOUND, "there is nothing at this path", Some("GET /api/v1/openapi.json"))
-        })
+        .fallback(async || error(StatusCode::NOT_FOUND, "no such path", Some("GET /api/v1/openapi.json")))
         .layer(middleware::map_response(problem::in_one_shape))
-        // Bodies are cut before, with all of them at hand.
+        // `whole_body` limits bodies, with all of them in view.
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn(whole_body))
         .layer(middleware::from_fn(count_answer))
@@ -107,7 +105,7 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
         .with_state(House { orders, refusals })
 }
 
-/// What the handlers share.
+/// State that the handlers share.
 #[derive(Clone)]
 struct House {
     orders: mpsc::Sender<Order>,
@@ -135,7 +133,7 @@ impl FromRequestParts<House> for Api {
 }
 
 impl Api {
-    /// The answer to what this visitor may not ask for.
+    /// The answer to a request that the visitor's role does not allow.
     fn refusal(&self, request: &Request) -> Option<Response> {
         let is_allowed = self.visitor.role >= request.needs();
         (!is_allowed).then(|| {
@@ -143,16 +141,17 @@ impl Api {
         })
     }
 
-    /// Has something done by the daemon's executor.
+    /// Sends an order to the daemon's executor, and waits for the answer.
     async fn order<T>(self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> Result<T, Response> {
-        let ending = || error(StatusCode::SERVICE_UNAVAILABLE, "the daemon is ending", None).into_response();
+        let ending =
+            || error(StatusCode::SERVICE_UNAVAILABLE, "the daemon is shutting down", None).into_response();
         let mut orders = self.house.orders;
         let (answer, answered) = oneshot::channel();
         orders.send(order(answer)).await.map_err(|_| ending())?;
         answered.await.map_err(|_| ending())
     }
 
-    /// Carries out a request.
+    /// Runs a request.
     async fn request(self, request: Request, json: bool, input: Vec<u8>) -> Result<Answer, Response> {
         if let Some(refusal) = self.refusal(&request) {
             return Err(refusal);
@@ -161,7 +160,7 @@ impl Api {
         self.order(|answer| Order::Request { request, json, input, visitor, answer }).await
     }
 
-    /// Carries out a request whose answer is a document.
+    /// Runs a request whose answer is a document.
     async fn document(self, request: impl Into<Request>) -> Response {
         match self.request(request.into(), true, Vec::new()).await {
             Ok(answer) => answered(answer),
@@ -170,7 +169,7 @@ impl Api {
     }
 }
 
-/// A request that makes no sense.
+/// An invalid request.
 struct Wrong {
     detail: String,
     hint: Option<String>,
@@ -181,7 +180,7 @@ impl Wrong {
         Self { detail: detail.into(), hint: None }
     }
 
-    /// A field with a value that it cannot have.
+    /// A field with an invalid value.
     fn value(field: &str, text: &str, why: impl Display) -> Self {
         Self::new(format!("invalid value '{text}' for `{field}`: {why}"))
     }
@@ -193,7 +192,7 @@ impl IntoResponse for Wrong {
     }
 }
 
-/// A value as it was sent; `field` names it where it is none.
+/// Parses a value; `field` names it in the error.
 fn parse<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Wrong> {
     text.parse().map_err(|why| Wrong::value(field, text, why))
 }
@@ -209,8 +208,8 @@ fn status_of(exit: Exit) -> StatusCode {
     }
 }
 
-/// What came of a request, as its document or as the problem that it met. A bad outcome is a
-/// problem with the document in it.
+/// The response to a request: its document, or a problem. A bad outcome is a problem with the
+/// document in it.
 fn answered(answer: Answer) -> Response {
     let status = status_of(exit_of(&answer.result));
     match &answer.result {
@@ -220,7 +219,7 @@ fn answered(answer: Answer) -> Response {
         }
         Ok(response) => {
             let detail = match answer.collected.messages.trim() {
-                "" => "it was done, and the outcome is bad",
+                "" => "the request was done, with a bad outcome",
                 messages => messages,
             };
             let document = serde_json::from_str(&document_text(response)).ok();
@@ -229,7 +228,7 @@ fn answered(answer: Answer) -> Response {
     }
 }
 
-/// What could not be done.
+/// The response to a failed request.
 fn failed(failure: &Failure) -> Response {
     problem_of(status_of(Exit::of(failure)), &failure.message, failure.hint.as_deref())
 }
@@ -239,13 +238,13 @@ fn problem_of(status: StatusCode, detail: &str, hint: Option<&str>) -> Response 
     error(status, &problem::text(detail), hint.as_deref()).into_response()
 }
 
-/// All pools, as they stand.
+/// All pools and their status.
 #[utoipa::path(get, path = "/api/v1/pools", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 async fn list_pools(api: Api) -> Response {
     api.document(ShowPools { pool: None }).await
 }
 
-/// A pool to be made.
+/// A pool to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewPool {
@@ -258,14 +257,14 @@ struct NewPool {
     journals: Vec<String>,
     #[serde(default)]
     fast: Vec<String>,
-    /// Space is handed out in pieces of this size.
+    /// Allocation unit, bytes: a power of two, 1 MiB to 128 MiB.
     slab_bytes: Option<u64>,
-    /// Overwrite drives that hold something.
+    /// Overwrite drives that hold data.
     #[serde(default)]
     force: bool,
 }
 
-/// Makes a pool.
+/// Creates a pool.
 #[utoipa::path(post, path = "/api/v1/pools", request_body = NewPool,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 async fn create_pool(api: Api, Document(pool): Document<NewPool>) -> Response {
@@ -275,45 +274,45 @@ async fn create_pool(api: Api, Document(pool): Document<NewPool>) -> Response {
         Err(wrong) => return wrong.into_response(),
     };
     if drives.is_empty() {
-        return Wrong::new("`drives` names no drive").into_response();
+        return Wrong::new("`drives` is empty").into_response();
     }
     api.document(CreatePool { pool, drives, spares, journals, fast, slab_bytes, force }).await
 }
 
-/// Where to look for pools.
+/// Places to search for pools, and the pools to import.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Import {
-    /// Folders to look into; with no drives named either: all block devices.
+    /// Folders to search; if neither folders nor drives are named: all block devices.
     #[serde(default)]
     folders: Vec<String>,
-    /// Drives to look at: paths or NBD URIs.
+    /// Drives to search: paths or NBD URIs.
     #[serde(default)]
     drives: Vec<String>,
-    /// The one to import, by name or identity.
+    /// The pool to import, by name or identity.
     pool: Option<String>,
-    /// Import all that are found; without it and `pool` they are only listed.
+    /// Import all pools found; without it and `pool` they are only listed.
     #[serde(default)]
     all: bool,
-    /// The name that the pool gets.
+    /// New name for the pool.
     new_name: Option<String>,
-    /// Take the pool from the host that has it; also where drives were put back from older copies
-    /// and outvote the others.
+    /// Take the pool from the host that has it, even if drives were restored from older copies and
+    /// outvote the others.
     #[serde(default)]
     force: bool,
 }
 
-/// Finds pools on drives: lists them, or imports those that are named.
+/// Finds pools on drives; lists them, or imports the named ones.
 #[utoipa::path(post, path = "/api/v1/import", request_body = Import,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 async fn import_pools(api: Api, Document(import): Document<Import>) -> Response {
     let Import { folders, drives, pool, all, new_name, force } = import;
     let wrong = |what: &str| Wrong::new(what).into_response();
     if all && pool.is_some() {
-        return wrong("`all` and `pool` do not go together");
+        return wrong("`all` and `pool` exclude each other");
     }
     if new_name.is_some() && pool.is_none() {
-        return wrong("`new_name` is for the one that `pool` names");
+        return wrong("`new_name` requires `pool`");
     }
     let new_name = match new_name.map(|name| parse("new_name", &name)).transpose() {
         Ok(new_name) => new_name,
@@ -323,28 +322,27 @@ async fn import_pools(api: Api, Document(import): Document<Import>) -> Response 
     api.document(ImportPools { folders, drives, pool, all, new_name, force }).await
 }
 
-/// A pool, as it stands.
+/// A pool and its status.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 async fn show_pool(api: Api, Path(pool): Path<PoolName>) -> Response {
     api.document(ShowPools { pool: Some(pool) }).await
 }
 
-/// Settings to be changed; what is left out stays.
+/// Settings to change; those left out stay.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Settings {
     /// `low`, `medium`, `high` or 1 to 100 percent of each drive's time.
     rebuild_priority: Option<String>,
-    /// What rebuilds add at most to the time that a request waits for a drive, as in `20ms`, or
-    /// `off`.
+    /// Maximum time that rebuilds add to a request's wait for a drive, such as `20ms`, or `off`.
     rebuild_latency: Option<String>,
-    /// Most that a scrub reads per second, as in `20MB`; `none` takes the limit away.
+    /// Maximum scrub rate per second, such as `20MB`; `none` removes the limit.
     patrol_rate: Option<String>,
-    /// Days after which a scrub begins by itself; `none`: only by hand.
+    /// Days between automatic scrubs; `none`: scrub only on request.
     patrol_interval: Option<String>,
-    /// Percent of the space in use from which on the status warns.
+    /// Percentage of space in use at which the status warns.
     space_warning: Option<u32>,
-    /// Most that is moved between fast and data drives per second, as in `100MB`, or `off`.
+    /// Maximum rate of tiering between fast and data drives per second, such as `100MB`, or `off`.
     tier_rate: Option<String>,
 }
 
@@ -373,11 +371,11 @@ async fn change_pool(
     }
 }
 
-/// Whether what cannot be undone is meant.
+/// Confirmation of a request that cannot be undone.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Confirmation {
-    /// `true`: yes, lose everything in it.
+    /// `true`: confirm destroying all data.
     #[serde(default)]
     yes: bool,
 }
@@ -393,7 +391,7 @@ async fn destroy_pool(
     api.document(DestroyPool { pool, yes: confirmation.yes }).await
 }
 
-/// Takes a pool off the list, to use its drives elsewhere.
+/// Unregisters a pool, so that its drives can be used on another host.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/export", responses((status = 200), (status = 409, body = Problem)))]
 async fn export_pool(api: Api, Path(pool): Path<PoolName>) -> Response {
     api.document(ExportPool { pool }).await
@@ -406,7 +404,7 @@ struct NewName {
     name: String,
 }
 
-/// Gives a pool another name.
+/// Renames a pool.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/rename", request_body = NewName,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 async fn rename_pool(api: Api, Path(pool): Path<PoolName>, Document(new): Document<NewName>) -> Response {
@@ -416,57 +414,57 @@ async fn rename_pool(api: Api, Path(pool): Path<PoolName>, Document(new): Docume
     }
 }
 
-/// How many.
+/// Number of events.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Last {
-    /// Only the last so many.
+    /// Show only the last N events.
     last: Option<usize>,
 }
 
-/// What happened to a pool, oldest first.
+/// Events of a pool, oldest first.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/events", params(Last), responses((status = 200, body = Events), (status = 409, body = Problem)))]
 async fn list_events(api: Api, Path(pool): Path<PoolName>, Query(of): Query<Last>) -> Response {
     api.document(ListEvents { pool, last: of.last }).await
 }
 
-/// Which time is looked at.
+/// The measuring intervals.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Times {
-    /// Length of an interval, 1 to 86,400 seconds; the answer comes when they are over. Left out:
-    /// since the pool was opened.
+    /// Length of an interval, 1 to 86,400 seconds; the answer follows the last interval. Default:
+    /// the time since the pool was opened.
     seconds: Option<f64>,
-    /// How many intervals; one if left out.
+    /// Number of intervals; default 1.
     count: Option<u32>,
 }
 
-/// What a pool's drives were asked.
+/// I/O statistics of a pool's drives.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/iostat", params(Times), responses((status = 200), (status = 409, body = Problem)))]
 async fn show_load(api: Api, Path(pool): Path<PoolName>, Query(times): Query<Times>) -> Response {
-    // A count is of intervals.
+    // Without a length there are no intervals to count.
     let count = times.seconds.and(times.count);
     api.document(ShowLoad { pool, seconds: times.seconds, count, causes: false }).await
 }
 
-/// Whether the answer comes when the work is done.
+/// Option to wait for the job.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Wait {
-    /// `true`: answer when the job is done, however long it takes; a caller that leaves before ends
-    /// the waiting, and not the job.
+    /// `true`: answer when the job is done, however long it takes; the job continues if the client
+    /// disconnects.
     #[serde(default)]
     wait: bool,
 }
 
-/// Asks for every stripe to be read, compared and repaired.
+/// Requests a scrub: every stripe is read, compared and repaired.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/scrub", params(Wait),
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 async fn scrub_pool(api: Api, Path(pool): Path<PoolName>, Query(how): Query<Wait>) -> Response {
     api.document(Scrub { pool, wait: how.wait }).await
 }
 
-/// Which drive; all if left out.
+/// The drive; all if left out.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct OneDrive {
@@ -474,28 +472,28 @@ struct OneDrive {
     drive: Option<String>,
 }
 
-/// Resets error counts, and acknowledges what the status reports of drives.
+/// Resets error counters, and acknowledges the drive conditions that the status reports.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/clear", params(OneDrive),
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 async fn clear_pool(api: Api, Path(pool): Path<PoolName>, Query(which): Query<OneDrive>) -> Response {
     api.document(Clear { pool, drive: which.drive }).await
 }
 
-/// Has what volumes take spread over all data drives, so that free space can be used.
+/// Starts a rebalance: spreads volumes over all data drives, so that free space can be used.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/rebalance", params(Wait),
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 async fn rebalance_pool(api: Api, Path(pool): Path<PoolName>, Query(how): Query<Wait>) -> Response {
     api.document(Rebalance { pool, wait: how.wait, stop: false }).await
 }
 
-/// Stops that; what has moved stays where it is.
+/// Stops a rebalance; data already moved stays where it is.
 #[utoipa::path(delete, path = "/api/v1/pools/{pool}/rebalance",
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 async fn stop_rebalance(api: Api, Path(pool): Path<PoolName>) -> Response {
     api.document(Rebalance { pool, wait: false, stop: true }).await
 }
 
-/// Which job.
+/// The job.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Job {
@@ -503,8 +501,7 @@ struct Job {
     job: String,
 }
 
-/// Answers when a pool has no job of a kind to do any more; a caller that leaves before ends the
-/// waiting, and not the job.
+/// Waits until a pool has no job of this kind left; the job continues if the client disconnects.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/wait", params(Job),
     responses((status = 200, body = Pools), (status = 400, body = Problem), (status = 409, body = Problem)))]
 async fn wait_for_job(api: Api, Path(pool): Path<PoolName>, Query(job): Query<Job>) -> Response {
@@ -514,19 +511,19 @@ async fn wait_for_job(api: Api, Path(pool): Path<PoolName>, Query(job): Query<Jo
     }
 }
 
-/// The pools on the list, served or not.
+/// The registered pools, served or not.
 #[utoipa::path(get, path = "/api/v1/known-pools", responses((status = 200), (status = 409, body = Problem)))]
 async fn list_known_pools(api: Api) -> Response {
     api.document(ListPools {}).await
 }
 
-/// Has a test alert sent by every way that the daemon was given, and tells what came of it.
+/// Sends a test alert through every configured channel, and reports the outcome.
 #[utoipa::path(post, path = "/api/v1/alerts/test", responses((status = 200), (status = 409, body = Problem)))]
 async fn test_alerts(api: Api) -> Response {
     api.document(TestAlerts {}).await
 }
 
-/// Figures for Prometheus.
+/// Metrics for Prometheus.
 async fn metrics(api: Api) -> Response {
     match api.order(Order::Metrics).await {
         Err(response) => response,

@@ -20,7 +20,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::clients::Allowance;
-use super::problem::error;
+use super::problem::{error, no_memory};
 
 /// Bytes of a volume in one request.
 pub(super) const MAX_BYTES: usize = 16 << 20;
@@ -90,13 +90,6 @@ async fn collect(body: Body, most: usize, memory: &mut Taken) -> Result<Vec<u8>,
         bytes.extend_from_slice(&part);
     }
     Ok(bytes)
-}
-
-/// There is no memory for a request now.
-pub(super) fn no_memory() -> Response {
-    let again = [(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")];
-    let text = "the memory for connections is in use";
-    (again, error(StatusCode::SERVICE_UNAVAILABLE, text, Some("try again"))).into_response()
 }
 
 fn too_large(most: usize) -> Response {

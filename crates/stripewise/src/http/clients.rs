@@ -1,8 +1,8 @@
-//! What each caller may have at a time: connections, streams, and memory for what it sends and is
-//! answered. A token or user has at most its share, and every class of callers has a reserve, so
-//! that callers with few rights cannot keep out those with more.
+//! Limits for each HTTP caller: connections, streams, and memory for requests and answers. A token
+//! or user has at most its share, and every class of callers has a reserve, so that callers with
+//! few rights cannot keep out those with more.
 //!
-//! Expected faults: callers that open connections and keep them, and that take no answers.
+//! Expected faults: callers that open connections and keep them, and that do not read answers.
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
@@ -10,63 +10,38 @@ use axum::http::{Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use stripewise_control::daemon::news::MAX_FOLLOWERS;
-use stripewise_control::roles::Role;
 use stripewise_export::ClientId;
 use stripewise_export::budget::Budget;
 use stripewise_export::shares::{Client, Group, ShareRules, Shares, Taken};
 
-use super::bodies::no_memory;
-use super::guard::Visitor;
-use super::problem::error;
+use super::problem::{error, no_memory};
 use super::strangers::Stranger;
+use super::visitor::{Class, Visitor};
 
-/// Connections of callers that are known.
+/// Maximum connections of authenticated callers.
 pub(super) const MAX_CONNECTIONS: u64 = 256;
-/// Of them, kept for each class.
+/// Connections reserved for each class.
 const CLASS_CONNECTIONS: u64 = 32;
-/// Of them, for one token or user.
+/// Maximum connections of one token or user.
 const MAX_CONNECTIONS_OF_ONE: u64 = 64;
-/// Streams of what happens.
+/// Maximum event streams.
 const MAX_STREAMS: u64 = MAX_FOLLOWERS as u64;
 const CLASS_STREAMS: u64 = 4;
 const MAX_STREAMS_OF_ONE: u64 = 8;
-/// Shorter answers are not counted: every connection has one at most.
+/// Answers up to this length are not counted: every connection has one at most.
 const COUNTED_BYTES: u64 = 64 << 10;
 
-/// Callers that have a reserve in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
-    /// Of the role `read`.
-    Read,
-    /// Of the role `operate`.
-    Operate,
-    /// Of the role `admin`, with a token or as a user with a line in the file of tokens.
-    Admin,
-    /// The daemon's own user, or root, over a socket file.
-    Owner,
-}
-
-impl From<Role> for Class {
-    fn from(role: Role) -> Self {
-        match role {
-            Role::Read => Self::Read,
-            Role::Operate => Self::Operate,
-            Role::Admin => Self::Admin,
-        }
-    }
-}
-
-/// What all callers share.
+/// The limits of all callers.
 #[derive(Clone)]
 pub(super) struct Clients {
     connections: [Group; 4],
     streams: [Group; 4],
-    /// Of callers that may change everything, and of all others.
+    /// Memory of callers that may change everything, and of all others.
     memory: [Group; 2],
 }
 
 impl Clients {
-    /// No caller has anything yet.
+    /// Limits of which nothing is used.
     pub(super) fn new(budget: &Budget) -> Self {
         let places = |total, group_reserve, client_limit| {
             let rules = ShareRules {
@@ -87,12 +62,12 @@ impl Clients {
         }
     }
 
-    /// A connection of a caller.
+    /// A connection's place among those of its caller.
     pub(super) fn connection(&self, visitor: &Visitor) -> Option<Taken> {
         self.connections[visitor.class as usize].client(visitor.client.clone()).take(1)
     }
 
-    /// What the requests of a caller may use.
+    /// The limits for the requests of a caller.
     pub(super) fn allowance(&self, visitor: &Visitor) -> Allowance {
         let memory = usize::from(matches!(visitor.class, Class::Read | Class::Operate));
         Allowance {
@@ -102,16 +77,16 @@ impl Clients {
     }
 }
 
-/// What the requests of one caller may use.
+/// The limits for the requests of one caller.
 #[derive(Clone)]
 pub(super) struct Allowance {
-    /// Streams of what happens.
+    /// Event streams.
     pub streams: Client,
-    /// Bytes of bodies and answers.
+    /// Bytes of request bodies and answers.
     pub memory: Client,
 }
 
-/// A connection's place: among those that have not said who they are, then among its caller's.
+/// A connection's place: first among unauthenticated connections, then among its caller's.
 #[derive(Default)]
 pub(super) struct Place {
     stranger: Option<Stranger>,
@@ -119,17 +94,17 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Of a connection that has not said who it is.
+    /// The place of an unauthenticated connection.
     pub(super) fn of_stranger(stranger: Stranger) -> Self {
         Self { stranger: Some(stranger), known: None }
     }
 
-    /// Whether it has not said yet who it is.
+    /// True if the connection is not authenticated yet.
     pub(super) fn is_strangers(&self) -> bool {
         self.stranger.is_some()
     }
 
-    /// Makes it one of the caller's; `false` where there is none.
+    /// Moves the connection to its caller's places; `false` if none is free.
     pub(super) fn give_to(&mut self, visitor: &Visitor, clients: &Clients) -> bool {
         let caller = (visitor.client.clone(), visitor.class);
         if self.known.as_ref().is_some_and(|(known, _)| *known == caller) {
@@ -141,19 +116,19 @@ impl Place {
     }
 }
 
-/// The answer to a caller that has too many connections or streams.
+/// The answer to a caller with too many connections or streams.
 pub(super) fn too_many(what: &str) -> Response {
     let again = [(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")];
     let text = format!("too many {what} are open with this token or role");
     (again, error(StatusCode::SERVICE_UNAVAILABLE, &text, Some("close others, or try again"))).into_response()
 }
 
-/// Marks an answer whose memory is counted already.
+/// Marks an answer whose memory is already counted.
 #[derive(Clone)]
 pub(super) struct Counted;
 
-/// Counts what is answered until the last of it was taken. Of a change that was carried out the
-/// answer is given in any case.
+/// Counts the memory of an answer until the client has read it. The answer to a change is given in
+/// any case, since the change is done.
 pub(super) async fn count_answer(request: Request, next: Next) -> Response {
     let memory = request.extensions().get::<Allowance>().map(|allowance| allowance.memory.clone());
     let may_be_refused = request.method() == Method::GET;
@@ -165,15 +140,15 @@ pub(super) async fn count_answer(request: Request, next: Next) -> Response {
         return if may_be_refused { no_memory() } else { response };
     };
     let (parts, body) = response.into_parts();
-    // It is there already: its length is known.
+    // The body is complete in memory: its length is known.
     let Ok(bytes) = axum::body::to_bytes(body, length as usize).await else {
         return error(StatusCode::INTERNAL_SERVER_ERROR, "the answer was lost", None).into_response();
     };
     Response::from_parts(parts, Body::from(held(bytes, taken)))
 }
 
-/// Bytes on their way to a client with their part of the memory for connections, which is free when
-/// the last of them was taken.
+/// An answer's bytes with their part of the connection memory, which is freed once the client has
+/// read the last of them.
 pub(super) fn held(bytes: impl AsRef<[u8]> + Send + 'static, taken: Taken) -> Bytes {
     Bytes::from_owner(Held { bytes, _taken: taken })
 }
@@ -192,6 +167,7 @@ impl<B: AsRef<[u8]>> AsRef<[u8]> for Held<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stripewise_control::roles::Role;
 
     fn visitor(name: &str, class: Class) -> Visitor {
         let role = match class {
@@ -230,7 +206,7 @@ mod tests {
         let (reader, admin) = (visitor("r", Class::Read), visitor("a", Class::Admin));
         let mut place = Place::default();
         assert!(place.give_to(&reader, &clients) && place.give_to(&reader, &clients));
-        assert_eq!(places(&clients, &reader).len(), 63, "one place, however many requests");
+        assert_eq!(places(&clients, &reader).len(), 63, "one place for any number of requests");
         assert!(place.give_to(&admin, &clients));
         let all = places(&clients, &reader);
         assert_eq!(all.len(), 64, "its place is free again");

@@ -1,8 +1,8 @@
-//! Connections of HTTP clients: how many there may be, and how long each may take over what it
-//! sends and what it takes. Only clients that keep to that are heard by the rest of the daemon.
+//! Connections of HTTP clients: their number, and time limits for sending and receiving. Only
+//! clients that keep to them reach the rest of the daemon.
 //!
-//! Expected faults: clients that are silent, send a byte now and then, send more than they say or
-//! never stop, and never read.
+//! Expected faults: clients that are silent, send a byte now and then, send more than they announce
+//! or never stop, and never read.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -27,39 +27,39 @@ use super::doors::{OpenDoor, Socket};
 use super::guard::{Peer, user_of};
 use super::strangers::Strangers;
 
-/// More connections than there can be: those of known callers, and at each place those of others.
+/// More connections than there can be: of known callers, and of others at each listener.
 const MAX_OPEN: u32 = 1 << 20;
-/// Connections that are being told that they are too many at a time; of more than these the
-/// connections just end.
-const MAX_TOLD: usize = 64;
-/// Time for that: who has not sent its request by then, nor taken the answer, does without.
-const TOLD_PATIENCE: Duration = Duration::from_secs(2);
+/// Maximum concurrent "busy" replies; beyond it, connections are closed without one.
+const MAX_BUSY_REPLIES: usize = 64;
+/// Time for a "busy" reply: a client that has not sent its request and read the reply by then is
+/// closed.
+const BUSY_REPLY_PATIENCE: Duration = Duration::from_secs(2);
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 31\r\nretry-after: 1\r\n\
     connection: close\r\n\r\ntoo many clients are connected\n";
-/// What is kept of a connection's bytes until they are understood; a longer head is refused.
+/// Maximum length of a request's head, bytes; a longer one is refused.
 const HEAD_BYTES: usize = 64 << 10;
-/// A request's head has to come within this time, counted from the end of the one before.
+/// Time limit for a request's head, from the end of the previous request.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
-/// Who a client is has to be known within this time.
+/// Time limit for authentication.
 const STRANGER_PATIENCE: Duration = HEAD_PATIENCE;
-/// Some of an answer has to be taken within this time.
+/// Time limit for the client to take some of an answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
-/// Before connections are accepted again when that failed; out of descriptors, most likely.
+/// Pause after a failed accept, most likely for lack of descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// What all connections share.
+/// State that all connections share.
 struct House {
     router: Router,
     access: Arc<AccessFile>,
     refusals: Arc<Refusals>,
     clients: Clients,
-    /// One permit of each connection.
+    /// One permit for each connection.
     open: Arc<Semaphore>,
-    told: Arc<Semaphore>,
+    busy_replies: Arc<Semaphore>,
     closing: watch::Receiver<bool>,
 }
 
-/// Serves all that connect, until `stopped` ends; then what is under way is finished.
+/// Serves all connections until `stopped` ends; then requests in progress are finished.
 pub(super) async fn serve(
     doors: Vec<OpenDoor>,
     router: Router,
@@ -69,21 +69,22 @@ pub(super) async fn serve(
     stopped: impl Future<Output = ()>,
 ) {
     let (close, closing) = watch::channel(false);
-    let (open, told) = (Arc::new(Semaphore::new(MAX_OPEN as usize)), Arc::new(Semaphore::new(MAX_TOLD)));
-    let house = House { router, access, refusals, clients, open, told, closing };
+    let (open, busy_replies) =
+        (Arc::new(Semaphore::new(MAX_OPEN as usize)), Arc::new(Semaphore::new(MAX_BUSY_REPLIES)));
+    let house = House { router, access, refusals, clients, open, busy_replies, closing };
     let house = Arc::new(house);
     let accepting: Vec<_> =
         doors.into_iter().map(|door| tokio::spawn(accept_all(door, house.clone()))).collect();
     stopped.await;
-    // Socket files go with them.
+    // Dropping the listeners removes their socket files.
     accepting.iter().for_each(|door| door.abort());
-    // The connections may all have gone.
+    // Fails only if all connections have gone.
     let _ = close.send(true);
     let _ = house.open.acquire_many(MAX_OPEN).await;
 }
 
 async fn accept_all(door: OpenDoor, house: Arc<House>) {
-    // Of this door alone: they keep no client out at others.
+    // One set for each listener: its strangers keep no client out at others.
     let strangers = Strangers::default();
     loop {
         let Ok((socket, address)) = door.accept().await else {
@@ -110,8 +111,8 @@ async fn accept_all(door: OpenDoor, house: Arc<House>) {
                 (Socket::Tcp(stream), None) => connection(stream, peer, &house).await,
                 (Socket::Tcp(stream), Some(tls)) => match timeout(HEAD_PATIENCE, tls.accept(stream)).await {
                     Ok(Ok(stream)) => connection(stream, peer, &house).await,
-                    Ok(Err(_)) => house.refusals.tell("HTTP", &address, "it agreed on no keys for TLS"),
-                    Err(_) => house.refusals.tell("HTTP", &address, "it took too long over TLS"),
+                    Ok(Err(_)) => house.refusals.tell("HTTP", &address, "TLS handshake failed"),
+                    Err(_) => house.refusals.tell("HTTP", &address, "TLS handshake timed out"),
                 },
             }
             drop(open);
@@ -119,33 +120,33 @@ async fn accept_all(door: OpenDoor, house: Arc<House>) {
     }
 }
 
-/// Tells a client, whatever it asks, that there is no place for it.
+/// Sends a "busy" reply, if the connection is unencrypted, and closes it.
 fn turn_away(socket: Socket, address: Address, house: &House, is_encrypted: bool) {
     house.refusals.tell("HTTP", &address, "too many clients are connected");
-    // To agree on keys first is more than there is room for.
+    // A TLS handshake would take the resources that are lacking.
     if is_encrypted {
         return;
     }
-    let Ok(place) = house.told.clone().try_acquire_owned() else { return };
+    let Ok(place) = house.busy_replies.clone().try_acquire_owned() else { return };
     tokio::spawn(async move {
-        // Whatever becomes of it, it is closed.
+        // The connection is closed with or without the reply.
         let _ = match socket {
-            Socket::Unix(stream) => timeout(TOLD_PATIENCE, tell_too_many(stream)).await,
-            Socket::Tcp(stream) => timeout(TOLD_PATIENCE, tell_too_many(stream)).await,
+            Socket::Unix(stream) => timeout(BUSY_REPLY_PATIENCE, send_busy_reply(stream)).await,
+            Socket::Tcp(stream) => timeout(BUSY_REPLY_PATIENCE, send_busy_reply(stream)).await,
         };
         drop(place);
     });
 }
 
-async fn tell_too_many(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
+async fn send_busy_reply(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     stream.write_all(TOO_MANY).await?;
-    // Closed with something unread, it would lose the answer.
+    // Closing it with unread data would lose the reply.
     let mut unread = [0; 4096];
     while stream.read(&mut unread).await? > 0 {}
     Ok(())
 }
 
-/// One client, from its first request to its last.
+/// Serves one client, from its first request to its last.
 async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, peer: Peer, house: &House) {
     let io = TokioIo::new(Impatient { stream, given_up: None });
     let place = peer.place.clone();
@@ -158,7 +159,7 @@ async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, peer: Peer, hou
     let is_stranger = || place.lock().unwrap_or_else(PoisonError::into_inner).is_strangers();
     let mut may_be_stranger = true;
     loop {
-        // How it ended is the client's matter.
+        // The result is ignored: a broken connection concerns only its client.
         tokio::select! {
             _ = served.as_mut() => return,
             _ = closing.wait_for(|closing| *closing) => break,
@@ -174,15 +175,15 @@ async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, peer: Peer, hou
     let _ = served.await;
 }
 
-/// A connection that fails when nothing of what is written is taken for too long.
+/// A connection that fails when the client takes nothing of the output for too long.
 struct Impatient<S> {
     stream: S,
-    /// While a write waits.
+    /// Runs while a write waits.
     given_up: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Impatient<S> {
-    /// What a write came to, or that it has waited too long.
+    /// The result of a write, or a timeout.
     fn within_patience<T>(
         &mut self,
         context: &mut Context<'_>,

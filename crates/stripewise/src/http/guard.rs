@@ -12,13 +12,13 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use stripewise_control::daemon::refusals::Refusals;
-use stripewise_control::roles::Role;
 use stripewise_export::ClientId;
 
 use super::access::{Access, AccessFile};
 use super::address::Address;
-use super::clients::{Class, Clients, Place, too_many};
+use super::clients::{Clients, Place, too_many};
 use super::problem::error;
+use super::visitor::{Class, Visitor};
 
 /// A connection, as its requests know it.
 #[derive(Clone)]
@@ -27,19 +27,6 @@ pub(super) struct Peer {
     pub address: Address,
     /// Its place among all connections.
     pub place: Arc<Mutex<Place>>,
-}
-
-/// Who sent a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Visitor {
-    /// For the log: the user or the token's name, and the address.
-    pub name: String,
-    /// What it may ask for.
-    pub role: Role,
-    /// The token or user, whatever address it comes from.
-    pub client: ClientId,
-    /// With which others it shares a reserve.
-    pub class: Class,
 }
 
 /// Who is let in.
@@ -130,6 +117,7 @@ pub(super) async fn let_in(State(guard): State<Arc<Guard>>, mut request: Request
 mod tests {
     use super::*;
     use stripewise_control::registry::own_user;
+    use stripewise_control::roles::Role;
     use stripewise_export::budget::Budget;
 
     const TOKENS: &str = "token eyes read 0123456789abcdef\nuser 4711 operate\n";

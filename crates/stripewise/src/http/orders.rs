@@ -1,5 +1,5 @@
-//! What the HTTP thread asks of the daemon's executor: requests on pools, how everything stands,
-//! and to be told what happens.
+//! Orders of the HTTP thread to the daemon's executor: requests on pools, metrics, and
+//! subscriptions to events.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -17,51 +17,51 @@ use stripewise_control::report::PoolReport;
 use stripewise_control::request::Request;
 use stripewise_control::response::Response;
 
-use super::guard::Visitor;
 use super::metrics;
+use super::visitor::Visitor;
 use crate::answer::exit_of;
 use crate::carry_out::{From, carry_out};
 use crate::commands::App;
 use crate::failure::Result;
 use crate::printer::Printer;
 
-/// Something to do. The caller may have left.
+/// An order. Its caller may have left.
 pub(super) enum Order {
-    /// A request, its input behind it.
+    /// A request with its input.
     Request {
-        /// What is asked.
+        /// The request.
         request: Request,
-        /// Whether the answer is a document; else it is bytes of a volume.
+        /// True if the answer is a document, false if it is bytes of a volume.
         json: bool,
-        /// Its input.
+        /// The bytes that the request writes.
         input: Vec<u8>,
-        /// Who asks.
+        /// The caller.
         visitor: Visitor,
-        /// What came of it.
+        /// Receives the outcome.
         answer: oneshot::Sender<Answer>,
     },
-    /// Figures for Prometheus.
+    /// Metrics for Prometheus.
     Metrics(oneshot::Sender<String>),
-    /// To be told what happens to pools.
+    /// A subscription to the events of pools.
     Follow {
-        /// What of it.
+        /// The events wanted.
         followed: Followed,
-        /// Who asks, for the log.
+        /// The caller, for the log.
         who: String,
-        /// What happens, until that ends.
+        /// Receives the events, until the subscription ends.
         answer: oneshot::Sender<Result<mpsc::Receiver<PoolNews>>>,
     },
 }
 
-/// What came of a request.
+/// The outcome of a request.
 pub(super) struct Answer {
-    /// Its result.
+    /// The request's result.
     pub result: Result<Response>,
-    /// Bytes of a volume that it read, and what people would have been told.
+    /// Bytes read from a volume, and messages for the user.
     pub collected: Collected,
 }
 
-/// Carries out orders until there are no more.
+/// Runs orders until the channel closes.
 pub(super) async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App, turns: &Rc<Turns>) {
     let Ok(executor) = app.executor() else { return };
     while let Some(order) = orders.next().await {
@@ -96,7 +96,7 @@ async fn carry_out_for(
         let carried_out = pin!(collected(request, json, visitor, app, turns, &caller));
         match select(carried_out, answer.cancellation()).await {
             Either::Left((done, _)) => done,
-            // Its caller waits no more: what only waits ends, a change is finished.
+            // Its caller has left: a request that only waits ends, a change is finished.
             Either::Right(((), carried_out)) => {
                 caller.leave();
                 carried_out.await
@@ -127,7 +127,7 @@ async fn collected(
     Answer { result, collected }
 }
 
-/// How all pools stand that are served here.
+/// Reports of all pools served here.
 fn reports(app: &App) -> Vec<PoolReport> {
     Session::all_served(app).iter().map(|session| session.report()).collect()
 }

@@ -1,6 +1,5 @@
-//! What went wrong, as every answer that is no success has it: problem details (RFC 9457), in the
-//! words of HTTP. Commands speak of options and of other commands; a caller over HTTP knows
-//! neither.
+//! Problem details (RFC 9457) for every answer that is no success, in the terms of HTTP: messages
+//! of commands name options and other commands, which HTTP callers do not know.
 
 use axum::body::to_bytes;
 use axum::http::{StatusCode, header};
@@ -12,25 +11,25 @@ use utoipa::ToSchema;
 
 use crate::printer::OUTPUT_VERSION;
 
-/// Bytes of a detail or hint: what a caller sent may be in it, and need not come back whole.
-const MOST_TOLD_BYTES: usize = 4000;
-/// Of what the router says of a request.
+/// Maximum length of a detail or hint, bytes: it may quote input, which need not come back whole.
+const MAX_QUOTED_BYTES: usize = 4000;
+/// Maximum length of a message of the router, bytes.
 const MOST_TEXT_BYTES: usize = 64 << 10;
 
-/// What went wrong.
+/// A problem.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Problem {
     output_version: u32,
-    /// The status in words.
+    /// The name of the status.
     title: &'static str,
-    /// The status again.
+    /// The status code.
     status: u16,
-    /// What, where and why.
+    /// The failure: what, where and why.
     detail: String,
-    /// What to do about it.
+    /// The next step.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
-    /// Where it was done and the outcome is bad: the document that tells the outcome.
+    /// The document, if the request was done with a bad outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     document: Option<Value>,
@@ -41,7 +40,7 @@ pub(crate) fn error(status: StatusCode, detail: &str, hint: Option<&str>) -> imp
     bad_outcome(status, detail, hint, None)
 }
 
-/// As [`error`], with the document of what was done all the same.
+/// As [`error`], with the document of a request that was done.
 pub(super) fn bad_outcome(
     status: StatusCode,
     detail: &str,
@@ -52,8 +51,8 @@ pub(super) fn bad_outcome(
         output_version: OUTPUT_VERSION,
         title: status.canonical_reason().unwrap_or("Error"),
         status: status.as_u16(),
-        detail: cut(detail, MOST_TOLD_BYTES),
-        hint: hint.map(|hint| cut(hint, MOST_TOLD_BYTES)),
+        detail: cut(detail, MAX_QUOTED_BYTES),
+        hint: hint.map(|hint| cut(hint, MAX_QUOTED_BYTES)),
         document,
     };
     let text = serde_json::to_string(&problem).expect("plain data becomes JSON");
@@ -79,7 +78,7 @@ pub(super) fn text(message: &str) -> String {
         let (name, mut behind) = name.split_at(end);
         let quote = before.chars().next_back().filter(|quote| "'`".contains(*quote));
         out.push_str(before.trim_end_matches(['\'', '`']));
-        // The placeholder of its value, and the quote that both stand in.
+        // Drops the placeholder of its value, and the closing quote.
         if let Some(value) = behind.strip_prefix([' ', '=']).and_then(|value| value.strip_prefix('<')) {
             behind = value.split_once('>').map_or("", |(_, behind)| behind);
         }
@@ -93,7 +92,7 @@ pub(super) fn text(message: &str) -> String {
     out
 }
 
-/// What to do, unless that is to type a command.
+/// A hint for HTTP; `None` if it suggests a command.
 pub(super) fn hint(hint: &str) -> Option<String> {
     if hint.ends_with("--yes") {
         return Some("if that is what you want: `yes=true` in the query".to_owned());
@@ -102,8 +101,8 @@ pub(super) fn hint(hint: &str) -> Option<String> {
     (!names_a_command).then(|| text(hint))
 }
 
-/// Gives answers of the same shape to what the router itself refuses: bodies that are no JSON,
-/// methods that a path does not have.
+/// Turns refusals of the router itself into problems: bodies that are not JSON, methods that a path
+/// does not have.
 pub(super) async fn in_one_shape(response: Response) -> Response {
     let status = response.status();
     let kind = response.headers().get(header::CONTENT_TYPE);
@@ -114,12 +113,19 @@ pub(super) async fn in_one_shape(response: Response) -> Response {
     let (parts, body) = response.into_parts();
     let text = to_bytes(body, MOST_TEXT_BYTES).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&text).trim().to_owned();
-    let text = if text.is_empty() { "the request makes no sense".to_owned() } else { text };
+    let text = if text.is_empty() { "invalid request".to_owned() } else { text };
     let mut answer = error(status, &text, None).into_response();
     if let Some(allowed) = parts.headers.get(header::ALLOW) {
         answer.headers_mut().insert(header::ALLOW, allowed.clone());
     }
     answer
+}
+
+/// There is no memory for a request now.
+pub(super) fn no_memory() -> Response {
+    let again = [(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")];
+    let text = "the memory for connections is in use";
+    (again, error(StatusCode::SERVICE_UNAVAILABLE, text, Some("try again"))).into_response()
 }
 
 #[cfg(test)]
@@ -128,7 +134,7 @@ mod tests {
 
     #[test]
     fn messages_name_fields_not_options() {
-        for (typed, told) in [
+        for (message, expected) in [
             (
                 "invalid value 'raid9' for '--layout <LAYOUT>': there is none",
                 "invalid value 'raid9' for `layout`: there is none",
@@ -138,7 +144,7 @@ mod tests {
             ("nothing -- at all", "nothing -- at all"),
             ("a--b", "a--b"),
         ] {
-            assert_eq!(text(typed), told);
+            assert_eq!(text(message), expected);
         }
         assert_eq!(hint("run `stripewise pool status`"), None);
         let confirmed = hint("if that is what you want: stripewise pool destroy tank --yes");

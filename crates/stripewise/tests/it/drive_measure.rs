@@ -86,7 +86,7 @@ fn unmeasurable_drives_and_models_are_reported() {
         ("drive measure @none.img -o @x.toml", 1, "no such file or device"),
         ("drive measure @d -o @x.toml", 1, "this is a directory"),
         ("drive measure @d/drive0.img -o @d/drive0.img", 2, "is the drive itself"),
-        ("drive measure @d/drive0.img -o @no/x.toml", 1, "there is no folder"),
+        ("drive measure @d/drive0.img -o @no/x.toml", 1, "does not exist"),
         ("drive measure @d/drive0.img -o @x.toml --seconds 0.5", 1, "measuring needs 8388608"),
         ("drive measure @d/drive0.img -o @x.toml --seconds 0", 2, "--seconds takes"),
         ("evaluate --model @none.toml", 2, "none.toml: No such file"),
@@ -97,7 +97,7 @@ fn unmeasurable_drives_and_models_are_reported() {
         ("lab run model:004-adaptec-raid --profile crystaldiskmark", 1, "004-adaptec-raid5"),
         ("lab run model:nvme --profile bonnie", 2, "works on files"),
         ("lab run model:nvme --profile crystaldiskmark --driver fio", 2, "require a real target"),
-        ("lab run model:nvme model:x25e --profile crystaldiskmark", 2, "measured by itself"),
+        ("lab run model:nvme model:x25e --profile crystaldiskmark", 2, "cannot be measured in turns"),
         ("lab run model:x25e --profile crystaldiskmark --size 1TB", 1, "cannot be measured"),
     ] {
         let refused = sandbox.run(words);

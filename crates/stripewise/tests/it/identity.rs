@@ -254,7 +254,7 @@ fn copies_of_a_pool_are_refused_and_block_no_other() {
     sandbox.ok("pool import --dir @d alpha");
     // The copy does not replace the imported pool.
     let refused = sandbox.fails("pool import --dir @copy alpha");
-    assert!(refused.contains("on the list already") && refused.contains("is a copy"), "{refused}");
+    assert!(refused.contains("is registered already") && refused.contains("is a copy"), "{refused}");
     sandbox.write("alpha/data", 0, b"only here");
     assert!(sandbox.read("alpha/data", 9, of_alpha.len() - 9) == of_alpha[9..]);
 }

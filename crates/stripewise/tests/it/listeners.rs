@@ -332,7 +332,7 @@ fn http_beyond_loopback_is_encrypted() {
     sandbox.pool(2);
     let port = free_port();
     let refused = sandbox.run(&format!("serve --http 0.0.0.0:{port}")).expect_code(2);
-    assert!(refused.err.contains("TLS is needed") && refused.err.contains("hint: "), "{}", refused.err);
+    assert!(refused.err.contains("TLS is required") && refused.err.contains("hint: "), "{}", refused.err);
     if !is_here("openssl") || !is_here("curl") {
         return;
     }
@@ -417,7 +417,7 @@ fn alerts_are_sent_on_trouble() {
     sandbox.ok("volume create tank/a --layout raid5 --size 20MiB");
     let data = unique_bytes(12 << 20, 1);
     sandbox.write("tank/a", 0, &data);
-    assert!(sandbox.fails("alert test").contains("no daemon runs"));
+    assert!(sandbox.fails("alert test").contains("no daemon is running"));
     let daemon = Daemon::start(&sandbox, "");
     assert!(sandbox.fails("alert test").contains("was given no way to send alerts"));
     daemon.end();

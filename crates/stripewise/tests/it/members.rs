@@ -307,7 +307,7 @@ fn iostat_shows_the_drives_of_a_running_process() {
     assert_eq!(idle["running"], false);
     assert_eq!(idle["intervals"][0]["drives"].as_array().map(Vec::len), Some(3));
     assert!(sandbox.ok("pool iostat tank").text().contains("no process has pool tank open"));
-    assert!(sandbox.run("pool iostat tank 0").expect_code(2).err.contains("no length of an interval"));
+    assert!(sandbox.run("pool iostat tank 0").expect_code(2).err.contains("is not an interval"));
     assert!(sandbox.run("pool iostat tank 1 0").expect_code(2).err.contains("1"));
 
     // A rebuild onto a drive slow enough to be observed on a busy host.

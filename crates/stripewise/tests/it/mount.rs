@@ -380,7 +380,7 @@ fn btrfs_keeps_its_files_on_a_mirror() {
     let data = unique_bytes(5 << 20, 6);
     std::fs::write(mount.file("file"), &data).expect("written");
     let said = mount.end();
-    assert!(said.contains("making a btrfs file system"), "{said}");
+    assert!(said.contains("creating a btrfs file system"), "{said}");
     let mount = Mount::start(&sandbox, "mount tank/a @m --fs btrfs");
     expect_files(&[(mount.file("file"), data)]);
     let said = mount.end();

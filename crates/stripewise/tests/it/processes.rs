@@ -142,7 +142,7 @@ fn a_journal_leaves_nothing_to_resync() {
 #[test]
 fn a_volume_is_readable_after_its_writer_is_killed() {
     let (sandbox, data, noise) = killed_writer("raid5");
-    let told = "what its journals hold was put in place";
+    let told = "its journals were replayed";
     let first = sandbox.ok("volume read tank/a --length 4096").err;
     assert!(first.contains(told), "{first}");
     let second = sandbox.ok("volume read tank/a --length 4096").err;

@@ -1,4 +1,4 @@
-//! Callers with few rights that take all they can get: others are served as if they were not there.
+//! Callers with few rights that take all they can get: others are served as if they were alone.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -11,7 +11,7 @@ use crate::kit::{Sandbox, unique_bytes};
 const READER: &str = "READREADREADREAD";
 const ADMIN: &str = "ADMINADMINADMIN1";
 
-/// A daemon at a port, with a token for each role.
+/// A daemon on a port, with a token for each role.
 fn start(sandbox: &Sandbox, words: &str) -> (Daemon, u16) {
     let (port, tokens) = (free_port(), sandbox.path("tokens"));
     let text =
@@ -21,10 +21,10 @@ fn start(sandbox: &Sandbox, words: &str) -> (Daemon, u16) {
     (Daemon::start(sandbox, &format!("--http {port} --http-token-file @tokens {words}")), port)
 }
 
-/// Of longer answers nothing is taken.
+/// Answers of this length or more are left unread.
 const SHORT_BYTES: usize = 64 << 10;
 
-/// Asks and keeps the connection; the status.
+/// Sends a request on a connection that is kept; returns the status.
 fn ask(wire: &mut dyn Wire, path: &str, token: Option<&str>) -> String {
     let token = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
     wire.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{token}\r\n").as_bytes())
@@ -59,7 +59,7 @@ fn a_reader_leaves_places_for_admin_and_owner() {
         }
     };
     assert_eq!((held.len(), refused.as_str()), (64, "503"));
-    // Those that have said nothing yet hold no places of others for long either.
+    // Unauthenticated connections do not hold others' places for long either.
     let strangers: Vec<_> = (0..32).map(|_| reader.connect()).collect();
     assert_eq!(Web::own(&sandbox).ask("GET", "/api/v1/pools", Value::Null).0, 200);
     drop(strangers);
@@ -78,7 +78,7 @@ fn unread_answers_keep_no_admin_from_memory() {
     let (daemon, port) = start(&sandbox, "--connection-memory 64MiB");
     let (hands, admin) = (Web::tcp(port, Some("OPERATEOPERATE12")), Web::tcp(port, Some(ADMIN)));
     let bytes = "/api/v1/pools/tank/volumes/a/bytes?length=16777216";
-    // Each is answered, and takes no more than the first bytes.
+    // Each is answered, and reads no more than the first bytes.
     let mut held = Vec::new();
     let refused = loop {
         let mut wire = hands.connect();
@@ -86,7 +86,7 @@ fn unread_answers_keep_no_admin_from_memory() {
             "200" => held.push(wire),
             refused => break refused.to_owned(),
         }
-        assert!(held.len() < 9, "they share the memory that there is");
+        assert!(held.len() < 9, "they share the available memory");
     };
     assert_eq!(refused, "503");
     let (status, whole) = admin.ask_raw("GET", bytes, &[], b"");

@@ -1,5 +1,5 @@
-//! Processes that alerts are given to: each leads a group of its own, gets the alert on standard
-//! input, and has a limit of time.
+//! Processes that send alerts: each leads a group of its own, gets the alert on standard input, and
+//! has a time limit.
 //!
 //! Expected faults: processes that fail, never end, do not read, write without end, or leave others
 //! behind that hold their pipes: those are not waited for, and are ended at the same limit.
@@ -16,13 +16,13 @@ use super::Outcome;
 use crate::failure::system_text;
 use crate::notation::plain::one_line;
 
-/// Interval of looks at a process that is to end.
+/// Interval of checks of a running process.
 const LOOK: Duration = Duration::from_millis(20);
-/// As much of what a process says as a person reads.
+/// Maximum length of a process's error output that is shown, bytes.
 const MOST_SAID_BYTES: usize = 500;
-/// Read of a pipe at a time: a process that writes without end must not keep us from its limit.
+/// Maximum bytes read from a pipe at a time: endless output must not delay the time limit.
 const MOST_READ_AT_ONCE: usize = 1 << 20;
-/// Groups that processes left behind; beyond these the oldest is ended.
+/// Maximum groups left behind; beyond it the oldest is ended.
 const MOST_LEFT_BEHIND: usize = 8;
 
 /// Runs processes, one after the other.
@@ -31,8 +31,8 @@ pub(super) struct Processes {
     left_behind: VecDeque<LeftBehind>,
 }
 
-/// A group that outlived the process that led it. The group's number is not given to others while
-/// the pipe shows that some of it is there.
+/// A group that outlived its leader. The group's number is not reused while its pipe is open, which
+/// shows that a member is alive.
 struct LeftBehind {
     group: u32,
     stderr: ChildStderr,
@@ -40,7 +40,7 @@ struct LeftBehind {
 }
 
 impl Processes {
-    /// Each has this much time.
+    /// A runner with this time limit for each process.
     pub(super) fn with_limit(patience: Duration) -> Self {
         Self { patience, left_behind: VecDeque::new() }
     }
@@ -80,7 +80,7 @@ impl Processes {
         Err(format!("{status}: {}", one_line(String::from_utf8_lossy(&said).trim())))
     }
 
-    /// Reads what is written by processes that were left behind, and ends those past their limit.
+    /// Reads the output of groups left behind, and ends those past their limit.
     pub(super) fn sweep(&mut self) {
         let too_many = self.left_behind.len().saturating_sub(MOST_LEFT_BEHIND);
         for (index, left) in self.left_behind.iter_mut().enumerate() {
@@ -98,13 +98,13 @@ impl Processes {
         });
     }
 
-    /// Tells if there is something to [`sweep`](Self::sweep).
+    /// True if there are groups to [`sweep`](Self::sweep).
     pub(super) fn are_left_behind(&self) -> bool {
         !self.left_behind.is_empty()
     }
 }
 
-/// Writes as much as the pipe takes, and closes it behind the last.
+/// Writes as much as the pipe takes, and closes it after the last byte.
 fn give(pipe: &mut Option<ChildStdin>, unsent: &mut &[u8]) {
     while let Some(to) = pipe {
         match to.write(unsent) {
@@ -117,13 +117,13 @@ fn give(pipe: &mut Option<ChildStdin>, unsent: &mut &[u8]) {
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-            // A process that does not read it may have its reasons.
+            // A process need not read its input.
             Err(_) => *pipe = None,
         }
     }
 }
 
-/// Reads what the pipe has, and keeps the beginning; whether no process can write to it any more.
+/// Reads the pipe, keeping the beginning; true if no process can write to it any more.
 fn drain(pipe: &mut ChildStderr, said: &mut Vec<u8>) -> bool {
     let (mut bytes, mut read_bytes) = ([0; 4096], 0);
     while read_bytes < MOST_READ_AT_ONCE {
@@ -151,7 +151,7 @@ mod tests {
         processes.run(Command::new("sh").args(["-c", script]), input)
     }
 
-    /// Waits until a process is no more.
+    /// Waits until the process has ended.
     fn until_gone(processes: &mut Processes, folder: &Path) {
         let number = std::fs::read_to_string(folder.join("number")).expect("written");
         let process = Path::new("/proc").join(number.trim());
@@ -161,7 +161,7 @@ mod tests {
         };
         let begin = Instant::now();
         while is_running() {
-            assert!(begin.elapsed() < Duration::from_secs(8), "it is ended");
+            assert!(begin.elapsed() < Duration::from_secs(8), "the process is still running");
             processes.sweep();
             std::thread::sleep(LOOK);
         }

@@ -1,7 +1,7 @@
-//! Alerts to web addresses. An address is often a secret: it can come from a file, and is then
-//! never shown whole.
+//! Alerts to web addresses. An address is often secret: it can come from a file, and is then never
+//! shown whole.
 //!
-//! Expected faults: addresses that do not answer, refuse, or lead elsewhere (followed only within
+//! Expected faults: addresses that do not answer, refuse, or redirect (followed only within
 //! their origin), files that others may read.
 
 use std::fs::File;
@@ -16,9 +16,9 @@ use crate::failure::{Failure, Result, system_text};
 use crate::notation::plain::{cut, one_line};
 use crate::registry::own_user;
 
-/// Redirections within an origin.
+/// Maximum redirections, all within the origin.
 const MOST_REDIRECTIONS: usize = 3;
-/// A longer file is not one of addresses.
+/// Maximum length of a file with an address, bytes.
 const MAX_FILE_BYTES: u64 = 64 << 10;
 const MOST_SHOWN_BYTES: usize = 200;
 
@@ -26,7 +26,7 @@ const MOST_SHOWN_BYTES: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebAddress {
     url: String,
-    /// The part of it that is shown.
+    /// The part that is shown.
     pub(super) shown: String,
 }
 
@@ -37,17 +37,17 @@ impl FromStr for WebAddress {
         let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
         match is_plain && origin(text).is_some() {
             true => Ok(Self { url: text.to_owned(), shown: text.to_owned() }),
-            false => Err(format!("`{}` is no web address; as in https://HOST/PATH", one_line(text))),
+            false => Err(format!("`{}` is not a web address; expected https://HOST/PATH", one_line(text))),
         }
     }
 }
 
 impl WebAddress {
-    /// From a file of its owner's alone, which holds one.
+    /// Reads the address from a file that only its owner may read.
     pub fn from_file(path: &Path) -> Result<Self> {
         let unusable = |why: String| {
             Failure::new(format!("cannot use the web address in {}: {why}", path.display()))
-                .hint("the file holds one line, as in https://HOST/PATH, and its mode is 0600")
+                .hint("the file must hold one line, https://HOST/PATH, and have the mode 0600")
         };
         let io = |error: std::io::Error| unusable(system_text(&error));
         let found = std::fs::metadata(path).map_err(io)?;
@@ -63,8 +63,8 @@ impl WebAddress {
         }
         let mut text = String::new();
         File::open(path).map_err(io)?.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(io)?;
-        // What is in it is not told.
-        let address = text.trim().parse::<Self>().map_err(|_| unusable("it holds none".to_owned()))?;
+        // The error does not quote the contents, which may be secret.
+        let address = text.trim().parse::<Self>().map_err(|_| unusable("it holds no address".to_owned()))?;
         let shown = format!("{}/…", origin(&address.url).unwrap_or_default());
         Ok(Self { shown, ..address })
     }
@@ -85,10 +85,10 @@ pub(super) fn post(address: &WebAddress, document: &str, patience: Duration) -> 
         let place = response.headers().get("location").and_then(|place| place.to_str().ok());
         url = following(&url, status.as_u16(), place.unwrap_or_default())?;
     }
-    Err("it leads on and on".to_owned())
+    Err("too many redirections".to_owned())
 }
 
-/// Gives the next address, if it is within the origin and takes the request as it is.
+/// The target of a redirection, if it is within the origin and keeps the request.
 fn following(url: &str, status: u16, place: &str) -> std::result::Result<String, String> {
     let own = origin(url).unwrap_or_default();
     let next = match place.starts_with('/') && !place.starts_with("//") {
@@ -101,7 +101,7 @@ fn following(url: &str, status: u16, place: &str) -> std::result::Result<String,
     }
     let to = cut(&one_line(&leads_to.unwrap_or_else(|| "nowhere".to_owned())), MOST_SHOWN_BYTES);
     Err(format!(
-        "it answers {status} and leads to {to}, which is not followed: name the address that takes alerts"
+        "it answers {status} and redirects to {to}, which is not followed: name the address that takes alerts"
     ))
 }
 
@@ -125,8 +125,8 @@ mod tests {
 
     use super::*;
 
-    /// A server that gives each client the next of these answers; the address, and the heads that
-    /// came.
+    /// A server that gives each client the next of these answers; returns its address, and the
+    /// request heads received.
     fn server(answers: Vec<String>) -> (String, std::sync::mpsc::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = format!("http://{}", listener.local_addr().expect("bound"));
@@ -163,7 +163,7 @@ mod tests {
             let refused = send(&format!("{url}/hook")).expect_err("it leads elsewhere");
             assert!(refused.contains(&other) && !refused.contains("secret"), "{refused}");
         }
-        assert!(asked.try_recv().is_err(), "nothing came there");
+        assert!(asked.try_recv().is_err(), "no request came there");
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
             let refused = led(307, place).expect_err(place);
             assert!(!refused.contains("secret"), "{refused}");
         }
-        assert!(led(302, "/b").is_err(), "it would be asked with another method");
+        assert!(led(302, "/b").is_err(), "the method would change");
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! A file system on a volume, mounted: the volume as a file in a private folder, a loop device on
-//! it with direct I/O, a file system made there if it holds nothing, and the mount. Undone from the
+//! it with direct I/O, a file system created if the volume is empty, and the mount. Undone from the
 //! top when it ends, or when a step fails.
 //!
-//! The loop device is told to go with its last user as soon as it is mounted, so that after a kill
-//! -9 `umount DIR` is all there is to do: what else a killed process left is removed by the next.
+//! The loop device is detached lazily as soon as it is mounted: it goes with its last user, so that
+//! after a kill -9 `umount DIR` is all there is to do. Other leftovers of a killed process are
+//! removed by the next one.
 //!
-//! Expected faults: a volume that holds something else, programs missing or failing, a volume that
-//! gets another size while it is mounted (the loop device gets it, too), a mount that is in use at
-//! the end (waited for).
+//! Expected faults: a volume that holds other data, programs missing or failing, a volume that is
+//! resized while it is mounted (the loop device follows), a mount that is in use at the end (waited
+//! for).
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
@@ -31,7 +32,7 @@ use crate::failure::{Failure, Result};
 use crate::notation::names::VolumeName;
 use crate::notation::size::ByteSize;
 
-/// File systems that can be asked for.
+/// The supported file systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystem {
     /// XFS
@@ -51,7 +52,7 @@ impl FileSystem {
         }
     }
 
-    /// As `signatures.rs` calls it.
+    /// Its name in `signatures.rs`.
     fn signature(self) -> &'static str {
         match self {
             Self::Xfs => "an XFS file system",
@@ -60,7 +61,7 @@ impl FileSystem {
         }
     }
 
-    /// What finds damage.
+    /// The command that checks it for damage.
     fn checker(self) -> &'static str {
         match self {
             Self::Xfs => "xfs_repair -f",
@@ -69,7 +70,7 @@ impl FileSystem {
         }
     }
 
-    /// What has it use all of a device that grew.
+    /// The command that grows it to the size of its device.
     fn grower(self, device: &str, folder: &Path) -> String {
         match self {
             Self::Xfs => format!("xfs_growfs {}", folder.display()),
@@ -78,7 +79,7 @@ impl FileSystem {
         }
     }
 
-    /// What makes one, and the package that it is in.
+    /// The program that creates it, and its package.
     fn maker(self) -> (&'static str, &'static str) {
         match self {
             Self::Xfs => ("mkfs.xfs", "xfsprogs"),
@@ -88,20 +89,20 @@ impl FileSystem {
     }
 }
 
-/// A volume's file system at a folder.
+/// A volume's file system to be mounted at a folder.
 pub struct Wanted<'a> {
     /// The volume; its pool is served.
     pub volume: &'a VolumeName,
     /// Its size, bytes.
     pub size_bytes: u64,
-    /// What it is to hold.
+    /// The file system wanted.
     pub kind: FileSystem,
-    /// Where it is to be seen: a folder that was found free.
+    /// The mount point: a folder that was checked to be free.
     pub folder: &'a Path,
 }
 
 impl Wanted<'_> {
-    /// Mounts it, does `work`, and unmounts everything again. `work` also ends when
+    /// Mounts it, does `work`, and unmounts everything again. `work` has to end when
     /// [`Self::until_unmounted`] does.
     pub async fn mounted(&self, control: &Control, work: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
         remove_what_killed_ones_left(control).await?;
@@ -114,12 +115,12 @@ impl Wanted<'_> {
             }
             Err(failure) => Err(failure),
         };
-        // One that is left is removed by the next to come.
+        // The next process removes what is left of it.
         let _ = std::fs::remove_dir(&private);
         result
     }
 
-    /// Ends when somebody else has unmounted it.
+    /// Waits until another process has unmounted it.
     pub async fn until_unmounted(&self, control: &Control) -> Result<()> {
         let context = control.executor()?.context();
         while self.is_mounted()? {
@@ -130,7 +131,7 @@ impl Wanted<'_> {
 
     fn is_mounted(&self) -> Result<bool> {
         let mounted = what_is_mounted_at(self.folder);
-        Ok(mounted.map_err(|error| Failure::because("cannot learn what is mounted", &error))?.is_some())
+        Ok(mounted.map_err(|error| Failure::because("cannot list mounts", &error))?.is_some())
     }
 
     async fn on_a_loop_device(
@@ -166,7 +167,7 @@ impl Wanted<'_> {
         let kind = self.kind.name();
         if is_empty {
             let (maker, package) = self.kind.maker();
-            control.note(format!("{} holds nothing: making {} on it", self.volume, self.kind.signature()));
+            control.note(format!("{} is empty: creating {} on it", self.volume, self.kind.signature()));
             run(maker, package, &["-q".as_ref(), device.as_ref()]).await?;
         }
         let words: [&OsStr; 4] = ["-t".as_ref(), kind.as_ref(), device.as_ref(), self.folder.as_ref()];
@@ -183,7 +184,7 @@ impl Wanted<'_> {
             });
             Failure::new(message).hint(hint)
         })?;
-        // While it is used this only says that it is to go with its last user.
+        // The device is in use, so this only makes it go with its last user.
         let detached = run("losetup", UTIL_LINUX, &["--detach".as_ref(), device.as_ref()]).await;
         let result = match detached {
             Ok(_) => match select(pin!(work()), pin!(self.follow_size(control, device, file))).await {
@@ -195,30 +196,30 @@ impl Wanted<'_> {
         result.and(unmount(control, self.folder, || self.is_mounted()).await)
     }
 
-    /// Gives the loop device the size of the volume whenever that changes, and says how the file
-    /// system takes it on: that is a decision of its own. Ends only where nothing can be done.
+    /// Resizes the loop device with the volume, and names the command that grows the file system,
+    /// which is the user's decision. Ends only on an error.
     async fn follow_size(&self, control: &Control, device: &str, file: &Path) -> Result<()> {
         let context = control.executor()?.context();
         let (name, mut known) = (self.volume.to_string(), self.size_bytes);
         loop {
             context.sleep_ns(super::RETRY_NS).await;
-            // Where its pool is closed for a while it has none.
+            // A pool that is closed for a while has no sizes.
             let size = control.served.exports().size_bytes(&name).unwrap_or(known);
             if size == known {
                 continue;
             }
             known = size;
-            // The kernel asks for the file's size only now.
+            // The kernel does not ask for the file's size by itself.
             let looked_at = file.to_owned();
             let _ = off_thread(move || std::fs::metadata(looked_at)).await;
             match run("losetup", UTIL_LINUX, &["--set-capacity".as_ref(), device.as_ref()]).await {
                 Ok(_) => control.note(format!(
-                    "volume {name} has {} now, and so has {device}; the file system takes that on with `{}`",
+                    "volume {name} is resized to {}, and {device} with it; to grow the file system: `{}`",
                     ByteSize(size),
                     self.kind.grower(device, self.folder)
                 )),
                 Err(failure) => control.warning(format!(
-                    "volume {name} has {} now, and {device} keeps its size until it is mounted again: {}",
+                    "volume {name} is resized to {}, but {device} keeps its size until it is mounted again: {}",
                     ByteSize(size),
                     failure.message
                 )),
@@ -226,8 +227,8 @@ impl Wanted<'_> {
         }
     }
 
-    /// Whether a file system is to be made; an error if what is there is neither nothing nor the
-    /// one that is wanted.
+    /// True if the volume is empty and a file system is to be created; an error if it holds
+    /// anything but the one wanted.
     async fn holds_nothing(&self, file: &Path) -> Result<bool> {
         let (path, size_bytes) = (file.to_owned(), self.size_bytes);
         let looked = off_thread(move || -> io::Result<_> {
@@ -239,7 +240,7 @@ impl Wanted<'_> {
         let (found, has_data) = looked
             .await
             .and_then(|looked| looked)
-            .map_err(|error| Failure::because(format!("cannot tell what {} holds", self.volume), &error))?;
+            .map_err(|error| Failure::because(format!("cannot read what {} holds", self.volume), &error))?;
         let what: Vec<String> = found.iter().map(ToString::to_string).collect();
         match found.as_slice() {
             [] if !has_data => Ok(true),
@@ -252,36 +253,36 @@ impl Wanted<'_> {
     fn refused(&self, what: &str) -> Failure {
         let (volume, kind) = (self.volume, self.kind.name());
         Failure::new(format!("cannot mount {volume} as {kind}: it holds {what}")).hint(format!(
-            "name the file system that it holds with --fs; or, to be rid of all that is on it, `stripewise volume delete {volume} \
-             --yes` and make it again"
+            "name its file system with --fs; or, to destroy all data on it, `stripewise volume delete {volume} --yes` and \
+             create it again"
         ))
     }
 }
 
-/// Whether the loop device still has the file.
+/// True if the loop device still has the file.
 fn is_attached(device: &str, file: &Path) -> bool {
     let Some(name) = Path::new(device).file_name() else { return false };
     let backing = Path::new("/sys/block").join(name).join("loop/backing_file");
     std::fs::read_to_string(backing).is_ok_and(|text| Path::new(text.trim_end()) == file)
 }
 
-/// HOME/mounts/PID, for this user only.
+/// Creates HOME/mounts/PID, for this user only.
 fn make_private_folder(control: &Control) -> Result<PathBuf> {
     let folder = control.registry()?.mounts_path().join(std::process::id().to_string());
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    // As the kernel will name it.
+    // Resolved, as the kernel will name it.
     made.and_then(|()| std::fs::canonicalize(&folder))
-        .map_err(|error| Failure::because(format!("cannot make the folder {}", folder.display()), &error))
+        .map_err(|error| Failure::because(format!("cannot create the folder {}", folder.display()), &error))
 }
 
-/// Their files are dead and in nobody's way, as soon as what stood on them is unmounted.
+/// Unmounts folders left by killed processes; they serve nothing any more.
 async fn remove_what_killed_ones_left(control: &Control) -> Result<()> {
     let Ok(folders) = std::fs::read_dir(control.registry()?.mounts_path()) else { return Ok(()) };
     for folder in folders.flatten() {
         let is_dead = !Path::new("/proc").join(folder.file_name()).exists();
         let folder = folder.path();
         if is_dead || folder.ends_with(std::process::id().to_string()) {
-            // Not mounted any more, or still in use by what stands on it.
+            // It fails where it is unmounted already, or a file system on it is still mounted.
             let _ = run("umount", UTIL_LINUX, &[folder.as_os_str()]).await;
             let _ = std::fs::remove_dir(&folder);
         }

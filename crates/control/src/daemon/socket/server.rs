@@ -1,8 +1,8 @@
-//! Takes commands over a socket, which only its owner and root may connect to, and has them carried
-//! out beside everything else that this process does.
+//! Takes commands over a socket that only its owner and root may connect to, and runs them beside
+//! the process's other work.
 //!
-//! Expected faults: callers that say nothing, send rubbish, do not read, or leave; commands that
-//! make no sense here.
+//! Expected faults: callers that say nothing, send rubbish, do not read, or leave; commands of
+//! other versions.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -23,39 +23,39 @@ use crate::failure::{Failure, Result};
 use crate::notation::json::check_json;
 use crate::registry::own_user;
 
-/// Callers at the same time; more wait until one has ended.
+/// Maximum concurrent callers; more wait until one has ended.
 const MAX_CALLERS: u64 = 64;
-/// Within so many of these times a caller has said what it wants; within one where all places are
+/// A caller sends its command within `MOST_PATIENCE` times this; within one while all places are
 /// taken.
 const PATIENCE_NS: u64 = 1_000_000_000;
 const MOST_PATIENCE: u32 = 10;
-/// Some of what it is told a caller takes within this time.
-const DEAF_NS: u64 = 60_000_000_000;
+/// Time in which a caller must take some of the output.
+const SEND_PATIENCE_NS: u64 = 60_000_000_000;
 
-/// A command has no more values, and no deeper ones: it is read on the executor.
+/// Limits of a command, since it is parsed on the executor.
 const MAX_VALUES: usize = 1 << 16;
 const MAX_DEPTH: usize = 32;
 
-/// How long another process may still listen where this process wants to, and how soon that is
-/// tried again at first and in the end: who is gone is gone soon, and the process that does listen
-/// there sees each of these tries come and go.
+/// Time that another process may keep listening at the address, and the first and longest pauses
+/// between attempts: a process that has ended is gone soon, and one that does listen there sees
+/// each attempt as a connection.
 const LISTEN_PATIENCE_NS: u64 = 3_000_000_000;
 const LISTEN_AGAIN_NS: [u64; 2] = [5_000_000, 250_000_000];
 
-/// A command that another process asks for.
+/// A command from another process.
 pub struct Asked {
-    /// What it asks for.
+    /// The command.
     pub command: Command,
-    /// Which process that is, for the log.
+    /// The process, for the log.
     pub who: String,
-    /// Where its output goes, and its input comes from.
+    /// The destination of its output, and source of its input.
     pub caller: Rc<Caller>,
 }
 
-/// The exit code of a command that this process does not understand.
+/// The exit code for a command of another version.
 const OTHER_VERSION: u8 = 1;
 
-/// Where commands are taken.
+/// The socket that takes commands.
 pub struct ControlSocket {
     listener: Listener,
     turns: Rc<Turns>,
@@ -63,12 +63,12 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Begins to listen. Fails where another daemon of the same state folder does.
+    /// Starts listening. Fails if another daemon of the same state folder does.
     pub async fn open(control: &Control) -> Result<Self> {
         Self::open_at(control, control.registry()?.control_path()?).await
     }
 
-    /// Begins to listen for a process that mounts, of which there may be many.
+    /// Starts listening for a process that mounts; there may be many of those.
     pub async fn open_for_mount(control: &Control) -> Result<Self> {
         Self::open_at(control, control.registry()?.mount_control_path()?).await
     }
@@ -79,25 +79,23 @@ impl ControlSocket {
             listen_patiently(control, || network.listen_unix(&path, stripewise_runtime::OWNER_ONLY)).await?;
         let listener = listener.map_err(|error| match error {
             ListenError::InUse { .. } => {
-                Failure::new(format!("a daemon runs already: somebody listens at {}", path.display())).hint(
-                    "end that one first, or give this one a state folder of its own with STRIPEWISE_HOME",
-                )
+                Failure::new(format!("a daemon runs already: a process listens on {}", path.display()))
+                    .hint("stop that one first, or give this one another state folder with STRIPEWISE_HOME")
             }
-            error => Failure::because("cannot take commands", &error).hint(
-                "STRIPEWISE_HOME names the folder for the socket; it must be one that you can write to",
-            ),
+            error => Failure::because("cannot take commands", &error)
+                .hint("STRIPEWISE_HOME names the folder of the socket; it must be writable"),
         })?;
         control.take_commands_at(path);
         Ok(Self { listener, turns: Rc::default(), refusals: Rc::default() })
     }
 
-    /// What commands that change a pool take turns by, however they came.
+    /// The turns of commands that change a pool, from any source.
     pub fn turns(&self) -> &Rc<Turns> {
         &self.turns
     }
 
-    /// Takes commands for as long as it is polled, and has each carried out by `carry_out`, which
-    /// gives its exit code.
+    /// Takes commands while it is polled, and runs each with `carry_out`, which returns the exit
+    /// code.
     pub async fn serve(
         &self,
         control: &Control,
@@ -111,7 +109,7 @@ impl ControlSocket {
             let place = places.acquire(1).await;
             let stream = match self.listener.accept().await {
                 Ok(stream) => stream,
-                // Out of descriptors, most likely: some become free.
+                // Most likely out of descriptors: some become free.
                 Err(_) => {
                     context.sleep_ns(100_000_000).await;
                     continue;
@@ -134,8 +132,8 @@ impl ControlSocket {
     }
 }
 
-/// Listens, once no other process does: the kernel keeps the sockets of a process that was killed a
-/// moment longer than the process.
+/// Listens once no other process does: the kernel keeps the sockets of a killed process a moment
+/// longer than the process.
 pub async fn listen_patiently<L>(
     control: &Control,
     listen: impl Fn() -> std::result::Result<L, ListenError>,
@@ -154,14 +152,14 @@ pub async fn listen_patiently<L>(
     }
 }
 
-/// What a caller wants. `None`: it says nothing, or no command, and is closed.
+/// Receives a caller's command. `None` if it sends none, or something else; it is closed then.
 async fn first_word(stream: &Stream, context: &Context, is_crowded: &Cell<bool>) -> Option<Vec<u8>> {
     let mut word = pin!(receive(stream));
     for _ in 0..MOST_PATIENCE {
         match context.time_limit_ns(PATIENCE_NS, &mut word).await {
             Ok(Ok((Kind::Command, body))) => return Some(body),
             Ok(_) => return None,
-            // Others may want to say something.
+            // Other callers wait for the place.
             Err(_) if is_crowded.get() => return None,
             Err(_) => {}
         }
@@ -169,7 +167,7 @@ async fn first_word(stream: &Stream, context: &Context, is_crowded: &Cell<bool>)
     None
 }
 
-/// One caller, from what it wants to the end.
+/// Serves one caller, from its command to the end.
 async fn connection(
     stream: &Stream,
     command: &[u8],
@@ -190,19 +188,20 @@ async fn connection(
             }));
         }
         _ => {
-            caller.message("error: the daemon is of another version than this program\nhint: restart it");
+            caller
+                .message("error: the daemon has another version than this program\nhint: restart the daemon");
             caller.end(OTHER_VERSION);
         }
     }
     let (incoming, outgoing) =
         (pin!(take_input(stream, &caller)), pin!(send_frames(stream, context, &caller)));
-    // The exit code has gone out, or the caller has gone.
+    // Input ends before output if the caller has gone, or broke the protocol.
     if let Either::Left(_) = select(incoming, outgoing).await {
         caller.leave();
     }
 }
 
-/// Ends when the caller has left, or sends what it should not.
+/// Takes input until the caller leaves or sends something unexpected.
 async fn take_input(stream: &Stream, caller: &Caller) {
     while let Ok((Kind::Input, bytes)) = receive(stream).await {
         if caller.take_wanted_input(&bytes).is_err() {
@@ -211,12 +210,12 @@ async fn take_input(stream: &Stream, caller: &Caller) {
     }
 }
 
-/// Ends when everything was sent, or the caller has left or takes nothing any more.
+/// Sends output until everything is sent, or the caller leaves or stops reading.
 async fn send_frames(stream: &Stream, context: &Context, caller: &Caller) {
     while let Some(bytes) = caller.next_frames().await {
-        let sent = context.time_limit_ns(DEAF_NS, pin!(stream.send(vec![Piece::from(bytes)]))).await;
+        let sent = context.time_limit_ns(SEND_PATIENCE_NS, pin!(stream.send(vec![Piece::from(bytes)]))).await;
         if !matches!(sent, Ok(Ok(()))) {
-            // A send that was given up leaves the stream of no use.
+            // After an abandoned send the stream is useless.
             stream.shutdown(std::net::Shutdown::Both);
             caller.leave();
         }

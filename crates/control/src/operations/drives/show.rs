@@ -1,4 +1,4 @@
-//! `drive show`: what drives hold. Reads only, and beside whoever uses them.
+//! `drive show`: the contents of drives. Reads only, even while other processes use them.
 //!
 //! Expected faults: paths that are no drives, drives in use (they can be shown all the same),
 //! members of newer versions.
@@ -20,7 +20,7 @@ use crate::messages::request::ShowDrives;
 use crate::messages::response::{Response, ShownDrive, ShownDrives};
 use crate::pools::stacked::StackOpener;
 
-/// Carries it out.
+/// Shows drives.
 pub async fn run(asked: &ShowDrives, control: &Control) -> Result<Response> {
     let opener = StackOpener::new(control, "drive show")?;
     let drives = show_all(asked, control, &opener).await;
@@ -38,8 +38,8 @@ async fn show_all(asked: &ShowDrives, control: &Control, opener: &StackOpener) -
     Ok(drives)
 }
 
-/// A drive of a known pool may be named by its identity or the beginning of it; everything else is
-/// a path.
+/// The path of a drive. A drive of a known pool may be named by its identity or the beginning of
+/// it; any other name is a path.
 fn by_identity(control: &Control, drive: &Path) -> PathBuf {
     let Some(name) =
         drive.to_str().filter(|name| name.len() >= LEAST_BEGINNING && !control.absolute(drive).exists())
@@ -77,9 +77,7 @@ async fn show(control: &Control, opener: &StackOpener, path: &Path) -> Result<Sh
         Err(error) => return Err(pool_failure("cannot read the superblock", &error)),
     };
     if superblock.is_none() && holds.is_empty() {
-        let contents = contents_of(control, &candidate, &opened).await?;
-        holds = contents.in_words();
-        holds.extend(contents.is_released.then(|| "blocks of a pool that has released the drive".to_owned()));
+        holds = contents_of(control, &candidate, &opened).await?.in_words();
     }
     Ok(ShownDrive {
         belongs: superblock.as_ref().and_then(|label| belongs(control, label)),
@@ -92,7 +90,8 @@ async fn show(control: &Control, opener: &StackOpener, path: &Path) -> Result<Sh
     })
 }
 
-/// A drive that was replaced does not know it: the others do.
+/// True if the pool still has the drive. A replaced drive's own label does not show it; the pool's
+/// registry entry does.
 fn belongs(control: &Control, label: &DriveLabel) -> Option<bool> {
     let (pool_id, drive_id) = (label.pool_id.to_string(), label.drive_id.to_string());
     let pools = control.registry().and_then(|registry| registry.pools()).unwrap_or_default();

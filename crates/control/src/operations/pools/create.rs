@@ -1,6 +1,6 @@
-//! `pool create`: drives that hold nothing become a pool.
+//! `pool create`: makes a pool of empty drives.
 //!
-//! Expected faults: drives that hold something (refused, or named and overwritten with `--force`),
+//! Expected faults: drives that hold data (refused, or reported and overwritten with `--force`),
 //! the same drive twice, in use, too small, of different sizes; a name that is taken.
 
 use std::path::PathBuf;
@@ -27,12 +27,12 @@ use crate::registry::{KnownDrive, KnownPool};
 /// Memory of returned buffers kept for reuse.
 const RETAINED_BYTES: usize = 16 << 20;
 
-/// Carries it out.
+/// Creates the pool.
 pub async fn run(asked: &CreatePool, control: &Control) -> Result<Response> {
     let registry = control.registry()?;
     let name = &asked.pool.0;
     check_slab(asked.slab_bytes)?;
-    // Also finds out whether the list can be written, before anything is done to the drives.
+    // This also checks that the registry is writable, before the drives are touched.
     let context = control.executor()?.context();
     let is_free =
         registry.change_pools(&context, |pools| match pools.iter().any(|pool| pool.name == *name) {
@@ -63,7 +63,7 @@ pub async fn run(asked: &CreatePool, control: &Control) -> Result<Response> {
     )))
 }
 
-/// Makes the pool on these drives, closes it and puts it on the list.
+/// Creates the pool on these drives, closes it and registers it.
 async fn make(
     asked: &CreatePool,
     control: &Control,
@@ -117,13 +117,13 @@ async fn make(
     Ok(report)
 }
 
-/// Sizes that no pool can have are a wrong command line, told before anything is opened.
+/// Checks the slab size before any drive is opened: an invalid one is a usage error.
 fn check_slab(slab_bytes: Option<u64>) -> Result<()> {
     let Some(size) = slab_bytes.map(ByteSize) else { return Ok(()) };
     let allowed = ByteSize(1 << 20)..=ByteSize(128 << 20);
     if size.0.is_power_of_two() && allowed.contains(&size) {
         return Ok(());
     }
-    Err(Failure::usage(format!("a slab of {} bytes cannot be", size.0))
-        .hint("it is a power of two from 1MiB to 128MiB; left out, it is chosen from the size of the drives"))
+    Err(Failure::usage(format!("invalid slab size: {} bytes", size.0))
+        .hint("use a power of two from 1MiB to 128MiB; by default it is chosen from the size of the drives"))
 }

@@ -1,11 +1,10 @@
-//! `pool import`: finds pools on drives, in any order and under any name. Lists them, or adds those
-//! that are named to the list of pools. Reads only, unless the pool gets another name, is taken
-//! from another host, or has drives that were put back from older copies and are taken by force.
+//! `pool import`: finds pools on drives, in any order and under any name. Lists them, or registers
+//! the named ones. Reads only, unless the pool is renamed, taken from another host, or forced to
+//! use drives that were restored from older copies.
 //!
 //! Expected faults: folders full of other things, drives of several pools, pools of one name,
-//! copies of one pool, drives missing or out of date, halves that went on without each other, pools
-//! that another process or another host uses. What is wrong with one pool keeps no other from being
-//! imported.
+//! copies of one pool, drives missing or out of date, halves that diverged, pools in use by another
+//! process or host. A problem with one pool does not prevent the import of others.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +26,7 @@ use crate::pools::stacked::StackOpener;
 use crate::registry::this_host::this_host;
 use crate::registry::{KnownDrive, KnownPool, Registry};
 
-/// Carries it out.
+/// Searches, and imports the pools asked for.
 pub async fn run(asked: &ImportPools, control: &Control) -> Result<Response> {
     let opener = StackOpener::new(control, "pool import")?;
     let found = find_and_import(asked, control, &opener).await;
@@ -45,12 +44,12 @@ pub async fn run(asked: &ImportPools, control: &Control) -> Result<Response> {
 }
 
 /// The drives of one pool.
-struct Group<'a> {
+struct FoundDrives<'a> {
     id: PoolId,
     drives: Vec<&'a Found>,
 }
 
-impl Group<'_> {
+impl FoundDrives<'_> {
     fn newest(&self) -> &DriveLabel {
         let newest = self.drives.iter().max_by_key(|found| found.label.generation);
         &newest.expect("no pool without drives").label
@@ -65,13 +64,13 @@ impl Group<'_> {
     }
 }
 
-fn groups(found: &[Found]) -> Vec<Group<'_>> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
+fn groups(found: &[Found]) -> Vec<FoundDrives<'_>> {
+    let mut groups: Vec<FoundDrives<'_>> = Vec::new();
     for found in found {
         let id = found.label.pool_id;
         match groups.iter_mut().find(|group| group.id == id) {
             Some(group) => group.drives.push(found),
-            None => groups.push(Group { id, drives: vec![found] }),
+            None => groups.push(FoundDrives { id, drives: vec![found] }),
         }
     }
     groups
@@ -119,9 +118,8 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
-    /// Looks at the exports that were named, and, where a pool was named, at those that its drives,
-    /// or the list, have noted: a drive that was only found must not make this machine connect
-    /// anywhere.
+    /// Searches the named exports, and, if a pool was named, the exports recorded by its drives or
+    /// in the registry. Merely finding a drive must not make this machine connect anywhere.
     async fn follow_exports(&self, named: Vec<NbdUri>, found: &mut Vec<Found>) -> Result<()> {
         let mut looked_at: Vec<NbdUri> = Vec::new();
         let mut next = named;
@@ -152,10 +150,10 @@ impl Import<'_> {
         }
     }
 
-    /// Judges the pools that were not yet, and imports those that are to be.
-    async fn take_all(&self, groups: &[Group<'_>], pools: &mut Vec<FoundPool>) -> Result<()> {
+    /// Judges new pools, and imports those asked for.
+    async fn take_all(&self, groups: &[FoundDrives<'_>], pools: &mut Vec<FoundPool>) -> Result<()> {
         if let Some(wanted) = &self.asked.pool {
-            let meant: Vec<&Group<'_>> = groups.iter().filter(|group| group.is(wanted)).collect();
+            let meant: Vec<&FoundDrives<'_>> = groups.iter().filter(|group| group.is(wanted)).collect();
             return match meant.as_slice() {
                 [] => Ok(()),
                 [group] => {
@@ -169,7 +167,7 @@ impl Import<'_> {
         for group in groups {
             let id = group.id.to_string();
             let before = pools.iter().position(|found| found.pool.id == id);
-            // One of which more drives turned up is judged again.
+            // A pool of which more drives turned up is judged again.
             if before.is_some_and(|index| {
                 let present =
                     pools[index].pool.drives.iter().filter(|drive| drive.state != DriveState::Missing);
@@ -187,7 +185,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    async fn take_named(&self, group: &Group<'_>) -> Result<FoundPool> {
+    async fn take_named(&self, group: &FoundDrives<'_>) -> Result<FoundPool> {
         let mut found = self.look(group).await?;
         if let Some(why) = self.copies(group).await {
             return Err(why);
@@ -199,8 +197,8 @@ impl Import<'_> {
         Ok(found)
     }
 
-    /// A pool that was not named: what is wrong with it concerns no other.
-    async fn take_found(&self, group: &Group<'_>, namesake: bool) -> FoundPool {
+    /// Judges a pool that was not named; a problem is recorded in the result.
+    async fn take_found(&self, group: &FoundDrives<'_>, namesake: bool) -> FoundPool {
         let mut found = match self.look(group).await {
             Ok(found) => found,
             Err(failure) => self.unreadable(group, failure),
@@ -210,7 +208,7 @@ impl Import<'_> {
             found.held_back = match self.copies(group).await.map(in_one_line).or_else(other_host) {
                 Some(why) => Some(why),
                 None if namesake && !found.imported => Some(format!(
-                    "there are two pools of this name; its identity tells it apart: stripewise pool import {}",
+                    "there are two pools of this name; import this one by its identity: stripewise pool import {}",
                     group.id
                 )),
                 None => {
@@ -227,8 +225,8 @@ impl Import<'_> {
         found
     }
 
-    /// Reasons for which `--all` leaves a pool alone that can be imported by name.
-    fn wants_to_be_named(&self, group: &Group<'_>, found: &FoundPool) -> Option<String> {
+    /// The reason for which `--all` skips a pool that can be imported by name.
+    fn wants_to_be_named(&self, group: &FoundDrives<'_>, found: &FoundPool) -> Option<String> {
         if found.imported {
             return None;
         }
@@ -243,10 +241,10 @@ impl Import<'_> {
         on_network.then(|| format!("it has drives on other machines; {by_name}"))
     }
 
-    /// How a pool is, as far as its drives tell.
-    async fn look(&self, group: &Group<'_>) -> Result<FoundPool> {
+    /// Reads a pool's condition from its drives.
+    async fn look(&self, group: &FoundDrives<'_>) -> Result<FoundPool> {
         let what = format!("cannot import pool `{}`", group.name());
-        // Of copies one: that there are more is said elsewhere.
+        // One of several copies; `copies` reports the others.
         let mut given = Vec::new();
         for (index, found) in group.drives.iter().enumerate() {
             let is_same = |other: &&Found| other.label.drive_id == found.label.drive_id;
@@ -278,8 +276,8 @@ impl Import<'_> {
         })
     }
 
-    /// A pool of which nothing can be said but that it is there.
-    fn unreadable(&self, group: &Group<'_>, failure: Failure) -> FoundPool {
+    /// A pool whose condition cannot be read.
+    fn unreadable(&self, group: &FoundDrives<'_>, failure: Failure) -> FoundPool {
         let drive =
             |found: &&Found| KnownDrive { id: found.label.drive_id.to_string(), path: found.path.clone() };
         let drives = group.drives.iter().map(drive).collect();
@@ -296,16 +294,16 @@ impl Import<'_> {
         }
     }
 
-    /// The process that has the pool's drives and does not go by this list of pools: one that does
-    /// is shown by `pool status`.
-    fn user(&self, group: &Group<'_>) -> Option<Holder> {
+    /// The process that has the pool's drives open and uses another registry; one that uses this
+    /// registry is shown by `pool status`.
+    fn user(&self, group: &FoundDrives<'_>) -> Option<Holder> {
         let id = group.id.to_string();
         let known = KnownPool { name: group.name().to_owned(), id, drives: Vec::new() };
         if self.control.served.has(&known.name) || self.registry.pool_user(&known).is_some() {
             return None;
         }
         let options = OpenOptions { read_only: true, lock: true, buffered: false };
-        // A caller that only looks keeps no other from looking.
+        // A shared lock: several callers can look at the same time.
         let user = |found: &&Found| match self.executor.open_drive(&found.path, &options) {
             Err(OpenError::Busy { holder: Holder::ThisProcess, .. }) => None,
             Err(OpenError::Busy { holder, .. }) => Some(holder),
@@ -314,9 +312,9 @@ impl Import<'_> {
         group.drives.iter().filter(|found| found.opened.file.is_some()).find_map(user)
     }
 
-    /// That drives are copies of one another, or of a pool on the list: which ones are meant, only
-    /// the user knows.
-    async fn copies(&self, group: &Group<'_>) -> Option<Failure> {
+    /// The failure if drives are copies of one another, or of a registered pool: only the user
+    /// knows which ones are meant.
+    async fn copies(&self, group: &FoundDrives<'_>) -> Option<Failure> {
         let name = group.name();
         for (index, found) in group.drives.iter().enumerate() {
             let is_same = |other: &&&Found| other.label.drive_id == found.label.drive_id;
@@ -328,7 +326,7 @@ impl Import<'_> {
                         found.path.display(),
                         group.id
                     ))
-                    .hint("name the ones that are meant, with --dir or --drive, and keep the others apart"),
+                    .hint("name the ones to import, with --dir or --drive, and keep the others apart"),
                 );
             }
         }
@@ -341,14 +339,14 @@ impl Import<'_> {
             if self.is_another_copy(&drive.path, found).await {
                 return Some(
                     Failure::new(format!(
-                        "pool `{}` ({}) is on the list already, with {}; {} is a copy of that",
+                        "pool `{}` ({}) is registered already, with {}; {} is a copy of that",
                         known.name,
                         known.id,
                         drive.path.display(),
                         found.path.display()
                     ))
                     .hint(format!(
-                        "`stripewise pool export {}` takes the other one off the list; keep its drives apart from then on",
+                        "`stripewise pool export {}` unregisters the other one; keep its drives apart from then on",
                         known.name
                     )),
                 );
@@ -357,8 +355,7 @@ impl Import<'_> {
         None
     }
 
-    /// Whether the drive that the list has at a path is still there, and not the one that was
-    /// found.
+    /// True if the registered drive is still at its path, and is not the one that was found.
     async fn is_another_copy(&self, path: &Path, found: &Found) -> bool {
         let Ok(candidate) = Candidate::at(path) else { return false };
         if candidate.identity == found.opened.identity {
@@ -370,24 +367,23 @@ impl Import<'_> {
         says == Some((found.label.pool_id, found.label.drive_id))
     }
 
-    /// That another host has the pool, and what to do.
+    /// The reason and hint if another host has the pool.
     fn other_host(&self, found: &FoundPool) -> Option<(String, String)> {
         let host =
             found.last_host.as_ref().filter(|host| host.is_other(&this_host()) && !self.asked.force)?;
         let why = format!("is in use by host {}", host_in_words(host));
         let hint = format!(
-            "`stripewise pool export {}` on {} lets it go; if that host does not use it any more: stripewise pool import {} --force",
+            "on {1}: `stripewise pool export {0}`; if that host no longer uses the pool: stripewise pool import {2} --force",
             found.pool.name, host.name, found.pool.id
         );
         Some((why, hint))
     }
 
-    /// Adds the pool to the list; gives it its new name, and takes it from another host, where that
-    /// is asked for.
-    async fn put_on_list(&self, group: &Group<'_>, found: &mut FoundPool) -> Result<()> {
+    /// Registers the pool; renames it, and takes it from another host, if that was asked for.
+    async fn put_on_list(&self, group: &FoundDrives<'_>, found: &mut FoundPool) -> Result<()> {
         let name =
             self.asked.new_name.as_ref().map_or_else(|| found.pool.name.clone(), |name| name.0.clone());
-        // Where the pool says a drive was last stands in for those that were not found.
+        // Drives that were not found are registered at their last recorded paths.
         let known = |drive: &DriveReport| {
             let found = group.drives.iter().find(|found| found.label.drive_id.to_string() == drive.id);
             KnownDrive {
@@ -401,10 +397,10 @@ impl Import<'_> {
         if let Some(before) =
             before.as_ref().filter(|before| before.name != name && self.control.served.has(&before.name))
         {
-            return Err(Failure::new(format!("pool `{}` is kept open by a daemon", before.name))
+            return Err(Failure::new(format!("pool `{}` is served by a daemon", before.name))
                 .hint(format!("stripewise pool rename {} {name}", before.name)));
         }
-        // The daemon that carries this out takes it up when it is as it was asked for.
+        // Until the import is complete, the daemon must not start to serve the pool.
         let _coming = self.control.served.comes(&name);
         let context = self.executor.context();
         let remembered = self.registry.remember(&context, pool.clone()).await;
@@ -430,7 +426,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Has the pool record that it is this host's, and its name on the list.
+    /// Records this host and the registered name in the pool.
     async fn claim(&self, pool: &KnownPool) -> Result<()> {
         let opener = StackOpener::new(self.control, &format!("pool import {}", pool.name))?;
         if self.asked.force {
@@ -448,8 +444,8 @@ impl Import<'_> {
         let what =
             self.asked.pool.as_ref().map_or_else(|| "no pool".to_owned(), |name| format!("no pool `{name}`"));
         Failure::new(format!("{what} was found in {places}")).hint(
-            "--dir DIR names a folder with the pool's drives, --drive DRIVE one of them, as a path or an NBD URI; `stripewise \
-             drive show DRIVE` tells what a drive holds",
+            "--dir DIR names a folder with the pool's drives, --drive DRIVE one of them, as a path or an NBD URI; to show a \
+             drive's contents: `stripewise drive show DRIVE`",
         )
     }
 }

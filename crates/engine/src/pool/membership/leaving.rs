@@ -224,10 +224,10 @@ impl Inner {
             }
         };
         if let Some(open) = taken {
-            // The mark is only a hint for later inspections: the pool no longer knows the drive in
-            // any case.
+            // The pool no longer knows the drive in any case: if this fails, the next use of the
+            // drive needs `--force`.
             if !open.member.is_failed() {
-                let _ = release(&open.member, self.pool_id).await;
+                let _ = release(&open.member).await;
             }
             open.member.fail("it was removed from the pool");
             open.member.stop();

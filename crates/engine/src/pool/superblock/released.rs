@@ -1,58 +1,87 @@
-//! The mark of a drive that its pool has released: the pool needs nothing that is on it. The mark
-//! lies in the first and in the last block, so that a drive that something else was written to
-//! since has at most one of them.
+//! Drives that leave their pool: emptied so far that they count as empty, and can be used again
+//! without force until something is written to them.
 //!
-//! Expected faults: a mark that cannot be read counts as none.
+//! Expected faults: a drive that fails during this (the pool goes on without it), file systems that
+//! cannot discard parts of a file (the file still holds data).
 
+use std::ops::Range;
 use std::rc::Rc;
 
-use stripewise_drive::{Buffer, Drive, DriveError, IoRequest};
+use stripewise_drive::{DriveError, DriveKind, IoRequest, Operation};
 
 use crate::member::{Class, Member};
-use crate::pool::BLOCK_BYTES;
-use crate::pool::manifest::ids::{Id, PoolId};
-use crate::pool::superblock::writer::wipe;
+use crate::pool::superblock::writer::{wipe, zero};
 
-const MAGIC: [u8; 8] = *b"SWFREED\0";
+/// Bytes at each end of a drive that are looked at.
+const END_BYTES: u64 = 16 << 20;
+/// Number of samples between the ends, and length of each, bytes.
+const SAMPLES: u64 = 128;
+const SAMPLE_BYTES: u64 = 64 << 10;
+/// Maximum bytes of a piece.
+pub const PIECE_BYTES: u64 = 1 << 20;
+/// Alignment of samples, bytes, which suits every drive.
+const ALIGNMENT_BYTES: u64 = 4096;
 
-/// Removes the superblocks of a drive that leaves its pool, and marks it as released. Durable when
-/// done.
-pub(in crate::pool) async fn release(member: &Rc<Member>, pool_id: PoolId) -> Result<(), DriveError> {
+/// Removes the superblocks of a drive that leaves its pool, and what the search for contents would
+/// find: all of a file, the sampled places of other drives. Durable when done.
+pub(in crate::pool) async fn release(member: &Rc<Member>) -> Result<(), DriveError> {
     wipe(member).await?;
     let failures = member.flush_failures().count();
-    for place in places(member.info().capacity_bytes) {
-        let mark = Buffer::from_bytes(&mark(pool_id));
-        member.submit(Class::Upkeep, IoRequest::write(place, mark, false)).await?;
+    let (kind, capacity_bytes) = (member.info().kind, member.info().capacity_bytes);
+    if kind == DriveKind::File {
+        let all = IoRequest::range(Operation::Discard, 0, capacity_bytes);
+        member.submit(Class::Upkeep, all).await?;
+    } else {
+        for place in sampled_places(capacity_bytes) {
+            zero(member, place.start, place.end - place.start).await?;
+        }
     }
     member.flush_since(failures).await
 }
 
-/// True if a drive has the mark in both places.
-pub async fn is_released(drive: &dyn Drive) -> bool {
-    let mut marks = Vec::new();
-    for place in places(drive.info().capacity_bytes) {
-        let block = Buffer::from_bytes(&vec![0; BLOCK_BYTES as usize]);
-        if drive.submit(IoRequest::read(place, block.clone())).await.is_err() {
-            return false;
+/// The places of a drive of this size that are searched for contents if there is no map of its
+/// written parts: both ends, and samples between them, in pieces of at most 1 MiB.
+pub fn sampled_places(size_bytes: u64) -> impl Iterator<Item = Range<u64>> {
+    let first = END_BYTES.min(size_bytes);
+    let last = (size_bytes.saturating_sub(END_BYTES) / ALIGNMENT_BYTES * ALIGNMENT_BYTES).max(first);
+    let between = last - first;
+    let sample = move |index: u64| {
+        let offset = (u128::from(between) * u128::from(index) / u128::from(SAMPLES)) as u64;
+        let start = first + offset / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
+        start..(start + SAMPLE_BYTES).min(last)
+    };
+    let samples = (0..SAMPLES).map(sample).filter(|sample| !sample.is_empty());
+    pieces(0..first).chain(pieces(last..size_bytes)).chain(samples)
+}
+
+/// Splits a part into reads of at most 1 MiB.
+pub fn pieces(part: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let step = PIECE_BYTES as usize;
+    part.clone().step_by(step).map(move |start| start..(start + PIECE_BYTES).min(part.end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_and_samples_are_looked_at() {
+        const SIZE: u64 = (1 << 30) + 512;
+        let seen = |place: u64| sampled_places(SIZE).any(|piece| piece.contains(&place));
+        for place in [0, END_BYTES - 1, SIZE - END_BYTES, SIZE - 1] {
+            assert!(seen(place), "{place}");
         }
-        marks.push(block.to_vec());
+        // A stretch of data as long as the distance of samples is found.
+        let distance = (SIZE - 2 * END_BYTES).div_ceil(SAMPLES) + ALIGNMENT_BYTES;
+        for start in [END_BYTES, SIZE / 3, SIZE - END_BYTES - distance] {
+            let met = sampled_places(SIZE).any(|piece| piece.start < start + distance && start < piece.end);
+            assert!(met, "{start}");
+        }
+        for size in [0, 1, 4096, END_BYTES, END_BYTES + 1, 2 * END_BYTES, 2 * END_BYTES + 512, 1 << 62] {
+            for piece in sampled_places(size) {
+                assert!(piece.start < piece.end && piece.end <= size, "{size}: {piece:?}");
+                assert!(piece.end - piece.start <= PIECE_BYTES, "{size}: {piece:?}");
+            }
+        }
     }
-    let [first, last] = marks.as_slice() else { return false };
-    let pool_id = first[8..24].try_into().map_or(0, u128::from_be_bytes);
-    first == last && *first == mark(Id(pool_id))
-}
-
-/// Places of the mark, bytes.
-fn places(capacity_bytes: u64) -> [u64; 2] {
-    [0, (capacity_bytes / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES]
-}
-
-/// The block: magic, the pool's identity, a checksum of both, zeros.
-fn mark(pool_id: PoolId) -> Vec<u8> {
-    let mut block = vec![0; BLOCK_BYTES as usize];
-    block[..8].copy_from_slice(&MAGIC);
-    block[8..24].copy_from_slice(&pool_id.0.to_be_bytes());
-    let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &block[..24]) as u32;
-    block[24..28].copy_from_slice(&checksum.to_le_bytes());
-    block
 }

@@ -1,21 +1,21 @@
 //! A drive behind a connection: an export of an NBD server, on this machine or another.
 //!
-//! Each drive has a task that keeps the connection, on which any number of requests are under way.
-//! A request that has no answer in the time allowed ends it: the drive is *lost*, answers all
-//! requests as gone and stays so, as a file does that was removed; a caller that wants it back
-//! opens it again. What comes back in between is used on:
+//! Each drive has a task that keeps the connection, with any number of requests in flight. A
+//! request without an answer within the timeout ends it: the drive is *lost*, answers all requests
+//! as gone and stays so, like a file that was removed; a caller that wants it back opens it again.
+//! A shorter absence is bridged:
 //!
-//! - A connection that the *server* ended is made again, within the same time, and what was not
-//!   answered is asked again, unless acknowledged writes may have been lost or the server has
-//!   changes that it did not answer (`ledger.rs`), or has not what it had (`witness.rs`).
-//! - A connection that *we* end, because the server is silent or talks nonsense, is the end.
+//! - A connection that the *server* ended is made again, within the same time, and unanswered
+//!   requests are sent again, unless acknowledged writes may have been lost, the server has changes
+//!   that it did not answer (`ledger.rs`), or its data is not the same (`witness.rs`).
+//! - A connection that *we* end, because the server is silent or violates the protocol, is final.
 //!
-//! A server whose connection is over may still carry out what it had got of it, also after what
-//! would be asked on a new one. So an export is opened for writing again only when each change that
-//! was left with its server is as old as a request may become (`unsettled.rs`).
+//! A server may still execute requests of a connection that is over, even after requests of a new
+//! one. So an export is opened for writing again only when each change that was left with its
+//! server is as old as a request may become (`unsettled.rs`).
 //!
-//! While nothing is asked for half of the time allowed, a block is read, so that a server that went
-//! is noticed.
+//! After half the timeout without requests a block is read, so that the loss of an idle server is
+//! noticed.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -39,22 +39,22 @@ use super::uri::NbdUri;
 use super::witness::Seen;
 use crate::nbd::wire::protocol::*;
 
-/// Blocks of the drive, bytes: those of checksums, so that none is written in part.
+/// Block size of the drive, bytes: that of checksums, so that no checksum block is written in part.
 const BLOCK_BYTES: u32 = 4096;
-/// Requests worth having under way: as on a file.
+/// Requests worth having in flight: as on a file.
 const QUEUE_DEPTH: u32 = 64;
-/// Bytes worth having under way.
+/// Bytes worth having in flight.
 const QUEUE_BYTES: u64 = 16 << 20;
 /// The longest request that pays, bytes.
 const MAX_REQUEST_BYTES: u64 = 1 << 20;
-/// The longest single transfer, whatever the server takes, bytes.
+/// The longest single transfer, even if the server takes more, bytes.
 const MAX_TRANSFER_BYTES: u64 = LONGEST_TRANSFER as u64;
-/// Bytes that go out together, unless one request alone is longer, and requests.
+/// Maximum bytes per send, unless one request alone is longer, and maximum requests.
 const SEND_BYTES: u64 = 4 << 20;
 const SEND_REQUESTS: usize = 256;
-/// How long a server may take to hear that nobody wants anything more.
+/// Time that the server has to take the disconnect request.
 const FAREWELL_NS: u64 = 1_000_000_000;
-/// Pauses between attempts to connect again.
+/// Pauses between attempts to reconnect.
 const FIRST_PAUSE_NS: u64 = 50_000_000;
 const LONGEST_PAUSE_NS: u64 = 1_000_000_000;
 
@@ -66,21 +66,21 @@ struct Shared {
     read_only: bool,
     terms: Terms,
     ledger: RefCell<Ledger>,
-    /// There is something to send, the connection ends, or nobody wants the drive any more.
+    /// A request waits to be sent, the connection ends, or the drive was dropped.
     changed: Event,
     closed: Cell<bool>,
-    /// Why it is lost, once it is.
+    /// The reason for the loss, once the drive is lost.
     lost: RefCell<Option<Rc<str>>>,
     heard_ns: Cell<u64>,
     reconnections: Cell<u64>,
 }
 
-/// An export as a drive. When it is dropped the server is told, and the connection closed.
+/// An NBD export as a drive. Dropping it disconnects from the server in order.
 pub struct NetworkDrive(Rc<Shared>);
 
 impl NetworkDrive {
-    /// Connects, within the time that the URI allows for a request. To write, it waits first until
-    /// the server has nothing in hand any more of connections of this process that are over.
+    /// Connects within the URI's request timeout. For writing, it first waits until the server can
+    /// no longer hold changes from earlier connections of this process.
     pub async fn open(
         context: &Context,
         network: &Network,
@@ -142,17 +142,17 @@ impl NetworkDrive {
         Ok(Rc::new(Self(shared)))
     }
 
-    /// Where it is.
+    /// The drive's address.
     pub fn uri(&self) -> &NbdUri {
         &self.0.uri
     }
 
-    /// Why it is lost, if it is; then it stays so.
+    /// The reason for the loss, once the drive is lost; it then stays lost.
     pub fn lost(&self) -> Option<Rc<str>> {
         self.0.lost.borrow().clone()
     }
 
-    /// Ends it at once, for a caller that has to be sure that nothing more is written: later
+    /// Ends the drive at once, for a caller that must be sure that nothing more is written: later
     /// requests are answered as gone.
     pub fn close(&self) {
         self.0.lost.borrow_mut().get_or_insert_with(|| "it was closed".into());
@@ -160,7 +160,7 @@ impl NetworkDrive {
         self.0.changed.notify_all();
     }
 
-    /// How often the connection was made again.
+    /// Number of times the connection was made again.
     pub fn reconnections(&self) -> u64 {
         self.0.reconnections.get()
     }
@@ -204,7 +204,7 @@ impl Drive for NetworkDrive {
     }
 }
 
-/// Whether an export can be used.
+/// Tests if an export can be used.
 fn check(terms: &Terms, read_only: bool) -> Result<(), ConnectFault> {
     let offers = |flag: u16| terms.flags & flag != 0;
     if terms.smallest_bytes > BLOCK_BYTES || !terms.smallest_bytes.is_power_of_two() {
@@ -222,21 +222,21 @@ fn check(terms: &Terms, read_only: bool) -> Result<(), ConnectFault> {
     Ok(())
 }
 
-/// Why a connection ended.
+/// The reason for a connection's end.
 enum Ending {
-    /// Nobody wants the drive any more.
+    /// The drive was closed or dropped.
     Closed,
-    /// The server did, as far as can be told.
+    /// The server ended it, as far as is known.
     Theirs(io::Error),
-    /// We did.
+    /// This side ended it.
     Ours(String),
 }
 
-/// Keeps the connection for as long as the drive is wanted and can be had.
+/// Keeps the connection until the drive is dropped or lost.
 async fn keep(shared: Rc<Shared>, mut link: Link) {
     loop {
         let error = match serve(&shared, link).await {
-            // Requests that were under way when it was closed are told so.
+            // Requests in flight at the closing fail as gone.
             Ending::Closed => return give_up(&shared, "it was closed"),
             Ending::Ours(why) => return give_up(&shared, &why),
             Ending::Theirs(error) => error,
@@ -249,10 +249,13 @@ async fn keep(shared: Rc<Shared>, mut link: Link) {
         match loss {
             Loss::AskAgain => {}
             Loss::Unflushed => {
-                return give_up(&shared, &format!("{lost} while what it had taken was not durable yet"));
+                return give_up(&shared, &format!("{lost} before acknowledged writes were flushed"));
             }
             Loss::InHand => {
-                return give_up(&shared, &format!("{lost} before it answered writes, which it may still do"));
+                return give_up(
+                    &shared,
+                    &format!("{lost} before the server answered writes; it may still apply them"),
+                );
             }
         }
         match again(&shared).await {
@@ -276,7 +279,7 @@ fn give_up(shared: &Shared, why: &str) {
     completed.into_iter().for_each(|completed| completed.tell(&shared.info.label));
 }
 
-/// Until the connection ends. Nothing of it is in the kernel's hands any more when this ends.
+/// Runs until the connection ends. The kernel then holds no buffer of it any more.
 async fn serve(shared: &Shared, link: Link) -> Ending {
     let Link { transport, mut inbox, .. } = link;
     let ending: RefCell<Option<Ending>> = RefCell::new(None);
@@ -292,7 +295,7 @@ async fn serve(shared: &Shared, link: Link) -> Ending {
                 Ok(Some(completed)) => {
                     shared.heard_ns.set(shared.context.now_ns());
                     completed.into_iter().for_each(|completed| completed.tell(&shared.info.label));
-                    // A flush may have to follow what was answered.
+                    // The answer may make a follow-up flush due.
                     if shared.ledger.borrow().has_to_send() {
                         shared.changed.notify_all();
                     }
@@ -327,7 +330,7 @@ async fn serve(shared: &Shared, link: Link) -> Ending {
         while !is_over() {
             let changed = pin!(shared.changed.wait());
             if shared.closed.get() {
-                // A server that does not take the farewell gets none.
+                // The server did not take the disconnect request in time.
                 if let Either::Left(_) = select(pin!(shared.context.sleep_ns(FAREWELL_NS)), changed).await {
                     return end(Ending::Closed);
                 }
@@ -341,8 +344,8 @@ async fn serve(shared: &Shared, link: Link) -> Ending {
                 left_ns => {
                     let wanted_ns = shared.context.now_ns() + left_ns;
                     select(pin!(shared.context.sleep_ns(left_ns)), changed).await;
-                    // This process stood still: what was answered meanwhile is to be heard first.
-                    // Once, so that it ends.
+                    // This process stood still: answers that arrived in that time are read first.
+                    // Only once, so that the wait is bounded.
                     let (now_ns, moment_ns) = (shared.context.now_ns(), moment_ns(shared));
                     if now_ns.saturating_sub(wanted_ns) > moment_ns && wanted_ns != not_before_ns {
                         not_before_ns = now_ns + moment_ns;
@@ -350,7 +353,7 @@ async fn serve(shared: &Shared, link: Link) -> Ending {
                 }
             }
             if !is_over() {
-                ask_whether_it_is_there(shared);
+                probe_if_quiet(shared);
             }
         }
     };
@@ -358,7 +361,7 @@ async fn serve(shared: &Shared, link: Link) -> Ending {
     ending.take().unwrap_or(Ending::Closed)
 }
 
-/// How long it may go on like this, ns; no verdict before `not_before_ns`.
+/// Time left until the server counts as silent, ns; not before `not_before_ns`.
 fn time_left(shared: &Shared, not_before_ns: u64) -> u64 {
     let now_ns = shared.context.now_ns();
     let deadline_ns = match shared.ledger.borrow().oldest_ns() {
@@ -368,14 +371,14 @@ fn time_left(shared: &Shared, not_before_ns: u64) -> u64 {
     deadline_ns.saturating_sub(now_ns)
 }
 
-/// How long is waited for a server once more where this process was late itself: less than the
-/// engine waits for it then.
+/// Extra time for the server where this process was late itself, ns: less than the engine's own
+/// extra wait in that case.
 fn moment_ns(shared: &Shared) -> u64 {
     shared.uri.timeout_ns / 8
 }
 
-/// Reads a block where nothing is asked and nothing was heard for long.
-fn ask_whether_it_is_there(shared: &Shared) {
+/// Reads a block if the connection is idle and has been silent for half the timeout.
+fn probe_if_quiet(shared: &Shared) {
     let now_ns = shared.context.now_ns();
     let is_quiet = now_ns.saturating_sub(shared.heard_ns.get()) >= shared.uri.timeout_ns / 2;
     if !is_quiet || !shared.ledger.borrow().is_idle() {
@@ -402,14 +405,14 @@ fn gather(ledger: &mut Ledger) -> Vec<Piece> {
     pieces
 }
 
-/// Whether the server ended the connection: only then it has nothing more of it to carry out.
+/// Classifies an error: only if the server ended the connection has it nothing left to execute.
 fn ended_by(error: io::Error) -> Ending {
     match error.kind() {
         io::ErrorKind::UnexpectedEof
         | io::ErrorKind::ConnectionReset
         | io::ErrorKind::ConnectionAborted
         | io::ErrorKind::BrokenPipe => Ending::Theirs(error),
-        _ => Ending::Ours(format!("the connection was given up ({})", in_words(&error))),
+        _ => Ending::Ours(format!("the connection was dropped ({})", in_words(&error))),
     }
 }
 
@@ -420,13 +423,12 @@ fn in_words(error: &io::Error) -> String {
     }
 }
 
-/// Connects again, for as long as requests and the server's absence may take; `None` where the
-/// drive is not wanted any more.
+/// Reconnects, within the request timeout; `None` if the drive was closed.
 async fn again(shared: &Shared) -> Result<Option<Link>, ConnectFault> {
     let limit_ns = shared.uri.timeout_ns;
     let since_ns = shared.context.now_ns();
     let oldest_ns = shared.ledger.borrow().oldest_ns().unwrap_or(since_ns);
-    // Where this process stood still the time may be over; the server is asked once all the same.
+    // The time may be over if this process stood still; one attempt is made all the same.
     let deadline_ns = oldest_ns.saturating_add(limit_ns).max(since_ns + moment_ns(shared));
     let mut pause_ns = FIRST_PAUSE_NS;
     loop {
@@ -442,7 +444,7 @@ async fn again(shared: &Shared) -> Result<Option<Link>, ConnectFault> {
             Ok(Err(fault)) => fault,
             Err(_) => return Err(ConnectFault::Silent { limit_ns }),
         };
-        // What is there, but not as it was, will not become so by waiting.
+        // A server that is there but has changed will not change back.
         let left_ns = deadline_ns.saturating_sub(shared.context.now_ns());
         if !fault.is_absence() || left_ns == 0 {
             return Err(fault);
@@ -461,7 +463,7 @@ async fn until_closed(shared: &Shared) {
     }
 }
 
-/// A new connection, if the same export is behind it.
+/// Makes a new connection, if it leads to the same export.
 async fn same_again(shared: &Shared, limit_ns: u64) -> Result<Link, ConnectFault> {
     let mut link = connect(&shared.context, &shared.network, &shared.uri, limit_ns).await?;
     check(&link.terms, shared.read_only)?;
@@ -479,13 +481,13 @@ async fn same_again(shared: &Shared, limit_ns: u64) -> Result<Link, ConnectFault
         let now = now.map_err(|error| ConnectFault::BrokenOff { error })?;
         if now != seen {
             let at = seen.offset;
-            return Err(ConnectFault::Changed(format!("it has not what was written to it at {at}")));
+            return Err(ConnectFault::Changed(format!("data written at offset {at} is missing")));
         }
     }
     Ok(link)
 }
 
-/// Reads a block on a connection on which nothing else is under way. A refusal is an error with the
+/// Reads a block on a connection without other requests in flight. A refusal is an error with the
 /// server's number.
 async fn look_at(link: &mut Link, offset: u64, length: usize) -> io::Result<Seen> {
     let block = Buffer::from_bytes(&vec![0; length]);

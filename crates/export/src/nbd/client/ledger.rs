@@ -1,20 +1,19 @@
-//! What a drive behind a connection owes its callers: each request in pieces that the server takes,
-//! which of them were sent and answered, and what a lost connection means for them. No I/O, no
-//! clock.
+//! The open requests of an NBD drive: each split into parts that the server takes, which of them
+//! were sent and answered, and the consequences of a lost connection. No I/O, no clock.
 //!
-//! **Connections that are lost.** Reads and flushes that were not answered may be asked again on
-//! the next connection. Not so in two cases, in which the drive is given up, and catches up like
-//! any drive that was away:
+//! **Lost connections.** Unanswered reads and flushes may be sent again on the next connection.
+//! In two cases the drive is given up instead, and catches up later like any drive that was away:
 //!
-//! - The server had acknowledged writes that no flush has made durable: it may have lost them with
-//!   the connection, if it was the server that went. A part of a write counts as soon as it was
-//!   answered, whatever became of the other parts.
-//! - The server has a change (a write, zeros, a trim) that it did not answer. It may carry it out
+//! - The server had acknowledged writes that no flush has made durable: if the server itself went
+//!   down, it may have lost them. A part of a write counts as soon as it was answered, whatever
+//!   became of the other parts.
+//! - The server has a change (a write, zeros, a trim) that it did not answer. It may execute it
 //!   later than the same change on a new connection, and later than newer ones to the same place.
-//!   When it was asked for is told, so that the export is left alone for as long as the server may
-//!   take (`unsettled.rs`).
+//!   The time of that request is returned, so that the export is left alone for as long as the
+//!   server may take (`unsettled.rs`).
 //!
-//! Expected faults: answers to nothing, pieces of a read that are missing, doubled, or lie outside.
+//! Expected faults: replies to unknown requests; read chunks that are missing, doubled, or out of
+//! range.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,22 +22,22 @@ use stripewise_drive::{Buffer, CompletionSender, DriveErrorKind, IoRequest, Oper
 use super::witness::Witness;
 use crate::nbd::wire::protocol::*;
 
-/// Ranges without data go in pieces of this many bytes, so that none of them takes long.
+/// Length of the parts of requests without data, bytes, so that none of them takes long.
 const RANGE_BYTES: u64 = 32 << 20;
-/// Zeros that are written where the server has no command for them, bytes at a time.
+/// Length of a write of zeros where the server has no command for them, bytes.
 const ZEROS_BYTES: u64 = 1 << 20;
 
-/// What the server offers, as far as requests depend on it.
+/// The server's features that requests depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Abilities {
     pub fua: bool,
     pub trim: bool,
     pub zeroes: bool,
-    /// The most bytes of one transfer.
+    /// Maximum bytes of one transfer.
     pub longest_bytes: u64,
 }
 
-/// A piece of a request as the server gets it.
+/// The command of one part of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Command {
     Read,
@@ -47,14 +46,14 @@ enum Command {
     },
     Zeros,
     Trim,
-    /// `covers`: how many writes had been answered before it was asked for.
+    /// `covers`: number of writes answered before the flush was requested.
     Flush {
         covers: u64,
     },
 }
 
 impl Command {
-    /// Whether the drive holds something else afterwards.
+    /// True if the command changes the drive's contents.
     fn changes(self) -> bool {
         match self {
             Self::Write { .. } | Self::Zeros | Self::Trim => true,
@@ -69,12 +68,12 @@ struct Part {
     offset: u64,
     length: u64,
     sent: bool,
-    /// Of a read: stretches of it that are here.
+    /// Ranges received, for a read.
     received: Vec<(u64, u64)>,
     failure: Option<u32>,
 }
 
-/// A request of somebody's, or (without a sender) a question whether the server is there.
+/// A request of a caller, or (without a sender) a probe of the server.
 struct Order {
     request: IoRequest,
     sender: Option<CompletionSender>,
@@ -85,7 +84,7 @@ struct Order {
     then_flush: bool,
 }
 
-/// A request that has come to its end; to be told outside of any borrow.
+/// A finished request; to be completed outside of any borrow.
 pub(crate) struct Completed {
     request: IoRequest,
     sender: Option<CompletionSender>,
@@ -93,7 +92,7 @@ pub(crate) struct Completed {
 }
 
 impl Completed {
-    /// Tells whoever asked.
+    /// Completes the caller's request.
     pub(super) fn tell(self, label: &std::rc::Rc<str>) {
         let Some(sender) = self.sender else { return };
         sender.complete(match self.failure {
@@ -103,14 +102,14 @@ impl Completed {
     }
 }
 
-/// What a lost connection means.
+/// The consequence of a lost connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// All that is unanswered can be asked again.
+    /// All unanswered requests can be sent again.
     AskAgain,
-    /// Writes were acknowledged that may be lost with it.
+    /// Acknowledged writes may be lost with it.
     Unflushed,
-    /// The server may carry out changes later that it did not answer.
+    /// The server may still execute changes that it did not answer.
     InHand,
 }
 
@@ -121,7 +120,7 @@ pub(crate) struct Ledger {
     orders: BTreeMap<u64, Order>,
     parts: BTreeMap<u64, Part>,
     to_send: VecDeque<u64>,
-    /// Parts of writes that were answered, and how many of them a flush has covered.
+    /// Number of answered parts of writes, and of those that a flush has covered.
     written: u64,
     durable: u64,
     zeros: Buffer,
@@ -144,8 +143,8 @@ impl Ledger {
         }
     }
 
-    /// Takes a request of at least one byte, or a flush. One that needs nothing of the server is
-    /// given back, done.
+    /// Takes a request of at least one byte, or a flush. A request that does not need the server is
+    /// returned at once, done.
     pub(super) fn submit(
         &mut self,
         request: IoRequest,
@@ -174,8 +173,8 @@ impl Ledger {
         let order = self.next;
         self.next += 1;
         let (offset, end) = match request.operation {
-            // Servers refuse flushes of anything else; the engine's may carry the place that they
-            // are about.
+            // Servers refuse a flush with a range; the engine's may carry the range that it
+            // concerns.
             Operation::Flush => (0, 0),
             _ => (request.offset_bytes, request.end_bytes()),
         };
@@ -208,7 +207,7 @@ impl Ledger {
         }
     }
 
-    /// The memory of a part, in its order.
+    /// The memory of a part.
     fn memory(&self, part: &Part) -> Segments {
         let Some(order) = self.orders.get(&part.order) else { return Segments::new() };
         if order.request.operation == Operation::WriteZeroes {
@@ -217,7 +216,7 @@ impl Ledger {
         stretch(&order.request.segments, part.offset - order.request.offset_bytes, part.length)
     }
 
-    /// The next piece for the server: its head, what follows it, and whether that is all there is.
+    /// The next part for the server: its header and its data.
     pub(super) fn next_to_send(&mut self) -> Option<([u8; 28], Segments)> {
         let cookie = self.to_send.pop_front()?;
         let part = self.parts.get_mut(&cookie)?;
@@ -235,37 +234,36 @@ impl Ledger {
         Some((head, data))
     }
 
-    /// Whether something waits to be sent.
+    /// True if a part waits to be sent.
     pub(super) fn has_to_send(&self) -> bool {
         !self.to_send.is_empty()
     }
 
-    /// Whether nothing is under way.
+    /// True if no request is open.
     pub(super) fn is_idle(&self) -> bool {
         self.orders.is_empty()
     }
 
-    /// Since when the oldest request waits, ns on the caller's clock.
+    /// Start of the oldest open request, ns on the caller's clock.
     pub(super) fn oldest_ns(&self) -> Option<u64> {
         self.orders.first_key_value().map(|(_, order)| order.since_ns)
     }
 
-    /// When the newest change was asked for that the server has and did not answer, ns on the
-    /// caller's clock.
+    /// Start of the newest change that was sent and not answered, ns on the caller's clock.
     pub(super) fn in_hand_ns(&self) -> Option<u64> {
         let changes = self.parts.values().filter(|part| part.sent && part.command.changes());
         changes.filter_map(|part| Some(self.orders.get(&part.order)?.since_ns)).max()
     }
 
-    /// Whether a piece of this number was sent and is not answered; and, if it is a read, how many
-    /// bytes it is of.
+    /// `Some` if a part with this cookie was sent and is unanswered; of a read, with its length in
+    /// bytes.
     pub(super) fn asked(&self, cookie: u64) -> Option<Option<u64>> {
         let part = self.parts.get(&cookie).filter(|part| part.sent)?;
         Some((part.command == Command::Read).then_some(part.length))
     }
 
-    /// Where `length` bytes at `offset` of the drive, which come in answer to a read, are to go.
-    /// `None` where they are not asked for, or came before.
+    /// Destination for `length` bytes at `offset` of the drive, received in answer to a read.
+    /// `None` if they were not requested, or were received before.
     pub(super) fn receiving(&mut self, cookie: u64, offset: u64, length: u64) -> Option<Segments> {
         let part = self.parts.get_mut(&cookie).filter(|part| part.sent && part.command == Command::Read)?;
         let end = offset.checked_add(length)?;
@@ -285,30 +283,30 @@ impl Ledger {
         Some(stretch(&order.request.segments, offset - order.request.offset_bytes, length))
     }
 
-    /// Where a whole read's bytes are to go.
+    /// Destination for the data of a whole read.
     pub(super) fn receiving_all(&mut self, cookie: u64) -> Option<Segments> {
         let part = self.parts.get(&cookie)?;
         let (offset, length) = (part.offset, part.length);
         self.receiving(cookie, offset, length)
     }
 
-    /// The server says that something is wrong with a piece; the first such word counts.
+    /// Records an error of a part; the first one counts.
     pub(super) fn failing(&mut self, cookie: u64, errno: u32) {
         if let Some(part) = self.parts.get_mut(&cookie) {
             part.failure.get_or_insert(errno);
         }
     }
 
-    /// A piece is answered. Gives the request back if that was its last; `Err` where the answer is
-    /// no answer to it.
+    /// Completes a part. Returns the request if that was its last; `Err` if the reply violates the
+    /// protocol.
     pub(super) fn answered(&mut self, cookie: u64) -> Result<Option<Completed>, &'static str> {
         if !self.parts.get(&cookie).is_some_and(|part| part.sent) {
-            return Err("it answered what was not asked");
+            return Err("reply to an unknown request");
         }
         let Some(part) = self.parts.remove(&cookie) else { return Ok(None) };
         let received: u64 = part.received.iter().map(|(from, to)| to - from).sum();
         if part.command == Command::Read && part.failure.is_none() && received != part.length {
-            return Err("it answered a read without all of its bytes");
+            return Err("incomplete reply to a read");
         }
         if part.failure.is_some() {
             self.witness.refused(cookie);
@@ -341,14 +339,13 @@ impl Ledger {
             return Ok(None);
         };
         let failure = failure.map(|errno| (kind_of(errno), Some(errno as i32)));
-        // A flush that was sent on behalf of a forced write and refused says of all other writes,
-        // too, that they may be lost: the caller has to see that it was a flush.
+        // A refused flush after a FUA write means that all other unflushed writes may be lost, too:
+        // the caller has to see that it was a flush.
         let request = if is_refused_flush { IoRequest::flush() } else { request };
         Ok(Some(Completed { request, sender, failure }))
     }
 
-    /// The connection is gone; what was sent on it and not answered is to be sent again, if it may
-    /// be.
+    /// Handles the loss of the connection: queues all unanswered parts again, if that is safe.
     pub(super) fn connection_lost(&mut self) -> Loss {
         if self.written > self.durable {
             return Loss::Unflushed;
@@ -366,7 +363,7 @@ impl Ledger {
         Loss::AskAgain
     }
 
-    /// The drive is given up: everything ends as gone.
+    /// Gives up the drive: all requests end as gone.
     pub(super) fn give_up(&mut self) -> Vec<Completed> {
         self.parts.clear();
         self.to_send.clear();
@@ -379,7 +376,7 @@ impl Ledger {
     }
 }
 
-/// The memory of `length` bytes at `from` of scattered memory.
+/// The memory of `length` bytes from offset `from` of scattered memory.
 fn stretch(segments: &Segments, mut from: u64, mut length: u64) -> Segments {
     let mut pieces = Segments::new();
     for segment in segments {
@@ -399,7 +396,7 @@ fn stretch(segments: &Segments, mut from: u64, mut length: u64) -> Segments {
     pieces
 }
 
-/// A request as it goes to the server, without what is to be written.
+/// The header of a request.
 pub(crate) fn request_head(kind: u16, flags: u16, cookie: u64, offset: u64, length: u32) -> [u8; 28] {
     let mut head = [0; 28];
     head[0..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
@@ -411,7 +408,7 @@ pub(crate) fn request_head(kind: u16, flags: u16, cookie: u64, offset: u64, leng
     head
 }
 
-/// What a server's error number means for a drive.
+/// The drive error that a server's error number stands for.
 fn kind_of(errno: u32) -> DriveErrorKind {
     match errno {
         EIO => DriveErrorKind::Medium,

@@ -1,8 +1,8 @@
-//! Exports whose server may still carry out changes of a connection that is over, and until when
-//! they are left alone: newer data must not be written before older ones.
+//! Exports whose server may still execute changes of a connection that is over, and the time until
+//! which they are left alone: older data must not overwrite newer data.
 //!
-//! One list for all drives of a thread, since a drive is opened again in many ways: fetched back by
-//! its pool, with a pool that is reopened, by hand.
+//! One list for all drives of a thread, since a drive is reopened in many ways: reconnected by its
+//! pool, with a reopened pool, by hand.
 //!
 //! Expected faults: servers that take longer than a request may (nothing can be done; `docs/nbd.md`
 //! says so).
@@ -17,7 +17,7 @@ thread_local! {
     static UNSETTLED: RefCell<Vec<(NbdAddress, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Records that the server of an export may carry out changes until then, ns on the context's
+/// Records that the server of an export may execute changes until `until_ns`, on the context's
 /// clock.
 pub(super) fn note(context: &Context, address: &NbdAddress, until_ns: u64) {
     let now_ns = context.now_ns();

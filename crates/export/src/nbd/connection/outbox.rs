@@ -1,8 +1,8 @@
-//! Answers on their way to a client: what is ready goes out together, in one system call.
+//! Replies waiting to be sent: those that are ready go out together, in one system call.
 //!
-//! Expected faults: a client that never reads its answers. They stay here, and with them the
-//! permits of their requests, so that no more requests are read; when the time allowed is over the
-//! connection is given up, the sooner the more its client holds while memory is short.
+//! Expected faults: a client that never reads its replies. They stay here, and with them the
+//! permits of their requests, so that no more requests are read; at the time limit the connection
+//! is dropped, the sooner the more memory its client holds while memory is short.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,13 +16,13 @@ use crate::nbd::transport::Transport;
 use crate::nbd::transport::patience::Patience;
 use crate::nbd::wire::replies::Reply;
 
-/// Bytes that go out together, unless one answer alone is longer.
+/// Maximum bytes per send, unless one reply alone is longer.
 const SEND_BYTES: usize = 4 << 20;
-/// Answers that go out together.
+/// Maximum replies per send.
 const SEND_REPLIES: usize = 256;
 
-/// What a request holds until its answer was taken: its place and room for its bytes among those of
-/// its connection, and its part of the memory of all connections.
+/// Permits that a request holds until its reply is sent: its place and bytes among those of its
+/// connection, and its part of the memory of all connections.
 pub(crate) struct Permits {
     pub _own: [SemaphorePermit; 2],
     pub _memory: Taken,
@@ -32,9 +32,9 @@ pub(crate) struct Permits {
 pub(crate) struct Outbox {
     ready: RefCell<VecDeque<(Reply, Permits)>>,
     changed: Event,
-    /// Nothing more comes.
+    /// No more replies are added.
     ended: Cell<bool>,
-    /// Nothing more goes.
+    /// No more replies can be sent.
     broken: Cell<bool>,
 }
 
@@ -52,7 +52,7 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// Sends until the end, or until the client takes nothing any more.
+    /// Sends until the end, or until the client stops reading.
     pub(in crate::nbd) async fn run(
         &self,
         context: &Context,
@@ -63,7 +63,7 @@ impl Outbox {
         let outcome = self.send_all(context, transport, stall_ns, memory).await;
         if outcome.is_err() {
             self.broken.set(true);
-            // Whoever waits for permits, or for requests, is to notice.
+            // Frees the permits, so that the reader of requests wakes and sees the end.
             let unsent = std::mem::take(&mut *self.ready.borrow_mut());
             drop(unsent);
             transport.stream().shutdown(Shutdown::Both);
@@ -89,7 +89,7 @@ impl Outbox {
             let send = std::pin::pin!(transport.send(pieces));
             let sent = Patience::new(context, stall_ns).wait(|| memory.haste(), send).await;
             sent.ok_or_else(|| {
-                io::Error::new(io::ErrorKind::TimedOut, "it did not take its answers in the time allowed")
+                io::Error::new(io::ErrorKind::TimedOut, "it did not read its replies in time")
             })??;
             drop(permits);
         }

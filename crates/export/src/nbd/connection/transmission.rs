@@ -1,5 +1,5 @@
-//! The requests of one client: each is read, and is then a task of its own, from the bytes that
-//! came to the answer in the outbox.
+//! The transmission phase of one client: each request is read, then runs as a task of its own, up
+//! to its reply in the outbox.
 //!
 //! Expected faults: those of `connection.rs`; a request that fails ends with its answer.
 
@@ -16,7 +16,7 @@ use crate::budget::ClientLine;
 use crate::client_id::ClientId;
 use crate::losses::Connection;
 use crate::nbd::connection::outbox::{Outbox, Permits};
-use crate::nbd::connection::terrain::Terrain;
+use crate::nbd::connection::server_context::ServerContext;
 use crate::nbd::transport::Transport;
 use crate::nbd::transport::inbox::Inbox;
 use crate::nbd::wire::errors::{Failure, rubbish};
@@ -25,39 +25,40 @@ use crate::nbd::wire::protocol::{CMD_DISC, EIO, ENOTSUP, ESHUTDOWN};
 use crate::nbd::wire::replies::{Outcome, Reply};
 use crate::nbd::wire::requests::{Command, REQUEST_BYTES, Request, Rules};
 
-/// A request that transfers so much, bytes, is begun, and answered if its drives answer at once,
-/// before the next one is looked at: the client then takes the answer while the next one is read.
+/// Minimum transfer, bytes, after whose start the reader yields, so that the request can be
+/// answered before the next one is read if its drives answer at once: the client takes the reply
+/// in that time.
 const LONG_TRANSFER: u32 = 128 << 10;
-/// Stretches told in one answer, at most; the client asks on from where they end.
+/// Maximum extents in one reply; the client asks again from where they end.
 const MOST_EXTENTS: usize = 4096;
-/// Zeros that may not become holes are written in pieces of this many bytes.
+/// Length of writes of zeros that must not become holes, bytes.
 const ZERO_WRITE_BYTES: u64 = 1 << 20;
 
-/// Told once to each client that had a volume open whose pool was reopened with a loss.
-const MAY_BE_LOST: &str = "some of what was written and not flushed before may be lost";
+/// Reported once to each client that had a volume open whose pool was reopened with a loss.
+const MAY_BE_LOST: &str = "some earlier unflushed writes may be lost";
 
-/// What a connection and its requests share.
+/// State shared by a connection and its requests.
 struct Client<X> {
     export: Rc<X>,
     terms: Terms,
     outbox: Outbox,
     memory: Rc<ClientLine>,
-    /// Losses of the volume that this client is to be told of.
+    /// Losses of the volume still to be reported to this client.
     losses: Connection,
-    under_way: Cell<usize>,
+    in_flight: Cell<usize>,
     idle: Event,
 }
 
-/// Reads requests until the client or its export ends, and has all of them answered.
+/// Reads requests until the client or its export ends, and waits for all replies.
 pub(crate) async fn transmit<E: Exports>(
-    terrain: &Terrain<'_, E>,
+    server: &ServerContext<'_, E>,
     transport: Rc<Transport>,
     inbox: Inbox,
     export: Rc<E::Export>,
     terms: Terms,
     id: ClientId,
 ) -> io::Result<()> {
-    let (outbox, memory) = (Outbox::default(), terrain.line.client(&id));
+    let (outbox, memory) = (Outbox::default(), server.line.client(&id));
     let losses = export.losses().connect(id);
     let client = Rc::new(Client {
         export,
@@ -65,27 +66,28 @@ pub(crate) async fn transmit<E: Exports>(
         outbox,
         memory,
         losses,
-        under_way: Cell::new(0),
+        in_flight: Cell::new(0),
         idle: Event::new(),
     });
     let sending = {
         let (client, transport) = (client.clone(), transport.clone());
-        let (context, stall_ns) = (terrain.context.clone(), terrain.limits.reply_stall_ns);
-        terrain
+        let (context, stall_ns) = (server.context.clone(), server.limits.reply_stall_ns);
+        server
             .context
             .spawn(async move { client.outbox.run(&context, &transport, stall_ns, &client.memory).await })
     };
     let read = {
-        let reading = pin!(read_requests(terrain, &transport, inbox, &client));
+        let reading = pin!(read_requests(server, &transport, inbox, &client));
         match select(reading, pin!(client.export.ending().until_begun())).await {
             Either::Left((read, _)) => read,
-            // What comes now belongs to whatever has its name next: the client has to ask for that.
+            // Later requests would concern another export of this name: the client has to
+            // reconnect.
             Either::Right(_) => {
-                Err(io::Error::new(io::ErrorKind::NotConnected, "its volume is served no more"))
+                Err(io::Error::new(io::ErrorKind::NotConnected, "its volume is no longer served"))
             }
         }
     };
-    while client.under_way.get() > 0 {
+    while client.in_flight.get() > 0 {
         client.idle.wait().await;
     }
     client.outbox.end();
@@ -93,32 +95,32 @@ pub(crate) async fn transmit<E: Exports>(
     if sent.is_ok() {
         transport.say_end().await;
     }
-    if terrain.ending.get() && !client.export.is_read_only() {
+    if server.ending.get() && !client.export.is_read_only() {
         client.export.flush().await.map_err(|error| io::Error::other(error.to_string()))?;
     }
     sent.and(read)
 }
 
 async fn read_requests<E: Exports>(
-    terrain: &Terrain<'_, E>,
+    server: &ServerContext<'_, E>,
     transport: &Transport,
     mut inbox: Inbox,
     client: &Rc<Client<E::Export>>,
 ) -> io::Result<()> {
-    let places = Semaphore::new(terrain.limits.client_requests as u64);
-    let room = Semaphore::new(terrain.limits.client_bytes);
+    let places = Semaphore::new(server.limits.client_requests as u64);
+    let room = Semaphore::new(server.limits.client_bytes);
     loop {
-        if terrain.ending.get() || !inbox.need(transport, REQUEST_BYTES).await? || terrain.ending.get() {
+        if server.ending.get() || !inbox.need(transport, REQUEST_BYTES).await? || server.ending.get() {
             return Ok(());
         }
         let Some(request) = Request::parse(&inbox.take()) else {
-            return Err(rubbish("what should be a request is none"));
+            return Err(rubbish("malformed request"));
         };
         if request.kind == CMD_DISC {
             return Ok(());
         }
         let own = [places.acquire(1).await, room.acquire(u64::from(request.transfer_bytes())).await];
-        let mut wanted = client.memory.wanted(terrain.context);
+        let mut wanted = client.memory.wanted(server.context);
         let rules = Rules {
             terms: client.terms,
             size_bytes: client.export.size_bytes(),
@@ -148,7 +150,7 @@ async fn read_requests<E: Exports>(
             });
         match command {
             Ok(command) => {
-                begin(terrain.context, client, request, command, payload, permits);
+                begin(server.context, client, request, command, payload, permits);
                 if request.transfer_bytes() >= LONG_TRANSFER {
                     yield_now().await;
                 }
@@ -166,16 +168,16 @@ fn begin<X: Export>(
     payload: Option<Buffer>,
     permits: Permits,
 ) {
-    client.under_way.set(client.under_way.get() + 1);
+    client.in_flight.set(client.in_flight.get() + 1);
     let client = client.clone();
     context.spawn(async move {
-        let outcome = carry_out(&*client.export, client.terms.structured, &request, command, payload).await;
+        let outcome = execute(&*client.export, client.terms.structured, &request, command, payload).await;
         if matches!(&outcome, Outcome::Failed(failure) if failure.errno == ESHUTDOWN) {
             client.export.ending().begin();
         }
         answer(&client, &request, outcome, permits);
-        client.under_way.set(client.under_way.get() - 1);
-        if client.under_way.get() == 0 {
+        client.in_flight.set(client.in_flight.get() - 1);
+        if client.in_flight.get() == 0 {
             client.idle.notify_all();
         }
     });
@@ -185,8 +187,8 @@ fn answer<X>(client: &Client<X>, request: &Request, outcome: Outcome, permits: P
     client.outbox.push(Reply::new(request, client.terms.structured, outcome), permits);
 }
 
-/// `payload`: what is to be written; empty for other commands.
-async fn carry_out(
+/// Executes a command. `payload`: the data of a write; empty for other commands.
+async fn execute(
     export: &impl Export,
     structured: bool,
     request: &Request,
@@ -215,10 +217,10 @@ async fn read(export: &impl Export, structured: bool, request: &Request) -> Resu
 async fn rarer(export: &impl Export, request: &Request, command: Command) -> Result<Outcome, Failure> {
     let (offset, length) = (request.offset, u64::from(request.length));
     match command {
-        // Nothing is written where there is nothing to write.
+        // Reads are handled above, and a write without payload has no effect.
         Command::Read | Command::Write { .. } => {}
         Command::Flush => export.flush().await?,
-        // Reads are served from the drives, whatever was read before: there is nothing to prepare.
+        // Reads always come from the drives: there is no cache to prepare.
         Command::Cache => {}
         Command::Trim { fua } => {
             block::discard(export, offset, length).await?;
@@ -247,11 +249,11 @@ async fn rarer(export: &impl Export, request: &Request, command: Command) -> Res
     Ok(Outcome::Done)
 }
 
-/// Zeros that take their space.
+/// Writes zeros, which take up space.
 async fn fill_with_zeroes(export: &impl Export, offset: u64, length: u64) -> Result<(), Failure> {
     let (mut at, end) = (offset, offset + length);
     while at < end {
-        // All pieces but the first and the last are whole sectors.
+        // Pieces end at multiples of `ZERO_WRITE_BYTES`, so only the first and last are unaligned.
         let next = ((at / ZERO_WRITE_BYTES + 1) * ZERO_WRITE_BYTES).min(end);
         let zeroes = export.buffers().allocate_zeroed((next - at) as usize);
         block::write(export, at, zeroes, false).await?;

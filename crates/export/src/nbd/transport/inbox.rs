@@ -1,4 +1,4 @@
-//! What was received and not used yet: one large receive may bring many requests.
+//! Received bytes that are not used yet: one large receive may bring many requests.
 
 use std::io;
 
@@ -8,12 +8,12 @@ use crate::budget::Wanted;
 use crate::nbd::transport::Transport;
 use crate::nbd::transport::patience::{Patience, within};
 
-/// Memory of a connection's inbox.
+/// Size of a connection's inbox, bytes.
 pub(crate) const INBOX_BYTES: usize = 64 << 10;
-/// What is missing of a payload is received straight into its own memory if it is longer than this;
-/// else into the inbox, with what follows it.
+/// The rest of a payload is received straight into its own memory if it is longer than this, bytes;
+/// else into the inbox, together with later requests.
 const DIRECT_BYTES: usize = 16 << 10;
-/// Received at a time straight into a payload's memory.
+/// Maximum length of a receive straight into a payload's memory, bytes.
 const PART_BYTES: usize = 1 << 20;
 
 pub(crate) struct Inbox {
@@ -34,9 +34,9 @@ impl Inbox {
         self.end - self.start
     }
 
-    /// Has `count` bytes (at most [`INBOX_BYTES`]) at hand. `false`: the peer sends no more, and
-    /// there is nothing left. Waits for the first byte as long as it takes, for those after it no
-    /// longer than a stalled request may.
+    /// Receives until `count` bytes (at most [`INBOX_BYTES`]) are available. `false`: the peer has
+    /// closed the connection, and nothing is left. Waits for the first byte without a limit, for
+    /// later ones no longer than a request may stall.
     pub(in crate::nbd) async fn need(&mut self, transport: &Transport, count: usize) -> io::Result<bool> {
         while self.available() < count {
             if self.available() == 0 {
@@ -65,7 +65,7 @@ impl Inbox {
         Ok(true)
     }
 
-    /// As [`Self::need`], where the end and a pause are faults.
+    /// As [`Self::need`], in the middle of a message: an end or a stall is an error.
     pub(in crate::nbd) async fn need_more(&mut self, transport: &Transport, count: usize) -> io::Result<()> {
         let stall_ns = self.stall_ns;
         let context = self.context.clone();
@@ -76,7 +76,7 @@ impl Inbox {
         }
     }
 
-    /// The first bytes, which are at hand.
+    /// Takes the first bytes, which must be available.
     pub(in crate::nbd) fn take<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         self.buffer.slice(self.start..self.start + N).with(|from| bytes.copy_from_slice(from));
@@ -84,7 +84,7 @@ impl Inbox {
         bytes
     }
 
-    /// The first bytes, which are at hand.
+    /// Takes the first bytes, which must be available.
     pub(in crate::nbd) fn take_vec(&mut self, count: usize) -> Vec<u8> {
         let bytes = self.buffer.slice(self.start..self.start + count).to_vec();
         self.start += count;
@@ -107,9 +107,9 @@ impl Inbox {
         Ok(())
     }
 
-    /// As [`Self::fill`], from the memory that connections share. Memory is taken for a part when
-    /// the part before it has come: a length that was only announced takes none. While others may
-    /// wait for its memory, all parts together have the time of one.
+    /// As [`Self::fill`], with memory from the budget of all connections. Memory is taken for a
+    /// part once the part before it is received: a length that was only announced takes none. While
+    /// other clients wait for its memory, all parts together have the time limit of one.
     pub(in crate::nbd) async fn fill_from_budget(
         &mut self,
         transport: &Transport,
@@ -150,7 +150,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Passes over the next bytes.
+    /// Discards the next bytes.
     pub(in crate::nbd) async fn skip(&mut self, transport: &Transport, count: u64) -> io::Result<()> {
         let mut left = count;
         while left > 0 {

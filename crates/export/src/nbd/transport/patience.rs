@@ -1,18 +1,18 @@
-//! How long a client is waited for, by a server that may be slow itself: only time in which the
-//! server could have noticed counts. A machine with too much to do, or one that stood still, makes
-//! no client late.
+//! Time limits for clients of a server that may be slow itself: only time in which the server could
+//! have noticed progress counts. An overloaded machine, or one that stood still, makes no client
+//! late.
 
 use std::future::Future;
 
 use stripewise_drive::Context;
 
-/// Looks that a wait is divided into. Whatever the clock says, so many turns of the executor pass
-/// before a client is given up; a negotiation takes fewer, and so do waits in haste.
+/// Number of checks that a wait is divided into. Regardless of the clock, this many turns of the
+/// executor pass before a client is dropped; fewer in a hurry.
 const LOOKS: f64 = 50.0;
-/// Waits are not cut below this by haste.
+/// Shortest limit that haste can produce, ns.
 const LEAST_NS: f64 = 5e9;
 
-/// What is left of the time that a client may take.
+/// The rest of a client's time limit.
 pub(crate) struct Patience {
     context: Context,
     limit_ns: u64,
@@ -20,13 +20,13 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// All of `limit_ns`.
+    /// A limit of `limit_ns`.
     pub(crate) fn new(context: &Context, limit_ns: u64) -> Self {
         Self { context: context.clone(), limit_ns, looks_left: LOOKS }
     }
 
-    /// What `work` comes to; `None` if it takes longer than what is left. With a `haste` of 1 time
-    /// counts as if the whole limit were 5 s, with 0 not at all more than it is.
+    /// The result of `work`; `None` if the limit is over first. With a `haste` of 1 time counts as
+    /// if the whole limit were 5 s, with 0 as it is.
     pub(crate) async fn wait<F: Future + Unpin>(
         &mut self,
         haste: impl Fn() -> f64,
@@ -44,8 +44,8 @@ impl Patience {
     }
 }
 
-/// What `work` comes to; `None` if it takes longer than `limit_ns`, not counted what the executor
-/// did not get round to.
+/// The result of `work`; `None` if it takes longer than `limit_ns`, not counting time that the
+/// executor was late.
 pub(crate) async fn within<F: Future + Unpin>(
     context: &Context,
     limit_ns: u64,
@@ -71,7 +71,7 @@ mod tests {
         executor.block_on(async {
             let mut patience = Patience::new(&context, limit_s * SECOND_NS);
             assert!(patience.wait(|| haste, pin!(pending::<()>())).await.is_none());
-            // Nothing is left for more of it.
+            // The limit is used up.
             let now_ns = context.now_ns();
             assert!(patience.wait(|| 0.0, pin!(pending::<()>())).await.is_none());
             assert_eq!(context.now_ns(), now_ns);
@@ -85,6 +85,6 @@ mod tests {
         assert!((5..=7).contains(&given_up_after_s(60, 1.0)));
         assert!((5..=6).contains(&given_up_after_s(30, 1.0)));
         assert!((9..=11).contains(&given_up_after_s(60, 0.5)));
-        assert_eq!(given_up_after_s(2, 1.0), 2, "what is short already stays so");
+        assert_eq!(given_up_after_s(2, 1.0), 2, "a short limit is not shortened");
     }
 }

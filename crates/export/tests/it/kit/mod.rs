@@ -1,5 +1,5 @@
-//! What the tests of servers share: a server on a thread of its own, over a pool on drives in
-//! memory, and a client that says exactly what it is told to.
+//! Set-ups for server tests: a server on a thread of its own, over a pool on drives in memory, and
+//! a scripted client.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,7 +26,7 @@ pub use contents::contents;
 
 pub const MIB: u64 = 1 << 20;
 
-/// What is served.
+/// Options of a test server.
 #[derive(Clone)]
 pub struct Wanted {
     pub layout: &'static str,
@@ -42,8 +42,8 @@ pub struct Wanted {
     pub rules: Option<Vec<Rule>>,
     pub tcp: bool,
     pub memory_bytes: u64,
-    /// Milliseconds that the server's thread stands still in every turn, as on a machine with too
-    /// much to do.
+    /// Time that the server's thread stalls in every turn, milliseconds, as on an overloaded
+    /// machine.
     pub stands_still_ms: u64,
 }
 
@@ -75,7 +75,7 @@ impl Default for Wanted {
     }
 }
 
-/// A server that ends when this is dropped, or when asked.
+/// A test server; ends on drop, or when asked.
 pub struct Served {
     pub folder: TempDir,
     pub socket: PathBuf,
@@ -107,12 +107,12 @@ impl Served {
         Self { folder, socket, port, notices, memory, stop, close_pool, reopen_pool, thread: Some(thread) }
     }
 
-    /// `nbd+unix:///NAME?socket=...`.
+    /// The URI `nbd+unix:///NAME?socket=...`.
     pub fn uri(&self, name: &str) -> String {
         format!("nbd+unix:///{name}?socket={}", self.socket.display())
     }
 
-    /// Ends the server; whether nothing was left of its clients.
+    /// Ends the server; true if all its clients are gone.
     pub fn end(&mut self) -> bool {
         self.stop.store(true, Ordering::SeqCst);
         self.thread.take().is_none_or(|thread| thread.join().expect("the server ends without a panic"))
@@ -139,7 +139,7 @@ impl Served {
         self.stop.store(true, Ordering::SeqCst);
     }
 
-    /// How many notices so far contain `part`.
+    /// Number of notices so far that contain `part`.
     pub fn notices_of(&self, part: &str) -> usize {
         self.notices.lock().expect("unpoisoned").iter().filter(|notice| notice.contains(part)).count()
     }
@@ -166,7 +166,7 @@ impl Drop for Served {
     }
 }
 
-/// What a pool's drives are made of.
+/// Drives in memory, for a pool.
 pub fn memory_drives(count: usize, mib: u64) -> Vec<Rc<dyn Drive>> {
     (0..count).map(|index| MemoryDrive::new(&format!("drive{index}"), mib * MIB) as Rc<dyn Drive>).collect()
 }
@@ -231,7 +231,7 @@ fn run(
             drop(context.spawn(async move {
                 while !stop.load(Ordering::SeqCst) {
                     std::thread::sleep(pause);
-                    // Too short for an answer of a client to come in the same turn.
+                    // Too short for a client's answer to arrive in the same turn.
                     of_task.sleep_ns(20_000).await;
                 }
             }));
@@ -248,7 +248,7 @@ fn run(
                 let volume = pool.volume(wanted.volumes[0].0).expect("a volume");
                 volume.read(0, 4096).await.expect_err("no drive is there");
                 server.exports().remove("tank");
-                // With nothing to write to it may have nothing to say.
+                // Without any drive it may fail.
                 let _ = pool.close().await;
                 assert!(!volume.closing().was_in_order());
                 faulty = faulty_drives(&context, &drives);
@@ -265,7 +265,7 @@ fn run(
     })
 }
 
-/// Whether a program can be used; says so where not.
+/// True if a program is installed; prints a note if not.
 pub fn has(program: &str) -> bool {
     let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
     let found = found.is_ok_and(|output| output.status.success());
@@ -275,7 +275,7 @@ pub fn has(program: &str) -> bool {
     found
 }
 
-/// Runs a program for two minutes at most; its standard output, if it succeeds.
+/// Runs a program for at most two minutes; returns its standard output if it succeeds.
 pub fn try_run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new("timeout").arg("120").arg(program).args(arguments).output().expect("runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -285,7 +285,7 @@ pub fn try_run(program: &str, arguments: &[&str]) -> Result<String, String> {
     Err(format!("{program} {arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// As [`try_run`], for what must succeed.
+/// As [`try_run`], for a program that must succeed.
 pub fn run_program(program: &str, arguments: &[&str]) -> String {
     try_run(program, arguments).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -1,5 +1,5 @@
-//! What the tests of real drives share: directories on the file systems at hand, contents that
-//! differ in every sector, and this test binary run again as another process.
+//! Set-ups for tests of real drives: directories on the available file systems, contents that
+//! differ in every sector, and this test binary run as another process.
 
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ mod contents;
 
 pub use contents::contents;
 
-/// A directory beside the build's other files, on a disk's file system as a rule.
+/// A directory in the build's target directory, normally on a disk's file system.
 pub fn disk_directory() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory")
 }
 
-/// Directories on every file system the tests can count on: disk, and memory where there is one.
+/// Directories on the available file systems: disk, and memory if possible.
 pub fn directories() -> Vec<TempDir> {
     let memory = tempfile::tempdir_in("/dev/shm");
     if memory.is_err() {
@@ -42,7 +42,7 @@ pub fn open_new(executor: &RealExecutor, directory: &Path, size_bytes: u64) -> R
     executor.open_drive(&path, &OpenOptions::default()).expect("a new drive opens")
 }
 
-/// Mounts a file system in memory at `path`, for this thread's own view of the file system.
+/// Mounts a file system in memory at `path`, in this thread's own mount namespace.
 pub fn mount(path: &Path, file_system: &CStr, options: &CStr) -> std::io::Result<()> {
     let path = std::ffi::CString::new(path.to_str().expect("a plain path")).expect("a plain path");
     let (nothing, flags) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
@@ -92,8 +92,7 @@ pub fn range(
 }
 
 /// This test binary as another process that runs only the test `name`, with `STRIPEWISE_TEST_PATH`
-/// set to `path`. The test named does its part as that other process only when the variable is
-/// there.
+/// set to `path`. That test plays the other process's part only if the variable is set.
 pub fn other_process(name: &str, path: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("a test binary"));
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env("STRIPEWISE_TEST_PATH", path);
@@ -116,7 +115,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     panic!("waited in vain: {what}");
 }
 
-/// Awaits an answer that is expected to be good.
+/// Awaits a completion that must succeed.
 pub async fn wait_for(completion: stripewise_drive::Completion) {
     completion.await.expect("a good answer");
 }

@@ -1,10 +1,9 @@
-//! `drive measure`: characterises a drive into an entry that models take wherever they take a name
-//! of the catalogue.
+//! `drive measure`: measures a drive and writes an entry that models accept in place of a catalogue
+//! name.
 //!
-//! An empty drive is written to and left empty; one that holds something is not touched without
-//! `--force`, and one that is in use or belongs to a pool never is. Expected faults: those, a drive
-//! that fails, an interrupt, an entry that cannot be written (found out before anything is
-//! measured).
+//! An empty drive is written to and left empty; one that holds data is refused without `--force`,
+//! and one that is in use or belongs to a pool always is. Expected faults: those, a drive that
+//! fails, an interrupt, an entry that cannot be written (checked before the measurement).
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -32,37 +31,37 @@ use crate::progress::Progress;
 
 /// Memory of returned buffers kept for reuse.
 pub(crate) const RETAINED_BYTES: usize = 64 << 20;
-/// What a measurement takes unless it is told otherwise.
+/// Duration of a measurement, seconds.
 pub(crate) const SECONDS: f64 = 75.0;
-/// The same of a quick one.
+/// Duration of a quick measurement, seconds.
 pub(crate) const QUICK_SECONDS: f64 = 15.0;
 
 /// Measure a drive, and write an entry that models take as a drive: `--model FILE`
 #[derive(Args)]
 #[command(
-    after_help = "An empty drive is written to, and is empty again afterwards. One that holds something is \
+    after_help = "An empty drive is written to, and is empty again afterwards. One that holds data is \
                         refused unless --read-only or --force is given."
 )]
 pub(crate) struct Options {
     /// A file or block device
     #[arg(value_name = "DRIVE")]
     drive: PathBuf,
-    /// The entry to write
+    /// Entry to write
     #[arg(short, long, value_name = "FILE.toml")]
     output: PathBuf,
-    /// A first look, in 15 seconds instead of 75
+    /// Measure for 15 seconds instead of 75, less precisely
     #[arg(long, conflicts_with = "seconds")]
     quick: bool,
-    /// About how long it may take
+    /// Approximate duration
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
-    /// Write nothing: writes are taken to be as fast as reads
+    /// Do not write: writes are assumed to be as fast as reads
     #[arg(long, conflicts_with = "force")]
     read_only: bool,
-    /// Overwrite what the drive holds, and a file that is no entry in the place of the new one
+    /// Overwrite the drive's data, and an output file that is not an entry
     #[arg(long)]
     force: bool,
-    /// Where all random choices start
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -84,7 +83,6 @@ struct Measured {
     notes: Vec<String>,
 }
 
-/// Runs it.
 pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     let seconds = options.seconds.unwrap_or(if options.quick { QUICK_SECONDS } else { SECONDS });
     if !(0.5..=86_400.0).contains(&seconds) {
@@ -110,7 +108,7 @@ pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
         "measuring {} takes about {}{}",
         path.display(),
         duration_text(seconds),
-        if options.read_only { "; nothing is written" } else { "" }
+        if options.read_only { "; read-only" } else { "" }
     ));
     let asked =
         MeasureOptions { seconds, quick: options.quick, may_write: !options.read_only, seed: options.seed };
@@ -133,7 +131,7 @@ pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Measures drives that are alike, all at once, with progress; an interrupt ends it.
+/// Measures identical drives together, with progress; an interrupt ends it.
 pub(crate) fn measure_drives(app: &App, drives: &[Rc<dyn Drive>], options: MeasureOptions) -> Result<Taken> {
     let executor = app.executor()?;
     let shown = Shown { progress: RefCell::new(Progress::new(&app.printer)), seconds: options.seconds };
@@ -152,18 +150,18 @@ pub(crate) fn measure_drives(app: &App, drives: &[Rc<dyn Drive>], options: Measu
 fn failure(error: &MeasureError) -> Failure {
     let failure = Failure::new(chain(error));
     match error {
-        MeasureError::TooSmall { .. } => failure.hint("a file of 64MiB or more is something to measure"),
-        MeasureError::Parameters(_) => failure.hint("give it more time: --seconds 120"),
+        MeasureError::TooSmall { .. } => failure.hint("use a file of 64MiB or more"),
+        MeasureError::Parameters(_) => failure.hint("measure for longer: --seconds 120"),
         MeasureError::Drive { .. } => failure,
     }
 }
 
-/// Anything that is no entry is not replaced unasked, and the drive itself never.
+/// Refuses to replace a file that is not an entry, unless forced, and the drive itself always.
 fn refuse_output(output: &Path, drive: &Candidate, force: bool) -> Result<()> {
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         return Err(Failure::new(format!(
-            "cannot write {}: there is no folder {}",
+            "cannot write {}: the folder {} does not exist",
             output.display(),
             folder.display()
         )));
@@ -179,13 +177,13 @@ fn refuse_output(output: &Path, drive: &Candidate, force: bool) -> Result<()> {
     match is_entry || force {
         true => Ok(()),
         false => {
-            Err(Failure::new(format!("{} is there, and is no entry of a measured drive", output.display()))
+            Err(Failure::new(format!("{} exists, and is no entry of a measured drive", output.display()))
                 .hint("name another file with -o, or add --force to replace it"))
         }
     }
 }
 
-/// What was written to measure goes again, where that costs nothing.
+/// Erases the data of the measurement, where that is cheap.
 async fn empty(app: &App, drive: &Rc<dyn Drive>) {
     let info = drive.info();
     let zeroes = IoRequest::range(Operation::WriteZeroes, 0, info.capacity_bytes);
@@ -194,7 +192,7 @@ async fn empty(app: &App, drive: &Rc<dyn Drive>) {
         false => false,
     };
     if !emptied {
-        app.printer.note(format!("note: {} holds what was written to measure it", info.label));
+        app.printer.note(format!("note: {} still holds data of the measurement", info.label));
     }
 }
 

@@ -1,7 +1,7 @@
-//! `lab import`: what another tool printed, into the result store.
+//! `lab import`: reads another tool's output into the result store.
 //!
-//! Expected faults: files that are not what they say, that are far too large, or that were imported
-//! before.
+//! Expected faults: files of another kind than they seem, that are far too large, or that were
+//! imported before.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,25 +22,24 @@ use crate::failure::{Exit, Failure, Result, system_text};
 #[derive(Args)]
 #[command(
     after_help = "Formats: fio JSON, CrystalDiskMark text, diskspd XML, IOMeter CSV, bonnie, bonnie++ CSV, \
-                        PostMark, and tables in the form of studies/. Which one it is is told from the contents."
+                        PostMark, and tables in the form of studies/. The format is detected from the contents."
 )]
 pub(crate) struct Options {
-    /// The file
+    /// Output of the other tool
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// What was measured, where the file does not say
+    /// Name of the target, if the file has none
     #[arg(long, value_name = "TEXT")]
     target: Option<String>,
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let path = app.absolute(&options.file);
     let unreadable = |error: std::io::Error| {
         Failure::new(format!("cannot read {}: {}", path.display(), system_text(&error)))
     };
     let about = std::fs::metadata(&path).map_err(unreadable)?;
-    // To open a pipe without a writer is to wait for one.
+    // Opening a pipe would wait for a writer.
     if !about.is_file() {
         return Err(Failure::new(format!("{} is not a file", path.display()))
             .hint("write the results to a file first, then import it"));
@@ -62,7 +61,7 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
             ImportError::TooMuch { .. } => failure.hint("import the runs in it one by one"),
         }
     })?;
-    // The same file twice is the same run.
+    // The run's name comes from the contents: the same file twice is the same run.
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
     run.run = format!("import-{:012x}", hasher.finish() >> 16);

@@ -1,9 +1,9 @@
-//! What `lab run` measures: told from the words, made if it is not there, refused if it would be
-//! overwritten unasked.
+//! The target of `lab run`: named by path, volume or URI, created if it is to be a file in a
+//! folder, refused if it would be overwritten without consent.
 //!
-//! Expected faults: targets that hold something (refused without `--force`), that are mounted or
-//! part of something else (refused always), missing, too small, read-only; a pool that another
-//! process has open.
+//! Expected faults: targets that hold data (refused without `--force`), that are mounted or part of
+//! something else (always refused), missing, too small, read-only; a pool that another process has
+//! open.
 
 use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -27,62 +27,64 @@ use crate::failure::{Failure, Result, chain, system_text};
 
 /// Memory of returned buffers kept for reuse.
 const RETAINED_BYTES: usize = 192 << 20;
-/// A file made in a folder has this size unless another was asked for.
+/// Default size of a file created in a folder, bytes.
 pub(crate) const MADE_BYTES: u64 = 1 << 30;
 
-/// What a target is called that is modelled: behind it stands the name of a drive or system.
+/// Prefix of modelled targets; the name of a drive or system follows.
 pub(crate) const MODEL: &str = "model:";
 
-/// What the target is.
+/// An opened target.
 pub(crate) enum Kind {
     /// A file, device or export, opened.
     Drive(OpenDrive),
     /// A volume of a pool.
     Volume(VolumeName),
-    /// A folder, for methods on files.
+    /// A folder, for file workloads.
     Folder(PathBuf),
     /// A path on other hosts.
     OnHosts(PathBuf),
 }
 
-/// An opened target, with the file that was made for it.
+/// An opened drive, with the file that was created for it.
 pub(crate) struct OpenDrive {
-    /// What the load runs on.
+    /// The drive under load.
     pub target: DriveTarget,
-    /// Usable bytes.
+    /// Usable capacity, bytes.
     pub capacity_bytes: u64,
-    /// The path, where it is one.
+    /// The path, if it has one.
     pub path: Option<PathBuf>,
-    /// Whether the page cache is passed by.
+    /// True if I/O bypasses the page cache.
     pub direct_io: Option<bool>,
-    /// Removed in the end.
+    /// The file created for the run; removed on drop.
     made: Option<PathBuf>,
 }
 
 impl Drop for OpenDrive {
     fn drop(&mut self) {
         if let Some(path) = &self.made {
-            // Best effort: what is left shows by its name what it was.
+            // Best effort: the name of the file shows what it is.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// How the target may be used.
+/// Permitted use of a target.
 #[derive(Clone, Copy)]
 pub(crate) struct Use {
     /// Nothing is written.
     pub read_only: bool,
-    /// What it holds may be overwritten.
+    /// Existing data may be overwritten.
     pub force: bool,
-    /// Bytes wanted, for files that are made.
+    /// Size of files to create, bytes.
     pub size_bytes: Option<u64>,
 }
 
-/// Finds out what was meant, and opens it.
+/// Opens the target named by `text`.
 pub(crate) async fn open(app: &App, text: &str, how: Use) -> Result<Kind> {
     if text.starts_with(MODEL) {
-        return Err(Failure::usage(format!("`{text}` is measured by itself, not in turns with others")));
+        return Err(Failure::usage(format!(
+            "`{text}` is a model; it cannot be measured in turns with others"
+        )));
     }
     match Candidate::place(app, text)? {
         Place::Volume(name) => Ok(Kind::Volume(name)),
@@ -115,8 +117,8 @@ async fn file_or_device(app: &App, path: &Path, how: Use) -> Result<OpenDrive> {
         }
         Ok(_) => (path.to_owned(), None),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(Failure::new(format!("there is no {}", path.display()))
-                .hint("name a volume, a file, a device, a folder to make a file in, or an nbd:// URI"));
+            return Err(Failure::new(format!("{} does not exist", path.display()))
+                .hint("name a volume, a file, a device, a folder to create a file in, or an nbd:// URI"));
         }
         Err(error) => {
             return Err(Failure::new(format!("cannot use {}: {}", path.display(), system_text(&error))));
@@ -128,8 +130,8 @@ async fn file_or_device(app: &App, path: &Path, how: Use) -> Result<OpenDrive> {
     if is_users {
         refuse_in_use(&path)?;
     }
-    // A device that is mounted, has mounted partitions, or belongs to md, LVM or ZFS cannot be
-    // opened: it is in use.
+    // Opening fails for a device that is mounted, has mounted partitions, or belongs to md, LVM or
+    // ZFS: it is in use.
     let options = OpenOptions { read_only: how.read_only, ..OpenOptions::default() };
     let opened = open_drive(app, &*app.executor()?, &path, &options)?;
     if is_users {
@@ -140,7 +142,7 @@ async fn file_or_device(app: &App, path: &Path, how: Use) -> Result<OpenDrive> {
     Ok(of_drive(&opened, Some(path), made))
 }
 
-/// Removes a file that was made, if the way to its use ends early.
+/// Removes a created file if opening it fails.
 struct OpenedLater {
     made: Option<PathBuf>,
 }
@@ -156,13 +158,12 @@ impl Drop for OpenedLater {
 fn make(path: &Path, bytes: u64) -> Result<()> {
     let create = CreateOptions { allocate: true, ..CreateOptions::new(bytes) };
     create_drive_file(path, &create).map_err(|error| {
-        let failure = Failure::new(format!("cannot make {}", chain(&error)));
-        failure
-            .hint(error.hint().unwrap_or("name a folder that can be written, or make less of it with --size"))
+        let failure = Failure::new(format!("cannot create {}", chain(&error)));
+        failure.hint(error.hint().unwrap_or("name a writable folder, or create a smaller file with --size"))
     })
 }
 
-/// A file that a loop device has is a device that may be mounted.
+/// Refuses a file behind a loop device, which may be mounted.
 pub(crate) fn refuse_in_use(path: &Path) -> Result<()> {
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let devices = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
@@ -170,14 +171,14 @@ pub(crate) fn refuse_in_use(path: &Path) -> Result<()> {
         let file = std::fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
         if !file.is_empty() && Path::new(file.trim_end_matches('\n')) == real {
             let name = format!("/dev/{}", device.file_name().to_string_lossy());
-            return Err(Failure::new(format!("{} is in use: it is what {name} is made of", path.display()))
-                .hint("nothing was changed; `losetup -d` gives it free, once nothing of it is mounted"));
+            return Err(Failure::new(format!("{} is in use: {name} is a loop device on it", path.display()))
+                .hint("nothing was changed; once nothing on it is mounted, release it with `losetup -d`"));
         }
     }
     Ok(())
 }
 
-/// A drive of a pool is never overwritten, whatever is said: the pool would lose it without a word.
+/// Refuses a pool's drive, even with `--force`: the pool would silently lose it.
 pub(crate) async fn refuse_members(path: &Path, opened: &OpenedDrive) -> Result<()> {
     let path = path.display();
     let pool = match inspect(&*opened.bare).await {
@@ -193,7 +194,7 @@ pub(crate) async fn refuse_members(path: &Path, opened: &OpenedDrive) -> Result<
         .hint("measure a volume of the pool instead, or destroy the pool first: `stripewise pool destroy`"))
 }
 
-/// Writing to what exists needs `--force`; at a terminal its name is asked for, too.
+/// Requires `--force` to overwrite an existing target; at a terminal, also its name.
 pub(crate) fn refuse_overwriting(app: &App, candidate: &Candidate, force: bool) -> Result<()> {
     let path = candidate.path.display();
     let contents = candidate.contents()?;
@@ -207,19 +208,19 @@ pub(crate) fn refuse_overwriting(app: &App, candidate: &Candidate, force: bool) 
             "measuring would overwrite the {} {path}{holds}; nothing was changed",
             candidate.kind()
         ))
-        .hint("--read-only measures reads alone; --force overwrites it: all that it holds would be lost"));
+        .hint("--read-only measures reads alone; --force overwrites it, and destroys all data on it"));
     }
     if is_recognised && candidate.kind() == "block device" {
         return Err(Failure::new(format!("{path} is a block device{holds}; nothing was changed"))
-            .hint("wipe it first, with wipefs -a or `stripewise pool destroy`, if nothing of it is needed"));
+            .hint("if its data is not needed, wipe it first with wipefs -a or `stripewise pool destroy`"));
     }
     app.printer.warning(format!("{path} is overwritten{holds}"));
     if std::io::stdin().is_terminal() && app.printer.caller().is_none() {
-        app.printer.note(format!("type its name, {path}, to go on:"));
+        app.printer.note(format!("type its name, {path}, to continue:"));
         let mut typed = String::new();
         let read = std::io::stdin().lock().read_line(&mut typed);
         if read.is_err() || typed.trim() != candidate.path.to_string_lossy() {
-            return Err(Failure::new("that is another name; nothing was changed"));
+            return Err(Failure::new("the names differ; nothing was changed"));
         }
     }
     Ok(())
@@ -234,7 +235,7 @@ async fn refuse_data(app: &App, uri: &NbdUri, opened: &OpenedDrive, how: Use) ->
         .hint("--read-only measures reads alone; --force overwrites it"))
 }
 
-/// What a run uses of a target: as much as was asked for, no more than there is, whole blocks.
+/// Bytes of a target that a run uses: the size asked for, within its capacity, in whole blocks.
 pub(crate) fn usable_bytes(asked: Option<u64>, capacity_bytes: u64, target: &str) -> Result<u64> {
     match asked {
         None => Ok(capacity_bytes / 4096 * 4096),

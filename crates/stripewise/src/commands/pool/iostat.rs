@@ -1,9 +1,8 @@
-//! `pool iostat`: what a pool's drives are doing, and what its volumes were asked and how long that
-//! took, as the process that has the pool open counts it; since it was opened, or interval by
-//! interval.
+//! `pool iostat`: I/O statistics of a pool's drives and volumes, as counted by the process that has
+//! the pool open; since it was opened, or interval by interval.
 //!
-//! Expected faults: no process has the pool open (then nothing runs: said so), the process ends in
-//! between, a clock that is set.
+//! Expected faults: no process has the pool open (there is no I/O then, which is reported), the
+//! process ends in between, a clock that is set.
 
 use clap::Args;
 use stripewise_control::access::Access;
@@ -26,13 +25,13 @@ pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// Length of an interval; without it: since the pool was opened
+    /// Length of an interval; default: the time since the pool was opened
     #[arg(value_name = "SECONDS", value_parser = parse_seconds)]
     seconds: Option<f64>,
-    /// How many intervals; without it: until interrupted (with --json: one)
+    /// Number of intervals; default: until interrupted (with --json: one)
     #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
-    /// Show what the drives were asked by what for: client data, parity, journal, checksums, ...
+    /// Show the drives' I/O by cause: client data, parity, journal, checksums, ...
     #[arg(long)]
     causes: bool,
 }
@@ -40,18 +39,17 @@ pub(crate) struct Options {
 fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (1.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("`{text}` is no length of an interval; 1 to 86400 seconds")),
+        _ => Err(format!("`{text}` is not an interval (1 to 86400 seconds)")),
     }
 }
 
 impl Options {
-    /// What is asked by them.
+    /// The request.
     pub(crate) fn request(&self) -> ShowLoad {
         ShowLoad { pool: self.name.clone(), seconds: self.seconds, count: self.count, causes: self.causes }
     }
 }
 
-/// Runs it.
 pub(crate) async fn run(asked: &ShowLoad, app: &App) -> Result<Response> {
     let (registry, name) = (app.registry()?, &asked.pool.0);
     check(asked, app.printer.is_json())?;
@@ -79,7 +77,7 @@ pub(crate) async fn run(asked: &ShowLoad, app: &App) -> Result<Response> {
     let mut before = first;
     for _ in 0..count {
         let Some(now) = next(app, &registry, &known, &before, seconds).await? else {
-            app.note(format!("the process that had pool `{name}` open has ended: nothing runs any more"));
+            app.note(format!("the process that had pool `{name}` open has ended: no I/O any more"));
             break;
         };
         let interval = between(&before, &now);
@@ -92,25 +90,25 @@ pub(crate) async fn run(asked: &ShowLoad, app: &App) -> Result<Response> {
     Ok(Response::Load(load))
 }
 
-/// Intervals of one document: they are kept until the last.
+/// Maximum intervals of one document, which keeps all of them in memory.
 const MAX_COLLECTED: u32 = 1000;
 
-/// Times that make no sense, also where they were not typed.
+/// Validates the times of a request, typed or sent.
 fn check(asked: &ShowLoad, is_collected: bool) -> Result<()> {
     if let Some(seconds) = asked.seconds {
         parse_seconds(&seconds.to_string()).map_err(Failure::usage)?;
     }
     match asked.count {
-        Some(0) => Err(Failure::usage("no interval is asked for: there is one at least")),
+        Some(0) => Err(Failure::usage("the number of intervals must be at least 1")),
         Some(count) if is_collected && count > MAX_COLLECTED => {
-            let why = format!("a document has at most {MAX_COLLECTED} intervals, {count} are asked for");
-            Err(Failure::usage(why).hint("ask for fewer, one document after the other"))
+            let why = format!("{count} intervals exceed the maximum of {MAX_COLLECTED} for one document");
+            Err(Failure::usage(why).hint("request fewer, in several documents"))
         }
         _ => Ok(()),
     }
 }
 
-/// No process has the pool open: what opening it takes is all that its drives are asked.
+/// The answer for a pool that no process has open: the only I/O is that of opening it.
 async fn nothing_runs(app: &App, name: &str, causes: bool) -> Result<Response> {
     let drives = with_pool(app, name, Access::Look, "pool iostat", async |session| {
         Ok(loads(&session.pool, &session.report()))
@@ -130,7 +128,8 @@ async fn nothing_runs(app: &App, name: &str, causes: bool) -> Result<Response> {
     }))
 }
 
-/// The word left at least so many seconds after `before`; `None` once nobody leaves word any more.
+/// The first status written at least `seconds` after `before`; `None` once none is written any
+/// more.
 async fn next(
     app: &App,
     registry: &Registry,
@@ -139,7 +138,7 @@ async fn next(
     seconds: f64,
 ) -> Result<Option<StatusFile>> {
     let context = app.executor()?.context();
-    // Word is left once a second, a little after which it is read.
+    // The status is written once a second, and read a little later.
     let due_ms = before.unix_ms + (seconds * 1000.0) as u64 - 500;
     loop {
         context.sleep_ns(100_000_000).await;
@@ -148,8 +147,7 @@ async fn next(
             None => other_process::read(registry, known),
         };
         let Some(word) = word else { return Ok(None) };
-        // A clock that was set back must not keep anybody waiting; another process begins to count
-        // again.
+        // Stops if the clock was set back, or another process began to count from zero.
         if word.unix_ms >= due_ms
             || word.unix_ms < before.unix_ms
             || word.opened_unix_ms != before.opened_unix_ms

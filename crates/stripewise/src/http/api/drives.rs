@@ -1,10 +1,10 @@
-//! Paths on drives: those of pools, and others.
+//! Paths of drives, in pools and others.
 
 use stripewise_engine::pool::Role;
 
 use super::*;
 
-/// Drives to look at.
+/// Drives to inspect.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Shown {
@@ -12,19 +12,19 @@ pub(super) struct Shown {
     drives: Vec<String>,
 }
 
-/// What drives hold: pool, role, state. Reads only; a POST, since a URI has the daemon connect to
-/// where it leads.
+/// Shows the contents of drives: pool, role, state. Reads only; a POST, since the daemon connects
+/// to the URIs given.
 #[utoipa::path(post, path = "/api/v1/drives/show", request_body = Shown,
     responses((status = 200), (status = 400, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn show_drives(api: Api, Document(shown): Document<Shown>) -> Response {
     let drives = shown.drives.into_iter().map(PathBuf::from).collect::<Vec<_>>();
     if drives.is_empty() {
-        return Wrong::new("`drives` names no drive").into_response();
+        return Wrong::new("`drives` is empty").into_response();
     }
     api.document(ShowDrives { drives }).await
 }
 
-/// Drives to come into a pool.
+/// Drives to add to a pool.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewDrives {
@@ -32,12 +32,12 @@ pub(super) struct NewDrives {
     drives: Vec<String>,
     /// `data`, `spare`, `journal` or `fast`.
     role: Option<String>,
-    /// Overwrite drives that hold something.
+    /// Overwrite drives that hold data.
     #[serde(default)]
     force: bool,
 }
 
-/// Puts drives into a pool.
+/// Adds drives to a pool.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/drives", request_body = NewDrives,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 pub(super) async fn add_drives(
@@ -47,7 +47,7 @@ pub(super) async fn add_drives(
 ) -> Response {
     let NewDrives { drives, role, force } = new;
     if drives.is_empty() {
-        return Wrong::new("`drives` names no drive").into_response();
+        return Wrong::new("`drives` is empty").into_response();
     }
     match role.map_or(Ok(Role::Data), |role| role_of(&role)) {
         Ok(role) => api.document(AddDrives { pool, drives, role, force }).await,
@@ -61,18 +61,17 @@ fn role_of(word: &str) -> Result<Role, Wrong> {
         "spare" => Ok(Role::Spare),
         "journal" => Ok(Role::Journal),
         "fast" => Ok(Role::Fast),
-        _ => Err(Wrong::value("role", word, "it is data, spare, journal or fast")),
+        _ => Err(Wrong::value("role", word, "valid values: data, spare, journal, fast")),
     }
 }
 
-/// Takes a drive that holds nothing of the pool out of it for good. A drive is named by its
-/// identity.
+/// Removes an unused drive from a pool. The drive is named by its identity.
 #[utoipa::path(delete, path = "/api/v1/pools/{pool}/drives/{drive}", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 pub(super) async fn remove_drive(api: Api, Path((pool, drive)): Path<(PoolName, String)>) -> Response {
     api.document(RemoveDrive { pool, drive }).await
 }
 
-/// Empties a drive onto the others and lets go of it.
+/// Evacuates a drive to the others, and removes it.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/retire", params(Wait), responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 pub(super) async fn retire_drive(
     api: Api,
@@ -82,13 +81,13 @@ pub(super) async fn retire_drive(
     api.document(RetireDrive { pool, drive, wait: how.wait }).await
 }
 
-/// Stops using a drive for a while.
+/// Takes a drive offline.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/offline", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 pub(super) async fn take_drive_offline(api: Api, Path((pool, drive)): Path<(PoolName, String)>) -> Response {
     api.document(TakeOffline { pool, drive }).await
 }
 
-/// Uses a drive again.
+/// Brings a drive online.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/online", params(Wait), responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 pub(super) async fn take_drive_online(
     api: Api,
@@ -98,18 +97,18 @@ pub(super) async fn take_drive_online(
     api.document(BringOnline { pool, drive, wait: how.wait }).await
 }
 
-/// The drive that comes.
+/// The new drive.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Replacement {
     /// A path, or the identity of one of the pool's spares.
     with: String,
-    /// Overwrite it even if it holds something.
+    /// Overwrite it if it holds data.
     #[serde(default)]
     force: bool,
 }
 
-/// Puts a new drive in the place of an old or lost one, and rebuilds onto it.
+/// Replaces a drive, present or lost, and rebuilds onto the new one.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/replace", params(Wait), request_body = Replacement,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 pub(super) async fn replace_drive(

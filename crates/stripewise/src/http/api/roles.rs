@@ -11,8 +11,8 @@ use axum::response::{IntoResponse, Response};
 use stripewise_control::daemon::refusals::Refusals;
 use stripewise_control::roles::Role;
 
-use crate::http::guard::Visitor;
 use crate::http::problem::error;
+use crate::http::visitor::Visitor;
 
 /// The least role of those that a path's requests need. A path that is not here needs `operate` for
 /// all but GET.

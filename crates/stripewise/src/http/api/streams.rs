@@ -1,10 +1,9 @@
-//! Streams of what happens, as server-sent events: each event is of a kind and has a JSON document
-//! of that kind. A stream begins with how everything stands, so a client that was cut off misses
-//! nothing that still counts when it follows again; what happened meanwhile is in the pool's
-//! events.
+//! Event streams, as server-sent events: each event has a kind and a JSON document of that kind. A
+//! stream begins with the current state, so a client that reconnects is up to date; events that it
+//! missed are in the pool's events.
 //!
-//! Expected faults: clients that leave (their place is free at once), clients that take nothing
-//! (the stream ends), a daemon that ends (the same).
+//! Expected faults: clients that leave (their place is free at once), clients that do not read (the
+//! stream ends), a daemon that ends (the same).
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -15,20 +14,20 @@ use stripewise_control::daemon::news::{Followed, PoolNews};
 
 use super::*;
 
-/// Where nothing happens, a comment is sent so often: who has gone is found out, and what is
-/// between keeps the connection open.
+/// Interval of comments on an idle stream: they reveal that a client has gone, and keep proxies
+/// from closing the connection.
 const QUIET: Duration = Duration::from_secs(15);
 
-/// What happens to all pools and how their jobs go on, from how they stand now. One stream is one
-/// of 32 at most, and of 8 of a token or user.
+/// Events and job progress of all pools, beginning with the current state. There are at most 32
+/// streams, 8 for each token or user.
 #[utoipa::path(get, path = "/api/v1/events",
     responses((status = 200, body = PoolNews, content_type = "text/event-stream", description = "Server-sent events")))]
 pub(super) async fn follow_pools(api: Api) -> Response {
     api.follow(Followed::AllPools).await
 }
 
-/// How jobs of a kind (`rebuild`, `scrub`, `convert`, `destage`, `tier` or `rebalance`) of a pool
-/// go on: `progress` once a second, and `done` when none is to be done any more, which ends the
+/// Progress of a pool's jobs of a kind (`rebuild`, `scrub`, `convert`, `destage`, `tier` or
+/// `rebalance`): `progress` once a second, and `done` when no such job is left, which ends the
 /// stream.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/jobs/{job}/events",
     responses((status = 200, body = PoolNews, content_type = "text/event-stream", description = "Server-sent events")))]

@@ -1,4 +1,4 @@
-//! Paths on volumes and their bytes.
+//! Paths of volumes and their contents.
 
 use axum::body::Bytes;
 use stripewise_control::names::VolumeName;
@@ -21,7 +21,7 @@ pub(super) async fn list_volumes(api: Api, Path(pool): Path<PoolName>) -> Respon
     api.document(ListVolumes { pool: Some(pool) }).await
 }
 
-/// A volume to be made.
+/// A volume to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewVolume {
@@ -31,23 +31,23 @@ pub(super) struct NewVolume {
     layout: String,
     columns: Option<u32>,
     groups: Option<u32>,
-    /// Left out: 262,144 on disks unless it is a mirror, else 65,536.
+    /// Default: 262,144 on disks unless it is a mirror, else 65,536.
     interleave_bytes: Option<u64>,
-    /// All the room there is if left out.
+    /// Default: all free space.
     size_bytes: Option<u64>,
-    /// Takes room only as it is written.
+    /// Allocate space only when it is written.
     #[serde(default)]
     thin: bool,
-    /// `true`: small writes are acknowledged from the journal; `false` or left out: when they are
-    /// in place.
+    /// `true`: small writes are acknowledged from the journal; `false` (default): once they are in
+    /// place.
     write_back: Option<bool>,
-    /// On unless `false`.
+    /// Default: `true`.
     checksums: Option<bool>,
     /// `fast` or `slow`.
     pin: Option<String>,
 }
 
-/// Makes a volume.
+/// Creates a volume.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/volumes", request_body = NewVolume,
     responses((status = 200, body = VolumeChanged), (status = 409, body = Problem)))]
 pub(super) async fn create_volume(
@@ -64,7 +64,7 @@ pub(super) async fn create_volume(
 impl NewVolume {
     fn request(self, pool: &PoolName) -> Result<CreateVolume, Wrong> {
         if self.thin && self.size_bytes.is_none() {
-            return Err(Wrong::new("a thin volume needs `size_bytes`"));
+            return Err(Wrong::new("a thin volume requires `size_bytes`"));
         }
         let layout = layout(&self.layout, self.columns, self.groups, self.interleave_bytes)?;
         Ok(CreateVolume {
@@ -79,7 +79,7 @@ impl NewVolume {
     }
 }
 
-/// A layout as it was sent.
+/// Parses a layout.
 fn layout(
     name: &str,
     columns: Option<u32>,
@@ -97,11 +97,11 @@ fn pin_of(word: &str) -> Result<Pin, Wrong> {
         "fast" => Ok(Pin::Fast),
         "slow" => Ok(Pin::Slow),
         "none" => Ok(Pin::None),
-        _ => Err(Wrong::value("pin", word, "it is fast, slow or none")),
+        _ => Err(Wrong::value("pin", word, "valid values: fast, slow, none")),
     }
 }
 
-/// A volume by its pool and its own name, as paths have them.
+/// A volume's name, from the pool and volume of a path.
 #[derive(Deserialize)]
 #[serde(try_from = "(PoolName, String)")]
 pub(super) struct Named(VolumeName);
@@ -116,7 +116,7 @@ impl TryFrom<(PoolName, String)> for Named {
 
 pub(super) type OfVolume = Path<Named>;
 
-/// A volume, as it stands.
+/// A volume and its status.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/volumes/{volume}", responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
 pub(super) async fn show_volume(api: Api, Path(Named(volume)): OfVolume) -> Response {
     api.document(ShowVolume { volume }).await
@@ -126,17 +126,17 @@ pub(super) async fn show_volume(api: Api, Path(Named(volume)): OfVolume) -> Resp
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum VolumeChange {
-    /// Another size.
+    /// New size, bytes.
     SizeBytes(u64),
     /// `fast`, `slow` or `none`.
     Pin(String),
-    /// Another layout, taken on while the volume is used.
+    /// New layout; the volume stays in use during the conversion.
     Convert(NewLayout),
-    /// `true`: back to the layout that the volume had before the conversion under way.
+    /// `true`: cancel the running conversion, and return to the previous layout.
     CancelConversion(bool),
 }
 
-/// A layout for a volume that is there.
+/// A new layout for an existing volume.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewLayout {
@@ -144,12 +144,12 @@ pub(super) struct NewLayout {
     columns: Option<u32>,
     groups: Option<u32>,
     interleave_bytes: Option<u64>,
-    /// Also to a layout that survives the loss of fewer drives.
+    /// Confirm a layout that survives the loss of fewer drives.
     #[serde(default)]
     yes: bool,
 }
 
-/// Changes a volume: its size, its layout, or where it stays. Only the last two can be waited for.
+/// Changes a volume's size, layout or tier. `wait` applies to the last two.
 #[utoipa::path(patch, path = "/api/v1/pools/{pool}/volumes/{volume}", params(Wait), request_body = VolumeChange,
     responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
 pub(super) async fn change_volume(
@@ -169,7 +169,7 @@ pub(super) async fn change_volume(
         VolumeChange::CancelConversion(true) => {
             Ok(ConvertVolume { volume, layout: None, yes: false, wait }.into())
         }
-        VolumeChange::CancelConversion(false) => Err(Wrong::new("nothing is to be changed")),
+        VolumeChange::CancelConversion(false) => Err(Wrong::new("no change is requested")),
     };
     match request {
         Ok(request) => api.document(request).await,
@@ -177,7 +177,7 @@ pub(super) async fn change_volume(
     }
 }
 
-/// Erases a volume.
+/// Deletes a volume.
 #[utoipa::path(delete, path = "/api/v1/pools/{pool}/volumes/{volume}", params(Confirmation),
     responses((status = 200, body = Volumes), (status = 400, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn delete_volume(
@@ -188,18 +188,18 @@ pub(super) async fn delete_volume(
     api.document(DeleteVolume { volume, yes: confirmation.yes }).await
 }
 
-/// Which bytes.
+/// A range of bytes.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Range {
-    /// The first byte.
+    /// Offset of the first byte.
     #[serde(default)]
     offset: u64,
-    /// How many; at most 16 MiB.
+    /// Number of bytes; at most 16 MiB.
     length: Option<u64>,
 }
 
-/// Bytes of a volume.
+/// Reads bytes of a volume.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/volumes/{volume}/bytes", params(Range),
     responses((status = 200, content_type = "application/octet-stream"), (status = 400, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn read_volume(
@@ -208,11 +208,10 @@ pub(super) async fn read_volume(
     Query(range): Query<Range>,
 ) -> Response {
     let Some(length) = range.length.filter(|length| *length <= MAX_BYTES as u64) else {
-        return error(StatusCode::BAD_REQUEST, "`length` is needed, and is 16 MiB at most", None)
-            .into_response();
+        return error(StatusCode::BAD_REQUEST, "`length` is required, at most 16 MiB", None).into_response();
     };
     let request = ReadVolume { volume, offset: range.offset, length: Some(length) };
-    // Until the last of it was taken, since a client may be slow to take it.
+    // Held until the client has read the last byte, which may take long.
     let Some(memory) = api.allowance.memory.take(length) else { return no_memory() };
     match api.request(request.into(), false, Vec::new()).await {
         Err(response) => response,
@@ -225,16 +224,16 @@ pub(super) async fn read_volume(
     }
 }
 
-/// Where bytes go.
+/// A position in the volume.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Place {
-    /// The first byte.
+    /// Offset of the first byte.
     #[serde(default)]
     offset: u64,
 }
 
-/// Writes bytes into a volume, at most 16 MiB; they are durable when this is answered.
+/// Writes bytes to a volume, at most 16 MiB; they are durable when this is answered.
 #[utoipa::path(put, path = "/api/v1/pools/{pool}/volumes/{volume}/bytes", params(Place),
     request_body(content_type = "application/octet-stream"), responses((status = 200), (status = 409, body = Problem)))]
 pub(super) async fn write_volume(

@@ -1,4 +1,4 @@
-//! What a connection needs of its server.
+//! The parts of a server that a connection uses.
 
 use std::cell::Cell;
 
@@ -9,17 +9,17 @@ use crate::nbd::door::Door;
 use crate::nbd::limits::Limits;
 use crate::nbd::transport::tls::{Tls, TlsPolicy};
 
-/// What all connections of a server share, and where this one came in.
-pub(crate) struct Terrain<'a, E> {
+/// State shared by all connections of a server, and the listener of this one.
+pub(crate) struct ServerContext<'a, E> {
     pub context: &'a Context,
     pub exports: &'a E,
     pub limits: Limits,
     pub tls: Option<&'a Tls>,
     pub tls_policy: TlsPolicy,
-    /// Memory for requests of clients of this listener.
+    /// Memory for requests of this listener's clients.
     pub line: &'a Line,
-    /// Where it came in, and what it may open there.
+    /// The listener, and the exports it makes available.
     pub door: &'a Door,
-    /// Set when the server ends: no further requests are read.
+    /// Set at shutdown: no further requests are read.
     pub ending: &'a Cell<bool>,
 }
