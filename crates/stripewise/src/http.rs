@@ -64,6 +64,7 @@ pub(crate) struct HttpOptions {
     /// File of tokens and users, each with the role read, operate or admin; read again when it
     /// changes. Default: http.tokens in the state folder. If it does not exist and TCP is used, it
     /// is created with one admin token (mode 0600)
+    #[arg(long, value_name = "FILE")]
     http_token_file: Option<PathBuf>,
     /// Certificate (PEM), for HTTP over TCP with TLS
     #[arg(long = "http-tls-cert", value_name = "FILE", requires_all = ["http_places", "http_key"])]
