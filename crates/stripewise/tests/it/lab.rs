@@ -120,7 +120,7 @@ fn overwriting_asks_for_the_name_at_a_terminal() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let said = typed("something");
-    assert!(said.contains("another name") && std::fs::read(&mine).expect("there") == bytes, "{said}");
+    assert!(said.contains("the names differ") && std::fs::read(&mine).expect("there") == bytes, "{said}");
     let said = typed(&mine.display().to_string());
     assert!(std::fs::read(&mine).expect("there") != bytes, "{said}");
 }
@@ -295,7 +295,7 @@ fn usage_errors_say_what_to_do() {
     let sandbox = with_profile();
     for (words, code, part) in [
         ("lab run @folder --profile cristaldiskmark", 2, "the nearest is `crystaldiskmark`"),
-        ("lab run @nowhere --profile atto", 1, "there is no"),
+        ("lab run @nowhere --profile atto", 1, "does not exist"),
         ("lab run /dev/null --profile atto", 1, "character device"),
         ("lab run @folder --profile atto --seconds 0", 2, "more than 0"),
         ("lab run @folder --profile @absent.toml", 1, "cannot read"),

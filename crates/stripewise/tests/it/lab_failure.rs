@@ -153,7 +153,7 @@ fn mounted_devices_are_refused_even_with_force() {
         let answer = sandbox.run(&format!("lab run {target} --profile atto --seconds 0.05 --force"));
         assert!(answer.code == 1 && answer.err.contains(part), "{target}: {}", answer.err);
     };
-    refused("@disk", "is what /dev/loop");
+    refused("@disk", "is a loop device on it");
     succeeds(&["mkfs.ext4", "-q", &device]);
     refused(&device, "holds an ext4 file system");
     succeeds(&["mount", &device, text(&at)]);
