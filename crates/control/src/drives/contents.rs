@@ -79,7 +79,7 @@ async fn refuse_known_member(
     candidate: &Candidate,
     opened: &OpenedDrive,
 ) -> Result<()> {
-    // Unreadable identities are told of by the caller.
+    // The caller reports a superblock that cannot be read.
     let Ok(Some((pool_id, drive_id))) = identify(&*opened.bare).await else { return Ok(()) };
     let pools = environment.registry()?.pools()?;
     match pool_with(&pools, &pool_id.to_string(), &drive_id.to_string()) {

@@ -49,7 +49,7 @@ impl<V: Volumes> DriveOpener<'_, V> {
             }
             _ => {
                 let opened = self.at(&candidate.path, options)?;
-                // What was checked of the candidate must be true of this drive.
+                // The checks of the candidate must hold for this drive.
                 opened.refuse_other_than(candidate)?;
                 Ok(opened)
             }
