@@ -8,20 +8,17 @@ use std::rc::Rc;
 
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
-use stripewise_drive::{Semaphore, SemaphorePermit};
 use stripewise_engine::pool::JobKind;
 use stripewise_runtime::RealExecutor;
 
 use crate::daemon::alerts::Alerts;
-use crate::daemon::caller::Caller;
+use crate::daemon::caller::{Caller, Party};
 use crate::daemon::turns::Turn;
+use crate::drives::inspections::{Inspection, Inspections};
 use crate::failure::{Failure, Result};
 use crate::messages::report::ActivityReport;
 use crate::messages::roles::Role;
 use crate::registry::Registry;
-
-/// Maximum concurrent inspections of drives' contents; each may read much.
-const MAX_INSPECTIONS: u64 = 2;
 
 /// Receives notes, warnings and progress; results and failures are returned.
 pub trait Notices {
@@ -62,7 +59,7 @@ pub struct Environment {
     role: Role,
     /// Folders whose files and devices a caller below `admin` may make drives of.
     drive_folders: Rc<OnceCell<Vec<PathBuf>>>,
-    inspections: Rc<Semaphore>,
+    inspections: Rc<Inspections>,
 }
 
 impl Environment {
@@ -79,7 +76,7 @@ impl Environment {
             turn: Rc::default(),
             role: Role::Admin,
             drive_folders: Rc::default(),
-            inspections: Rc::new(Semaphore::new(MAX_INSPECTIONS)),
+            inspections: Rc::default(),
         }
     }
 
@@ -130,8 +127,9 @@ impl Environment {
     }
 
     /// A permit to inspect drives' contents.
-    pub(crate) async fn place_to_look(&self) -> SemaphorePermit {
-        self.inspections.acquire(1).await
+    pub(crate) async fn place_to_look(&self) -> Inspection {
+        let party = self.caller.as_ref().map_or_else(Party::default, |caller| caller.party().clone());
+        self.inspections.place(&party).await
     }
 
     /// Stores the command's turn.

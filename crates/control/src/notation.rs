@@ -2,6 +2,7 @@
 
 pub mod json;
 pub mod names;
-pub mod plain;
 pub mod size;
 pub mod times;
+
+pub use stripewise_export::plain;

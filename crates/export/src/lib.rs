@@ -17,6 +17,7 @@ mod client_id;
 pub mod fuse;
 mod losses;
 pub mod nbd;
+pub mod plain;
 mod pools;
 pub mod shares;
 

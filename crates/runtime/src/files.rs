@@ -11,3 +11,4 @@ pub(crate) mod lock;
 pub(crate) mod make;
 pub(crate) mod open;
 pub(crate) mod opened;
+pub(crate) mod small_file;

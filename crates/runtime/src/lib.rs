@@ -30,6 +30,7 @@ pub use files::lock::Holder;
 pub use files::make::{CreateError, CreateOptions, create_drive_file, free_space_bytes};
 pub use files::open::{DriveOpener, OpenError, OpenOptions, drive_identity};
 pub use files::opened::Notice;
+pub use files::small_file::{open_regular_file, read_small_file};
 pub use fuse_mount::FuseMountPoint;
 pub use message_file::MessageFile;
 pub use net::{ListenError, Listener, Network, OWNER_ONLY, SocketFile, Stream, bind_unix};

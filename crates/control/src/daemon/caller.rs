@@ -12,8 +12,10 @@ use std::pin::pin;
 
 use futures_util::future::{Either, select};
 use stripewise_drive::Event;
+use stripewise_export::ClientId;
 
 use super::socket::frames::{self, Kind, MAX_BODY_BYTES, Step};
+use crate::messages::roles::Class;
 
 /// Unsent output at which bulk output starts to wait.
 const MAX_WAITING_BYTES: usize = 4 << 20;
@@ -35,6 +37,22 @@ pub struct Collected {
     pub messages: String,
 }
 
+/// The client behind a caller. Commands of one client share its limits.
+#[derive(Clone, Debug)]
+pub struct Party {
+    /// The token, user or process.
+    pub client: ClientId,
+    /// Callers with which it shares a reserve.
+    pub class: Class,
+}
+
+impl Default for Party {
+    /// This process.
+    fn default() -> Self {
+        Self { client: ClientId::Unknown, class: Class::Owner }
+    }
+}
+
 /// The remote caller of a command.
 #[derive(Default)]
 pub struct Caller {
@@ -49,6 +67,7 @@ pub struct Caller {
     input_bytes: Cell<Option<u64>>,
     left: Cell<bool>,
     done: Cell<bool>,
+    party: Party,
     /// Notified after every change of the fields above.
     changed: Event,
 }
@@ -65,6 +84,16 @@ impl Caller {
         caller.input.replace(input.into());
         caller.input_ended.set(true);
         caller
+    }
+
+    /// The same caller, of this client.
+    pub fn of(self, party: Party) -> Self {
+        Self { party, ..self }
+    }
+
+    /// The client behind it.
+    pub(crate) fn party(&self) -> &Party {
+        &self.party
     }
 
     /// Sends a result to standard output. Never waits, as results are short.

@@ -3,24 +3,41 @@
 //!
 //! Commands that only look take no turn, and neither does a pool's own recovery: it must not wait
 //! for a caller. A command that connects to another machine, or reads much of a drive that is to
-//! come in, lets others go on until that is done. Expected faults: more commands than can wait
-//! (refused), callers that leave before their turn (their commands are not carried out).
+//! come in, lets others go on until that is done.
+//!
+//! A client has at most its share of the line, and callers with `admin` have places that others
+//! cannot take: a caller with few rights does not keep out those who would stop it.
+//!
+//! Expected faults: more commands than can wait (refused), callers that leave before their turn
+//! (their commands are not carried out).
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use stripewise_drive::{Semaphore, SemaphorePermit};
+use stripewise_export::shares::{Group, ShareRules, Shares};
 
 use crate::daemon::caller::{Caller, Left};
 use crate::failure::{Failure, Reason};
+use crate::messages::roles::Class;
 
 /// Commands that may wait for their turn.
-const MAX_WAITING: usize = 32;
+const MAX_WAITING: u64 = 32;
+/// Those of one token, user or process.
+const MAX_WAITING_OF_ONE: u64 = 8;
+/// Places kept for each of [`Waiting`].
+const RESERVE: u64 = 4;
 
 /// The line.
 pub struct Turns {
     turn: Rc<Semaphore>,
-    waiting: Cell<usize>,
+    waiting: Waiting,
+}
+
+/// Places in the line, with a reserve for each.
+struct Waiting {
+    operators: Group,
+    admins: Group,
+    owner: Group,
 }
 
 /// A command's turn; others have theirs when it is dropped.
@@ -57,7 +74,16 @@ pub enum NoTurn {
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { turn: Rc::new(Semaphore::new(1)), waiting: Cell::new(0) }
+        let places = Shares::new(ShareRules {
+            total: MAX_WAITING,
+            group_reserve: RESERVE,
+            least_common: 0,
+            client_limit: MAX_WAITING_OF_ONE,
+            client_first: 0,
+            client_beside: 0,
+        });
+        let waiting = Waiting { operators: places.group(), admins: places.group(), owner: places.group() };
+        Self { turn: Rc::new(Semaphore::new(1)), waiting }
     }
 }
 
@@ -73,10 +99,13 @@ impl Turns {
         if let Some(permit) = self.turn.try_acquire(1) {
             return Ok(turn(permit));
         }
-        if self.waiting.get() >= MAX_WAITING {
-            return Err(NoTurn::TooMany);
-        }
-        let _waiting = Waiting::begin(&self.waiting);
+        let party = caller.party();
+        let group = match party.class {
+            Class::Read | Class::Operate => &self.waiting.operators,
+            Class::Admin => &self.waiting.admins,
+            Class::Owner => &self.waiting.owner,
+        };
+        let _place = group.client(party.client.clone()).take(1).ok_or(NoTurn::TooMany)?;
         tracing::debug!(target: "command", "a command waits for its turn");
         match caller.while_there(self.turn.acquire(1)).await {
             Ok(permit) => Ok(turn(permit)),
@@ -89,26 +118,9 @@ impl From<NoTurn> for Failure {
     fn from(why: NoTurn) -> Self {
         match why {
             NoTurn::Left => Self::of(Reason::CallerLeft, "the caller left before its turn"),
-            NoTurn::TooMany => {
-                Self::of(Reason::Busy, format!("{MAX_WAITING} commands wait for the daemon already"))
-                    .hint("run this again when some of them are done")
-            }
+            NoTurn::TooMany => Self::of(Reason::Busy, "too many commands wait for the daemon already")
+                .hint("run this again when some of them are done"),
         }
-    }
-}
-
-struct Waiting<'a>(&'a Cell<usize>);
-
-impl<'a> Waiting<'a> {
-    fn begin(waiting: &'a Cell<usize>) -> Self {
-        waiting.set(waiting.get() + 1);
-        Self(waiting)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
     }
 }
 
@@ -116,18 +128,67 @@ impl Drop for Waiting<'_> {
 mod tests {
     use std::rc::Rc;
 
+    use stripewise_drive::Context;
+    use stripewise_export::ClientId;
     use stripewise_runtime::VirtualExecutor;
 
     use super::*;
+    use crate::daemon::caller::Party;
+
+    fn caller(name: &str, class: Class) -> Rc<Caller> {
+        Rc::new(Caller::new(None).of(Party { client: ClientId::Named(name.to_owned()), class }))
+    }
+
+    /// The callers of this number of commands that wait, as many as are let in.
+    async fn wait(
+        turns: &Rc<Turns>,
+        context: &Context,
+        name: &str,
+        class: Class,
+        commands: usize,
+    ) -> Vec<Rc<Caller>> {
+        let refused = Rc::new(std::cell::RefCell::new(Vec::new()));
+        let callers: Vec<_> = (0..commands).map(|_| caller(name, class)).collect();
+        for caller in &callers {
+            let (turns, caller, refused) = (turns.clone(), caller.clone(), refused.clone());
+            drop(context.spawn(async move {
+                if let Err(NoTurn::TooMany) = turns.take(&caller).await.map(drop) {
+                    refused.borrow_mut().push(caller);
+                }
+            }));
+        }
+        context.sleep_ns(1).await;
+        let refused = refused.borrow();
+        callers.into_iter().filter(|caller| !refused.iter().any(|other| Rc::ptr_eq(caller, other))).collect()
+    }
 
     #[test]
-    fn the_queue_is_bounded_and_drops_departed_callers() {
+    fn one_client_cannot_fill_the_line() {
         let executor = VirtualExecutor::new();
         let context = executor.context();
         executor.block_on(async {
             let turns = Rc::new(Turns::default());
-            let first = turns.take(&Caller::new(None)).await.expect("none is before it");
-            let callers: Vec<_> = (0..MAX_WAITING).map(|_| Rc::new(Caller::new(None))).collect();
+            let _first = turns.take(&caller("x", Class::Admin)).await.expect("none is before it");
+            let line = async |name: &str, class| wait(&turns, &context, name, class, 40).await.len();
+            let mut operators = 0;
+            for name in ["a", "b", "c", "d"] {
+                operators += line(name, Class::Operate).await;
+            }
+            assert_eq!(operators, 8 + 8 + 8, "three shares: the rest is kept for others");
+            assert_eq!(line("e", Class::Operate).await, 0);
+            assert_eq!(line("head", Class::Admin).await, 4);
+            assert_eq!(line("own", Class::Owner).await, 4);
+        });
+    }
+
+    #[test]
+    fn departed_callers_leave_the_line() {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        executor.block_on(async {
+            let turns = Rc::new(Turns::default());
+            let first = turns.take(&caller("x", Class::Owner)).await.expect("none is before it");
+            let callers: Vec<_> = (0..8).map(|_| caller("a", Class::Operate)).collect();
             let waiting: Vec<_> = callers
                 .iter()
                 .map(|caller| {
@@ -136,13 +197,15 @@ mod tests {
                 })
                 .collect();
             context.sleep_ns(1).await;
-            let one_more = turns.take(&Caller::new(None)).await;
+            let one_more = turns.take(&caller("a", Class::Operate)).await;
             assert_eq!(one_more.err(), Some(NoTurn::TooMany));
-            for caller in callers.iter().step_by(2) {
-                caller.leave();
-            }
+            callers.iter().step_by(2).for_each(|caller| caller.leave());
             context.sleep_ns(1).await;
-            assert_eq!(turns.waiting.get(), MAX_WAITING / 2, "those that left wait no more");
+            assert_eq!(
+                wait(&turns, &context, "a", Class::Operate, 8).await.len(),
+                4,
+                "their places are free"
+            );
             drop(first);
             for (index, waiting) in waiting.into_iter().enumerate() {
                 let expected = if index % 2 == 0 { Err(NoTurn::Left) } else { Ok(()) };

@@ -3,6 +3,7 @@
 //! Expected faults: no `blkid`, one that fails, one that hangs on the device (ended), output of
 //! anything: it adds to what is found and takes nothing away.
 
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -21,12 +22,17 @@ const MAX_OUTPUT_BYTES: u64 = 16 << 10;
 /// It found signatures that contradict each other.
 const AMBIVALENT: i32 = 8;
 
-/// Asks `blkid` for the signature at a path, to go behind "holds". Blocks the thread.
-pub(crate) fn find(path: &Path) -> Option<String> {
+/// The open file or device, as `blkid` sees it: no path is resolved, so nothing else can take its
+/// place.
+const ITS_INPUT: &str = "/proc/self/fd/0";
+
+/// Asks `blkid` for the signature of an open file or device, to go behind "holds". Blocks the
+/// thread.
+pub(crate) fn find(file: &File) -> Option<String> {
     let program = PROGRAMS.into_iter().find(|program| Path::new(program).exists())?;
     let mut command = Command::new(program);
-    command.args(["-p", "-o", "export"]).arg(path).env_clear().process_group(0);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.args(["-p", "-o", "export", ITS_INPUT]).env_clear().process_group(0);
+    command.stdin(file.try_clone().ok()?).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().ok()?;
     let begin = Instant::now();
     // It writes less than a pipe takes.
@@ -90,9 +96,11 @@ mod tests {
         }
         let file = tempfile::NamedTempFile::new().expect("a file");
         file.as_file().set_len(1 << 20).expect("room");
-        assert_eq!(find(file.path()), None);
+        assert_eq!(find(file.as_file()), None);
         std::os::unix::fs::FileExt::write_all_at(file.as_file(), b"SnAp", 0).expect("written");
-        assert_eq!(find(file.path()).as_deref(), Some("a signature of DM_snapshot_cow"));
-        assert_eq!(find(Path::new("/no/such/device")), None);
+        // Another file takes its path.
+        std::fs::remove_file(file.path()).expect("removed");
+        std::fs::write(file.path(), vec![0; 1 << 20]).expect("written");
+        assert_eq!(find(file.as_file()).as_deref(), Some("a signature of DM_snapshot_cow"));
     }
 }

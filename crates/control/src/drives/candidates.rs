@@ -5,16 +5,11 @@
 //! two names; drives that hold something already; volumes of other pools (`stacked.rs`) and exports
 //! of NBD servers (`network.rs`), which are drives too.
 
-use std::fs::File;
-use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
 use stripewise_export::nbd::client::{NbdAddress, NbdUri};
 use stripewise_runtime::{DriveIdentity, OpenError, drive_identity};
 
-use crate::drives::emptiness::{Contents, file_holds_data, samples_hold_data};
-use crate::drives::{blkid, signatures};
 use crate::environment::Environment;
 use crate::failure::{Failure, Reason, Result, chain, system_text};
 use crate::notation::names::VolumeName;
@@ -154,34 +149,6 @@ impl Candidate {
             Identity::Network(_) => "NBD export",
         }
     }
-
-    /// Finds what overwriting the drive would destroy. Members of our own pools are not known here,
-    /// and what is no path ([`Self::is_path`]) is read through its opened drive (`contents.rs`).
-    /// Blocks the thread, long for a large file that is full of zeros.
-    pub fn contents(&self) -> Result<Contents> {
-        self.contents_until(&AtomicBool::new(false))
-    }
-
-    /// As [`Self::contents`], ended early, with an error, by `stop`.
-    pub(crate) fn contents_until(&self, stop: &AtomicBool) -> Result<Contents> {
-        let unreadable = |error: std::io::Error| {
-            Failure::new(format!("cannot read {}: {}", self.path.display(), system_text(&error)))
-        };
-        let mut file = File::open(&self.path).map_err(unreadable)?;
-        let size_bytes = file.seek(SeekFrom::End(0)).map_err(unreadable)?;
-        let found = signatures::find(&file, size_bytes).map_err(unreadable)?;
-        let mut recognised: Vec<String> = found.iter().map(ToString::to_string).collect();
-        if recognised.is_empty() {
-            recognised.extend(blkid::find(&self.path));
-        }
-        let has_unknown = recognised.is_empty()
-            && match self.identity {
-                Identity::Drive(DriveIdentity::File { .. }) => file_holds_data(&file, stop),
-                _ => samples_hold_data(&file, size_bytes, stop),
-            }
-            .map_err(unreadable)?;
-        Ok(Contents { recognised, has_unknown })
-    }
 }
 
 /// Looks at all that were named; the same drive twice is an error.
@@ -217,8 +184,6 @@ fn distinct(given: impl Iterator<Item = Result<Candidate>>) -> Result<Vec<Candid
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::FileExt;
-
     use super::*;
 
     #[test]
@@ -243,25 +208,5 @@ mod tests {
         assert!(message("a").ends_with("is given twice"));
         assert!(message("hard").ends_with("are the same drive"));
         assert!(message("soft").ends_with("are the same drive"));
-    }
-
-    #[test]
-    fn only_a_file_of_zeros_is_empty() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let contents = |offset: u64, bytes: &[u8]| {
-            let path = folder.path().join("file");
-            let file = File::create(&path).expect("a file");
-            file.set_len(4 << 20).expect("room");
-            file.write_all_at(bytes, offset).expect("written");
-            Candidate::at(&path).expect("a file").contents().expect("readable")
-        };
-        assert!(contents(0, &[0; 100_000]).is_empty());
-        for offset in [0, 65_536, 1 << 20, (4 << 20) - 10] {
-            let found = contents(offset, b"dear diary");
-            assert_eq!(found.in_words(), ["data of an unknown kind"], "{offset}");
-            assert!(!found.is_empty() && found.recognised.is_empty());
-        }
-        assert_eq!(contents(0, b"XFSB").in_words(), ["an XFS file system"]);
-        assert_eq!(contents(66_908, b"\x19\x01\x54\x19").in_words(), ["a UFS file system"]);
     }
 }

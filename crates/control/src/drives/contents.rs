@@ -3,17 +3,22 @@
 //!
 //! Expected faults: drives of other pools, of newer and older formats, file systems, other files.
 
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stripewise_engine::pool::{PoolError, inspect};
+use stripewise_engine::pool::{PoolError, identify, inspect};
 use stripewise_export::bridge::off_thread;
+use stripewise_runtime::{DriveIdentity, FileDrive};
 
 use crate::drives::candidates::Candidate;
-use crate::drives::emptiness::{Contents, drive_holds_data};
+use crate::drives::emptiness::{Contents, drive_holds_data, file_holds_data, samples_hold_data};
 use crate::drives::opened::OpenedDrive;
+use crate::drives::{blkid, signatures};
 use crate::environment::Environment;
-use crate::failure::{Failure, Result, pool_failure};
+use crate::failure::{Failure, Result, pool_failure, system_text};
+use crate::registry::KnownPool;
 
 /// Refuses a drive that holds data, or, with `force`, warns of its loss.
 pub async fn refuse_contents(
@@ -23,8 +28,11 @@ pub async fn refuse_contents(
     force: bool,
 ) -> Result<()> {
     let path = candidate.path.display();
+    if force {
+        refuse_known_member(environment, candidate, opened).await?;
+    }
     let mut contents = match inspect(&*opened.bare).await {
-        Ok(None) => contents_of(environment, candidate, opened).await?.in_words(),
+        Ok(None) => contents_of(environment, opened).await?.in_words(),
         Ok(Some(label)) => {
             let volumes: Vec<&str> = label
                 .volumes
@@ -64,25 +72,94 @@ pub async fn refuse_contents(
         .hint("--force overwrites it: all that it holds would be lost"))
 }
 
-/// Contents of a drive that is not in a pool. Runs concurrently with everything else, and stops
-/// reading when the result is no longer wanted.
-pub async fn contents_of(
+/// Refuses a drive that a pool on this host's list still has: the pool may be closed for now, and
+/// would silently lose it.
+async fn refuse_known_member(
     environment: &Environment,
     candidate: &Candidate,
     opened: &OpenedDrive,
-) -> Result<Contents> {
-    let _place = environment.place_to_look().await;
-    match candidate.is_path() {
-        true => contents_of_path(candidate).await,
-        false => Ok(Contents { has_unknown: drive_holds_data(&*opened.bare).await?, ..Contents::default() }),
+) -> Result<()> {
+    // The caller reports a superblock that cannot be read.
+    let Ok(Some((pool_id, drive_id))) = identify(&*opened.bare).await else { return Ok(()) };
+    let pools = environment.registry()?.pools()?;
+    match pool_with(&pools, &pool_id.to_string(), &drive_id.to_string()) {
+        None => Ok(()),
+        Some(pool) => Err(Failure::new(format!(
+            "{} is a drive of pool `{}`; nothing was changed",
+            candidate.path.display(),
+            pool.name
+        ))
+        .hint(format!(
+            "if its data is not needed, `stripewise pool destroy {0} --yes` erases it; `stripewise pool export {0}` takes a \
+             pool that cannot be opened any more off the list",
+            pool.name
+        ))),
     }
 }
 
-async fn contents_of_path(candidate: &Candidate) -> Result<Contents> {
-    let (candidate, stop) = (candidate.clone(), StopOnDrop::default());
+/// The pool on the list that has this drive.
+fn pool_with<'a>(pools: &'a [KnownPool], pool_id: &str, drive_id: &str) -> Option<&'a KnownPool> {
+    let has_it =
+        |pool: &&KnownPool| pool.id == pool_id && pool.drives.iter().any(|drive| drive.id == drive_id);
+    pools.iter().find(has_it)
+}
+
+/// Contents of a drive that is not in a pool. Runs concurrently with everything else, and stops
+/// reading when the result is no longer wanted.
+pub async fn contents_of(environment: &Environment, opened: &OpenedDrive) -> Result<Contents> {
+    let _place = environment.place_to_look().await;
+    let Some(file) = &opened.file else {
+        return Ok(Contents { has_unknown: drive_holds_data(&*opened.bare).await?, ..Contents::default() });
+    };
+    let (look, stop) = (Look::begin(file)?, StopOnDrop::default());
     let stopped = stop.0.clone();
-    let looked = off_thread(move || candidate.contents_until(&stopped)).await;
+    let looked = off_thread(move || look.contents(&stopped)).await;
     looked.unwrap_or_else(|error| Err(Failure::because("cannot look at a drive", &error)))
+}
+
+/// Contents of a file or device that is not in a pool. Blocks the thread, long for a large file
+/// that is full of zeros.
+pub fn contents_of_file(file: &FileDrive) -> Result<Contents> {
+    Look::begin(file)?.contents(&AtomicBool::new(false))
+}
+
+/// The file or device of an open drive, for reading. Its path is not used: another file may be
+/// there by now, and that one says nothing about the drive.
+struct Look {
+    file: File,
+    identity: DriveIdentity,
+    name: String,
+}
+
+impl Look {
+    fn begin(drive: &FileDrive) -> Result<Self> {
+        let name = drive.path().display().to_string();
+        let file = drive.open_to_look().map_err(|error| unreadable(&name, &error))?;
+        Ok(Self { file, identity: drive.identity(), name })
+    }
+
+    /// Finds what overwriting the drive would destroy. Drives of pools are not known here. Ended
+    /// early, with an error, by `stop`.
+    fn contents(mut self, stop: &AtomicBool) -> Result<Contents> {
+        let unreadable = |error: std::io::Error| unreadable(&self.name, &error);
+        let size_bytes = self.file.seek(SeekFrom::End(0)).map_err(unreadable)?;
+        let found = signatures::find(&self.file, size_bytes).map_err(unreadable)?;
+        let mut recognised: Vec<String> = found.iter().map(ToString::to_string).collect();
+        if recognised.is_empty() {
+            recognised.extend(blkid::find(&self.file));
+        }
+        let has_unknown = recognised.is_empty()
+            && match self.identity {
+                DriveIdentity::File { .. } => file_holds_data(&self.file, stop),
+                DriveIdentity::BlockDevice { .. } => samples_hold_data(&self.file, size_bytes, stop),
+            }
+            .map_err(unreadable)?;
+        Ok(Contents { recognised, has_unknown })
+    }
+}
+
+fn unreadable(name: &str, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot read {name}: {}", system_text(error)))
 }
 
 /// Ends a search when the future that waits for it is dropped.
@@ -92,5 +169,58 @@ struct StopOnDrop(Arc<AtomicBool>);
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+    use std::path::Path;
+    use std::rc::Rc;
+
+    use stripewise_runtime::{OpenOptions, RealExecutor};
+
+    use super::*;
+
+    fn open(path: &Path) -> Rc<FileDrive> {
+        let options = OpenOptions { lock: false, ..OpenOptions::default() };
+        RealExecutor::new().expect("io_uring").open_drive(path, &options).expect("opens")
+    }
+
+    #[test]
+    fn only_a_file_of_zeros_is_empty() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let contents = |offset: u64, bytes: &[u8]| {
+            let path = folder.path().join("file");
+            let file = File::create(&path).expect("a file");
+            file.set_len(4 << 20).expect("room");
+            file.write_all_at(bytes, offset).expect("written");
+            contents_of_file(&open(&path)).expect("readable")
+        };
+        assert!(contents(0, &[0; 100_000]).is_empty());
+        for offset in [0, 65_536, 1 << 20, (4 << 20) - 10] {
+            let found = contents(offset, b"dear diary");
+            assert_eq!(found.in_words(), ["data of an unknown kind"], "{offset}");
+            assert!(!found.is_empty() && found.recognised.is_empty());
+        }
+        assert_eq!(contents(0, b"XFSB").in_words(), ["an XFS file system"]);
+        assert_eq!(contents(66_908, b"\x19\x01\x54\x19").in_words(), ["a UFS file system"]);
+    }
+
+    #[test]
+    fn the_opened_file_is_judged_not_its_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("diary"), vec![b'x'; 1 << 20]).expect("written");
+        std::fs::write(at("empty"), vec![0; 1 << 20]).expect("written");
+        std::os::unix::fs::symlink(at("diary"), at("link")).expect("linked");
+        let diary = open(&at("link"));
+        std::fs::remove_file(at("link")).expect("removed");
+        std::os::unix::fs::symlink(at("empty"), at("link")).expect("linked");
+        assert!(!contents_of_file(&diary).expect("readable").is_empty());
+        // Nothing to wait for.
+        std::fs::remove_file(at("link")).expect("removed");
+        assert!(std::process::Command::new("mkfifo").arg(at("link")).status().expect("mkfifo").success());
+        assert!(!contents_of_file(&diary).expect("readable").is_empty());
     }
 }

@@ -10,8 +10,9 @@ use stripewise_engine::pool::{DriveId, PoolOptions};
 use stripewise_export::nbd::client::NetworkDrive;
 use stripewise_runtime::{FileDrive, OpenError, OpenOptions, RealExecutor, pace_attribute};
 
-use crate::drives::candidates::Identity;
+use crate::drives::candidates::{Candidate, Identity};
 use crate::environment::Environment;
+use crate::failure::{Failure, Result};
 use crate::notation::names::VolumeName;
 use crate::notation::times::unix_ms;
 use crate::registry::this_host::this_host;
@@ -50,6 +51,17 @@ impl OpenedDrive {
             network: None,
             identity,
             says: None,
+        }
+    }
+
+    /// Fails if it is not the drive that was looked at: its path was replaced in between.
+    pub fn refuse_other_than(&self, candidate: &Candidate) -> Result<()> {
+        match self.identity == candidate.identity {
+            true => Ok(()),
+            false => Err(Failure::new(format!(
+                "{} was replaced while it was being opened",
+                candidate.path.display()
+            ))),
         }
     }
 

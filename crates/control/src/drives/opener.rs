@@ -47,7 +47,12 @@ impl<V: Volumes> DriveOpener<'_, V> {
             (Identity::Network(_), Some(uri)) => {
                 Ok(network::open(self.executor, &uri, options.read_only).await?)
             }
-            _ => Ok(self.at(&candidate.path, options)?),
+            _ => {
+                let opened = self.at(&candidate.path, options)?;
+                // The checks of the candidate must hold for this drive.
+                opened.refuse_other_than(candidate)?;
+                Ok(opened)
+            }
         }
     }
 

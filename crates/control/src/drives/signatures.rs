@@ -10,6 +10,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use crate::notation::plain::is_unsafe;
+
 /// Something found on a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
@@ -207,7 +209,7 @@ impl Reader<'_> {
         let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
         let text = String::from_utf8_lossy(text);
         let text = text.trim();
-        let shown = !text.is_empty() && text != "NO NAME" && !text.chars().any(char::is_control);
+        let shown = !text.is_empty() && text != "NO NAME" && !text.chars().any(is_unsafe);
         Ok(shown.then(|| text.to_owned()))
     }
 }

@@ -36,3 +36,26 @@ impl FromStr for Role {
         }
     }
 }
+
+/// Callers that share a reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Callers with the role `read`.
+    Read,
+    /// Callers with the role `operate`.
+    Operate,
+    /// Callers with the role `admin`, by token or as a user listed in the file of tokens.
+    Admin,
+    /// The daemon's own user, or root, on a socket file.
+    Owner,
+}
+
+impl From<Role> for Class {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Read => Self::Read,
+            Role::Operate => Self::Operate,
+            Role::Admin => Self::Admin,
+        }
+    }
+}

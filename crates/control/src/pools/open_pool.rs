@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Drive};
-use stripewise_engine::pool::{DriveStatus, Id, OpenMode, Pool, PoolError, PoolOptions};
+use stripewise_engine::pool::{DriveState, DriveStatus, Id, OpenMode, Pool, PoolError, PoolOptions};
 use stripewise_runtime::{Holder, RealExecutor};
 
 use crate::access::Access;
@@ -66,6 +66,8 @@ pub(crate) struct OpenPool {
     pub(super) executor: Rc<RealExecutor>,
     /// Shared with sessions that are adding drives.
     pub(super) bringing: Rc<()>,
+    /// Drives that sessions opened to add them.
+    pub(super) brought: RefCell<Vec<Rc<dyn Drive>>>,
     /// Kept open by a daemon.
     pub(super) stays: Cell<bool>,
     /// Set once lost exports are being reconnected: lent sessions start jobs, too.
@@ -133,6 +135,7 @@ impl OpenPool {
             used_by,
             executor,
             bringing: Rc::default(),
+            brought: RefCell::default(),
             stays: Cell::new(false),
             fetches_back: Cell::new(false),
             _lock: lock,
@@ -236,10 +239,14 @@ impl OpenPool {
         if Rc::strong_count(&self.bringing) > 1 {
             return;
         }
-        let status = self.pool.status();
+        let (status, brought) = (self.pool.status(), self.brought.take());
         let is_ours = |opened: &OpenedDrive| {
             let label = &opened.bare.info().label;
-            status.drives.iter().any(|drive| **label == *drive.path)
+            let of_path = status.drives.iter().find(|drive| **label == *drive.path);
+            // A drive that was refused may be at the path of one that is missing.
+            let is_new = brought.iter().any(|new| Rc::ptr_eq(new, &opened.bare));
+            of_path
+                .is_some_and(|drive| !is_new || drive.state.takes_part() || drive.state == DriveState::Behind)
         };
         self.opened.borrow_mut().retain(is_ours);
     }

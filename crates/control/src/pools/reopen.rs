@@ -59,7 +59,7 @@ pub(crate) async fn open_if_that_helps(control: &Control, pool: &str, name: &str
 /// The drive of the pool at the typed path, if the pool knows another path for it.
 async fn moved_drive(control: &Control, session: &Session, name: &str) -> Option<(DriveId, PathBuf)> {
     let candidate = Candidate::named(control, name).ok().filter(Candidate::is_path)?;
-    refuse_foreign_path(control, &candidate).ok()?;
+    control.without_turn(refuse_foreign_path(control, &candidate)).await.ok()?;
     let id = drive_at(control, session, &candidate.path).await?;
     let status = session.pool.status();
     let known = status.drives.iter().find(|drive| drive.id == id)?;

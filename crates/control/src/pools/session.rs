@@ -274,11 +274,11 @@ impl Session {
     /// Opens a drive that is to be added to the pool, unless it is open already. A drive that holds
     /// data is refused, unless it is to be overwritten.
     pub(crate) async fn open_new_drive(&self, candidate: &Candidate, force: bool) -> Result<OpenedDrive> {
-        refuse_foreign_path(&self.control, candidate)?;
         self.control.without_turn(self.open_and_look(candidate, force)).await
     }
 
     async fn open_and_look(&self, candidate: &Candidate, force: bool) -> Result<OpenedDrive> {
+        refuse_foreign_path(&self.control, candidate).await?;
         let known = self
             .stack
             .top
@@ -299,10 +299,7 @@ impl Session {
                 self.brings.replace(Some(self.stack.top.bringing.clone()));
                 let opener = StackOpener::onto(&self.control, self.stack.below.clone())?;
                 let opened = opener.open(candidate, Access::Change, &OpenOptions::default()).await?;
-                if opened.identity != candidate.identity {
-                    let path = candidate.path.display();
-                    return Err(Failure::new(format!("{path} was replaced while it was being opened")));
-                }
+                self.stack.top.brought.borrow_mut().push(opened.bare.clone());
                 self.stack.top.opened.borrow_mut().push(opened.clone());
                 opened
             }

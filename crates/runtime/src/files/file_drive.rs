@@ -7,7 +7,11 @@
 //! Files in memory (tmpfs) are special: io_uring has a kernel thread serve them, so short requests
 //! are plain system calls instead (`uring.rs`).
 
-use std::path::Path;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use stripewise_drive::{
@@ -16,6 +20,7 @@ use stripewise_drive::{
 
 use crate::files::identity::{DriveIdentity, Vanished};
 use crate::files::opened::{Notice, Opened};
+use crate::files::small_file::OPEN_ANY_KIND;
 use crate::ring::Ring;
 use crate::ring::uring::{DriveOp, lengthens};
 
@@ -40,6 +45,24 @@ impl FileDrive {
     /// are the same one.
     pub fn identity(&self) -> DriveIdentity {
         self.opened.identity
+    }
+
+    /// Opens the drive's file or device once more, for reading through the page cache: the one that
+    /// is open, whatever is at its path by now. Blocks briefly.
+    pub fn open_to_look(&self) -> io::Result<File> {
+        let drive = &*self.opened;
+        // Without /proc the path is all there is; what is there by now must be the drive.
+        let of_this_process = PathBuf::from(format!("/proc/self/fd/{}", self.raw_descriptor()));
+        let path = if of_this_process.exists() { &of_this_process } else { &drive.path };
+        let file = OpenOptions::new().read(true).custom_flags(OPEN_ANY_KIND).open(path)?;
+        match DriveIdentity::of(&file.metadata()?) == Some(drive.identity) {
+            true => Ok(file),
+            false => Err(io::Error::other("another file or device has taken its path")),
+        }
+    }
+
+    pub(crate) fn raw_descriptor(&self) -> RawFd {
+        self.opened.file.as_raw_fd()
     }
 
     /// Notices for the user.

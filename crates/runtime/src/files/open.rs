@@ -21,6 +21,7 @@ use crate::files::file_drive::FileDrive;
 use crate::files::identity::DriveIdentity;
 use crate::files::lock::{self, Holder};
 use crate::files::opened::{Notice, Opened, ZeroMethod};
+use crate::files::small_file::OPEN_ANY_KIND;
 use crate::process::means::{is_out_of_means, is_superuser};
 use crate::ring::Ring;
 
@@ -222,6 +223,8 @@ impl DriveOpener {
             let source = io::Error::other("the path was replaced while it was being opened");
             return Err(OpenError::Io { path: path.to_owned(), action: "opening it", source });
         }
+        // Requests on the drive wait until they are done.
+        clear_flag(&file, libc::O_NONBLOCK).map_err(fail("opening it"))?;
         if options.lock {
             take_lock(path, &file, identity, options.read_only)?;
         }
@@ -245,7 +248,7 @@ impl DriveOpener {
         let direct = if opened_direct { direct_alignment(&file, block_device_block) } else { None };
         let mut notices = Vec::new();
         if direct.is_none() {
-            set_direct(&file, false).map_err(fail("switching to the page cache"))?;
+            clear_flag(&file, libc::O_DIRECT).map_err(fail("switching to the page cache"))?;
             if !options.buffered {
                 notices.push(Notice::PageCache { path: path.to_owned() });
             }
@@ -283,7 +286,8 @@ impl DriveOpener {
     }
 }
 
-/// Opens with direct I/O if that is wanted and possible; the flag says if it is.
+/// Opens with direct I/O if that is wanted and possible; the flag says if it is. Never waits for a
+/// writer: a pipe may have taken the path by now.
 fn open_file(path: &Path, identity: DriveIdentity, options: &OpenOptions) -> Result<(File, bool), OpenError> {
     // Also keeps mounts and other arrays away, which advisory locks do not.
     let claims = options.lock && !options.read_only && matches!(identity, DriveIdentity::BlockDevice { .. });
@@ -294,7 +298,7 @@ fn open_file(path: &Path, identity: DriveIdentity, options: &OpenOptions) -> Res
             let result = std::fs::OpenOptions::new()
                 .read(true)
                 .write(!options.read_only)
-                .custom_flags(libc::O_CLOEXEC | exclusive | flags)
+                .custom_flags(OPEN_ANY_KIND | exclusive | flags)
                 .open(path);
             match result {
                 // May be only the claim of a process that has just ended.
@@ -356,16 +360,15 @@ fn take_lock(path: &Path, file: &File, identity: DriveIdentity, shared: bool) ->
     }
 }
 
-/// Adds or removes O_DIRECT on an open descriptor.
-fn set_direct(file: &File, direct: bool) -> io::Result<()> {
+/// Clears a status flag of an open descriptor.
+fn clear_flag(file: &File, flag: libc::c_int) -> io::Result<()> {
     // SAFETY: F_GETFL and F_SETFL take and give integers; the descriptor is open.
     let result = unsafe {
         let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
-        let wanted = if direct { flags | libc::O_DIRECT } else { flags & !libc::O_DIRECT };
-        if flags < 0 || wanted == flags {
+        if flags < 0 || flags & flag == 0 {
             flags
         } else {
-            libc::fcntl(file.as_raw_fd(), libc::F_SETFL, wanted)
+            libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !flag)
         }
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -408,6 +411,32 @@ fn describe(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pipe_in_a_drives_place_is_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+        for buffered in [true, false] {
+            let options = OpenOptions { read_only: true, lock: false, buffered };
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let path = pipe.clone();
+            let identity = DriveIdentity::File { device: 0, inode: 0 };
+            std::thread::spawn(move || sender.send(open_file(&path, identity, &options).map(drop)));
+            let _ = receiver.recv_timeout(Duration::from_secs(5)).expect("it waits for a writer");
+        }
+    }
+
+    #[test]
+    fn requests_on_a_drive_wait_for_their_end() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        file.as_file().set_len(1 << 20).expect("room");
+        let executor = crate::RealExecutor::new().expect("io_uring");
+        let drive = executor.open_drive(file.path(), &OpenOptions::default()).expect("opens");
+        // SAFETY: F_GETFL gives an integer; the descriptor is open.
+        let flags = unsafe { libc::fcntl(drive.raw_descriptor(), libc::F_GETFL) };
+        assert!(flags >= 0 && flags & libc::O_NONBLOCK == 0);
+    }
 
     #[test]
     fn faults_of_a_path_are_the_drives() {

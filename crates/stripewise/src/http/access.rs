@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use stripewise_control::registry::own_user;
 use stripewise_control::roles::Role;
+use stripewise_runtime::read_small_file;
 
 use crate::failure::{Failure, Result, system_text};
 
@@ -201,24 +202,19 @@ fn stamp_of(path: &Path) -> Option<Stamp> {
 }
 
 fn read(path: &Path) -> std::result::Result<Access, String> {
-    let found = match std::fs::metadata(path) {
-        Ok(found) => found,
+    // The mode and owner are those of the file that was read, whatever is at the path by now.
+    let (bytes, found) = match read_small_file(path, MAX_FILE_BYTES) {
+        Ok(read) => read,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Access::default()),
         Err(error) => return Err(system_text(&error)),
     };
-    if !found.is_file() {
-        return Err("it is not a file".to_owned());
-    }
     if found.mode() & 0o077 != 0 {
         return Err(format!("other users may read it (mode {:04o}): `chmod 600` it", found.mode() & 0o7777));
     }
     if found.uid() != 0 && Some(found.uid()) != own_user() {
         return Err(format!("it belongs to another user ({})", found.uid()));
     }
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| system_text(&error))?;
-    file.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(|error| system_text(&error))?;
-    Access::parse(&text)
+    Access::parse(std::str::from_utf8(&bytes).map_err(|_| "it is not text".to_owned())?)
 }
 
 /// Makes the file with one `admin` token, unless there is one.

@@ -10,13 +10,14 @@ use axum::http::{Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use stripewise_control::daemon::news::MAX_FOLLOWERS;
+use stripewise_control::roles::Class;
 use stripewise_export::ClientId;
 use stripewise_export::budget::Budget;
 use stripewise_export::shares::{Client, Group, ShareRules, Shares, Taken};
 
 use super::problem::{error, no_memory};
 use super::strangers::Stranger;
-use super::visitor::{Class, Visitor};
+use super::visitor::Visitor;
 
 /// Maximum connections of authenticated callers.
 pub(super) const MAX_CONNECTIONS: u64 = 256;

@@ -12,13 +12,14 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use stripewise_control::daemon::refusals::Refusals;
+use stripewise_control::roles::Class;
 use stripewise_export::ClientId;
 
 use super::access::{Access, AccessFile};
 use super::address::Address;
 use super::clients::{Clients, Place, too_many};
 use super::problem::error;
-use super::visitor::{Class, Visitor};
+use super::visitor::Visitor;
 
 /// A connection, as its requests know it.
 #[derive(Clone)]

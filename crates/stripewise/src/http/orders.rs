@@ -91,7 +91,7 @@ async fn carry_out_for(
     turns: &Turns,
     mut answer: oneshot::Sender<Answer>,
 ) {
-    let caller = Rc::new(Caller::with_input(input));
+    let caller = Rc::new(Caller::with_input(input).of(visitor.party()));
     let done = {
         let carried_out = pin!(collected(request, json, visitor, app, turns, &caller));
         match select(carried_out, answer.cancellation()).await {

@@ -1,6 +1,7 @@
 //! The sender of a request, after authentication.
 
-use stripewise_control::roles::Role;
+use stripewise_control::daemon::caller::Party;
+use stripewise_control::roles::{Class, Role};
 use stripewise_export::ClientId;
 
 /// The sender of a request.
@@ -16,25 +17,9 @@ pub(super) struct Visitor {
     pub class: Class,
 }
 
-/// Callers that share a reserve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
-    /// Callers with the role `read`.
-    Read,
-    /// Callers with the role `operate`.
-    Operate,
-    /// Callers with the role `admin`, by token or as a user listed in the file of tokens.
-    Admin,
-    /// The daemon's own user, or root, on a socket file.
-    Owner,
-}
-
-impl From<Role> for Class {
-    fn from(role: Role) -> Self {
-        match role {
-            Role::Read => Self::Read,
-            Role::Operate => Self::Operate,
-            Role::Admin => Self::Admin,
-        }
+impl Visitor {
+    /// Itself, as far as limits are concerned.
+    pub(super) fn party(&self) -> Party {
+        Party { client: self.client.clone(), class: self.class }
     }
 }

@@ -65,6 +65,48 @@ fn an_operator_overwrites_no_file_outside_its_folders() {
 }
 
 #[test]
+fn a_known_path_is_not_a_right_to_what_is_there_now() {
+    let sandbox = Sandbox::new();
+    let (daemon, port) = served(&sandbox);
+    let show = |token: &str| {
+        let body = json!({"drives": [sandbox.text("d/drive1.img")]});
+        Web::tcp(port, Some(token)).ask("POST", "/api/v1/drives/show", body)
+    };
+    assert_eq!(show(HANDS).0, 200, "a drive of a pool");
+    // Another user's file, empty so far, in the place of a drive.
+    let foreign = sandbox.path("home-of-another/drive0.img");
+    std::fs::rename(sandbox.drive_path(1), sandbox.path("pulled.img")).expect("moved");
+    std::os::unix::fs::symlink(&foreign, sandbox.drive_path(1)).expect("linked");
+    let before = std::fs::read(&foreign).expect("readable");
+    let (status, answer) = add(port, HANDS, &sandbox.text("d/drive1.img"));
+    assert_eq!(status, 403, "{answer}");
+    assert_eq!(show(HANDS).0, 403);
+    assert_eq!(show(HEAD).0, 200);
+    assert!(std::fs::read(&foreign).expect("readable") == before, "nothing was changed");
+    // The drive itself is known under its path, also through a link.
+    std::fs::remove_file(sandbox.drive_path(1)).expect("removed");
+    std::os::unix::fs::symlink(sandbox.path("pulled.img"), sandbox.drive_path(1)).expect("linked");
+    assert_eq!(show(HANDS).0, 200);
+    daemon.end();
+}
+
+#[test]
+fn a_pipe_as_a_certificate_stops_no_daemon() {
+    let sandbox = Sandbox::new();
+    let (daemon, port) = served(&sandbox);
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let server = silent.local_addr().expect("bound").port();
+    let pipe = sandbox.path("allowed/ca-cert.pem");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let folder = sandbox.text("allowed");
+    let body = json!({"drives": [format!("nbds://127.0.0.1:{server}/x?tls-certificates={folder}")]});
+    let (status, answer) = Web::tcp(port, Some(HANDS)).ask("POST", "/api/v1/drives/show", body);
+    assert!(status >= 400, "{answer}");
+    assert!(answer["detail"].as_str().is_some_and(|text| text.contains("it is not a file")), "{answer}");
+    daemon.end();
+}
+
+#[test]
 fn silent_servers_delay_no_change() {
     let sandbox = Sandbox::new();
     let (daemon, port) = served(&sandbox);

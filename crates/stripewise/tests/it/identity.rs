@@ -76,8 +76,17 @@ fn writes_reach_the_named_pool_after_drives_swap() {
 #[test]
 fn a_pool_is_not_found_on_drives_of_another_pool() {
     let (sandbox, _, _) = two_pools();
-    let taken = sandbox.ok("pool create tank2 @d/drive0.img @d/drive1.img --force").err;
-    assert!(taken.contains("it held a drive of pool `alpha` ("), "{taken}");
+    // A pool on the list loses no drive to a new one, though it is closed.
+    let create = "pool create tank2 @d/drive0.img @d/drive1.img --force";
+    let refused = sandbox.fails(create);
+    assert!(refused.contains("is a drive of pool `alpha`; nothing was changed"), "{refused}");
+    assert!(refused.contains("`stripewise pool destroy alpha --yes`"), "{refused}");
+    assert_eq!(sandbox.json("pool status alpha")["pools"][0]["state"], "online");
+    // Another user has another list.
+    let output = sandbox.command(create).env("STRIPEWISE_HOME", sandbox.path("other")).output().expect("run");
+    let taken = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && taken.contains("it held a drive of pool `alpha` ("), "{taken}");
+    sandbox.ok("pool import --dir @d tank2");
     sandbox.ok("volume create tank2/data --layout raid1 --columns 2 --size 4MiB");
     let data = unique_bytes(10_000, 4);
     sandbox.write("tank2/data", 0, &data);

@@ -160,6 +160,11 @@ fn drives_go_and_come_back_under_a_daemon() {
     std::fs::rename(sandbox.path("d/drive2.img"), sandbox.path("pulled.img")).expect("moved");
     until("that is noticed", || sandbox.run("pool status tank").code == 3);
     sandbox.write("tank/a", 1 << 20, &data[..1 << 20]);
+    // A file in its place is refused, and not kept locked.
+    std::fs::write(sandbox.path("d/drive2.img"), vec![7; 32 << 20]).expect("written");
+    sandbox.fails("pool online tank @d/drive2.img");
+    let file = std::fs::File::open(sandbox.path("d/drive2.img")).expect("there");
+    file.try_lock().expect("the daemon has closed it");
     std::fs::rename(sandbox.path("pulled.img"), sandbox.path("d/drive2.img")).expect("moved");
     sandbox.ok("pool online tank @d/drive2.img --wait");
     sandbox.run("pool status tank").expect_code(0);

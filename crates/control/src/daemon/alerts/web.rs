@@ -4,12 +4,12 @@
 //! Expected faults: addresses that do not answer, refuse, or redirect (followed only within
 //! their origin), files that others may read.
 
-use std::fs::File;
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
+
+use stripewise_runtime::read_small_file;
 
 use super::Outcome;
 use crate::failure::{Failure, Result, system_text};
@@ -50,10 +50,8 @@ impl WebAddress {
                 .hint("the file must hold one line, https://HOST/PATH, and have the mode 0600")
         };
         let io = |error: std::io::Error| unusable(system_text(&error));
-        let found = std::fs::metadata(path).map_err(io)?;
-        if !found.is_file() {
-            return Err(unusable("it is not a file".to_owned()));
-        }
+        // The mode and owner are those of the file that was read, whatever is at the path by now.
+        let (bytes, found) = read_small_file(path, MAX_FILE_BYTES).map_err(io)?;
         if found.mode() & 0o077 != 0 {
             let mode = found.mode() & 0o7777;
             return Err(unusable(format!("other users may read it (mode {mode:04o}): `chmod 600` it")));
@@ -61,10 +59,9 @@ impl WebAddress {
         if found.uid() != 0 && Some(found.uid()) != own_user() {
             return Err(unusable(format!("it belongs to another user ({})", found.uid())));
         }
-        let mut text = String::new();
-        File::open(path).map_err(io)?.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(io)?;
         // The error does not quote the contents, which may be secret.
-        let address = text.trim().parse::<Self>().map_err(|_| unusable("it holds no address".to_owned()))?;
+        let address = std::str::from_utf8(&bytes).ok().and_then(|text| text.trim().parse::<Self>().ok());
+        let address = address.ok_or_else(|| unusable("it holds no address".to_owned()))?;
         let shown = format!("{}/…", origin(&address.url).unwrap_or_default());
         Ok(Self { shown, ..address })
     }
@@ -118,7 +115,7 @@ fn origin(url: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::os::unix::fs::PermissionsExt;
     use std::sync::mpsc::channel;

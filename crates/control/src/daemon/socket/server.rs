@@ -11,15 +11,17 @@ use std::rc::Rc;
 
 use futures_util::future::{Either, select};
 use stripewise_drive::{Context, Semaphore};
+use stripewise_export::ClientId;
 use stripewise_runtime::{ListenError, Listener, Piece, Stream};
 
 use super::frames::{Command, Kind, VERSION};
 use super::frames_io::receive;
 use crate::control::Control;
-use crate::daemon::caller::Caller;
+use crate::daemon::caller::{Caller, Party};
 use crate::daemon::refusals::Refusals;
 use crate::daemon::turns::Turns;
 use crate::failure::{Failure, Result};
+use crate::messages::roles::Class;
 use crate::notation::json::check_json;
 use crate::registry::own_user;
 
@@ -176,10 +178,13 @@ async fn connection(
 ) {
     let checked = check_json(command, MAX_VALUES, MAX_DEPTH);
     let command = checked.ok().and_then(|()| serde_json::from_slice::<Command>(command).ok());
-    let caller = Rc::new(Caller::new(command.as_ref().and_then(|command| command.input_bytes)));
+    let who = format!("uid {} ({})", stream.peer_user().unwrap_or_default(), stream.peer());
+    // Each process of the owner is a client.
+    let party = Party { client: ClientId::Named(who.clone()), class: Class::Owner };
+    let input_bytes = command.as_ref().and_then(|command| command.input_bytes);
+    let caller = Rc::new(Caller::new(input_bytes).of(party));
     match command {
         Some(command) if command.version == VERSION => {
-            let who = format!("uid {} ({})", stream.peer_user().unwrap_or_default(), stream.peer());
             let asked = Asked { command, who, caller: caller.clone() };
             let caller = caller.clone();
             drop(context.spawn(async move {

@@ -59,7 +59,7 @@ async fn show(control: &Control, opener: &StackOpener, path: &Path) -> Result<Sh
         Some(text) => Candidate::named(control, text)?,
         None => Candidate::at(&control.absolute(path))?,
     };
-    refuse_foreign_path(control, &candidate)?;
+    refuse_foreign_path(control, &candidate).await?;
     let options = OpenOptions { read_only: true, lock: false, buffered: false };
     let opened = opener.open(&candidate, Access::Look, &options).await?;
     let mut holds = Vec::new();
@@ -77,7 +77,7 @@ async fn show(control: &Control, opener: &StackOpener, path: &Path) -> Result<Sh
         Err(error) => return Err(pool_failure("cannot read the superblock", &error)),
     };
     if superblock.is_none() && holds.is_empty() {
-        holds = contents_of(control, &candidate, &opened).await?.in_words();
+        holds = contents_of(control, &opened).await?.in_words();
     }
     Ok(ShownDrive {
         belongs: superblock.as_ref().and_then(|label| belongs(control, label)),

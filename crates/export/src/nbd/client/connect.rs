@@ -12,7 +12,7 @@ use std::rc::Rc;
 use stripewise_drive::Context;
 use stripewise_runtime::{Network, Piece, Stream};
 
-use super::error::ConnectFault;
+use super::error::{ConnectFault, shown};
 use super::tls::ClientTls;
 use super::uri::{NbdPlace, NbdUri};
 use crate::bridge::off_thread;
@@ -65,7 +65,15 @@ async fn connect_in_time(
     let tls = match (uri.encrypted, &uri.certificates) {
         (false, _) => None,
         (true, None) => return Err(ConnectFault::NoAuthority),
-        (true, Some(folder)) => Some(ClientTls::load(folder).map_err(ConnectFault::Certificates)?),
+        (true, Some(folder)) => {
+            let folder = folder.clone();
+            let loaded = off_thread(move || ClientTls::load(&folder)).await;
+            Some(
+                loaded
+                    .map_err(|error| ConnectFault::BrokenOff { error })?
+                    .map_err(ConnectFault::Certificates)?,
+            )
+        }
     };
     let stream = match &uri.address.place {
         NbdPlace::Unix(path) => {
@@ -242,7 +250,7 @@ impl Negotiation {
                 return Ok((kind, String::new()));
             }
             if kind & REP_ERROR != 0 {
-                return Ok((kind, in_one_line(&data)));
+                return Ok((kind, shown(&String::from_utf8_lossy(&data))));
             }
             each(kind, &data);
         }
@@ -256,12 +264,6 @@ impl Negotiation {
     async fn send(&mut self, bytes: Vec<u8>) -> Result<(), ConnectFault> {
         self.transport.send(vec![Piece::from(bytes)]).await.map_err(broken)
     }
-}
-
-/// A server's message, shortened and without control characters.
-fn in_one_line(data: &[u8]) -> String {
-    let text = String::from_utf8_lossy(data);
-    text.chars().filter(|character| !character.is_control()).take(200).collect()
 }
 
 fn u64_at(data: &[u8], at: usize) -> u64 {

@@ -3,6 +3,10 @@
 use std::io;
 
 use crate::nbd::transport::tls::TlsError;
+use crate::plain::{cut, one_line};
+
+/// Maximum length of a server's text in a message.
+const MOST_SHOWN_BYTES: usize = 300;
 
 /// An export that cannot be used as a drive.
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +111,12 @@ pub enum ConnectFault {
 
 fn said(error: &io::Error) -> String {
     let text = error.to_string();
-    text.split(" (os error ").next().unwrap_or_default().to_owned()
+    shown(text.split(" (os error ").next().unwrap_or_default())
+}
+
+/// Text that is the server's, or has parts of its (names in a certificate): escaped, and cut.
+pub(super) fn shown(text: &str) -> String {
+    cut(&one_line(text), MOST_SHOWN_BYTES)
 }
 
 fn message(said: &str) -> String {
@@ -160,5 +169,19 @@ impl ConnectFault {
             }
             Self::Changed(_) => "check what the server exports under this name now",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_a_server_is_escaped_and_cut() {
+        assert_eq!(shown("no\x1b[2J\u{202e}txe"), "no\\u{1b}[2J\\u{202e}txe");
+        let long = ConnectFault::Refused { said: shown(&"\x07".repeat(32 << 10)) }.to_string();
+        assert!(long.len() < 400 && long.ends_with("more bytes))"), "{long}");
+        let tls = ConnectFault::Tls { error: io::Error::other("certificate of `a\u{202e}b`\n") };
+        assert_eq!(tls.to_string(), "the TLS handshake failed: certificate of `a\\u{202e}b`\\u{a}");
     }
 }

@@ -14,12 +14,16 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{Connection, RootCertStore, ServerConfig, ServerConnection};
 use stripewise_drive::Buffer;
-use stripewise_runtime::{Piece, Stream};
+use stripewise_runtime::{Piece, Stream, read_small_file};
 
 /// Maximum plaintext encrypted at a time.
 const ENCRYPT_BYTES: usize = 1 << 20;
 /// Maximum ciphertext received at a time: two records of maximum length.
 const RECEIVE_BYTES: usize = 36 << 10;
+
+/// Maximum length of a file of certificates, or of a key. A list of all public authorities is about
+/// 200 KiB long.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Policy for encryption of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +63,7 @@ impl Tls {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let unusable = |error: &dyn std::fmt::Display| TlsError::Unusable(error.to_string());
         let chain = read_certificates(certificates)?;
-        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, &error))?;
+        let private = read_key(key)?;
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(|error| unusable(&error))?;
@@ -95,13 +99,24 @@ pub(crate) fn failed(path: &Path, why: &dyn std::fmt::Display) -> TlsError {
 }
 
 pub(crate) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| failed(path, &error))?;
-    let certificates: Vec<_> =
-        certificates.collect::<Result<_, _>>().map_err(|error| failed(path, &error))?;
+    let text = read_pem(path)?;
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&text)
+        .collect::<Result<_, _>>()
+        .map_err(|error| failed(path, &error))?;
     if certificates.is_empty() {
         return Err(failed(path, &"it contains no certificate"));
     }
     Ok(certificates)
+}
+
+pub(crate) fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(&read_pem(path)?).map_err(|error| failed(path, &error))
+}
+
+/// Reads a file that a client of the daemon may have named.
+fn read_pem(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let (text, _) = read_small_file(path, MAX_FILE_BYTES).map_err(|error| failed(path, &error))?;
+    Ok(text)
 }
 
 /// TLS state of one connection.

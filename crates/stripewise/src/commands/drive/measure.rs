@@ -24,7 +24,7 @@ use stripewise_model::measured::{
 use stripewise_runtime::OpenOptions;
 
 use crate::commands::App;
-use crate::commands::lab::target::{refuse_in_use, refuse_members, refuse_overwriting};
+use crate::commands::lab::target::{contents_of_path, refuse_in_use, refuse_members, refuse_overwriting};
 use crate::failure::{Exit, Failure, Result, chain, system_text};
 use crate::printer::{Page, Style, Table, plain};
 use crate::progress::Progress;
@@ -98,10 +98,11 @@ pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     let executor = app.executor()?;
     let open = OpenOptions { read_only: options.read_only, ..OpenOptions::default() };
     let opened = open_drive(app, &executor, &path, &open)?;
+    opened.refuse_other_than(&candidate)?;
     if !options.read_only {
         executor.block_on(refuse_members(&path, &opened))?;
-        if !candidate.contents()?.is_empty() {
-            refuse_overwriting(app, &candidate, options.force)?;
+        if !contents_of_path(&opened)?.is_empty() {
+            refuse_overwriting(app, &candidate, &opened, options.force)?;
         }
     }
     app.printer.note(format!(

@@ -3,14 +3,14 @@
 //! Expected faults: files of another kind than they seem, that are far too large, or that were
 //! imported before.
 
-use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Read;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
 use clap::Args;
 use stripewise_lab::import::{ImportError, MAX_IMPORT_BYTES, import};
+use stripewise_runtime::read_small_file;
 
 use super::text::page_of;
 use super::{store, store_failure};
@@ -35,24 +35,15 @@ pub(crate) struct Options {
 
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let path = app.absolute(&options.file);
-    let unreadable = |error: std::io::Error| {
-        Failure::new(format!("cannot read {}: {}", path.display(), system_text(&error)))
-    };
-    let about = std::fs::metadata(&path).map_err(unreadable)?;
-    // Opening a pipe would wait for a writer.
-    if !about.is_file() {
-        return Err(Failure::new(format!("{} is not a file", path.display()))
-            .hint("write the results to a file first, then import it"));
-    }
-    let mut bytes = Vec::new();
-    let file = File::open(&path).map_err(unreadable)?;
-    file.take(MAX_IMPORT_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > MAX_IMPORT_BYTES {
-        return Err(Failure::new(format!(
+    let (bytes, about) = read_small_file(&path, MAX_IMPORT_BYTES).map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => Failure::new(format!("{} is not a file", path.display()))
+            .hint("write the results to a file first, then import it"),
+        ErrorKind::FileTooLarge => Failure::new(format!(
             "{} has more than {MAX_IMPORT_BYTES} bytes; results of one run are smaller",
             path.display(),
-        )));
-    }
+        )),
+        _ => Failure::new(format!("cannot read {}: {}", path.display(), system_text(&error))),
+    })?;
     let mut run = import(&bytes).map_err(|error| {
         let failure = Failure::because(format!("cannot import {}", path.display()), &error);
         match error {

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use stripewise_control::drives::candidates::{Candidate, Place};
-use stripewise_control::drives::contents::contents_of;
+use stripewise_control::drives::contents::{contents_of, contents_of_file};
+use stripewise_control::drives::emptiness::Contents;
 use stripewise_control::drives::network;
 use stripewise_control::drives::opened::{OpenedDrive, open_drive};
 use stripewise_control::failure::pool_failure;
@@ -134,9 +135,10 @@ async fn file_or_device(app: &App, path: &Path, how: Use) -> Result<OpenDrive> {
     // ZFS: it is in use.
     let options = OpenOptions { read_only: how.read_only, ..OpenOptions::default() };
     let opened = open_drive(app, &*app.executor()?, &path, &options)?;
+    opened.refuse_other_than(&candidate)?;
     if is_users {
         refuse_members(&path, &opened).await?;
-        refuse_overwriting(app, &candidate, how.force)?;
+        refuse_overwriting(app, &candidate, &opened, how.force)?;
     }
     std::mem::forget(kept);
     Ok(of_drive(&opened, Some(path), made))
@@ -195,9 +197,14 @@ pub(crate) async fn refuse_members(path: &Path, opened: &OpenedDrive) -> Result<
 }
 
 /// Requires `--force` to overwrite an existing target; at a terminal, also its name.
-pub(crate) fn refuse_overwriting(app: &App, candidate: &Candidate, force: bool) -> Result<()> {
+pub(crate) fn refuse_overwriting(
+    app: &App,
+    candidate: &Candidate,
+    opened: &OpenedDrive,
+    force: bool,
+) -> Result<()> {
     let path = candidate.path.display();
-    let contents = candidate.contents()?;
+    let contents = contents_of_path(opened)?;
     let is_recognised = !contents.recognised.is_empty();
     let holds = match contents.is_empty() {
         true => String::new(),
@@ -226,9 +233,14 @@ pub(crate) fn refuse_overwriting(app: &App, candidate: &Candidate, force: bool) 
     Ok(())
 }
 
+/// Contents of a file or device.
+pub(crate) fn contents_of_path(opened: &OpenedDrive) -> Result<Contents> {
+    contents_of_file(opened.file.as_ref().expect("it was opened by its path"))
+}
+
 /// Refuses an export that holds data.
 async fn refuse_data(app: &App, uri: &NbdUri, opened: &OpenedDrive, how: Use) -> Result<()> {
-    if how.read_only || how.force || contents_of(app, &Candidate::export(uri), opened).await?.is_empty() {
+    if how.read_only || how.force || contents_of(app, opened).await?.is_empty() {
         return Ok(());
     }
     Err(Failure::new(format!("measuring would overwrite {uri}, which holds data; nothing was changed"))
