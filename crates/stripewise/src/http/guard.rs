@@ -1,6 +1,6 @@
 //! Authentication of requests: over a unix socket by the user that the system names, otherwise by
-//! the token in `Authorization: Bearer …`. A request that a browser sends for a page of another site
-//! is refused first, whatever its method, with or without a token.
+//! the token in `Authorization: Bearer …`. A request that a browser sends for a page of another
+//! site is refused first, whatever its method, with or without a token.
 //!
 //! Expected faults: requests without a token, with a wrong one, or with headers that are not text.
 //! Pages cannot forge their origin: browsers set `Origin` and `Sec-Fetch-Site` themselves.
