@@ -31,14 +31,14 @@ pub use files::replace_file;
 pub(crate) use files::write_beside;
 
 const REGISTRY_VERSION: u32 = 1;
-/// How long a command waits for another that has the pool open, before it gives up.
+/// Time that a command waits for a pool that another process has open.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it looks.
+/// Interval between two attempts to lock.
 const LOOK_NS: u64 = 20_000_000;
 
-/// What the folder is for: its owner.
+/// Mode of the state folder: access for its owner only.
 const FOLDER_MODE: u32 = 0o700;
-/// How names in the folder begin; temporary files have something behind.
+/// Prefixes of the names in the state folder; temporary files add a suffix.
 const STATE_NAMES: [&str; 5] = ["pools", "control", "http.", "lab.sqlite", "mounts"];
 
 /// The list of known pools, and the state folder that it lies in.
@@ -63,7 +63,7 @@ pub struct KnownPool {
 pub struct KnownDrive {
     /// Its identity, as on the drive.
     pub id: String,
-    /// Where it was last seen: an absolute path, a volume, or a URI.
+    /// Last known location: an absolute path, a volume, or a URI.
     pub path: PathBuf,
 }
 
@@ -261,7 +261,7 @@ impl Registry {
         }
     }
 
-    /// Whether another process is changing the pool now, and if so, which.
+    /// The other process that is changing the pool now, if there is one.
     pub(crate) fn pool_user(&self, pool: &KnownPool) -> Option<String> {
         let path = self.folder.join("pools").join(format!("{}.lock", pool.id));
         let mut file = File::open(path).ok()?;
@@ -284,13 +284,13 @@ impl Registry {
         }
     }
 
-    /// Where a daemon takes commands.
+    /// Path of the socket on which a daemon takes commands.
     pub(crate) fn control_path(&self) -> Result<PathBuf> {
         self.make_folder(&self.folder)?;
         Ok(self.folder.join("control.sock"))
     }
 
-    /// Where a daemon takes HTTP requests of its own user and root.
+    /// Path of the socket on which a daemon takes HTTP requests from its own user and root.
     pub fn http_path(&self) -> Result<PathBuf> {
         self.make_folder(&self.folder)?;
         Ok(self.folder.join("http.sock"))
@@ -308,7 +308,8 @@ impl Registry {
         Ok(self.folder.join("lab.sqlite"))
     }
 
-    /// Where a process that has mounted a pool takes commands. Removes what killed ones left.
+    /// Path of the socket on which a process that has mounted a pool takes commands. Removes the
+    /// sockets that killed processes left behind.
     pub(crate) fn mount_control_path(&self) -> Result<PathBuf> {
         self.make_folder(&self.folder)?;
         const BEFORE: &str = "control-mount-";
@@ -327,7 +328,7 @@ impl Registry {
         self.folder.join("mounts")
     }
 
-    /// Where the process that has a pool open tells others how it stands, for `pool status` beside
+    /// Path of the status file that the process with the pool open writes, for `pool status` during
     /// a long job.
     pub(crate) fn status_path(&self, pool_id: &str) -> PathBuf {
         self.folder.join("pools").join(format!("{pool_id}.status.json"))
@@ -379,11 +380,11 @@ fn in_use(pool: &KnownPool, holder: Holder) -> Failure {
         .hint("a pool is used by one process at a time; run this again when that one has ended")
 }
 
-/// Who has a pool, as it says itself.
+/// The process that has a pool open, as recorded in its lock file.
 struct Holder {
-    /// In words.
+    /// Description of the process.
     text: String,
-    /// Where it takes commands.
+    /// Path of its command socket.
     control: Option<PathBuf>,
 }
 
@@ -392,7 +393,7 @@ impl Holder {
         let mut text = String::new();
         let read = lock.rewind().and_then(|()| lock.read_to_string(&mut text));
         let mut lines = text.lines();
-        // What an earlier holder wrote says nothing of the one that the system names.
+        // The text may be from an earlier holder than the one that the system names.
         let holder = locks::holder_of(lock);
         let is_current =
             |process: &str| holder.as_ref().is_none_or(|holder| process.parse() == Ok(holder.process));
@@ -434,7 +435,7 @@ fn refuse_open_to_others(folder: &Path) -> Result<()> {
     }
 }
 
-/// Whether a folder is empty, or all in it is this program's.
+/// True if the folder is empty or holds only files of this program.
 fn holds_only_state(folder: &Path) -> bool {
     let is_state = |entry: std::fs::DirEntry| {
         let name = entry.file_name();
@@ -448,7 +449,7 @@ pub fn own_user() -> Option<u32> {
     std::fs::metadata("/proc/self").ok().map(|metadata| metadata.uid())
 }
 
-/// Whether this process may do what only root may.
+/// True if this process acts as root.
 pub fn running_as_root() -> bool {
     own_user() == Some(0)
 }
@@ -532,7 +533,7 @@ mod tests {
         for file in ["pools.json", "pools.lock"] {
             assert_eq!(mode(&folder.path().join(file)), 0o600, "{file}");
         }
-        // Where others may write they could put a lock of their own.
+        // Other users who may write there could plant a lock file.
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("set");
         let refused = executor.block_on(other.remember(&context, pool("tank", "1"))).expect_err("refused");
         assert!(refused.message.contains("holds other things"), "{}", refused.message);
@@ -587,7 +588,7 @@ mod tests {
         drop(look);
         let served =
             lock("tank", Access::Change, "serve", Some(Path::new("/run/there"))).expect("free again");
-        // Told at once, without waiting for the end of somebody who stays.
+        // A daemon stays: the command fails at once instead of waiting for it to end.
         let begin = Instant::now();
         let failure = lock("tank", Access::Change, "", None).err().expect("in use");
         assert_eq!(failure.taken_at(), Some(Path::new("/run/there")));

@@ -72,7 +72,7 @@ struct Made {
     book: Book,
 }
 
-/// What was written and flushed, by volume.
+/// Written and flushed ranges, by volume.
 #[derive(Default)]
 struct Book {
     written: BTreeMap<String, Vec<Written>>,
@@ -150,7 +150,7 @@ impl Life {
             .expect("opened")
     }
 
-    /// What is on the drives when power goes now.
+    /// Images of the drives after a power cut now.
     fn cut(&self) -> Vec<Rc<MemoryDrive>> {
         let left = |(index, drive): (usize, &Rc<CrashDrive>)| {
             drive.image_after_cut(&drive.info().label, CUT_SEED + index as u64)

@@ -7,7 +7,7 @@
 
 macro_rules! mutations {
     ($($(#[$doc:meta])* $name:ident,)+) => {
-        /// What to break.
+        /// A rule of the engine to break.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Mutation {
             $($(#[$doc])* $name,)+
@@ -26,7 +26,7 @@ mutations! {
     /// A parity record counts for all data records of its stripe before it, also those that it does
     /// not cover.
     ParityCoversAll,
-    /// What the journal has released comes back: it may be forgotten before it is durable in place.
+    /// Journal records are released before their data is durable in place.
     ReleaseBeforeFlush,
     /// No block is ever found to disagree with its checksum.
     ChecksumsAlwaysAgree,
@@ -35,7 +35,7 @@ mutations! {
     /// A write that a drive lacks is acknowledged while the exclusion of that drive is still being
     /// recorded.
     AcknowledgeBeforeExclusion,
-    /// Who wants a stripe alone does not wait for who has it.
+    /// An exclusive lock on a stripe does not wait for its holder.
     LockWithoutWaiting,
     /// Work on many stripes takes one after the other, and holds those that it has while it waits
     /// for the next.
@@ -46,10 +46,9 @@ mutations! {
     /// While a volume is converted, what is copied counts in the new array before it is durable
     /// there.
     FrontierBeforeFlush,
-    /// Where nothing is written in the old array a conversion that is resumed leaves in the new one
-    /// what it finds there.
+    /// A resumed conversion leaves stale data in the new array where the old one is unwritten.
     StaleBeyondFrontier,
-    /// What is in both arrays of a volume that is being converted is written in the old one only.
+    /// Writes to a range that both arrays of a conversion hold go to the old array only.
     WriteOldArrayOnly,
     /// A flush that a drive refused concerns only the caller that met the refusal.
     RefusedFlushForgotten,
@@ -70,19 +69,19 @@ mutations! {
     WriteBeforeDirtyMark,
     /// A region is marked as written before its data are durable.
     WrittenBeforeFlush,
-    /// What is written while a drive is away is not noted as missing there.
+    /// Writes while a drive is away are not recorded as missing on it.
     MissedWriteNotNoted,
-    /// What is written to a column that is being moved goes to its old place only.
+    /// Writes to a column that is being migrated go to its old place only.
     MoveToOldPlaceOnly,
     /// A region is unwritten while the journal still has records of it.
     DiscardKeepsRecords,
     /// The journal is on one drive only, however many may be lost.
     JournalOnOneDrive,
-    /// Slabs are given to others at once, whatever is on its way to them.
+    /// Freed slabs are reused at once, while writes to them may be in flight.
     FreedAtOnce,
-    /// What a rebuild filled counts before it is durable.
+    /// Rebuilt data counts as current before it is durable.
     RebuiltBeforeFlush,
-    /// What the journal has of a row from before a column of it was filled stays there.
+    /// The journal keeps its older records of a row after a column of the row was filled.
     OlderRecordsStay,
     /// After a crash copies and parity count as compared.
     ResyncComparesNothing,
@@ -90,15 +89,15 @@ mutations! {
     LostBlocksForgottenEarly,
     /// Blocks that are lost no more are not recorded as such before a flush is acknowledged.
     LostBlocksNotRecorded,
-    /// What was written over a lost block is released before the pool has recorded it as whole.
+    /// The journal record of a rewritten lost block is released before the pool has recorded the
+    /// block as whole.
     ReleaseBeforeRecord,
-    /// What the journal was given counts before it is durable there.
+    /// Journal records count as written before they are durable.
     JournalNotDurable,
     /// After a crash a block that the last record of its stripe passes over counts as durable in
     /// place, whatever records before it hold of it.
     PassedOverForgotten,
-    /// Of a write that passes over blocks between two that it changes, only the first stretch of
-    /// parity is in the journal.
+    /// The journal has only the first stretch of parity of a write that skips blocks.
     FirstStretchOnly,
     /// A page of checksums that was found at one of its places is not read again when a drive comes
     /// in that may have the other.
@@ -115,7 +114,7 @@ mutations! {
     CutDriveCounts,
     /// A session goes on whatever other session has the drives.
     OtherSessionPassedOver,
-    /// Nothing is written that tells a drive from a copy made while it was in use.
+    /// No record distinguishes a drive from a copy made while it was in use.
     CopyWithoutMark,
     /// A pool is opened whatever host has it.
     OtherHostPassedOver,

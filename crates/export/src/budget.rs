@@ -25,11 +25,11 @@ pub(crate) const CONNECTION_BYTES: u64 = 256 << 20;
 /// For the request of a listener, or of a client, that is to be finished: as much as the longest
 /// needs.
 const RESERVE_BYTES: u64 = 32 << 20;
-/// Of the memory, what one client may use; its first request may use as much as is reserved more.
+/// Divisor of the memory: the share of one client. Its first request may exceed it by the reserve.
 const CLIENT_PART: u64 = 4;
 /// For small requests of each client, beside all that is shared.
 const BESIDE_BYTES: u64 = 128 << 10;
-/// How often a request that waits looks whether there is memory: twice as long each time.
+/// Pause of a waiting request between two checks for free memory; it doubles each time.
 const FIRST_LOOK_NS: u64 = 1_000_000;
 const LONGEST_LOOK_NS: u64 = 16_000_000;
 
@@ -44,7 +44,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// So much for everything; more where the listeners' reserves need more.
+    /// A budget of `limit_bytes`, or more if the listeners' reserves need more.
     pub fn new(limit_bytes: u64) -> Self {
         Self(Shares::new(ShareRules {
             total: limit_bytes,
@@ -120,9 +120,9 @@ impl ClientLine {
         Wanted { line: self, context, taken, first_of_client: None, first_of_listener: None }
     }
 
-    /// How much shorter than usual the client may take over what it sends and takes: 0 for as long
-    /// as usual, 1 where it holds much and memory is short. Where only its own share is short it
-    /// keeps nothing from others but its own connections.
+    /// Reduction of the client's time limits for sending and receiving: 0 for the usual limits, 1
+    /// if it holds much memory while memory is short. If only its own share is short, it delays
+    /// only its own connections.
     pub(crate) fn haste(&self) -> f64 {
         let (own, common) = self.client.fill();
         // From half on.
@@ -132,7 +132,7 @@ impl ClientLine {
 }
 
 impl Wanted<'_> {
-    /// Adds so much, when there is as much.
+    /// Adds `bytes` as soon as they are free.
     pub(crate) async fn add(&mut self, bytes: u64) {
         let line = self.line;
         if self.taken.try_add(bytes, Urgency::Ordinary) {
@@ -182,7 +182,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// Whether others may wait for it.
+    /// True if it is the first of its client's requests, for which others may have to wait.
     pub(crate) fn is_first(&self) -> bool {
         self.first_of_client.is_some()
     }
@@ -192,7 +192,8 @@ impl Wanted<'_> {
         self.line.haste()
     }
 
-    /// All of it, for as long as the request is under way. The next one may be finished.
+    /// Converts the reservation into memory held while the request is in flight. The client's next
+    /// request may then reserve.
     pub(crate) fn into_taken(self) -> Taken {
         self.taken
     }

@@ -21,7 +21,7 @@ pub(crate) mod plain;
 /// The version of every JSON document printed; raised when a key changes its meaning or goes.
 pub(crate) const OUTPUT_VERSION: u32 = 1;
 
-/// What a piece of text is, for colour on terminals.
+/// Style of a piece of text, shown as colour on terminals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// As it is.
@@ -36,9 +36,9 @@ pub(crate) enum Style {
     Bad,
 }
 
-/// Where and how to print.
+/// Destination and format of output.
 pub(crate) struct Printer {
-    /// Whoever had this command carried out here; `None`: standard output and standard error.
+    /// Client that sent this command; `None` for standard output and standard error.
     caller: Option<Rc<Caller>>,
     json: bool,
     quiet: bool,
@@ -78,7 +78,7 @@ impl Printer {
         }
     }
 
-    /// To whoever had this command carried out here.
+    /// Prints to the client that sent this command.
     pub(crate) fn to_caller(json: bool, quiet: bool, colours: Colours, caller: Rc<Caller>) -> Self {
         Self {
             caller: Some(caller),
@@ -91,32 +91,32 @@ impl Printer {
         }
     }
 
-    /// What this process's own output takes.
+    /// Colours and width of this process's own output.
     pub(crate) fn colours(&self) -> Colours {
         Colours { out: self.colour_out, err: self.colour_err, columns: self.columns }
     }
 
-    /// Who had this command carried out here.
+    /// Client that sent this command, if any.
     pub(crate) fn caller(&self) -> Option<&Rc<Caller>> {
         self.caller.as_ref()
     }
 
-    /// From now on failures of this process are told in its log, if that is JSON.
+    /// If `as_json`, this process reports failures as lines of its JSON log from now on.
     pub(crate) fn log_failures_as_json(&self, as_json: bool) {
         self.failures_as_json.set(as_json);
     }
 
-    /// Whether this speaks for a process that keeps a log.
+    /// True if this prints for a process that keeps a log.
     fn is_logging(&self) -> bool {
         self.caller.is_none() && log_lines::is_kept()
     }
 
-    /// Whether results are printed as JSON.
+    /// True if results are printed as JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Whether progress and notes are wanted.
+    /// True if progress and notes are suppressed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }
@@ -133,7 +133,7 @@ impl Printer {
         self.out(text.as_bytes())
     }
 
-    /// Bytes of a volume, as many as there are: waits for whoever reads them.
+    /// Prints bytes of a volume; waits until the reader has taken them.
     ///
     /// # Panics
     /// With a phantom.
@@ -183,8 +183,7 @@ impl Printer {
         }
         if self.json {
             let body = ErrorBody { error: &failure.message, hint: failure.hint.as_deref() };
-            // The process ends with a failure anyway; no client is left to tell that this could
-            // not be written.
+            // The process ends with a failure anyway, and a failed write has no other reader.
             let _ = self.out(json_text(&Document { output_version: OUTPUT_VERSION, body: &body }).as_bytes());
         }
     }
@@ -265,11 +264,11 @@ fn paint(text: &str, style: Style, colour: bool) -> String {
 pub(crate) struct Page {
     text: String,
     colour: bool,
-    /// How wide it may be; nothing: as wide as it is.
+    /// Maximum width in columns; `None` for no limit.
     columns: Option<usize>,
 }
 
-/// Where the values of fields stand.
+/// Column at which the values of fields start.
 const VALUES_AT: usize = 13;
 
 impl Page {

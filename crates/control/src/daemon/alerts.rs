@@ -1,12 +1,12 @@
-//! Alerts: telling when a pool's condition changes, a drive errs, space runs out, something is
-//! lost, a scrub finds something or the daemon's folder is unmounted: by a command, by mail through
-//! the machine's own mailer, by a request to a web address.
+//! Alerts: notifications that a pool's condition changed, a drive had errors, space ran out, data
+//! was lost, a scrub found something or the daemon's folder was unmounted. Channels are a command,
+//! mail through the machine's own mailer, and a request to a web address.
 //!
-//! What is to be told is seen by looking at the served pools once a second (`watch.rs`). It is sent
-//! from a thread of its own, one after the other, each within a limit of time.
+//! `watch.rs` polls the served pools once a second. A dedicated thread sends one alert after the
+//! other, each within a time limit.
 //!
 //! Expected faults: commands that fail or never end, no mailer, addresses that do not answer; more
-//! to tell than can be sent (the rest is left out, and that is said).
+//! alerts than can be sent (the rest is dropped and logged).
 
 use std::process::Command;
 use std::str::FromStr;
@@ -28,28 +28,28 @@ pub use watch::{Watch, tell};
 pub use web::WebAddress;
 use web::post;
 
-/// Alerts that wait to be sent.
+/// Maximum number of queued alerts.
 const MAX_WAITING: usize = 64;
-/// One way of sending may take so long.
+/// Time limit of one delivery.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Interval of looks at processes that others left behind.
+/// Interval of checks for processes that alert commands left behind.
 const SWEEP: Duration = Duration::from_millis(200);
-/// Bytes of what an alert says; a process gets it in its environment.
+/// Maximum bytes of an alert's text; a process gets it in its environment.
 const MOST_TEXT_BYTES: usize = 8000;
 
-/// How alerts are sent; nothing is where no way is given.
+/// Configured alert channels; without one, no alert is sent.
 #[derive(Clone, Debug, Default)]
 pub struct AlertWays {
-    /// Run with `sh -c`.
+    /// Commands to run with `sh -c`.
     pub commands: Vec<String>,
-    /// Sent to by mail.
+    /// Recipients of mail.
     pub mails: Vec<MailAddress>,
-    /// Sent to as JSON in a POST request.
+    /// Addresses that get the alert as JSON in a POST request.
     pub webhooks: Vec<WebAddress>,
 }
 
 impl AlertWays {
-    /// Whether there is any way.
+    /// True if at least one channel is configured.
     pub fn is_some(&self) -> bool {
         !(self.commands.is_empty() && self.mails.is_empty() && self.webhooks.is_empty())
     }
@@ -62,41 +62,41 @@ pub struct MailAddress(String);
 impl FromStr for MailAddress {
     type Err = String;
 
-    /// What goes into a header must not end it.
+    /// Accepts graphic ASCII only: the address goes into a header and must not end it.
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let is_plain = text.chars().all(|letter| letter.is_ascii_graphic());
         match text.contains('@') && is_plain && !text.starts_with('-') {
             true => Ok(Self(text.to_owned())),
-            false => Err(format!("`{text}` is no mail address")),
+            false => Err(format!("`{text}` is not a mail address")),
         }
     }
 }
 
-/// Something to be told.
+/// A notification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Alert {
-    /// The pool; empty where it is none's matter.
+    /// The pool; empty if the alert concerns no pool.
     pub pool: String,
     /// `state`, `drive`, `space`, `loss`, `scrub`, `mount` or `test`.
     pub kind: &'static str,
-    /// What happened, in one line.
+    /// The event, in one line.
     pub text: String,
 }
 
 impl Alert {
-    /// Makes an alert of a pool, or of none. Names and reasons come from drives: what a terminal or
-    /// a mailer would act on is escaped.
+    /// Makes an alert of a pool, or of none. Names and reasons come from drives: characters that a
+    /// terminal or a mailer would act on are escaped.
     pub fn new(pool: &str, kind: &'static str, text: &str) -> Self {
         Self { pool: one_line(pool), kind, text: cut(&one_line(text), MOST_TEXT_BYTES) }
     }
 }
 
-/// What came of one way of sending.
+/// Outcome of one delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sent {
     /// The command, mail address or web address.
     pub way: String,
-    /// Why it could not be sent; `null`: it was.
+    /// Reason of the failure; `null` if it was sent.
     pub error: Option<String>,
 }
 
@@ -105,7 +105,7 @@ struct Order {
     answer: oneshot::Sender<Vec<Sent>>,
 }
 
-/// The thread that sends, as seen from the executor.
+/// Handle of the sending thread, used by the executor.
 pub struct Alerts {
     orders: SyncSender<Order>,
 }
@@ -121,7 +121,7 @@ impl Alerts {
         Ok(Self { orders })
     }
 
-    /// Has it sent; what came of it comes later. `None` where too much waits already.
+    /// Queues an alert; the receiver yields the outcome. `None` if the queue is full.
     pub fn send(&self, alert: Alert) -> Option<oneshot::Receiver<Vec<Sent>>> {
         let (answer, answered) = oneshot::channel();
         match self.orders.try_send(Order { alert, answer }) {
@@ -145,19 +145,19 @@ fn send_all(ways: &AlertWays, orders: &Receiver<Order>) {
             Err(RecvTimeoutError::Disconnected) => return,
         };
         let mut sent = Vec::new();
-        let mut told = |way: &str, outcome: Outcome| {
+        let mut record = |way: &str, outcome: Outcome| {
             sent.push(Sent { way: way.to_owned(), error: outcome.err() });
         };
         for way in &ways.commands {
-            told(way, run_command(&mut processes, way, &alert));
+            record(way, run_command(&mut processes, way, &alert));
         }
         for MailAddress(way) in &ways.mails {
-            told(way, send_mail(&mut processes, way, &alert));
+            record(way, send_mail(&mut processes, way, &alert));
         }
         for way in &ways.webhooks {
-            told(&way.shown, post(way, &as_json(&alert), PATIENCE));
+            record(&way.shown, post(way, &as_json(&alert), PATIENCE));
         }
-        // Whoever asked may have left.
+        // The client that sent the alert may have disconnected.
         let _ = answer.send(sent);
     }
 }
@@ -182,7 +182,7 @@ fn send_mail(processes: &mut Processes, address: &str, alert: &Alert) -> Outcome
         pool => format!("Stripewise: pool {pool}"),
     };
     let text = format!("To: {address}\nSubject: {subject}\n\n{}\n", alert.text);
-    // Where mailers are that are not on everybody's path.
+    // Mailers are often in folders that are not in an ordinary user's PATH.
     let known = ["/usr/sbin/sendmail", "/usr/lib/sendmail"];
     let mailer = known.into_iter().find(|path| std::path::Path::new(path).exists()).unwrap_or("sendmail");
     processes.run(Command::new(mailer).args(["-t", "-oi"]), &text)

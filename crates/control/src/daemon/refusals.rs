@@ -1,5 +1,5 @@
-//! What the log tells of clients that are refused: the first few of each minute one by one, of the
-//! others how many there were. So a client that is refused a million times fills no disk.
+//! Log messages about refused clients: the first few of each minute are logged one by one, the rest
+//! is counted. A client that is refused a million times does not fill a disk.
 
 use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::notation::plain::cut;
 
-/// Told one by one in each span of time.
+/// Maximum refusals logged individually per span.
 const TOLD_EACH: u32 = 10;
 const SPAN: Duration = Duration::from_secs(60);
 
-/// Bytes of a reason that are told.
+/// Maximum bytes of a reason in the log.
 const MOST_WHY_BYTES: usize = 500;
 
 /// Refusals of one listener.
@@ -26,7 +26,8 @@ struct Counts {
 }
 
 impl Counts {
-    /// Whether one more is told, and how many were left out in the span before.
+    /// Counts a refusal. Returns true if it is to be logged, and the number that the previous span
+    /// left out.
     fn count(&mut self, now: Instant) -> (bool, u64) {
         let mut left_out = 0;
         if self.begun.is_none_or(|begun| now.duration_since(begun) >= SPAN) {

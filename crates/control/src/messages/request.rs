@@ -1,9 +1,8 @@
-//! What can be asked of pools, drives and volumes, as data: the command line makes it of what was
-//! typed, HTTP of a request, and over the daemon's socket it is sent as it is. What comes of it
-//! is a [`crate::messages::response::Response`] or a [`crate::Failure`].
+//! Requests about pools, drives and volumes, as data. The command line makes them from arguments,
+//! HTTP from a request; the daemon's socket carries them as they are. The result is a
+//! [`crate::messages::response::Response`] or a [`crate::Failure`].
 //!
-//! Names are checked when they are made; whether what is asked makes sense is found out by who
-//! carries it out.
+//! Names are checked when they are made; everything else is checked when a request is executed.
 
 use std::path::PathBuf;
 
@@ -47,7 +46,7 @@ macro_rules! requests {
         }
 
         impl Request {
-            /// What the command line calls it.
+            /// Name of the command on the command line.
             pub fn name(&self) -> &'static str {
                 match self {
                     $( Self::$name(_) => $words, )*
@@ -59,7 +58,7 @@ macro_rules! requests {
                 let fields = match self {
                     $( Self::$name(asked) => serde_json::to_value(asked), )*
                 };
-                // Paths that are no text are told as such where they are used.
+                // A path that is not UTF-8 makes this fail; its use reports the error.
                 fields.unwrap_or_default()
             }
         }
@@ -69,7 +68,7 @@ macro_rules! requests {
 requests! {
     /// The pools on the list, served or not.
     ListPools as "pool list" {}
-    /// How pools stand.
+    /// State of pools.
     ShowPools as "pool status" {
         /// The pool; all known ones if left out.
         pool: Option<PoolName>,
@@ -118,20 +117,20 @@ requests! {
         /// Its new name.
         new_name: PoolName,
     }
-    /// What happened to a pool.
+    /// Events of a pool.
     ListEvents as "pool events" {
         /// The pool.
         pool: PoolName,
-        /// Only the last so many.
+        /// Show only the last N events.
         last: Option<usize>,
     }
-    /// What a pool's drives and volumes were asked.
+    /// I/O statistics of a pool's drives and volumes.
     ShowLoad as "pool iostat" {
         /// The pool.
         pool: PoolName,
         /// Length of an interval; left out: since the pool was opened.
         seconds: Option<f64>,
-        /// How many intervals.
+        /// Number of intervals.
         count: Option<u32>,
         /// For people: also what the requests to drives were for. Documents have that always.
         causes: bool,
@@ -142,7 +141,7 @@ requests! {
         pool: PoolName,
         /// The drives.
         drives: Vec<String>,
-        /// What they are for.
+        /// Role of the drives.
         role: DriveRole,
         /// Overwrite drives that hold something.
         force: bool,
@@ -256,11 +255,11 @@ requests! {
         size_bytes: Option<u64>,
         /// It takes room only as it is written.
         thin: bool,
-        /// Whether small writes are acknowledged from the journal.
+        /// Acknowledge small writes from the journal.
         write_back: Option<bool>,
-        /// Whether its blocks have checksums; on if left out.
+        /// Block checksums; on if left out.
         checksums: Option<bool>,
-        /// Which drives it stays on.
+        /// Class of drives that the volume stays on.
         pin: Pin,
     }
     /// To give a volume another size.
@@ -285,7 +284,7 @@ requests! {
     PinVolume as "volume pin" {
         /// The volume.
         volume: VolumeName,
-        /// Which drives.
+        /// Class of drives that the volume stays on.
         pin: Pin,
         /// To wait until its rows are there.
         wait: bool,
@@ -296,14 +295,14 @@ requests! {
         volume: VolumeName,
         /// The first byte.
         offset: u64,
-        /// How many; to the volume's end if left out.
+        /// Number of bytes; to the volume's end if left out.
         length: Option<u64>,
     }
     /// To put the input's bytes into a volume.
     WriteVolume as "volume write" {
         /// The volume.
         volume: VolumeName,
-        /// Where the first byte goes.
+        /// Offset of the first byte.
         offset: u64,
     }
     /// To erase a volume.
@@ -313,7 +312,7 @@ requests! {
         /// That is meant.
         yes: bool,
     }
-    /// What drives hold.
+    /// Contents of drives.
     ShowDrives as "drive show" {
         /// Paths, volumes, NBD URIs, or identities of known drives.
         drives: Vec<PathBuf>,
@@ -323,7 +322,7 @@ requests! {
 }
 
 impl Request {
-    /// Which role a caller needs for it.
+    /// Role that the caller needs.
     pub fn needs(&self) -> Role {
         match self {
             Self::ListPools(_)
@@ -341,7 +340,7 @@ impl Request {
             | Self::ExportPool(_)
             | Self::RenamePool(_)
             | Self::DestroyPool(_)
-            // What is written over is lost.
+            // Overwritten data is lost.
             | Self::WriteVolume(_)
             | Self::DeleteVolume(_) => Role::Admin,
             Self::AddDrives(_)
@@ -366,12 +365,13 @@ impl Request {
         }
     }
 
-    /// Whether it may take long because it does nothing but wait, or move bytes of a volume.
+    /// True if the request only waits or transfers a volume's bytes, and may therefore take long.
     pub fn lasts(&self) -> bool {
         matches!(self, Self::WaitForJob(_) | Self::ShowLoad(_) | Self::ReadVolume(_) | Self::WriteVolume(_))
     }
 
-    /// Whether it changes nothing, so that the log need not tell that it was asked for.
+    /// True if the request changes nothing. Such requests take no turn, and the log names them at
+    /// debug level only.
     pub fn only_looks(&self) -> bool {
         matches!(
             self,

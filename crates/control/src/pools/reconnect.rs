@@ -24,9 +24,9 @@ use crate::registry::KnownPool;
 const LOOK_NS: u64 = 1_000_000_000;
 /// Between two attempts.
 const LONGEST_PAUSE_NS: u64 = 30_000_000_000;
-/// How long all drives of a pool are waited for before it is opened with those that are there.
+/// Time to wait for all drives of a pool before it is opened with those that are reachable.
 const COMPANY_NS: u64 = 60_000_000_000;
-/// How long closing one in order may take; then it is as after a crash.
+/// Time limit of an orderly close; after that the pool is dropped as in a crash.
 const CLOSE_NS: u64 = 5_000_000_000;
 /// Between two times that a pool is reopened: twice as long each time, until it was well for
 /// long.
@@ -38,11 +38,11 @@ struct Gone {
     since_ns: u64,
     next_ns: u64,
     pause_ns: u64,
-    /// Why it could not be opened when that was tried last: told once.
+    /// Reason why the last attempt to open it failed; logged once.
     told: String,
 }
 
-/// How long a pool that was reopened is left alone.
+/// Pause before a reopened pool may be reopened again.
 #[derive(Default)]
 struct Rest {
     until_ns: u64,
@@ -159,7 +159,7 @@ async fn is_open_again(control: &Control, context: &Context, gone: &mut Gone) ->
     true
 }
 
-/// Whether its exports are there: all of them, or after a while some.
+/// True if all its exports are reachable, or, after `COMPANY_NS`, at least one.
 async fn is_reached(control: &Control, context: &Context, gone: &Gone) -> bool {
     let Ok(executor) = control.executor() else { return false };
     let reached = network::open_all(&executor, &gone.pool, true).await;

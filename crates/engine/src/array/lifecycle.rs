@@ -1,4 +1,4 @@
-//! Whether an array still takes requests, and why not.
+//! Lifecycle of an array: the states in which it refuses requests.
 //!
 //! An array that is *protected* writes nothing more to any drive: it was opened for reading, or it
 //! lost more drives than it can spare. An array is *full* when the file system below one of its
@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use crate::error::ArrayError;
 
-/// What state an array is in.
+/// State of an array.
 #[derive(Default)]
 pub(crate) struct Lifecycle {
     closed: Cell<bool>,
@@ -35,7 +35,7 @@ impl Lifecycle {
         self.protected.set(true);
     }
 
-    /// Whether nothing may be written to any drive.
+    /// True if nothing may be written to any drive.
     pub(crate) fn is_protected(&self) -> bool {
         self.protected.get()
     }
@@ -46,7 +46,7 @@ impl Lifecycle {
         self.abandoned.set(true);
     }
 
-    /// Whether nothing that the array holds matters.
+    /// True if the array's contents are no longer needed.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.abandoned.get()
     }
@@ -56,7 +56,7 @@ impl Lifecycle {
         self.full.borrow_mut().replace(drive).is_none()
     }
 
-    /// Whether a file system below is full.
+    /// True if a file system below is full.
     pub(crate) fn is_full(&self) -> bool {
         self.full.borrow().is_some()
     }
@@ -74,7 +74,7 @@ impl Lifecycle {
         self.changed.set(true);
     }
 
-    /// Whether something may have been written since opening.
+    /// True if something may have been written since opening.
     pub(crate) fn is_changed(&self) -> bool {
         self.changed.get()
     }
@@ -84,7 +84,7 @@ impl Lifecycle {
         self.closed.set(true);
     }
 
-    /// Whether it takes no more requests.
+    /// True if it takes no more requests.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.get()
     }
@@ -94,7 +94,7 @@ impl Lifecycle {
         self.closed_in_order.set(true);
     }
 
-    /// Whether it was closed with everything acknowledged durable.
+    /// True if it was closed with all acknowledged data durable.
     pub(crate) fn is_closed_in_order(&self) -> bool {
         self.closed_in_order.get()
     }

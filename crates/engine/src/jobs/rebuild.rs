@@ -1,10 +1,10 @@
 //! Rebuild: fills new slabs, row by row, while clients go on.
 //!
 //! A region is rebuilt under the locks of its stripes and counts as current in the new slab from
-//! then on: reads may use it and writes keep it up to date. Regions never written are passed over,
-//! and for a slab whose drive was only away so is all that was not written meanwhile. Where a
-//! source cannot be read and nothing else makes up for it, the block is remembered as lost, which
-//! is reported, and the rebuild goes on: what can be saved is saved.
+//! then on: reads may use it and writes keep it up to date. Regions never written are skipped.
+//! For a slab whose drive was only away, regions not written during its absence are skipped, too.
+//! A block whose sources cannot be read, and that redundancy cannot replace, is recorded and
+//! reported as lost, and the rebuild continues with the next one.
 //!
 //! Checksum pages have their two places on neighbouring columns. Where both were gone, nothing is
 //! recorded of what comes back, so it is recorded when it is put in place; and until the pages are
@@ -40,10 +40,10 @@ use crate::stripes::stripe_table::StripeGuard;
 use crate::sums::Recording;
 use crate::sums::pages::AHEAD_PAGES;
 
-/// How often a column is filled from the beginning where its drive refuses a flush each time.
+/// Maximum attempts to fill a column whose drive refuses a flush each time.
 const FILL_TRIES: u32 = 3;
 
-/// What filling a row came to.
+/// Result of rebuilding a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowRebuild {
     /// Bytes written to new slabs.
@@ -104,7 +104,7 @@ impl Array {
         rebuilt
     }
 
-    /// Whether a rebuild of the row would not have to wait for requests of clients.
+    /// True if a rebuild of the row would not have to wait for requests of clients.
     pub(crate) fn is_row_unused(&self, row: u64) -> bool {
         let is_unused = |region| self.0.table.are_unused(self.0.regions.stripes_of(region));
         self.0.columns.regions_of_row(row).all(is_unused)
@@ -177,8 +177,8 @@ impl ColumnFill<'_> {
             if self.is_current_from_before(region) && !is_unwritten() {
                 self.keep_pages(region).await?;
             }
-            // Looked at only now: what was written meanwhile missed the column. The locks are held
-            // until the region is marked: a write in between would miss the new slab.
+            // Checked only now: earlier writes missed the column. The locks are held until the
+            // region is marked: a write in between would miss the new slab.
             let _guards = if self.is_current_from_before(region) || is_unwritten() {
                 Vec::new()
             } else {
@@ -198,7 +198,7 @@ impl ColumnFill<'_> {
         Ok(())
     }
 
-    /// Whether the column was only away, and the region was not written meanwhile.
+    /// True if the column was only away, and the region was not written during its absence.
     fn is_current_from_before(&self, region: u64) -> bool {
         let Self { array, key: (row, column), .. } = *self;
         let place = array.columns.rows.borrow().place(row, column);
@@ -234,7 +234,7 @@ impl ColumnFill<'_> {
         let mut sources: Vec<Source> = written.map(source).collect();
         // Before the reads and beside them: afterwards, one by one, each would take as long as
         // they.
-        let inner = array.me.upgrade().expect("whoever rebuilds holds the array");
+        let inner = array.me.upgrade().expect("the rebuild holds the array");
         let mut pages = Box::pin(async move { inner.sums.load_region(region).await });
         let are_there = poll_fn(|context| Poll::Ready(pages.as_mut().poll(context).is_ready())).await;
         for source in &mut sources {
@@ -291,7 +291,7 @@ impl Source {
             .filter(|&unit| !array.bad.is_unit_lost(&self.stripe, UnitRange { unit, ..whole }))
             .collect();
         if array.geometry.copies() > 1 && !usable.is_empty() {
-            // Of several copies each serves some regions.
+            // Spreads the regions over the copies.
             let first = region as usize % usable.len();
             usable.rotate_left(first);
         }
@@ -352,7 +352,7 @@ impl Source {
             match HeldStripe::new(array, &stripe, Class::Background).reconstruct(block, &part).await {
                 Ok(()) => rebuilt.push((block, part)),
                 Err(error @ ArrayError::Lost { .. }) => {
-                    // A drive that went meanwhile may have it, and may come back.
+                    // A drive that failed during the rebuild may have it, and may come back.
                     if !array.geometry.stripe_survives(stripe.index, &array.columns.missing_in(stripe.index))
                     {
                         return Err(error);
@@ -370,7 +370,7 @@ impl Source {
     }
 }
 
-/// Whether the journal has what a block is to hold: it is whole when that is in place.
+/// True if the journal has the block's new content: destaging it makes the block whole.
 fn is_pending(array: &Inner, stripe: &Stripe, block: UnitRange) -> bool {
     let in_stripe = block.unit as u64 * array.geometry.interleave_bytes() + block.start;
     let at = stripe.index * array.geometry.stripe_data_bytes() + in_stripe;
@@ -496,10 +496,10 @@ impl<'a> FilledColumns<'a> {
         array.release_records().await
     }
 
-    /// To be called when a column that was missing in a row was filled, before it counts as
-    /// current: what the journal has of the row from before is released, durably. Writes that found
-    /// the column missing left it out of their records; older records have it, and carried out
-    /// after a cut they would put what they say over what was filled, and nothing newer after it.
+    /// Releases the journal's older records of rows in which a missing column was filled,
+    /// durably, before the column counts as current. Records of writes that found the column
+    /// missing leave it out; older records include it. Replaying these after a cut would
+    /// overwrite the filled column with old data, and no newer record would correct it.
     async fn release_older_records(&self, rows: &BTreeSet<u64>) -> Result<(), ArrayError> {
         let array = self.array;
         let Some(log) = array.log.open() else { return Ok(()) };
@@ -508,7 +508,7 @@ impl<'a> FilledColumns<'a> {
         if rows.iter().any(|row| log.has_any(stripes(row))) {
             array.flush_members().await?;
             // They are kept as long as the map on the drives does not know their regions, or the
-            // pool has a block of theirs as lost; more may have come in meanwhile.
+            // pool has a block of theirs as lost; more may have been added since.
             while rows.iter().any(|row| log.has_early_in(&stripes(row))) {
                 array.flush().await?;
             }

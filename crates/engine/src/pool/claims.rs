@@ -23,16 +23,16 @@ use crate::pool::superblock::entries::{Header, NO_SESSION};
 use crate::pool::superblock::sessions::claim;
 use crate::pool::superblock::writer::features;
 
-/// How long drives are watched for signs of another session.
+/// Time for which drives are watched for signs of another session.
 const WATCH_NS: u64 = 3 * LIFE_NS;
 
-/// What is to be done before drives are taken.
+/// Precaution before drives are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pool) enum Approach {
     AtOnce,
     /// Watch for signs of life.
     Watch,
-    /// Claim them, and wait so long for the other session to end.
+    /// Claim them, and wait `wait_ns` for the other session to end.
     TakeOver {
         wait_ns: u64,
     },
@@ -101,7 +101,7 @@ impl Approach {
         Ok(())
     }
 
-    /// Whether what was read before and afterwards shows that another session has the drives.
+    /// True if the contents read before and afterwards show that another session has the drives.
     pub(in crate::pool) fn is_disproved(self, before: &[Found], now: &[Found], session: Id) -> bool {
         let earlier = |drive: &Found| {
             before.iter().find(|other| other.superblock.drive_id == drive.superblock.drive_id).cloned()

@@ -27,16 +27,16 @@ use crate::pool::superblock::writer::Target;
 #[derive(Clone)]
 pub(in crate::pool) struct OpenDrive {
     pub member: Rc<Member>,
-    /// What was counted before the pool was opened.
+    /// Errors counted before the pool was opened.
     pub errors_before: Errors,
-    /// What the drive itself recorded last, where it was away while the pool was used: it takes no
-    /// part before its standing is online again, and then what it says was current on it may be
-    /// brought up to date instead of being rebuilt.
+    /// The drive's own last manifest, if it was away while the pool was used. The drive takes no
+    /// part before its standing is online again; columns that this manifest calls current may then
+    /// be resynced instead of rebuilt.
     pub behind: Option<Rc<Manifest>>,
 }
 
 impl OpenDrive {
-    /// What was counted since the drive belongs to the pool.
+    /// Errors counted since the drive joined the pool.
     pub(in crate::pool) fn errors(&self) -> Errors {
         let now = self.member.counters();
         Errors {
@@ -46,7 +46,7 @@ impl OpenDrive {
         }
     }
 
-    /// Whether it is this drive, under the same name perhaps opened again.
+    /// True if it is this drive, also if it was reopened under the same name.
     pub(in crate::pool) fn is_same(&self, drive: &Rc<dyn Drive>) -> bool {
         self.member.is_of(drive) || self.member.label() == &drive.info().label
     }
@@ -54,7 +54,7 @@ impl OpenDrive {
 
 /// All drives at hand.
 pub(in crate::pool) struct OpenDrives {
-    /// What requests to them go through; none where nothing is written.
+    /// Gate that requests pass; `None` if the pool is read-only.
     gate: Option<Rc<dyn Gate>>,
     /// By number: also those excluded since opening (their members are failed) and those that were
     /// away.
@@ -102,7 +102,7 @@ impl OpenDrives {
         self.open.borrow().get(&number).cloned()
     }
 
-    /// Whether a position costs any of these drives as much as many bytes.
+    /// True if any of these drives is seek-bound.
     pub(in crate::pool) fn have_dear_positions(&self, numbers: &[u32]) -> bool {
         let mut open = numbers.iter().filter_map(|number| self.get(*number));
         open.any(|drive| drive.member.info().has_dear_positions())
@@ -113,7 +113,7 @@ impl OpenDrives {
         self.open.borrow().values().map(|drive| drive.member.clone()).collect()
     }
 
-    /// Whether a drive is at hand.
+    /// True if the drive is present.
     pub(in crate::pool) fn is_here(&self, number: u32) -> bool {
         self.open.borrow().contains_key(&number)
     }
@@ -162,8 +162,8 @@ impl OpenDrives {
         results.into_iter().collect::<Result<(), _>>().map_err(PoolError::from)
     }
 
-    /// Background work gets so much of each drive's time while there is other load, in slices of
-    /// this length at most.
+    /// Sets the share of each drive's time that background work gets beside other load, and the
+    /// maximum length of its slices.
     pub(in crate::pool) fn set_share(&self, percent: u32, slice_ns: Option<u64>) {
         let share = f64::from(percent) / 100.0;
         for drive in self.open.borrow().values() {
@@ -172,22 +172,22 @@ impl OpenDrives {
         }
     }
 
-    /// What is at hand under this number is of no use.
+    /// Marks the drive of this number as stale.
     pub(in crate::pool) fn note_stale(&self, number: u32) {
         self.stale.borrow_mut().insert(number);
     }
 
-    /// What is at hand under this number is shorter than it was, and stays out.
+    /// Marks the drive of this number as truncated; it stays out.
     pub(in crate::pool) fn note_cut(&self, number: u32) {
         self.cut.borrow_mut().insert(number);
     }
 
-    /// What is at hand under this number is of use again, or gone.
+    /// Clears the stale mark of this number: the drive is usable again, or gone.
     pub(in crate::pool) fn note_of_use(&self, number: u32) {
         self.stale.borrow_mut().remove(&number);
     }
 
-    /// Whether a drive was at hand and is of no use.
+    /// True if the drive was present and is stale.
     pub(in crate::pool) fn is_stale(&self, number: u32) -> bool {
         self.stale.borrow().contains(&number)
     }
@@ -197,12 +197,12 @@ impl OpenDrives {
         self.takes_rolled_back.set(takes);
     }
 
-    /// Whether such drives were taken.
+    /// True if rolled back drives were accepted.
     pub(in crate::pool) fn takes_rolled_back(&self) -> bool {
         self.takes_rolled_back.get()
     }
 
-    /// Whether a drive that is out is at hand and could take part.
+    /// True if a drive that is out is present and could take part.
     pub(in crate::pool) fn is_back(&self, number: u32) -> bool {
         self.get(number).is_some_and(|open| open.behind.is_some() && !open.member.is_failed())
     }
@@ -272,7 +272,7 @@ impl OpenDrives {
         open.get(&number).map(|drive| drive.member.clone()).filter(|member| !member.is_failed())
     }
 
-    /// Whether a drive takes part and works.
+    /// True if the drive takes part and works.
     pub(in crate::pool) fn works(&self, manifest: &Manifest, number: u32) -> bool {
         self.working(manifest, number).is_some()
     }
@@ -288,7 +288,7 @@ impl OpenDrives {
         books.usable(role).into_iter().filter(|drive| self.works(manifest, *drive)).collect()
     }
 
-    /// How many drives of these roles have free slabs: in service, and out of it.
+    /// Number of drives of these roles that have free slabs: in service, and out of it.
     pub(in crate::pool) fn count_with_room(
         &self,
         manifest: &Manifest,
@@ -307,7 +307,7 @@ impl OpenDrives {
         (working, all.len() - working)
     }
 
-    /// Whether a drive is at hand and what it holds counts, as far as a map says so.
+    /// True if the drive is present and the columns that maps place on it count.
     pub(in crate::pool) fn is_at_hand(&self, manifest: &Manifest, number: u32) -> bool {
         // One that was away counts for volumes that were not written without it.
         let counts = || manifest.is_online(number) || manifest.is_needed(number);
@@ -395,16 +395,16 @@ impl OpenDrives {
         Err(PoolError::TooFewDrives { pool: manifest.name.clone(), missing })
     }
 
-    /// Whether a volume is about to be used without a drive that takes part. Also where the volume
-    /// has nothing on it: what happens from now on is not to look, when the drive is back, as if it
-    /// had come after a commit that never counted.
+    /// True if a volume is about to be used without a drive that takes part, even if the volume has
+    /// nothing on that drive: otherwise, when the drive returns, later changes would seem to follow
+    /// a commit that never counted.
     pub(in crate::pool) fn must_exclude(&self, manifest: &Manifest) -> bool {
         let is_away = |drive: &DriveRecord| drive.is_online() && !self.is_here(drive.number);
         let is_gone = |number: u32| !self.is_at_hand(manifest, number);
         manifest.drives.iter().any(is_away) && manifest.volumes.iter().any(|volume| volume.survives(is_gone))
     }
 
-    /// Whether enough of a volume's drives are there.
+    /// True if enough of the volume's drives work.
     pub(in crate::pool) fn suffice_for(&self, manifest: &Manifest, volume: &VolumeRecord) -> bool {
         volume.survives(|number| !self.works(manifest, number))
     }

@@ -92,7 +92,7 @@ fn exercise_all(uri: &NbdUri, seed: u64) {
     executor.block_on(async {
         let drive = opened(&executor, uri).await.unwrap_or_else(|error| panic!("{error}"));
         let (mut model, mut random) = (Model::default(), SplitMix64::new(seed));
-        // Somebody may have been here before.
+        // An earlier run may have left data.
         let all = IoRequest::range(Operation::WriteZeroes, 0, drive.info().capacity_bytes);
         drive.submit(all).await.expect("zeroed");
         exercise(&drive, &mut model, &mut random, 30).await;
@@ -134,7 +134,7 @@ fn our_client_and_server_interoperate_over_tls() {
     let offered = start(TlsPolicy::Offered, false);
     exercise_all(&uri("nbds", &offered, &bare), 4);
     exercise_all(&uri("nbd", &offered, folder.path()), 5);
-    // Signed by somebody else, or for somebody else.
+    // Signed by another authority, or for another name.
     let other = certificates().expect("once more");
     let foreign = fault(&uri("nbds", &offered, other.path()));
     assert!(matches!(foreign, ConnectFault::Tls { .. }), "{foreign}");
@@ -287,7 +287,7 @@ fn a_disconnect_without_unflushed_data_is_recovered() {
         for round in 0..10 {
             exercise(&drive, &mut model, &mut random, 3).await;
             drive.submit(IoRequest::flush()).await.expect("flushed");
-            // Reads under way are asked again.
+            // Reads in flight are sent again.
             let read = Buffer::from_bytes(&vec![0; 8 << 20]);
             let reading = drive.submit(IoRequest::read(0, read.clone()));
             if round % 2 == 0 {
@@ -316,7 +316,7 @@ fn a_disconnect_with_unflushed_data_loses_the_drive() {
         drive.submit(write(1)).await.expect("written");
         wire.cut();
         let flushed: IoResult = drive.submit(IoRequest::flush()).await;
-        assert_eq!(flushed.expect_err("nobody knows").kind, DriveErrorKind::Gone);
+        assert_eq!(flushed.expect_err("durability is unknown").kind, DriveErrorKind::Gone);
         assert!(
             drive.lost().expect("lost").contains("before acknowledged writes were flushed"),
             "{:?}",
@@ -396,10 +396,10 @@ fn after_a_stall_replies_are_read_before_the_timeout() {
     });
 }
 
-/// What a server says to a request.
+/// Reply of a server to a request.
 type Answers = fn(&[u8; 28]) -> Vec<u8>;
 
-/// A server that says what it is told to: `greets` to everybody, then what `answers` makes of each
+/// A server with scripted replies: it sends `greets` to each client, then `answers` of each
 /// request.
 fn liar(folder: &Path, name: &str, greets: Vec<u8>, answers: Answers) -> PathBuf {
     let socket = folder.join(name);
@@ -407,7 +407,7 @@ fn liar(folder: &Path, name: &str, greets: Vec<u8>, answers: Answers) -> PathBuf
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
-            // What it says does not depend on what it is asked in the negotiation.
+            // The greeting does not depend on the client's part of the negotiation.
             let _ = stream.write_all(&greets);
             let mut negotiation = vec![0; 4 + 16 + 16 + 8];
             let mut request = [0; 28];
@@ -482,7 +482,7 @@ fn malicious_servers_cannot_harm_the_client() {
     for (number, greets) in cases.into_iter().enumerate() {
         let socket = liar(folder.path(), &format!("n{number}"), greets, reads_zeros);
         let drive = executor.block_on(opened(&executor, &at(&socket, "", "200ms")));
-        // Some of the noise is where nobody looks.
+        // Some of the noise is in fields that the client ignores.
         if let Err(error) = drive {
             assert!(!error.to_string().is_empty() && !error.why.hint().is_empty());
         }

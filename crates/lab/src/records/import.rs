@@ -1,9 +1,9 @@
 //! Results of other tools, read into the laboratory's own form. Pure: text in, a [`RunRecord`] out.
 //!
-//! The format is told from the text itself, never from the file's name. Figures keep the tool's
-//! meaning; what differs (a unit, a statistic) is converted and noted in the record. Expects
-//! foreign files that are not what they say: every reader refuses what it does not know, with the
-//! line where it stopped.
+//! The format is recognised from the text itself, never from the file's name. Figures keep the
+//! tool's meaning; what differs (a unit, a statistic) is converted and noted in the record.
+//! Expects foreign files that are not what they say: every reader refuses what it does not know,
+//! with the line where it stopped.
 
 mod bonnie;
 mod bonnie_plus;
@@ -19,14 +19,14 @@ pub(crate) use bonnie::TESTS as BONNIE_TESTS;
 
 use crate::records::record::RunRecord;
 
-/// Files above this are not read: no tool writes so much for one run.
+/// Maximum size of a file: no tool writes more for one run.
 pub const MAX_IMPORT_BYTES: u64 = 32 << 20;
 /// Values, elements and fields in a file: each takes many times the memory of its text.
 const MAX_VALUES: usize = 1_000_000;
 /// Figures of one run.
 const MAX_MEASUREMENTS: usize = 100_000;
 
-/// What a file cannot be imported for.
+/// Reason why a file cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     /// None of the formats.
@@ -45,7 +45,7 @@ pub enum ImportError {
     Broken {
         /// The format.
         format: &'static str,
-        /// What is wrong, with the line where it can be told.
+        /// Description of the error, with the line if it is known.
         why: String,
     },
 }
@@ -66,7 +66,7 @@ fn broken(format: &'static str, why: impl Into<String>) -> ImportError {
     ImportError::Broken { format, why: why.into() }
 }
 
-/// Reads the output of another tool. `run`, `target` (if the file does not tell) and `date` are
+/// Reads the output of another tool. `run`, `date` and, if the file does not name it, `target` are
 /// left empty.
 pub fn import(bytes: &[u8]) -> Result<RunRecord, ImportError> {
     // Before anything is made of it.

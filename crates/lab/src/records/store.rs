@@ -26,7 +26,7 @@ const STORE_VERSION: i64 = 3;
 /// The store is its owner's alone: runs name hosts, paths and programs.
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
-/// How long to wait for another process that writes.
+/// Time to wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const TABLES: &str = "
@@ -43,16 +43,15 @@ const TABLES: &str = "
         PRIMARY KEY (run, position, sample));
     CREATE INDEX runs_by_date ON runs (date);";
 
-/// What version 2 has in addition.
+/// Tables that version 2 adds.
 const TABLES_OF_2: &str = "
     CREATE TABLE timelines (
         run TEXT PRIMARY KEY REFERENCES runs ON DELETE CASCADE, document TEXT NOT NULL);";
 
-/// What version 3 has in addition is in the columns: seconds of samples, and pieces of timelines,
-/// have latencies.
+/// Version 3 adds no table: seconds of samples, and pieces of timelines, have latencies.
 const TABLES_OF_3: &str = "";
 
-/// What can go wrong with the store.
+/// An error of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file cannot be used.
@@ -79,14 +78,14 @@ pub enum StoreError {
     Sqlite {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// Error of SQLite.
         #[source]
         source: rusqlite::Error,
     },
 }
 
 impl StoreError {
-    /// What to do about it.
+    /// Advice on how to resolve the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Unusable { .. } => "move the file away to begin a new store; nothing in it was changed",
@@ -106,11 +105,11 @@ pub struct ListedRun {
     pub profile: String,
     /// The program that drove the load.
     pub tool: String,
-    /// What was measured.
+    /// Object of the measurement.
     pub target: String,
     /// When it began.
     pub date: String,
-    /// Whether it came to its end.
+    /// True if the run was completed.
     pub finished: bool,
 }
 
@@ -128,10 +127,11 @@ impl Store {
             let no_folder = |source| StoreError::NoFolder { folder: folder.to_owned(), source };
             DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(no_folder)?;
         }
-        // What SQLite puts beside it gets the same mode.
+        // SQLite gives the files that it creates beside the database the same mode.
         let made = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path);
         if made.is_err() {
-            // As an earlier version made it. Whether it can be used is for SQLite to say.
+            // An earlier version may have made it with another mode. SQLite reports whether it is
+            // usable.
             let _ = std::fs::set_permissions(path, Permissions::from_mode(FILE_MODE));
         }
         let database = Connection::open(path).map_err(|error| unusable(error.to_string()))?;

@@ -33,7 +33,7 @@ fn need(drives: &str) -> Need {
     Need { risk_per_year: 1.0, ..Need::of(parse_drives(drives).unwrap(), parse_use("backup").unwrap()) }
 }
 
-/// What can be made of some drives.
+/// Layouts that the drives allow.
 fn choices(need: &Need) -> Vec<Choice> {
     advise(need, &|_, _| ()).unwrap().choices
 }

@@ -27,7 +27,7 @@ const MAX_TRANSFER_BYTES: usize = 1 << 30;
 /// Longest transfer of a file in memory that is not left to the ring: copying it takes some
 /// microseconds.
 const MAX_DIRECT_BYTES: u64 = 64 << 10;
-/// How often an interrupted or refused operation is repeated.
+/// Maximum repetitions of an interrupted or refused operation.
 const MAX_REPEATS: u8 = 64;
 
 /// Zeros to write where nothing faster zeroes a range.
@@ -44,13 +44,13 @@ pub(crate) struct DriveOp {
     sender: CompletionSender,
     /// Transferred so far.
     done_bytes: u64,
-    /// How the last operation zeroed, if it did: the drive may have learned better since.
+    /// Method that the last operation used to zero; the drive may have changed its method since.
     zeroing: ZeroMethod,
     /// Operations in a row that brought nothing.
     repeats: u8,
 }
 
-/// What an answer means for its request.
+/// State of a request after an answer.
 pub(crate) enum Progress {
     /// There is a result.
     Done(IoResult),
@@ -58,7 +58,7 @@ pub(crate) enum Progress {
     Again,
 }
 
-/// Whether a request past the end of a file that was cut gives the file more length.
+/// True if a request past the end of a truncated file would extend the file.
 pub(crate) fn lengthens(operation: Operation) -> bool {
     matches!(operation, Operation::Write { .. } | Operation::WriteZeroes)
 }
@@ -120,7 +120,7 @@ impl DriveOp {
         }
     }
 
-    /// What `answer` (bytes, or an error number negated) to the last operation means; `turn`: the
+    /// Processes `answer` (bytes, or a negated error number) to the last operation; `turn` is the
     /// ring's ([`Opened::is_lost`]).
     pub(crate) fn advance(&mut self, answer: i32, turn: u64) -> Progress {
         match self.step(answer) {
@@ -134,7 +134,7 @@ impl DriveOp {
         let drive = &*self.drive;
         let looks = match self.request.operation {
             Operation::Flush => true,
-            // Carried out by this thread: one look at the next read or flush is enough for many.
+            // This thread executes the write: one check at the next read or flush covers many.
             Operation::Write { fua: false } if turn == 0 => {
                 drive.uncompared.set(true);
                 false
@@ -384,7 +384,7 @@ mod tests {
         assert!(iovecs.len() <= MAX_PIECES);
         let total: usize = lengths(&iovecs).iter().sum();
         assert_eq!(total, 1024 * 1536 / 4096 * 4096);
-        // What is left follows in further operations, none of it lost.
+        // The rest follows in further operations, without loss.
         let mut done = 0;
         while done < 1500 * 1536 / 4096 * 4096 {
             gather(&pieces, done, 4096, &mut iovecs);

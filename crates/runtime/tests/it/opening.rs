@@ -110,8 +110,8 @@ fn helper_that_holds_a_drive() {
     let Some(path) = path_of_this_other_process() else { return };
     let executor = RealExecutor::new().expect("io_uring");
     let drive = executor.open_drive(&path, &OpenOptions::default()).expect("opens");
-    std::fs::write(path.with_extension("held"), "").expect("told");
-    // Requests in the kernel when this process is killed; bounded, should nobody kill it.
+    std::fs::write(path.with_extension("held"), "").expect("written");
+    // Requests in the kernel when this process is killed; bounded in case it is not killed.
     let context = executor.context();
     executor.block_on(async {
         for _ in 0..2_000 {

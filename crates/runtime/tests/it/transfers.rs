@@ -189,7 +189,7 @@ fn short_requests_to_memory_files_complete_inline() {
     executor.block_on(long).expect("written");
     assert!(read(&executor, &*drive, 2 * MIB, MIB as usize).expect("read") == contents(2, MIB as usize));
 
-    // What is not there any more is found by a short one, too.
+    // A short read detects the truncation, too.
     let file = std::fs::File::options().write(true).open(drive.path()).expect("a file");
     file.set_len(MIB + 700).expect("cut");
     let request = IoRequest::read(MIB, Buffer::from_bytes(&vec![0; 4096]));
@@ -336,7 +336,7 @@ fn unsubmitted_requests_are_cancelled_at_the_end() {
     let results: Vec<_> = waiting.into_iter().map(|c| c.try_take().ok().expect("answered")).collect();
     let cancelled = results.iter().filter(|result| result.is_err()).count();
     assert!(cancelled >= 5000 - 4096, "{cancelled} cancelled");
-    assert!(cancelled < 5000, "none was carried out");
+    assert!(cancelled < 5000, "none was executed");
     let code = results.iter().find_map(|result| result.as_ref().err()?.os_code);
     assert_eq!(code, Some(libc::ECANCELED));
 }

@@ -25,7 +25,7 @@ pub(crate) struct Options {
     /// The seed of the first run; the others follow it
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// How many runs
+    /// Number of runs
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     runs: u64,
     /// Threads; left out: one for each processor
@@ -51,7 +51,6 @@ struct Report {
     coverage: Coverage,
 }
 
-/// Runs it.
 pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     let mutation = mutation(options)?;
     let focus = focus(options)?.or(mutation.and_then(Focus::of));
@@ -73,7 +72,7 @@ fn focus(options: &Options) -> Result<Option<Focus>> {
     Focus::named(name).ok_or_else(unknown).map(Some)
 }
 
-/// What is to be broken.
+/// The mutation that `--mutation` names.
 fn mutation(options: &Options) -> Result<Option<Mutation>> {
     let Some(name) = &options.mutation else { return Ok(None) };
     let Some(mutation) = Mutation::named(name) else {

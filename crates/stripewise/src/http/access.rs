@@ -1,5 +1,5 @@
-//! Who may do what over HTTP: a file of tokens and local users, each with a role. It is read again
-//! when it changes, so a token is added or withdrawn without a restart.
+//! Access control of the HTTP interface: a file of tokens and local users, each with a role. It is
+//! read again when it changes, so adding or withdrawing a token needs no restart.
 //!
 //! ```text
 //! token NAME ROLE SECRET     sent as `Authorization: Bearer SECRET`
@@ -104,7 +104,7 @@ impl Access {
         self.users.iter().find(|(number, _)| *number == user).map(|(_, role)| *role)
     }
 
-    /// Whether the daemon is this user's, or the user is root.
+    /// True if the daemon runs as this user, or the user is root.
     pub(super) fn is_owner(user: u32) -> bool {
         user == 0 || own_user() == Some(user)
     }
@@ -128,7 +128,7 @@ fn user_number(name: &str) -> Option<u32> {
     users.find(|fields| fields.first() == Some(&name))?.get(2)?.parse().ok()
 }
 
-/// Which version of the file was read: inode, length, time of change.
+/// Version of the file: inode, length, time of change.
 type Stamp = (u64, u64, i64, i64);
 
 #[derive(Default)]
@@ -163,12 +163,12 @@ impl AccessFile {
         })
     }
 
-    /// Where it is.
+    /// Path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it says now.
+    /// The current tokens and users; reads the file again if it has changed.
     pub(super) fn current(&self) -> Arc<Access> {
         let stamp = stamp_of(&self.path);
         let mut last = self.last();
@@ -186,7 +186,7 @@ impl AccessFile {
         } else if last.stamp.is_some() {
             tracing::info!(target: "client", "HTTP: the tokens in {} were read again", self.path.display());
         }
-        // A stamp from before the reading: what changed meanwhile is read next time.
+        // The stamp was taken before the read, so a change during the read is seen next time.
         *last = Version { stamp, access: Arc::new(access), wrong };
         last.access.clone()
     }

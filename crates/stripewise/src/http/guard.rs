@@ -1,9 +1,9 @@
-//! Who sends a request, and with which role: over a unix socket the user that the system names,
-//! else the token that is sent as `Authorization: Bearer …`. What a web page of another site has a
-//! browser send is refused first, whatever its method, and whether it has a token or not.
+//! Authentication of requests: over a unix socket by the user that the system names, otherwise by
+//! the token in `Authorization: Bearer …`. A request that a browser sends for a page of another
+//! site is refused first, whatever its method, with or without a token.
 //!
-//! Expected faults: requests without a token, with a wrong one, with headers that are no text, and
-//! pages that lie about nothing: browsers set `Origin` and `Sec-Fetch-Site` themselves.
+//! Expected faults: requests without a token, with a wrong one, or with headers that are not text.
+//! Pages cannot forge their origin: browsers set `Origin` and `Sec-Fetch-Site` themselves.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,22 +21,22 @@ use super::clients::{Clients, Place, too_many};
 use super::problem::error;
 use super::visitor::Visitor;
 
-/// A connection, as its requests know it.
+/// The connection of a request.
 #[derive(Clone)]
 pub(super) struct Peer {
-    /// Where it comes from.
+    /// Address of the client.
     pub address: Address,
     /// Its place among all connections.
     pub place: Arc<Mutex<Place>>,
 }
 
-/// Who is let in.
+/// Admits or refuses requests.
 pub(super) struct Guard {
     /// Tokens and users.
     pub access: Arc<AccessFile>,
-    /// What is told of those who are not.
+    /// Log of refused requests.
     pub refusals: Arc<Refusals>,
-    /// What each caller may have at a time.
+    /// Limits per client.
     pub clients: Clients,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn user_of(access: &Access, address: Address) -> Option<Visitor> {
     Some(Visitor { name: address.to_string(), role, client, class })
 }
 
-/// Whether a browser sends this for a page of another site. Programs send neither header.
+/// True if a browser sends this for a page of another site. Programs send neither header.
 fn is_of_another_site(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("no text"));
     if text("sec-fetch-site").is_some_and(|site| !["same-origin", "none"].contains(&site)) {

@@ -174,7 +174,7 @@ fn commands_of_pool_advise_do_what_they_say() {
     assert!(tried >= 5, "{advice}");
 }
 
-/// What is advised on a volume of five drives.
+/// Advice on a volume of five drives.
 fn advice_on_volume(layout: &str) -> Value {
     let sandbox = Sandbox::new();
     sandbox.pool(5);

@@ -40,7 +40,7 @@ fn mounted_volumes_are_files() {
     };
     assert_eq!(names(), ["a", "b"]);
 
-    // Any bytes, seen the same through a command, which the mounting process carries out.
+    // Any bytes; a command, which the mounting process executes, sees the same.
     let file = mount.open("a");
     let data = unique_bytes(3_000_001, 1);
     file.write_all_at(&data, 12_345).expect("written");
@@ -107,7 +107,7 @@ fn mounted_volumes_are_files() {
     sandbox.ok("volume delete tank/c --yes");
     assert_eq!(names(), ["a", "b"]);
 
-    // What is open is not taken away.
+    // A volume in use cannot be deleted or resized.
     for words in [
         "volume delete tank/a --yes",
         "volume resize tank/a 8MiB",
@@ -124,12 +124,12 @@ fn mounted_volumes_are_files() {
     assert!(refused.contains("a client has tank/a open") && refused.contains("hint: "), "{refused}");
     sandbox.ok("volume resize tank/b 6MiB");
 
-    // Another process is told who has it.
+    // The refusal of a second mount names the process that has the pool.
     std::fs::create_dir(sandbox.path("m2")).expect("made");
     let second = sandbox.fails("mount tank @m2");
     assert!(second.contains("is open in a daemon") && second.contains("hint: "), "{second}");
 
-    // In use at the end: waited for, and served meanwhile.
+    // On shutdown it keeps serving files that are still open.
     mount.process.signal("-TERM");
     until("it waits", || {
         file.write_all_at(&[7; 1000], 1 << 20).expect("served");
@@ -140,7 +140,7 @@ fn mounted_volumes_are_files() {
     let folder = mount.folder.clone();
     let said = mount.ends();
     assert!(said.contains("busy") && said.contains("unmounted and closed"), "{said}");
-    assert!(said.contains("volume resize"), "it told about the refused change of size: {said}");
+    assert!(said.contains("volume resize"), "it reported the refused resize: {said}");
     assert!(!is_mounted(&folder));
     assert!(sandbox.read("tank/a", 1 << 20, 1000) == [7; 1000]);
 }
@@ -198,7 +198,7 @@ fn concurrent_requests_get_their_own_answers() {
         }
     });
 
-    // Clients killed with requests under way: their answers go nowhere, and nobody else notices.
+    // Clients killed with requests in flight: their replies are dropped, other clients go on.
     let volume = mount.file("a").display().to_string();
     let (from, to) = (format!("if={volume}"), format!("of={volume}"));
     let reader = ["bs=512", &from, "of=/dev/null"];
@@ -250,7 +250,7 @@ fn unusable_mount_folders_are_reported() {
     file.write_all_at(&data, 4321).expect("written");
     file.sync_all().expect("durable");
     mount.kill();
-    assert!(file.write_at(&data, 0).is_err(), "nobody is there");
+    assert!(file.write_at(&data, 0).is_err(), "the mount is dead");
     drop(file);
     let stale = sandbox.fails("mount tank @m");
     assert!(stale.contains("stale mount") && stale.contains("fusermount3 -u"), "{stale}");
@@ -271,17 +271,17 @@ fn unmounting_a_served_folder_raises_an_alert() {
     let sandbox = Sandbox::new();
     sandbox.pool(3);
     sandbox.ok("volume create tank/a --layout raid5 --size 8MiB");
-    let alert = "#!/bin/sh\necho \"$STRIPEWISE_KIND $STRIPEWISE_TEXT\" >> \"$STRIPEWISE_HOME/told\"\n";
+    let alert = "#!/bin/sh\necho \"$STRIPEWISE_KIND $STRIPEWISE_TEXT\" >> \"$STRIPEWISE_HOME/alerts\"\n";
     std::fs::write(sandbox.path("alert.sh"), alert).expect("written");
     succeeds(&["chmod", "755", &sandbox.text("alert.sh")]);
     let mount = Mount::start(&sandbox, "serve --fuse @m --alert-command @alert.sh");
     mount.unmount();
     until("it is said", || mount.process.said().contains("was unmounted"));
-    until("somebody is told", || {
-        let told = std::fs::read_to_string(sandbox.path("home/told")).unwrap_or_default();
-        told.starts_with("mount ") && told.contains("was unmounted")
+    until("the alert is sent", || {
+        let alert = std::fs::read_to_string(sandbox.path("home/alerts")).unwrap_or_default();
+        alert.starts_with("mount ") && alert.contains("was unmounted")
     });
-    // What else it does goes on.
+    // The daemon's other services continue.
     sandbox.write("tank/a", 0, b"still here");
     assert_eq!(sandbox.read("tank/a", 0, 10), b"still here");
     mount.end();
@@ -305,7 +305,7 @@ fn a_mounted_pool_that_is_destroyed_ends_its_mount() {
     assert!(!is_mounted(&folder));
 }
 
-/// Fills the folder with files, a drive being pulled and replaced meanwhile; their contents.
+/// Fills the folder with files while a drive is pulled and replaced; returns their contents.
 fn fill_while_a_drive_is_replaced(sandbox: &Sandbox, mount: &Mount) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = Vec::new();
     for index in 0..24 {
@@ -361,7 +361,7 @@ fn ext4_keeps_its_files_while_a_drive_is_replaced() {
     mount.end();
     let mount = Mount::start(&sandbox, "mount tank/a @m --fs ext4");
     expect_files(&files);
-    // Somebody else unmounts it: then it ends as well.
+    // The process also ends when the folder is unmounted from outside.
     mount.unmount();
     mount.ends();
     sandbox.ok("pool scrub tank --wait");

@@ -19,8 +19,7 @@ fn away(sandbox: &Sandbox, index: usize) -> PathBuf {
     sandbox.path(&format!("away{index}.img"))
 }
 
-/// Two drives of pool `tank` go, and volume `a` takes no writes any more. No process is started
-/// meanwhile.
+/// Removes two drives of pool `tank`, so that volume `a` takes no more writes. Starts no process.
 fn lose(sandbox: &Sandbox, mount: &Mount, pair: [usize; 2]) {
     for index in pair {
         std::fs::rename(sandbox.drive_path(index), away(sandbox, index)).expect("moved");
@@ -75,14 +74,14 @@ fn open_files_report_lost_writes_once_after_a_reopen() {
         let error =
             unflushed.sync_all().err().unwrap_or_else(|| panic!("it may be lost: {}", mount.process.said()));
         assert_eq!(error.raw_os_error(), Some(EIO));
-        unflushed.sync_all().expect("told once");
+        unflushed.sync_all().expect("reported once");
         // A flush speaks of the file, whichever descriptor it was written through.
         for other in [&silent, &flushed] {
             let error = other.sync_all().expect_err("it was open when that was lost");
             assert_eq!(error.raw_os_error(), Some(EIO));
-            other.sync_all().expect("told once");
+            other.sync_all().expect("reported once");
         }
-        mount.open("tank/a").sync_all().expect("opened after the loss was told");
+        mount.open("tank/a").sync_all().expect("opened after the loss was reported");
         // Closing the pool made it durable where that could be done.
         can_spare_two.sync_all().expect("nothing is lost");
         assert!(sandbox.read("tank/b", 0, piece.len()) == piece);
@@ -124,11 +123,11 @@ fn a_loop_device_survives_a_reopened_pool() {
     write("before").expect("durable");
 
     lose(&sandbox, &mount, [1, 2]);
-    write("meanwhile").expect_err("not with two drives");
+    write("during").expect_err("not with two drives");
     have_back(&sandbox, [1, 2]);
     succeeds(&["blockdev", "--flushbufs", &device]);
     assert!(std::fs::read(folder.join("before")).expect("read") == data, "it can be read on");
-    // It writes no more, since it was told of errors; that is mended on the same device.
+    // The file system is read-only after the errors; it is repaired on the same device.
     succeeds(&["umount", &at]);
     let checked = program(&["e2fsck", "-f", "-y", &device]);
     assert!(matches!(checked.status.code(), Some(0 | 1)), "{checked:?}");

@@ -1,4 +1,4 @@
-//! What happens to pools, as a stream of events over HTTP.
+//! Events of pools, as a stream over HTTP.
 
 use std::io::{BufRead, BufReader};
 use std::sync::mpsc::{Receiver, channel};
@@ -30,13 +30,13 @@ impl Stream {
         Self(events)
     }
 
-    /// What comes next; nothing where it has ended.
+    /// The next event; `None` if the stream has ended.
     fn next(&self) -> Option<Value> {
         use std::sync::mpsc::RecvTimeoutError;
         match self.0.recv_timeout(PATIENCE) {
             Ok(event) => Some(event),
             Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => panic!("nothing is told, and the stream does not end"),
+            Err(RecvTimeoutError::Timeout) => panic!("the stream sends nothing and does not end"),
         }
     }
 
@@ -92,9 +92,9 @@ fn a_job_is_streamed_until_it_is_done() {
         let (found, answer) = web.ask("GET", &format!("/api/v1/pools/{path}/events"), Value::Null);
         assert_eq!(found, status, "{path}: {answer}");
     }
-    // What is not to be done is done.
+    // The stream of a job that is not running says that it is done.
     let rebuild = Stream::open(&web, "/api/v1/pools/tank/jobs/rebuild/events");
-    assert_eq!(rebuild.next().expect("told")["kind"], "done");
+    assert_eq!(rebuild.next().expect("an event")["kind"], "done");
     assert_eq!(rebuild.next(), None);
 
     web.ok("POST", "/api/v1/pools/tank/scrub", Value::Null);

@@ -1,6 +1,6 @@
-//! What there is to tell: each served pool as it is now, against how it was when it was last looked
-//! at. All of it goes into the log and to those who follow the pools; what asks for something to be
-//! done is sent as alerts, too.
+//! Changes of the served pools, found by comparing each pool with its state at the last poll. All
+//! changes go into the log and to the clients that follow the pools; changes that need action are
+//! also sent as alerts.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ impl Watch {
         }
     }
 
-    /// Logs what is new, tells those who follow, and has alerts sent.
+    /// Logs changes, notifies the followers, and sends alerts.
     pub fn look(&self, control: &Control) {
         let sessions = Session::all_served(control);
         let mut seen = self.0.borrow_mut();
@@ -86,7 +86,7 @@ pub fn tell(control: &Control, alert: Alert) {
     let Some(alerts) = control.alerts() else { return };
     let (pool, kind) = (pool.clone(), *kind);
     let Some(answered) = alerts.send(alert) else {
-        tracing::warn!(target: "alert", pool, kind, "there is more to tell than can be sent: an alert was left out");
+        tracing::warn!(target: "alert", pool, kind, "the alert queue is full: an alert was dropped");
         return;
     };
     let Ok(executor) = control.executor() else { return };
@@ -138,7 +138,7 @@ impl Look {
         self.report.activity.iter().map(job).collect()
     }
 
-    /// Tells those who follow the pools what is new since `before`, and how jobs go on.
+    /// Notifies the followers of changes since `before` and of the progress of jobs.
     fn tell(&self, before: Option<&Seen>, news: &News) {
         if !news.is_followed() {
             return;
@@ -172,10 +172,10 @@ impl Look {
         &self.events[self.events.iter().rposition(is_last).map_or(0, |last| last + 1)..]
     }
 
-    /// What is new since `before`, but for what alerts tell.
+    /// Logs changes since `before`, except those that the alerts log.
     fn log(&self, before: Option<&Seen>) {
         let pool = self.report.name.as_str();
-        // That it was opened was told with all that belongs to it.
+        // Opening the pool has logged that event already, with its details.
         let is_news = |event: &&EventReport| before.is_some() || event.kind != "pool";
         for event in self.new_events(before).iter().filter(is_news) {
             let (kind, text) = (event.kind.as_str(), one_line(&event.text));
@@ -211,7 +211,7 @@ impl Look {
         self.report.volumes.iter().find(is_it).map(|volume| volume.name.as_str())
     }
 
-    /// What is new since `before`. At the first look only a state that is not well is.
+    /// Alerts for changes since `before`. The first poll reports only a state other than online.
     fn alerts(&self, before: Option<&Seen>) -> Vec<Alert> {
         let report = &self.report;
         let alert = |kind: &'static str, text: String| Alert::new(&report.name, kind, &text);
@@ -274,7 +274,7 @@ fn scrub_text(scrub: &ScrubSummary) -> String {
     text
 }
 
-/// Whether a word of the sentence is this one.
+/// True if `word` is one of the words of `text`.
 fn names(text: &str, word: &str) -> bool {
     text.split([' ', ',', ':', ';', '(', ')']).any(|found| found == word)
 }

@@ -36,14 +36,14 @@ pub(in crate::pool) struct Step {
     pub to: SlotPlace,
 }
 
-/// What came of a batch of steps.
+/// Result of a batch of steps.
 #[derive(Default)]
 pub(in crate::pool) struct Batch {
     /// Steps that were taken, to be recorded.
     pub done: Vec<Step>,
-    /// What these copied, bytes.
+    /// Bytes that these copied.
     pub bytes: u64,
-    /// The first that failed: of which part, and why.
+    /// First failure: the part and the reason.
     pub failure: Option<(Id, String)>,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Migrator<'a> {
         Self { volumes: &pool.volumes, space: &pool.space }
     }
 
-    /// Takes steps, so many at once, until all are taken or it `rests`. Those that were not begun
+    /// Takes steps, several at a time, until all are taken or it `rests`. Steps that were not begun
     /// give their slabs back.
     pub(in crate::pool) async fn take_batch(
         &self,
@@ -136,7 +136,7 @@ impl Inner {
         self.record_steps_with(steps, |_, _| ()).await
     }
 
-    /// As [`Self::record_steps`]; `note` enters what else follows from so many of them.
+    /// As [`Self::record_steps`]; `note` records further changes, given the number of steps.
     pub(in crate::pool) async fn record_steps_with(
         &self,
         steps: Vec<Step>,
@@ -153,7 +153,7 @@ impl Inner {
             .try_commit(None, move |manifest| {
                 let (slab_bytes, before) = (manifest.slab_bytes, manifest.clone());
                 for step in planned {
-                    // Somebody may have asked for just that drive to be emptied, or it may be out.
+                    // The drive may have been set to be emptied since, or may be out.
                     let takes_new = manifest.drive(step.to.drive).is_some_and(DriveRecord::takes_new);
                     // A migration that ended since, because the drive it went to refused a write,
                     // is none.
@@ -161,15 +161,15 @@ impl Inner {
                     let is_migrating = array
                         .as_ref()
                         .is_some_and(|array| array.begin_recording(step.row, step.column, step.to));
-                    // Where more blocks are lost than can be recorded, the old place keeps what it
-                    // has.
+                    // If more blocks are lost than can be recorded, the column stays at its old
+                    // place.
                     let says_what_is_lost = |part: &PartRecord| {
                         array
                             .as_ref()
                             .is_some_and(|array| part.has_losses_of(array, step.row, step.column, slab_bytes))
                     };
                     let part = manifest.part_mut(step.part).filter(|_| takes_new && is_migrating);
-                    // The row may have been given back and taken anew since, on other drives.
+                    // The row may have been freed and allocated again since, on other drives.
                     let is_as_planned = |part: &&mut PartRecord| {
                         let is_there = part.rows.place(step.row, step.column) == Some(step.from);
                         is_there && !has_another_on(part, &step)
@@ -191,7 +191,7 @@ impl Inner {
                 Ok(Change::Commit(()))
             })
             .await;
-        // Where the new drive fell out while the commit was written, the column is where it was.
+        // If the new drive failed during the commit, the column stays at its old place.
         let is_where_it_was =
             |step: &Step| place_of(&self.manifest.borrow(), step) == Some((step.from.drive, step.from.slab));
         let refused = refused.take();
@@ -204,7 +204,7 @@ impl Inner {
     }
 }
 
-/// Whether another column of the row than the one that moves lies on the drive that it moves to.
+/// True if the target drive already holds another column of the row.
 fn has_another_on(part: &PartRecord, step: &Step) -> bool {
     let places = part.rows.run(step.row).map(|run| run.places_of(step.row));
     let is_another =

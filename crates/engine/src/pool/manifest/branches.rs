@@ -1,5 +1,4 @@
-//! The branches of a pool's history, and moments on them. Plain data; what is told from them is in
-//! `ancestry.rs`.
+//! The branches of a pool's history, and moments on them. Plain data; `ancestry.rs` evaluates them.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +21,7 @@ pub(crate) struct Branch {
     pub tentative: bool,
 }
 
-/// A moment of a pool's history: so many commits, on this branch.
+/// A moment of a pool's history: a branch and a number of commits on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     pub branch: Id,
@@ -41,7 +40,7 @@ pub(crate) struct OldBranch {
 }
 
 impl OldBranch {
-    /// Whether a commit of this number is of the branch.
+    /// True if the commit of this number is on the branch.
     pub(in crate::pool) fn has(&self, generation: u64) -> bool {
         (self.generation..=self.last_generation).contains(&generation)
     }

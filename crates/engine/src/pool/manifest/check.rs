@@ -1,7 +1,7 @@
-//! Whether a manifest makes sense: numbers that refer to something must refer to something, slabs
-//! must lie within their drives and be used once. Faults expected: anything, since a checksum keeps
-//! out decay but not malice. Takes time in proportion to the number of runs (times its logarithm),
-//! however many rows they have, and no sum overflows.
+//! Validation of a manifest: references must resolve, slabs must lie within their drives and be
+//! used once. Expected faults: any content, since a checksum excludes decay but not malice. The
+//! time is proportional to the number of runs (times its logarithm), however many rows they have,
+//! and no sum overflows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -28,7 +28,7 @@ const MAX_PLACES: usize = 255;
 type Used = Vec<(u32, u32, u32)>;
 
 impl Manifest {
-    /// Whether everything in it makes sense; what does not is named.
+    /// Validates the manifest; the error names the first inconsistency.
     pub(crate) fn check(&self) -> Result<(), String> {
         check_name(&self.name)?;
         self.check_history()?;
@@ -60,8 +60,8 @@ impl Manifest {
         self.check_volumes()
     }
 
-    /// Whether the slab maps make sense where they are not those of `before`: a map that does not
-    /// is not to be recorded, for no drive that has it could be read any more.
+    /// Validates the slab maps that differ from those of `before`. An invalid map must not be
+    /// recorded, since no drive that has it could be read any more.
     pub(in crate::pool) fn check_changed_rows(&self, before: &Self) -> Result<(), String> {
         let known: BTreeMap<_, _> = before.parts().map(|part| (part.id, part)).collect();
         for volume in &self.volumes {
@@ -150,8 +150,8 @@ impl Manifest {
         }
     }
 
-    /// Whether the volume's size fits its rows, and the map of these rows the slabs that it lies
-    /// on: memory is taken for as many regions as the size says.
+    /// Checks that the volume's size fits its rows, and that its region map fits the slabs that it
+    /// lies on: memory is allocated for as many regions as the size requires.
     fn check_room(&self, volume: &VolumeRecord, part: &PartRecord) -> Result<(), String> {
         part.shape.check().map_err(|error| error.to_string())?;
         let (spec, text) = (part.spec(self.slab_bytes), |error: ArrayError| error.to_string());

@@ -13,7 +13,7 @@ use crate::pool::manifest::drive_record::shortened;
 /// Events kept; the oldest are forgotten.
 pub(crate) const MAX_EVENTS: usize = 512;
 
-/// What an event is about.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EventKind {
@@ -41,11 +41,11 @@ pub enum EventKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
-    /// When, milliseconds since 1970.
+    /// Time, milliseconds since 1970.
     pub time_unix_ms: u64,
-    /// What it is about.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// What happened.
+    /// Description of the event.
     pub text: String,
 }
 
@@ -75,7 +75,7 @@ impl Events {
         Self { first, list: VecDeque::new() }
     }
 
-    /// Forgets all but so many; whether there were more.
+    /// Keeps the newest `count` events. Returns true if older ones were removed.
     pub(in crate::pool) fn keep_newest(&mut self, count: usize) -> bool {
         let surplus = self.list.len().saturating_sub(count);
         self.list.drain(..surplus);

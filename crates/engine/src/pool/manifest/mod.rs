@@ -1,5 +1,5 @@
-//! The record of a pool that every drive carries: what it says of drives, volumes and jobs. Plain
-//! data, and what can be told from it alone; how it comes onto drives is in `superblock/`.
+//! The record of a pool that every drive carries: drives, volumes and jobs. Plain data, and queries
+//! that need only this data; `superblock/` stores it on drives.
 
 pub(in crate::pool) mod ancestry;
 pub(crate) mod branches;

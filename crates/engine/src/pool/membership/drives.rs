@@ -82,7 +82,7 @@ impl Pool {
         if inner.working_member(old).is_some() {
             inner.manifest.borrow().check_replaceable(old)?;
             match self.replace_working(old, new.clone(), force).await {
-                // It failed meanwhile: then it is replaced as any drive that failed.
+                // It failed during the copy: it is replaced like any failed drive.
                 Err(PoolError::DriveStanding { .. }) if inner.working_member(old).is_none() => {}
                 ended => return ended,
             }
@@ -117,9 +117,9 @@ impl Pool {
         inner.put_in_place(old, number).await
     }
 
-    /// Has a drive left out that was found to be gone before any request to it failed, so that a
-    /// spare takes over although the pool is not in use; should it come back, it gets what changed
-    /// meanwhile. Does nothing for one that is out already.
+    /// Excludes a drive that was found to be gone before any request to it failed, so that a spare
+    /// is allocated although the pool is not in use. If the drive comes back, data changed during
+    /// its absence is resynced. No effect on a drive that is out already.
     pub async fn drive_vanished(&self, id: DriveId, reason: &str) -> Result<(), PoolError> {
         let Some(member) = self.member(id) else { return Ok(()) };
         member.fail_as_pulled(reason);
@@ -171,7 +171,7 @@ impl Inner {
         force: bool,
         old: u32,
     ) -> Result<u32, PoolError> {
-        // What is on its way off the old drive needs no room.
+        // Columns that are leaving the old drive need no room.
         self.freed.until_reclaimed().await;
         self.add_drive(drive, Role::Spare, force, Place::After(old)).await
     }
@@ -267,7 +267,7 @@ impl Inner {
         }
         let content = slots::read_in_time(&self.context, &self.options.member, &**drive).await?;
         let manifest = self.manifest.borrow();
-        // What was overwritten since it was opened is still the drive behind that record.
+        // A drive that was overwritten since it was opened is still the drive of that record.
         let is_open = |record: &&DriveRecord| {
             self.drives.get(record.number).is_some_and(|open| open.member.is_of(drive))
         };

@@ -25,9 +25,9 @@ use crate::pool::{Inner, Pool};
 use crate::rows::{SlotPlace, SlotState};
 
 impl Pool {
-    /// Takes a drive back that is out: taken offline, missing, or failed. `drive`: where it is now;
-    /// left out where it was at hand when the pool was opened. Only what was written meanwhile is
-    /// copied, unless it had failed.
+    /// Brings a drive online that is out: taken offline, missing, or failed. `drive` is its current
+    /// device; `None` if it was present when the pool was opened. Only data written during its
+    /// absence is copied, unless it had failed.
     pub async fn online(&self, id: DriveId, drive: Option<Rc<dyn Drive>>) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -58,7 +58,7 @@ impl Pool {
 }
 
 impl Manifest {
-    /// What a drive says, where it is the one that a record speaks of.
+    /// Manifest on a drive, if it is the drive of the record.
     fn own_words(
         &self,
         ours: PoolId,
@@ -81,9 +81,9 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// What of a drive's own words counts. What lived on without this pool, or is not of its past,
-    /// says nothing about it; nor does an older copy, which cannot stand in for the only drive that
-    /// has something either.
+    /// The part of a drive's own manifest that counts. A manifest that continued without this pool,
+    /// or is not of its past, says nothing about it. Neither does an older copy, which cannot
+    /// replace a drive that alone has some data either.
     fn believed(&self, record: &DriveRecord, theirs: Manifest) -> Result<Manifest, PoolError> {
         let is_rolled_back = self.is_rolled_back(record, &theirs);
         if is_rolled_back && self.is_needed(record.number) {
@@ -142,8 +142,8 @@ impl Inner {
         Ok(())
     }
 
-    /// What a drive that is at hand and out has to say now: since it was opened it may have been
-    /// overwritten, or have become another drive of the pool.
+    /// Reads the manifest again from a drive that is present and out: since it was opened it may
+    /// have been overwritten, or have become another drive of the pool.
     async fn read_again(&self, record: &DriveRecord, member: &Member) -> Result<Manifest, PoolError> {
         let label = member.label().to_string();
         let Some(drive) = member.drive() else {
@@ -187,7 +187,7 @@ impl Inner {
         let committed = self
             .commit_regardless(Some(number), move |manifest| {
                 let Some(drive) = manifest.drive_mut(number) else { return Ok(Change::Nothing(())) };
-                // What a drive with errors holds is not to be trusted.
+                // The contents of a drive with errors are not trusted.
                 let had_failed = drive.exclusion() == Some(ExclusionKind::Failed);
                 drive.standing = Standing::Online;
                 drive.path = shortened(&new_path);

@@ -1,4 +1,4 @@
-//! Where a new volume goes: its rows, its region map, its journal.
+//! Placement of a new volume: its rows, its region map, its journal.
 //!
 //! The map lies on drives of one redundancy group of a row, one more than may be lost: whenever
 //! that row can be read, so can the map. The journal lies on journal drives where there are enough
@@ -20,9 +20,9 @@ use crate::pool::space::slabs::{FreeSlabs, NewRows, Shortage, put_rows};
 use crate::rows::{RowTable, SlotState};
 use crate::tuning::MapGrain;
 
-/// Copies of the map, where there are drives for so many.
+/// Copies of the map, if there are enough drives.
 const MAP_COPIES: usize = 4;
-/// Areas of a journal, where there are drives for so many.
+/// Areas of a journal, if there are enough drives.
 const JOURNAL_AREAS: usize = 6;
 /// A journal takes this share of its volume, within limits.
 const JOURNAL_SHARE: u64 = 64;
@@ -42,7 +42,7 @@ const MOST_OWN_AREA_BYTES: u64 = 4 << 30;
 /// Sets of drives looked at for the map.
 const SETS: usize = 64;
 
-/// What is to be laid out.
+/// Requirements of a volume to be placed.
 pub(in crate::pool) struct Wish<'a> {
     pub spec: &'a ArraySpec,
     /// Left out: all that there is room for.
@@ -50,11 +50,11 @@ pub(in crate::pool) struct Wish<'a> {
     /// No rows yet.
     pub thin: bool,
     pub with_journal: bool,
-    /// How its region map lies.
+    /// Granularity of its region map.
     pub grain: MapGrain,
     /// Drives that rows may lie on.
     pub drives: Vec<u32>,
-    /// Whether their positions are dear, as those of disks are.
+    /// True if these drives are seek-bound.
     pub has_dear_positions: bool,
 }
 
@@ -64,7 +64,7 @@ impl Wish<'_> {
     }
 }
 
-/// Where a volume lies. Its slabs are taken from the books.
+/// Placement of a volume. Its slabs are allocated in the free list.
 pub(in crate::pool) struct LaidOut {
     pub size_bytes: u64,
     pub rows: RowTable,
@@ -111,7 +111,7 @@ impl LaidOut {
     }
 }
 
-/// What a volume of so many rows needs beside its rows.
+/// Space that a volume needs beside its rows.
 struct Needs {
     map_slabs: u32,
     map_rows: u64,
@@ -148,7 +148,7 @@ fn needs(wish: &Wish<'_>, rows: u64, share_rows: u64, most_area_bytes: u64) -> R
 
 /// Why a volume was not laid out.
 pub(in crate::pool) enum NotLaidOut {
-    /// So many rows are wanted, so many are possible.
+    /// More rows are needed than are possible.
     NoRoom {
         needed_rows: u64,
         possible_rows: u64,
@@ -186,8 +186,8 @@ fn largest(space: &mut FreeSlabs, wish: &Wish<'_>, row_bytes: u64) -> Result<Lai
         if let Ok(laid_out) = attempt(space, wish, rows, rows * row_bytes)? {
             return Ok(laid_out);
         }
-        // What the map and the journal take is seldom much; where drives differ it takes longer to
-        // find out.
+        // The map and the journal seldom take much; with drives of different sizes more tries are
+        // needed.
         tries += 1;
         rows = rows.saturating_sub(if tries < 64 { 1 } else { rows / 16 + 1 });
     }

@@ -33,8 +33,8 @@ pub(crate) struct Slabs {
     pub count: u32,
 }
 
-/// What was done. The slabs that columns had before are given back when this has been recorded, as
-/// with any commit.
+/// Result of an allocation. The previous slabs of the columns are freed when this has been
+/// recorded, as with any commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
     /// Slabs that columns have now.
@@ -50,7 +50,7 @@ impl Taken {
     }
 }
 
-/// Where columns may go.
+/// Drives that columns may be allocated on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Onto {
     /// This drive alone, however much fits.
@@ -68,7 +68,7 @@ pub(crate) struct Stretch {
     pub column: usize,
     pub first_row: u64,
     pub rows: u64,
-    /// How many more columns of these rows could be lost.
+    /// Number of further columns of these rows that may be lost.
     pub left: isize,
 }
 
@@ -176,11 +176,11 @@ pub(crate) fn stretches(
     stretches
 }
 
-/// How much each drive has to do with a rebuild.
+/// Load of a rebuild on each drive.
 struct Load(BTreeMap<u32, u64>);
 
 impl Load {
-    /// What is to be read to fill these.
+    /// Load of the reads that fill these stretches.
     fn new(manifest: &Manifest, stretches: &[Stretch]) -> Self {
         let mut load = Self(BTreeMap::new());
         let mut sources: BTreeMap<(Id, usize), Vec<(usize, u64)>> = BTreeMap::new();
@@ -210,7 +210,7 @@ impl Load {
     }
 }
 
-/// What is read of the other columns to fill a row of this one, in thousandths of a row.
+/// Reads from the other columns that fill a row of this one, in thousandths of a row.
 fn sources_of(part: &PartRecord, column: usize) -> Vec<(usize, u64)> {
     let length = part.shape.interleave_bytes.saturating_mul(512);
     let Ok(geometry) = Geometry::new(part.shape, length) else { return Vec::new() };
@@ -241,7 +241,7 @@ pub(crate) mod tests {
 
     pub(crate) const MIB: u64 = 1 << 20;
 
-    /// A pool of drives with so many slabs (of 1 MiB) each, and one volume of `rows` rows.
+    /// A pool of drives with `slabs` slabs (of 1 MiB) each, and one volume of `rows` rows.
     pub(crate) fn pool(slabs: &[u64], layout: &str, columns: usize, rows: u64) -> (Manifest, FreeSlabs) {
         let mut manifest = Manifest::new("tank", MIB, 30);
         manifest.fork(Id(7), manifest.generation);

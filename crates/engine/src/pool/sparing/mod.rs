@@ -81,7 +81,7 @@ impl Inner {
         Ok(())
     }
 
-    /// A drive that is at hand, but out, or in with columns that nobody fills.
+    /// A drive that is present and either out, or online with columns that no job fills.
     fn next_to_rejoin(&self) -> Option<u32> {
         let manifest = self.manifest.borrow();
         let planner = self.spare_planner();
@@ -95,8 +95,8 @@ impl Inner {
         manifest.drives.iter().find(is_due).map(|drive| drive.number)
     }
 
-    /// Has one drive take the place of another that is out, as far as it is large enough; records
-    /// that its rows are to be rebuilt, and what a person is to be told of it.
+    /// Replaces a drive that is out by another one, as far as it is large enough. Records that its
+    /// rows are to be rebuilt, and the event.
     pub(in crate::pool) async fn allocate_on(
         &self,
         old: u32,

@@ -1,5 +1,5 @@
-//! What spare allocation would do, and whether there is room for it: on copies of the record and of
-//! the books, so that nothing is changed. Pure.
+//! Simulation of spare allocation on copies of the record and of the free list: the placement, and
+//! the room that it needs. Pure.
 //!
 //! Other plans ask it, so that none counts on room that a rebuild is to take: emptying a drive,
 //! letting go of one, a place for an area. It knows which drives work and which parts can be
@@ -49,7 +49,8 @@ impl SparePlanner {
             if let Some(successor) = successor.filter(|_| has_rows || has_copies) {
                 return Some((drive.number, successor));
             }
-            // What is on a journal drive is not worth a drive for data; others have room for it.
+            // A journal drive's contents do not justify a data drive; other drives have room for
+            // them.
             if spares.is_empty() || !(has_rows || has_copies && drive.role != Role::Journal) {
                 continue;
             }
@@ -62,7 +63,7 @@ impl SparePlanner {
         None
     }
 
-    /// Whether rows that can be rebuilt lack what they had on a drive.
+    /// True if rows that can be rebuilt miss their columns on the drive.
     pub(in crate::pool) fn has_missing_rows(&self, manifest: &Manifest, drive: u32) -> bool {
         let wanted = |place: SlotPlace| place.drive == drive && place.state == SlotState::Missing;
         !stretches(manifest, wanted, |part| self.may_rebuild(part)).is_empty()
@@ -89,16 +90,15 @@ impl SparePlanner {
         }
     }
 
-    /// What has no place of all that is on drives to be emptied, once what is missing has been
-    /// taken over.
+    /// Contents of drives to be emptied for which there is no room after spare allocation.
     pub(in crate::pool) fn shortage(&self, mut planned: Manifest, mut books: FreeSlabs) -> Option<Shortage> {
         books.refresh(&planned);
         self.plan(&mut planned, &mut books);
         evacuation::shortage(planned, books)
     }
 
-    /// Whether all that a drive holds fits onto others, with what is on other drives that are to be
-    /// emptied and what has yet to be rebuilt; says how much does not, where it does not.
+    /// Checks that the contents of a drive fit onto others, together with the contents of other
+    /// drives to be emptied and pending rebuilds. The error says how much does not fit.
     pub(in crate::pool) fn check_evacuation(
         &self,
         manifest: &Manifest,
@@ -139,7 +139,7 @@ impl SparePlanner {
         })
     }
 
-    /// Whether drives that are being emptied can be, without this one's room.
+    /// Checks that drives that are being emptied can be emptied without this one's room.
     pub(in crate::pool) fn check_not_needed_as_room(
         &self,
         manifest: &Manifest,
@@ -190,7 +190,7 @@ impl SparePlanner {
             self.shortage(planned, after.clone()).is_none()
         };
         let kept = possible.iter().position(|possible| !has_retiring || leaves_room(possible));
-        // Where there was not enough in any case, redundancy comes first.
+        // If there is not enough room in any case, redundancy comes first.
         let (place, after) = possible.into_iter().nth(kept.unwrap_or(0))?;
         *books = after;
         Some(place)

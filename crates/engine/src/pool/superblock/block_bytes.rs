@@ -8,7 +8,7 @@
 use crate::block_set::{Bits, BlockSet, SPAN_BLOCKS, Span};
 use crate::pool::superblock::row_runs::{Reader, put_number};
 
-/// Bytes of a span of which so many blocks, or more, are in the set.
+/// Bytes of a span's bitmap; a span with at least this many blocks in the set is stored as one.
 pub(in crate::pool) const BITMAP_BYTES: usize = SPAN_BLOCKS as usize / 8;
 /// Spans are numbered below this: their blocks' first bytes are numbers too.
 const MAX_SPANS: u64 = 1 << 42;

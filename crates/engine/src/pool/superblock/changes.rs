@@ -111,7 +111,7 @@ fn put_map(put: &mut impl FnMut(Section), known: Option<&PartRecord>, part: &Par
     }
 }
 
-/// What makes a block from `first` to `end` of what it was.
+/// Patch that turns the old block, rows `first` to `end`, into the new one.
 fn patch(old: &Block, new: &Block, first: u64, end: u64) -> Option<Patch> {
     if Rc::ptr_eq(old, new) || old == new {
         return None;

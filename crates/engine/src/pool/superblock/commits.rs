@@ -1,5 +1,6 @@
-//! Which numbers commits have: what was tried, what every drive has, and what arrays were opened
-//! with. The next number is above all that were ever tried, so that no number means two states.
+//! Numbers of commits: the highest that was tried, the one that every drive has, and the one that
+//! arrays were opened with. The next number is above all that were ever tried, so that no number
+//! means two states.
 //!
 //! Fault expected: a drive that comes back with a higher number than the pool has.
 
@@ -16,9 +17,9 @@ use crate::tuning::Tuning;
 
 /// The commits of an open pool.
 pub(in crate::pool) struct Commits {
-    /// What writes them to drives.
+    /// Writes commits to drives.
     pub writer: Writer,
-    /// How much the record may hold.
+    /// Limits of the record.
     pub bounds: RecordBounds,
     turns: Semaphore,
     /// The highest number that a commit was begun with.
@@ -32,7 +33,7 @@ pub(in crate::pool) struct Commits {
 }
 
 impl Commits {
-    /// Of a pool that is at this generation.
+    /// The commits of a pool at this generation.
     pub(in crate::pool) fn new(pool_id: PoolId, tuning: &Tuning, generation: u64) -> Self {
         Self {
             writer: Writer::new(pool_id, tuning.commit_piece_bytes, tuning.record_room_bytes),
@@ -50,8 +51,7 @@ impl Commits {
         self.bounds.check_growth(next)
     }
 
-    /// As [`Self::check_growth`], where so many runs of `width` columns are added; takes little
-    /// time as long as there is much room.
+    /// As [`Self::check_growth`], for added runs of `width` columns; fast while there is much room.
     pub(in crate::pool) fn check_runs(
         &self,
         change: (&Manifest, &Manifest),
@@ -88,7 +88,7 @@ impl Commits {
         self.proven.set(generation);
     }
 
-    /// Whether arrays were opened in this generation already.
+    /// True if arrays were opened in this generation already.
     pub(in crate::pool) fn is_stamped(&self, generation: u64) -> bool {
         self.stamped.get() == generation
     }

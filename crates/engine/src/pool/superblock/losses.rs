@@ -1,11 +1,10 @@
-//! What arrays know better than the record: columns that were filled, and blocks that hold nothing
-//! valid.
+//! State that arrays know before the record does: filled columns, and blocks without valid content.
 //!
-//! Every commit enters it. A block that was written can always be taken out of the record, since a
-//! set with fewer blocks takes no more room. Where there is no room for more lost blocks, those
-//! that do not fit are left out, and whatever would rest on them is not recorded either: a row with
-//! such blocks does not count as filled, and who must have them recorded is told that they are not
-//! ([`Inner::are_losses_recorded`]). Fault expected: more lost blocks than there is room for.
+//! Every commit records it. A block that was written can always be taken out of the record, since
+//! a set with fewer blocks takes no more room. Lost blocks for which there is no room are left
+//! out, and nothing that depends on them is recorded either: a row with such blocks does not
+//! count as filled, and callers that need them recorded check [`Inner::are_losses_recorded`].
+//! Expected fault: more lost blocks than there is room for.
 
 use std::rc::Rc;
 
@@ -68,7 +67,7 @@ impl Inner {
         all.saturating_sub(manifest.lost_bytes())
     }
 
-    /// Whether a commit now would change nothing but its number.
+    /// True if a commit now would change nothing but its number.
     pub(in crate::pool) fn is_up_to_date(&self) -> bool {
         let manifest = self.manifest.borrow();
         let mut next = manifest.clone();
@@ -76,7 +75,7 @@ impl Inner {
         next == *manifest
     }
 
-    /// Whether all blocks of a part that hold nothing valid are recorded, as far as they are in
+    /// True if all blocks of a part without valid content are recorded, as far as they are in
     /// columns that count as current.
     pub(in crate::pool) fn are_losses_recorded(&self, id: Id) -> bool {
         let manifest = self.manifest.borrow();
@@ -89,7 +88,7 @@ impl Inner {
 }
 
 impl PartRecord {
-    /// Whether all blocks that an array has lost in a column of a row are recorded.
+    /// True if all blocks that an array has lost in a column of a row are recorded.
     pub(in crate::pool) fn has_losses_of(
         &self,
         array: &Array,

@@ -1,6 +1,6 @@
-//! How the record comes onto drives, and back: its bytes (`docs/internals/format.md`), the commits
-//! that change it so that a cut at any instant leaves the state before or after, and which drives
-//! are believed when a pool is opened.
+//! Storage of the record on drives: its bytes (`docs/internals/format.md`), the commits that change
+//! it so that a cut at any instant leaves the state before or after, and the choice of the drives
+//! that count when a pool is opened.
 //!
 //! | files | what is there |
 //! |---|---|

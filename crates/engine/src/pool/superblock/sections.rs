@@ -87,7 +87,7 @@ pub(in crate::pool) enum Section {
     Drive(Box<DriveRecord>),
     /// Without rows.
     Volume(Box<VolumeRecord>),
-    /// How large a part's map is; it keeps the rows that it has.
+    /// Size of a part's map; the map keeps the rows that it has.
     Map {
         part: Id,
         width: u16,

@@ -1,9 +1,9 @@
-//! Which opening of a pool has its drives: each opening for writing is a *session* with an identity
-//! of its own, which the headers of a drive's slots name.
+//! Sessions: each opening of a pool for writing is a *session* with its own identity. The headers
+//! of a drive's slots name the session that has the drive.
 //!
-//! A session's first commit is a checkpoint, so it writes the header of the slot that the session
-//! before does not write to next; and whoever looks at both headers of a drive sees whether another
-//! session has it by now. Faults expected: headers that are torn or cannot be read (the copy at the
+//! A session's first commit is a checkpoint, so it writes the header of the slot that the previous
+//! session does not write to next; reading both headers of a drive therefore shows whether another
+//! session has taken it. Expected faults: headers that are torn or cannot be read (the copy at the
 //! drive's other end is as good), drives that answer late or never.
 
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::pool::manifest::ids::Id;
 use crate::pool::space::addresses::slot_places;
 use crate::pool::superblock::entries::{Header, HeaderContent, session, set_session};
 
-/// What a look at a drive's headers showed.
+/// Result of reading a drive's headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pool) enum Seen {
     /// No session but this one and those before it.

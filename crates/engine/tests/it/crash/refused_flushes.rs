@@ -1,7 +1,6 @@
-//! A drive refuses one flush, has dropped what was in its cache by then, and accepts the next
-//! flush: as files of Linux do after an error of writing back. Whichever volume asked for that
-//! flush, every volume on the drive that has lost something either does without the drive, or tells
-//! its client.
+//! A drive refuses one flush after dropping its cache, and accepts the next flush, as files do on
+//! Linux after a write-back error. Whichever volume issued the flush, every volume on the drive
+//! that lost data either continues without the drive or returns an error to its client.
 //!
 //! Invariant I8 (`docs/internals/invariants.md`).
 
@@ -35,10 +34,10 @@ struct Forgetful {
     info: DriveInfo,
     refuses_next: Cell<bool>,
     refused: Cell<u32>,
-    /// What was before each write since the last flush.
+    /// Previous content of the range of each write since the last flush.
     cache: RefCell<Vec<(u64, Vec<u8>)>>,
     answers_late: Cell<bool>,
-    /// Of writes that were carried out: who waits for the answer.
+    /// Completions of executed writes that are not answered yet.
     unanswered: RefCell<Vec<CompletionSender>>,
 }
 
@@ -60,7 +59,7 @@ impl Forgetful {
         memory_drives(count, 32).into_iter().map(Self::over).collect()
     }
 
-    /// Writes that were carried out are answered, and others at once from now on.
+    /// Answers the executed writes, and later ones at once.
     fn answer(&self) {
         self.answers_late.set(false);
         for waiting in self.unanswered.take() {
@@ -140,7 +139,7 @@ async fn has_blocks(volume: &Volume, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Which volume's flush meets the refusal.
+/// Source of the flush that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MetBy {
     TheClientOfTheOther,
@@ -157,7 +156,7 @@ fn refused_flush_concerns_every_volume_on_the_drive() {
         ("raid5", true, true),
     ] {
         for met_by in [MetBy::TheClientOfTheOther, MetBy::TheEngine] {
-            let told = format!("{layout}, checksums {checksums}, write-back {write_back}, {met_by:?}");
+            let case = format!("{layout}, checksums {checksums}, write-back {write_back}, {met_by:?}");
             let all = Forgetful::many(3);
             let life = Life::new();
             life.run(async {
@@ -174,11 +173,11 @@ fn refused_flush_concerns_every_volume_on_the_drive() {
                     }
                     MetBy::TheEngine => life.context.sleep_ns(LONG_NS).await,
                 }
-                assert_eq!(all[0].refused.get(), 1, "{told}");
-                whole.flush().await.unwrap_or_else(|error| panic!("{told}: {error}"));
-                has_blocks(&whole, 2).await.unwrap_or_else(|why| panic!("{told}: {why}"));
-                assert_eq!(state_of(&pool.status(), "drive0"), "failed", "{told}");
-                bare.flush().await.expect_err(&told);
+                assert_eq!(all[0].refused.get(), 1, "{case}");
+                whole.flush().await.unwrap_or_else(|error| panic!("{case}: {error}"));
+                has_blocks(&whole, 2).await.unwrap_or_else(|why| panic!("{case}: {why}"));
+                assert_eq!(state_of(&pool.status(), "drive0"), "failed", "{case}");
+                bare.flush().await.expect_err(&case);
             });
         }
     }
@@ -190,7 +189,7 @@ fn lost_writes_are_read_from_other_drives_at_once() {
         [("raid1", false, false), ("raid5", false, false), ("raid5", true, true), ("raid6", false, false)]
     {
         for partial_writes in [false, true] {
-            let told = format!("{layout}, checksums {checksums}, partial writes {partial_writes}");
+            let case = format!("{layout}, checksums {checksums}, partial writes {partial_writes}");
             let all = Forgetful::many(4);
             let life = Life::new();
             life.run(async {
@@ -207,9 +206,9 @@ fn lost_writes_are_read_from_other_drives_at_once() {
                     put_blocks(&whole, 3).await;
                 }
                 let seed = if partial_writes { 3 } else { 2 };
-                has_blocks(&whole, seed).await.unwrap_or_else(|why| panic!("{told}: {why}"));
-                whole.flush().await.unwrap_or_else(|error| panic!("{told}: {error}"));
-                has_blocks(&whole, seed).await.unwrap_or_else(|why| panic!("{told}: {why}"));
+                has_blocks(&whole, seed).await.unwrap_or_else(|why| panic!("{case}: {why}"));
+                whole.flush().await.unwrap_or_else(|error| panic!("{case}: {error}"));
+                has_blocks(&whole, seed).await.unwrap_or_else(|why| panic!("{case}: {why}"));
             });
         }
     }
@@ -227,7 +226,7 @@ fn internal_refusal_is_reported_by_next_client_flush() {
         ("raid5", 3, false, true),
         ("raid5", 3, true, true),
     ] {
-        let told = format!("{layout}, checksums {checksums}, write-back {write_back}");
+        let case = format!("{layout}, checksums {checksums}, write-back {write_back}");
         let all = Forgetful::many(columns);
         let life = Life::new();
         life.run(async {
@@ -240,14 +239,14 @@ fn internal_refusal_is_reported_by_next_client_flush() {
             put_blocks(&volume, 2).await;
             all[0].refuse_next();
             life.context.sleep_ns(LONG_NS).await;
-            assert_eq!(all[0].refused.get(), 1, "{told}: the engine flushes by itself");
-            volume.flush().await.expect_err(&told);
-            volume.flush().await.unwrap_or_else(|error| panic!("{told}: told twice: {error}"));
-            // What is written now is as safe as ever.
+            assert_eq!(all[0].refused.get(), 1, "{case}: the engine flushes by itself");
+            volume.flush().await.expect_err(&case);
+            volume.flush().await.unwrap_or_else(|error| panic!("{case}: reported twice: {error}"));
+            // New writes are as safe as before.
             fill(&volume, 3, 0, volume.capacity_bytes()).await;
-            volume.flush().await.unwrap_or_else(|error| panic!("{told}: {error}"));
-            holds(&volume, 3, 0, volume.capacity_bytes()).await.unwrap_or_else(|why| panic!("{told}: {why}"));
-            pool.close().await.unwrap_or_else(|error| panic!("{told}: {error}"));
+            volume.flush().await.unwrap_or_else(|error| panic!("{case}: {error}"));
+            holds(&volume, 3, 0, volume.capacity_bytes()).await.unwrap_or_else(|why| panic!("{case}: {why}"));
+            pool.close().await.unwrap_or_else(|error| panic!("{case}: {error}"));
         });
     }
 }
@@ -296,11 +295,11 @@ fn write_dropped_by_a_refused_flush_repairs_no_block() {
                 drive.answer();
             };
             join(array.write(0, block(), false), refused).await.0.expect("the drive took it");
-            let told = format!("dead {is_dead}: it is as lost as before");
-            array.read(0, BLOCK).await.expect_err(&told);
+            let case = format!("dead {is_dead}: it is as lost as before");
+            array.read(0, BLOCK).await.expect_err(&case);
             array.flush().await.expect_err("a write that ended since has been lost");
             array.flush().await.unwrap();
-            array.read(0, BLOCK).await.expect_err(&told);
+            array.read(0, BLOCK).await.expect_err(&case);
             array.write(0, block(), false).await.unwrap();
             array.flush().await.unwrap();
             assert!(array.read(0, BLOCK).await.unwrap().to_vec() == contents(2, 0, BLOCK));
@@ -414,7 +413,7 @@ fn slow_down(drives: &[Rc<FaultyDrive>]) {
     drives.iter().for_each(|drive| drive.set_delay(Delay::Exponential { mean_ns: 1_000_000 }));
 }
 
-/// Waits until the drive has so many writes in its cache, or until it is clear that it never will.
+/// Waits, for a limited time, until the drive has at least `writes` writes in its cache.
 async fn until_cached(life: &Life, drive: &Forgetful, writes: usize) {
     for _ in 0..5_000 {
         if drive.cache.borrow().len() >= writes {

@@ -15,11 +15,11 @@ const MIB: u64 = 1 << 20;
 /// The block that is lost in the first column of the first stripe; in the second it is the one
 /// before.
 const LOST: u64 = 3;
-/// What is looked at after the cut; what is written beyond says in the journal what is released.
+/// Bytes that are checked after the cut; writes beyond them record released journal space.
 const CHECKED: u64 = MIB;
 const SEEDS: u64 = 6;
 
-/// Whose records cannot be written.
+/// A host that cannot write its records.
 struct RecordsNothing;
 
 impl ArrayHost for RecordsNothing {

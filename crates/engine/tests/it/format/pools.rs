@@ -77,7 +77,7 @@ fn inspecting_a_drive_describes_its_pool_read_only() {
     });
 }
 
-/// Its headers are whole: it is still a drive of somebody's.
+/// The headers are intact: the drive still belongs to a pool.
 #[test]
 fn unreadable_pool_drive_needs_force_to_overwrite() {
     let images = memory_drives(3, 8);
@@ -371,7 +371,8 @@ fn opened_for_reading_nothing_is_written() {
         fill(&volume, 1, 0, MIB).await;
     });
     drop(life);
-    // All drives, and without one: even then nothing may be recorded, nobody may take over.
+    // All drives, and without one: even then nothing may be recorded, and no spare may be
+    // activated.
     for present in [vec![0, 1, 2, 3], vec![1, 2, 3], vec![3, 0, 2]] {
         let images: Vec<_> = images.iter().map(|drive| drive.duplicate(&drive.info().label)).collect();
         let before: Vec<_> = images.iter().map(|drive| image(drive)).collect();

@@ -1,5 +1,4 @@
-//! What is counted of a volume's requests: how many, how long, how much, what failed, and what is
-//! under way.
+//! Counters of a volume's requests: number, latency, bytes, failures, and requests in flight.
 
 use std::rc::Rc;
 
@@ -11,7 +10,7 @@ use stripewise_engine::pool::{LATENCY_STEPS_NS, RequestKind, VolumeLoad};
 
 const MS: u64 = 1_000_000;
 
-/// Where requests that took this long are counted.
+/// Index of the latency step that counts requests of this duration.
 fn step(took_ns: u64) -> usize {
     LATENCY_STEPS_NS.iter().position(|&end_ns| took_ns <= end_ns).expect("shorter than the last step")
 }
@@ -45,7 +44,7 @@ fn requests_are_counted_by_kind_and_latency() {
         let counts = RequestKind::ALL.map(|kind| (load().of(kind).succeeded(), load().of(kind).bytes));
         assert_eq!(counts, [(2, 12_288), (1, 8192), (1, 0), (1, 512), (0, 0)]);
 
-        // Under way until it is answered, also for whoever looks through another handle.
+        // In flight until answered, also as seen through another handle.
         let same = pool.volume("a").expect("it is open");
         let reads = join(volume.read(0, 4096), same.read(4096, 4096));
         let (_, under_way) = join(reads, async {
@@ -54,7 +53,7 @@ fn requests_are_counted_by_kind_and_latency() {
         })
         .await;
         assert_eq!((under_way, load().under_way), (2, 0));
-        // Who gives up is not counted.
+        // An abandoned request is not counted.
         let read = Box::pin(volume.read(0, 4096));
         assert!(life.context.time_limit_ns(MS, read).await.is_err(), "it takes longer");
         assert_eq!((load().under_way, load().of(RequestKind::Read).succeeded()), (0, 4));
@@ -114,7 +113,7 @@ fn flush_after_an_unclean_close_fails() {
         let _ = pool.close().await;
         let flush = Box::pin(volume.flush());
         let answer = life.context.time_limit_ns(60_000 * MS, flush).await.expect("it is answered");
-        answer.expect_err("nobody knows what is durable");
+        answer.expect_err("durability is unknown");
         assert!(!volume.closing().was_in_order());
     });
 }

@@ -13,7 +13,7 @@ use stripewise_engine::{JobKind, OpenMode, Pool, PoolState, Volume, VolumeSpec};
 const BLOCK: u64 = 4096;
 /// Blocks that a drive cannot read, none next to another.
 const BAD: u64 = 1700;
-/// Columns of the volume: so many that a small write reads old data and parity.
+/// Columns of the volume, enough that a small write reads old data and parity.
 const WIDTH: usize = 5;
 
 async fn open(life: &Life, drives: &[Rc<dyn Drive>], lost_record_bytes: u64) -> Pool {
@@ -114,7 +114,7 @@ fn thousands_of_lost_blocks_can_be_written_for_good() {
                 holds(&volume, 2, at, BLOCK).await.expect("flushed, so durable");
             }
             assert_eq!((pool.status().state, pool.status().volumes[0].lost_blocks), (PoolState::Online, 0));
-            // What was written has redundancy.
+            // The written data has redundancy.
             pool.fail_drive(id_of(&pool.status(), "drive2"), "to see").await.expect("it can be spared");
             for &at in &lost {
                 holds(&volume, 2, at, BLOCK).await.expect("reconstructed");

@@ -33,7 +33,7 @@ async fn open_slow(life: &Life, drives: &[Rc<dyn Drive>]) -> Pool {
     Pool::open(&life.context, &life.buffers, drives, OpenMode::ReadWrite, options).await.unwrap()
 }
 
-/// Where the slab of a volume's first row lies on a drive of this number: slabs begin behind a
+/// Offset of the slab of the volume's first row on the drive of this number. Slabs begin behind a
 /// superblock area and a checksum area of 1 MiB each.
 fn first_slab(volume: &stripewise_engine::Volume, drive: u32) -> u64 {
     let places = volume.array().rows().run(0).expect("a row").places_of(0);
@@ -65,7 +65,7 @@ fn full_raid5(mib: u64) -> Vec<Rc<MemoryDrive>> {
 #[test]
 fn rebuild_reports_progress_and_resumes() {
     let start = full_raid5(48);
-    // Of the 45 MiB of a drive that hold data, 2 MB/s: about 24 s.
+    // 45 MiB of a drive hold data; at 2 MB/s they take about 24 s.
     for stop_ns in
         [SECOND_NS / 3, 2 * SECOND_NS, 6 * SECOND_NS, 13 * SECOND_NS, 22 * SECOND_NS, 23 * SECOND_NS]
     {
@@ -115,7 +115,7 @@ fn rebuild_reports_progress_and_resumes() {
             holds(&volume, 1, 0, volume.capacity_bytes()).await.unwrap();
             pool.wait(JobKind::Rebuild).await.unwrap();
             assert_eq!(pool.status().state, PoolState::Online);
-            // What was rebuilt has to stand in for another drive.
+            // The rebuilt column must replace the data of another drive.
             pool.fail_drive(id_of(&pool.status(), "drive0"), "to see").await.unwrap();
             holds(&volume, 1, 0, volume.capacity_bytes()).await.unwrap();
             pool.close().await.unwrap();
@@ -325,7 +325,7 @@ fn a_scrub_is_an_intent_that_survives_the_process() {
                 pool.scrub().await.unwrap();
             }
             pool.scrub_reports().is_empty().then_some(()).expect("nothing was checked yet");
-            // How far it came is shown while it rests; closing may have taken it to the end of the
+            // A paused job shows its progress; closing may have advanced it to the end of the
             // volume.
             if let Some((volume, before)) = &came_to {
                 let paused = pool.activity();
@@ -337,7 +337,7 @@ fn a_scrub_is_an_intent_that_survives_the_process() {
                 rested += usize::from(paused.is_some());
             }
             pool.start_jobs();
-            pool.scrub().await.unwrap(); // One is under way: nothing changes.
+            pool.scrub().await.unwrap(); // No effect while a scrub is running.
             life.context.sleep_ns(4 * SECOND_NS).await;
             let activity = pool.activity();
             percents.push(activity.iter().map(|job| job.percent).collect::<Vec<_>>());
@@ -347,7 +347,7 @@ fn a_scrub_is_an_intent_that_survives_the_process() {
                 let reports = pool.scrub_reports();
                 let wrong: u64 =
                     reports.iter().flat_map(|summary| &summary.report.blamed).map(|(_, blocks)| blocks).sum();
-                assert_eq!((reports.len(), wrong), (2, 2), "all of it, whoever found it: {reports:?}");
+                assert_eq!((reports.len(), wrong), (2, 2), "all of it, in any session: {reports:?}");
             } else {
                 assert!(activity.iter().all(|job| job.kind == JobKind::Scrub));
             }
@@ -495,7 +495,7 @@ fn errors_of_a_lost_drive_do_not_count_on_its_spare() {
         pool.wait(JobKind::Scrub).await.unwrap();
         let status = pool.status();
         assert_eq!((status.state, state_of(&status, "drive3")), (PoolState::Online, "online"), "{status:#?}");
-        assert!(pool.scrub_reports()[0].report.checked_bytes > MIB, "it was under way");
+        assert!(pool.scrub_reports()[0].report.checked_bytes > MIB, "it was running");
         holds(&volume, 1, 0, 8 * MIB).await.unwrap();
         pool.close().await.unwrap();
     });

@@ -1,6 +1,5 @@
-//! What rows of slabs make possible: columns that move, that come back and catch up, volumes that
-//! grow and that take space only where they are written. With clients that go on writing all the
-//! while.
+//! Rows of slabs, with clients that keep writing: column migration, columns that return and resync,
+//! volumes that grow, and thin volumes.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -91,7 +90,7 @@ fn scattered(width: usize, drives: u32, rows: u64) -> RowTable {
     table
 }
 
-/// Writes at random until told to stop; the model says what it wrote.
+/// Writes at random until `over` is set, and records the writes in the model.
 async fn client(array: Array, model: Rc<Model>, over: Rc<Cell<bool>>, seed: u64) {
     let mut random = SplitMix64::new(seed);
     let mut version = 1;
@@ -107,7 +106,7 @@ async fn client(array: Array, model: Rc<Model>, over: Rc<Cell<bool>>, seed: u64)
         if random.chance(0.2) {
             let first = random.below(model.sectors() - 64);
             let data = array.read(first * SECTOR, 64 * SECTOR as usize).await.expect("a read");
-            model.check(first, &data, seed, "a read meanwhile");
+            model.check(first, &data, seed, "a concurrent read");
         }
     }
 }
@@ -241,7 +240,7 @@ fn returning_drive_catches_up_with_missed_writes() {
     }
 }
 
-/// What a pool records when a drive goes or comes back.
+/// Records the state of a drive's places, as a pool does when the drive leaves or returns.
 fn set_state(array: &Array, drive: u32, state: SlotState) {
     let mut rows = array.rows();
     rows.update(|_, _, places| {
@@ -317,7 +316,7 @@ fn thin_array_allocates_on_write_frees_on_discard() {
         }
         let error = array.write(20 * 3 * MIB, Model::data(0, 8, 5), false).await.expect_err("full");
         assert!(matches!(error, ArrayError::NoSpace(_)), "{error}");
-        // What is there goes on: reads, and writes to rows that have their slabs.
+        // Reads still work, and writes to rows that have their slabs.
         assert_eq!(
             array.read(7 * 3 * MIB, 4096).await.expect("a read").to_vec(),
             Model::data(7, 8, 5).to_vec()

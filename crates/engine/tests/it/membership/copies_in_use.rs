@@ -12,7 +12,7 @@ use stripewise_engine::{JobKind, PoolState, VolumeSpec};
 const SIZE: u64 = 4 * MIB;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// How the process that has the pool ends.
+/// End of the process that has the pool open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Closed,

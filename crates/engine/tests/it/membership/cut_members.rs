@@ -65,7 +65,7 @@ fn made() -> Vec<Rc<MemoryDrive>> {
     images
 }
 
-/// What lies behind the cut is zeros from now on.
+/// Replaces everything behind the cut with zeros.
 fn lose_the_rest(image: &MemoryDrive) {
     image.poke(LEFT, &vec![0; (image.info().capacity_bytes - LEFT) as usize]);
 }

@@ -14,7 +14,7 @@ const COLUMNS: usize = 20;
 const ROW_BYTES: u64 = (COLUMNS as u64 - 2) * MIB;
 const ROWS: u64 = 160;
 
-/// Of a record so small that some rows fill it.
+/// Options with a record so small that a few rows fill it.
 fn small_record() -> PoolOptions {
     let mut options = options(7);
     options.array.tuning.record_room_bytes = 16 << 10;
@@ -82,7 +82,7 @@ fn a_full_record_takes_the_loss_of_drives() {
         volume.flush().await.expect("flushed");
         let new = images[DRIVES].clone() as Rc<dyn Drive>;
         pool.replace(id_of(&pool.status(), "drive0"), new, false).await.expect("replaced");
-        // What cuts rows into more runs may be refused.
+        // A step that splits rows into more runs may be refused.
         if let Err(error) = pool.wait(JobKind::Rebuild).await {
             assert!(error.to_string().contains("metadata"), "{error}");
         }

@@ -165,7 +165,7 @@ fn after_a_takeover_the_older_session_writes_nothing() {
             let writing = {
                 let volume = first.volume("data").unwrap();
                 life.context.spawn(async move {
-                    // No flush that would tell.
+                    // Without a flush, which would report the other session.
                     for at in (0..).map(|block| block % (SIZE / BLOCK) * BLOCK) {
                         let data = Buffer::from_bytes(&contents(2, at, BLOCK as usize));
                         if volume.write(at, data, false).await.is_err() {
@@ -197,7 +197,7 @@ fn a_paused_machine_acknowledges_nothing() {
     let first = paused.run(made(&paused, exports(&images), "raid5"));
     let life = Life::new();
     let second = life.run(open(&life, exports(&images), as_host(1, 6, false))).unwrap();
-    // No clock of its own tells it that time has passed.
+    // Its own clock stands still and does not show that time has passed.
     paused.run(async {
         let volume = first.volume("data").unwrap();
         assert!(volume.flush().await.is_err() && first.is_taken_over());

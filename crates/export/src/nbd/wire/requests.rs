@@ -1,5 +1,4 @@
-//! A client's requests as plain data, from bytes that may be anything, and whether they may be
-//! carried out.
+//! A client's requests as plain data, parsed from arbitrary bytes and validated.
 
 use crate::nbd::wire::errors::Failure;
 use crate::nbd::wire::negotiation::Terms;
@@ -18,7 +17,7 @@ pub(crate) struct Request {
     pub length: u32,
 }
 
-/// What is to be done.
+/// A validated command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Read,
@@ -31,13 +30,13 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether its success tells the client that earlier writes are in the volume.
+    /// True if success implies for the client that earlier writes are in the volume.
     pub(in crate::nbd) fn relies_on_writes(&self) -> bool {
         !matches!(self, Self::Read | Self::Cache | Self::BlockStatus { .. })
     }
 }
 
-/// What requests are held against.
+/// Limits that requests are validated against.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub terms: Terms,
@@ -78,7 +77,7 @@ impl Request {
         if transfers { self.length } else { 0 }
     }
 
-    /// What is to be done, or why it is not.
+    /// Validates the request: the command, or the reason of the refusal.
     pub(in crate::nbd) fn command(&self, rules: &Rules) -> Result<Command, Failure> {
         let fua = self.flags & CMD_FLAG_FUA != 0;
         let (command, known_flags) = match self.kind {

@@ -39,7 +39,7 @@ const WITHOUT_A_PATH: [(&str, &str); 23] = [
     ("lab export", "as above"),
     (
         "model catalogue",
-        "a model needs no pool, and predicts for seconds in which a daemon would serve nobody",
+        "a model needs no pool, and predicts for seconds in which a daemon would serve no client",
     ),
     ("model predict", "as above"),
     ("model reliability", "as above"),
@@ -50,7 +50,7 @@ const WITHOUT_A_PATH: [(&str, &str); 23] = [
     ("pool advise", "reads what the daemon leaves for others, and predicts in a process of its own"),
     ("simulate torture", "uses pools in memory only"),
     ("drive make", "makes files to try things out with; uses no pool of a daemon"),
-    ("drive measure", "measures a drive of no pool for a minute, in which a daemon would serve nobody"),
+    ("drive measure", "measures a drive of no pool for a minute, in which a daemon would serve no client"),
     ("serve", "is the daemon"),
     ("mount", "is a process of its own beside the daemon; `serve --fuse` shows volumes as files"),
 ];
@@ -388,7 +388,7 @@ fn each_path_needs_the_least_of_its_requests_roles() {
     let (asked, description) = ask_all(&examples);
     let mut least: BTreeMap<(String, String), stripewise_control::roles::Role> = BTreeMap::new();
     for ((method, path, _), request) in examples.iter().zip(asked) {
-        // What needs more only because of one field, without it.
+        // Clears the fields that alone raise the required role.
         let needs = match request {
             Request::AddDrives(asked) => Request::from(AddDrives { force: false, ..asked }),
             Request::ReplaceDrive(asked) => ReplaceDrive { force: false, ..asked }.into(),
@@ -421,7 +421,7 @@ fn a_document_with_millions_of_values_is_refused() {
         assert!(status == StatusCode::PAYLOAD_TOO_LARGE && said.contains("4096 values"), "{status} {said}");
         let (status, said) = ask(format!("{{\"drives\":{}", "[".repeat(10_000))).await;
         assert!(status == StatusCode::PAYLOAD_TOO_LARGE && said.contains("deeper"), "{status} {said}");
-        // What was sent does not come back whole.
+        // An error message quotes only part of the request.
         let (status, said) =
             ask(format!("{{\"drives\":[\"/d\"],\"role\":\"{}\"}}", "x".repeat(500_000))).await;
         assert!(status == StatusCode::BAD_REQUEST && said.len() < 10_000, "{status} {}", said.len());

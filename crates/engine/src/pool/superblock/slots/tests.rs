@@ -1,5 +1,4 @@
-//! What was written is read back; what is torn, rotten or someone else's is not; nothing harms the
-//! reader.
+//! Written records are read back; torn, decayed or foreign ones are not; none harms the reader.
 
 use std::rc::Rc;
 
@@ -146,11 +145,11 @@ fn either_end_or_both_restore_the_superblock() {
         Some((4, true)),
         "what is gone at both ends ends the log"
     );
-    assert_eq!(state(&[start, end]), None, "with no header left nobody knows whose it is");
+    assert_eq!(state(&[start, end]), None, "without a header its pool is unknown");
     assert_eq!(state(&[entry(start, 0), entry(end, 0)]), None, "nor without a checkpoint");
 }
 
-/// Of the header and of each of four states behind it.
+/// Changes each byte of the header and of each of four states behind it.
 fn change_each_byte(block: u64) {
     let rig = Rig::new(&small(1));
     let mut states = Vec::new();

@@ -27,7 +27,7 @@ impl Server {
         self.durable.extend(cached);
     }
 
-    /// Of each block what was in the cache may be lost.
+    /// Loses the cached content of each block with a probability of one half.
     fn crash(&mut self, random: &mut SplitMix64) {
         for (block, value) in std::mem::take(&mut self.cached) {
             if random.below(2) == 0 {
@@ -63,11 +63,10 @@ fn sent((head, data): ([u8; 28], Segments)) -> Sent {
     }
 }
 
-/// What a block was acknowledged to hold, and the how-manieth acknowledgement that was: contents
-/// repeat.
+/// Acknowledged content of a block, and the number of the acknowledgement, since contents repeat.
 type Acknowledged = (u8, u64);
 
-/// What a caller has under way.
+/// A caller's request in flight.
 struct Asked {
     answer: Completion,
     request: IoRequest,
@@ -81,7 +80,7 @@ struct Life {
     ledger: Ledger,
     server: Server,
     wire: Vec<Sent>,
-    /// Carried out, and on the way back: number, and for a read each block with its contents.
+    /// Replies in flight of executed requests: number, and for a read each block with its contents.
     answers: Vec<(u64, Vec<(u64, u8)>)>,
     asked: Vec<Asked>,
     /// Acknowledged contents, and the part of it that is durable by a flush or by force.
@@ -238,7 +237,7 @@ impl Life {
         }
     }
 
-    /// What was promised is durable, or something newer is.
+    /// Checks that each promised content, or a newer one, is durable.
     fn check_durable(&self, promised: &BTreeMap<u64, Acknowledged>) {
         for (block, value) in promised {
             let is_newer = self.acknowledged.get(block) != Some(value)
@@ -248,9 +247,9 @@ impl Life {
         }
     }
 
-    /// Whether it goes on.
+    /// Cuts the connection. Returns true if the client reconnects.
     fn cut(&mut self) -> bool {
-        // Some of what it had got it carries out all the same.
+        // The server still executes some of the requests that it had received.
         while !self.wire.is_empty() && self.random.below(2) == 0 {
             self.carry_out();
         }
@@ -270,10 +269,10 @@ impl Life {
             }
             Loss::Unflushed | Loss::InHand => {
                 let completed = self.ledger.give_up();
-                assert_eq!(completed.len(), self.asked.len(), "everybody is told");
+                assert_eq!(completed.len(), self.asked.len(), "every caller gets a reply");
                 completed.into_iter().for_each(|completed| completed.tell(&"drive".into()));
                 for asked in std::mem::take(&mut self.asked) {
-                    let answered = asked.answer.try_take().ok().expect("everybody is told");
+                    let answered = asked.answer.try_take().ok().expect("every caller gets a reply");
                     assert_eq!(answered.expect_err("gone").kind, DriveErrorKind::Gone);
                 }
                 false
@@ -354,7 +353,7 @@ fn a_durable_block_reveals_a_server_that_lost_data() {
     let seen = ledger.witness.durable().expect("durable");
     assert_eq!(seen, super::super::witness::Seen::of(3 * BLOCK, &[7; 4096]));
     assert_eq!(ledger.connection_lost(), Loss::AskAgain);
-    // What is being written over says nothing any more.
+    // A block that is being overwritten no longer identifies the export.
     assert!(ledger.submit(write(3, 8), None, 0).is_none());
     assert_eq!(ledger.witness.durable(), None);
 }
