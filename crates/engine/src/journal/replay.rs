@@ -10,8 +10,8 @@
 //! are not copies of each other: each is written to its area's outdated slot, and the oldest live
 //! batch in it is in the first batch of the opening, too.
 //!
-//! Faults expected: all. Garbage and torn batches are skipped, unreadable pages count as garbage, a
-//! drive that fails altogether is excluded through the host.
+//! Faults expected: all. Garbage and torn batches are skipped, a drive that fails altogether is
+//! excluded through the host. A record whose payload is unreadable on all areas is found as lost.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -32,6 +32,17 @@ use crate::error::ArrayError;
 pub(crate) struct Found {
     pub record: Record,
     payload: Payload,
+    /// Its bytes are on no area any more.
+    pub is_lost: bool,
+}
+
+impl Found {
+    /// The rest of a lost record of a write in place: its announcement, with its checksums.
+    pub(crate) fn as_intent(&self) -> Self {
+        let record =
+            Record { kind: Kind::Intent, covers: 0, parts: Default::default(), ..self.record.clone() };
+        Self { record, payload: Payload { bytes: 0, ..self.payload }, is_lost: false }
+    }
 }
 
 /// Contents of a journal when it was opened.
@@ -44,6 +55,8 @@ pub(crate) struct Replay {
     /// Acknowledged batches that may hold unreleased records and are on none of the areas: more
     /// areas were lost than the copies could cover.
     pub missing_batches: u64,
+    /// Number of areas in which the newest batch may be on a page that could not be read.
+    pub hiding_areas: usize,
     /// Drives whose area held nothing of this journal and was initialised.
     pub blank: Vec<u32>,
     /// True if no area held anything of this journal: its contents are lost.
@@ -88,6 +101,7 @@ impl Journal {
         let journal = Self::assemble(context, buffers, volume_id, newest.epoch, opening, copies, host);
         let mut replay = journal.0.restore(&mut scans, batches, oldest_live);
         replay.was_empty = was_empty;
+        replay.hiding_areas = scans.iter().filter(|scan| scan.may_hide_a_batch()).count();
         replay.blank = (scans.iter())
             .filter(|scan| scan.failed.is_none() && scan.header.is_none())
             .map(|scan| scan.area.drive)
@@ -187,10 +201,11 @@ impl Inner {
                 if at > 0 && record.sequence < released[at - 1].1 {
                     batch.release(index as u64);
                 } else {
-                    if record.kind == Kind::Data {
+                    let is_lost = whole.lost.contains(&index);
+                    if record.kind == Kind::Data && !is_lost {
                         batch.set_to_destage(index as u64);
                     }
-                    replay.records.push(Found { record, payload });
+                    replay.records.push(Found { record, payload, is_lost });
                 }
             }
             state.live_records += batch.live();

@@ -2,7 +2,8 @@
 //!
 //! Each area is read once for the heads of batches, page by page through a window, so that memory
 //! does not grow with the area. The payload of batches that may be live is read and verified too,
-//! and dropped again. Faults expected: garbage, torn batches, unreadable pages.
+//! and dropped again. Faults expected: garbage, torn batches, pages that cannot be read (tried
+//! twice). Of a batch whose head is whole the records are known even if their payload is not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,13 +36,35 @@ pub(super) struct Scan {
     pub failed: Option<DriveError>,
     /// End of the newest batch.
     pub head: u64,
+    /// Pages of the ring that could not be read, ascending.
+    pub unreadable: Vec<u64>,
 }
 
-/// A batch with at least one copy that was verified completely.
+impl Scan {
+    /// True if a page of this batch could not be read.
+    fn has_unreadable(&self, seen: &Seen) -> bool {
+        let end = seen.start + seen.header.pages();
+        self.unreadable.iter().any(|page| (seen.start..end).contains(page))
+    }
+
+    /// True if the batch after the newest one may be on a page that could not be read: at the end
+    /// of the newest, or at the ring's start.
+    pub(super) fn may_hide_a_batch(&self) -> bool {
+        let is_known = |page| {
+            let holds = |seen: &Seen| (seen.start..seen.start + seen.header.pages()).contains(&page);
+            self.seen.iter().any(holds)
+        };
+        [self.head, 0].iter().any(|page| self.unreadable.contains(page) && !is_known(*page))
+    }
+}
+
+/// A batch of which every copy that is left has a whole head.
 pub(super) struct Whole {
     pub head: Head,
     /// Index of the scan, and first page in its ring.
     pub copies: Vec<(usize, u64)>,
+    /// Indices of the records whose payload is on no copy.
+    pub lost: BTreeSet<usize>,
 }
 
 pub(super) async fn read(
@@ -65,12 +88,15 @@ struct Window<'a> {
     first: u64,
     pages: u64,
     buffer: Buffer,
+    /// Pages that could not be read.
+    unreadable: BTreeSet<u64>,
 }
 
 impl<'a> Window<'a> {
     fn new(area: &'a Area, buffers: &'a BufferPool) -> Self {
         let ring_pages = area.bytes / PAGE_BYTES - HEADER_PAGES;
-        Self { area, buffers, ring_pages, first: 0, pages: 0, buffer: Buffer::phantom(0) }
+        let (buffer, unreadable) = (Buffer::phantom(0), BTreeSet::new());
+        Self { area, buffers, ring_pages, first: 0, pages: 0, buffer, unreadable }
     }
 
     /// Returns pages of the ring, with zeros for unreadable ones; the range must lie within the
@@ -85,7 +111,7 @@ impl<'a> Window<'a> {
         self.buffer.slice(from..from + (count * PAGE_BYTES) as usize)
     }
 
-    async fn load(&self, start: u64, pages: u64) -> Buffer {
+    async fn load(&mut self, start: u64, pages: u64) -> Buffer {
         let at = (HEADER_PAGES + start) * PAGE_BYTES;
         if let Ok(buffer) = read(self.area, self.buffers, at, pages * PAGE_BYTES).await {
             return buffer;
@@ -93,14 +119,26 @@ impl<'a> Window<'a> {
         let whole = self.buffers.allocate_zeroed((pages * PAGE_BYTES) as usize);
         for page in 0..pages {
             if self.area.member.is_failed() {
+                self.unreadable.extend(start + page..start + pages);
                 break;
             }
-            if let Ok(one) = read(self.area, self.buffers, at + page * PAGE_BYTES, PAGE_BYTES).await {
-                let from = (page * PAGE_BYTES) as usize;
-                whole.slice(from..from + PAGE_BYTES as usize).copy_from(&one);
+            match read_twice(self.area, self.buffers, at + page * PAGE_BYTES).await {
+                Ok(one) => {
+                    let from = (page * PAGE_BYTES) as usize;
+                    whole.slice(from..from + PAGE_BYTES as usize).copy_from(&one);
+                }
+                Err(_) => drop(self.unreadable.insert(start + page)),
             }
         }
         whole
+    }
+}
+
+/// Reads a page, once more if that fails.
+async fn read_twice(area: &Area, buffers: &BufferPool, offset_bytes: u64) -> Result<Buffer, DriveError> {
+    match read(area, buffers, offset_bytes, PAGE_BYTES).await {
+        Ok(page) => Ok(page),
+        Err(_) => read(area, buffers, offset_bytes, PAGE_BYTES).await,
     }
 }
 
@@ -113,11 +151,7 @@ async fn read_header(
     let mut failure = None;
     for slot in 0..HEADER_PAGES as usize {
         let at = slot as u64 * PAGE_BYTES;
-        let mut page = read(area, buffers, at, PAGE_BYTES).await;
-        if page.is_err() {
-            page = read(area, buffers, at, PAGE_BYTES).await;
-        }
-        match page {
+        match read_twice(area, buffers, at).await {
             Ok(page) => {
                 let found = page.with(|bytes| AreaHeader::decode(bytes, volume_id, area)).flatten();
                 best = best.max(found.map(|header| (header, slot)));
@@ -131,8 +165,14 @@ async fn read_header(
     }
 }
 
-/// Finds the batch heads in an area: at most one per page, some hundred bytes each.
-async fn scan(area: &Area, header: AreaHeader, volume_id: u128, buffers: &BufferPool) -> Vec<Seen> {
+/// Finds the batch heads in an area (at most one per page, some hundred bytes each), and the pages
+/// that cannot be read.
+async fn scan(
+    area: &Area,
+    header: AreaHeader,
+    volume_id: u128,
+    buffers: &BufferPool,
+) -> (Vec<Seen>, Vec<u64>) {
     let mut window = Window::new(area, buffers);
     let mut seen: Vec<Seen> = Vec::new();
     for page in 0..window.ring_pages {
@@ -150,19 +190,22 @@ async fn scan(area: &Area, header: AreaHeader, volume_id: u128, buffers: &Buffer
             seen.push(Seen { start: page, header: found });
         }
     }
-    seen
+    (seen, window.unreadable.into_iter().collect())
 }
 
-/// Reads a whole batch and verifies its checksums.
-async fn verify(area: &Area, seen: &Seen, buffers: &BufferPool) -> Option<Head> {
+/// Reads a whole batch and verifies its checksums. Returns its head, and the indices of the records
+/// whose payload is damaged; `None` if the head is.
+async fn verify(area: &Area, seen: &Seen, buffers: &BufferPool) -> Option<(Head, BTreeSet<usize>)> {
     let mut window = Window::new(area, buffers);
     let whole = window.pages(seen.start, seen.header.pages()).await;
     let head = whole.slice(0..seen.header.head_bytes as usize);
     let decoded =
         head.with(|bytes| batch::decode(bytes, seen.header.volume_id, seen.header.epoch)).flatten()?;
     // Padding to whole pages is not covered by a checksum; it carries no data.
-    let sound = decoded.records.iter().all(|(_, payload)| payload_is_sound(&whole, payload));
-    (decoded.header == seen.header && sound).then_some(decoded)
+    let is_damaged =
+        |(index, (_, payload)): (usize, &(_, Payload))| (!payload_is_sound(&whole, payload)).then_some(index);
+    let damaged = decoded.records.iter().enumerate().filter_map(is_damaged).collect();
+    (decoded.header == seen.header).then_some((decoded, damaged))
 }
 
 /// True if a record's payload in a batch agrees with its checksum.
@@ -176,13 +219,20 @@ pub(super) async fn read_all(areas: Vec<Area>, volume_id: u128, buffers: &Buffer
     let headers = join_all(areas.iter().map(|area| read_header(area, volume_id, buffers))).await;
     let epoch = headers.iter().flatten().flatten().map(|(header, _)| header.epoch).max();
     let scans = areas.iter().zip(headers).map(|(area, header)| async move {
-        let mut scan = Scan { area: area.clone(), header: None, seen: Vec::new(), failed: None, head: 0 };
+        let mut scan = Scan {
+            area: area.clone(),
+            header: None,
+            seen: Vec::new(),
+            failed: None,
+            head: 0,
+            unreadable: Vec::new(),
+        };
         match header {
             Err(error) => scan.failed = Some(error),
             Ok(header) => scan.header = header.filter(|(header, _)| Some(header.epoch) == epoch),
         }
         if let Some((header, _)) = scan.header {
-            scan.seen = self::scan(area, header, volume_id, buffers).await;
+            (scan.seen, scan.unreadable) = self::scan(area, header, volume_id, buffers).await;
             scan.head = head_of(&scan.seen);
         }
         scan
@@ -203,31 +253,61 @@ fn head_of(seen: &[Seen]) -> u64 {
     newest().filter(is_last).map(end).min().unwrap_or(0)
 }
 
-/// All batches from `oldest_live` on with an intact copy.
+/// All batches from `oldest_live` on with an intact copy, and those without one that were
+/// acknowledged or cannot be read: their damaged records are lost. (What is torn and was never
+/// acknowledged was cut off in flight.)
 pub(super) async fn verify_all(
     scans: &[Scan],
     oldest_live: u64,
     buffers: &BufferPool,
 ) -> BTreeMap<u64, Whole> {
+    let acknowledged = acknowledged(scans, oldest_live);
+    let was_acknowledged =
+        |number: u64| acknowledged.get(&State::first_of_opening(number)).is_some_and(|&last| number <= last);
     let checks = scans.iter().enumerate().map(|(index, scan)| async move {
         let mut whole = Vec::new();
         for seen in scan.seen.iter().filter(|seen| seen.header.number >= oldest_live) {
-            if let Some(head) = verify(&scan.area, seen, buffers).await {
-                whole.push((head, index, seen.start));
+            if let Some((head, damaged)) = verify(&scan.area, seen, buffers).await {
+                whole.push((head, damaged, index, seen));
             }
         }
         whole
     });
+    let found: Vec<_> = join_all(checks).await.into_iter().flatten().collect();
+    let (intact, damaged): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, lost, ..)| lost.is_empty());
     let mut batches: BTreeMap<u64, Whole> = BTreeMap::new();
-    for (head, index, start) in join_all(checks).await.into_iter().flatten() {
-        let header = head.header;
-        let batch = batches.entry(header.number).or_insert_with(|| Whole { head, copies: Vec::new() });
-        // An area holds one copy of a batch; a second one is an image of it in some payload.
-        if batch.head.header.is_copy_of(&header) && batch.copies.iter().all(|&(other, _)| other != index) {
-            batch.copies.push((index, start));
+    for (head, _, index, seen) in intact {
+        add_copy(&mut batches, head, BTreeSet::new(), (index, seen.start));
+    }
+    let numbers: BTreeSet<u64> = batches.keys().copied().collect();
+    for (head, lost, index, seen) in damaged {
+        let number = head.header.number;
+        let counts = was_acknowledged(number) || scans[index].has_unreadable(seen);
+        if counts && !numbers.contains(&number) {
+            add_copy(&mut batches, head, lost, (index, seen.start));
         }
     }
     batches
+}
+
+/// Adds a copy of a batch; what is damaged in all copies is lost.
+fn add_copy(
+    batches: &mut BTreeMap<u64, Whole>,
+    head: Head,
+    damaged: BTreeSet<usize>,
+    (index, start): (usize, u64),
+) {
+    let header = head.header;
+    let batch = batches.entry(header.number).or_insert_with(|| Whole {
+        head,
+        copies: Vec::new(),
+        lost: damaged.clone(),
+    });
+    // An area holds one copy of a batch; a second one is an image of it in some payload.
+    if batch.head.header.is_copy_of(&header) && batch.copies.iter().all(|&(other, _)| other != index) {
+        batch.copies.push((index, start));
+        batch.lost.retain(|record| damaged.contains(record));
+    }
 }
 
 /// For each opening, by its first number, the highest batch from `oldest_live` on that any head

@@ -59,6 +59,10 @@ pub(crate) struct WriteLog {
     replayed: RefCell<Vec<u64>>,
     /// True if none of the journal's areas held anything when it was opened.
     pub was_empty: Cell<bool>,
+    /// Number of acknowledged batches, at least, that were on no area when the journal was opened.
+    pub missing_batches: Cell<u64>,
+    /// Number of areas in which the newest batch may have been on an unreadable page then.
+    pub hiding_areas: Cell<usize>,
     /// Releases of records covered by a checkpoint, one at a time.
     pub releases: Rounds,
     /// Number of intents released; a crash takes those not marked for writes in flight.
@@ -89,6 +93,8 @@ impl WriteLog {
             in_checkpoint: RefCell::default(),
             replayed: RefCell::default(),
             was_empty: Cell::new(false),
+            missing_batches: Cell::new(0),
+            hiding_areas: Cell::new(0),
             releases: Rounds::default(),
             intents_released: Cell::new(0),
             intents_marked: Cell::new(0),

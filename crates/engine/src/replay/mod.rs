@@ -7,6 +7,7 @@
 //! parity speaks of, so the blocks that were on it are dead: reading them is an error until they
 //! are written.
 
+mod lost;
 mod redo;
 mod resync;
 
@@ -59,6 +60,15 @@ impl Array {
     /// Whether the journal was found empty where it should have held something.
     pub(crate) fn was_journal_empty(&self) -> bool {
         self.0.log.open().is_some_and(|log| log.was_empty.get())
+    }
+
+    /// Number of acknowledged writes to the journal, at least, that were on none of its areas when
+    /// it was opened. `is_area_away`: a drive that has an area is not at hand, so a page that
+    /// cannot be read in another one may hide the newest.
+    pub(crate) fn missing_batches(&self, is_area_away: bool) -> u64 {
+        let Some(log) = self.0.log.open() else { return 0 };
+        let is_newest_hidden = is_area_away && log.hiding_areas.get() > 0;
+        log.missing_batches.get().max(u64::from(is_newest_hidden))
     }
 
     /// Bytes in use in the journal and bytes that it has for clients, summed over its areas.
@@ -146,12 +156,14 @@ impl<'a> JournalOpening<'a> {
             array.sums.forgive_pages();
         }
         let carrying_out = Replay { array, journal: &journal };
+        let records = lost::left_of(&replay.records);
         match array.sums.get() {
-            Some(_) => carrying_out.carry_out_with_sums(&replay.records).await?,
-            None => carrying_out.carry_out(&replay.records).await?,
+            Some(_) => carrying_out.carry_out_with_sums(&records).await?,
+            None => carrying_out.carry_out(&records).await?,
         }
+        lost::note_lost(array, &replay.records);
         let is_logged = array.geometry.parity_units() > 0 || array.sums.get().is_some();
-        if replay.missing_batches == 0 && !replay.was_empty && is_logged {
+        if replay.missing_batches == 0 && replay.hiding_areas == 0 && !replay.was_empty && is_logged {
             // Nothing was under way that the journal does not know.
             for chunk in array.regions.intents.unsynced_chunks() {
                 array.regions.intents.mark_synced(chunk);
@@ -159,6 +171,8 @@ impl<'a> JournalOpening<'a> {
         }
         let log = Rc::new(WriteLog::new(journal.clone(), array.sums.get().is_some()));
         log.was_empty.set(replay.was_empty);
+        log.missing_batches.set(replay.missing_batches);
+        log.hiding_areas.set(replay.hiding_areas);
         let mut is_any_over = false;
         for found in &replay.records {
             let record = &found.record;
@@ -167,7 +181,7 @@ impl<'a> JournalOpening<'a> {
                 region >= array.regions.count() || array.regions.state(region) == RegionState::Unwritten;
             if record.kind == Kind::Data && array.deferred.pending.holds(record.stripe, record.sequence) {
                 log.note_data(record.stripe);
-            } else if is_nobodys || array.bad.has_no_dead() {
+            } else if (is_nobodys && !found.is_lost) || array.bad.has_no_dead() {
                 journal.release(record.sequence);
                 is_any_over = true;
             } else {

@@ -10,6 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Semaphore, SemaphorePermit};
@@ -178,6 +179,30 @@ impl Pending {
         sequences
     }
 
+    /// Removes a range of a stripe's data from the pieces up to this sequence: it was lost.
+    pub(crate) fn cut(&self, stripe: u64, range: Range<u64>, up_to: u64) {
+        let Some(PendingStripe { pieces, since_ns }) = self.stripes.borrow_mut().remove(&stripe) else {
+            return;
+        };
+        if let Some(first) = pieces.first() {
+            self.by_age.borrow_mut().remove(&first.sequence);
+        }
+        self.bytes.set(self.bytes.get() - pieces.iter().map(|piece| piece.data.len() as u64).sum::<u64>());
+        for piece in pieces {
+            if piece.sequence > up_to || piece.to() <= range.start || range.end <= piece.from {
+                self.insert(stripe, piece, since_ns);
+                continue;
+            }
+            for (from, to) in [(piece.from, range.start), (range.end, piece.to())] {
+                if from < to {
+                    let data = piece.data.slice((from - piece.from) as usize..(to - piece.from) as usize);
+                    let rest = PendingPiece { from, data, sequence: piece.sequence, room: None };
+                    self.insert(stripe, rest, since_ns);
+                }
+            }
+        }
+    }
+
     /// True if a record's data is pending.
     pub(crate) fn holds(&self, stripe: u64, sequence: u64) -> bool {
         let stripes = self.stripes.borrow();
@@ -190,7 +215,7 @@ impl Pending {
     }
 
     /// Stripes in a range that have pending data.
-    pub(crate) fn stripes_in(&self, range: std::ops::Range<u64>) -> Vec<u64> {
+    pub(crate) fn stripes_in(&self, range: Range<u64>) -> Vec<u64> {
         self.stripes.borrow().range(range).map(|(stripe, _)| *stripe).collect()
     }
 

@@ -178,10 +178,9 @@ fn largest_append_is_accepted_and_larger_refused() {
             let host = Rc::new(Host::default());
             let drives = as_drives(&memory(2, bytes));
             let journal = create(&context, areas(&context, &drives, bytes), 2, &host).await;
-            let mut length = 4096;
-            while journal.fits(Journal::bytes_of(&[record(1, &[length + 4096])])) {
-                length += 4096;
-            }
+            let lengths: Vec<usize> = (4096..bytes as usize).step_by(4096).collect();
+            let fits = |length: &usize| journal.fits(Journal::bytes_of(&[record(1, &[*length])]));
+            let length = lengths[lengths.partition_point(fits) - 1];
             assert!(length as u64 >= bytes / 13, "{length} of {bytes}");
             let refused = append(&journal, record(1, &[length + 4096]), Quota::Client).await;
             assert!(matches!(refused, Err(ArrayError::Journal(_))), "{refused:?}");

@@ -132,6 +132,18 @@ impl Inner {
                 &format!("the journal of volume {} was lost with its drives and starts empty", record.name),
             );
         }
+        let is_area_away =
+            |part: &PartRecord| part.journal.iter().any(|area| area.state != PlaceState::Active);
+        let parts = record.parts.iter().zip(&opened);
+        let missing: u64 = parts.map(|(part, array)| array.missing_batches(is_area_away(part))).sum();
+        if missing > 0 {
+            let text = format!(
+                "the journal of volume {} lacks {missing} or more writes that were acknowledged: the drives \
+                 that have them are missing or cannot be read, and blocks may hold their former contents",
+                record.name
+            );
+            self.news.event(EventKind::Loss, &text);
+        }
         // A drive may have been excluded since.
         opened.iter().for_each(|array| leave_out_excluded(&self.manifest.borrow(), array));
         // What the journal's replay found lost is recorded before the journal may forget why.

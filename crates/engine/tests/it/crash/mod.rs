@@ -11,5 +11,6 @@ mod released_records;
 mod skipped_rows;
 mod spare_cuts;
 mod superblock_ends;
+mod unreadable_journal;
 mod unrecorded_repairs;
 mod write_hole;

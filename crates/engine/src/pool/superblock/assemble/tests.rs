@@ -72,6 +72,7 @@ impl History {
                     also: Vec::new(),
                     session: Id(0),
                     sessions: Vec::new(),
+                    is_cut: false,
                 },
             })
             .collect();
