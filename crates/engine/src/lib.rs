@@ -5,7 +5,7 @@
 //!
 //! The rooms, in the order a write passes them: `array/` (what an array is; `write.rs` and
 //! `stripe_write.rs`), `stripes/` (who works on which stripe), `map/` (what was ever written, and
-//! where writes are under way), `sums/` with `checksums/` (whether what was read is what was
+//! where writes are in flight), `sums/` with `checksums/` (whether what was read is what was
 //! written), `log/` with `journal/` (what a crash must not lose), `columns/` (which slab of which
 //! drive), `member/` (the queue in front of a drive). Beside them `write_back/`, `read/`, `replay/`
 //! and `jobs/` (rebuild, scrub, column migration). Above them all `pool/`: drives, volumes, and

@@ -3,8 +3,8 @@
 //! A *row* is one slab on each of `width` distinct drives. Rows that follow each other on the same
 //! drives in consecutive slabs, in the same states, are one *run*, so a volume on equal drives is a
 //! handful of runs however large it is. The map is cut into blocks of [`ROWS_PER_BLOCK`] rows that
-//! are shared between versions of it: a clone costs a pointer per block, and what a change touched
-//! can be told by comparing pointers. Rows that are not there (a thin volume's that no request
+//! are shared between versions of it: a clone costs a pointer per block, and comparing pointers
+//! shows what a change touched. Rows that are not there (a thin volume's that no request
 //! wrote) are *holes*. Pure data; the engine looks places up here, the pool allocates, records and
 //! changes it.
 
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 /// Rows of one block: what is written whole when any of it changes.
 pub(crate) const ROWS_PER_BLOCK: u64 = 4096;
 
-/// What a column of a row holds.
+/// State of a column of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SlotState {
     /// All of it is current.
@@ -27,7 +27,7 @@ pub enum SlotState {
     /// A new slab that is to be filled; nothing current until the row is done.
     Rebuilding,
     /// An old slab whose drive was away: current but for the regions that are marked as changed
-    /// meanwhile.
+    /// since.
     CatchingUp,
 }
 
@@ -38,7 +38,7 @@ pub struct SlotPlace {
     pub drive: u32,
     /// The slab's number on the drive.
     pub slab: u32,
-    /// What it holds.
+    /// State of its contents.
     pub state: SlotState,
 }
 
@@ -50,7 +50,7 @@ pub type Places = SmallVec<[SlotPlace; 8]>;
 pub struct Run {
     /// The first row.
     pub first_row: u64,
-    /// How many rows, at least 1.
+    /// Number of rows, at least 1.
     pub rows: u64,
     /// The first row's places, one per column.
     pub places: Places,
@@ -74,7 +74,7 @@ impl Run {
         (0..self.places.len()).map(|column| self.place(row, column)).collect()
     }
 
-    /// Whether the row behind this run's last would lie at these places.
+    /// True if the row behind this run's last would lie at these places.
     fn is_followed_by(&self, places: &[SlotPlace]) -> bool {
         let follows = |(mine, next): (&SlotPlace, &SlotPlace)| {
             mine.drive == next.drive
@@ -179,7 +179,7 @@ impl RowTable {
         self.run(row).map(|run| run.place(row, column))
     }
 
-    /// Whether nothing is allocated for the row.
+    /// True if nothing is allocated for the row.
     pub fn is_hole(&self, row: u64) -> bool {
         self.run(row).is_none()
     }
@@ -232,8 +232,9 @@ impl RowTable {
         }
     }
 
-    /// Changes places in whole runs: `change` is told first row, rows and places of each run, may
-    /// change the places, and says whether it did. To change part of a run only, use [`Self::set`].
+    /// Changes places in whole runs: `change` gets first row, rows and places of each run, may
+    /// change the places, and returns true if it did. To change part of a run only, use
+    /// [`Self::set`].
     pub fn update(&mut self, mut change: impl FnMut(u64, u64, &mut Places) -> bool) {
         for block in &mut self.blocks {
             let mut changed = false;
@@ -260,15 +261,13 @@ fn push(runs: &mut Vec<Run>, run: Run) {
     }
 }
 
-/// Whether runs read from a record can be block `index` of a map of `width` columns and `rows`
-/// rows; what is wrong otherwise.
+/// Validates runs read from a record as block `index` of a map of `width` columns and `rows` rows.
 pub(crate) fn check_block(runs: &[Run], index: u64, width: usize, rows: u64) -> Result<(), String> {
     let first = index.checked_mul(ROWS_PER_BLOCK).ok_or("a block beyond the end")?;
     check_runs(runs, first, rows.min(first.saturating_add(ROWS_PER_BLOCK)), width)
 }
 
-/// Whether runs read from a record can be rows `from` to `to` of a map of `width` columns; what is
-/// wrong otherwise.
+/// Validates runs read from a record as rows `from` to `to` of a map of `width` columns.
 pub(crate) fn check_runs(runs: &[Run], from: u64, to: u64, width: usize) -> Result<(), String> {
     let mut next = from;
     for run in runs {

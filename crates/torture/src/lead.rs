@@ -149,7 +149,7 @@ impl Life {
         }
     }
 
-    /// How long it is until the next thing happens.
+    /// Time until the next event, nanoseconds.
     pub(crate) fn pause_ns(&self) -> u64 {
         let most_ns = match (self.world.plan.manner.is_long, self.world.chance(0.8)) {
             (false, true) => 3_000_000,

@@ -50,7 +50,7 @@ pub use focus::Focus;
 pub use many::{Progress, Summary, run_many};
 pub use run::{CAN_BREAK, run};
 
-/// What is promised of a volume: from this follows what may be done to it, and what is right.
+/// Promises of a volume: they decide what may be done to it, and what is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
     /// No write hole: of stripes in flight at a cut nothing else suffers from the loss of drives in
@@ -58,8 +58,7 @@ pub struct Promises {
     pub journal: bool,
     /// Wrong, lost and misdirected blocks of a drive are noticed and repaired.
     pub checksums: bool,
-    /// Of each 4 KiB that were in flight at a cut all is old or all is new, even where the drives
-    /// tear sectors.
+    /// Each 4 KiB block in flight at a cut is all old or all new, even if the drives tear sectors.
     pub atomic_blocks: bool,
     /// The drives themselves keep 4 KiB whole. Where they do not, a block in flight at a cut that a
     /// drive kept in part may be refused until it is written, as long as it is never read as a
@@ -67,7 +66,7 @@ pub struct Promises {
     pub atomic_drives: bool,
 }
 
-/// What the engine under test can do.
+/// Features of the engine under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
     /// Volumes have a journal.
@@ -94,16 +93,16 @@ pub enum Sabotage {
     LostWrites,
 }
 
-/// How to run.
+/// Options of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// What the engine can do.
+    /// Features of the engine.
     pub features: Features,
-    /// What is done behind its back.
+    /// Damage done behind the engine's back.
     pub sabotage: Option<Sabotage>,
     /// Keep what happened, in words, for the report of a single run.
     pub keep_log: bool,
-    /// Which version of the drawing makes a run of a seed.
+    /// Version of the drawing that makes a run of a seed.
     pub drawn: Drawn,
     /// A rule of the engine to be broken. Not in a release build ([`CAN_BREAK`]).
     pub mutation: Option<Mutation>,
@@ -111,8 +110,8 @@ pub struct Options {
     pub focus: Option<Focus>,
 }
 
-/// What torture learned, it draws from streams of their own, so that a seed kept from before can
-/// still be run as it was then.
+/// Versions of the drawing. Later kinds of events are drawn from streams of their own, so that a
+/// kept seed can still be run as it was then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Drawn {
     /// Everything there is.
@@ -125,7 +124,7 @@ pub enum Drawn {
     BeforeConversions,
 }
 
-/// How often what was tried. Faults are counted when they struck, not when they were prepared.
+/// Counts of the events tried. Faults are counted when they strike, not when they are prepared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Coverage {
     /// Power cuts.
@@ -249,27 +248,27 @@ impl Coverage {
 pub struct Failure {
     /// The run.
     pub seed: u64,
-    /// Which: `flushed-data-survives` (a sector holds something older than what was durable),
-    /// `no-wrong-bytes` (something that was never written there), `old-or-new` (a block in flight
-    /// at a cut is a mixture), `nothing-refused` (what can be read or written was refused),
-    /// `no-needless-loss` (a drive counts as lost that was not harmed), `no-stale-drive` (a drive
-    /// that was away is taken for current), `shrink-keeps-data` (a volume became smaller than what
-    /// it held), `redundancy-agrees` (copies or parity disagree at the end), `progress`
+    /// Name of the promise: `flushed-data-survives` (a sector holds something older than what was
+    /// durable), `no-wrong-bytes` (something that was never written there), `old-or-new` (a block
+    /// in flight at a cut is a mixture), `nothing-refused` (what can be read or written was
+    /// refused), `no-needless-loss` (a drive counts as lost that was not harmed), `no-stale-drive`
+    /// (a drive that was away is taken for current), `shrink-keeps-data` (a volume became smaller
+    /// than what it held), `redundancy-agrees` (copies or parity disagree at the end), `progress`
     /// (something did not end), `no-panic`.
     pub promise: String,
-    /// What happened.
+    /// Description of the failure.
     pub detail: String,
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunReport {
-    /// What was tried.
+    /// Events tried.
     pub coverage: Coverage,
-    /// What was broken: empty if all is well.
+    /// Broken promises: empty if all is well.
     pub failures: Vec<Failure>,
-    /// Of everything that happened, with its time: the same for every run of a seed.
+    /// Hash of all events with their times: the same for every run of a seed.
     pub trace_hash: u64,
-    /// What happened, in words, if it was asked for.
+    /// Events in words, if requested.
     pub log: Vec<String>,
 }

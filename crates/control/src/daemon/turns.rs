@@ -1,5 +1,4 @@
-//! The line of commands that change something: carried out one after the other, in the order in
-//! which they came.
+//! The queue of commands that change something: executed one after the other, in order of arrival.
 //!
 //! Commands that only look take no turn, and neither does a pool's own recovery: it must not wait
 //! for a caller. A command that connects to another machine, or reads much of a drive that is to
@@ -9,7 +8,7 @@
 //! cannot take: a caller with few rights does not keep out those who would stop it.
 //!
 //! Expected faults: more commands than can wait (refused), callers that leave before their turn
-//! (their commands are not carried out).
+//! (their commands are dropped).
 
 use std::rc::Rc;
 
@@ -88,7 +87,7 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Whether a command has its turn now.
+    /// True if a command has its turn now.
     pub(crate) fn is_taken(&self) -> bool {
         self.turn.available() == 0
     }

@@ -1,5 +1,5 @@
-//! What is given as a drive, looked at before anything is opened for writing: is it a drive at all,
-//! is the same one named twice (also through links), and what would be lost if it were overwritten?
+//! Checks of the drives that a command names, before any is opened for writing: is it a drive, is
+//! the same one named twice (also through links)?
 //!
 //! Expected faults: paths that do not exist, are folders, pipes or unreadable; the same drive under
 //! two names; drives that hold something already; volumes of other pools (`stacked.rs`) and exports
@@ -20,11 +20,11 @@ pub struct Candidate {
     /// As given, made absolute; links are kept, as `/dev/disk/by-id/…` names are the stable ones.
     /// Of a volume its name, of an export its URI.
     pub path: PathBuf,
-    /// Which drive that is, whatever the path.
+    /// Identity of the drive, independent of the path.
     pub identity: Identity,
 }
 
-/// Which drive it is, whatever it was called.
+/// Identity of a drive, independent of its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// A file or block device.
@@ -47,8 +47,7 @@ impl From<OpenError> for Failure {
     }
 }
 
-/// What a new drive is, as far as the words tell: everything that offers itself as a drive is told
-/// apart here.
+/// Kind and place of a new drive, by its name alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A file or block device.
@@ -65,8 +64,7 @@ pub fn noted_export(path: &Path) -> Option<NbdUri> {
     NbdUri::parse(text, Path::new("/")).ok()
 }
 
-/// What a pool has noted of where a drive is: paths are absolute, volumes are not, exports are
-/// URIs.
+/// Place of a drive as a pool records it: paths are absolute, volumes are names, exports are URIs.
 pub(crate) fn noted_place(path: &Path) -> Place {
     if let Some(uri) = noted_export(path) {
         return Place::Network(uri);
@@ -97,7 +95,7 @@ fn place_of(environment: &Environment, text: &str) -> Result<Place> {
 }
 
 impl Candidate {
-    /// What was named, before anything is looked at.
+    /// Parses a name; looks at nothing.
     pub fn place(environment: &Environment, text: &str) -> Result<Place> {
         place_of(environment, text)
     }
@@ -126,7 +124,7 @@ impl Candidate {
         Self { path: PathBuf::from(uri.to_string()), identity: Identity::Network(uri.address.clone()) }
     }
 
-    /// Whether it can be opened as a path.
+    /// True if it can be opened as a path.
     pub fn is_path(&self) -> bool {
         matches!(self.identity, Identity::Drive(_))
     }

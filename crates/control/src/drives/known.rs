@@ -26,10 +26,9 @@ use crate::drives::trouble::Trouble;
 use crate::failure::{Failure, chain};
 use crate::registry::{KnownPool, Registry};
 
-/// How long a drive may take to say which one it is. The engine gives a silent drive as long.
+/// Time limit for reading a drive's identity, as the engine has it for a silent drive.
 const PATIENCE_NS: u64 = 30_000_000_000;
-/// Where block devices are found under names that stay; the first name found is the one that is
-/// noted.
+/// Folder of stable names of block devices; the first name found is recorded.
 const DISK_NAMES: &str = "/dev/disk";
 
 /// The drives of a pool, opened.
@@ -42,7 +41,7 @@ pub(crate) struct KnownDrives {
     pub used_by: Option<Holder>,
 }
 
-/// What a drive says of itself.
+/// Identity in a drive's superblock.
 enum Says {
     Ours(DriveId),
     Else(Holds),
@@ -72,7 +71,7 @@ pub(crate) async fn open_known<V: Volumes>(
     let absent = search.at_noted_places(&mut found).await?;
     search.elsewhere(registry, &mut found).await?;
     for (path, why) in &absent {
-        // What was found elsewhere is not missing.
+        // A drive that was found elsewhere is not missing.
         let is_found = |id: &str| found.opened.iter().any(|opened| says_id(opened, id));
         if !known.drives.iter().any(|drive| drive.path == *path && is_found(&drive.id)) {
             opener.environment.warning(format!("{} is taken as missing: {why}", path.display()));
@@ -116,7 +115,7 @@ async fn note_others(
     noted.await
 }
 
-/// Whether the file or device at a path is one of these drives.
+/// True if the file or device at a path is one of these drives.
 fn is_among(opened: &[(PathBuf, OpenedDrive)], path: &Path) -> bool {
     let Ok(identity) = drive_identity(path) else { return false };
     opened.iter().any(|(_, opened)| opened.identity == Identity::Drive(identity))
@@ -207,9 +206,9 @@ impl<V: Volumes> Search<'_, V> {
         Ok(absent)
     }
 
-    /// What an error at a place on the list means: nothing, that it is to be told, or that the pool
-    /// must not go on. The same for those who look and those who change: what is wrong with one
-    /// drive is that drive's, and costs the pool no more than the drive.
+    /// Classifies an error at a place on the list: ignored, reported, or fatal for the pool. The
+    /// same for commands that read and commands that change: an error of one drive costs the pool
+    /// no more than that drive.
     async fn judge(
         &self,
         path: &Path,
@@ -243,7 +242,7 @@ impl<V: Volumes> Search<'_, V> {
                     Says::Ours(_) | Says::Unreadable => Err(Trouble::Stop(error.into())),
                 }
             }
-            // Who may not look knows nothing of the pool.
+            // A process without rights knows nothing of the pool.
             error if error.is_of_this_process() => Err(Trouble::Stop(error.into())),
             error => Ok(Some(chain(&error))),
         }

@@ -3,13 +3,13 @@
 //!
 //! Expected faults: servers that are not there (the drive is missing, as a file would be), servers
 //! that hang (waited for as long as the URI allows, all at the same time), servers that are there
-//! and of no use (TLS, read-only, blocks: missing, too, and the process that opens the pool is
-//! told).
+//! and of no use (TLS, read-only, blocks: missing, too, with a
+//! message to the process that opens the pool).
 //!
 //! While a process has a pool open for long it tries to reach drives that went, after 1 s and then
 //! after longer and longer, up to every 30 s. What comes back is given a moment before it is used:
-//! a server that hung may still carry out what it had got. Where that is known to be so, opening it
-//! takes until each such request is as old as the URI allows.
+//! a server that hung may still execute requests that it had received. Where that is known to be
+//! so, opening it takes until each such request is as old as the URI allows.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const LONGEST_PAUSE_NS: u64 = 30 * SECOND_NS;
 /// From reaching it to using it.
 const MOMENT_NS: u64 = 2 * SECOND_NS;
-/// A drive that stayed for so long is tried again at once when it goes the next time.
+/// A drive that stayed this long is retried at once when it goes the next time.
 const STEADY_NS: u64 = 60 * SECOND_NS;
 
 impl From<ConnectError> for Failure {
@@ -73,7 +73,7 @@ pub(crate) async fn open_known(
     })
 }
 
-/// What became of a pool's exports, by place.
+/// A pool's exports, opened or with the reason, by place.
 pub type Reached = HashMap<PathBuf, Result<OpenedDrive, Trouble>>;
 
 /// Opens all exports among a pool's drives at the same time, so that several that are silent cost
@@ -94,7 +94,7 @@ pub async fn open_all(executor: &RealExecutor, known: &KnownPool, read_only: boo
     join_all(opening).await.into_iter().collect()
 }
 
-/// Who fetches back what went.
+/// Reconnects lost exports.
 #[derive(Default)]
 pub struct Returning {
     attempts: HashMap<DriveId, Attempt>,
@@ -134,8 +134,8 @@ impl Returning {
     }
 }
 
-/// Waits, before a pool that was closed with requests under way is opened again, until its servers
-/// have carried out what they had got: such a write must not come over what is written next. Pools
+/// Waits, before a pool that was closed with requests in flight is opened again, until its servers
+/// have executed these: such a write must not overwrite a newer one. Pools
 /// without exports need not wait.
 pub(crate) async fn give_servers_a_moment(context: &Context, pool: &KnownPool) {
     if pool.drives.iter().any(|drive| noted_export(&drive.path).is_some()) {
@@ -171,7 +171,7 @@ pub async fn fetch(
     let drive: Rc<dyn Drive> = opened.drive.clone();
     keep(opened);
     match pool.online(id, Some(drive)).await {
-        Ok(()) => environment.note(format!("{uri} is back: what changed meanwhile is copied to it")),
+        Ok(()) => environment.note(format!("{uri} is back: changes made since are copied to it")),
         Err(error) => {
             environment.warning(format!("{uri} is there again and not taken back: {}", chain(&error)))
         }

@@ -1,6 +1,6 @@
-//! What a drive holds already, so that nothing is overwritten unseen: file systems, partition
-//! tables, members of other arrays, encrypted and swap space, by the magic numbers their formats
-//! publish. Reads only.
+//! Recognition of a drive's contents, so that nothing is overwritten unseen: file systems,
+//! partition tables, members of other arrays, encrypted and swap space, by the magic numbers of
+//! their formats. Reads only.
 //!
 //! Expected faults: drives too small for a signature's place, unreadable places (an error, not
 //! "empty"), contents that only look like a signature (then the user says `--force`).
@@ -35,7 +35,7 @@ struct Magic {
     offset_bytes: u64,
     bytes: &'static [u8],
     what: &'static str,
-    /// Where the label is (absolute offset, longest length).
+    /// Place of the label (absolute offset, longest length).
     label: Option<(u64, usize)>,
 }
 
@@ -47,8 +47,8 @@ const fn labelled(magic: Magic, offset_bytes: u64, length: usize) -> Magic {
     Magic { label: Some((offset_bytes, length)), ..magic }
 }
 
-/// Formats that a fixed text gives away: those that `libblkid` (util-linux) knows, as far as the
-/// text is long enough to tell them from other data, and images of disks.
+/// Formats with a fixed text: those that `libblkid` (util-linux) knows, as far as the text is long
+/// enough to be distinctive, and images of disks.
 const MAGICS: &[Magic] = &[
     labelled(magic(0, b"XFSB", "an XFS file system"), 108, 12),
     labelled(magic(0x1_0040, b"_BHRfS_M", "a btrfs file system"), 0x1_012b, 256),

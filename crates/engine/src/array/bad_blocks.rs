@@ -35,9 +35,9 @@ pub(crate) struct BadBlocks {
     lost: RefCell<Blocks>,
     dead: RefCell<Blocks>,
     repairs: Cell<Repairs>,
-    /// How often repairs that were not durable have been undone.
+    /// Number of times that repairs that were not durable have been undone.
     undone: Cell<u64>,
-    /// Blocks that rebuilds found lost, and no event has told of.
+    /// Blocks that rebuilds found lost and no event has reported.
     untold: Cell<u64>,
 }
 
@@ -50,7 +50,7 @@ struct Blocks {
     written: BTreeMap<Block, u64>,
     /// Written since, and still bad by the pool's record.
     unrecorded: BTreeMap<Block, u64>,
-    /// What is to be recorded, until something changes.
+    /// Blocks to record; cached until something changes.
     to_record: Option<Rc<BlockSet>>,
 }
 
@@ -74,7 +74,7 @@ impl Blocks {
         self.bad.insert(space, blocks)
     }
 
-    /// Keeps blocks in spans of 1 MiB of which this is true, told the first block of each.
+    /// Keeps blocks in spans of 1 MiB of which this is true; called with the first block of each.
     fn retain_spans(&mut self, keep: impl Fn(Block) -> bool) {
         self.to_record = None;
         self.bad.retain_spans(&keep);
@@ -121,13 +121,13 @@ impl Blocks {
     }
 }
 
-/// How many blocks became whole so far.
+/// Number of blocks that became whole so far.
 #[derive(Clone, Copy, Default)]
 struct Repairs {
     made: u64,
-    /// Of these, durably.
+    /// Number of these that are durable.
     durable: u64,
-    /// Of these, as the pool's record has it.
+    /// Number of these that the pool has recorded.
     recorded: u64,
 }
 
@@ -149,12 +149,12 @@ impl BadBlocks {
         self.dead.borrow().bad.iter().map(|(_, block)| block).collect()
     }
 
-    /// What the pool has to record of [`Self::lost`].
+    /// The part of [`Self::lost`] that the pool has to record.
     pub(crate) fn lost_to_record(&self) -> Rc<BlockSet> {
         self.lost.borrow_mut().all_to_record()
     }
 
-    /// What the pool has to record of [`Self::dead`]: blocks below `end`.
+    /// The part of [`Self::dead`] that the pool has to record: blocks below `end`.
     pub(crate) fn dead_to_record(&self, end: u64) -> Rc<BlockSet> {
         let mut dead = self.dead.borrow_mut();
         // Dead blocks beyond a smaller size are dropped when the size is recorded.
@@ -172,22 +172,22 @@ impl BadBlocks {
         Rc::new(all)
     }
 
-    /// How many blocks are lost, of columns, and dead, of the volume.
+    /// Number of lost blocks of columns and dead blocks of the volume.
     pub(crate) fn count(&self) -> u64 {
         self.lost.borrow().bad.count() + self.dead.borrow().bad.count()
     }
 
-    /// Whether no block of a column is lost.
+    /// True if no block of a column is lost.
     pub(crate) fn has_no_lost(&self) -> bool {
         self.lost.borrow().bad.is_empty()
     }
 
-    /// Whether no block of the volume is dead.
+    /// True if no block of the volume is dead.
     pub(crate) fn has_no_dead(&self) -> bool {
         self.dead.borrow().bad.is_empty()
     }
 
-    /// Whether a range of a unit touches a block that holds nothing valid.
+    /// True if a range of a unit touches a block that holds nothing valid.
     pub(crate) fn is_unit_lost(&self, stripe: &Stripe, range: UnitRange) -> bool {
         self.is_lost_at(stripe.units[range.unit], range)
     }
@@ -198,7 +198,7 @@ impl BadBlocks {
         self.lost.borrow().bad.first_in(column, blocks).is_some()
     }
 
-    /// Whether any block of a stripe, data or parity, is lost.
+    /// True if any block of a stripe, data or parity, is lost.
     pub(crate) fn is_any_lost_in(&self, geometry: &Geometry, stripe: u64) -> bool {
         let lost = self.lost.borrow();
         let last = geometry.shape().interleave_bytes / BLOCK_BYTES - 1;
@@ -249,7 +249,7 @@ impl BadBlocks {
         self.lost.borrow_mut().add(column, blocks)
     }
 
-    /// A rebuild has found so many more blocks lost.
+    /// Adds to the blocks that a rebuild has found lost.
     pub(crate) fn note_untold(&self, blocks: u64) {
         self.untold.set(self.untold.get() + blocks);
     }
@@ -292,8 +292,8 @@ impl BadBlocks {
         }
     }
 
-    /// Of the blocks of columns, only those in spans of 1 MiB of which this is true still exist;
-    /// told the first block of each.
+    /// Keeps those blocks of columns that are in spans of 1 MiB of which this is true; called with
+    /// the first block of each.
     pub(crate) fn retain_lost(&self, keep: impl Fn(ColumnBlock) -> bool) {
         let mut lost = self.lost.borrow_mut();
         if !(lost.bad.is_empty() && lost.written.is_empty() && lost.unrecorded.is_empty()) {
@@ -319,7 +319,7 @@ impl BadBlocks {
         blocks.iter().for_each(|block| dead.forget(VOLUME, *block..=*block));
     }
 
-    /// How many repairs were made: to be asked before a flush, and passed to
+    /// Number of repairs made: to be read before a flush, and passed to
     /// [`Self::repairs_are_durable`] after it.
     pub(crate) fn repairs(&self) -> u64 {
         self.repairs.get().made
@@ -341,18 +341,18 @@ impl BadBlocks {
         self.undone.set(self.undone.get() + 1);
     }
 
-    /// How often that was so. A write that was under way meanwhile may have lost what it sent
+    /// Number of times this happened. A write in flight at that time may have lost what it sent
     /// before, and makes no block whole.
     pub(crate) fn undone(&self) -> u64 {
         self.undone.get()
     }
 
-    /// Whether a repair may still be undone by a power cut.
+    /// True if a repair may still be undone by a power cut.
     pub(crate) fn has_undurable_repairs(&self) -> bool {
         !self.lost.borrow().written.is_empty() || !self.dead.borrow().written.is_empty()
     }
 
-    /// Whether the pool's record still has blocks as bad that are whole.
+    /// True if the pool's record still has blocks as bad that are whole.
     pub(crate) fn has_unrecorded_repairs(&self) -> bool {
         let Repairs { made, recorded, .. } = self.repairs.get();
         made != recorded && !mutation::is_chosen(Mutation::LostBlocksNotRecorded)
@@ -372,7 +372,7 @@ impl BadBlocks {
         self.dead.borrow_mut().unrecorded.retain(|_, repair| *repair > made);
     }
 
-    /// Whether the pool's record still has a block of the stripe as bad that was written since.
+    /// True if the pool's record still has a block of the stripe as bad that was written since.
     /// What the journal has of it makes it whole after a crash, and is needed as long.
     pub(crate) fn is_repair_unrecorded(&self, geometry: &Geometry, stripe: u64) -> bool {
         let (lost, dead) = (&self.lost.borrow().unrecorded, &self.dead.borrow().unrecorded);
@@ -398,7 +398,7 @@ impl BadBlocks {
 mod tests {
     use super::*;
 
-    /// What is recorded as dead.
+    /// The recorded dead blocks.
     fn dead(blocks: &BadBlocks) -> Vec<u64> {
         blocks.dead_to_record(100).iter().map(|(_, block)| block).collect()
     }

@@ -20,14 +20,14 @@ use crate::read::recover::{HeldStripe, recover_read};
 use crate::stripes::lock_order;
 use crate::stripes::stripe_table::StripeGuard;
 
-/// A direct read under way.
+/// A direct read in flight.
 struct Direct {
     stripe: u64,
     range: UnitRange,
-    /// Where its bytes go in the request's buffer.
+    /// Offset of its bytes in the request's buffer.
     at: usize,
     slot: usize,
-    /// Where it is read, in the column.
+    /// Offset of the read in the column.
     offset_bytes: u64,
     answer: Completion,
 }
@@ -236,8 +236,8 @@ impl Inner {
         Some(self.read_streams.copy_for(start..end, run_bytes, copies, least_busy))
     }
 
-    /// Where to read the byte at `offset` of the volume, and how many follow it there; of several
-    /// copies this one or, where none was chosen for the whole read, the one whose turn it is,
+    /// Place of the byte at `offset` of the volume, and the number of bytes that follow it there.
+    /// Of several copies this one or, if none was chosen for the whole read, the next in turn,
     /// unless it is much busier.
     fn read_place(&self, offset: u64, copy: Option<usize>) -> (Place, u64) {
         let copies = self.geometry.copies();
@@ -479,7 +479,7 @@ impl Inner {
 /// Stripe, range, place in the request's buffer, and slot of a direct read that was refused.
 type Refused = (u64, UnitRange, usize, usize);
 
-/// What had to be got by other means, and where in the request's buffer it belongs.
+/// Data recovered by other means, and its offset in the request's buffer.
 type Recovered = SmallVec<[(usize, Buffer); 1]>;
 
 struct DecodingRead {

@@ -1,10 +1,10 @@
-//! After a crash: the journal's live records are carried out, before the array serves anybody.
+//! After a crash: the journal's live records are replayed, before the array serves requests.
 //!
 //! A redo record is written in place as it stands: whichever of its writes had been done,
 //! afterwards data and parity belong together, also where drives are missing now. An intent says
 //! that a full stripe was being written; of every block of it some version is in place. With all
-//! data units there, parity is computed again. With one missing it cannot be told which version
-//! parity speaks of, so the blocks that were on it are dead: reading them is an error until they
+//! data units there, parity is computed again. With one missing it is not known which version
+//! parity belongs to, so the blocks that were on it are dead: reading them is an error until they
 //! are written.
 
 mod lost;
@@ -35,9 +35,10 @@ impl Array {
     }
 
     /// Begins a journal where the array has been going on without one; `epoch` as for
-    /// [`Array::create`]. Requests wait meanwhile: after a crash whatever the journal does not know
-    /// counts as whole, so all that was written without it is durable in place first. `false`: not
-    /// yet, since an earlier crash left something to be compared, or there is a journal.
+    /// [`Array::create`]. Requests wait until it is done: after a crash whatever the journal does
+    /// not know counts as whole, so all that was written without it is durable in place first.
+    /// `false`: not yet, since an earlier crash left something to be compared, or there is a
+    /// journal.
     pub(crate) async fn begin_journal(&self, places: &[AreaPlace], epoch: u64) -> Result<bool, ArrayError> {
         let inner = &self.0;
         let _nobody_else = inner.admission.acquire(inner.options.in_flight_bytes).await;
@@ -51,13 +52,13 @@ impl Array {
         Ok(inner.log.open().is_some())
     }
 
-    /// How many more areas may be lost before something that the journal holds, or the journal
+    /// Number of areas that may be lost before something that the journal holds, or the journal
     /// itself, is on none. 0 where it takes nothing more; `None` without a journal.
     pub fn journal_redundancy(&self) -> Option<usize> {
         Some(self.0.log.open()?.journal.least_copies().saturating_sub(1))
     }
 
-    /// Whether the journal was found empty where it should have held something.
+    /// True if the journal was found empty where it should have held something.
     pub(crate) fn was_journal_empty(&self) -> bool {
         self.0.log.open().is_some_and(|log| log.was_empty.get())
     }
@@ -78,7 +79,7 @@ impl Array {
     }
 }
 
-/// How the journal has a drive excluded that refuses its area.
+/// Excludes a drive that refuses its journal area.
 struct AreaHost(Weak<Inner>);
 
 impl JournalHost for AreaHost {
@@ -141,7 +142,7 @@ impl<'a> JournalOpening<'a> {
         Ok(())
     }
 
-    /// Reads the journal and carries out what it holds. Whether it held anything.
+    /// Reads the journal and replays it. True if it held anything.
     async fn open(self, fresh_epoch: u64) -> Result<bool, ArrayError> {
         let copies = self.copies();
         let Self { array, areas } = self;
@@ -164,7 +165,7 @@ impl<'a> JournalOpening<'a> {
         lost::note_lost(array, &replay.records);
         let is_logged = array.geometry.parity_units() > 0 || array.sums.get().is_some();
         if replay.missing_batches == 0 && replay.hiding_areas == 0 && !replay.was_empty && is_logged {
-            // Nothing was under way that the journal does not know.
+            // Nothing was in flight that the journal does not know.
             for chunk in array.regions.intents.unsynced_chunks() {
                 array.regions.intents.mark_synced(chunk);
             }
@@ -224,7 +225,7 @@ impl Inner {
         opening.create(epoch).await
     }
 
-    /// Reads the journal and carries out what it holds.
+    /// Reads the journal and replays it.
     pub(crate) async fn open_journal(
         &self,
         places: &[AreaPlace],
@@ -242,8 +243,8 @@ impl Inner {
         opening.open(fresh_epoch).await.map(drop)
     }
 
-    /// What [`Self::open_journal`] left out, on members that keep in memory what is written to
-    /// them. Whether the journal held anything; `false` also where that was done before.
+    /// Replays the journal that [`Self::open_journal`] left unread, on members that keep writes in
+    /// memory. True if it held anything; `false` also if it was replayed before.
     pub(crate) async fn recover_in_memory(&self) -> Result<bool, ArrayError> {
         let _alone = self.log.read_alone().await;
         let Some((places, fresh_epoch)) = self.log.unread() else { return Ok(false) };

@@ -1,4 +1,4 @@
-//! After a crash, with checksums: what was being written is told by its sums, block by block.
+//! After a crash, with checksums: blocks that were being written are recognised by their sums.
 //!
 //! The records of a stripe say which sums its blocks had, one after the other. What the last record
 //! holds whole (*redo*) is written in place. A block of which the last record says only its sum
@@ -39,14 +39,14 @@ use crate::sums::{OLD_SUMS, UnitSums};
 /// Stripes put right at a time.
 const STRIPES_AT_A_TIME: usize = 32;
 
-/// What one record says of a block.
+/// One record's information on a block.
 #[derive(Clone, Copy)]
 struct Touch {
-    /// Which record of the stripe.
+    /// Index of the record in the stripe's list.
     record: usize,
     /// The block's sum from then on; `None`: nothing is recorded of it.
     new: Option<u32>,
-    /// What it was before, as far as the record says so.
+    /// The sum before, if the record has it.
     old: Option<u32>,
 }
 
@@ -58,8 +58,8 @@ struct StripeResync<'a> {
     stripe: &'a Stripe,
     missing: MemberSet,
     records: Vec<Record>,
-    /// What was acknowledged from the journal and is written in place with the record of this
-    /// number: byte of the stripe's data, oldest first.
+    /// Data acknowledged from the journal that is written in place with the record of this number:
+    /// byte of the stripe's data, oldest first.
     pending: Vec<(usize, u64, Buffer)>,
     interleave: u64,
     data_units: usize,
@@ -68,7 +68,7 @@ struct StripeResync<'a> {
     blocks: usize,
     /// The pages of each unit.
     sums: Vec<UnitSums>,
-    /// What the units hold, once they were read: nothing where they cannot be.
+    /// Contents of the units, once read; `None` for blocks that cannot be.
     strips: Option<Vec<Vec<Option<Buffer>>>>,
     writes: Vec<Completion>,
 }
@@ -120,8 +120,8 @@ impl StripeResync<'_> {
         Some(part.segments.first()?.slice(from..from + BLOCK_BYTES as usize))
     }
 
-    /// The sum that the block had after so many of the records. Of copies one says it for all: of
-    /// one that was not there nothing may be recorded.
+    /// The block's sum after the first `records` records. Of copies, one speaks for all: nothing
+    /// may be recorded of one that was not there.
     fn sum_after(&self, unit: usize, block: usize, records: usize) -> Option<u32> {
         let own = self.own_sum_after(unit, block, records);
         if own.is_some() || self.inner.geometry.copies() == 1 {
@@ -227,9 +227,9 @@ impl StripeResync<'_> {
         }
 
         let data_units = inner.geometry.data_units();
-        // The newest version that so many blocks hold that the others follow from them: then these
-        // hold it too, also one that holds an older one, since its drive may have lost a write that
-        // was durable on all others.
+        // The newest version held by enough blocks to reconstruct the others: these then get it
+        // too, also one that holds an older version, since its drive may have lost a write that was
+        // durable on all others.
         let mut found: SmallVec<[(usize, Buffer); 4]> = SmallVec::new();
         for records in (floor..=newest).rev() {
             let is_behind = |unit: &usize| versions[*unit].is_none_or(|version| version < records);
@@ -286,9 +286,9 @@ impl StripeResync<'_> {
         Ok(())
     }
 
-    /// What stands in for a block that is lost. Not zeros, nor anything else that may have been
-    /// there before, nor what stood in for it at an earlier time: should this be interrupted, the
-    /// block must not be taken for an old version of itself when it is done again.
+    /// Poison for a lost block. Neither zeros, nor anything that may have been there before, nor
+    /// earlier poison: if this is interrupted and repeated, the block must not pass for an old
+    /// version of itself.
     fn bury(&self, unit: usize, block: usize) -> Buffer {
         let inner = self.inner;
         note_block_dead(inner, self.stripe.index, unit, block as u64 * BLOCK_BYTES);
@@ -313,7 +313,7 @@ impl StripeResync<'_> {
         let place = self.stripe.units[unit];
         let range = self.range(unit, block);
         if unit < inner.geometry.data_units() || inner.geometry.copies() > 1 {
-            // What is written is no longer lost, also where it enters parity only.
+            // Written data is no longer lost, also if it enters parity only.
             inner.bad.repair_unit(self.stripe, range);
         }
         if self.missing.contains(place.member) {
@@ -405,8 +405,8 @@ impl Replay<'_> {
                 self.keep_data(&journal.load(found).await?);
             }
         }
-        // Each stripe by itself, so many at a time that the drives' queues have something to order.
-        // All are awaited, whatever becomes of one: nothing is under way any more when this ends.
+        // Each stripe by itself, enough of them at a time for the drives' queues to order. All are
+        // awaited, even if one fails: nothing is in flight when this ends.
         let resyncs = stripes.iter().map(|(&index, found)| self.resync_by_sums(index, found));
         let ended: Vec<Result<(), ArrayError>> =
             stream::iter(resyncs).buffer_unordered(STRIPES_AT_A_TIME).collect().await;
@@ -515,7 +515,7 @@ fn note_touches(geometry: &Geometry, number: usize, record: &Record, blocks: usi
             }
         }
     }
-    // Parity that nobody had: it is not what it was, and what it would be is not known.
+    // Parity that no record has: it has changed, and its new value is not known.
     let parity = if geometry.copies() > 1 { units..units } else { data_units..units };
     for unit in parity {
         for block in window.0.min(window.1)..window.1 {

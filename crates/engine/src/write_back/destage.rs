@@ -37,9 +37,9 @@ use crate::write_back::pending::{Pending, PendingPiece, Room};
 
 /// After a failure destaging is tried again this much later.
 const RETRY_NS: u64 = 100_000_000;
-/// So many times as many stripes are destaged at a time where positions are dear.
+/// Factor for the stripes destaged at a time on seek-bound drives.
 const SWEEP_FACTOR: usize = 8;
-/// Where all stripes are in use, it looks again this much later.
+/// Pause before the next look if all stripes are in use, nanoseconds.
 const BUSY_NS: u64 = 100_000;
 
 impl Array {
@@ -241,7 +241,7 @@ impl<'a> Destaging<'a> {
         }
         let in_place = async |(stripe, guard): (u64, StripeGuard)| {
             let result = destaging.stripe(stripe).await;
-            // Whoever waits for it need not wait for the others.
+            // A task that waits for it need not wait for the others.
             drop(guard);
             result
         };
@@ -252,8 +252,7 @@ impl<'a> Destaging<'a> {
 }
 
 impl Inner {
-    /// Where positions are dear, many: the more there are, the shorter the way from one to the
-    /// next.
+    /// Many on seek-bound drives: the more there are, the shorter the seek from one to the next.
     fn destage_stripes_at_a_time(&self) -> usize {
         let factor = if self.columns.have_dear_positions() { SWEEP_FACTOR } else { 1 };
         factor * self.options.tuning.destage_stripes
@@ -280,8 +279,8 @@ impl Inner {
         self.flush().await
     }
 
-    /// Writes in place what is pending now, however much comes meanwhile, and has the journal
-    /// release all that is in place.
+    /// Writes in place all data pending now, and has the journal release what is in place. Data
+    /// that arrives during this is not waited for.
     pub(crate) async fn put_in_place_what_is_logged(&self) -> Result<(), ArrayError> {
         let newest = self.deferred.pending.newest_sequence().unwrap_or(0);
         while self.deferred.pending.oldest_sequence().is_some_and(|oldest| oldest <= newest) {
@@ -297,8 +296,8 @@ impl Inner {
     pub(crate) async fn forget_logged(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
         let Some(log) = self.log.open() else { return Ok(()) };
         if !log.has_any(stripes.clone()) {
-            // What was released is still found after a crash until that is said durably, for which
-            // it is not enough that a batch which says so is on its way.
+            // Released records are still found after a crash until the release is durable; a batch
+            // in flight that has it does not suffice.
             return log.journal.mark_releases().await;
         }
         for stripe in self.deferred.pending.stripes_in(stripes.clone()) {
@@ -340,7 +339,7 @@ impl Inner {
                 }
                 if lock_order::scope(Destaging::batch(&inner)).await.is_err() {
                     // It stays in the journal, and is tried again: drives may have been excluded
-                    // meanwhile.
+                    // since.
                     inner.context.sleep_ns(RETRY_NS).await;
                 } else if let Some(log) = inner.log.open() {
                     // Regions written for the first time have to be known as written before the

@@ -1,4 +1,4 @@
-//! What happens to a pool while it is used. Each action first makes sure that it takes no more than
+//! Events in the life of a pool in use. Each action first makes sure that it takes no more than
 //! what is promised to be survived; an action that finds itself impossible does nothing.
 //!
 //! To add one: a variant of [`Action`] and its weight in `world/bias.rs`, its arm in
@@ -92,8 +92,8 @@ impl Life {
         }
     }
 
-    /// Several at once, so many that some volume cannot do without them: it must say so, and when
-    /// they come back it must be as it was.
+    /// Pulls several drives at once, more than some volume tolerates: it must report that, and be
+    /// as before when they return.
     fn pull_too_many(&self, targets: &[Target]) {
         let all: Vec<usize> = self.plugged.borrow().keys().copied().collect();
         // Nor with damage elsewhere: which of the drives the engine gives up before it knows that
@@ -249,7 +249,7 @@ impl Life {
     async fn replace_lost(&self, subject: &Subject, by_itself: bool) {
         let lost: Vec<Place> = subject.places().into_iter().filter(|place| !place.is_online).collect();
         let Some(old) = self.world.pick(&lost) else { return };
-        // What was on its way to a drive when it was pulled has arrived by then.
+        // Requests in flight to a drive when it was pulled have arrived by then.
         self.context.sleep_ns(5_000_000).await;
         let new = if by_itself { self.brought_back(old.disk) } else { self.new_disk() };
         let Some((disk, top)) = new else { return };
@@ -279,7 +279,7 @@ impl Life {
     pub(crate) async fn take_back(&self, subject: &Subject) {
         let offline: Vec<Place> = subject.places().into_iter().filter(|place| place.is_offline).collect();
         let Some(place) = self.world.pick(&offline) else { return };
-        // What was on its way to it has arrived by then.
+        // Requests in flight to it have arrived by then.
         self.context.sleep_ns(5_000_000).await;
         let Some((disk, top)) = self.brought_back(place.disk) else { return };
         self.world.disks.borrow_mut()[disk].stale.clear();
@@ -315,7 +315,7 @@ impl Life {
         let is_trusted = |disk: &usize| places.iter().any(|place| place.disk == *disk && place.is_online);
         for (store, guarded) in targets {
             let facts = guarded.facts.borrow();
-            // What was damaged silently is known to be repaired only when all was checked.
+            // Silent damage is known to be repaired only when everything was checked.
             if !facts.is_online
                 || !facts.lacking_copies.is_empty()
                 || !self.world.spoiled().is_empty()

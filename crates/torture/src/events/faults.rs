@@ -3,8 +3,8 @@
 //! that are offered as others. Drawn from a stream of their own ([`crate::Drawn`]). As in
 //! `actions.rs`, never more is taken from a volume than what it can do without, but for two:
 //!
-//! - A flush may fail on a drive that a volume without any redundancy lies on. What of it was not
-//!   durable may be lost; that is to be told to a client before any flush is acknowledged
+//! - A flush may fail on a drive that a volume without any redundancy lies on. What was not
+//!   durable may be lost; a client must learn of that before any flush is acknowledged
 //!   ([`crate::world::oracle::Oracle::put_at_risk`]).
 //! - All drives may be full at once. Nothing more can be written then, and nothing that can be read
 //!   may be refused.
@@ -21,7 +21,7 @@ impl Life {
     /// In runs that have them: perhaps one of these.
     pub(crate) async fn perhaps_fail_otherwise(self: &Rc<Self>, subject: &Subject, targets: &[Target]) {
         let Some(random) = self.world.later() else { return };
-        // Where a volume has no redundancy little else may happen.
+        // If a volume has no redundancy little else may happen.
         let is_bare = self.world.volumes.borrow().iter().any(|guarded| guarded.facts.borrow().tolerance == 0);
         let bias = self.world.bias;
         let often = if is_bare { bias.fault.1 } else { bias.fault.0 };
@@ -49,7 +49,7 @@ impl Life {
         let volumes = self.world.volumes.borrow().clone();
         let (sparing, others): (Vec<_>, Vec<_>) =
             volumes.into_iter().partition(|guarded| guarded.can_spare(&one));
-        // What had redundancy and has none now may lose more than what was not flushed.
+        // A volume that had redundancy and has none now may lose more than unflushed data.
         let never_had_any = |guarded: &Rc<Guarded>| {
             let facts = guarded.facts.borrow();
             facts.tolerance == 0 && !facts.is_converting && !guarded.is_uncertain.get()
@@ -142,7 +142,7 @@ impl Life {
         let from = if self.world.chance(0.8) { &lost } else { &places };
         let Some(back) = self.world.pick(from) else { return };
         let others: Vec<Place> = lost.iter().filter(|place| place.id != back.id).cloned().collect();
-        // What was on its way to a drive when it was pulled has arrived by then.
+        // Requests in flight to a drive when it was pulled have arrived by then.
         self.context.sleep_ns(5_000_000).await;
         let plugged = self.plugged.borrow().get(&back.disk).cloned();
         let offered = match (back.is_online, plugged) {
@@ -201,7 +201,7 @@ impl Life {
     }
 }
 
-/// Whether a volume has anything on a disk. Rows that are on their way to other drives may count
+/// True if a volume has anything on a disk. Rows that are on their way to other drives may count
 /// there before a failure is answered.
 fn may_be_on_it(now: &[Facts], guarded: &Guarded, disk: usize) -> bool {
     let has_it = |facts: &Facts| facts.all_disks().contains(&disk) || facts.is_moving;

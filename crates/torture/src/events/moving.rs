@@ -1,6 +1,6 @@
-//! What moves while everything goes on: drives that work are replaced, and rows are spread over all
-//! drives. Nothing of it harms anything: all redundancy stays, so no drive counts as lost for it,
-//! and as many as before may be taken away meanwhile.
+//! Movements under load: working drives are replaced, and rows are spread over all drives. None of
+//! them harms anything: all redundancy stays, so no drive counts as lost for it, and as many as
+//! before may be taken away during it.
 //!
 //! Rebalances are drawn from a stream of their own ([`crate::Drawn`]).
 

@@ -1,5 +1,5 @@
 //! Changes of the volumes themselves: made, deleted, made larger and smaller. No client uses them
-//! meanwhile, at the beginning of a life, as their users would have it; power may be cut at any
+//! then, at the beginning of a life, as their users would have it; power may be cut at any
 //! instant of it.
 //!
 //! Pinned they are at any time, in runs with fast drives.

@@ -36,7 +36,7 @@ fn draw_range(random: &mut SplitMix64, guarded: &Guarded) -> Range<u32> {
     first..(first + count.min(LARGEST_SECTORS)).min(total)
 }
 
-/// Does `steps` things, waiting now and then, until told to stop.
+/// Performs `steps` operations, with pauses, until stopped.
 pub(crate) async fn client(life: Rc<Life>, targets: Vec<Target>, seed: u64, steps: u64) {
     let mut random = SplitMix64::new(seed);
     let nap_ns = if life.world.plan.manner.is_long { 2_000_000_000 } else { 5_000_000 };
@@ -138,7 +138,7 @@ pub(crate) async fn flush(life: &Life, store: &Store, guarded: &Guarded) {
     changed(life, guarded, "a flush", &(0..0), begun, answer);
 }
 
-/// What was refused must have been beyond what is promised.
+/// Checks that a refused change was beyond the promises.
 fn changed(
     life: &Life,
     guarded: &Guarded,

@@ -1,4 +1,4 @@
-//! What a run draws from, and how likely each of it is. A number that is changed in [`Bias::USUAL`]
+//! Probabilities of all that a run draws. A number that is changed in [`Bias::USUAL`]
 //! changes what every seed draws. The numbers of lives that lead to one kind of fault are in
 //! `lives.rs`.
 
@@ -65,19 +65,19 @@ pub(crate) enum EndingKind {
     AfterNs(u64),
 }
 
-/// What one client does of a hundred things; the rest are writes.
+/// Operations of a client, out of a hundred; the rest are writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Habits {
     pub flushes: u64,
     pub reads: u64,
     pub zeroes: u64,
-    /// Of zeros, now and then in whole regions.
+    /// Writes of zeros, at times over whole regions.
     pub wide_zeroes: u64,
     pub discards: u64,
     pub naps: u64,
     /// Forced writes.
     pub forced: u64,
-    /// How many of the wide zeros and discards go over whole regions.
+    /// Share of the wide zeros and discards that cover whole regions.
     pub wide: f64,
 }
 
@@ -94,7 +94,7 @@ pub(crate) enum Deed {
 }
 
 impl Habits {
-    /// What a number below 100 stands for.
+    /// The operation for a number below 100.
     pub(crate) fn deed(&self, drawn: u64) -> Deed {
         let in_order = [
             (Deed::Flush, self.flushes),
@@ -200,7 +200,7 @@ const LEVELS: [Level; 10] = [
     Level::Raid60,
 ];
 impl Bias {
-    /// Of a run without a focus.
+    /// Probabilities of a run without a focus.
     pub(crate) const USUAL: Self = Self {
         drives: (2, 7),
         drive_mib: (8, 57),

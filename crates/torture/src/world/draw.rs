@@ -1,4 +1,4 @@
-//! What is drawn of a life before it begins: how it ends, and which drives are not there.
+//! Draws made before a life begins: how it ends, and which drives are absent.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::bias::EndingKind;
 use crate::power::{Ending, Structure};
 
 impl World {
-    /// How a life ends.
+    /// Draws the end of a life.
     pub(crate) fn draw_ending(&self, number: usize) -> Ending {
         if let Some(random) = self.later() {
             let mut random = random.borrow_mut();
@@ -46,8 +46,8 @@ impl World {
         }
     }
 
-    /// Which drives are not there in a life: some of those that were pulled, and some that are lost
-    /// in this instant, as many as can be spared.
+    /// Draws the absent drives of a life: some of those that were pulled, and some that are lost at
+    /// that instant, as many as can be spared.
     pub(crate) fn draw_absent(&self, number: usize) -> BTreeSet<usize> {
         let mut absent = BTreeSet::new();
         if number == 0 {

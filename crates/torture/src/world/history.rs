@@ -64,7 +64,7 @@ impl World {
         });
     }
 
-    /// Whether everything is to be there in the next life: then what a single drive has is seen,
+    /// True if everything is to be there in the next life: then what a single drive has is seen,
     /// and may count.
     pub(crate) fn is_copy_to_be_seen(&self, life: usize) -> bool {
         self.only_copy.get().is_some_and(|only| only.life + 1 == life)

@@ -58,7 +58,7 @@ impl Bias {
         ..Self::QUIET
     };
 
-    /// Of a run.
+    /// Probabilities of a run.
     pub(crate) fn of(focus: Option<Focus>) -> &'static Self {
         let Some(focus) = focus else { return &Self::USUAL };
         match focus {

@@ -1,4 +1,4 @@
-//! Of which manner the lives of a run are: most are as they always were, some are crowded, some
+//! Manner of a run's lives: most are as they always were, some are crowded, some
 //! have fast drives, some end as soon as they have begun, some last for minutes. Drawn from a
 //! stream of their own ([`crate::Drawn`]).
 
@@ -8,7 +8,7 @@ const MIB: u64 = 1 << 20;
 /// In nanoseconds.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
-/// What the lives of a run have in common.
+/// Properties shared by the lives of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manner {
     /// Many clients of write-back volumes write to the same few regions, which are discarded,
@@ -26,8 +26,8 @@ pub(crate) struct Manner {
 }
 
 impl Manner {
-    /// So long a client of a crowded life waits for an answer at most: several times as long as it
-    /// takes to give up two drives one after the other.
+    /// Maximum wait of a client of a crowded life for an answer: several times the time it takes to
+    /// give up two drives one after the other.
     pub(crate) const PATIENCE_NS: u64 = 30 * SECOND_NS;
 
     /// None of these.

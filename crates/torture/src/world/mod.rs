@@ -1,5 +1,5 @@
-//! What lasts from life to life of a run: the drives with what is on them, the judges of the
-//! volumes, which drives were harmed, what was found.
+//! State that lasts from life to life of a run: the drives with their contents, the judges of the
+//! volumes, the harmed drives, the findings.
 
 pub(crate) mod bias;
 pub(crate) mod content;
@@ -35,7 +35,7 @@ pub(crate) struct Disk {
     pub is_away: bool,
     /// Ranges that could not be read when it was last seen.
     pub unreadable: Vec<Range<u64>>,
-    /// Something of it may be wrong in a way that only checksums tell, and was not found and
+    /// Some of it may be wrong in a way that only checksums detect, and has not been found and
     /// repaired since.
     pub is_spoiled: bool,
     /// Volumes (by number) that went on without it: what it holds of them is out of date.
@@ -46,23 +46,23 @@ pub(crate) struct Disk {
 pub(crate) struct World {
     /// Its seed.
     pub seed: u64,
-    /// How it is run.
+    /// Options of the run.
     pub options: Options,
-    /// What it is made of.
+    /// Plan of the run.
     pub plan: Plan,
-    /// How likely each thing is.
+    /// Probabilities of events.
     pub bias: &'static Bias,
-    /// Where everything that happens is drawn from; clients have their own.
+    /// Source of all events; clients have their own.
     pub random: RefCell<SplitMix64>,
-    /// Where conversions are drawn from, in runs that have any.
+    /// Source of conversions, in runs that have any.
     pub conversions: Option<RefCell<SplitMix64>>,
-    /// Where drives that the power goes with are drawn from, in runs that have any.
+    /// Source of drives lost with the power, in runs that have any.
     pub losses: Option<RefCell<SplitMix64>>,
-    /// Where rebalances are drawn from, in runs that have any.
+    /// Source of rebalances, in runs that have any.
     pub moving: Option<RefCell<SplitMix64>>,
-    /// Where what came later is drawn from: see [`World::later`].
+    /// Source of later kinds of events: see [`World::later`].
     later: Option<RefCell<SplitMix64>>,
-    /// What a drive held once.
+    /// Earlier contents of a drive.
     pub copy: RefCell<Option<KeptCopy>>,
     /// The drive that alone has a copy of something.
     pub only_copy: Cell<Option<OnlyCopy>>,
@@ -70,13 +70,13 @@ pub(crate) struct World {
     pub disks: RefCell<Vec<Disk>>,
     /// All volumes.
     pub volumes: RefCell<Vec<Rc<Guarded>>>,
-    /// What was tried.
+    /// Events tried.
     pub coverage: RefCell<Coverage>,
     /// Volumes ever made: their numbers.
     pub next_volume: Cell<u64>,
     /// One that was being made when power went: it may be there or not.
     pub being_made: RefCell<Option<NewVolume>>,
-    /// How often the pool was opened.
+    /// Number of openings of the pool.
     openings: Cell<u64>,
     failures: RefCell<Vec<Failure>>,
     trace_hash: Cell<u64>,
@@ -155,23 +155,22 @@ impl World {
         disks.len() - 1
     }
 
-    /// How the pool is set the next time it is opened: what it draws identities from is never the
-    /// same, as it would be where what an opening gave to one drive was lost for all others, and
-    /// the next opening gave it to another drive.
+    /// Settings for the next opening of the pool. The seed of its identities is never the same:
+    /// else an identity that one opening gave to one drive, and that was lost for all others, could
+    /// be given to another drive by the next.
     pub(crate) fn settings(&self) -> Settings {
         self.openings.set(self.openings.get() + 1);
         let settings = self.plan.settings;
         Settings { seed: settings.seed ^ self.openings.get() << 48, ..settings }
     }
 
-    /// Drives of which something may be wrong that only checksums tell.
+    /// Drives that may have errors that only checksums detect.
     pub(crate) fn spoiled(&self) -> Vec<usize> {
         let disks = self.disks.borrow();
         (0..disks.len()).filter(|disk| disks[*disk].is_spoiled).collect()
     }
 
-    /// Where faults and lives that torture did not always have are drawn from, in runs that have
-    /// them.
+    /// Source of the faults and lives that torture did not always have, in runs that have them.
     pub(crate) fn later(&self) -> Option<&RefCell<SplitMix64>> {
         self.later.as_ref()
     }
@@ -222,12 +221,12 @@ impl World {
         }
     }
 
-    /// Whether anything was broken yet.
+    /// True if anything was broken yet.
     pub(crate) fn is_broken(&self) -> bool {
         !self.failures.borrow().is_empty()
     }
 
-    /// What came of it.
+    /// Result of the run.
     pub(crate) fn report(&self) -> RunReport {
         RunReport {
             coverage: *self.coverage.borrow(),

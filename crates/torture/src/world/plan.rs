@@ -1,5 +1,4 @@
-//! What a run is made of, drawn from its seed: drives, volumes, how the engine is set, how many
-//! lives.
+//! Plan of a run, drawn from its seed: drives, volumes, settings of the engine, number of lives.
 
 use stripewise_drive::SplitMix64;
 use stripewise_engine::pool::TierOptions;
@@ -27,30 +26,30 @@ pub(crate) struct Plan {
     pub fast_bytes: Vec<u64>,
     /// Logical block of all drives.
     pub block_bytes: u32,
-    /// Whether a power cut tears sectors.
+    /// True if a power cut tears sectors.
     pub tears: bool,
-    /// How long drives take.
+    /// Latency of the drives.
     pub latency: Latency,
     /// Drives are queued in front of, as opposed to asked directly.
     pub queued: bool,
-    /// What drives say that they transfer in the time of one position; 0: they have no arms.
+    /// Bytes that drives claim to transfer in the time of one seek; 0: they do not seek.
     pub gap_bytes: u64,
-    /// How the pool is set.
+    /// Settings of the pool.
     pub settings: Settings,
     /// Its volumes, as far as there is room for them.
     pub volumes: Vec<NewVolume>,
-    /// What is promised of them.
+    /// Their promises.
     pub promises: Promises,
     /// Lives before the last, quiet one.
     pub lives: usize,
-    /// What these are like.
+    /// Manner of these.
     pub manner: Manner,
-    /// Whether tasks run in an order drawn from the seed.
+    /// True if tasks run in an order drawn from the seed.
     pub shuffled: bool,
 }
 
-/// The lives of one of so many seeds are paired ([`Manner::is_paired`]): of those that leave this
-/// when they are divided by it, so that all other seeds draw what they drew before.
+/// One in this many seeds has paired lives ([`Manner::is_paired`]), chosen by its remainder, so
+/// that all other seeds draw what they drew before.
 const PAIRED_ONE_OF: u64 = 20;
 const PAIRED_LEAVE: u64 = 10;
 /// The drives of one of ten seeds ask to be treated as if they had arms, in the same manner.
@@ -62,7 +61,7 @@ fn on_arms(layout: LayoutSpec) -> LayoutSpec {
     LayoutSpec { rotation_rows: rotation_rows.map(|columns| 1 << (columns % 4)), ..layout }
 }
 
-/// What such drives say they transfer in the time of one position
+/// Bytes that such drives claim to transfer in the time of one seek
 /// ([`DriveInfo::gap_bytes`](stripewise_drive::DriveInfo)).
 const GAP_OF_ARMS_BYTES: u64 = 128 << 10;
 
@@ -78,7 +77,7 @@ impl Plan {
         if self.gap_bytes == 0 { new } else { NewVolume { layout: on_arms(new.layout), ..new } }
     }
 
-    /// What there always was.
+    /// Draws the kinds of events that there always were.
     fn draw_first(seed: u64, random: &mut SplitMix64, options: &Options) -> Self {
         let bias = Bias::of(options.focus);
         let count = within(random, bias.drives) as usize;
@@ -170,7 +169,7 @@ impl Plan {
             (tuning.gather_hold_ns, tuning.destage_hold_ns) = (2_000_000, 2_000_000);
         }
         if self.manner.is_crowded {
-            // What many wait for is not to be cut into thousands of requests.
+            // Work that many wait for is not cut into thousands of requests.
             self.settings.tuning.zero_write_bytes = Tuning::default().zero_write_bytes;
             for volume in &mut self.volumes {
                 volume.write_back = true;
@@ -254,8 +253,8 @@ pub(crate) fn within(random: &mut SplitMix64, (least, count): Span) -> u64 {
     least + random.below(count)
 }
 
-/// A volume for a pool of so many drives, which can do without `tolerance` of them if that is
-/// possible.
+/// Draws a volume for a pool of `drives` drives, which tolerates the loss of `tolerance` of them if
+/// that is possible.
 pub(crate) fn draw_volume(
     random: &mut SplitMix64,
     bias: &Bias,

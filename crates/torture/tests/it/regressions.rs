@@ -38,8 +38,8 @@ seeds! {
     /// A journal that was lost got an area which nothing was written to, and the volume could not
     /// be opened for it.
     seed_1570: BeforeConversions 1570,
-    /// A retired drive took what only its area of the journal had said with it, and released
-    /// records were carried out.
+    /// A retired drive took with it what only its area of the journal had said, and released
+    /// records were replayed.
     seed_2036: BeforeConversions 2036,
     /// A flush beside the loss of too many drives passed, and the journal forgot what they
     /// lacked.
@@ -93,8 +93,8 @@ seeds! {
     /// Records that had been released, but not durably so, came back after a cut over a region
     /// zeroed and written again.
     seed_1007: BeforeTuning 1007,
-    /// A record from before a column went, released but not durably so, was carried out after a
-    /// cut on the spare that had taken over, over what was written while the column was missing.
+    /// A record from before a column went, released but not durably so, was replayed after a
+    /// cut on the spare that had taken over, over data written while the column was missing.
     seed_14751: BeforeTuning 14_751,
     /// As seed 6948.
     seed_14763: BeforeTuning 14_763,
@@ -123,7 +123,7 @@ seeds! {
     /// written to it was not made durable any more, and older records of it were found after a
     /// cut.
     seed_369: BeforeTuning 369,
-    /// A write that had begun during one conversion was still under way when the next one copied
+    /// A write that had begun during one conversion was still in flight when the next one copied
     /// what it wrote to.
     seed_2359: BeforeTuning 2359,
     /// Small areas of journals were put into the only ten slabs in a row that a large one could
@@ -156,8 +156,8 @@ seeds! {
     /// A block that was lost for the second time took what had stood in for it the first time for
     /// an old version of itself.
     seed_35917: Now 35_917,
-    /// A write was under way when its drive refused a flush and lost its cache, and was
-    /// acknowledged after a client had been told: the next flush vouched for it.
+    /// A write was in flight when its drive refused a flush and lost its cache, and was
+    /// acknowledged after a client had been informed: the next flush vouched for it.
     seed_27246: Now 27_246,
     /// Writes to a full thin volume waited one after the other for slabs whose rows they kept in
     /// use themselves.
@@ -184,14 +184,14 @@ seeds! {
     seed_30767: Now 30_767,
     /// A scrub blamed a block beyond the end of a volume that had become smaller.
     seed_31508: Now 31_508,
-    /// Of drives pulled at once those of the journal were excluded in one round of a commit and
+    /// Drives were pulled at once: those of the journal were excluded in one round of a commit and
     /// those that the volume cannot do without in the next: when all came back its journal
     /// counted as lost.
     seed_39854: Now 39_854,
-    /// Of a page of checksums one place was missing and the write of the other was lost; the
+    /// One place of a page of checksums was missing and the write of the other was lost; the
     /// block was refused, though its drive and all others agreed on it.
     seed_71480: Now 71_480,
-    /// The judge did not know that a write of which a client was told may be torn by the next
+    /// The judge did not know that a write reported to a client may be torn by the next
     /// cut.
     seed_81608: Now 81_608,
     /// A row of a thin volume got its first slabs, in a commit, on a drive that fell out.
@@ -205,14 +205,14 @@ seeds! {
     /// Slabs for a copy of a map were given back while a page was on its way there, and taken for
     /// another map.
     seed_403338: Now 403_338,
-    /// Who waited for conversions was told that they had ended when one was tried again.
+    /// Waiting for conversions ended when one was tried again.
     seed_403915: Now 403_915,
     /// The judge trusted a drive whose passing errors had ended, and the last of them was still
     /// on its way.
     seed_502129: Now 502_129,
     /// After a drive had lost a write and the next one was torn, the older block was taken for
-    /// right although the write that was lost had been flushed. Where the journal cannot tell,
-    /// the judge knows.
+    /// right although the write that was lost had been flushed. The judge knows what the
+    /// journal cannot.
     seed_500754: Now 500_754,
     /// A dead block that only the journal had made whole was recorded as dead for ever.
     seed_600490: Now 600_490,
@@ -220,9 +220,9 @@ seeds! {
     seed_600545: Now 600_545,
     /// The array that a conversion left behind took a drive out of service.
     seed_601183: Now 601_183,
-    /// Where nothing was recorded of a block, it could be taken, torn, for what it was before.
+    /// A torn block of which nothing was recorded could pass for its former content.
     seed_701210: Now 701_210,
-    /// What was lost of a region stayed lost when the region was discarded.
+    /// Lost blocks of a region stayed lost when the region was discarded.
     seed_808056: Now 808_056,
     /// A drive that could not be spared lost the zeros that a new region had been filled with.
     seed_808346: Now 808_346,
@@ -245,17 +245,17 @@ seeds! {
     /// After a cut, parity that a record had of a block was taken for what a later record,
     /// written without that drive, had left of it.
     seed_6000357: Now 6_000_357,
-    /// What the journal of a conversion's new array still had of a block that the old one had
-    /// lost since counted as written after that.
+    /// A record in the journal of a conversion's new array counted as newer than the loss of the
+    /// block in the old one.
     seed_6001075: Now 6_001_075,
     /// Nothing had it recorded, after destaging, that a dead block had become whole.
     seed_7000910: Now 7_000_910,
-    /// Where records were kept until that was recorded, some blocks and their parity did not
+    /// Records were kept until that was recorded: some blocks and their parity did not
     /// agree after a rebuild.
     seed_8005760: Now 8_005_760,
     /// A volume that was being made when power went had no judge.
     seed_9003106: Now 9_003_106,
-    /// Where a file system was full a read was refused that needed a page of checksums.
+    /// On a full file system a read was refused that needed a page of checksums.
     seed_20002252: Now 20_002_252,
     /// The judge did not reckon with zeros of a new region that went with a refused flush.
     seed_20002402: Now 20_002_402,
@@ -293,7 +293,7 @@ seeds! {
     /// A volume that shrank and grew again refused to read a block that had been dead beyond the
     /// smaller size.
     seed_60003209: Now 60_003_209,
-    /// A client was told that a flush was refused; the engine counted the lost blocks that had
+    /// A client got an error for a refused flush; the engine counted the lost blocks that had
     /// been written since the last good one as lost again, the judge as whole.
     seed_70003548: Now 70_003_548,
     /// The judge waited at the end for a drive that had been taken offline and was added as a new

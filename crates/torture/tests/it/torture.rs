@@ -50,7 +50,7 @@ fn a_seed_is_the_same_run_every_time() {
     }
 }
 
-/// Whether one of some seeds shows one of these broken.
+/// True if one of some seeds shows one of these broken.
 fn found(sabotage: Sabotage, promises: &[&str]) -> bool {
     let options = Options { sabotage: Some(sabotage), ..Options::default() };
     let shows =

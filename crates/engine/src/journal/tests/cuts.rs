@@ -73,7 +73,7 @@ async fn client(journal: Journal, context: Context, history: Rc<History>, seed: 
         let quota = if random.chance(0.2) { Quota::Destage } else { Quota::Client };
         let limit = random.below(3_000_000);
         let reserve = Box::pin(journal.reserve(Journal::bytes_of(&records), quota));
-        // Who finds it full makes room, the oldest first as far as it is its own.
+        // A writer that finds it full makes room, the oldest first as far as it is its own.
         if let Ok(room) = context.time_limit_ns(limit, reserve).await {
             let room = room.expect("it fits");
             for (tag, lengths) in &made {
@@ -149,7 +149,7 @@ async fn check(journal: &Journal, replay: &Replay, history: &History, what: &str
 
 struct Round {
     images: Vec<Rc<MemoryDrive>>,
-    /// Whether areas may have been lost in the instant of the cut.
+    /// True if areas may have been lost in the instant of the cut.
     may_lose: bool,
 }
 

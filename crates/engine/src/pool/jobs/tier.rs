@@ -1,10 +1,10 @@
 //! Moving rows between fast and data drives (`jobs/tier_plan.rs` says which) while clients go on,
 //! and setting how.
 //!
-//! Decided once a period, and at once when drives come, pins change or a rebuild ends; carried out
+//! Decided once a period, and at once when drives come, pins change or a rebuild ends; executed
 //! in small batches: copied, recorded in one commit, then the next. A rebuild goes first: while
 //! anything is rebuilt nothing moves, and a caller that wants to change drives or volumes need not
-//! wait, since migrations under way are given up for it. The copying takes its turn as background
+//! wait, since running migrations are given up for it. The copying takes its turn as background
 //! I/O, and no more bytes per second than are set. What a power cut interrupts was not recorded:
 //! the rows are where they were, heat starts over, and for a half-life nothing is moved down on its
 //! account.
@@ -36,7 +36,7 @@ use crate::pool::{Inner, Pool};
 pub const TIER_BYTES_PER_S: u64 = 100_000_000;
 /// The slowest rate that can be set, bytes per second.
 const LEAST_RATE: u64 = 1 << 20;
-/// A batch is about what the rate allows in so many seconds.
+/// Length of a batch, as time at the set rate, seconds.
 const BATCH_S: u64 = 5;
 /// But no more than this, also where no rate is set.
 const MOST_BATCH_BYTES: u64 = 1 << 30;
@@ -45,12 +45,12 @@ const MOST_STEPS: usize = 256;
 /// Columns in work at once, at most.
 const MOST_AT_ONCE: u64 = 8;
 
-/// How tiers are decided.
+/// Settings of tiering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierOptions {
     /// So often, nanoseconds.
     pub period_ns: u64,
-    /// What clients asked counts half after this, nanoseconds.
+    /// Half-life of the heat of rows, nanoseconds.
     pub half_life_ns: u64,
 }
 
@@ -60,7 +60,7 @@ impl Default for TierOptions {
     }
 }
 
-/// How far tiers are.
+/// Progress of tiering.
 #[derive(Default)]
 pub(in crate::pool) struct TierState {
     /// The task that decides once a period runs.
@@ -122,15 +122,14 @@ impl Pool {
 }
 
 impl Manifest {
-    /// Whether there are fast drives, in service or not.
+    /// True if there are fast drives, in service or not.
     pub(in crate::pool) fn has_fast_drives(&self) -> bool {
         self.drives.iter().any(|drive| drive.role == Role::Fast && !drive.replaced)
     }
 }
 
 impl Inner {
-    /// Whether what belongs elsewhere finds room there; says how much is wanted, and what there is,
-    /// where not.
+    /// Checks that rows that a pin moves find room; the error has the bytes wanted and free.
     fn check_room_for_pin(&self, name: &str, pin: Pin) -> Result<(), PoolError> {
         let (role, home) = match pin {
             Pin::None => return Ok(()),
@@ -214,7 +213,7 @@ impl Inner {
 
     /// Plans a batch of migrations and carries it out; whether there was one.
     async fn tier_some(&self) -> Result<bool, String> {
-        // What was freed by the batch before is room for this one.
+        // Space freed by the batch before is room for this one.
         self.freed.until_reclaimed().await;
         let alone = self.lifecycle.turn().await;
         if self.lifecycle.is_closed() {
@@ -284,7 +283,7 @@ impl Inner {
         }
     }
 
-    /// Whether migrations are to be given up: a caller wants to change drives or volumes, or there
+    /// True if migrations are to be given up: a caller wants to change drives or volumes, or there
     /// is something to rebuild.
     fn is_wanted_elsewhere(&self) -> bool {
         self.lifecycle.is_closed() || self.lifecycle.is_turn_wanted() || self.jobs.rebuilding.running.get()
@@ -318,7 +317,7 @@ fn field<'a>(manifest: &Manifest, drives: &OpenDrives, books: &'a mut FreeSlabs)
     Field { books, roles, fast, data }
 }
 
-/// Where a volume's rows lie, and how warm they are.
+/// Places and heat of a volume's rows.
 pub(in crate::pool) fn tier_info(pool: &Inner, volume: &VolumeRecord) -> TierInfo {
     let manifest = pool.manifest.borrow();
     let now_ns = pool.context.now_ns();
@@ -355,7 +354,7 @@ pub(in crate::pool) fn tier_info(pool: &Inner, volume: &VolumeRecord) -> TierInf
     info
 }
 
-/// What a person should know of where a volume's rows lie.
+/// Note for the user about the places of a volume's rows.
 fn tier_note(
     volume: &VolumeRecord,
     field: &Field<'_>,
@@ -387,7 +386,7 @@ async fn decide_for_ever(me: Weak<Inner>) {
         };
         context.sleep_ns(period_ns).await;
         let Some(pool) = me.upgrade() else { return };
-        // What stood in the way may not any more.
+        // The obstacles may have gone.
         pool.jobs.tiering.forget_stalls();
         if pool.jobs.balancing.running.get() {
             // It would never be done with a column that takes longer than a period.

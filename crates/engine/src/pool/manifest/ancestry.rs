@@ -1,5 +1,5 @@
-//! The history of a pool as its record tells it: the branches that led here, and which moments of
-//! other drives are known to be of it.
+//! The recorded history of a pool: the branches that led here, and which moments of other drives
+//! are known to be part of it.
 //!
 //! The list of branches is bounded, and a drive may be away for longer than it reaches back. So an
 //! old branch stays for as long as a drive that is out may have no later one; and for some of those
@@ -51,13 +51,13 @@ impl Manifest {
         }
     }
 
-    /// Whether a drive that is away may have no later branch than this one.
+    /// True if a drive that is away may have no later branch than this one.
     fn is_had_last(&self, branch: &OldBranch) -> bool {
         self.drives.iter().filter_map(|drive| drive.had).any(|had| branch.has(had))
     }
 
-    /// Where there is no room, the oldest is forgotten of which no drive that may come back knows;
-    /// where there is no such, the oldest: its drive cannot be told from half of a pool any more.
+    /// If there is no room, forgets the oldest branch that no drive that may return was on; if
+    /// there is none, the oldest: its drive then counts as half of another pool.
     fn keep_old(&mut self, branch: OldBranch) {
         if self.old_branches.iter().any(|other| other.id == branch.id) {
             return;
@@ -83,7 +83,7 @@ impl Manifest {
         self.branches.iter_mut().for_each(|branch| branch.tentative = false);
     }
 
-    /// Whether the last branch is yet to be confirmed.
+    /// True if the last branch is yet to be confirmed.
     pub(crate) fn is_tentative(&self) -> bool {
         self.branch().tentative
     }
@@ -94,7 +94,7 @@ impl Manifest {
         let Some(first) = self.branches.iter().position(|branch| branch.tentative) else {
             return self.moment();
         };
-        // Where all that went before is forgotten, it is before everything that is known.
+        // If all earlier branches are forgotten, it is before everything that is known.
         let before = &self.branches[first.saturating_sub(1)];
         Moment { branch: before.id, generation: self.branches[first].generation.saturating_sub(1) }
     }
@@ -104,12 +104,12 @@ impl Manifest {
         Moment { branch: self.branch().id, generation: self.generation }
     }
 
-    /// Whether `other` describes an earlier (or the same) moment of the history that led here.
+    /// True if `other` describes an earlier (or the same) moment of the history that led here.
     pub(crate) fn descends_from(&self, other: &Manifest) -> bool {
         self.has_had(other.moment())
     }
 
-    /// Whether this is known to be a moment of the history that led here. What is forgotten is not:
+    /// True if this is known to be a moment of the history that led here. What is forgotten is not:
     /// it may as well be of another half of the pool.
     pub(crate) fn has_had(&self, moment: Moment) -> bool {
         let is_older = || {
@@ -127,7 +127,7 @@ impl Manifest {
         Some(Moment { branch, generation })
     }
 
-    /// Whether a drive of this pool, with `theirs` on it, lacks a commit that it is known to have
+    /// True if a drive of this pool, with `theirs` on it, lacks a commit that it is known to have
     /// had: then it was put back from an older copy. A cut in the middle of a commit leaves drives
     /// without that commit, never without the one before.
     pub(crate) fn is_rolled_back(&self, drive: &DriveRecord, theirs: &Manifest) -> bool {
@@ -165,7 +165,7 @@ impl Manifest {
         (theirs >= generation).then_some(Moment { branch: before.id, generation })
     }
 
-    /// Whether the history makes sense, as read from a drive.
+    /// Validates the history as read from a drive.
     pub(in crate::pool) fn check_history(&self) -> Result<(), String> {
         let rising = |pair: &[Branch]| pair[0].generation < pair[1].generation;
         let branches_fit = (1..=MAX_BRANCHES).contains(&self.branches.len())

@@ -1,5 +1,5 @@
 //! Beginning the conversion of a volume to another layout; the work itself is a job
-//! (`jobs/convert.rs`), the way of requests meanwhile is in `volume/io.rs`.
+//! (`jobs/convert.rs`), the path of requests during it is in `volume/io.rs`.
 //!
 //! The new array is made with its map and journal, without rows, before the manifest speaks of it:
 //! what cannot be done is refused before anything is touched. Rows are given to it as it needs
@@ -31,7 +31,7 @@ impl Pool {
         let inner = &self.0;
         let _alone = inner.administer().await?;
         let volume = self.volume(name)?;
-        // Before its record is looked at: rows that are given back meanwhile are in it no more.
+        // Before its record is looked at: rows given back until then are no longer in it.
         inner.freed.until_reclaimed().await;
         let Some(record) = inner.manifest.borrow().volume(name).cloned() else {
             return Err(PoolError::Job(format!("volume {name} is gone")));
@@ -67,7 +67,7 @@ impl Pool {
     }
 }
 
-/// What a conversion would change.
+/// Changes that a conversion would make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConversionPlan {
     /// The layout that the volume has.
@@ -77,7 +77,7 @@ pub struct ConversionPlan {
 }
 
 impl Pool {
-    /// What [`Self::convert_volume`] would make of a volume; changes nothing.
+    /// Plans [`Self::convert_volume`]; changes nothing.
     pub fn plan_conversion(&self, name: &str, layout: LayoutSpec) -> Result<ConversionPlan, PoolError> {
         let volume = self.volume(name)?;
         let inner = &self.0;
@@ -139,8 +139,8 @@ pub(in crate::pool) fn in_words(shape: &Shape) -> String {
 }
 
 impl Inner {
-    /// What a layout comes to on these drives: what it leaves open is as in a new volume, but for
-    /// the interleave, which stays.
+    /// Shape of a layout on these drives: defaults are those of a new volume, except for the
+    /// interleave, which stays.
     fn converted_shape(&self, layout: LayoutSpec, old: &Shape, drives: &[u32]) -> Result<Shape, LayoutError> {
         let interleave_bytes = layout.interleave_bytes.or(Some(old.interleave_bytes));
         let members = drives.iter().filter_map(|&number| self.working_member(number));
@@ -237,14 +237,13 @@ impl Inner {
         Ok(array)
     }
 
-    /// Has a conversion that is under way go back from where it has come, or ends it where it has
-    /// come nowhere.
+    /// Reverses a running conversion, or ends it if nothing was converted yet.
     async fn turn_back(&self, record: &VolumeRecord, io: &VolumeIo, zones: &Zones) -> Result<(), PoolError> {
         let [old, new] = &record.parts[..] else {
             return Err(PoolError::Job("it has one part only".to_owned()));
         };
         self.jobs.until_off(new.id).await;
-        // No write is under way in both arrays, and none is afterwards: what is not recorded as
+        // No write is in flight in both arrays, and none will be: what is not recorded as
         // moved counts in the old one.
         let _held = zones.gate.enter(0, u64::MAX).await;
         let come_to = zones.committed.get();
@@ -286,8 +285,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether there is room for what a conversion that goes back needs beside what it gives back
-    /// on the way.
+    /// Checks that there is room for a reversed conversion, beside what it gives back on the way.
     fn check_room_back(&self, record: &VolumeRecord, zones: &Zones, come_to: u64) -> Result<(), PoolError> {
         let [target, source] = &record.parts[..] else { return Ok(()) };
         let row_bytes = zones.old.spec().row_data_bytes()?;
@@ -356,8 +354,7 @@ fn slabs_beside(laid_out: &LaidOut) -> u64 {
     map + laid_out.journal.iter().map(|place| u64::from(place.slabs)).sum::<u64>()
 }
 
-/// Rows of so many bytes in which something was written: first and one past the last of each
-/// stretch.
+/// Written rows, each of `row_bytes`: first and one past the last of each stretch.
 fn rows_of_written(array: &Array, row_bytes: u64) -> Vec<(u64, u64)> {
     let region_bytes = array.region_data_bytes();
     let mut stretches: Vec<(u64, u64)> = Vec::new();

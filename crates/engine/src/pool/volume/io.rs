@@ -15,9 +15,9 @@ use crate::pool::volume::Volume;
 use crate::pool::volume::write_epochs::WriteEpochs;
 use crate::pool::volume::zones::{Clearing, Zones};
 
-/// What all handles of an open volume share.
+/// State shared by all handles of an open volume.
 pub(in crate::pool) struct VolumeIo {
-    /// What has all of the volume while it is not converted.
+    /// The array of the whole volume while it is not converted.
     array: RefCell<Array>,
     zones: RefCell<Option<Rc<Zones>>>,
     writes: WriteEpochs,
@@ -73,7 +73,7 @@ impl Volume {
         result
     }
 
-    /// What is durable is acknowledged only while the drives are this session's.
+    /// Acknowledges durable writes only while the drives belong to this session.
     async fn acknowledged(&self, result: Result<(), ArrayError>) -> Result<(), ArrayError> {
         match result {
             Ok(()) => self.pool.0.session.before_acknowledgement().await,
@@ -91,7 +91,7 @@ impl Volume {
         }
     }
 
-    /// Whether a conversion has ended since these were the volume's arrays, and taken what they had
+    /// True if a conversion has ended since these were the volume's arrays, and taken what they had
     /// to another one.
     fn has_moved_from(&self, asked: &[Array]) -> bool {
         let was_ended = |array: &Array| array.is_abandoned();
@@ -150,12 +150,12 @@ impl Volume {
         self.acknowledged(Ok(())).await.map_or(start_bytes, |()| until_bytes)
     }
 
-    /// Ends when every write that is under way now has ended.
+    /// Waits until every write now in flight has ended.
     pub(in crate::pool) async fn until_writes_ended(&self) {
         self.io.until_writes_ended().await;
     }
 
-    /// What of a range was ever written: stretches from its beginning on, at most `most` (at least
+    /// Stretches of a range that were ever written, from its beginning on, at most `most` (at least
     /// one).
     pub fn extents(
         &self,
@@ -169,12 +169,12 @@ impl Volume {
         }
     }
 
-    /// Whether a range reads as zeros because nothing was ever written there.
+    /// True if a range reads as zeros because nothing was ever written there.
     pub fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
         self.ask_all(offset_bytes, length_bytes, Array::is_unwritten)
     }
 
-    /// Whether [`Self::write_zeroes`] of a range writes no zeros, so that it is much faster than
+    /// True if [`Self::write_zeroes`] of a range writes no zeros, so that it is much faster than
     /// writing them.
     pub fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
         self.ask_all(offset_bytes, length_bytes, Array::zeroes_at_once)
@@ -203,7 +203,7 @@ impl VolumeIo {
         })
     }
 
-    /// Of a volume whose conversion has come to `committed`, and goes to `end_bytes`.
+    /// State of a volume whose conversion has come to `committed`, and goes to `end_bytes`.
     pub(crate) fn converting(old: Array, new: Array, committed: u64, end_bytes: u64) -> Rc<Self> {
         let io = Self::plain(old);
         io.begin_between(new, committed, end_bytes);
@@ -244,7 +244,7 @@ impl VolumeIo {
         self.zones.borrow().clone()
     }
 
-    /// What has all of the volume, or will have when it is converted.
+    /// The array that has all of the volume, or will have it after the conversion.
     pub(crate) fn array(&self) -> Array {
         match &*self.zones.borrow() {
             Some(zones) => zones.new.clone(),
@@ -265,13 +265,13 @@ impl VolumeIo {
         self.writes.until_earlier_ended().await;
     }
 
-    /// Ends when every write that is under way now has ended.
+    /// Waits until every write now in flight has ended.
     pub(crate) async fn until_writes_ended(&self) {
         self.writes.turn();
         self.writes.until_earlier_ended().await;
     }
 
-    /// What was asked of the volume of this name, which this is the way to.
+    /// Load of the volume with this name, whose state this is.
     pub(crate) fn load_of(&self, volume: &str) -> VolumeLoad {
         let fills = self.arrays().into_iter().filter_map(|array| array.journal_fill());
         VolumeLoad {

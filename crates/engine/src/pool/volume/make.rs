@@ -22,23 +22,22 @@ use crate::pool::{BLOCK_BYTES, Inner, Pool};
 /// No volume is larger.
 pub(super) const MOST_VOLUME_BYTES: u64 = 1 << 60;
 
-/// What a new volume should be.
+/// Specification of a new volume.
 #[derive(Clone, Debug)]
 pub struct VolumeSpec {
     /// Its name.
     pub name: String,
     /// Its layout.
     pub layout: LayoutSpec,
-    /// How much it should hold, bytes, rounded up to blocks of 4 KiB; `None`: all the space that is
-    /// free.
+    /// Size in bytes, rounded up to blocks of 4 KiB; `None`: all free space.
     pub size_bytes: Option<u64>,
     /// Takes space only where it is written, so it may be larger than what there is.
     pub thin: bool,
     /// Writes are acknowledged when the journal has them; left out: when they are in place.
     pub write_back: Option<bool>,
-    /// Whether blocks have checksums; left out: they have.
+    /// True if blocks have checksums, which is the default.
     pub checksums: Option<bool>,
-    /// Whether it stays on fast or on data drives.
+    /// Kind of drives that the volume stays on.
     pub pin: Pin,
 }
 
@@ -174,7 +173,7 @@ impl Inner {
             (ids.next(), ids.next())
         };
         let array = ArraySpec { id: part.0, shape, slab_bytes: manifest.slab_bytes };
-        // Whoever gives a pool journal drives wants writes to be acknowledged by them. On disks
+        // A pool with journal drives is meant to acknowledge writes from them. On disks
         // what is put in place together takes less time.
         let has_dear_positions = self.drives.have_dear_positions(&drives);
         let pays = has_journal_drives(&manifest) || has_dear_positions;

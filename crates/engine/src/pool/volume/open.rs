@@ -20,7 +20,7 @@ use crate::pool::volume::thin::PoolHost;
 use crate::pool::{Inner, PoolError};
 
 impl PartRecord {
-    /// What arrays are made from.
+    /// Specification of the part's array.
     pub(in crate::pool) fn spec(&self, slab_bytes: u64) -> ArraySpec {
         ArraySpec { id: self.id.0, shape: self.shape, slab_bytes }
     }
@@ -32,7 +32,7 @@ pub(in crate::pool) fn journal_place(place: &JournalPlaceRecord) -> AreaPlace {
 }
 
 impl Inner {
-    /// What the array of a part is made from.
+    /// State from which the array of a part is opened.
     pub(in crate::pool) fn array_init(&self, record: &VolumeRecord, part: &PartRecord) -> ArrayInit {
         let slab_bytes = self.manifest.borrow().slab_bytes;
         let map = part.meta.places.iter().filter(|place| place.state == PlaceState::Active);
@@ -146,7 +146,7 @@ impl Inner {
         }
         // A drive may have been excluded since.
         opened.iter().for_each(|array| leave_out_excluded(&self.manifest.borrow(), array));
-        // What the journal's replay found lost is recorded before the journal may forget why.
+        // Losses found by the replay are recorded before the journal may forget their cause.
         if !self.lifecycle.is_read_only() && opened.iter().any(|array| !array.has_no_dead()) {
             self.commit(None, |_| ()).await.map_err(|error| error.to_string())?;
             for (part, array) in record.parts.iter().zip(&opened) {

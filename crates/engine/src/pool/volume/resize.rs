@@ -3,7 +3,7 @@
 //! Larger: the rows, and the region map with its new pages, are there before the manifest says so;
 //! writes beyond the old end are refused until it does. Smaller: refused while anything is stored
 //! beyond the new end, in place or in the journal. Writes there are refused before the last look,
-//! and those under way have ended by then, so none slips in between. The region map forgets what
+//! and those in flight have ended by then, so none slips in between. The region map forgets what
 //! lies there, then the rows are given up. A cut in between leaves the size that it had, with zeros
 //! where it was already forgotten.
 
@@ -178,7 +178,7 @@ impl Inner {
             let _ = array.add_map_places(&back).await;
             let new: Vec<AreaPlace> = now.into_iter().filter(|place| !old.contains(place)).collect();
             array.remove_map_places(&new);
-            // What was taken for them may be given to others from now on.
+            // Space allocated for them may be given to others from now on.
             array.until_map_written().await;
         }
         let rows = self.manifest.borrow().parts().find(|now| now.id == part.id).map(|now| now.rows.clone());
@@ -238,7 +238,7 @@ fn old_areas(part: &PartRecord) -> Vec<AreaPlace> {
 async fn stored_beyond(array: &Array, size_bytes: u64) -> Result<u64, ArrayError> {
     let region_bytes = array.region_data_bytes();
     let capacity_bytes = array.capacity_bytes();
-    // What is acknowledged and only in the journal may leave its region unwritten.
+    // Data that is acknowledged and only in the journal may leave its region unwritten.
     let is_written = |region: u64| match mutation::is_chosen(Mutation::ShrinkOverPending) {
         true => !array.is_region_unwritten(region),
         false => !array.holds_nothing(region),

@@ -29,7 +29,7 @@ impl History {
         Self { drives: vec![manifest; count as usize], next_branch: 2, kind: ExclusionKind::Failed }
     }
 
-    /// As [`Self::go_on`], but power goes when some have the new branch, and before any is told
+    /// As [`Self::go_on`], but power goes when some have the new branch, and before any knows
     /// that all have it.
     fn begin_to_go_on(&mut self, on: &[usize], out: &[u32], reached: &[usize]) {
         self.go_on(on, out, reached);
@@ -95,7 +95,7 @@ fn put_on(manifest: &mut Manifest, volume: usize, drive: u32) {
     assert_eq!(manifest.check(), Ok(()));
 }
 
-/// What a drive holds of a volume.
+/// State of a volume's column on a drive.
 fn state(manifest: &Manifest, volume: usize, drive: u32) -> SlotState {
     let run = manifest.volumes[volume].parts[0].rows.runs().next().expect("a run");
     run.places.iter().find(|place| place.drive == drive).expect("a column").state
@@ -124,7 +124,7 @@ fn drive_missing_its_own_commit_is_rolled_back() {
     go_on_proven(&mut history, &[0, 1, 2, 3], 1);
     history.drives[3] = older.clone();
     assert_eq!(history.worths(&[3, 0]), [(3, RolledBack), (0, Current)]);
-    // Where only older copies are at hand there is nothing to go by.
+    // If only older copies are at hand there is nothing to go by.
     assert_eq!(history.worths(&[3]), [(3, Current)]);
     // Also when it is out since: it had what the others had then.
     history.kind = ExclusionKind::Missing;
@@ -210,7 +210,7 @@ fn abandoned_branch_is_ignored() {
     history.go_on(&[1], &[0], &[1]);
     history.go_on(&[0, 2], &[1], &[0, 2]);
     assert_eq!(history.worths(&[0, 1, 2]), [(0, Current), (1, Stale), (2, Current)]);
-    // With only one of these two it cannot be told.
+    // With only one of these two it cannot be decided.
     assert!(matches!(history.choose(&[0, 1]), Err(Diverged { .. })));
     // Drive 1 has something of its own, but its branch never counted: it was to be that of drive 2,
     // too.
@@ -261,7 +261,7 @@ fn commit_yields_where_another_history_forked() {
     history.go_on(&[0, 1, 2], &[], &[0]);
     history.go_on(&[1, 2], &[0], &[1, 2]);
     history.go_on(&[2], &[1], &[2]);
-    // What is at hand of those who went on has nobody who took part in that commit.
+    // None of the drives at hand that went on took part in that commit.
     for number in [1, 2] {
         history.drives[0].drive_mut(number).unwrap().id = Id(300 + u128::from(number));
     }
@@ -297,8 +297,8 @@ fn tentative_branch_yields_to_an_active_one() {
 
 #[test]
 fn only_counted_commits_before_a_branch_were_active() {
-    // A commit that drive 0 alone had, and from there a branch without the others that no client
-    // was told to live on.
+    // A commit that drive 0 alone had, and from there a branch without the others on which no
+    // client was acknowledged.
     let mut history = History::new(3, &[Level::Raid1]);
     history.go_on(&[0, 1, 2], &[], &[0]);
     history.begin_to_go_on(&[0], &[1], &[0]);
@@ -354,7 +354,7 @@ fn absent_drive_catches_up_unless_it_diverged() {
         history.go_on(&[0, 1, 2], &[], &[0, 1, 2]);
         assert_eq!(history.worths(&[3, 0, 1, 2]), [(3, Behind), (0, Current), (1, Current), (2, Current)]);
         assert!(!history.choose(&[3, 0, 1, 2]).unwrap().behind, "who is left out is not waited for");
-        // It was used by itself meanwhile, if to no avail.
+        // It was used by itself, to no avail.
         history.go_on(&[3], &[0, 1, 2], &[3]);
         assert_eq!(history.worths(&[0, 3, 1, 2]), [(0, Current), (3, Stale), (1, Current), (2, Current)]);
         assert_eq!(history.choose(&[0, 3, 1, 2]).unwrap().manifest, history.drives[0]);
