@@ -27,7 +27,7 @@ pub(in crate::pool) const SHARED: &str =
 
 /// The reason for leaving out such a drive.
 pub(in crate::pool) const ROLLED_BACK: &str =
-    "it was put back from an older copy or cut, so its contents are out of date";
+    "it was put back from an older copy, so its contents are out of date";
 
 /// Leaves out drives that were restored from an older copy. Where nothing could be read without
 /// them, the restored drives outvote the rest, and the user has to decide which side counts.

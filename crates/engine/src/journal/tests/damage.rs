@@ -54,7 +54,7 @@ fn garbage_never_panics_or_passes_for_a_record() {
             }
             let areas = areas(&context, &as_drives(&drives), BYTES);
             let Ok((journal, replay)) = open(&context, areas, 2, &host).await else { return };
-            for found in &replay.records {
+            for found in replay.records.iter().filter(|found| !found.is_lost) {
                 let loaded = journal.load(found).await.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
                 check_record(&loaded, &[4096, 512], &format!("seed {seed}"));
                 assert!((3..8).contains(&loaded.stripe) || replay.missing_batches > 0, "seed {seed}");

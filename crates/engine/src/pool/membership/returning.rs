@@ -66,7 +66,7 @@ impl Manifest {
         label: &str,
         superblock: Superblock,
     ) -> Result<Manifest, PoolError> {
-        let Superblock { pool_id, drive_id, manifest, also, is_cut, .. } = superblock;
+        let Superblock { pool_id, drive_id, manifest, also, .. } = superblock;
         if pool_id != ours {
             let (drive, pool_name) = (label.to_owned(), manifest.name);
             return Err(PoolError::DriveOfOtherPool { drive, pool_name, pool_id });
@@ -77,10 +77,6 @@ impl Manifest {
         }
         if self.is_shared(&also) {
             return Err(PoolError::DriveStanding { drive: label.to_owned(), what: SHARED.to_owned() });
-        }
-        if is_cut {
-            let what = "was cut and lengthened, so part of its data is gone; `pool replace` takes it back";
-            return Err(PoolError::DriveStanding { drive: label.to_owned(), what: what.to_owned() });
         }
         Ok(manifest)
     }

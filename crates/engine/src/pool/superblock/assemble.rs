@@ -42,8 +42,8 @@ pub(crate) enum Worth {
     Behind,
     /// Failed, was replaced, or lived on another branch: what it holds is of no use.
     Stale,
-    /// Lacks a commit that it is known to have had, or its end: it was put back from an older copy
-    /// or cut, and is as good as `Stale`.
+    /// Lacks a commit that it is known to have had: it was put back from an older copy, and is as
+    /// good as `Stale`.
     RolledBack,
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn choose(found: &[Found]) -> Result<Choice, Diverged> {
                 choice.shared.push(drive.index);
                 Worth::Stale
             }
-            _ if is_rolled_back(record) || drive.superblock.is_cut => Worth::RolledBack,
+            _ if is_rolled_back(record) => Worth::RolledBack,
             None => Worth::Current,
             Some(_) if choice.manifest.is_needed(number) => Worth::Returning,
             Some(ExclusionKind::Missing | ExclusionKind::Offline) if !record.replaced => Worth::Behind,

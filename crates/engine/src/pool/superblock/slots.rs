@@ -35,9 +35,6 @@ pub(crate) struct Superblock {
     pub session: Id,
     /// All sessions that its headers name.
     pub sessions: Vec<Id>,
-    /// True if the drive's end is zeros where both slots have a copy: it was cut and lengthened
-    /// again, so part of its data is gone.
-    pub is_cut: bool,
 }
 
 /// Content found on a drive.
@@ -92,8 +89,6 @@ struct Headers {
     valid: Vec<(u64, Header)>,
     /// By place.
     sessions: Vec<(u64, Id)>,
-    /// Places that hold zeros.
-    zeros: Vec<u64>,
     older: Option<u32>,
     newer: Option<u32>,
     unknown: Option<u64>,
@@ -115,9 +110,6 @@ impl Headers {
                 && let HeaderContent::Valid(_) = Header::decode(bytes, place)
             {
                 self.sessions.push((place, session(bytes)));
-            }
-            if read.as_ref().is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
-                self.zeros.push(place);
             }
             match read.as_ref().map(|bytes| Header::decode(bytes, place)) {
                 Err(error) => self.refused.push(error.clone()),
@@ -201,17 +193,14 @@ pub(crate) async fn read_superblock(drive: &dyn Drive) -> Result<Content, DriveE
         let Some((manifest, whole)) = slot.read().await else { continue };
         let places = slot_places(slot.header.capacity_bytes, slot.slot);
         let has_header = |place: &u64| headers.valid.contains(&(*place, slot.header));
-        let Header { pool_id, drive_id, capacity_bytes: slot_capacity } = slot.header;
+        let Header { pool_id, drive_id, .. } = slot.header;
         let is_other = |header: &&Header| header.pool_id == pool_id && header.drive_id != drive_id;
         let also = identities.iter().filter(is_other).map(|header| header.drive_id).collect();
         let mut sessions: Vec<Id> = headers.sessions.iter().map(|(_, session)| *session).collect();
         sessions.dedup();
         let newest = headers.sessions.iter().find(|(place, _)| places.contains(place));
         let session = newest.map_or(NO_SESSION, |(_, session)| *session);
-        let at_end = (0..2).map(|slot| slot_places(slot_capacity, slot)[1]);
-        // Before the first commit that all drives have, the end may not have been written.
-        let is_cut = manifest.proven > 0 && at_end.into_iter().all(|place| headers.zeros.contains(&place));
-        let superblock = Superblock { pool_id, drive_id, manifest, also, session, sessions, is_cut };
+        let superblock = Superblock { pool_id, drive_id, manifest, also, session, sessions };
         let intact = whole && places.iter().all(has_header);
         return Ok(Content::Valid { superblock: Box::new(superblock), slot: slot.slot, intact });
     }

@@ -133,22 +133,3 @@ fn a_drive_found_short_counts_for_nothing() {
     drop(life);
     is_not_believed(&images, MIB);
 }
-
-#[test]
-fn cut_and_lengthened_member_is_not_believed() {
-    for cut_bytes in [32 * MIB, 3 * MIB] {
-        let images = memory_drives(2, 64);
-        let life = Life::new();
-        life.run(async {
-            let pool = life.create(&as_drives(&images), &[]).await.expect("a pool");
-            let spec = VolumeSpec { checksums: Some(false), ..volume_spec("v", "raid1", Some(40 * MIB)) };
-            full_volume(&pool, spec, 1).await;
-            pool.close().await.expect("closed");
-            images[1].poke(64 * MIB - cut_bytes, &vec![0; cut_bytes as usize]);
-            let pool = life.open(&as_drives(&images)).await.expect("opened");
-            assert_ne!(state_of(&pool.status(), "drive1"), "online");
-            holds(&pool.volume("v").expect("open"), 1, 0, 40 * MIB).await.expect("the other's data");
-            pool.close().await.expect("closed");
-        });
-    }
-}

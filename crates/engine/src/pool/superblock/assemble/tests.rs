@@ -72,7 +72,6 @@ impl History {
                     also: Vec::new(),
                     session: Id(0),
                     sessions: Vec::new(),
-                    is_cut: false,
                 },
             })
             .collect();
