@@ -28,7 +28,7 @@ pub struct Losses {
     written: Cell<u64>,
     /// Number of these that are durable.
     flushed: Cell<u64>,
-    /// Number of losses so far.
+    /// Number of losses.
     count: Cell<u64>,
     /// The last loss was reported to no client.
     unseen: Cell<bool>,
@@ -54,7 +54,7 @@ impl Losses {
         self.written.set(self.written.get() + 1);
     }
 
-    /// Number of writes so far; taken when a flush begins, for [`Self::note_flushed`].
+    /// Number of writes; taken when a flush begins, for [`Self::note_flushed`].
     pub(crate) fn written(&self) -> u64 {
         self.written.get()
     }
@@ -75,7 +75,7 @@ impl Losses {
         self.written.get() > self.flushed.get()
     }
 
-    /// Number of losses so far.
+    /// Number of losses.
     pub(crate) fn count(&self) -> u64 {
         self.count.get()
     }

@@ -101,7 +101,8 @@ impl Http {
                 && tls.is_none()
             {
                 return Err(Failure::usage(format!(
-                    "{address} is reachable from other machines, and tokens would be sent unencrypted: TLS is required"
+                    "{address} is reachable from other machines, and tokens would be sent \
+                     unencrypted: TLS is required"
                 ))
                 .hint("add --http-tls-cert and --http-tls-key; 127.0.0.1 needs neither"));
             }

@@ -15,7 +15,8 @@ pub async fn run(_asked: &TestAlerts, control: &Control) -> Result<Response> {
     }
     let nothing = || {
         Failure::new("the daemon was given no way to send alerts").hint(
-            "start it with --alert-command COMMAND, --alert-mail ADDRESS, --alert-webhook URL or --alert-webhook-file FILE; each may be given several times",
+            "start it with --alert-command COMMAND, --alert-mail ADDRESS, --alert-webhook URL or \
+             --alert-webhook-file FILE; each may be given several times",
         )
     };
     let alerts = control.alerts().ok_or_else(nothing)?;

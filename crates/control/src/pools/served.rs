@@ -135,7 +135,8 @@ impl Served {
     pub fn hold(&self, what: &str, pool: &str, volume: Option<&str>) -> Result<Hold> {
         self.exports.hold(pool, volume).map_err(|name| {
             Failure::new(format!("cannot {what}: a client has {name} open")).hint(
-                "close it first: programs that have the file open, file systems and loop devices on it, connections",
+                "close it first: programs that have the file open, file systems and loop devices \
+                 on it, connections",
             )
         })
     }

@@ -121,7 +121,7 @@ impl Blocks {
     }
 }
 
-/// Number of blocks that became whole so far.
+/// Number of blocks that became whole.
 #[derive(Clone, Copy, Default)]
 struct Repairs {
     made: u64,

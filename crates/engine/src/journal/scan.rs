@@ -36,15 +36,15 @@ pub(super) struct Scan {
     pub failed: Option<DriveError>,
     /// End of the newest batch.
     pub head: u64,
-    /// Pages of the ring that could not be read, ascending.
-    pub unreadable: Vec<u64>,
+    /// Pages of the ring that could not be read.
+    pub unreadable: BTreeSet<u64>,
 }
 
 impl Scan {
     /// True if a page of this batch could not be read.
     fn has_unreadable(&self, seen: &Seen) -> bool {
         let end = seen.start + seen.header.pages();
-        self.unreadable.iter().any(|page| (seen.start..end).contains(page))
+        self.unreadable.range(seen.start..end).next().is_some()
     }
 
     /// True if the batch after the newest one may be on a page that could not be read: at the end
@@ -172,7 +172,7 @@ async fn scan(
     header: AreaHeader,
     volume_id: u128,
     buffers: &BufferPool,
-) -> (Vec<Seen>, Vec<u64>) {
+) -> (Vec<Seen>, BTreeSet<u64>) {
     let mut window = Window::new(area, buffers);
     let mut seen: Vec<Seen> = Vec::new();
     for page in 0..window.ring_pages {
@@ -190,7 +190,7 @@ async fn scan(
             seen.push(Seen { start: page, header: found });
         }
     }
-    (seen, window.unreadable.into_iter().collect())
+    (seen, window.unreadable)
 }
 
 /// Reads a whole batch and verifies its checksums. Returns its head, and the indices of the records
@@ -225,7 +225,7 @@ pub(super) async fn read_all(areas: Vec<Area>, volume_id: u128, buffers: &Buffer
             seen: Vec::new(),
             failed: None,
             head: 0,
-            unreadable: Vec::new(),
+            unreadable: BTreeSet::new(),
         };
         match header {
             Err(error) => scan.failed = Some(error),

@@ -263,4 +263,27 @@ mod tests {
         pending.remove(2, 1);
         assert!(!pending.holds_any_of(&geometry, first, 4096));
     }
+
+    #[test]
+    fn a_lost_range_is_cut_out_of_older_pieces() {
+        let pending = Pending::new(1 << 20);
+        for (sequence, byte) in [(1, 7), (2, 8)] {
+            let data = Buffer::from_bytes(&[byte; 12 << 10]);
+            pending.insert(2, PendingPiece { from: 4096, data, sequence, room: None }, 0);
+        }
+        let pieces = || {
+            let pieces = pending.overlapping(2, 0, u64::MAX);
+            pieces.iter().map(|(from, data)| (*from, data.to_vec()[0], data.len())).collect::<Vec<_>>()
+        };
+        pending.cut(2, 8192..12_288, 1);
+        assert_eq!(pieces(), [(4096, 7, 4096), (12_288, 7, 4096), (4096, 8, 12_288)]);
+        assert_eq!((pending.bytes(), pending.oldest_sequence()), (20 << 10, Some(1)));
+        pending.cut(2, 0..8192, 1);
+        pending.cut(2, 8192..16_384, 1);
+        assert_eq!(pieces(), [(4096, 8, 12_288)]);
+        assert_eq!((pending.bytes(), pending.oldest_sequence()), (12 << 10, Some(2)));
+        pending.cut(2, 0..u64::MAX, 2);
+        assert!(pending.is_empty() && !pending.has_stripe(2));
+        assert_eq!(pending.oldest_sequence(), None);
+    }
 }

@@ -11,7 +11,7 @@ use stripewise_engine::ArrayError;
 use super::Host;
 use super::wire::Errno;
 
-/// The errors reported so far.
+/// The errors that were reported.
 pub(super) struct Trouble {
     host: Rc<dyn Host>,
     said: RefCell<HashSet<(String, Discriminant<ArrayError>)>>,
@@ -43,9 +43,9 @@ impl Trouble {
     pub(super) fn may_have_lost(&self, volume: &str) -> Errno {
         if self.lost.borrow_mut().insert(volume.to_owned()) {
             self.host.remark(format!(
-            "unflushed writes to {volume} from before its pool was reopened may be lost; the next flush of each open file \
-             fails with EIO, once"
-        ));
+                "unflushed writes to {volume} from before its pool was reopened may be lost; the \
+                 next flush of each open file fails with EIO, once"
+            ));
         }
         Errno::EIO
     }
@@ -54,8 +54,9 @@ impl Trouble {
     pub(super) fn refuses_to_cut(&self, volume: &str) -> Errno {
         if self.cut_off.borrow_mut().insert(volume.to_owned()) {
             self.host.remark(format!(
-                "a program tried to change the size of {volume} and was refused; use `stripewise volume resize`; programs that \
-                 truncate their output file can often be set not to (dd conv=notrunc)"
+                "a program tried to change the size of {volume} and was refused; use \
+                 `stripewise volume resize`; programs that truncate their output file can often be \
+                 set not to (dd conv=notrunc)"
             ));
         }
         Errno::EPERM

@@ -42,7 +42,8 @@ impl std::fmt::Display for Notice {
         match self {
             Self::PageCache { path } => write!(
                 f,
-                "{}: this file system has no direct I/O, so the page cache is used; measured speeds are partly those of memory",
+                "{}: this file system has no direct I/O, so the page cache is used; measured \
+                 speeds are partly those of memory",
                 path.display()
             ),
         }

@@ -73,7 +73,7 @@ fn a_known_path_is_not_a_right_to_what_is_there_now() {
         Web::tcp(port, Some(token)).ask("POST", "/api/v1/drives/show", body)
     };
     assert_eq!(show(HANDS).0, 200, "a drive of a pool");
-    // Another user's file, empty so far, in the place of a drive.
+    // Another user's empty file, in the place of a drive.
     let foreign = sandbox.path("home-of-another/drive0.img");
     std::fs::rename(sandbox.drive_path(1), sandbox.path("pulled.img")).expect("moved");
     std::os::unix::fs::symlink(&foreign, sandbox.drive_path(1)).expect("linked");

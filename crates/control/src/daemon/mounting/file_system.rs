@@ -219,7 +219,8 @@ impl Wanted<'_> {
                     self.kind.grower(device, self.folder)
                 )),
                 Err(failure) => control.warning(format!(
-                    "volume {name} is resized to {}, but {device} keeps its size until it is mounted again: {}",
+                    "volume {name} is resized to {}, but {device} keeps its size until it is \
+                     mounted again: {}",
                     ByteSize(size),
                     failure.message
                 )),
@@ -253,8 +254,8 @@ impl Wanted<'_> {
     fn refused(&self, what: &str) -> Failure {
         let (volume, kind) = (self.volume, self.kind.name());
         Failure::new(format!("cannot mount {volume} as {kind}: it holds {what}")).hint(format!(
-            "name its file system with --fs; or, to destroy all data on it, `stripewise volume delete {volume} --yes` and \
-             create it again"
+            "name its file system with --fs; or, to destroy all data on it, \
+             `stripewise volume delete {volume} --yes` and create it again"
         ))
     }
 }

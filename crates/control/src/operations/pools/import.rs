@@ -208,7 +208,8 @@ impl Import<'_> {
             found.held_back = match self.copies(group).await.map(in_one_line).or_else(other_host) {
                 Some(why) => Some(why),
                 None if namesake && !found.imported => Some(format!(
-                    "there are two pools of this name; import this one by its identity: stripewise pool import {}",
+                    "there are two pools of this name; import this one by its identity: \
+                     stripewise pool import {}",
                     group.id
                 )),
                 None => {
@@ -346,7 +347,8 @@ impl Import<'_> {
                         found.path.display()
                     ))
                     .hint(format!(
-                        "`stripewise pool export {}` unregisters the other one; keep its drives apart from then on",
+                        "`stripewise pool export {}` unregisters the other one; keep its drives \
+                         apart from then on",
                         known.name
                     )),
                 );
@@ -373,7 +375,8 @@ impl Import<'_> {
             found.last_host.as_ref().filter(|host| host.is_other(&this_host()) && !self.asked.force)?;
         let why = format!("is in use by host {}", host_in_words(host));
         let hint = format!(
-            "on {1}: `stripewise pool export {0}`; if that host no longer uses the pool: stripewise pool import {2} --force",
+            "on {1}: `stripewise pool export {0}`; if that host no longer uses the pool: \
+             stripewise pool import {2} --force",
             found.pool.name, host.name, found.pool.id
         );
         Some((why, hint))
@@ -444,8 +447,8 @@ impl Import<'_> {
         let what =
             self.asked.pool.as_ref().map_or_else(|| "no pool".to_owned(), |name| format!("no pool `{name}`"));
         Failure::new(format!("{what} was found in {places}")).hint(
-            "--dir DIR names a folder with the pool's drives, --drive DRIVE one of them, as a path or an NBD URI; to show a \
-             drive's contents: `stripewise drive show DRIVE`",
+            "--dir DIR names a folder with the pool's drives, --drive DRIVE one of them, as a \
+             path or an NBD URI; to show a drive's contents: `stripewise drive show DRIVE`",
         )
     }
 }

@@ -1,5 +1,5 @@
-//! Drives that leave their pool: emptied so far that they count as empty, and can be used again
-//! without force until something is written to them.
+//! Drives that leave their pool: they are emptied until they count as empty, so that they can be
+//! used again without force, unless something was written to them since.
 //!
 //! Expected faults: a drive that fails during this (the pool goes on without it), file systems that
 //! cannot discard parts of a file (the file still holds data).

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use crate::kit::pool::*;
-use stripewise_drive::{Drive, FaultyDrive, MemoryDrive};
+use stripewise_drive::{Context, Drive, FaultyDrive, MemoryDrive};
 use stripewise_engine::VolumeSpec;
 
 const BLOCK: u64 = 4096;
@@ -61,6 +61,55 @@ fn with_a_pending_block(checksums: bool, blocks_after: u64) -> (Vec<Rc<MemoryDri
     panic!("the block is never in two journals only");
 }
 
+/// Drives without the one that is away, with a page of the other that cannot be read.
+fn damaged(
+    context: &Context,
+    drives: &[Rc<dyn Drive>],
+    (away, left): (usize, usize),
+    unreadable: u64,
+) -> Vec<Rc<dyn Drive>> {
+    let mut drives = drives.to_vec();
+    let faulty = FaultyDrive::new(context, drives[left].clone(), 1);
+    faulty.make_unreadable(unreadable..unreadable + BLOCK);
+    drives[left] = faulty;
+    drives.remove(away);
+    drives
+}
+
+/// The power is cut while the pool is opened and records the loss: it is found again.
+#[test]
+fn a_cut_while_a_loss_is_recorded_forgets_nothing() {
+    for checksums in [false, true] {
+        let (images, [away, left]) = with_a_pending_block(checksums, 0);
+        let (places, page) = ((away.0, left.0), left.1 / BLOCK * BLOCK);
+        let mut interrupted = 0;
+        for at in 1.. {
+            let cut = Cut::over(&Cut::over(&images, 0).images(), at);
+            cut.arm(at);
+            let life = Life::new();
+            let left = life.run(async {
+                let drives = damaged(&life.context, &cut.drives(&life.context), places, page);
+                std::mem::forget(life.open(&drives).await);
+                cut.images()
+            });
+            if cut.writes() < at {
+                break;
+            }
+            interrupted += 1;
+            let life = Life::new();
+            life.run(async {
+                let drives = damaged(&life.context, &as_drives(&left), places, page);
+                let pool = life.open(&drives).await.expect("opened");
+                let volume = pool.volume("v").expect("open");
+                let read = volume.read(WRITTEN * BLOCK, BLOCK as usize).await;
+                assert!(read.is_err(), "checksums {checksums}, cut at write {at}: the loss is forgotten");
+                pool.close().await.expect("closed");
+            });
+        }
+        assert!(interrupted > 10, "{interrupted}");
+    }
+}
+
 #[test]
 fn unreadable_journal_page_is_an_error_or_a_loss() {
     for (checksums, after) in [(false, 0), (false, 2), (true, 0), (true, 2)] {
@@ -71,11 +120,7 @@ fn unreadable_journal_page_is_an_error_or_a_loss() {
             let images: Vec<_> = Cut::over(&images, 0).images();
             let life = Life::new();
             life.run(async {
-                let mut drives: Vec<Rc<dyn Drive>> = as_drives(&images);
-                let faulty = FaultyDrive::new(&life.context, images[left.0].clone(), 1);
-                faulty.make_unreadable(unreadable..unreadable + BLOCK);
-                drives[left.0] = faulty;
-                drives.remove(away.0);
+                let drives = damaged(&life.context, &as_drives(&images), (away.0, left.0), unreadable);
                 let pool = life.open(&drives).await.expect("opened");
                 let volume = pool.volume("v").expect("open");
                 let is_told = pool.events().iter().any(|event| event.text.contains("acknowledged"));

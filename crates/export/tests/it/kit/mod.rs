@@ -139,7 +139,7 @@ impl Served {
         self.stop.store(true, Ordering::SeqCst);
     }
 
-    /// Number of notices so far that contain `part`.
+    /// Number of notices that contain `part`.
     pub fn notices_of(&self, part: &str) -> usize {
         self.notices.lock().expect("unpoisoned").iter().filter(|notice| notice.contains(part)).count()
     }

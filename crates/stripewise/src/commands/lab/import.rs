@@ -22,7 +22,8 @@ use crate::failure::{Exit, Failure, Result, system_text};
 #[derive(Args)]
 #[command(
     after_help = "Formats: fio JSON, CrystalDiskMark text, diskspd XML, IOMeter CSV, bonnie, bonnie++ CSV, \
-                        PostMark, and tables in the form of studies/. The format is detected from the contents."
+                        PostMark, and tables in the form of studies/. The format is detected from the \
+                        contents."
 )]
 pub(crate) struct Options {
     /// Output of the other tool
