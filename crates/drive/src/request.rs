@@ -144,7 +144,7 @@ impl DriveInfo {
     /// True for seek-bound drives: a request that does not begin where the last one ended costs as
     /// much as a long transfer, so the order of requests matters, and the bytes between two may be
     /// transferred with them.
-    pub fn has_dear_positions(&self) -> bool {
+    pub fn is_seek_bound(&self) -> bool {
         self.gap_bytes >= SEEK_BOUND_GAP_BYTES
     }
 }

@@ -125,7 +125,7 @@ impl FlushLosses {
 
     /// Result of a client's flush that began at `count` losses. Each loss is reported by the next
     /// flush to end, and by all others that were in flight when it occurred.
-    pub(crate) fn tell_client(&self, count: u64) -> Result<(), DriveError> {
+    pub(crate) fn report_to_client(&self, count: u64) -> Result<(), DriveError> {
         self.check_since(self.reported.replace(self.lost.get()).min(count))
     }
 }
@@ -177,19 +177,19 @@ mod tests {
     #[test]
     fn flushes_in_flight_report_a_loss_once() {
         let (drive, array) = (FlushFailures::default(), FlushLosses::default());
-        assert!(array.tell_client(array.count()).is_ok());
+        assert!(array.report_to_client(array.count()).is_ok());
         // Met by the engine itself: the next flush of a client reports it.
         array.note_lost(0, &drive, &refused());
         let (first, second) = (array.count(), array.count());
-        assert!(array.tell_client(first).is_err());
-        assert!(array.tell_client(second).is_ok());
+        assert!(array.report_to_client(first).is_err());
+        assert!(array.report_to_client(second).is_ok());
         // Met by one of two flushes of clients: both report it, the next one does not.
         let (first, second) = (array.count(), array.count());
         array.note_lost(0, &drive, &refused());
         let third = array.count();
-        assert!(array.tell_client(first).is_err());
-        assert!(array.tell_client(second).is_err());
-        assert!(array.tell_client(third).is_ok());
+        assert!(array.report_to_client(first).is_err());
+        assert!(array.report_to_client(second).is_err());
+        assert!(array.report_to_client(third).is_ok());
     }
 
     #[test]
@@ -198,12 +198,12 @@ mod tests {
         let (before, flush) = (array.count(), array.count());
         array.note_lost(0, &drive, &refused());
         let after = array.count();
-        assert!(array.tell_client(flush).is_err());
+        assert!(array.report_to_client(flush).is_err());
         array.acknowledge_write(after);
-        assert!(array.tell_client(array.count()).is_ok(), "it began after the loss");
+        assert!(array.report_to_client(array.count()).is_ok(), "it began after the loss");
         array.acknowledge_write(before);
-        assert!(array.tell_client(array.count()).is_err());
-        assert!(array.tell_client(array.count()).is_ok());
+        assert!(array.report_to_client(array.count()).is_err());
+        assert!(array.report_to_client(array.count()).is_ok());
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
         assert!(array.check_since(begun).is_ok());
         array.note_lost(0, &drive, &refused());
         assert!(array.check_since(begun).is_err());
-        let _ = array.tell_client(begun);
+        let _ = array.report_to_client(begun);
         assert!(array.check_since(begun).is_err(), "reporting to a client changes nothing");
         assert!(array.check_since(array.count()).is_ok());
     }

@@ -3,7 +3,7 @@
 //! The executor's thread reads the kernel's requests, executes them concurrently, and answers each
 //! when it is done, so that a request waits only for its own drives. `device.rs` talks to the
 //! kernel, `wire.rs` parses and builds messages, `files.rs` is the directory tree, and
-//! `carry_out.rs` executes requests.
+//! `execute.rs` executes requests.
 //!
 //! Files bypass the page cache and can have many concurrent writers. The engine serialises writes
 //! of the same blocks.
@@ -11,8 +11,8 @@
 //! The executor's thread must not access the mounted files with blocking calls: it would wait for
 //! itself.
 
-mod carry_out;
 mod device;
+mod execute;
 mod files;
 mod trouble;
 mod wire;
@@ -24,8 +24,8 @@ use std::rc::{Rc, Weak};
 use stripewise_drive::{Context, Event};
 use stripewise_runtime::{FuseMountPoint, Network};
 
-use self::carry_out::Worker;
 use self::device::Device;
+use self::execute::Worker;
 use crate::pools::PoolExports;
 
 /// Maximum data of requests in flight; further requests wait in the kernel.
@@ -64,7 +64,7 @@ pub struct FuseLoad(Weak<Worker>);
 
 impl FuseLoad {
     /// Reads, writes, zeroings and flushes in flight, not counting those that wait in the kernel.
-    pub fn under_way(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         self.0.upgrade().map_or(0, |worker| worker.in_flight())
     }
 

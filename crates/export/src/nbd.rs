@@ -4,7 +4,7 @@
 //!
 //! Modules in the order in which a connection passes them: `server.rs` (accepts and closes
 //! connections), with `connection/turned_away.rs` (refusal of clients over the limit) and
-//! `connection/strangers.rs` (limit on handshakes); `door.rs` (exports visible to a client);
+//! `connection/handshakes.rs` (limit on handshakes); `door.rs` (exports visible to a client);
 //! `connection.rs`, which runs `wire/negotiation.rs` and `wire/options.rs` (options), then
 //! `connection/transmission.rs` (requests, executed by [`crate::Export`]) and
 //! `connection/outbox.rs` (many answers in one system call). `wire/` converts between bytes and

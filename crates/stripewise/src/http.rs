@@ -33,11 +33,11 @@ mod clients;
 mod connections;
 mod doors;
 mod guard;
+mod handshakes;
 mod metrics;
 mod metrics_page;
 mod orders;
 mod problem;
-mod strangers;
 mod visitor;
 
 use access::AccessFile;
@@ -160,7 +160,7 @@ impl Http {
     /// Runs requests while it is polled.
     pub(crate) async fn serve(&mut self, app: &App, turns: &Rc<Turns>) {
         if let Some(orders) = &mut self.orders {
-            orders::carry_out_all(orders, app, turns).await;
+            orders::execute_all(orders, app, turns).await;
         }
     }
 }

@@ -4,10 +4,10 @@
 #![warn(unreachable_pub)]
 
 mod answer;
-mod carry_out;
 mod cli;
 mod commands;
 mod dispatch;
+mod execute;
 mod failure;
 mod http;
 mod input;

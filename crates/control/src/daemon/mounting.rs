@@ -115,7 +115,7 @@ async fn until_stuck(control: &Control, load: &FuseLoad, seconds: u64) -> Result
     let (mut answered, mut since_ns) = (load.answered(), context.now_ns());
     loop {
         context.sleep_ns(RETRY_NS).await;
-        if load.under_way() == 0 || load.answered() != answered {
+        if load.in_flight() == 0 || load.answered() != answered {
             (answered, since_ns) = (load.answered(), context.now_ns());
         } else if context.now_ns() - since_ns >= seconds.saturating_mul(1_000_000_000) {
             return Ok(());

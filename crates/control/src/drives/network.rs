@@ -101,7 +101,7 @@ pub struct Returning {
 }
 
 struct Attempt {
-    under_way: Rc<RefCell<bool>>,
+    in_flight: Rc<RefCell<bool>>,
     next_ns: u64,
     pause_ns: u64,
     seen_missing_ns: u64,
@@ -114,7 +114,7 @@ impl Returning {
         for drive in drives.iter().filter(|drive| drive.state == DriveState::Missing) {
             let Some(uri) = noted_export(Path::new(&drive.path)) else { continue };
             let attempt = self.attempts.entry(drive.id).or_insert_with(|| Attempt {
-                under_way: Rc::default(),
+                in_flight: Rc::default(),
                 next_ns: now_ns + SECOND_NS,
                 pause_ns: SECOND_NS,
                 seen_missing_ns: now_ns,
@@ -123,12 +123,12 @@ impl Returning {
                 (attempt.next_ns, attempt.pause_ns) = (now_ns + SECOND_NS, SECOND_NS);
             }
             attempt.seen_missing_ns = now_ns;
-            if *attempt.under_way.borrow() || now_ns < attempt.next_ns {
+            if *attempt.in_flight.borrow() || now_ns < attempt.next_ns {
                 continue;
             }
             attempt.pause_ns = (2 * attempt.pause_ns).min(LONGEST_PAUSE_NS);
             attempt.next_ns = now_ns + attempt.pause_ns;
-            due.push((drive.id, uri, attempt.under_way.clone()));
+            due.push((drive.id, uri, attempt.in_flight.clone()));
         }
         due
     }
@@ -137,7 +137,7 @@ impl Returning {
 /// Waits, before a pool that was closed with requests in flight is opened again, until its servers
 /// have executed these: such a write must not overwrite a newer one. Pools
 /// without exports need not wait.
-pub(crate) async fn give_servers_a_moment(context: &Context, pool: &KnownPool) {
+pub(crate) async fn wait_for_late_writes(context: &Context, pool: &KnownPool) {
     if pool.drives.iter().any(|drive| noted_export(&drive.path).is_some()) {
         context.sleep_ns(MOMENT_NS).await;
     }

@@ -141,7 +141,7 @@ async fn is_open_again(control: &Control, context: &Context, gone: &mut Gone) ->
     }
     let opened = match is_reached(control, context, gone).await {
         true => {
-            network::give_servers_a_moment(context, &gone.pool).await;
+            network::wait_for_late_writes(context, &gone.pool).await;
             open(control, &gone.pool).await
         }
         false => Err(Failure::new("its drives are out of reach")),

@@ -108,7 +108,7 @@ async fn close_and_open(control: &Control, name: &str, moved: Option<(DriveId, P
     }
     let opened = match until(&context, is_let_go).await {
         true => {
-            network::give_servers_a_moment(&context, &pool).await;
+            network::wait_for_late_writes(&context, &pool).await;
             open(control, &pool).await
         }
         false => Err(Failure::new(format!(

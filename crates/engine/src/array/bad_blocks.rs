@@ -38,7 +38,7 @@ pub(crate) struct BadBlocks {
     /// Number of times that repairs that were not durable have been undone.
     undone: Cell<u64>,
     /// Blocks that rebuilds found lost and no event has reported.
-    untold: Cell<u64>,
+    unreported: Cell<u64>,
 }
 
 /// Blocks of one kind.
@@ -250,13 +250,13 @@ impl BadBlocks {
     }
 
     /// Adds to the blocks that a rebuild has found lost.
-    pub(crate) fn note_untold(&self, blocks: u64) {
-        self.untold.set(self.untold.get() + blocks);
+    pub(crate) fn note_unreported(&self, blocks: u64) {
+        self.unreported.set(self.unreported.get() + blocks);
     }
 
     /// Blocks that rebuilds found lost since this was last asked.
-    pub(crate) fn take_untold(&self) -> u64 {
-        self.untold.take()
+    pub(crate) fn take_unreported(&self) -> u64 {
+        self.unreported.take()
     }
 
     /// Blocks of the volume are dead.

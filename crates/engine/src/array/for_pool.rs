@@ -127,7 +127,7 @@ impl Array {
 impl Array {
     /// True if a seek on its drives takes longer than the transfer of a strip.
     pub fn is_seek_bound(&self) -> bool {
-        self.0.columns.have_dear_positions()
+        self.0.columns.are_seek_bound()
     }
 
     /// True if clients have requests in the queues of its drives.
@@ -195,7 +195,7 @@ impl Array {
 impl Array {
     /// Number of blocks lost since the last call.
     pub fn take_new_losses(&self) -> u64 {
-        self.0.bad.take_untold()
+        self.0.bad.take_unreported()
     }
 
     /// Forgets lost blocks below this one of each column.
@@ -267,7 +267,7 @@ impl Array {
                 return Ok(false);
             }
             // Data that is durable in place is no longer needed in the journal.
-            let emptied = self.0.put_in_place_what_is_logged().await;
+            let emptied = self.0.destage_logged().await;
             if log.journal.leave_area(drive).await? {
                 return Ok(true);
             }
@@ -278,7 +278,7 @@ impl Array {
 
     /// Writes in place what the journal holds.
     pub async fn destage_all(&self) -> Result<(), ArrayError> {
-        self.0.put_in_place_what_is_logged().await
+        self.0.destage_logged().await
     }
 
     /// Releases journal records whose data is durable in place.

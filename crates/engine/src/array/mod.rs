@@ -394,7 +394,7 @@ impl Array {
         let losses = &self.0.losses;
         let begun = losses.count();
         let flushed = self.flush_internally().await;
-        losses.tell_client(begun)?;
+        losses.report_to_client(begun)?;
         flushed
     }
 
@@ -439,7 +439,7 @@ impl Array {
         if let Some(log) = self.0.log.open() {
             log.journal.close().await?;
         }
-        self.0.losses.tell_client(self.0.losses.count())?;
+        self.0.losses.report_to_client(self.0.losses.count())?;
         self.0.lifecycle.note_closed_in_order();
         Ok(())
     }

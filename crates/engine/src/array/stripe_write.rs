@@ -117,7 +117,7 @@ struct Computed {
 }
 
 /// A stripe that the drives have.
-pub(crate) struct UnderWay {
+pub(crate) struct InFlight {
     computed: Box<Computed>,
     logged: Option<Logged>,
     writes: Vec<(UnitRange, Segments, Completion)>,
@@ -127,7 +127,7 @@ pub(crate) struct UnderWay {
 
 /// Outcome of sending a stripe.
 pub(crate) enum Sent {
-    UnderWay(UnderWay),
+    InFlight(InFlight),
     Ended(Result<(), ArrayError>),
 }
 
@@ -196,7 +196,7 @@ impl Inner {
             let mut stripes: Group<Sent> = Group::new();
             for stripe in prepared {
                 stripes.push(match self.read_and_compute(stripe).await {
-                    Ok(computed) => Sent::UnderWay(self.send(computed, None)),
+                    Ok(computed) => Sent::InFlight(self.send(computed, None)),
                     Err(error) => Sent::Ended(Err(error)),
                 });
             }
@@ -464,7 +464,7 @@ impl Inner {
             let mut portion: Group<_> = computed.drain(..count).collect();
             let logged = self.log_portion(log, &mut portion).await;
             let portion = portion.into_iter().zip(logged).map(|(computed, logged)| match computed {
-                Ok(computed) => Sent::UnderWay(self.send(computed, logged)),
+                Ok(computed) => Sent::InFlight(self.send(computed, logged)),
                 Err(error) => Sent::Ended(Err(error)),
             });
             let portion: Group<Sent> = portion.collect();
@@ -594,21 +594,21 @@ impl Inner {
         record
     }
 
-    fn send(&self, computed: Box<Computed>, logged: Option<Logged>) -> UnderWay {
-        let mut under_way = UnderWay { computed, logged, writes: Vec::new(), undone: self.bad.undone() };
+    fn send(&self, computed: Box<Computed>, logged: Option<Logged>) -> InFlight {
+        let mut in_flight = InFlight { computed, logged, writes: Vec::new(), undone: self.bad.undone() };
         let send = |&range: &UnitRange| {
-            let segments = under_way.computed.content(range);
-            let answer = self.submit_unit_write(&under_way, range, segments.clone());
+            let segments = in_flight.computed.content(range);
+            let answer = self.submit_unit_write(&in_flight, range, segments.clone());
             (range, segments, answer)
         };
-        under_way.writes = under_way.computed.prepared.plan.writes.iter().map(send).collect();
-        under_way
+        in_flight.writes = in_flight.computed.prepared.plan.writes.iter().map(send).collect();
+        in_flight
     }
 
-    fn submit_unit_write(&self, under_way: &UnderWay, range: UnitRange, segments: Segments) -> Completion {
-        let Prepared { stripe, class, fua, covers, .. } = &*under_way.computed.prepared;
+    fn submit_unit_write(&self, in_flight: &InFlight, range: UnitRange, segments: Segments) -> Completion {
+        let Prepared { stripe, class, fua, covers, .. } = &*in_flight.computed.prepared;
         // Data that the journal holds whole is durable already.
-        let fua = *fua && under_way.logged.is_none_or(|logged| logged.kind != Kind::Redo);
+        let fua = *fua && in_flight.logged.is_none_or(|logged| logged.kind != Kind::Redo);
         let own_units = if self.geometry.copies() > 1 { 1 } else { self.geometry.data_units() };
         let cause = match covers {
             Some(_) => Cause::Destage,
@@ -627,13 +627,13 @@ impl Inner {
         log: Option<&Rc<WriteLog>>,
         sent: Sent,
     ) -> Result<(), ArrayError> {
-        let mut under_way = match sent {
-            Sent::UnderWay(under_way) => under_way,
+        let mut in_flight = match sent {
+            Sent::InFlight(in_flight) => in_flight,
             Sent::Ended(result) => return result,
         };
-        let written = self.await_writes(&mut under_way).await;
-        let prepared = &under_way.computed.prepared;
-        let logged = log.zip(under_way.logged);
+        let written = self.await_writes(&mut in_flight).await;
+        let prepared = &in_flight.computed.prepared;
+        let logged = log.zip(in_flight.logged);
         if written.is_ok() {
             self.regions.mark_initialised(prepared.stripe.index);
             return match logged {
@@ -658,23 +658,23 @@ impl Inner {
 
     /// Awaits the writes. A member that refuses twice is excluded; the others then hold what it
     /// lacks, as long as the layout can do without all that are gone.
-    async fn await_writes(&self, under_way: &mut UnderWay) -> Result<(), ArrayError> {
+    async fn await_writes(&self, in_flight: &mut InFlight) -> Result<(), ArrayError> {
         let mut failed: Vec<DriveError> = Vec::new();
-        for (range, segments, answer) in std::mem::take(&mut under_way.writes) {
+        for (range, segments, answer) in std::mem::take(&mut in_flight.writes) {
             if let Err(_first) = answer.await
-                && let Err(error) = self.submit_unit_write(under_way, range, segments).await
+                && let Err(error) = self.submit_unit_write(in_flight, range, segments).await
             {
                 failed.push(error);
                 continue;
             }
-            let prepared = &under_way.computed.prepared;
+            let prepared = &in_flight.computed.prepared;
             let is_kept = prepared.fua || prepared.covers.is_some();
-            if is_kept || self.bad.undone() == under_way.undone {
+            if is_kept || self.bad.undone() == in_flight.undone {
                 self.bad.repair_unit(&prepared.stripe, range);
             }
         }
-        let Computed { prepared, sums, .. } = &*under_way.computed;
-        let sequence = under_way.logged.map_or(1, |logged| logged.sequence);
+        let Computed { prepared, sums, .. } = &*in_flight.computed;
+        let sequence = in_flight.logged.map_or(1, |logged| logged.sequence);
         let mut result = Ok(());
         if !failed.is_empty() {
             result = Box::pin(self.note_failed_writes(prepared.stripe.index, failed)).await;

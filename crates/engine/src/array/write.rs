@@ -59,9 +59,9 @@ impl Led {
         self.pieces.iter().map(|(_, piece)| piece.data.len() as u64).sum()
     }
 
-    /// All of it has room to be deferred, and it is part of a stripe, or its positions are dear.
-    fn is_deferrable(&self, geometry: &Geometry, has_dear_positions: bool) -> bool {
-        (has_dear_positions || self.data_bytes() < geometry.stripe_data_bytes())
+    /// All of it has room to be deferred, and it is part of a stripe, or is on seek-bound drives.
+    fn is_deferrable(&self, geometry: &Geometry, is_seek_bound: bool) -> bool {
+        (is_seek_bound || self.data_bytes() < geometry.stripe_data_bytes())
             && self.pieces.iter().all(|(_, piece)| piece.room.is_some())
     }
 
@@ -192,15 +192,15 @@ impl Inner {
     fn gains_by_deferral(&self, bytes: u64, sequential: bool) -> bool {
         let writes = self.activity.writes();
         let fills_stripes = sequential && writes as u64 * bytes >= self.geometry.stripe_data_bytes();
-        let is_deep = writes + self.reads.under_way() >= DEEP_PER_DRIVE * self.geometry.width();
-        !self.columns.have_dear_positions() || !(fills_stripes || is_deep)
+        let is_deep = writes + self.reads.in_flight() >= DEEP_PER_DRIVE * self.geometry.width();
+        !self.columns.are_seek_bound() || !(fills_stripes || is_deep)
     }
 
     /// Room for each of the request's pieces to be deferred with; none where it goes in place at
     /// once.
     fn rooms_for(&self, offset_bytes: u64, data: &Buffer) -> Result<Vec<Room>, ArrayError> {
         let bytes = data.len() as u64;
-        let is_dear = self.columns.have_dear_positions();
+        let is_dear = self.columns.are_seek_bound();
         let Some(log) = self.log.open().filter(|_| self.deferred.admits(bytes, &self.geometry, is_dear))
         else {
             return Ok(Vec::new());
@@ -277,7 +277,7 @@ impl Inner {
         let Some(log) = self.log.open() else {
             return self.lead_in_place(led).await;
         };
-        let is_dear = self.columns.have_dear_positions();
+        let is_dear = self.columns.are_seek_bound();
         // Putting it in place may take more room in the journal than is kept for that.
         let is_hurt = |led: &Led| self.bad.is_any_lost_in(&self.geometry, led.stripe);
         let (later, now): (Group<Led>, Group<Led>) = led.into_iter().partition(|led| {

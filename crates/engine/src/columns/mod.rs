@@ -303,8 +303,8 @@ impl Columns {
     }
 
     /// True if any drive is seek-bound.
-    pub(crate) fn have_dear_positions(&self) -> bool {
-        self.members.borrow().iter().any(|member| member.member.info().has_dear_positions())
+    pub(crate) fn are_seek_bound(&self) -> bool {
+        self.members.borrow().iter().any(|member| member.member.info().is_seek_bound())
     }
 
     /// True if any drive is serving clients at the moment.

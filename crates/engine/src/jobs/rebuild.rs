@@ -360,7 +360,7 @@ impl Source {
                     let found = array.bad.note_unit_lost(&stripe, block);
                     lost.set(lost.get() + found);
                     if !is_pending(array, &stripe, block) {
-                        array.bad.note_untold(found);
+                        array.bad.note_unreported(found);
                     }
                 }
                 Err(error) => return Err(error),

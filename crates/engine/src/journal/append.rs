@@ -134,7 +134,7 @@ impl State {
             || !self.clients_waiting.is_empty()
             || !self.in_place_waiting.is_empty()
             || !self.destage_waiting.is_empty();
-        let are_seek_bound = || self.rings.iter().any(|ring| ring.area.member.info().has_dear_positions());
+        let are_seek_bound = || self.rings.iter().any(|ring| ring.area.member.info().is_seek_bound());
         if self.queue.is_empty() || is_awaited || !are_seek_bound() {
             return None;
         }

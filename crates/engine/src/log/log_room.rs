@@ -150,7 +150,7 @@ impl Inner {
     /// Quarters of the journal in use at which space is freed. More on seek-bound drives with
     /// checksums: the more pages a checkpoint writes, the closer together they lie.
     fn full_quarters(&self) -> u64 {
-        if self.sums.get().is_some() && self.columns.have_dear_positions() { 3 } else { 2 }
+        if self.sums.get().is_some() && self.columns.are_seek_bound() { 3 } else { 2 }
     }
 
     /// Flushes the drives; records of the writes that they acknowledged before can be released

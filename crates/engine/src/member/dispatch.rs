@@ -214,7 +214,7 @@ impl Member {
 
     fn dispatch(self: &Rc<Self>) {
         let DriveInfo { max_request_bytes: max_bytes, gap_bytes, .. } = self.info;
-        let (max_segments, sweeps) = (self.options.merged_segments, self.info.has_dear_positions());
+        let (max_segments, sweeps) = (self.options.merged_segments, self.info.is_seek_bound());
         let limits = MergeLimits { max_bytes, gap_bytes, max_segments, sweeps };
         loop {
             let (class, parts) = {
@@ -228,7 +228,7 @@ impl Member {
                 let Some(parts) = queue.of(class).pop_merged(limits) else { return };
                 (class, parts)
             };
-            let request = merged_request(&parts, &self.ditch);
+            let request = merged_request(&parts, &self.gap_buffer);
             self.count_request(&request);
             let token = self.take_off(class, parts);
             if let Some(result) = self.ask(request).notify(self.clone(), token) {

@@ -135,14 +135,14 @@ pub struct Member {
     /// The drive answers within `submit`: waiting for neighbours to merge with would only cost.
     answers_at_once: bool,
     /// Buffer for the bytes between two merged reads; no request looks at them.
-    ditch: Buffer,
+    gap_buffer: Buffer,
 }
 
 impl Member {
     /// Puts a queue in front of `drive`.
     pub fn new(context: &Context, drive: Rc<dyn Drive>, options: MemberOptions) -> Rc<Self> {
         let answers_at_once = drive.info().kind == stripewise_drive::DriveKind::Memory;
-        let ditch = BufferPool::new(0).allocate(drive.info().gap_bytes as usize);
+        let gap_buffer = BufferPool::new(0).allocate(drive.info().gap_bytes as usize);
         let member = Rc::new(Self {
             context: context.clone(),
             label: Rc::from(&*drive.info().label),
@@ -164,7 +164,7 @@ impl Member {
             dispatcher: RefCell::new(None),
             stopped: Cell::new(false),
             answers_at_once,
-            ditch,
+            gap_buffer,
         });
         let task = dispatch_loop(Rc::downgrade(&member));
         *member.dispatcher.borrow_mut() = Some(context.spawn(task));

@@ -63,7 +63,7 @@ impl Approach {
     }
 
     /// Does it. The drives are to be read again then.
-    pub(in crate::pool) async fn carry_out(
+    pub(in crate::pool) async fn execute(
         self,
         context: &Context,
         choice: &Choice,

@@ -78,7 +78,7 @@ impl Pool {
             if approach != Approach::AtOnce {
                 let slots: Vec<(usize, usize)> =
                     read.slots.iter().map(|(index, slot)| (*index, *slot)).collect();
-                approach.carry_out(context, &choice, &read.found, &drives, (session, &slots)).await?;
+                approach.execute(context, &choice, &read.found, &drives, (session, &slots)).await?;
                 notices.clear();
                 let before =
                     std::mem::replace(&mut read, read_all(context, &options, &drives, &mut notices).await?);

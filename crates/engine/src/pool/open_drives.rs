@@ -103,9 +103,9 @@ impl OpenDrives {
     }
 
     /// True if any of these drives is seek-bound.
-    pub(in crate::pool) fn have_dear_positions(&self, numbers: &[u32]) -> bool {
+    pub(in crate::pool) fn are_seek_bound(&self, numbers: &[u32]) -> bool {
         let mut open = numbers.iter().filter_map(|number| self.get(*number));
-        open.any(|drive| drive.member.info().has_dear_positions())
+        open.any(|drive| drive.member.info().is_seek_bound())
     }
 
     /// The queues of all drives at hand.

@@ -224,7 +224,7 @@ impl Inner {
             return None;
         }
         let places = (0..copies).map(|copy| self.geometry.copy_place(start, copy).0);
-        let has_arm = |place| Some(self.columns.member_at(place)?.info().has_dear_positions());
+        let has_arm = |place| Some(self.columns.member_at(place)?.info().is_seek_bound());
         if places.clone().find_map(has_arm) != Some(true) {
             return None;
         }

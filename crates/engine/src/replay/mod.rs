@@ -41,7 +41,7 @@ impl Array {
     /// journal.
     pub(crate) async fn begin_journal(&self, places: &[AreaPlace], epoch: u64) -> Result<bool, ArrayError> {
         let inner = &self.0;
-        let _nobody_else = inner.admission.acquire(inner.options.in_flight_bytes).await;
+        let _exclusive = inner.admission.acquire(inner.options.in_flight_bytes).await;
         let is_unclear = !inner.regions.intents.unsynced_chunks().is_empty();
         if inner.log.open().is_some() || is_unclear {
             return Ok(false);
@@ -156,11 +156,11 @@ impl<'a> JournalOpening<'a> {
         if !(replay.records.is_empty() && array.regions.intents.unsynced_chunks().is_empty()) {
             array.sums.forgive_pages();
         }
-        let carrying_out = Replay { array, journal: &journal };
+        let replaying = Replay { array, journal: &journal };
         let records = lost::left_of(&replay.records);
         match array.sums.get() {
-            Some(_) => carrying_out.carry_out_with_sums(&records).await?,
-            None => carrying_out.carry_out(&records).await?,
+            Some(_) => replaying.replay_with_sums(&records).await?,
+            None => replaying.replay(&records).await?,
         }
         lost::note_lost(array, &replay.records);
         let is_logged = array.geometry.parity_units() > 0 || array.sums.get().is_some();
@@ -178,11 +178,11 @@ impl<'a> JournalOpening<'a> {
         for found in &replay.records {
             let record = &found.record;
             let region = array.regions.region_of(record.stripe);
-            let is_nobodys =
+            let is_orphaned =
                 region >= array.regions.count() || array.regions.state(region) == RegionState::Unwritten;
             if record.kind == Kind::Data && array.deferred.pending.holds(record.stripe, record.sequence) {
                 log.note_data(record.stripe);
-            } else if (is_nobodys && !found.is_lost) || array.bad.has_no_dead() {
+            } else if (is_orphaned && !found.is_lost) || array.bad.has_no_dead() {
                 journal.release(record.sequence);
                 is_any_over = true;
             } else {

@@ -43,7 +43,7 @@ pub(super) struct Replay<'a> {
 
 impl Replay<'_> {
     /// Replays the records, in order, and makes the result durable.
-    pub(super) async fn carry_out(&self, records: &[Found]) -> Result<(), ArrayError> {
+    pub(super) async fn replay(&self, records: &[Found]) -> Result<(), ArrayError> {
         let Self { array, journal } = *self;
         let needed_from = needed_from(records.iter().map(|found| &found.record));
         for found in records {

@@ -214,7 +214,7 @@ impl StripeResync<'_> {
             let best = (0..units).filter(|&unit| versions[unit].is_some()).max_by_key(|&unit| versions[unit]);
             let content = match best {
                 Some(unit) => contents[unit].clone().expect("what has a version has content"),
-                None => self.bury(0, block),
+                None => self.poison(0, block),
             };
             for unit in 0..units {
                 if best.is_none() || versions[unit].is_none() || !same(contents[unit].as_ref(), &content) {
@@ -263,7 +263,7 @@ impl StripeResync<'_> {
         }
         for unit in 0..data_units {
             if versions[unit].is_none() {
-                contents[unit] = Some(self.bury(unit, block));
+                contents[unit] = Some(self.poison(unit, block));
                 is_in_place[unit] = false;
             }
         }
@@ -289,7 +289,7 @@ impl StripeResync<'_> {
     /// Poison for a lost block. Neither zeros, nor anything that may have been there before, nor
     /// earlier poison: if this is interrupted and repeated, the block must not pass for an old
     /// version of itself.
-    fn bury(&self, unit: usize, block: usize) -> Buffer {
+    fn poison(&self, unit: usize, block: usize) -> Buffer {
         let inner = self.inner;
         note_block_dead(inner, self.stripe.index, unit, block as u64 * BLOCK_BYTES);
         let stand_in = inner.buffers.allocate(BLOCK_BYTES as usize);
@@ -392,7 +392,7 @@ impl StripeResync<'_> {
 
 impl Replay<'_> {
     /// Carries the records out and makes the result durable, sums and all.
-    pub(super) async fn carry_out_with_sums(&self, records: &[Found]) -> Result<(), ArrayError> {
+    pub(super) async fn replay_with_sums(&self, records: &[Found]) -> Result<(), ArrayError> {
         let Self { array, journal } = *self;
         let mut stripes: BTreeMap<u64, Vec<&Found>> = BTreeMap::new();
         for found in records {

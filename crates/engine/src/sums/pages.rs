@@ -240,7 +240,7 @@ impl BlockSums {
         let members = self.columns.members.borrow();
         let gap_bytes = |member: &ArrayMember| {
             let info = member.member.info();
-            if info.has_dear_positions() { info.gap_bytes } else { 0 }
+            if info.is_seek_bound() { info.gap_bytes } else { 0 }
         };
         members.iter().map(gap_bytes).min().unwrap_or(0) / PAGE_BYTES as u64
     }
@@ -253,7 +253,7 @@ impl BlockSums {
         let Some(before) = offset_bytes.checked_sub(PAGE_COVERS_BYTES) else { return false };
         !sums.table.has_pages(column, offset_bytes, length_bytes)
             && sums.table.has_pages(column, before, 1)
-            && self.columns.have_dear_positions()
+            && self.columns.are_seek_bound()
     }
 
     /// Loads the pages of a range of a column and, for a sequential client, those that it needs

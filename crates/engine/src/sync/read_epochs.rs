@@ -25,7 +25,7 @@ impl ReadEpochs {
     }
 
     /// Number of reads in flight.
-    pub(crate) fn under_way(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.get().iter().sum()
     }
 

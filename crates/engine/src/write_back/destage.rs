@@ -254,7 +254,7 @@ impl<'a> Destaging<'a> {
 impl Inner {
     /// Many on seek-bound drives: the more there are, the shorter the seek from one to the next.
     fn destage_stripes_at_a_time(&self) -> usize {
-        let factor = if self.columns.have_dear_positions() { SWEEP_FACTOR } else { 1 };
+        let factor = if self.columns.are_seek_bound() { SWEEP_FACTOR } else { 1 };
         factor * self.options.tuning.destage_stripes
     }
 
@@ -281,7 +281,7 @@ impl Inner {
 
     /// Writes in place all data pending now, and has the journal release what is in place. Data
     /// that arrives during this is not waited for.
-    pub(crate) async fn put_in_place_what_is_logged(&self) -> Result<(), ArrayError> {
+    pub(crate) async fn destage_logged(&self) -> Result<(), ArrayError> {
         let newest = self.deferred.pending.newest_sequence().unwrap_or(0);
         while self.deferred.pending.oldest_sequence().is_some_and(|oldest| oldest <= newest) {
             self.check_writable()?;

@@ -2,19 +2,19 @@
 //! has the guarantees.
 //!
 //! Modules: `uri.rs` (names an export), `connect.rs` with `tls.rs` (connects to it), `drive.rs`
-//! (keeps the connection), `ledger.rs` with `witness.rs` (requests in flight, and the consequences
-//! of a lost connection), `unsettled.rs` (servers that may execute old requests), `answers.rs`
-//! (reads replies).
+//! (keeps the connection), `ledger.rs` with `identity_probe.rs` (requests in flight, and the
+//! consequences of a lost connection), `unsettled.rs` (servers that may execute old requests),
+//! `answers.rs` (reads replies).
 
 mod answers;
 mod connect;
 mod drive;
 mod error;
+mod identity_probe;
 mod ledger;
 mod tls;
 mod unsettled;
 mod uri;
-mod witness;
 
 pub use drive::NetworkDrive;
 pub use error::{ConnectError, ConnectFault};

@@ -5,9 +5,9 @@
 //! perhaps to be reopened). Each ends with an error reply or with this connection; requests in
 //! flight are finished all the same.
 
+pub(super) mod handshakes;
 pub(super) mod outbox;
 pub(super) mod server_context;
-pub(super) mod strangers;
 pub(super) mod transmission;
 pub(super) mod turned_away;
 
@@ -18,8 +18,8 @@ use stripewise_runtime::{Piece, Stream};
 
 use crate::block::Exports;
 use crate::client_id::ClientId;
+use crate::nbd::connection::handshakes::HandshakeSlot;
 use crate::nbd::connection::server_context::ServerContext;
-use crate::nbd::connection::strangers::Stranger;
 use crate::nbd::connection::transmission::transmit;
 use crate::nbd::door::{Allowed, Client as Comer, Door};
 use crate::nbd::transport::Transport;
@@ -39,7 +39,7 @@ pub(crate) async fn serve<E: Exports>(
     server: &ServerContext<'_, E>,
     stream: Rc<Stream>,
     begins: impl FnOnce(&str),
-    stranger: Option<Stranger>,
+    stranger: Option<HandshakeSlot>,
 ) -> io::Result<()> {
     let mut inbox = Inbox::new(server.context, server.limits.request_stall_ns);
     let negotiated = {

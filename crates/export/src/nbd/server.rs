@@ -19,8 +19,8 @@ use stripewise_runtime::{Listener, Stream};
 
 use crate::block::Exports;
 use crate::budget::{Budget, Line};
+use crate::nbd::connection::handshakes::HandshakeSlots;
 use crate::nbd::connection::server_context::ServerContext;
-use crate::nbd::connection::strangers::Strangers;
 use crate::nbd::connection::turned_away;
 use crate::nbd::connection::{origin, serve};
 use crate::nbd::door::{Door, Rule};
@@ -174,7 +174,7 @@ struct Entrance {
     door: Door,
     memory: Line,
     places: Group,
-    strangers: Strangers,
+    strangers: HandshakeSlots,
     /// Time since which newcomers have had to wait for a place, ns.
     full_since_ns: Cell<Option<u64>>,
 }
@@ -235,7 +235,7 @@ impl<E: Exports> Server<E> {
             door: Door { rules: shared.rules.clone(), place: listener.place().to_owned() },
             memory: Line::new(shared.options.budget.listener()),
             places: shared.places.group(),
-            strangers: Strangers::default(),
+            strangers: HandshakeSlots::default(),
             full_since_ns: Cell::new(None),
         });
         shared.listening.set(shared.listening.get() + 1);

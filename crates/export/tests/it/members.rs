@@ -50,7 +50,7 @@ struct Model(HashMap<u64, u8>);
 async fn exercise(drive: &NetworkDrive, model: &mut Model, random: &mut SplitMix64, rounds: u64) {
     let blocks = drive.info().capacity_bytes / BLOCK;
     for _ in 0..rounds {
-        let mut under_way = Vec::new();
+        let mut in_flight = Vec::new();
         let lanes = 16;
         for lane in 0..lanes {
             let first = lane * (blocks / lanes) + random.below(blocks / lanes - 300);
@@ -69,9 +69,9 @@ async fn exercise(drive: &NetworkDrive, model: &mut Model, random: &mut SplitMix
                 3 => (IoRequest::flush(), None),
                 _ => (IoRequest::read(offset, Buffer::from_bytes(&vec![0xEE; bytes])), None),
             };
-            under_way.push((drive.submit(request.clone()), request, becomes, first..first + count));
+            in_flight.push((drive.submit(request.clone()), request, becomes, first..first + count));
         }
-        for (answer, request, becomes, range) in under_way {
+        for (answer, request, becomes, range) in in_flight {
             answer.await.unwrap_or_else(|error| panic!("{error} ({:?})", drive.lost()));
             if let Some(value) = becomes {
                 model.0.extend(range.map(|block| (block, value)));

@@ -26,8 +26,8 @@ use stripewise_control::registry::running_as_root;
 use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_export::fuse::Tree;
 
-use crate::carry_out::take_commands;
 use crate::commands::App;
+use crate::execute::take_commands;
 use crate::failure::{Exit, Failure, Result};
 use crate::log::{self, LogOptions};
 

@@ -29,8 +29,8 @@ use stripewise_control::report::counted;
 use stripewise_export::budget::Budget;
 use stripewise_export::fuse::{FuseMount, Tree};
 
-use crate::carry_out::take_commands;
 use crate::commands::App;
+use crate::execute::take_commands;
 use crate::failure::{Exit, Result, system_text};
 use crate::http::{Http, HttpOptions};
 use crate::log::{self, LogOptions};

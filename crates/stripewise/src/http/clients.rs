@@ -15,8 +15,8 @@ use stripewise_export::ClientId;
 use stripewise_export::budget::Budget;
 use stripewise_export::shares::{Client, Group, ShareRules, Shares, Taken};
 
+use super::handshakes::HandshakeSlot;
 use super::problem::{error, no_memory};
-use super::strangers::Stranger;
 use super::visitor::Visitor;
 
 /// Maximum connections of authenticated callers.
@@ -90,13 +90,13 @@ pub(super) struct Allowance {
 /// A connection's place: first among unauthenticated connections, then among its caller's.
 #[derive(Default)]
 pub(super) struct Place {
-    stranger: Option<Stranger>,
+    stranger: Option<HandshakeSlot>,
     known: Option<((ClientId, Class), Taken)>,
 }
 
 impl Place {
     /// The place of an unauthenticated connection.
-    pub(super) fn of_stranger(stranger: Stranger) -> Self {
+    pub(super) fn of_stranger(stranger: HandshakeSlot) -> Self {
         Self { stranger: Some(stranger), known: None }
     }
 

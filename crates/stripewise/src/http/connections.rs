@@ -25,7 +25,7 @@ use super::address::Address;
 use super::clients::{Clients, Place};
 use super::doors::{OpenDoor, Socket};
 use super::guard::{Peer, user_of};
-use super::strangers::Strangers;
+use super::handshakes::HandshakeSlots;
 
 /// More connections than there can be: of known callers, and of others at each listener.
 const MAX_OPEN: u32 = 1 << 20;
@@ -85,7 +85,7 @@ pub(super) async fn serve(
 
 async fn accept_all(door: OpenDoor, house: Arc<House>) {
     // One set for each listener: its strangers keep no client out at others.
-    let strangers = Strangers::default();
+    let strangers = HandshakeSlots::default();
     loop {
         let Ok((socket, address)) = door.accept().await else {
             sleep(ACCEPT_AGAIN).await;

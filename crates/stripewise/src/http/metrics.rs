@@ -144,7 +144,7 @@ fn volumes(app: &App, page: &mut Page) {
     type OfVolume = fn(&VolumeLoad) -> Option<f64>;
     let of_volumes: [(&str, &str, OfVolume); 3] = [
         ("stripewise_volume_queue_depth", "Requests that are not answered yet", |load| {
-            Some(load.under_way as f64)
+            Some(load.in_flight as f64)
         }),
         ("stripewise_volume_journal_used_bytes", "What the volume's journal holds", |load| {
             load.journal.map(|(used, _)| used as f64)
@@ -191,5 +191,5 @@ fn listeners(app: &App, page: &mut Page) {
     }
     let name = "stripewise_fuse_requests_under_way";
     page.family(name, "gauge", "Requests of mounted files that are not answered yet");
-    page.value(name, &[], listeners.fuse.iter().map(|load| load.under_way()).sum::<usize>() as f64);
+    page.value(name, &[], listeners.fuse.iter().map(|load| load.in_flight()).sum::<usize>() as f64);
 }

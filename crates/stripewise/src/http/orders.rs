@@ -20,8 +20,8 @@ use stripewise_control::response::Response;
 use super::metrics;
 use super::visitor::Visitor;
 use crate::answer::exit_of;
-use crate::carry_out::{From, carry_out};
 use crate::commands::App;
+use crate::execute::{From, execute};
 use crate::failure::Result;
 use crate::printer::Printer;
 
@@ -62,7 +62,7 @@ pub(super) struct Answer {
 }
 
 /// Runs orders until the channel closes.
-pub(super) async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App, turns: &Rc<Turns>) {
+pub(super) async fn execute_all(orders: &mut mpsc::Receiver<Order>, app: &App, turns: &Rc<Turns>) {
     let Ok(executor) = app.executor() else { return };
     while let Some(order) = orders.next().await {
         match order {
@@ -119,7 +119,7 @@ async fn collected(
     let printer = Printer::to_caller(json, json, Colours::default(), caller.clone());
     let app = app.for_caller(printer, caller.clone(), PathBuf::from("/"), visitor.role);
     let work = async {
-        let result = carry_out(request, from, &app, caller, turns).await;
+        let result = execute(request, from, &app, caller, turns).await;
         caller.end(exit_of(&result).code());
         result
     };

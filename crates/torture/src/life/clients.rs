@@ -94,7 +94,7 @@ pub(crate) async fn write(life: &Life, store: &Store, guarded: &Guarded, sectors
     guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), fua);
     match &answer {
         Ok(()) if fua => life.acknowledged_durably(begun_ns),
-        Err(_) if fua => guarded.oracle.borrow_mut().told(),
+        Err(_) if fua => guarded.oracle.borrow_mut().reported(),
         _ => {}
     }
     changed(life, guarded, "a write", &sectors, ticket.begun, answer);
@@ -132,7 +132,7 @@ pub(crate) async fn flush(life: &Life, store: &Store, guarded: &Guarded) {
             guarded.oracle.borrow_mut().end_flush(begun);
             life.acknowledged_durably(begun_ns);
         }
-        Err(_) => guarded.oracle.borrow_mut().told(),
+        Err(_) => guarded.oracle.borrow_mut().reported(),
     }
     life.note(&format!("flushed {} {}", guarded.name, answer.is_ok()));
     changed(life, guarded, "a flush", &(0..0), begun, answer);

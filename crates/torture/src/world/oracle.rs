@@ -161,7 +161,7 @@ pub(crate) struct Oracle {
     /// Sectors with writes that were reported to a client as possibly lost. Without atomic blocks,
     /// the next power cut may tear them: a write that is still being written in place may have lost
     /// its record.
-    told: BTreeSet<u32>,
+    reported: BTreeSet<u32>,
     suspects: BTreeSet<u32>,
     /// True if a drive is lost that the suspects may need.
     are_suspects_lost: bool,
@@ -193,7 +193,7 @@ impl Oracle {
             },
             sectors,
             dirty: BTreeSet::new(),
-            told: BTreeSet::new(),
+            reported: BTreeSet::new(),
             suspects: BTreeSet::new(),
             are_suspects_lost: false,
             undone: 0..0,
@@ -213,7 +213,7 @@ impl Oracle {
         if count < self.sectors.len() {
             let first_gone = count as u32;
             self.dirty.retain(|sector| *sector < first_gone);
-            self.told.retain(|sector| *sector < first_gone);
+            self.reported.retain(|sector| *sector < first_gone);
             // A unit of suspicion may extend into the removed space.
             let grain = self.grain_sectors;
             self.suspects.retain(|suspect| suspect * grain < first_gone);
@@ -337,7 +337,7 @@ impl Oracle {
     /// Records that a loss was reported to a client: each completed write at risk may now have any
     /// of its possible contents. The same holds for completed writes to blocks that were lost
     /// before: no flush has confirmed them, and they count as lost again.
-    pub(crate) fn told(&mut self) {
+    pub(crate) fn reported(&mut self) {
         let sectors = &mut self.sectors;
         self.dirty.retain(|&sector| {
             let state = &mut sectors[sector as usize];
@@ -347,7 +347,7 @@ impl Oracle {
             };
             let risked = state.entries.iter_mut().filter(is_risked);
             for entry in risked {
-                self.told.insert(sector);
+                self.reported.insert(sector);
                 (entry.at_risk, entry.acknowledged, entry.durable) = (false, false, true);
             }
             state.is_dirty()
@@ -382,7 +382,7 @@ impl Oracle {
                 entry.cut = true;
             }
         }
-        for sector in std::mem::take(&mut self.told) {
+        for sector in std::mem::take(&mut self.reported) {
             let entries = self.sectors[sector as usize].entries.iter_mut();
             entries.for_each(|entry| entry.cut |= !self.promises.atomic_blocks);
         }

@@ -96,15 +96,11 @@ impl ControlSocket {
         &self.turns
     }
 
-    /// Takes commands while it is polled, and runs each with `carry_out`, which returns the exit
+    /// Takes commands while it is polled, and runs each with `execute`, which returns the exit
     /// code.
-    pub async fn serve(
-        &self,
-        control: &Control,
-        carry_out: impl AsyncFn(Asked) -> u8 + 'static,
-    ) -> Result<()> {
+    pub async fn serve(&self, control: &Control, execute: impl AsyncFn(Asked) -> u8 + 'static) -> Result<()> {
         let context = control.executor()?.context();
-        let (places, carry_out) = (Semaphore::new(MAX_CALLERS), Rc::new(carry_out));
+        let (places, execute) = (Semaphore::new(MAX_CALLERS), Rc::new(execute));
         let is_crowded = Rc::new(Cell::new(false));
         loop {
             is_crowded.set(places.available() == 0);
@@ -122,11 +118,11 @@ impl ControlSocket {
                 self.refusals.tell("commands", &stream.peer(), "it is another user's process");
                 continue;
             }
-            let (carry_out, of_task) = (carry_out.clone(), context.clone());
+            let (execute, of_task) = (execute.clone(), context.clone());
             let is_crowded = is_crowded.clone();
             drop(context.spawn(async move {
                 if let Some(command) = first_word(&stream, &of_task, &is_crowded).await {
-                    connection(&stream, &command, &of_task, carry_out).await;
+                    connection(&stream, &command, &of_task, execute).await;
                 }
                 drop(place);
             }));
@@ -174,7 +170,7 @@ async fn connection(
     stream: &Stream,
     command: &[u8],
     context: &Context,
-    carry_out: Rc<impl AsyncFn(Asked) -> u8 + 'static>,
+    execute: Rc<impl AsyncFn(Asked) -> u8 + 'static>,
 ) {
     let checked = check_json(command, MAX_VALUES, MAX_DEPTH);
     let command = checked.ok().and_then(|()| serde_json::from_slice::<Command>(command).ok());
@@ -188,7 +184,7 @@ async fn connection(
             let asked = Asked { command, who, caller: caller.clone() };
             let caller = caller.clone();
             drop(context.spawn(async move {
-                let exit_code = carry_out(asked).await;
+                let exit_code = execute(asked).await;
                 caller.end(exit_code);
             }));
         }

@@ -57,7 +57,7 @@ fn choose_interleave(layout: &mut LayoutSpec, pool: &Pool, pin: Pin) -> (Interle
     let role = if pin == Pin::Fast { Role::Fast } else { Role::Data };
     let drives = pool.status().drives.into_iter().filter(|drive| drive.role == role);
     let members: Vec<_> = drives.filter_map(|drive| pool.member(drive.id)).collect();
-    let are_disks = members.iter().any(|member| member.info().has_dear_positions());
+    let are_disks = members.iter().any(|member| member.info().is_seek_bound());
     let dearest_bytes = members.iter().map(|member| member.info().gap_bytes).max().unwrap_or(0);
     let (filled, reason) = layout.on_drives(dearest_bytes);
     *layout = filled;

@@ -224,7 +224,7 @@ impl Inner {
         if plan.steps.is_empty() {
             return Ok(false);
         }
-        let done = self.carry_out(plan.steps, plan.bytes).await?;
+        let done = self.execute(plan.steps, plan.bytes).await?;
         drop(alone);
         Ok(done > 0)
     }
@@ -258,7 +258,7 @@ impl Inner {
     }
 
     /// Copies columns and records where they are; how many are elsewhere now.
-    async fn carry_out(&self, steps: Vec<Step>, bytes: u64) -> Result<usize, String> {
+    async fn execute(&self, steps: Vec<Step>, bytes: u64) -> Result<usize, String> {
         let lane = &self.jobs.tiering;
         let parts: Parts = steps.iter().map(|step| (step.part, Default::default())).collect();
         for progress in parts.values() {

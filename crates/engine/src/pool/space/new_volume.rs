@@ -28,7 +28,7 @@ const JOURNAL_AREAS: usize = 6;
 const JOURNAL_SHARE: u64 = 64;
 /// No larger than this on drives that hold data too.
 const MOST_SHARED_AREA_BYTES: u64 = 64 << 20;
-/// No larger than this on such drives if their positions are dear. When a journal is full the pages
+/// Limit on such drives if they are seek-bound. When a journal is full the pages
 /// of checksums are written, and in random writes each costs a position or two; the more of them
 /// are written in one sweep, the nearer they lie. A RAID 5 of four modelled 8 TB disks gives
 /// 61 MB/s of the mixed load of study 004 with 64 MiB, 73 with 256 MiB, 82 with this and 87 with
@@ -55,12 +55,12 @@ pub(in crate::pool) struct Wish<'a> {
     /// Drives that rows may lie on.
     pub drives: Vec<u32>,
     /// True if these drives are seek-bound.
-    pub has_dear_positions: bool,
+    pub is_seek_bound: bool,
 }
 
 impl Wish<'_> {
     fn most_shared_area_bytes(&self) -> u64 {
-        if self.has_dear_positions { MOST_SHARED_AREA_OF_ARMS_BYTES } else { MOST_SHARED_AREA_BYTES }
+        if self.is_seek_bound { MOST_SHARED_AREA_OF_ARMS_BYTES } else { MOST_SHARED_AREA_BYTES }
     }
 }
 
@@ -141,7 +141,7 @@ fn needs(wish: &Wish<'_>, rows: u64, share_rows: u64, most_area_bytes: u64) -> R
     let column_bytes = share_rows.saturating_mul(spec.slab_bytes);
     let of_small = (column_bytes / JOURNAL_SHARE_OF_SMALL).min(MOST_SHARED_AREA_BYTES);
     let share = column_bytes / JOURNAL_SHARE;
-    let share = if wish.has_dear_positions { share.max(of_small) } else { share };
+    let share = if wish.is_seek_bound { share.max(of_small) } else { share };
     let area_bytes = share.min(most_area_bytes).max(spec.least_journal_bytes()?);
     Ok(Needs { map_slabs, map_rows, area_slabs: area_bytes.div_ceil(spec.slab_bytes) as u32 })
 }
@@ -353,7 +353,7 @@ mod tests {
     use super::*;
     use crate::tuning::Tuning;
 
-    fn area_bytes(rows: u64, has_dear_positions: bool) -> u64 {
+    fn area_bytes(rows: u64, is_seek_bound: bool) -> u64 {
         let shape = LayoutSpec::new(Level::Raid5).resolve(4).expect("a shape");
         let spec = ArraySpec { id: 1, shape, slab_bytes: 64 << 20 };
         let wish = Wish {
@@ -363,7 +363,7 @@ mod tests {
             with_journal: true,
             grain: Tuning::default().map_grain,
             drives: (0..4).collect(),
-            has_dear_positions,
+            is_seek_bound,
         };
         let needs = needs(&wish, rows, rows, wish.most_shared_area_bytes()).expect("room");
         u64::from(needs.area_slabs) * spec.slab_bytes

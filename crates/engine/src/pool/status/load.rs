@@ -107,7 +107,7 @@ pub struct VolumeLoad {
     /// Name of the volume.
     pub volume: String,
     /// Number of requests in flight.
-    pub under_way: u64,
+    pub in_flight: u64,
     /// Counters by kind, in the order of [`RequestKind::ALL`].
     pub requests: [RequestCounts; RequestKind::ALL.len()],
     /// Bytes in use in its journals, and bytes that these have for clients; `None` without a
@@ -126,18 +126,18 @@ impl VolumeLoad {
 /// Counts the requests to a volume.
 #[derive(Default)]
 pub(in crate::pool) struct LoadCounter {
-    under_way: Cell<u64>,
+    in_flight: Cell<u64>,
     requests: RefCell<[RequestCounts; RequestKind::ALL.len()]>,
 }
 
 /// A request in flight. If it is dropped before it has ended it is not counted.
-pub(in crate::pool) struct UnderWay<'a> {
+pub(in crate::pool) struct InFlight<'a> {
     counter: &'a LoadCounter,
     context: &'a Context,
     begin_ns: u64,
 }
 
-impl UnderWay<'_> {
+impl InFlight<'_> {
     /// Counts the request, which was for `bytes`, by its result.
     pub(crate) fn ended<T>(self, kind: RequestKind, bytes: u64, result: &Result<T, ArrayError>) {
         let took_ns = self.context.now_ns().saturating_sub(self.begin_ns);
@@ -149,16 +149,16 @@ impl UnderWay<'_> {
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.counter.under_way.set(self.counter.under_way.get() - 1);
+        self.counter.in_flight.set(self.counter.in_flight.get() - 1);
     }
 }
 
 impl LoadCounter {
     /// Number of requests in flight.
-    pub(crate) fn under_way(&self) -> u64 {
-        self.under_way.get()
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight.get()
     }
 
     /// Counters by kind.
@@ -167,9 +167,9 @@ impl LoadCounter {
     }
 
     /// Begins a request.
-    pub(crate) fn begin<'a>(&'a self, context: &'a Context) -> UnderWay<'a> {
-        self.under_way.set(self.under_way.get() + 1);
-        UnderWay { counter: self, context, begin_ns: context.now_ns() }
+    pub(crate) fn begin<'a>(&'a self, context: &'a Context) -> InFlight<'a> {
+        self.in_flight.set(self.in_flight.get() + 1);
+        InFlight { counter: self, context, begin_ns: context.now_ns() }
     }
 }
 

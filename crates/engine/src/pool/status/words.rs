@@ -142,16 +142,16 @@ impl Inner {
             ))
         };
         match volumes.iter().find_map(conversion) {
-            Some((Some(waits), under_way)) => {
+            Some((Some(waits), running)) => {
                 let is_full = waits.contains(NO_ROOM);
                 let action = match is_full {
                     true => format!("stripewise pool add {pool} NEW-DRIVE"),
                     false => format!("stripewise pool wait {pool} convert"),
                 };
-                return (format!("all there; {under_way}. {waits}"), action);
+                return (format!("all there; {running}. {waits}"), action);
             }
-            Some((None, under_way)) => {
-                return (format!("all there; {under_way}"), format!("stripewise pool wait {pool} convert"));
+            Some((None, running)) => {
+                return (format!("all there; {running}"), format!("stripewise pool wait {pool} convert"));
             }
             None => {}
         }

@@ -168,7 +168,7 @@ impl Inner {
             thin: true,
             with_journal,
             grain,
-            has_dear_positions: self.drives.have_dear_positions(&drives),
+            is_seek_bound: self.drives.are_seek_bound(&drives),
             drives,
         };
         let row_bytes = spec.row_data_bytes()?;

@@ -10,7 +10,7 @@ use stripewise_drive::Buffer;
 use crate::array::Array;
 use crate::error::ArrayError;
 use crate::map::extents::Extent;
-use crate::pool::status::load::{LoadCounter, RequestKind, UnderWay, VolumeLoad};
+use crate::pool::status::load::{InFlight, LoadCounter, RequestKind, VolumeLoad};
 use crate::pool::volume::Volume;
 use crate::pool::volume::write_epochs::WriteEpochs;
 use crate::pool::volume::zones::{Clearing, Zones};
@@ -27,7 +27,7 @@ pub(in crate::pool) struct VolumeIo {
 impl Volume {
     /// Reads; whatever was never written is zeros.
     pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
-        let under_way = self.begin_request();
+        let in_flight = self.begin_request();
         let result = match self.io.zones() {
             None => {
                 let array = self.io.array();
@@ -35,14 +35,14 @@ impl Volume {
             }
             Some(zones) => Box::pin(zones.read(offset_bytes, length)).await,
         };
-        under_way.ended(RequestKind::Read, length as u64, &result);
+        in_flight.ended(RequestKind::Read, length as u64, &result);
         result
     }
 
     /// Writes; durable when this ends if `fua`, else after the next flush.
     pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
         let length_bytes = data.len() as u64;
-        let under_way = self.begin_request();
+        let in_flight = self.begin_request();
         let result = match self.io.zones() {
             None => {
                 let (array, _counted) = (self.io.array(), self.io.writes.count());
@@ -54,13 +54,13 @@ impl Volume {
             }
         };
         let result = if fua { self.acknowledged(result).await } else { result };
-        under_way.ended(RequestKind::Write, length_bytes, &result);
+        in_flight.ended(RequestKind::Write, length_bytes, &result);
         result
     }
 
     /// Makes everything acknowledged so far durable.
     pub async fn flush(&self) -> Result<(), ArrayError> {
-        let under_way = self.begin_request();
+        let in_flight = self.begin_request();
         let mut asked = self.io.arrays();
         let mut result = self.flush_arrays().await;
         while matches!(result, Err(ArrayError::Protected | ArrayError::Closed)) && self.has_moved_from(&asked)
@@ -69,7 +69,7 @@ impl Volume {
             result = self.flush_arrays().await;
         }
         let result = self.acknowledged(result).await;
-        under_way.ended(RequestKind::Flush, 0, &result);
+        in_flight.ended(RequestKind::Flush, 0, &result);
         result
     }
 
@@ -116,11 +116,11 @@ impl Volume {
         offset_bytes: u64,
         length_bytes: u64,
     ) -> Result<(), ArrayError> {
-        let under_way = self.begin_request();
+        let in_flight = self.begin_request();
         let result = match self.io.zones() {
             None => {
                 let (array, _counted) = (self.io.array(), self.io.writes.count());
-                let cleared = how.carry_out(&array, offset_bytes, length_bytes).await;
+                let cleared = how.execute(&array, offset_bytes, length_bytes).await;
                 if cleared.is_ok() {
                     self.pool.0.release_unused(self.id, &array, offset_bytes, length_bytes).await;
                 }
@@ -131,11 +131,11 @@ impl Volume {
                 Box::pin(zones.clear(&self.pool.0, self.id, how, offset_bytes, length_bytes)).await
             }
         };
-        under_way.ended(kind, length_bytes, &result);
+        in_flight.ended(kind, length_bytes, &result);
         result
     }
 
-    fn begin_request(&self) -> UnderWay<'_> {
+    fn begin_request(&self) -> InFlight<'_> {
         self.io.load.begin(self.pool.context())
     }
 
@@ -276,7 +276,7 @@ impl VolumeIo {
         let fills = self.arrays().into_iter().filter_map(|array| array.journal_fill());
         VolumeLoad {
             volume: volume.to_owned(),
-            under_way: self.load.under_way(),
+            in_flight: self.load.in_flight(),
             requests: self.load.requests(),
             journal: fills.reduce(|sum, fill| (sum.0 + fill.0, sum.1 + fill.1)),
         }

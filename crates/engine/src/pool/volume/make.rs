@@ -175,23 +175,16 @@ impl Inner {
         let array = ArraySpec { id: part.0, shape, slab_bytes: manifest.slab_bytes };
         // A pool with journal drives is meant to acknowledge writes from them. On disks
         // what is put in place together takes less time.
-        let has_dear_positions = self.drives.have_dear_positions(&drives);
-        let pays = has_journal_drives(&manifest) || has_dear_positions;
+        let is_seek_bound = self.drives.are_seek_bound(&drives);
+        let pays = has_journal_drives(&manifest) || is_seek_bound;
         let write_back = spec.write_back.unwrap_or(pays && shape.parity_units() > 0);
         let checksums = spec.checksums.unwrap_or(true);
         // Without one, what was being written when power was cut would not agree with its checksums
         // afterwards.
         let with_journal = write_back || checksums || shape.parity_units() > 0;
         let grain = self.tuning().map_grain;
-        let wish = Wish {
-            spec: &array,
-            size_bytes,
-            thin: spec.thin,
-            with_journal,
-            grain,
-            has_dear_positions,
-            drives,
-        };
+        let wish =
+            Wish { spec: &array, size_bytes, thin: spec.thin, with_journal, grain, is_seek_bound, drives };
         let laid_out = lay_out(&mut self.space.borrow_mut(), &wish);
         let laid_out = laid_out.map_err(|error| match error {
             NotLaidOut::Other(error) => error,

@@ -54,7 +54,7 @@ pub(in crate::pool) enum Clearing {
 }
 
 impl Clearing {
-    pub(crate) async fn carry_out(
+    pub(crate) async fn execute(
         self,
         array: &Array,
         offset_bytes: u64,
@@ -224,8 +224,8 @@ impl Zones {
         for Piece { zone, start, end } in self.pieces(offset_bytes, end) {
             let length = end - start;
             let cleared = match zone {
-                Zone::New => how.carry_out(&self.new, start, length).await,
-                Zone::Old => how.carry_out(&self.old, start, length).await,
+                Zone::New => how.execute(&self.new, start, length).await,
+                Zone::Old => how.execute(&self.old, start, length).await,
                 Zone::Both => {
                     let (old, new) =
                         (self.old.write_zeroes(start, length), self.new.write_zeroes(start, length));

@@ -47,16 +47,16 @@ fn requests_are_counted_by_kind_and_latency() {
         // In flight until answered, also as seen through another handle.
         let same = pool.volume("a").expect("it is open");
         let reads = join(volume.read(0, 4096), same.read(4096, 4096));
-        let (_, under_way) = join(reads, async {
+        let (_, in_flight) = join(reads, async {
             life.context.sleep_ns(MS).await;
-            load().under_way
+            load().in_flight
         })
         .await;
-        assert_eq!((under_way, load().under_way), (2, 0));
+        assert_eq!((in_flight, load().in_flight), (2, 0));
         // An abandoned request is not counted.
         let read = Box::pin(volume.read(0, 4096));
         assert!(life.context.time_limit_ns(MS, read).await.is_err(), "it takes longer");
-        assert_eq!((load().under_way, load().of(RequestKind::Read).succeeded()), (0, 4));
+        assert_eq!((load().in_flight, load().of(RequestKind::Read).succeeded()), (0, 4));
         pool.close().await.expect("closed");
     });
 }

@@ -7,7 +7,7 @@
 //!
 //! - A connection that the *server* ended is made again, within the same time, and unanswered
 //!   requests are sent again, unless acknowledged writes may have been lost, the server has changes
-//!   that it did not answer (`ledger.rs`), or its data is not the same (`witness.rs`).
+//!   that it did not answer (`ledger.rs`), or its data is not the same (`identity_probe.rs`).
 //! - A connection that *we* end, because the server is silent or violates the protocol, is final.
 //!
 //! A server may still execute requests of a connection that is over, even after requests of a new
@@ -33,10 +33,10 @@ use stripewise_runtime::{Network, Piece};
 use super::answers;
 use super::connect::{Link, Terms, connect};
 use super::error::{ConnectError, ConnectFault};
+use super::identity_probe::Seen;
 use super::ledger::{Abilities, Completed, Ledger, Loss, request_head};
 use super::unsettled;
 use super::uri::NbdUri;
-use super::witness::Seen;
 use crate::nbd::wire::protocol::*;
 
 /// Block size of the drive, bytes: that of checksums, so that no checksum block is written in part.

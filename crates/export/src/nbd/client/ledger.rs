@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use stripewise_drive::{Buffer, CompletionSender, DriveErrorKind, IoRequest, Operation, Segments};
 
-use super::witness::Witness;
+use super::identity_probe::IdentityProbe;
 use crate::nbd::wire::protocol::*;
 
 /// Length of the parts of requests without data, bytes, so that none of them takes long.
@@ -124,7 +124,7 @@ pub(crate) struct Ledger {
     written: u64,
     durable: u64,
     zeros: Buffer,
-    pub witness: Witness,
+    pub witness: IdentityProbe,
 }
 
 impl Ledger {
@@ -139,7 +139,7 @@ impl Ledger {
             written: 0,
             durable: 0,
             zeros: Buffer::from_bytes(&vec![0; zeros]),
-            witness: Witness::default(),
+            witness: IdentityProbe::default(),
         }
     }
 

@@ -134,7 +134,7 @@ fn torn_sectors_need_a_cut_and_no_block_promise() {
         let two = write(&mut oracle, 8..9, false);
         if is_reported {
             oracle.put_at_risk();
-            oracle.told();
+            oracle.reported();
         }
         let mut torn = data(8, 1, two);
         torn[100..].copy_from_slice(&data(8, 1, one)[100..]);
@@ -209,7 +209,7 @@ fn flush_loss_is_reported_before_an_acknowledgement() {
         assert!(holds(&mut oracle, 5, old) && holds(&mut oracle, 5, new), "the drive may have lost it");
         assert!(oracle.may_refuse(5..6, oracle.now + 1));
         if is_reported {
-            oracle.told();
+            oracle.reported();
         }
         flush(&mut oracle);
         assert!(holds(&mut oracle, 5, new));
@@ -239,7 +239,7 @@ fn rewrite_of_lost_data_is_lost_again_by_a_refusal() {
         oracle.power_cut();
         let again = write(&mut oracle, 8..16, false);
         if is_reported {
-            oracle.told();
+            oracle.reported();
         }
         flush(&mut oracle);
         let since = oracle.tick();
@@ -269,7 +269,7 @@ fn flush_after_any_loss_vouches_for_the_block() {
     let mut oracle = oracle(STRICT);
     write(&mut oracle, 8..16, false);
     oracle.put_at_risk();
-    oracle.told();
+    oracle.reported();
     let again = write(&mut oracle, 8..16, false);
     flush(&mut oracle);
     for cut in [false, true] {
@@ -287,7 +287,7 @@ fn durable_data_is_safe_from_a_failed_flush() {
     let version = write(&mut oracle, 5..6, false);
     flush(&mut oracle);
     oracle.put_at_risk();
-    oracle.told();
+    oracle.reported();
     assert!(holds(&mut oracle, 5, version) && !holds(&mut oracle, 5, 0));
     let since = oracle.tick();
     assert!(!oracle.may_refuse(5..6, since));

@@ -152,7 +152,7 @@ impl Life {
     }
 
     /// The server carries one out.
-    fn carry_out(&mut self) {
+    fn execute(&mut self) {
         let index = self.random.below(self.wire.len() as u64) as usize;
         let piece = self.wire.swap_remove(index);
         let blocks = piece.offset / BLOCK..(piece.offset + piece.length) / BLOCK;
@@ -251,7 +251,7 @@ impl Life {
     fn cut(&mut self) -> bool {
         // The server still executes some of the requests that it had received.
         while !self.wire.is_empty() && self.random.below(2) == 0 {
-            self.carry_out();
+            self.execute();
         }
         self.wire.clear();
         self.answers.clear();
@@ -263,7 +263,10 @@ impl Life {
                 self.repeats += 1;
                 if let Some(seen) = self.ledger.witness.durable() {
                     let value = self.server.now(seen.offset / BLOCK);
-                    assert_eq!(seen, super::super::witness::Seen::of(seen.offset, &vec![value; seen.length]));
+                    assert_eq!(
+                        seen,
+                        super::super::identity_probe::Seen::of(seen.offset, &vec![value; seen.length])
+                    );
                 }
                 true
             }
@@ -285,7 +288,7 @@ impl Life {
             match self.random.below(10) {
                 0..=3 => self.ask(),
                 4 | 5 => self.wire.extend(self.ledger.next_to_send().map(sent)),
-                6 if !self.wire.is_empty() => self.carry_out(),
+                6 if !self.wire.is_empty() => self.execute(),
                 7 | 8 if !self.answers.is_empty() => self.take_answer(),
                 9 if self.random.below(8) == 0 && !self.cut() => return,
                 _ => {}
@@ -295,7 +298,7 @@ impl Life {
         loop {
             self.wire.extend(std::iter::from_fn(|| self.ledger.next_to_send()).map(sent));
             match (self.wire.is_empty(), self.answers.is_empty()) {
-                (false, _) => self.carry_out(),
+                (false, _) => self.execute(),
                 (true, false) => self.take_answer(),
                 (true, true) => break,
             }
@@ -351,7 +354,7 @@ fn a_durable_block_reveals_a_server_that_lost_data() {
     assert_eq!(ledger.connection_lost(), Loss::Unflushed);
     ask(&mut ledger, IoRequest::flush());
     let seen = ledger.witness.durable().expect("durable");
-    assert_eq!(seen, super::super::witness::Seen::of(3 * BLOCK, &[7; 4096]));
+    assert_eq!(seen, super::super::identity_probe::Seen::of(3 * BLOCK, &[7; 4096]));
     assert_eq!(ledger.connection_lost(), Loss::AskAgain);
     // A block that is being overwritten no longer identifies the export.
     assert!(ledger.submit(write(3, 8), None, 0).is_none());

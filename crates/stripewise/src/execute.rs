@@ -30,14 +30,14 @@ const MOST_SHOWN_BYTES: usize = 1000;
 /// Takes commands over the socket while it is polled.
 pub(crate) async fn take_commands(app: &App, socket: &ControlSocket) -> Result<()> {
     let (of_all, turns) = (app.clone(), socket.turns().clone());
-    let carry_out = async move |Asked { command, who, caller }: Asked| {
+    let execute = async move |Asked { command, who, caller }: Asked| {
         let printer = Printer::to_caller(command.json, command.quiet, command.colours, caller.clone());
         // The socket accepts its owner and root alone.
         let app = of_all.for_caller(printer, caller.clone(), command.folder, Role::Admin);
         let from = From { way: "socket", who: &who };
-        answer::report(carry_out(&command.request, from, &app, &caller, &turns).await, &app).code()
+        answer::report(execute(&command.request, from, &app, &caller, &turns).await, &app).code()
     };
-    socket.serve(app, carry_out).await
+    socket.serve(app, execute).await
 }
 
 /// The origin of a request.
@@ -49,7 +49,7 @@ pub(crate) struct From<'a> {
 }
 
 /// Runs a request for its caller; `app` is the caller's.
-pub(crate) async fn carry_out(
+pub(crate) async fn execute(
     request: &Request,
     from: From<'_>,
     app: &App,

@@ -37,17 +37,17 @@ impl From<Address> for Origin {
 
 /// The slots.
 #[derive(Clone, Default)]
-pub(super) struct Strangers(Arc<Mutex<HashMap<Origin, usize>>>);
+pub(super) struct HandshakeSlots(Arc<Mutex<HashMap<Origin, usize>>>);
 
 /// A slot in use; released on drop.
-pub(super) struct Stranger {
-    all: Strangers,
+pub(super) struct HandshakeSlot {
+    all: HandshakeSlots,
     origin: Origin,
 }
 
-impl Strangers {
+impl HandshakeSlots {
     /// Takes a slot, if one is free.
-    pub(super) fn place(&self, address: Address) -> Option<Stranger> {
+    pub(super) fn place(&self, address: Address) -> Option<HandshakeSlot> {
         let origin = address.into();
         let mut all = self.all();
         let (count, of_one) = (all.values().sum::<usize>(), all.get(&origin).copied().unwrap_or_default());
@@ -55,7 +55,7 @@ impl Strangers {
             return None;
         }
         *all.entry(origin).or_default() += 1;
-        Some(Stranger { all: self.clone(), origin })
+        Some(HandshakeSlot { all: self.clone(), origin })
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<Origin, usize>> {
@@ -63,7 +63,7 @@ impl Strangers {
     }
 }
 
-impl Drop for Stranger {
+impl Drop for HandshakeSlot {
     fn drop(&mut self) {
         let mut all = self.all.all();
         if let Some(count) = all.get_mut(&self.origin) {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn one_address_cannot_take_all_slots() {
-        let strangers = Strangers::default();
+        let strangers = HandshakeSlots::default();
         let of = |text: &str| Address::Network(text.parse().expect("an address"));
         let first: Vec<_> = (0..MAX_STRANGERS_OF_ONE)
             .map(|port| strangers.place(of(&format!("[2001:db8::{port:x}]:80"))).expect("a place"))

@@ -9,22 +9,22 @@ use std::rc::Rc;
 /// The places that are taken, by address: an IPv4 address, or the 64 bits of an IPv6 address that a
 /// site has.
 #[derive(Clone, Default)]
-pub(crate) struct Strangers(Rc<RefCell<HashMap<IpAddr, usize>>>);
+pub(crate) struct HandshakeSlots(Rc<RefCell<HashMap<IpAddr, usize>>>);
 
 /// One of the places; free again when this is dropped.
-pub(crate) struct Stranger {
-    all: Strangers,
+pub(crate) struct HandshakeSlot {
+    all: HandshakeSlots,
     site: IpAddr,
 }
 
-impl Strangers {
+impl HandshakeSlots {
     /// A place for a client from there, if there is one.
     pub(in crate::nbd) fn place(
         &self,
         address: SocketAddr,
         most: usize,
         most_of_one: usize,
-    ) -> Option<Stranger> {
+    ) -> Option<HandshakeSlot> {
         let site = match address.ip().to_canonical() {
             IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) & !u128::from(u64::MAX)).into()),
             ip => ip,
@@ -36,11 +36,11 @@ impl Strangers {
         }
         all.insert(site, of_one + 1);
         drop(all);
-        Some(Stranger { all: self.clone(), site })
+        Some(HandshakeSlot { all: self.clone(), site })
     }
 }
 
-impl Drop for Stranger {
+impl Drop for HandshakeSlot {
     fn drop(&mut self) {
         let mut all = self.all.0.borrow_mut();
         if let Some(count) = all.get_mut(&self.site) {
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn one_address_cannot_take_all_slots() {
-        let strangers = Strangers::default();
+        let strangers = HandshakeSlots::default();
         let place = |text: &str| strangers.place(text.parse().expect("an address"), 3, 2);
         let _first = place("10.0.0.1:1").expect("a place");
         let second = place("10.0.0.1:2").expect("a place");

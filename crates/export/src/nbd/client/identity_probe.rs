@@ -21,7 +21,7 @@ pub(crate) struct Seen {
 
 /// The current probe block, and the candidate for the next one.
 #[derive(Debug, Default)]
-pub(crate) struct Witness {
+pub(crate) struct IdentityProbe {
     durable: Option<Seen>,
     /// The start of a write: the cookie of the write, the block, and, once the write is answered,
     /// its number among the answered writes.
@@ -37,7 +37,7 @@ impl Seen {
     }
 }
 
-impl Witness {
+impl IdentityProbe {
     /// The block that the export must still contain, if one is known.
     pub(super) fn durable(&self) -> Option<Seen> {
         self.durable
