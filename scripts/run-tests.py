@@ -10,7 +10,7 @@ gets a core when it wakes.
 usage: scripts/run-tests.py [--virtual] [--slowest N] [FILTER...]
 
 --virtual   unit tests and tests in virtual time only (`make check`)
-FILTER      run only the tests whose path contains one of these, for example engine/it::crash
+FILTER      run only the tests whose path contains one of these, for example pool/it::crash
 
 Exits with 1 if a test failed, the build did, or the compiler warned. The times of the last run are kept in the target
 folder: long tests start first.

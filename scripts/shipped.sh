@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks that a program cannot break its own engine: the switches of tests (crates/engine/src/mutation.rs) are
+# Checks that a program cannot break its own engine: the switches of tests (crates/array/src/mutation.rs) are
 # compiled only where debug assertions are on, and a program to be used has none of them.
 #
 # usage: scripts/shipped.sh PATH-TO-STRIPEWISE

@@ -3,7 +3,7 @@
 #![no_main]
 
 use stripewise_drive::{BufferPool, MemoryDrive};
-use stripewise_engine::{OpenMode, Pool, PoolOptions, fuzzing, inspect};
+use stripewise_pool::{OpenMode, Pool, PoolOptions, fuzzing, inspect};
 use stripewise_runtime::VirtualExecutor;
 
 const DRIVE_BYTES: usize = 4 << 20;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use stripewise_drive::{Buffer, BufferPool, Drive, MemoryDrive};
-use stripewise_engine::{JobKind, OpenMode, Pool, PoolOptions, PoolSpec, VolumeSpec, fuzzing};
+use stripewise_pool::{JobKind, OpenMode, Pool, PoolOptions, PoolSpec, VolumeSpec, fuzzing};
 use stripewise_layout::LayoutSpec;
 use stripewise_runtime::VirtualExecutor;
 

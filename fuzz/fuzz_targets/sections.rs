@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    stripewise_engine::fuzzing::sections(bytes);
+    stripewise_pool::fuzzing::sections(bytes);
 });

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
-use stripewise_engine::pool::JobKind;
+use stripewise_pool::JobKind;
 use stripewise_runtime::RealExecutor;
 
 use crate::daemon::alerts::Alerts;

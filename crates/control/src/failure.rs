@@ -6,8 +6,8 @@ use std::error::Error;
 use std::fmt::Display;
 use std::path::PathBuf;
 
-use stripewise_engine::pool::PoolError;
 use stripewise_layout::LayoutError;
+use stripewise_pool::PoolError;
 
 /// The kind of a failure, as far as a face acts on it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::pin::pin;
 
 use futures_util::future::{Either, select};
 use serde::Serialize;
-use stripewise_engine::pool::{JobKind, ScrubSummary};
+use stripewise_pool::{JobKind, ScrubSummary};
 
 use crate::control::Control;
 use crate::environment::JobStep;

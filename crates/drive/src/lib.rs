@@ -46,4 +46,4 @@ pub use error::{DriveError, DriveErrorKind, IoResult};
 pub use operation::Operation;
 pub use random::{Delay, SplitMix64};
 pub use request::{Drive, DriveInfo, DriveKind, IoRequest, Segments};
-pub use wait::{Channel, Event, Semaphore, SemaphorePermit};
+pub use wait::{Channel, Event, Round, Rounds, Semaphore, SemaphorePermit};

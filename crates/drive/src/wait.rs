@@ -1,5 +1,7 @@
-//! Waiting between tasks of one thread: an event, a counting semaphore and a bounded channel. All
-//! are fair (first come, first served), so that runs in virtual time are repeatable.
+//! Waiting between tasks of one thread: an event, a counting semaphore, a bounded channel and rounds
+//! of work. All are fair (first come, first served), so that runs in virtual time are repeatable.
+
+mod rounds;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -7,6 +9,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
+
+pub use rounds::{Round, Rounds};
 
 /// Wakes all waiting tasks. They re-check their condition in a loop.
 #[derive(Default)]

@@ -11,8 +11,9 @@ use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
 
+use stripewise_array::{ArrayError, Extent};
 use stripewise_drive::{Buffer, BufferPool, Event, Operation};
-use stripewise_engine::{ArrayError, Extent, OpenMode, Volume};
+use stripewise_pool::{OpenMode, Volume};
 
 use crate::losses::Losses;
 

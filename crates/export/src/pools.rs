@@ -5,8 +5,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
-use stripewise_engine::pool::{Closing, PoolId, VolumeId};
-use stripewise_engine::{Pool, Volume};
+use stripewise_pool::{Closing, PoolId, VolumeId};
+use stripewise_pool::{Pool, Volume};
 
 use crate::block::{Export, Exports, VolumeExport};
 use crate::losses::Losses;

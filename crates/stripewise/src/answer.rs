@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use crate::failure::Failure;
     use stripewise_control::response::{PoolChanged, Pools};
-    use stripewise_engine::pool::JobKind;
+    use stripewise_pool::JobKind;
 
     fn pool(state: PoolState) -> PoolReport {
         PoolReport { name: "tank".into(), state, ..PoolReport::default() }

@@ -44,7 +44,7 @@ mod world;
 
 use serde::Serialize;
 
-pub use stripewise_engine::mutation::Mutation;
+pub use stripewise_array::mutation::Mutation;
 
 pub use focus::Focus;
 pub use many::{Progress, Summary, run_many};

@@ -53,7 +53,7 @@ pub fn run(seed: u64, options: &Options) -> RunReport {
     keep_panics_quiet();
     assert!(options.mutation.is_none() || CAN_BREAK, "a release build has no mutations");
     #[cfg(debug_assertions)]
-    stripewise_engine::mutation::choose(options.mutation);
+    stripewise_array::mutation::choose(options.mutation);
     let world = World::new(seed, options);
     // Executors outlive the code that may panic: dropping their tasks during a panic would make
     // them panic again.

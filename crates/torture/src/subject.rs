@@ -8,14 +8,15 @@ mod store;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use stripewise_array::tuning::Tuning;
+use stripewise_array::{ArrayError, ArrayOptions, MemberOptions};
 use stripewise_drive::{BufferPool, Context, Drive};
-use stripewise_engine::pool::{Host, Pin, TierOptions};
-use stripewise_engine::tuning::Tuning;
-use stripewise_engine::{
-    ArrayError, ArrayOptions, DriveId, DriveState, JobKind, MemberOptions, OpenMode, Pool, PoolOptions,
-    PoolSpec, PoolState, Role, ShareState, VolumeSpec,
-};
 use stripewise_layout::LayoutSpec;
+use stripewise_pool::{
+    DriveId, DriveState, JobKind, OpenMode, Pool, PoolOptions, PoolSpec, PoolState, Role, ShareState,
+    VolumeSpec,
+};
+use stripewise_pool::{Host, Pin, TierOptions};
 
 pub(crate) use store::Store;
 
@@ -279,7 +280,7 @@ impl Subject {
     /// Drives of the pool.
     pub(crate) fn places(&self) -> Vec<Place> {
         let status = self.pool.status();
-        let place = |drive: &stripewise_engine::DriveStatus| {
+        let place = |drive: &stripewise_pool::DriveStatus| {
             Some(Place {
                 id: drive.id,
                 disk: disk_number(&drive.path)?,
@@ -299,7 +300,7 @@ impl Subject {
             let drive = status.drives.iter().find(|drive| drive.id == id);
             drive.and_then(|drive| disk_number(&drive.path)).unwrap_or(usize::MAX)
         };
-        let facts = |volume: &stripewise_engine::VolumeInfo| Facts {
+        let facts = |volume: &stripewise_pool::VolumeInfo| Facts {
             name: volume.name.clone(),
             tolerance: tolerance(volume),
             counted_lost: tolerance(volume).saturating_sub(volume.redundancy_left),
@@ -314,8 +315,8 @@ impl Subject {
                 .collect(),
             copies: volume.copies.iter().map(|id| disk_of(*id)).collect(),
             lacking_copies: volume.lacking_copies.iter().map(|id| disk_of(*id)).collect(),
-            is_online: volume.state == stripewise_engine::VolumeState::Online,
-            is_readable: volume.state != stripewise_engine::VolumeState::Failed,
+            is_online: volume.state == stripewise_pool::VolumeState::Online,
+            is_readable: volume.state != stripewise_pool::VolumeState::Failed,
             is_converting: volume.conversion.is_some(),
             is_moving: volume.tiers.moving_rows > 0,
         };
@@ -327,7 +328,7 @@ impl Subject {
         let status = self.pool.status();
         let drives: Vec<String> =
             status.drives.iter().map(|drive| format!("{} {}", drive.path, drive.state)).collect();
-        let of_volume = |volume: &stripewise_engine::VolumeInfo| {
+        let of_volume = |volume: &stripewise_pool::VolumeInfo| {
             let slots: Vec<&str> = volume.slots.iter().map(|slot| slot.state.word()).collect();
             let failure = volume.failure.as_ref().map_or_else(String::new, |why| format!(": {why}"));
             let (name, level) = (&volume.name, volume.shape.level);
@@ -380,15 +381,15 @@ impl Subject {
         if status.notices.iter().any(|notice| notice.contains("side by side")) {
             return false;
         }
-        let taken = |drive: &stripewise_engine::DriveStatus| drive.allocated_bytes;
+        let taken = |drive: &stripewise_pool::DriveStatus| drive.allocated_bytes;
         let to_move: u64 =
             status.drives.iter().filter(|drive| drive.state == DriveState::Retiring).map(taken).sum();
         // A drive that returned after a spare replaced it keeps its data and gets no new data.
-        let is_replaced = |drive: &stripewise_engine::DriveStatus| {
+        let is_replaced = |drive: &stripewise_pool::DriveStatus| {
             let words = format!("took the place of {}", drive.path);
             status.notices.iter().any(|notice| notice.ends_with(&words))
         };
-        let takes_new = |drive: &&stripewise_engine::DriveStatus| {
+        let takes_new = |drive: &&stripewise_pool::DriveStatus| {
             drive.role == Role::Data && drive.state == DriveState::Online && !is_replaced(drive)
         };
         let takers = status.drives.iter().filter(takes_new);
@@ -450,7 +451,7 @@ impl Subject {
     /// Errors found by the last scrub; `None` if it found none.
     pub(crate) fn scrub_findings(&self) -> Option<String> {
         let reports = self.pool.scrub_reports();
-        let is_clean = |summary: &stripewise_engine::ScrubSummary| {
+        let is_clean = |summary: &stripewise_pool::ScrubSummary| {
             let report = &summary.report;
             summary.error.is_none()
                 && report.blamed.is_empty()
@@ -532,7 +533,7 @@ impl Subject {
 
 /// Number of drive failures that a whole volume survives; during a conversion, the lower number of
 /// the two layouts.
-fn tolerance(volume: &stripewise_engine::VolumeInfo) -> usize {
+fn tolerance(volume: &stripewise_pool::VolumeInfo) -> usize {
     let from = volume.conversion.as_ref().map(|conversion| conversion.from.fault_tolerance());
     volume.shape.fault_tolerance().min(from.unwrap_or(usize::MAX))
 }

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 
 use futures_channel::mpsc;
 use serde::Serialize;
-use stripewise_engine::pool::JobKind;
+use stripewise_pool::JobKind;
 use utoipa::ToSchema;
 
 use crate::failure::{Failure, Reason, Result};

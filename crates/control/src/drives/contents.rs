@@ -8,8 +8,8 @@ use std::io::{Seek, SeekFrom};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stripewise_engine::pool::{PoolError, identify, inspect};
 use stripewise_export::bridge::off_thread;
+use stripewise_pool::{PoolError, identify, inspect};
 use stripewise_runtime::{DriveIdentity, FileDrive};
 
 use crate::drives::candidates::Candidate;

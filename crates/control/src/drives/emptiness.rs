@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::StreamExt;
 use stripewise_drive::{Buffer, Drive, IoRequest};
-use stripewise_engine::pool::{PIECE_BYTES, pieces, sampled_places};
+use stripewise_pool::{PIECE_BYTES, pieces, sampled_places};
 use stripewise_runtime::next_data;
 
 use crate::failure::{Failure, Result};

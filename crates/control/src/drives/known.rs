@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use stripewise_drive::Drive;
-use stripewise_engine::pool::{DriveId, PoolError, PoolId, identify, inspect};
+use stripewise_pool::{DriveId, PoolError, PoolId, identify, inspect};
 use stripewise_runtime::{DriveIdentity, Holder, OpenError, OpenOptions, RealExecutor, drive_identity};
 
 use crate::access::Access;

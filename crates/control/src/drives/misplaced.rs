@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use stripewise_engine::pool::{DriveId, PoolId};
+use stripewise_pool::{DriveId, PoolId};
 
 /// A registered path of a drive that holds something else.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use stripewise_engine::pool::DriveId;
 use stripewise_export::nbd::client::NbdUri;
+use stripewise_pool::DriveId;
 
 use crate::drives::candidates::noted_export;
 use crate::environment::Environment;

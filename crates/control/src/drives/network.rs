@@ -18,8 +18,8 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use stripewise_drive::{Context, Drive};
-use stripewise_engine::pool::{DriveId, DriveState, DriveStatus, Pool};
 use stripewise_export::nbd::client::{ConnectError, ConnectFault, NbdUri, NetworkDrive};
+use stripewise_pool::{DriveId, DriveState, DriveStatus, Pool};
 use stripewise_runtime::{RealExecutor, is_out_of_means};
 
 use crate::drives::candidates::{Identity, noted_export};
@@ -186,7 +186,7 @@ mod tests {
         DriveStatus {
             id: "00000000-0000-4000-8000-000000000001".parse().expect("an identity"),
             path: path.to_owned(),
-            role: stripewise_engine::pool::Role::Data,
+            role: stripewise_pool::Role::Data,
             state,
             read_errors: 0,
             write_errors: 0,

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 use stripewise_drive::{Drive, Pace, PacedDrive};
-use stripewise_engine::pool::{DriveId, PoolOptions};
 use stripewise_export::nbd::client::NetworkDrive;
+use stripewise_pool::{DriveId, PoolOptions};
 use stripewise_runtime::{FileDrive, OpenError, OpenOptions, RealExecutor, pace_attribute};
 
 use crate::drives::candidates::{Candidate, Identity};

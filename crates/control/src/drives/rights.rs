@@ -10,7 +10,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::pin::pin;
 
-use stripewise_engine::pool::{DriveId, PoolId, identify};
+use stripewise_pool::{DriveId, PoolId, identify};
 use stripewise_runtime::{OpenOptions, drive_identity};
 
 use crate::drives::candidates::{Candidate, Identity};

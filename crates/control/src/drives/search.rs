@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use futures_util::future::join_all;
 use stripewise_drive::Drive;
-use stripewise_engine::pool::{DriveLabel, PoolError, inspect};
 use stripewise_export::nbd::client::NbdUri;
+use stripewise_pool::{DriveLabel, PoolError, inspect};
 use stripewise_runtime::{DriveIdentity, OpenOptions, RealExecutor, drive_identity};
 
 use crate::drives::candidates::{Candidate, noted_export};

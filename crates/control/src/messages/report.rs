@@ -3,7 +3,7 @@
 //! file, and other processes read and show it.
 
 use serde::{Deserialize, Serialize};
-use stripewise_engine::pool::{DriveStatus, Event, PoolStatus, SlotStatus, TierInfo, VolumeInfo};
+use stripewise_pool::{DriveStatus, Event, PoolStatus, SlotStatus, TierInfo, VolumeInfo};
 use stripewise_runtime::Holder;
 use utoipa::ToSchema;
 

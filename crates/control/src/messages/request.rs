@@ -7,8 +7,8 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use stripewise_engine::pool::{JobKind, Pin, Role as DriveRole};
 use stripewise_layout::LayoutSpec;
+use stripewise_pool::{JobKind, Pin, Role as DriveRole};
 
 use crate::messages::roles::Role;
 use crate::notation::names::{PoolName, VolumeName};

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use stripewise_engine::pool::{DriveLabel, HostUse, Pin, Role};
 use stripewise_layout::InterleaveReason;
+use stripewise_pool::{DriveLabel, HostUse, Pin, Role};
 use stripewise_runtime::Holder;
 use utoipa::ToSchema;
 

@@ -3,7 +3,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use stripewise_engine::pool::HostUse;
+use stripewise_pool::HostUse;
 
 /// Current time, milliseconds since 1970; 0 if the clock is set before that.
 pub fn unix_ms() -> u64 {

@@ -3,7 +3,7 @@
 //! Expected faults: counters that restart with the process, volumes recreated under an old name.
 
 use serde::Serialize;
-use stripewise_engine::pool::LATENCY_STEPS_NS;
+use stripewise_pool::LATENCY_STEPS_NS;
 
 use crate::messages::report::DriveState;
 use crate::pools::status_file::{CauseLoad, DriveLoad, StatusFile, VolumeRequests};

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Drive};
-use stripewise_engine::pool::{DriveState, DriveStatus, Id, OpenMode, Pool, PoolError, PoolOptions};
+use stripewise_pool::{DriveState, DriveStatus, Id, OpenMode, Pool, PoolError, PoolOptions};
 use stripewise_runtime::{Holder, RealExecutor};
 
 use crate::access::Access;

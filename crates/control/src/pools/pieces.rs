@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use stripewise_engine::pool::Volume;
+use stripewise_pool::Volume;
 
 use crate::failure::{Result, pool_failure};
 use crate::notation::names::VolumeName;

@@ -1,6 +1,6 @@
 //! Notes on the redundancy that remains without a drive, shown before it leaves.
 
-use stripewise_engine::pool::{DriveId, PoolError};
+use stripewise_pool::{DriveId, PoolError};
 
 use crate::control::Control;
 use crate::failure::{Result, pool_failure};

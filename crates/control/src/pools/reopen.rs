@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 
 use stripewise_drive::Context;
-use stripewise_engine::pool::{DriveId, DriveStatus, inspect};
+use stripewise_pool::{DriveId, DriveStatus, inspect};
 use stripewise_runtime::OpenOptions;
 
 use crate::control::Control;

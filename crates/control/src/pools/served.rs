@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use stripewise_drive::Event;
-use stripewise_engine::pool::{Id, Pool};
 use stripewise_export::fuse::FuseLoad;
 use stripewise_export::nbd::Server;
 use stripewise_export::{Exports, Hold, PoolExports, VolumeExport};
+use stripewise_pool::{Id, Pool};
 
 use crate::failure::{Failure, Result};
 use crate::pools::pool_stack::PoolStack;

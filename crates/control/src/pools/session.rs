@@ -6,9 +6,9 @@
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
-use stripewise_engine::pool::{DriveStatus, Pool, inspect};
 use stripewise_export::Hold;
 use stripewise_export::nbd::client::NetworkDrive;
+use stripewise_pool::{DriveStatus, Pool, inspect};
 use stripewise_runtime::{FileDrive, OpenOptions, RealExecutor};
 
 use crate::access::Access;

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
-use stripewise_engine::pool::{Pool, VolumeDrive};
+use stripewise_pool::{Pool, VolumeDrive};
 use stripewise_runtime::{OpenOptions, RealExecutor};
 
 use crate::access::Access;

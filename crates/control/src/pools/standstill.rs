@@ -1,6 +1,6 @@
 //! Why volumes of a pool that a daemon keeps open take no writes, and what helps them on.
 
-use stripewise_engine::pool::{DriveStatus, OpenMode, Pool, VolumeState};
+use stripewise_pool::{DriveStatus, OpenMode, Pool, VolumeState};
 
 use crate::messages::report::{PoolReport, PoolState};
 

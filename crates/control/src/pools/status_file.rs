@@ -7,9 +7,9 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use stripewise_array::Member;
 use stripewise_drive::{Cause, CauseCounts};
-use stripewise_engine::Member;
-use stripewise_engine::pool::{Pool, RequestKind, VolumeLoad};
+use stripewise_pool::{Pool, RequestKind, VolumeLoad};
 
 use crate::drives::names::id_of;
 use crate::messages::report::{DriveState, EventReport, PoolReport};

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use stripewise_engine::pool::Host;
+use stripewise_pool::Host;
 
 /// Files with the machine id; the first that exists counts.
 const IDENTITIES: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];

@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 
+use stripewise_array::ArrayError;
 use stripewise_drive::{Buffer, Context, Event, SemaphorePermit};
-use stripewise_engine::ArrayError;
 
 use super::device::{Answer, Asked, Device};
 use super::files::{Files, Open};

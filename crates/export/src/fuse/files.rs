@@ -16,8 +16,8 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::time::SystemTime;
 
-use stripewise_engine::Pool;
-use stripewise_engine::pool::VolumeId;
+use stripewise_pool::Pool;
+use stripewise_pool::VolumeId;
 
 use super::Tree;
 use super::wire::{FileAttr, FileType};

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::mem::{Discriminant, discriminant};
 use std::rc::Rc;
 
-use stripewise_engine::ArrayError;
+use stripewise_array::ArrayError;
 
 use super::Host;
 use super::wire::Errno;

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
+use stripewise_array::{ArrayError, Extent};
 use stripewise_drive::{Buffer, BufferPool};
-use stripewise_engine::{ArrayError, Extent};
 
 use crate::nbd::door::{Allowed, Client, Door};
 use crate::nbd::transport::tls::TlsPolicy;

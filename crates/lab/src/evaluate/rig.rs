@@ -10,10 +10,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stripewise_drive::{Context, Drive};
-use stripewise_engine::pool::{
+use stripewise_layout::{LayoutSpec, Shape};
+use stripewise_pool::{
     DriveId, DriveState, JobKind, Pool, PoolError, PoolOptions, PoolSpec, Volume, VolumeSpec,
 };
-use stripewise_layout::{LayoutSpec, Shape};
 
 use super::world::{LabDrive, World};
 use crate::loads::metered::Traffic;
@@ -238,8 +238,8 @@ fn describe_error(error: PoolError) -> String {
 mod tests {
     use super::*;
     use stripewise_drive::ModelSpec;
-    use stripewise_engine::pool::Role;
     use stripewise_layout::Level;
+    use stripewise_pool::Role;
     use stripewise_runtime::VirtualExecutor;
 
     const DRIVE_BYTES: u64 = 64 << 20;

@@ -7,9 +7,9 @@
 use std::future::Future;
 use std::rc::Rc;
 
+use stripewise_array::ArrayError;
 use stripewise_drive::{Buffer, BufferPool, Drive, DriveError, IoRequest, Operation};
-use stripewise_engine::ArrayError;
-use stripewise_engine::pool::Volume;
+use stripewise_pool::Volume;
 
 /// A measurable target. Clones are the same target.
 pub trait Target: Clone + 'static {

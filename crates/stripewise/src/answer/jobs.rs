@@ -3,7 +3,7 @@
 use stripewise_control::jobs::{Done, ScrubbedVolume};
 use stripewise_control::report::{PoolState, counted};
 use stripewise_control::size::ByteSize;
-use stripewise_engine::pool::JobKind;
+use stripewise_pool::JobKind;
 
 use crate::printer::{Page, Style};
 

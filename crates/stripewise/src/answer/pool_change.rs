@@ -4,7 +4,7 @@ use stripewise_control::report::{DriveState, PoolReport, counted};
 use stripewise_control::request::Setting;
 use stripewise_control::response::{PoolChange, PoolChanged};
 use stripewise_control::size::ByteSize;
-use stripewise_engine::pool::Role;
+use stripewise_pool::Role;
 
 use crate::commands::App;
 use crate::printer::Page;

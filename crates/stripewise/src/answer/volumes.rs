@@ -3,7 +3,7 @@
 use stripewise_control::report::{VolumeReport, counted};
 use stripewise_control::response::{VolumeChange, VolumeChanged, VolumeWritten};
 use stripewise_control::size::ByteSize;
-use stripewise_engine::pool::Pin;
+use stripewise_pool::Pin;
 
 use crate::printer::Page;
 

@@ -5,7 +5,7 @@
 use stripewise_control::pools::session::Session;
 use stripewise_control::pools::status_file::loads;
 use stripewise_control::report::{PoolReport, PoolState};
-use stripewise_engine::pool::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad};
+use stripewise_pool::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad};
 
 use super::metrics_page::Page;
 use crate::commands::App;

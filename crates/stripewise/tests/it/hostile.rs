@@ -5,7 +5,7 @@ use crate::kit::daemon::Daemon;
 use crate::kit::web::Web;
 use crate::kit::{Sandbox, unique_bytes};
 use serde_json::json;
-use stripewise_engine::fuzzing;
+use stripewise_pool::fuzzing;
 
 /// A size that no volume of the pool has room for, with all checksums right: a program that
 /// believed it would take all memory.

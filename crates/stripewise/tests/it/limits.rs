@@ -141,7 +141,7 @@ fn a_newer_format_is_named_and_left_alone() {
 fn the_former_format_is_named_and_left_alone() {
     let sandbox = Sandbox::new();
     std::fs::create_dir(sandbox.path("d")).expect("made");
-    let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/images/format-1/raid5");
+    let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pool/tests/images/format-1/raid5");
     let paths: Vec<PathBuf> = (0..3).map(|index| sandbox.drive_path(index)).collect();
     let mut before = Vec::new();
     for (index, path) in paths.iter().enumerate() {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use stripewise_engine::Volume;
+use stripewise_pool::Volume;
 
 use super::{Facts, Refusal, refusal, refused};
 

@@ -2,7 +2,7 @@
 //! changes what every seed draws. The numbers of lives that lead to one kind of fault are in
 //! `lives.rs`.
 
-use stripewise_engine::tuning::Tuning;
+use stripewise_array::tuning::Tuning;
 use stripewise_layout::Level;
 
 use super::manner::Manner;

@@ -2,7 +2,7 @@
 //! quiet lives. They were found by trying which show the mutations of the engine in many of 64
 //! seeds (`cargo run -p stripewise-torture --example mutants` counts them).
 
-use stripewise_engine::tuning::{MapGrain, Tuning};
+use stripewise_array::tuning::{MapGrain, Tuning};
 use stripewise_layout::Level;
 
 use super::bias::{Action, Bias, Change, EndingKind, Fault, Habits};

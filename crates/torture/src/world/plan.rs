@@ -1,9 +1,9 @@
 //! Plan of a run, drawn from its seed: drives, volumes, settings of the engine, number of lives.
 
+use stripewise_array::tuning::{MapGrain, Tuning};
 use stripewise_drive::SplitMix64;
-use stripewise_engine::pool::TierOptions;
-use stripewise_engine::tuning::{MapGrain, Tuning};
 use stripewise_layout::{LayoutSpec, Level};
+use stripewise_pool::TierOptions;
 
 use super::bias::{Bias, Span};
 use super::manner::{Manner, draw_fast_drives};

@@ -1,4 +1,4 @@
-//! Proof that torture notices: each mutation of the engine (`stripewise_engine::mutation`) breaks
+//! Proof that torture notices: each mutation of the engine (`stripewise_array::mutation`) breaks
 //! one rule that keeps data right. One of the first [`SEEDS`] seeds of the lives that lead to it
 //! ([`Focus::of`]) must show it, and be well without it.
 //!

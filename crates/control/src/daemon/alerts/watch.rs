@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use stripewise_engine::pool::ScrubSummary;
+use stripewise_pool::ScrubSummary;
 
 use super::Alert;
 use crate::control::Control;

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use stripewise_engine::pool;
+use stripewise_pool as pool;
 use utoipa::ToSchema;
 
 /// State of a pool as a whole.

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use stripewise_engine::pool::{
+use stripewise_pool::{
     REBUILD_LATENCY_MS, REBUILD_PRIORITY_HIGH_PERCENT, REBUILD_PRIORITY_LOW_PERCENT,
     REBUILD_PRIORITY_MEDIUM_PERCENT,
 };

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use stripewise_drive::Drive;
-use stripewise_engine::pool::{DriveId, JobKind, inspect};
+use stripewise_pool::{DriveId, JobKind, inspect};
 
 use crate::access::Access;
 use crate::control::Control;

@@ -5,7 +5,7 @@
 //! Expected faults: an old drive that is long gone (named by its last path or identity) or being
 //! replaced already, a new one that holds something, is too small, or belongs to the pool already.
 
-use stripewise_engine::pool::JobKind;
+use stripewise_pool::JobKind;
 
 use crate::access::Access;
 use crate::control::Control;

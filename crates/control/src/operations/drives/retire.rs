@@ -4,7 +4,7 @@
 //! Expected faults: too little space on the other drives, a missing drive, one that fails during
 //! the copy (it is then an ordinary failed drive).
 
-use stripewise_engine::pool::JobKind;
+use stripewise_pool::JobKind;
 
 use crate::access::Access;
 use crate::control::Control;

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use stripewise_engine::pool::{DriveLabel, PoolError, inspect};
+use stripewise_pool::{DriveLabel, PoolError, inspect};
 use stripewise_runtime::OpenOptions;
 
 use crate::access::Access;

@@ -5,7 +5,7 @@
 //! Expected faults: nothing to gain (said; nothing is moved), an interrupt (the next process to
 //! open the pool goes on).
 
-use stripewise_engine::pool::JobKind;
+use stripewise_pool::JobKind;
 
 use crate::access::Access;
 use crate::control::Control;

@@ -1,7 +1,7 @@
 //! `pool scrub`: asks for every stripe to be read, compared and repaired; with `--wait` does it at
 //! once.
 
-use stripewise_engine::pool::JobKind;
+use stripewise_pool::JobKind;
 
 use crate::access::Access;
 use crate::control::Control;

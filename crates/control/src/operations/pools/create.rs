@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Drive};
-use stripewise_engine::pool::{Pool, PoolSpec};
+use stripewise_pool::{Pool, PoolSpec};
 use stripewise_runtime::OpenOptions;
 
 use crate::access::Access;

@@ -9,8 +9,8 @@
 use std::path::{Path, PathBuf};
 
 use stripewise_drive::BufferPool;
-use stripewise_engine::pool::{DriveLabel, OpenMode, Pool, PoolId, PoolOptions, identify};
 use stripewise_export::nbd::client::NbdUri;
+use stripewise_pool::{DriveLabel, OpenMode, Pool, PoolId, PoolOptions, identify};
 use stripewise_runtime::{Holder, OpenError, OpenOptions, RealExecutor};
 
 use crate::access::Access;

@@ -1,6 +1,6 @@
 //! `pool set`: settings kept with the pool.
 
-use stripewise_engine::pool::PoolError;
+use stripewise_pool::PoolError;
 
 use crate::access::Access;
 use crate::control::Control;

@@ -5,8 +5,8 @@
 //! nothing is changed), a volume that already has the layout or is being converted, a layout with
 //! less redundancy (requires `--yes`).
 
-use stripewise_engine::pool::{JobKind, PoolError};
 use stripewise_layout::LayoutSpec;
+use stripewise_pool::{JobKind, PoolError};
 
 use crate::access::Access;
 use crate::control::Control;

@@ -2,9 +2,9 @@
 //!
 //! Expected faults: layouts that do not fit the drives, too little space, names that are taken.
 
-use stripewise_engine::Pool;
-use stripewise_engine::pool::{Pin, PoolError, Role, VolumeSpec};
 use stripewise_layout::LayoutSpec;
+use stripewise_pool::Pool;
+use stripewise_pool::{Pin, PoolError, Role, VolumeSpec};
 
 use crate::access::Access;
 use crate::control::Control;

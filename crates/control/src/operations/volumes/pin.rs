@@ -3,7 +3,7 @@
 //!
 //! Expected faults: too little room where it is to live (refused, with the numbers).
 
-use stripewise_engine::pool::JobKind;
+use stripewise_pool::JobKind;
 
 use crate::access::Access;
 use crate::control::Control;

@@ -2,8 +2,8 @@
 
 use std::io;
 
+use stripewise_array::ArrayError;
 use stripewise_drive::DriveErrorKind;
-use stripewise_engine::ArrayError;
 
 use crate::nbd::wire::protocol::{EINVAL, EIO, ENOSPC, EPERM, ESHUTDOWN};
 

@@ -1,7 +1,7 @@
 //! Encoding of replies to requests, each sent together with its data.
 
+use stripewise_array::Extent;
 use stripewise_drive::Buffer;
-use stripewise_engine::Extent;
 use stripewise_runtime::Piece;
 
 use crate::nbd::wire::errors::Failure;

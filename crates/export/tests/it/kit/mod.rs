@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
 use stripewise_drive::{BufferPool, Context, Drive, FaultyDrive, MemoryDrive};
-use stripewise_engine::{OpenMode, Pool, PoolSpec, VolumeSpec};
 use stripewise_export::PoolExports;
 use stripewise_export::budget::Budget;
 use stripewise_export::nbd::{Limits, Rule, Server, ServerOptions, Tls, TlsPolicy};
 use stripewise_layout::LayoutSpec;
+use stripewise_pool::{OpenMode, Pool, PoolSpec, VolumeSpec};
 use stripewise_runtime::{OWNER_ONLY, RealExecutor};
 use tempfile::TempDir;
 

@@ -18,9 +18,9 @@ use stripewise_control::failure::pool_failure;
 use stripewise_control::names::VolumeName;
 use stripewise_control::size::ByteSize;
 use stripewise_drive::{BufferPool, Drive};
-use stripewise_engine::pool::{PoolError, inspect};
 use stripewise_export::nbd::client::NbdUri;
 use stripewise_lab::DriveTarget;
+use stripewise_pool::{PoolError, inspect};
 use stripewise_runtime::{CreateOptions, OpenOptions, create_drive_file};
 
 use crate::commands::App;

@@ -4,8 +4,8 @@ use clap::{Args, ValueEnum};
 use stripewise_control::names::VolumeName;
 use stripewise_control::request::CreateVolume;
 use stripewise_control::size::ByteSize;
-use stripewise_engine::pool::Pin;
 use stripewise_layout::LayoutSpec;
+use stripewise_pool::Pin;
 
 use crate::failure::{Failure, Result};
 

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use stripewise_control::names::VolumeName;
 use stripewise_control::request::PinVolume;
-use stripewise_engine::pool::Pin;
+use stripewise_pool::Pin;
 
 /// Pin a volume to fast or slow drives, or tier it automatically
 #[derive(Args)]

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use clap::Args;
+use stripewise_array::ArrayError;
 use stripewise_control::names::VolumeName;
 use stripewise_control::pools::pieces::{IN_FLIGHT, Pieces, aligned, find_volume};
 use stripewise_control::pools::session::with_pool_to_read;
@@ -14,8 +15,7 @@ use stripewise_control::request::ReadVolume;
 use stripewise_control::response::Response;
 use stripewise_control::size::ByteSize;
 use stripewise_drive::{Buffer, Context, JoinHandle};
-use stripewise_engine::ArrayError;
-use stripewise_engine::pool::Volume;
+use stripewise_pool::Volume;
 
 use crate::commands::App;
 use crate::failure::{Failure, Result};

@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use clap::Args;
+use stripewise_array::ArrayError;
 use stripewise_control::access::Access;
 use stripewise_control::names::VolumeName;
 use stripewise_control::pools::pieces::{IN_FLIGHT, Pieces, find_volume};
@@ -21,9 +22,8 @@ use stripewise_control::request::WriteVolume;
 use stripewise_control::response::{Response, VolumeWritten};
 use stripewise_control::size::ByteSize;
 use stripewise_drive::{Buffer, Context, JoinHandle};
-use stripewise_engine::ArrayError;
-use stripewise_engine::pool::Volume;
 use stripewise_export::VolumeExport;
+use stripewise_pool::Volume;
 
 use crate::commands::App;
 use crate::failure::{Failure, Result};

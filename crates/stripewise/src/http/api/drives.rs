@@ -1,6 +1,6 @@
 //! Paths of drives, in pools and others.
 
-use stripewise_engine::pool::Role;
+use stripewise_pool::Role;
 
 use super::*;
 

@@ -3,8 +3,8 @@
 use axum::body::Bytes;
 use stripewise_control::names::VolumeName;
 use stripewise_control::response::{VolumeChanged, Volumes};
-use stripewise_engine::pool::Pin;
 use stripewise_layout::LayoutSpec;
+use stripewise_pool::Pin;
 
 use super::*;
 use crate::commands::volume::create::{parse_layout, with_columns};

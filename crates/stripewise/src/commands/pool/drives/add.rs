@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use stripewise_control::names::PoolName;
 use stripewise_control::request::AddDrives;
-use stripewise_engine::pool::Role;
+use stripewise_pool::Role;
 
 /// Add drives to a pool: data, spare, journal or fast
 #[derive(Args)]

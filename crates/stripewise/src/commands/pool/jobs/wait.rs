@@ -3,7 +3,7 @@
 use clap::Args;
 use stripewise_control::names::PoolName;
 use stripewise_control::request::WaitForJob;
-use stripewise_engine::pool::JobKind;
+use stripewise_pool::JobKind;
 
 /// Run a pool's jobs in the foreground until they are complete
 #[derive(Args)]

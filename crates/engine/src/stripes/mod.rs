@@ -1,4 +1,0 @@
-//! Stripes as what work holds: who has which one, who waits, and what may be waited for.
-
-pub(crate) mod lock_order;
-pub(crate) mod stripe_table;

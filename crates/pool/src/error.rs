@@ -1,0 +1,650 @@
+//! Errors of pools: each message says what failed, where and why; [`PoolError::hint`] says what to
+//! do.
+
+use stripewise_drive::DriveError;
+use stripewise_layout::{LayoutError, Level};
+
+use crate::manifest::host_use::HostUse;
+use crate::manifest::ids::{DriveId, PoolId};
+use stripewise_array::ArrayError;
+
+/// A pool operation that did not work. Nothing was changed unless the message says so.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// A name that cannot be one.
+    #[error("{name:?} cannot be the name of a {what}: {why}")]
+    BadName {
+        /// "pool" or "volume".
+        what: &'static str,
+        /// As it was given.
+        name: String,
+        /// Description of the fault.
+        why: String,
+    },
+    /// The volume is there already.
+    #[error("pool {pool} already has a volume {name}")]
+    VolumeExists {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        name: String,
+    },
+    /// There is no such volume.
+    #[error("pool {pool} has no volume {name}")]
+    NoSuchVolume {
+        /// The pool.
+        pool: String,
+        /// The volume asked for.
+        name: String,
+        /// The volumes there are.
+        known: Vec<String>,
+    },
+    /// More of the volume's drives are gone than its layout can do without.
+    #[error("volume {name} cannot be read: {why}")]
+    VolumeFailed {
+        /// The volume.
+        name: String,
+        /// Description of the missing part.
+        why: String,
+        /// Drives that would make it readable, by identity and last path.
+        needed: Vec<String>,
+    },
+    /// A pool needs at least one drive.
+    #[error("a pool needs at least one drive, none was given")]
+    NoDrives,
+    /// More drives than a pool can have.
+    #[error("a pool has at most {allowed} drives, {given} were given")]
+    TooManyDrives {
+        /// Number given.
+        given: usize,
+        /// The limit.
+        allowed: usize,
+    },
+    /// More volumes than a pool can have.
+    #[error("a pool has at most {allowed} volumes")]
+    TooManyVolumes {
+        /// The limit.
+        allowed: usize,
+    },
+    /// The drive has no room for what it should hold.
+    #[error("{drive} is too small: it has {capacity_bytes} bytes, {needed_bytes} are needed")]
+    DriveTooSmall {
+        /// The drive's label.
+        drive: String,
+        /// Its size, bytes.
+        capacity_bytes: u64,
+        /// Required space, bytes.
+        needed_bytes: u64,
+    },
+    /// The drive is larger than any that a pool can address.
+    #[error(
+        "{drive} is too large: it has {capacity_bytes} bytes, and a pool uses drives of at most {most_bytes}"
+    )]
+    DriveTooLarge {
+        /// The drive's label.
+        drive: String,
+        /// Its size, bytes.
+        capacity_bytes: u64,
+        /// The largest size, bytes.
+        most_bytes: u64,
+    },
+    /// A drive's place is being taken by another already.
+    #[error("{drive} is being replaced with {by} already")]
+    BeingReplaced {
+        /// The pool.
+        pool: String,
+        /// The drive that goes, its label.
+        drive: String,
+        /// The one that comes.
+        by: String,
+    },
+    /// The drive belongs to another pool, whose data would be lost.
+    #[error("{drive} belongs to pool {pool_name} ({pool_id})")]
+    DriveOfOtherPool {
+        /// The drive's label.
+        drive: String,
+        /// The other pool's name.
+        pool_name: String,
+        /// The other pool's identity.
+        pool_id: PoolId,
+    },
+    /// The drive belongs to a pool, and what it says of it cannot be read.
+    #[error("{drive} belongs to pool {pool_id}, but what it says of the pool cannot be read")]
+    UnreadableState {
+        /// The drive's label.
+        drive: String,
+        /// The pool's identity.
+        pool_id: PoolId,
+    },
+    /// The drive is one of this pool's own already.
+    #[error("{drive} is a drive of this pool already ({id})")]
+    DriveInPool {
+        /// The drive's label.
+        drive: String,
+        /// Its identity.
+        id: DriveId,
+    },
+    /// The drive holds the only current copy of something.
+    #[error("{drive} holds data of volume {volume} that no other drive has")]
+    OnlyCopy {
+        /// The drive's label.
+        drive: String,
+        /// The volume.
+        volume: String,
+    },
+    /// One drive given twice, perhaps under two names.
+    #[error("{first} and {second} are the same drive")]
+    SameDriveTwice {
+        /// One label.
+        first: String,
+        /// The other label.
+        second: String,
+    },
+    /// Drives of several pools where those of one were asked for.
+    #[error("{first} belongs to pool {first_pool} but {second} to pool {second_pool}")]
+    SeveralPools {
+        /// A drive.
+        first: String,
+        /// Its pool, name and identity.
+        first_pool: String,
+        /// A drive of another pool.
+        second: String,
+        /// That other pool, name and identity.
+        second_pool: String,
+    },
+    /// None of the drives holds a pool.
+    #[error("no pool is found on {}", drives.join(", "))]
+    NoPool {
+        /// The drives' labels.
+        drives: Vec<String>,
+    },
+    /// None of the drives belongs to the pool that was asked for.
+    #[error("no drive of pool {id} is found on {}", drives.join(", "))]
+    NotOfPool {
+        /// The drives' labels.
+        drives: Vec<String>,
+        /// The pool's identity.
+        id: PoolId,
+        /// Other contents found on the drives.
+        notices: Vec<String>,
+    },
+    /// Another host has the pool, and has not exported it.
+    #[error("pool {pool} is in use by host {} ({})", host.name, host.id)]
+    OtherHost {
+        /// The pool.
+        pool: String,
+        /// That host.
+        host: HostUse,
+    },
+    /// The drives were changed while they were looked at: another process has the pool open.
+    #[error(
+        "pool {pool} is in use by another process{}: its drives were changed while they were watched",
+        in_words(host.as_ref())
+    )]
+    InUse {
+        /// The pool.
+        pool: String,
+        /// The host that has it by the record.
+        host: Option<HostUse>,
+    },
+    /// Another process has opened the pool for writing since.
+    #[error(
+        "pool {pool} was taken over by another process, on this host or another: nothing more is written here"
+    )]
+    TakenOver {
+        /// The pool.
+        pool: String,
+    },
+    /// Written by a newer version of the product.
+    #[error("{drive} holds a pool in format version {version}; this program knows versions up to {known}")]
+    NewerFormat {
+        /// The drive's label.
+        drive: String,
+        /// The version on the drive.
+        version: u32,
+        /// The newest version known here.
+        known: u32,
+    },
+    /// Written by an older version of the product, in a format that this one does not read.
+    #[error("{drive} holds a pool in format version {version}, which this program does not read any more")]
+    OlderFormat {
+        /// The drive's label.
+        drive: String,
+        /// The version on the drive.
+        version: u32,
+    },
+    /// Written with features that this version does not know.
+    #[error("{drive} holds a pool that uses features unknown to this program (flags {flags:#x})")]
+    UnknownFeatures {
+        /// The drive's label.
+        drive: String,
+        /// The unknown flags.
+        flags: u64,
+    },
+    /// Drives that lack commits which they had, and without which nothing can be read.
+    #[error(
+        "{} {} put back from an older copy: the pool is at generation {generation}, and no volume can be read without",
+        drives.join(", "),
+        if drives.len() == 1 { "was" } else { "were" }
+    )]
+    RolledBack {
+        /// Their labels, and what they have.
+        drives: Vec<String>,
+        /// Generation on the other drives.
+        generation: u64,
+    },
+    /// The drive is one of this pool's own, out of service, and what it holds may be of use.
+    #[error("{drive} is a drive of this pool already ({id}), out of service")]
+    DriveOut {
+        /// The drive's label.
+        drive: String,
+        /// Its identity.
+        id: DriveId,
+    },
+    /// The pool was used in two halves, each without the other.
+    #[error(
+        "the pool has diverged: {} went on without {}, and the other way round",
+        first.join(", "),
+        second.join(", ")
+    )]
+    Diverged {
+        /// Drives of one half.
+        first: Vec<String>,
+        /// Drives of the other half.
+        second: Vec<String>,
+    },
+    /// No drive of the pool has this identity.
+    #[error("pool {pool} has no drive {id}")]
+    NoSuchDrive {
+        /// The pool.
+        pool: String,
+        /// Requested identity.
+        id: DriveId,
+    },
+    /// There is not enough room for a volume.
+    #[error(
+        "not enough space in pool {pool}: volume {volume} needs {} free on each of {width} drives; {}",
+        in_mib(needed_rows.saturating_mul(*slab_bytes)),
+        room_in_words(*free_rows, *width, *slab_bytes, *drives_with_room)
+    )]
+    NoSpace {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+        /// Rows that it needs.
+        needed_rows: u64,
+        /// Rows that there is room for.
+        free_rows: u64,
+        /// Drives that a row lies on.
+        width: usize,
+        /// Bytes of a slab.
+        slab_bytes: u64,
+        /// Drives that have room for anything.
+        drives_with_room: usize,
+        /// Largest possible size of the volume, bytes.
+        possible_bytes: u64,
+    },
+    /// A thin volume cannot grow any more.
+    #[error(
+        "pool {pool} has no free slabs for another row of volume {volume} ({used_slabs} of {slabs} slabs in use)"
+    )]
+    Full {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+        /// Slabs of data drives in use.
+        used_slabs: u64,
+        /// Slabs of data drives.
+        slabs: u64,
+    },
+    /// A thin volume cannot grow while drives are out of service.
+    #[error(
+        "a new row of volume {volume} takes space on {needed} drives of pool {pool}, and only {working} in service have any"
+    )]
+    RowNeedsDrives {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+        /// Drives that each row lies on.
+        needed: usize,
+        /// Drives in service that have free space.
+        working: usize,
+    },
+    /// A conversion to another layout must end first.
+    #[error("volume {volume} of pool {pool} is being converted to another layout")]
+    Converting {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+    },
+    /// Nothing would change.
+    #[error("volume {volume} of pool {pool} is {layout} already")]
+    SameLayout {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+        /// Its layout, in words.
+        layout: String,
+    },
+    /// A volume of another layout does not fit beside what is left of the old one.
+    #[error(
+        "not enough space in pool {pool} to convert volume {volume} to {layout}: that takes {needed_slabs} slabs of \
+         {slab_bytes} bytes with its map and journal; {free_slabs} are free, and the {returned_slabs} that it has now come back \
+         one after the other on the way"
+    )]
+    NoRoomToConvert {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+        /// The layout that it was to have, in words.
+        layout: String,
+        /// Slabs of all drives together that the new layout takes.
+        needed_slabs: u64,
+        /// Slabs that are free on drives that can take them.
+        free_slabs: u64,
+        /// Slabs that the volume has now.
+        returned_slabs: u64,
+        /// Bytes of a slab.
+        slab_bytes: u64,
+    },
+    /// Shrinking would cut off stored data.
+    #[error("volume {volume} cannot be made so small: {stored_bytes} bytes are stored beyond {size_bytes}")]
+    StoredBeyond {
+        /// The volume.
+        volume: String,
+        /// The size asked for, bytes.
+        size_bytes: u64,
+        /// Data stored beyond it, bytes.
+        stored_bytes: u64,
+    },
+    /// Taking the drive out would lose data.
+    #[error("without {drive} these volumes could not be read: {}", volumes.join(", "))]
+    NeedsRedundancy {
+        /// The drive's label.
+        drive: String,
+        /// The volumes.
+        volumes: Vec<String>,
+    },
+    /// The drive is not in a state for this.
+    #[error("{drive} {what}")]
+    DriveStanding {
+        /// The drive's label.
+        drive: String,
+        /// Actual kind.
+        what: String,
+    },
+    /// The drive cannot be let go of.
+    #[error("{drive} holds {slabs} slabs of {}", volumes.join(", "))]
+    DriveInUse {
+        /// The drive's label.
+        drive: String,
+        /// Slabs in use on it.
+        slabs: u64,
+        /// The volumes that they belong to.
+        volumes: Vec<String>,
+    },
+    /// The other drives have no room for the drive's data.
+    #[error("{drive} cannot be emptied: {}", no_room_in_words((*held_slabs, *homeless_slabs), *useless_slabs, *adjacent_slabs, needs.as_ref()))]
+    NoRoomElsewhere {
+        /// The drive's label.
+        drive: String,
+        /// Slabs on it and on other drives that are to be emptied.
+        held_slabs: u64,
+        /// Those that have no place elsewhere.
+        homeless_slabs: u64,
+        /// Slabs that are free and of no use to them.
+        useless_slabs: u64,
+        /// Slabs of the largest map or journal area without a place, which lie side by side.
+        adjacent_slabs: u64,
+        /// A layout that the other drives are too few for.
+        needs: Option<NeedsDrives>,
+    },
+    /// The layout is impossible.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A volume refused.
+    #[error(transparent)]
+    Array(#[from] ArrayError),
+    /// A drive refused.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    /// Opened for reading only.
+    #[error("pool {pool} is open for reading only")]
+    ReadOnly {
+        /// The pool.
+        pool: String,
+    },
+    /// The pool was closed.
+    #[error("pool {pool} is closed")]
+    Closed {
+        /// The pool.
+        pool: String,
+    },
+    /// Too many drives are missing to read any volume: the pool is not changed.
+    #[error("pool {pool} cannot be changed: none of its volumes can be read without {}", missing.join(", "))]
+    TooFewDrives {
+        /// The pool.
+        pool: String,
+        /// Missing drives, by last path and identity.
+        missing: Vec<String>,
+    },
+    /// A change could not be recorded on any drive.
+    #[error("no drive is left on which the pool's metadata could be recorded: {why}")]
+    NoDriveLeft {
+        /// Error of the last attempt.
+        why: String,
+    },
+    /// A drive is a file whose file system has no space left, and the change takes some.
+    #[error("the file system under {drive} is full (ENOSPC), so the change could not be recorded")]
+    FileSystemFull {
+        /// The drive's label.
+        drive: String,
+    },
+    /// The engine was about to record what cannot be: a fault of its own.
+    #[error("the change was not recorded, since it makes no sense: {what}")]
+    Senseless {
+        /// Description of the fault.
+        what: String,
+    },
+    /// The metadata have outgrown their place.
+    #[error("the pool's metadata would take {needed_bytes} bytes, there is room for {room_bytes}")]
+    MetadataFull {
+        /// Bytes needed.
+        needed_bytes: u64,
+        /// Bytes there are.
+        room_bytes: u64,
+    },
+    /// More blocks are lost than the metadata have room for.
+    #[error("more blocks are lost than the metadata of pool {pool} have room to name")]
+    LossesFull {
+        /// The pool.
+        pool: String,
+    },
+    /// A job could not go on.
+    #[error("{0}")]
+    Job(String),
+    /// A setting out of its range.
+    #[error("{0}")]
+    BadSetting(String),
+}
+
+/// A layout that needs more drives than would remain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NeedsDrives {
+    /// The volume.
+    pub volume: String,
+    /// Its layout.
+    pub level: Level,
+    /// Drives that each of its rows lies on.
+    pub width: usize,
+    /// Drives that would remain.
+    pub remain: usize,
+}
+
+fn no_room_in_words(
+    (held, homeless): (u64, u64),
+    useless: u64,
+    adjacent: u64,
+    needs: Option<&NeedsDrives>,
+) -> String {
+    let side_by_side = match adjacent {
+        0 | 1 => String::new(),
+        _ => format!(", and {adjacent} of them have to lie side by side"),
+    };
+    match needs {
+        Some(NeedsDrives { volume, level, width, remain }) => format!(
+            "volume {volume}, {level} over {width} drives, needs {width} drives; only {remain} would remain. Add one first"
+        ),
+        None => format!(
+            "{homeless} of its {held} slabs fit on no other drive{side_by_side} ({useless} are free where the volume's other columns are)"
+        ),
+    }
+}
+
+fn room_in_words(rows: u64, width: usize, slab_bytes: u64, drives_with_room: usize) -> String {
+    match drives_with_room {
+        0 => "no drive has space".to_owned(),
+        1 if width > 1 => "only one has space".to_owned(),
+        some if some < width => format!("only {some} have space"),
+        _ => format!("there is room for {}", in_mib(rows.saturating_mul(slab_bytes))),
+    }
+}
+
+/// Bytes of slabs, which are whole MiB.
+fn in_mib(bytes: u64) -> String {
+    let mib = bytes >> 20;
+    if mib < 10 << 10 { format!("{mib} MiB") } else { format!("{:.1} GiB", mib as f64 / 1024.0) }
+}
+
+fn in_words(host: Option<&HostUse>) -> String {
+    host.map_or_else(String::new, |host| format!(" (last recorded: host {})", host.name))
+}
+
+impl PoolError {
+    /// Recommended remedy.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::BadName { .. } => {
+                "names are 1 to 63 characters: the letters a-z and A-Z, digits, - _ and ., beginning with a letter or digit"
+                    .to_owned()
+            }
+            Self::VolumeExists { .. } => "choose another name, or delete that volume first".to_owned(),
+            Self::NoSuchVolume { known, .. } if known.is_empty() => "it has no volumes yet".to_owned(),
+            Self::NoSuchVolume { known, .. } => format!("it has {}", known.join(", ")),
+            Self::VolumeFailed { needed, .. } if !needed.is_empty() => {
+                format!("bring back what is needed: {}", needed.join(", "))
+            }
+            Self::NoSuchDrive { .. } => {
+                "`pool status` names its drives; one that was replaced is no longer among them".to_owned()
+            }
+            Self::DriveTooSmall { needed_bytes, .. } => {
+                format!("give a drive of at least {}", in_mib(needed_bytes.next_multiple_of(1 << 20)))
+            }
+            Self::DriveTooLarge { .. } => {
+                "give a smaller one, or a partition of it; a size like this is often a mistake".to_owned()
+            }
+            Self::BeingReplaced { pool, by, .. } => format!(
+                "`stripewise pool wait {pool} rebuild` ends when that is done; `stripewise pool retire {pool} {by}` calls it off, and \
+                 gives the new drive back"
+            ),
+            Self::DriveOfOtherPool { pool_name, .. } => {
+                format!("with --force it is taken over, and what pool {pool_name} holds on it is lost")
+            }
+            Self::UnreadableState { .. } => {
+                "the pool's other drives may open it without this one; with --force it is taken over, and what it holds is \
+                 lost"
+                .to_owned()
+            }
+            Self::RolledBack { drives, .. } => format!(
+                "put the newest state of {} back; or take what is there with `pool import --force`: what was written since those \
+                 copies were made is lost or disagrees",
+                if drives.len() == 1 { "it" } else { "them" }
+            ),
+            Self::DriveOut { id, .. } => format!(
+                "`pool online` takes it back and copies to it what changed, `pool remove` lets go of {id} first; with --force the \
+                 drive is overwritten and its place given up"
+            ),
+            Self::OtherHost { pool, host } => format!(
+                "`stripewise pool export {pool}` on {} lets it go; if that host does not use it any more: stripewise pool import \
+                 {pool} --force",
+                host.name
+            ),
+            Self::InUse { pool, .. } => format!(
+                "end that process; or, if its pool is to be taken from it: stripewise pool import {pool} --force"
+            ),
+            Self::TakenOver { pool } => format!(
+                "what was acknowledged before is kept. Find out who took it over; to have pool {pool} here again, end that \
+                 process first"
+            ),
+            Self::SameDriveTwice { .. } => "name every drive once".to_owned(),
+            Self::SeveralPools { .. } => "name the drives of one pool".to_owned(),
+            Self::NotOfPool { notices, .. } if !notices.is_empty() => notices.join("; "),
+            Self::NewerFormat { .. } | Self::UnknownFeatures { .. } => {
+                "open it with a newer version of this program".to_owned()
+            }
+            Self::Diverged { first, second } => format!(
+                "decide which half is right, open the pool with only its drives, and give the others back with `pool \
+                 replace`: leave out either {} or {}",
+                first.join(", "),
+                second.join(", ")
+            ),
+            Self::NeedsRedundancy { .. } => {
+                "let a rebuild finish, or copy the data elsewhere, before taking the drive out".to_owned()
+            }
+            Self::OnlyCopy { .. } => "bring the volume's other drives back first, or delete the volume".to_owned(),
+            Self::TooFewDrives { missing, .. } => {
+                format!("bring back {}, or delete what needs them", missing.join(", "))
+            }
+            Self::FileSystemFull { drive } | Self::Array(ArrayError::FileSystemFull { drive }) => {
+                format!("free space in the file system that holds {drive}")
+            }
+            Self::Senseless { .. } => {
+                "this is a fault of the program: the pool is as it was; please report it with `pool status`".to_owned()
+            }
+            Self::NoSpace { possible_bytes: 0, .. } => "add drives, or delete a volume".to_owned(),
+            Self::NoSpace { possible_bytes, .. } => {
+                format!("ask for {possible_bytes} bytes at most, add drives, or delete a volume")
+            }
+            Self::Full { .. } => "add drives, delete a volume, or discard what is not needed any more".to_owned(),
+            Self::RowNeedsDrives { pool, .. } => format!(
+                "bring back or replace the drive that is out (`stripewise pool status {pool}`), or add one; what was written \
+                 before can be read and written"
+            ),
+            Self::Converting { pool, volume } => format!(
+                "`stripewise pool wait {pool} convert` ends when that is done; `stripewise volume convert {pool}/{volume} --cancel` \
+                 takes it back"
+            ),
+            Self::SameLayout { .. } => "name another layout, or other columns, groups or interleave".to_owned(),
+            Self::NoRoomToConvert { .. } => {
+                "add drives, delete a volume, or choose a layout that takes less; each row needs its columns on drives of their \
+                 own"
+                    .to_owned()
+            }
+            Self::StoredBeyond { .. } => {
+                "shrink what is in it first and discard the rest, or choose a larger size".to_owned()
+            }
+            Self::OlderFormat { .. } => {
+                "copy its contents elsewhere with the program that made it; --force overwrites it".to_owned()
+            }
+            Self::LossesFull { .. } => {
+                "write the lost blocks again, or discard them: blocks that are whole need no room".to_owned()
+            }
+            Self::MetadataFull { .. } => {
+                "replace the pool's smallest drive, which sets how much room there is, by a larger one; or delete a volume"
+                    .to_owned()
+            }
+            Self::Layout(error) | Self::Array(ArrayError::Layout(error)) => error.hint(),
+            Self::DriveInUse { .. } => "`pool retire` empties it first, and then lets go of it".to_owned(),
+            Self::NoRoomElsewhere { needs: Some(_), .. } => "`stripewise pool add` adds a drive".to_owned(),
+            Self::NoRoomElsewhere { .. } => "add a drive first, or delete or shrink volumes".to_owned(),
+            _ => return None,
+        })
+    }
+}

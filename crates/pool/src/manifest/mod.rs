@@ -1,0 +1,14 @@
+//! The record of a pool that every drive carries: drives, volumes and jobs. Plain data, and queries
+//! that need only this data; `superblock/` stores it on drives.
+
+pub(crate) mod ancestry;
+pub(crate) mod branches;
+pub(crate) mod care;
+pub(crate) mod check;
+pub(crate) mod drive_record;
+pub(crate) mod events;
+pub(crate) mod format;
+pub(crate) mod host_use;
+pub(crate) mod ids;
+pub(crate) mod taken_back;
+pub(crate) mod volume_record;

@@ -1,0 +1,284 @@
+//! The way of a volume's requests to its array, or, while it is converted to another layout, to the
+//! right one of two (`volume/zones.rs`). Requests are counted here, from their begin to their end.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+use stripewise_drive::Buffer;
+
+use crate::status::load::{InFlight, LoadCounter, RequestKind, VolumeLoad};
+use crate::volume::Volume;
+use crate::volume::write_epochs::WriteEpochs;
+use crate::volume::zones::{Clearing, Zones};
+use stripewise_array::Array;
+use stripewise_array::ArrayError;
+use stripewise_array::Extent;
+
+/// State shared by all handles of an open volume.
+pub(crate) struct VolumeIo {
+    /// The array of the whole volume while it is not converted.
+    array: RefCell<Array>,
+    zones: RefCell<Option<Rc<Zones>>>,
+    writes: WriteEpochs,
+    pub load: LoadCounter,
+}
+
+impl Volume {
+    /// Reads; whatever was never written is zeros.
+    pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
+        let in_flight = self.begin_request();
+        let result = match self.io.zones() {
+            None => {
+                let array = self.io.array();
+                array.read(offset_bytes, length).await
+            }
+            Some(zones) => Box::pin(zones.read(offset_bytes, length)).await,
+        };
+        in_flight.ended(RequestKind::Read, length as u64, &result);
+        result
+    }
+
+    /// Writes; durable when this ends if `fua`, else after the next flush.
+    pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
+        let length_bytes = data.len() as u64;
+        let in_flight = self.begin_request();
+        let result = match self.io.zones() {
+            None => {
+                let (array, _counted) = (self.io.array(), self.io.writes.count());
+                array.write(offset_bytes, data, fua).await
+            }
+            Some(zones) => {
+                let _counted = self.io.writes.count();
+                Box::pin(zones.write(offset_bytes, data, fua)).await
+            }
+        };
+        let result = if fua { self.acknowledged(result).await } else { result };
+        in_flight.ended(RequestKind::Write, length_bytes, &result);
+        result
+    }
+
+    /// Makes everything acknowledged so far durable.
+    pub async fn flush(&self) -> Result<(), ArrayError> {
+        let in_flight = self.begin_request();
+        let mut asked = self.io.arrays();
+        let mut result = self.flush_arrays().await;
+        while matches!(result, Err(ArrayError::Protected | ArrayError::Closed)) && self.has_moved_from(&asked)
+        {
+            asked = self.io.arrays();
+            result = self.flush_arrays().await;
+        }
+        let result = self.acknowledged(result).await;
+        in_flight.ended(RequestKind::Flush, 0, &result);
+        result
+    }
+
+    /// Acknowledges durable writes only while the drives belong to this session.
+    async fn acknowledged(&self, result: Result<(), ArrayError>) -> Result<(), ArrayError> {
+        match result {
+            Ok(()) => self.pool.0.session.before_acknowledgement().await,
+            error => error,
+        }
+    }
+
+    async fn flush_arrays(&self) -> Result<(), ArrayError> {
+        match self.io.zones() {
+            None => {
+                let array = self.io.array();
+                array.flush().await
+            }
+            Some(zones) => zones.flush().await,
+        }
+    }
+
+    /// True if a conversion has ended since these were the volume's arrays, and taken what they had
+    /// to another one.
+    fn has_moved_from(&self, asked: &[Array]) -> bool {
+        let was_ended = |array: &Array| array.is_abandoned();
+        asked.iter().all(was_ended) && !self.io.arrays().iter().all(was_ended)
+    }
+
+    /// The range's contents are no longer needed; reading it gives zeros or what was there. A thin
+    /// volume gives rows back of which nothing is needed any more.
+    pub async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+        self.clear(RequestKind::Discard, Clearing::Discard, offset_bytes, length_bytes).await
+    }
+
+    /// The range reads as zeros afterwards; durable after the next flush.
+    pub async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+        self.clear(RequestKind::WriteZeroes, Clearing::WriteZeroes, offset_bytes, length_bytes).await
+    }
+
+    async fn clear(
+        &self,
+        kind: RequestKind,
+        how: Clearing,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<(), ArrayError> {
+        let in_flight = self.begin_request();
+        let result = match self.io.zones() {
+            None => {
+                let (array, _counted) = (self.io.array(), self.io.writes.count());
+                let cleared = how.execute(&array, offset_bytes, length_bytes).await;
+                if cleared.is_ok() {
+                    self.pool.0.release_unused(self.id, &array, offset_bytes, length_bytes).await;
+                }
+                cleared
+            }
+            Some(zones) => {
+                let _counted = self.io.writes.count();
+                Box::pin(zones.clear(&self.pool.0, self.id, how, offset_bytes, length_bytes)).await
+            }
+        };
+        in_flight.ended(kind, length_bytes, &result);
+        result
+    }
+
+    fn begin_request(&self) -> InFlight<'_> {
+        self.io.load.begin(self.pool.context())
+    }
+
+    /// Makes durable what can be, and gives up to where from `start_bytes` on all that was
+    /// acknowledged is durable: to `end_bytes`, or less where drives refuse. Of a volume that is
+    /// being converted nothing is said.
+    pub async fn durable_until(&self, start_bytes: u64, end_bytes: u64) -> u64 {
+        let until_bytes = match &self.io.arrays()[..] {
+            [array] => array.durable_until(start_bytes, end_bytes).await,
+            _ => start_bytes,
+        };
+        self.acknowledged(Ok(())).await.map_or(start_bytes, |()| until_bytes)
+    }
+
+    /// Waits until every write now in flight has ended.
+    pub(crate) async fn until_writes_ended(&self) {
+        self.io.until_writes_ended().await;
+    }
+
+    /// Stretches of a range that were ever written, from its beginning on, at most `most` (at least
+    /// one).
+    pub fn extents(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+        most: usize,
+    ) -> Result<Vec<Extent>, ArrayError> {
+        match self.io.zones() {
+            None => self.array().extents(offset_bytes, length_bytes, most),
+            Some(zones) => zones.extents(offset_bytes, length_bytes, most),
+        }
+    }
+
+    /// True if a range reads as zeros because nothing was ever written there.
+    pub fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
+        self.ask_all(offset_bytes, length_bytes, Array::is_unwritten)
+    }
+
+    /// True if [`Self::write_zeroes`] of a range writes no zeros, so that it is much faster than
+    /// writing them.
+    pub fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
+        self.ask_all(offset_bytes, length_bytes, Array::zeroes_at_once)
+    }
+
+    fn ask_all(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+        question: impl Fn(&Array, u64, u64) -> Result<bool, ArrayError>,
+    ) -> Result<bool, ArrayError> {
+        match self.io.zones() {
+            None => question(&self.io.array(), offset_bytes, length_bytes),
+            Some(zones) => zones.ask_all(offset_bytes, length_bytes, question),
+        }
+    }
+}
+
+impl VolumeIo {
+    pub(crate) fn plain(array: Array) -> Rc<Self> {
+        Rc::new(Self {
+            array: RefCell::new(array),
+            zones: RefCell::default(),
+            writes: WriteEpochs::default(),
+            load: LoadCounter::default(),
+        })
+    }
+
+    /// State of a volume whose conversion has come to `committed`, and goes to `end_bytes`.
+    pub(crate) fn converting(old: Array, new: Array, committed: u64, end_bytes: u64) -> Rc<Self> {
+        let io = Self::plain(old);
+        io.begin_between(new, committed, end_bytes);
+        io
+    }
+
+    /// From now on requests go to both arrays, as far as each has what they want.
+    pub(crate) fn begin(&self, new: Array) {
+        self.begin_between(new, 0, u64::MAX);
+    }
+
+    /// The conversion was cancelled where it has come: the old array is the one to go to, the new
+    /// one the one to leave. Where it has come nowhere there is nothing to leave.
+    pub(crate) fn turn_back(&self) {
+        let Some(zones) = self.zones.take() else { return };
+        *self.array.borrow_mut() = zones.old.clone();
+        if zones.committed.get() > 0 {
+            *self.array.borrow_mut() = zones.new.clone();
+            self.begin_between(zones.old.clone(), 0, zones.committed.get());
+        }
+    }
+
+    fn begin_between(&self, new: Array, committed: u64, end_bytes: u64) {
+        let old = self.array.borrow().clone();
+        self.writes.turn();
+        *self.zones.borrow_mut() = Some(Rc::new(Zones::new(old, new, committed, end_bytes)));
+    }
+
+    /// The new array has everything: from now on it is the volume's only one.
+    pub(crate) fn end(&self) {
+        if let Some(zones) = self.zones.take() {
+            zones.new.take_over_refusals(&zones.old);
+            *self.array.borrow_mut() = zones.new.clone();
+        }
+    }
+
+    pub(crate) fn zones(&self) -> Option<Rc<Zones>> {
+        self.zones.borrow().clone()
+    }
+
+    /// The array that has all of the volume, or will have it after the conversion.
+    pub(crate) fn array(&self) -> Array {
+        match &*self.zones.borrow() {
+            Some(zones) => zones.new.clone(),
+            None => self.array.borrow().clone(),
+        }
+    }
+
+    /// The arrays that have some of the volume.
+    pub(crate) fn arrays(&self) -> SmallVec<[Array; 2]> {
+        match &*self.zones.borrow() {
+            Some(zones) => SmallVec::from_iter([zones.old.clone(), zones.new.clone()]),
+            None => SmallVec::from_iter([self.array.borrow().clone()]),
+        }
+    }
+
+    /// Ends when all writes hold their ranges.
+    pub(crate) async fn until_ranges_are_held(&self) {
+        self.writes.until_earlier_ended().await;
+    }
+
+    /// Waits until every write now in flight has ended.
+    pub(crate) async fn until_writes_ended(&self) {
+        self.writes.turn();
+        self.writes.until_earlier_ended().await;
+    }
+
+    /// Load of the volume with this name, whose state this is.
+    pub(crate) fn load_of(&self, volume: &str) -> VolumeLoad {
+        let fills = self.arrays().into_iter().filter_map(|array| array.journal_fill());
+        VolumeLoad {
+            volume: volume.to_owned(),
+            in_flight: self.load.in_flight(),
+            requests: self.load.requests(),
+            journal: fills.reduce(|sum, fill| (sum.0 + fill.0, sum.1 + fill.1)),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Making a volume: what is wanted, where it goes, and its record.
+//!
+//! A volume's region map is prepared before the manifest names it, so a cut in between leaves only
+//! space that is not in use. Faults expected: too little room, drives that fail while it is made.
+
+use stripewise_layout::{LayoutSpec, Level};
+
+use crate::error::PoolError;
+use crate::manifest::drive_record::Role;
+use crate::manifest::events::EventKind;
+use crate::manifest::format::{MAX_VOLUMES, Manifest, check_name};
+use crate::manifest::ids::Id;
+use crate::manifest::volume_record::{JournalPlaceRecord, PartRecord, Pin, VolumeRecord};
+use crate::news::News;
+use crate::space::new_volume::{LaidOut, NotLaidOut, Wish, lay_out};
+use crate::superblock::commit::{Change, leave_out_excluded};
+use crate::volume::Volume;
+use crate::volume::thin::PoolHost;
+use crate::{BLOCK_BYTES, Inner, Pool};
+use stripewise_array::{Array, ArraySpec};
+
+/// No volume is larger.
+pub(super) const MOST_VOLUME_BYTES: u64 = 1 << 60;
+
+/// Specification of a new volume.
+#[derive(Clone, Debug)]
+pub struct VolumeSpec {
+    /// Its name.
+    pub name: String,
+    /// Its layout.
+    pub layout: LayoutSpec,
+    /// Size in bytes, rounded up to blocks of 4 KiB; `None`: all free space.
+    pub size_bytes: Option<u64>,
+    /// Takes space only where it is written, so it may be larger than what there is.
+    pub thin: bool,
+    /// Writes are acknowledged when the journal has them; left out: when they are in place.
+    pub write_back: Option<bool>,
+    /// True if blocks have checksums, which is the default.
+    pub checksums: Option<bool>,
+    /// Kind of drives that the volume stays on.
+    pub pin: Pin,
+}
+
+impl VolumeSpec {
+    /// A volume of a layout, on all the space that is free, everything else as usual.
+    pub fn new(name: &str, layout: LayoutSpec) -> Self {
+        Self {
+            name: name.to_owned(),
+            layout,
+            size_bytes: None,
+            thin: false,
+            write_back: None,
+            checksums: None,
+            pin: Pin::None,
+        }
+    }
+}
+
+impl Default for VolumeSpec {
+    fn default() -> Self {
+        Self::new("", LayoutSpec::new(Level::Single))
+    }
+}
+
+impl Pool {
+    /// Creates a volume: nothing was ever written to it, so it reads as zeros and needs no
+    /// initialisation.
+    pub async fn create_volume(&self, spec: VolumeSpec) -> Result<Volume, PoolError> {
+        let inner = &self.0;
+        inner.check_changeable()?;
+        check_name(&spec.name).map_err(|why| PoolError::BadName {
+            what: "volume",
+            name: spec.name.clone(),
+            why,
+        })?;
+        let _alone = inner.administer().await?;
+        inner.freed.until_reclaimed().await;
+        inner.create(&spec).await?;
+        self.volume(&spec.name)
+    }
+}
+
+impl Inner {
+    async fn create(&self, spec: &VolumeSpec) -> Result<(), PoolError> {
+        let (record, laid_out) = self.plan_volume(spec)?;
+        let name = record.name.clone();
+        let made = self.make_volume(record).await;
+        match made {
+            Ok(array) => {
+                self.volumes.insert(Id(array.spec().id), array.clone());
+                // A drive may have been excluded since the commit.
+                leave_out_excluded(&self.manifest.borrow(), &array);
+                self.note_space();
+                self.note_fast_drives();
+            }
+            Err(error) => {
+                self.news.take_back(&creation(&name));
+                laid_out.give_back(&mut self.space.borrow_mut());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    async fn make_volume(&self, record: VolumeRecord) -> Result<Array, PoolError> {
+        let mut planned = self.manifest.borrow().clone();
+        planned.volumes.push(record.clone());
+        self.commits.check_growth(&planned)?;
+        let part = &record.parts[0];
+        let init = self.array_init(&record, part);
+        let host = PoolHost::of(self);
+        let array = Array::create(&self.context, &self.buffers, init, host, self.options.array).await?;
+        self.news.event(EventKind::Volume, &creation(&record.name));
+        let committed = self.commit_volume(record).await;
+        if let Err(error) = committed {
+            array.call_off().await;
+            return Err(error);
+        }
+        Ok(array)
+    }
+
+    async fn commit_volume(&self, record: VolumeRecord) -> Result<(), PoolError> {
+        self.try_commit(None, move |manifest| {
+            let drives = record.parts.iter().flat_map(PartRecord::drives);
+            let lost = drives.into_iter().find(|drive| !manifest.is_online(*drive));
+            if let Some(lost) = lost {
+                let drive = manifest.drive(lost).map_or_else(String::new, |drive| drive.path.clone());
+                return Err(PoolError::Job(format!(
+                    "{drive} failed while volume {} was being created; nothing was created",
+                    record.name
+                )));
+            }
+            manifest.volumes.push(record);
+            Ok(Change::Commit(()))
+        })
+        .await
+    }
+
+    /// Drives that rows of a volume go to.
+    pub(crate) fn drives_for(&self, pin: Pin) -> Vec<u32> {
+        let role = if pin == Pin::Fast { Role::Fast } else { Role::Data };
+        self.drives.usable(&self.manifest.borrow(), &self.space.borrow(), role)
+    }
+
+    fn plan_volume(&self, spec: &VolumeSpec) -> Result<(VolumeRecord, LaidOut), PoolError> {
+        let manifest = self.manifest.borrow();
+        if manifest.volume(&spec.name).is_some() {
+            return Err(PoolError::VolumeExists { pool: manifest.name.clone(), name: spec.name.clone() });
+        }
+        if manifest.volumes.len() >= MAX_VOLUMES {
+            return Err(PoolError::TooManyVolumes { allowed: MAX_VOLUMES });
+        }
+        let drives = self.drives_for(spec.pin);
+        let shape = spec.layout.resolve(drives.len()).map_err(|error| match spec.pin {
+            Pin::Fast => PoolError::BadSetting(format!(
+                "volume {} is to be on fast drives, and the pool has {} in service: {error}",
+                spec.name,
+                drives.len()
+            )),
+            Pin::None | Pin::Slow => error.into(),
+        })?;
+        let size_bytes = match spec.size_bytes {
+            Some(0) => return Err(PoolError::BadSetting("a volume of 0 bytes holds nothing".to_owned())),
+            Some(size) if size > MOST_VOLUME_BYTES => {
+                return Err(PoolError::BadSetting(format!(
+                    "a volume has at most {MOST_VOLUME_BYTES} bytes, not {size}"
+                )));
+            }
+            size => size.map(|size| size.next_multiple_of(BLOCK_BYTES)),
+        };
+        let (id, part) = {
+            let mut ids = self.ids.borrow_mut();
+            (ids.next(), ids.next())
+        };
+        let array = ArraySpec { id: part.0, shape, slab_bytes: manifest.slab_bytes };
+        // A pool with journal drives is meant to acknowledge writes from them. On disks
+        // what is put in place together takes less time.
+        let is_seek_bound = self.drives.are_seek_bound(&drives);
+        let pays = has_journal_drives(&manifest) || is_seek_bound;
+        let write_back = spec.write_back.unwrap_or(pays && shape.parity_units() > 0);
+        let checksums = spec.checksums.unwrap_or(true);
+        // Without one, what was being written when power was cut would not agree with its checksums
+        // afterwards.
+        let with_journal = write_back || checksums || shape.parity_units() > 0;
+        let grain = self.tuning().map_grain;
+        let wish =
+            Wish { spec: &array, size_bytes, thin: spec.thin, with_journal, grain, is_seek_bound, drives };
+        let laid_out = lay_out(&mut self.space.borrow_mut(), &wish);
+        let laid_out = laid_out.map_err(|error| match error {
+            NotLaidOut::Other(error) => error,
+            NotLaidOut::NoRoom { needed_rows, possible_rows } => PoolError::NoSpace {
+                pool: manifest.name.clone(),
+                volume: spec.name.clone(),
+                needed_rows,
+                free_rows: possible_rows,
+                width: shape.width,
+                slab_bytes: manifest.slab_bytes,
+                drives_with_room: self.space.borrow().drives_with_room(&wish.drives),
+                possible_bytes: array.row_data_bytes().map_or(0, |bytes| bytes * possible_rows),
+            },
+        })?;
+        let record = VolumeRecord {
+            id,
+            name: spec.name.clone(),
+            size_bytes: laid_out.size_bytes,
+            thin: spec.thin,
+            write_back,
+            checksums,
+            pin: spec.pin,
+            parts: vec![laid_out.part(part, shape)],
+            conversion: None,
+        };
+        note_where_journal_is(&self.news, &manifest, &record.name, &record.parts[0]);
+        Ok((record, laid_out))
+    }
+}
+
+/// Says so where a pool has journal drives, yet too few for a volume.
+pub(crate) fn note_where_journal_is(news: &News, manifest: &Manifest, volume: &str, part: &PartRecord) {
+    let is_elsewhere = |place: &JournalPlaceRecord| {
+        manifest.drive(place.drive).is_some_and(|drive| drive.role != Role::Journal)
+    };
+    if has_journal_drives(manifest) && part.journal.iter().any(is_elsewhere) {
+        news.notice(format!(
+            "the journal of volume {volume} is on data drives: {} journal drives with room are needed for its redundancy",
+            part.shape.fault_tolerance() + 1
+        ));
+    }
+}
+
+fn has_journal_drives(manifest: &Manifest) -> bool {
+    manifest.drives.iter().any(|drive| drive.role == Role::Journal && drive.takes_new())
+}
+
+fn creation(name: &str) -> String {
+    format!("volume {name} was created")
+}

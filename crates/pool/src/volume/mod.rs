@@ -1,0 +1,162 @@
+//! Volumes of a pool: finding and deleting them. They are made in `volume/make.rs` and opened with
+//! the pool in `volume/open.rs`; their requests come in through `volume/io.rs`.
+
+pub(crate) mod conversion;
+pub(crate) mod conversion_room;
+pub(crate) mod drive;
+pub(crate) mod io;
+pub(crate) mod make;
+pub(crate) mod open;
+pub(crate) mod range_gate;
+pub(crate) mod resize;
+pub(crate) mod shadow;
+pub(crate) mod thin;
+pub(crate) mod thin_growth;
+pub(crate) mod write_epochs;
+pub(crate) mod zones;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use stripewise_drive::BufferPool;
+use stripewise_layout::Geometry;
+
+use crate::error::PoolError;
+use crate::manifest::care::ScrubRecord;
+use crate::manifest::events::EventKind;
+use crate::manifest::ids::VolumeId;
+use crate::superblock::commit::Change;
+use crate::volume::io::VolumeIo;
+use crate::{Pool, VolumeInfo};
+use stripewise_array::Array;
+
+/// An open volume. Clones are the same volume.
+#[derive(Clone)]
+pub struct Volume {
+    pool: Pool,
+    id: VolumeId,
+    name: Rc<str>,
+    io: Rc<VolumeIo>,
+}
+
+impl Volume {
+    /// Its name in the pool.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> VolumeId {
+        self.id
+    }
+
+    /// The array that serves requests now, or will after a conversion: for tests and measurements.
+    pub fn array(&self) -> Array {
+        self.io.array()
+    }
+
+    /// The pool that it is in.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Its state now; `None` once it was deleted.
+    pub fn info(&self) -> Option<VolumeInfo> {
+        self.pool.volumes().into_iter().find(|volume| volume.id == self.id)
+    }
+
+    /// Usable bytes.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.io.array().capacity_bytes()
+    }
+
+    /// Buffer pool for requests.
+    pub fn buffers(&self) -> &BufferPool {
+        &self.pool.0.buffers
+    }
+
+    /// Its layout's addresses, for an unbounded length; of the layout to be, where it is being
+    /// converted.
+    pub fn geometry(&self) -> Geometry {
+        self.io.array().geometry().clone()
+    }
+
+    /// True if a crash left regions whose copies or parity may disagree.
+    pub fn needs_resync(&self) -> bool {
+        self.io.arrays().iter().any(Array::needs_resync)
+    }
+
+    /// True if it accepts no writes.
+    pub fn is_protected(&self) -> bool {
+        self.io.arrays().iter().any(Array::is_protected)
+    }
+
+    /// The end of this opening of the volume.
+    pub fn closing(&self) -> Closing {
+        Closing(self.io.arrays().iter().map(Array::closed_in_order).collect())
+    }
+}
+
+/// The end of an opening of a volume. It keeps nothing of the volume open.
+pub struct Closing(Vec<Rc<Cell<bool>>>);
+
+impl Closing {
+    /// True if the pool was closed with all acknowledged writes durable, flushed or not.
+    pub fn was_in_order(&self) -> bool {
+        self.0.iter().all(|closed_in_order| closed_in_order.get())
+    }
+}
+
+impl Pool {
+    /// Finds a volume by name.
+    pub fn volume(&self, name: &str) -> Result<Volume, PoolError> {
+        self.0.check_open()?;
+        let manifest = self.0.manifest.borrow();
+        let Some(record) = manifest.volume(name) else {
+            return Err(PoolError::NoSuchVolume {
+                pool: manifest.name.clone(),
+                name: name.to_owned(),
+                known: manifest.volumes.iter().map(|volume| volume.name.clone()).collect(),
+            });
+        };
+        let io = self.0.volumes.io(record).filter(|_| self.0.volumes.failure(record.id).is_none());
+        let Some(io) = io else {
+            let why = self.0.volumes.failure(record.id);
+            return Err(PoolError::VolumeFailed {
+                name: name.to_owned(),
+                why: why.unwrap_or_else(|| "it is not open".to_owned()),
+                needed: self.0.drives.needed_for(&self.0.manifest.borrow(), record),
+            });
+        };
+        Ok(Volume { pool: self.clone(), id: record.id, name: name.into(), io })
+    }
+
+    /// Deletes a volume and all that it holds. Requests to it fail from now on.
+    pub async fn delete_volume(&self, name: &str) -> Result<(), PoolError> {
+        let inner = &self.0;
+        let _alone = inner.administer().await?;
+        let id = match self.volume(name) {
+            Err(error @ PoolError::NoSuchVolume { .. }) => return Err(error),
+            _ => inner.manifest.borrow().volume(name).expect("just found").id,
+        };
+        inner.news.event(EventKind::Volume, &format!("volume {name} was deleted"));
+        let (now_s, counted) = (inner.news.unix_ms() / 1000, inner.drives.counted_wrong_blocks());
+        inner
+            .commit_regardless(None, move |manifest| {
+                manifest.volumes.retain(|volume| volume.id != id);
+                if let Some(scrub) = &mut manifest.scrub {
+                    if scrub.volumes.first() == Some(&id) {
+                        (scrub.next_region, scrub.found) = (0, ScrubRecord::default());
+                    }
+                    scrub.volumes.retain(|volume| *volume != id);
+                }
+                manifest.end_scrub_when_done(now_s, counted);
+                manifest.forget_replaced();
+                Ok(Change::Commit(()))
+            })
+            .await?;
+        inner.volumes.forget(id);
+        inner.freed.until_reclaimed().await;
+        Ok(())
+    }
+}
