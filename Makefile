@@ -68,13 +68,13 @@ bench: need-bench build
 	timeout 600 sh scripts/bench-fuse.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 
 bench-md: need-bench-md build
-	cargo build --release --locked -p stripewise-engine --example array_load
+	cargo build --release --locked -p stripewise-array --example array_load
 	scripts/bench-md.sh $(ARGS) $(or $(CARGO_TARGET_DIR),target)/release/stripewise $(or $(CARGO_TARGET_DIR),target)/release/examples/array_load
 
 # Beginning with pieces of the images that the tests keep. Without a sanitizer, since it needs another compiler, and `unsafe` code is
 # not what is asked here.
 fuzz: need-fuzz
-	cargo run --locked --quiet -p stripewise-engine --example fuzz_corpus -- fuzz/corpus
+	cargo run --locked --quiet -p stripewise-pool --example fuzz_corpus -- fuzz/corpus
 	cargo run --locked --quiet -p stripewise-export --example nbd_corpus -- fuzz/corpus
 	@set -e; for target in $(FUZZERS); do \
 		echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \

@@ -9,7 +9,7 @@ usage() {
     cat <<'END'
 usage: scripts/bench-md.sh [OPTION...] STRIPEWISE ARRAY_LOAD
   STRIPEWISE    the program, as `make build` leaves it
-  ARRAY_LOAD    the engine's example of that name (cargo build --release -p stripewise-engine --example array_load)
+  ARRAY_LOAD    the engine's example of that name (cargo build --release -p stripewise-array --example array_load)
   --pairs N     turns of md and the engine for each figure [5]
   --quick       three turns of 400 ms
   --time MS     length of one load [600]

@@ -5,12 +5,12 @@
 # and lints, and scripts/run-tests.py fails on any warning. It turns off some optimisations, so all
 # other builds, the shipped ones among them, use rustc, and so does a machine without clippy.
 #
-# The engine's unit tests are not optimised: that takes longer than they run.
+# The unit tests of arrays and pools are not optimised: that takes longer than they run.
 #
 # usage: rustc-lints.sh RUSTC ARGUMENT...
 case " $* " in
 *" --print"* | *" opt-level=3 "* | *" opt-level=s "*) exec "$@" ;;
-*" crates/array/src/lib.rs "*" --test "*) set -- "$@" -C opt-level=0 ;;
+*" crates/array/src/lib.rs "*" --test "* | *" crates/pool/src/lib.rs "*" --test "*) set -- "$@" -C opt-level=0 ;;
 esac
 command -v clippy-driver >/dev/null 2>&1 || exec "$@"
 exec clippy-driver "$@"

@@ -33,7 +33,6 @@ pub mod fuzzing;
 mod heat;
 mod jobs;
 mod journal;
-pub mod linear;
 mod log;
 mod map;
 mod member;

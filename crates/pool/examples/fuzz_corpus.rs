@@ -1,7 +1,7 @@
 //! Creates the fuzzers' initial corpus: pieces of the pool images in `tests/images`, one file each,
 //! for every target of `fuzz/`.
 //!
-//! `cargo run -p stripewise-engine --example fuzz_corpus -- fuzz/corpus`; `make fuzz` runs it.
+//! `cargo run -p stripewise-pool --example fuzz_corpus -- fuzz/corpus`; `make fuzz` runs it.
 //! Files are named by their contents, so that a second run adds nothing.
 
 #[path = "../tests/it/kit/images.rs"]

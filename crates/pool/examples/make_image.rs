@@ -1,7 +1,7 @@
 //! Makes images of pools in the present format, to be kept in `tests/images` and read by every
 //! later version.
 //!
-//! `cargo run -p stripewise-engine --example make_image -- FOLDER` writes one folder for each pool
+//! `cargo run -p stripewise-pool --example make_image -- FOLDER` writes one folder for each pool
 //! below; on the same code the same bytes each time. A folder that is there is never overwritten:
 //! images stay as the version that made them left them (`docs/internals/format.md`, *Images*). All
 //! pools are left in the middle of things, as a power cut leaves them: small writes that are only

@@ -42,8 +42,11 @@ fn keep_panics_quiet() {
 /// Returns the project's functions on the stack of a panic, innermost first.
 fn callers() -> String {
     let trace = std::backtrace::Backtrace::force_capture().to_string();
-    let ours =
-        trace.lines().filter(|line| line.contains("stripewise_engine") || line.contains("stripewise_drive"));
+    let ours = trace.lines().filter(|line| {
+        line.contains("stripewise_array")
+            || line.contains("stripewise_pool")
+            || line.contains("stripewise_drive")
+    });
     let names: Vec<&str> = ours.take(6).map(|line| line.trim().split(": ").last().unwrap_or(line)).collect();
     if names.is_empty() { String::new() } else { format!(" in {}", names.join(", called by ")) }
 }

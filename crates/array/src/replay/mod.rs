@@ -24,16 +24,6 @@ use crate::mutation::{self, Mutation};
 use redo::Replay;
 
 impl Array {
-    /// Takes further areas into the journal's use, after the drives were added; entries that have
-    /// too few copies get more. Nothing happens where the array has no journal.
-    pub(crate) async fn add_journal_places(&self, places: &[AreaPlace]) -> Result<(), ArrayError> {
-        let Some(log) = self.0.log.open() else { return Ok(()) };
-        for area in areas_at(&self.0, places) {
-            log.journal.add_area(area).await?;
-        }
-        log.journal.restore_copies().await.map(drop)
-    }
-
     /// Begins a journal where the array has been going on without one; `epoch` as for
     /// [`Array::create`]. Requests wait until it is done: after a crash whatever the journal does
     /// not know counts as whole, so all that was written without it is durable in place first.

@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 
 /// Crates that are checked: all of them.
 const CRATES: &[&str] = &[
+    "array",
     "control",
     "drive",
-    "engine",
     "export",
     "lab",
     "layout",
     "model",
     "parity",
+    "pool",
     "runtime",
     "stripewise",
     "torture",

@@ -4,21 +4,14 @@
 //!
 //! Invariant I8 (`docs/internals/invariants.md`).
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use futures_util::future::join;
-use stripewise_array::linear::{LinearSpec, SlotInit};
-use stripewise_array::{Array, ArrayOptions, Class, Member, MemberOptions, NoHost};
-use stripewise_drive::{
-    Buffer, BufferPool, Completion, CompletionSender, Context, Delay, Drive, DriveErrorKind, DriveInfo,
-    FaultyDrive, IoRequest, MemoryDrive, Operation, completion,
-};
+use stripewise_array::Class;
+use stripewise_drive::{Buffer, Context, Delay, Drive, FaultyDrive, IoRequest};
 use stripewise_layout::LayoutSpec;
 use stripewise_pool::{JobKind, Pool, PoolState, Role, Volume, VolumeSpec};
-use stripewise_runtime::VirtualExecutor;
 
-use crate::kit::array::shape;
+use crate::kit::forgetful::Forgetful;
 use crate::kit::pool::*;
 
 const PIECE: u64 = 64 << 10;
@@ -26,85 +19,8 @@ const BLOCK: usize = 4096;
 /// Longer than the engine leaves anything in a drive's cache by itself.
 const LONG_NS: u64 = 30_000_000_000;
 
-/// A drive with a cache that is lost when it refuses a flush.
-struct Forgetful {
-    inner: Rc<MemoryDrive>,
-    info: DriveInfo,
-    refuses_next: Cell<bool>,
-    refused: Cell<u32>,
-    /// Previous content of the range of each write since the last flush.
-    cache: RefCell<Vec<(u64, Vec<u8>)>>,
-    answers_late: Cell<bool>,
-    /// Completions of executed writes that are not answered yet.
-    unanswered: RefCell<Vec<CompletionSender>>,
-}
-
-impl Forgetful {
-    fn over(inner: Rc<MemoryDrive>) -> Rc<Self> {
-        let info = DriveInfo { volatile_cache: true, ..inner.info().clone() };
-        Rc::new(Self {
-            inner,
-            info,
-            refuses_next: Cell::new(false),
-            refused: Cell::new(0),
-            cache: RefCell::default(),
-            answers_late: Cell::new(false),
-            unanswered: RefCell::default(),
-        })
-    }
-
-    fn many(count: usize) -> Vec<Rc<Self>> {
-        memory_drives(count, 32).into_iter().map(Self::over).collect()
-    }
-
-    /// Answers the executed writes, and later ones at once.
-    fn answer(&self) {
-        self.answers_late.set(false);
-        for waiting in self.unanswered.take() {
-            waiting.complete(Ok(()));
-        }
-    }
-
-    /// The next flush that has anything to make durable is refused.
-    fn refuse_next(&self) {
-        self.refuses_next.set(true);
-    }
-}
-
-impl Drive for Forgetful {
-    fn info(&self) -> &DriveInfo {
-        &self.info
-    }
-
-    fn submit(&self, request: IoRequest) -> Completion {
-        match request.operation {
-            Operation::Write { fua: false } | Operation::WriteZeroes | Operation::Discard => {
-                let mut before = vec![0; request.length_bytes as usize];
-                self.inner.peek(request.offset_bytes, &mut before);
-                self.cache.borrow_mut().push((request.offset_bytes, before));
-            }
-            Operation::Flush => {
-                let cache = self.cache.take();
-                if !cache.is_empty() && self.refuses_next.replace(false) {
-                    self.refused.set(self.refused.get() + 1);
-                    for (at, before) in cache.into_iter().rev() {
-                        self.inner.poke(at, &before);
-                    }
-                    let error = request.error(&self.info.label, DriveErrorKind::Medium, Some(5));
-                    return Completion::ready(Err(error));
-                }
-            }
-            _ => {}
-        }
-        let is_late = self.answers_late.get() && matches!(request.operation, Operation::Write { .. });
-        let answer = self.inner.submit(request);
-        if is_late {
-            let (sender, late) = completion();
-            self.unanswered.borrow_mut().push(sender);
-            return late;
-        }
-        answer
-    }
+fn forgetful_drives(count: usize) -> Vec<Rc<Forgetful>> {
+    memory_drives(count, 32).into_iter().map(Forgetful::over).collect()
 }
 
 fn spec(name: &str, layout: &str, columns: Option<usize>, checksums: bool, write_back: bool) -> VolumeSpec {
@@ -155,7 +71,7 @@ fn refused_flush_concerns_every_volume_on_the_drive() {
     ] {
         for met_by in [MetBy::TheClientOfTheOther, MetBy::TheEngine] {
             let case = format!("{layout}, checksums {checksums}, write-back {write_back}, {met_by:?}");
-            let all = Forgetful::many(3);
+            let all = forgetful_drives(3);
             let life = Life::new();
             life.run(async {
                 let pool = life.create(&as_drives(&all), &[]).await.unwrap();
@@ -188,7 +104,7 @@ fn lost_writes_are_read_from_other_drives_at_once() {
     {
         for partial_writes in [false, true] {
             let case = format!("{layout}, checksums {checksums}, partial writes {partial_writes}");
-            let all = Forgetful::many(4);
+            let all = forgetful_drives(4);
             let life = Life::new();
             life.run(async {
                 let pool = life.create(&as_drives(&all), &[]).await.unwrap();
@@ -225,7 +141,7 @@ fn internal_refusal_is_reported_by_next_client_flush() {
         ("raid5", 3, true, true),
     ] {
         let case = format!("{layout}, checksums {checksums}, write-back {write_back}");
-        let all = Forgetful::many(columns);
+        let all = forgetful_drives(columns);
         let life = Life::new();
         life.run(async {
             let pool = life.create(&as_drives(&all), &[]).await.unwrap();
@@ -249,65 +165,9 @@ fn internal_refusal_is_reported_by_next_client_flush() {
     }
 }
 
-/// An array on one drive, whose first block is lost.
-async fn with_a_lost_block(context: &Context, drive: &Rc<Forgetful>, is_dead: bool) -> Array {
-    let spec = LinearSpec {
-        id: 7,
-        shape: shape("single", 1, PIECE),
-        base_bytes: MIB,
-        space_bytes: 12 * MIB,
-        journal_slabs: 0,
-        write_back: false,
-        checksums: false,
-    };
-    let member = Member::new(context, drive.clone(), MemberOptions::default());
-    let mut init = spec.init(vec![SlotInit::Active(member)]).unwrap();
-    if !is_dead {
-        init.lost_blocks = [(0, 0)].into_iter().collect();
-    }
-    let (buffers, options) = (BufferPool::new(8 << 20), ArrayOptions::default());
-    let array = Array::create(context, &buffers, init, Rc::new(NoHost), options).await.unwrap();
-    if is_dead {
-        array.note_dead_blocks([0]);
-    }
-    array
-}
-
-/// The drive has carried the write out, and dropped it again before it was answered.
-#[test]
-fn write_dropped_by_a_refused_flush_repairs_no_block() {
-    for is_dead in [true, false] {
-        let drive = Forgetful::many(1).remove(0);
-        let executor = VirtualExecutor::new();
-        let context = executor.context();
-        executor.block_on(async {
-            let array = with_a_lost_block(&context, &drive, is_dead).await;
-            let block = || Buffer::from_bytes(&contents(2, 0, BLOCK));
-            array.write(PIECE, block(), false).await.unwrap();
-            array.flush().await.unwrap();
-            drive.answers_late.set(true);
-            let refused = async {
-                drive.refuse_next();
-                array.flush().await.expect_err("the drive has lost the block again");
-                assert_eq!(drive.refused.get(), 1);
-                drive.answer();
-            };
-            join(array.write(0, block(), false), refused).await.0.expect("the drive took it");
-            let case = format!("dead {is_dead}: it is as lost as before");
-            array.read(0, BLOCK).await.expect_err(&case);
-            array.flush().await.expect_err("a write that ended since has been lost");
-            array.flush().await.unwrap();
-            array.read(0, BLOCK).await.expect_err(&case);
-            array.write(0, block(), false).await.unwrap();
-            array.flush().await.unwrap();
-            assert!(array.read(0, BLOCK).await.unwrap().to_vec() == contents(2, 0, BLOCK));
-        });
-    }
-}
-
 #[test]
 fn unreported_refusal_is_reported_at_close() {
-    let all = Forgetful::many(1);
+    let all = forgetful_drives(1);
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&all), &[]).await.unwrap();
@@ -322,7 +182,7 @@ fn unreported_refusal_is_reported_at_close() {
 
 #[test]
 fn volume_ignores_refusals_of_unused_drives() {
-    let all = Forgetful::many(4);
+    let all = forgetful_drives(4);
     let life = Life::new();
     life.run(async {
         let drives = as_drives(&all);
@@ -349,7 +209,7 @@ fn volume_ignores_refusals_of_unused_drives() {
 
 #[test]
 fn deleted_volume_excludes_no_drive_in_need() {
-    let all = Forgetful::many(2);
+    let all = forgetful_drives(2);
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&all), &[]).await.unwrap();
@@ -371,7 +231,7 @@ fn deleted_volume_excludes_no_drive_in_need() {
 
 #[test]
 fn refusal_before_first_use_does_not_exclude_a_drive() {
-    let all = Forgetful::many(3);
+    let all = forgetful_drives(3);
     let life = Life::new();
     life.run(async {
         let drives = as_drives(&all);
@@ -424,7 +284,7 @@ async fn until_cached(life: &Life, drive: &Forgetful, writes: usize) {
 /// As another array's flush: the drive's last writes are lost, and only the drive's queue knows.
 async fn lose_cache(pool: &Pool, drive: &Rc<Forgetful>) {
     drive.refuse_next();
-    let id = id_of(&pool.status(), &drive.info.label);
+    let id = id_of(&pool.status(), &drive.info().label);
     let Some(member) = pool.member(id) else { return };
     let _ = member.submit(Class::Upkeep, IoRequest::flush()).await;
     drive.refuses_next.set(false);
@@ -435,7 +295,7 @@ fn rebuilt_rows_before_a_refusal_are_rebuilt_again() {
     let mut refused = 0;
     for moment in 0..16 {
         let checksums = moment % 2 == 1;
-        let all = Forgetful::many(4);
+        let all = forgetful_drives(4);
         let life = Life::new();
         life.run(async {
             let drives = slow(&life.context, &all);
@@ -465,7 +325,7 @@ fn rows_moved_before_a_refusal_are_not_read_there() {
     let mut refused = 0;
     for moment in 0..16 {
         let checksums = moment % 2 == 1;
-        let all = Forgetful::many(4);
+        let all = forgetful_drives(4);
         let life = Life::new();
         life.run(async {
             let drives = slow(&life.context, &all);
@@ -493,7 +353,7 @@ fn rows_converted_before_a_refusal_convert_again() {
     let mut refused = 0;
     for moment in 0..16 {
         let checksums = moment % 2 == 1;
-        let all = Forgetful::many(3);
+        let all = forgetful_drives(3);
         let life = Life::new();
         life.run(async {
             let drives = slow(&life.context, &all);

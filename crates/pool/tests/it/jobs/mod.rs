@@ -7,6 +7,4 @@ mod many_lost_blocks;
 mod rebalance;
 mod rebuild;
 mod rebuild_speed;
-mod rows;
-mod scrub;
 mod tiers;

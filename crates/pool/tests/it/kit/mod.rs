@@ -1,7 +1,8 @@
-//! Shared parts of the tests: arrays and pools on drives in memory, and the stored images.
+//! Shared parts of the tests: pools on drives in memory, and the stored images.
 
-pub mod array;
-pub mod cut_drives;
+#[allow(dead_code)]
+#[path = "../../../../array/tests/it/kit/forgetful.rs"]
+pub mod forgetful;
 pub mod images;
 pub mod pool;
 #[path = "../../../../../tests/seeds.rs"]

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use crate::kit::array::{Model, SECTOR, dirty, shape, space};
-use stripewise_array::linear::{LinearSpec, SlotInit, missing_columns, rebuild};
+use crate::kit::linear::{LinearSpec, SlotInit, missing_columns, rebuild};
 use stripewise_array::{Array, ArrayError, ArrayOptions, Member, MemberOptions, NoHost};
 use stripewise_drive::{BufferPool, Context, Drive, MemoryDrive};
 use stripewise_layout::{MemberSet, Shape};

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use stripewise_array::linear::{LinearSpec, SlotInit};
+use crate::kit::linear::{LinearSpec, SlotInit};
 use stripewise_array::{ArrayInit, Member, MemberOptions};
 use stripewise_drive::{Context, CrashDrive, Drive};
 

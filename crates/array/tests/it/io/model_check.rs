@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::kit::array::{Model, Rig, SECTOR, shape};
-use stripewise_array::linear::{missing_columns, rebuild};
+use crate::kit::linear::{missing_columns, rebuild};
 use stripewise_drive::SplitMix64;
 use stripewise_runtime::VirtualExecutor;
 

@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::kit::array::{Model, SECTOR, dirty, shape, version_of};
+use crate::kit::linear::{LinearSpec, SlotInit};
 use crate::kit::seeds::sweep;
-use stripewise_array::linear::{LinearSpec, SlotInit};
 use stripewise_array::{Array, ArrayError, ArrayOptions, Member, MemberOptions, NoHost};
 use stripewise_drive::{
     BufferPool, CheckedDrive, Context, CrashDrive, Delay, Drive, FaultyDrive, MemoryDrive, SplitMix64,

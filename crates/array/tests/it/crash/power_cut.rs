@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::kit::array::{Model, SECTOR, dirty, shape, space, version_of};
+use crate::kit::linear::{LinearSpec, SlotInit, rebuild};
 use crate::kit::seeds::sweep;
-use stripewise_array::linear::{LinearSpec, SlotInit, rebuild};
 use stripewise_array::{Array, ArrayOptions, Member, MemberOptions, NoHost};
 use stripewise_drive::{BufferPool, CrashDrive, Delay, Drive, MemoryDrive, SplitMix64};
 use stripewise_runtime::VirtualExecutor;

@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use stripewise_array::linear::{LinearSpec, SlotInit, missing_columns};
+use crate::kit::linear::{LinearSpec, SlotInit, missing_columns};
 use stripewise_array::{Array, ArrayError, ArrayOptions, Member, MemberOptions, NoHost};
 use stripewise_drive::{
     Buffer, BufferPool, CheckedDrive, Context, Delay, Drive, FaultyDrive, MemoryDrive, ModelDrive, ModelSpec,

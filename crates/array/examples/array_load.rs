@@ -14,6 +14,10 @@
 //!
 //! Ends at the end of standard input, or with a message and exit code 1 on the first error.
 
+#[path = "../tests/it/kit/mod.rs"]
+#[allow(dead_code)]
+mod kit;
+
 use std::cell::Cell;
 use std::error::Error;
 use std::io::BufRead;
@@ -22,7 +26,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Instant;
 
-use stripewise_array::linear::{LinearSpec, SlotInit, rebuild};
+use kit::linear::{LinearSpec, SlotInit, rebuild};
 use stripewise_array::{Array, ArrayError, ArrayOptions, Member, MemberOptions, NoHost};
 use stripewise_drive::{Buffer, BufferPool, Drive, JoinHandle, SplitMix64};
 use stripewise_layout::LayoutSpec;

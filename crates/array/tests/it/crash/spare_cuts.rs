@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use crate::kit::array::{Model, SECTOR, shape};
-use stripewise_array::linear::{LinearSpec, SlotInit, rebuild};
+use crate::kit::linear::{LinearSpec, SlotInit, rebuild};
 use stripewise_array::{Array, ArrayOptions, Member, MemberOptions, NoHost};
 use stripewise_drive::{BufferPool, CrashDrive, Drive};
 use stripewise_runtime::VirtualExecutor;

@@ -5,12 +5,16 @@
 //! created in the build folder, or in `STRIPEWISE_BENCH_DIR`, and removed. Both have a journal of
 //! the same size. The checksum pages fit their cache.
 
+#[path = "../tests/it/kit/mod.rs"]
+#[allow(dead_code)]
+mod kit;
+
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
-use stripewise_array::linear::{LinearSpec, SlotInit};
+use kit::linear::{LinearSpec, SlotInit};
 use stripewise_array::{Array, ArrayOptions, Member, MemberOptions, NoHost};
 use stripewise_drive::{Buffer, BufferPool, SplitMix64};
 use stripewise_layout::LayoutSpec;

@@ -4,13 +4,17 @@
 //! The files (1 GiB each by default, `STRIPEWISE_BENCH_MIB` changes it) are created in the build
 //! folder, or in `STRIPEWISE_BENCH_DIR`, and removed. Without fio only the array's rate is printed.
 
+#[path = "../tests/it/kit/mod.rs"]
+#[allow(dead_code)]
+mod kit;
+
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 use std::time::Instant;
 
-use stripewise_array::linear::{LinearSpec, SlotInit};
+use kit::linear::{LinearSpec, SlotInit};
 use stripewise_array::{Array, ArrayOptions, Member, MemberOptions, NoHost};
 use stripewise_drive::{Buffer, BufferPool, Drive, Pace, PacedDrive, SplitMix64};
 use stripewise_layout::LayoutSpec;
@@ -361,7 +365,7 @@ fn rebuild(executor: &RealExecutor, files: &Files) {
             array.flush().await.expect("a flush excludes it");
             spec.attach(&array, 1, members[DRIVES].clone()).await.expect("attaching");
             let start = Instant::now();
-            let report = stripewise_array::linear::rebuild(&array).await.expect("a rebuild");
+            let report = kit::linear::rebuild(&array).await.expect("a rebuild");
             let rate = report.bytes as f64 / start.elapsed().as_secs_f64();
             for member in &members {
                 member.stop();

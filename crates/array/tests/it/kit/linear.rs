@@ -7,15 +7,12 @@ use std::rc::Rc;
 
 use stripewise_layout::{MemberSet, Shape};
 
-use crate::array::spec::SumsInit;
-use crate::array::{AreaPlace, Array, ArrayInit, ArrayMember, ArraySpec};
-use crate::block_set::BlockSet;
-use crate::error::ArrayError;
-use crate::jobs::rebuild::RowRebuild;
-use crate::member::Member;
-use crate::rows::{Places, RowTable, SlotPlace, SlotState};
-use crate::sums::page_bytes_per_slab;
-use crate::tuning::MapGrain;
+use stripewise_array::rows::{Places, RowTable, SlotPlace, SlotState};
+use stripewise_array::tuning::MapGrain;
+use stripewise_array::{
+    Area, AreaPlace, Array, ArrayError, ArrayInit, ArrayMember, ArraySpec, BlockSet, Member, RowRebuild,
+    SumsInit, page_bytes_per_slab,
+};
 
 /// Memory for checksum pages, unless the caller changes it.
 const SUMS_CACHE_BYTES: usize = 64 << 20;
@@ -162,15 +159,17 @@ impl LinearSpec {
             places[column] = SlotPlace { drive: number, state: SlotState::Rebuilding, ..places[column] };
             true
         });
-        array.add_member(self.member(number, member));
+        array.add_member(self.member(number, member.clone()));
         array.set_rows(rows);
         let (gone, _): (Vec<_>, Vec<_>) =
             array.map_places().into_iter().partition(|place| place.drive == number);
         array.remove_map_places(&gone);
         let map_slabs = self.slabs()?.0 as u32;
         array.add_map_places(&[AreaPlace { drive: number, slab: 0, slabs: map_slabs }]).await?;
-        let slabs = self.journal_slabs as u32;
-        array.add_journal_places(&[AreaPlace { drive: number, slab: map_slabs, slabs }]).await
+        let slab_bytes = self.array_spec().slab_bytes;
+        let base_bytes = self.slabs_base_bytes() + u64::from(map_slabs) * slab_bytes;
+        let bytes = self.journal_slabs * slab_bytes;
+        array.add_journal_area(Area { drive: number, member, base_bytes, bytes }).await
     }
 }
 

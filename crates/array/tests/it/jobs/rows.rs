@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use crate::kit::array::{Model, SECTOR, TestDrive, dirty, shape, space};
-use stripewise_array::linear::{LinearSpec, rebuild};
+use crate::kit::linear::{LinearSpec, rebuild};
 use stripewise_array::rows::{Places, RowTable, SlotPlace, SlotState};
 use stripewise_array::{
     AreaPlace, Array, ArrayError, ArrayHost, ArrayInit, ArrayMember, ArrayOptions, BlockSet, LocalFuture,

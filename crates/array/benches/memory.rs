@@ -4,10 +4,14 @@
 //! bytes, taken in turns. Small runs in pairs with a fixed yardstick, because the machine may be
 //! shared: medians over the rounds, with the range.
 
+#[path = "../tests/it/kit/mod.rs"]
+#[allow(dead_code)]
+mod kit;
+
 use std::hint::black_box;
 use std::rc::Rc;
 
-use stripewise_array::linear::{LinearSpec, SlotInit};
+use kit::linear::{LinearSpec, SlotInit};
 use stripewise_array::{Array, ArrayOptions, Member, MemberOptions, NoHost};
 use stripewise_drive::{BufferPool, Context, MemoryDrive, SplitMix64};
 use stripewise_layout::LayoutSpec;

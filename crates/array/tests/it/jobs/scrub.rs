@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use crate::kit::array::{Model, Rig, SECTOR, shape};
-use stripewise_array::linear::{missing_columns, rebuild};
+use crate::kit::linear::{missing_columns, rebuild};
 use stripewise_drive::{Buffer, Drive, IoRequest, SplitMix64};
 use stripewise_runtime::VirtualExecutor;
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::kit::array::{Model, SECTOR, shape};
-use stripewise_array::linear::{LinearSpec, SlotInit};
+use crate::kit::linear::{LinearSpec, SlotInit};
 use stripewise_array::{Array, ArrayOptions, Member, MemberOptions, NoHost};
 use stripewise_drive::{
     BufferPool, Cause, Completion, CompletionSender, Context, CrashDrive, Drive, DriveInfo, IoRequest,

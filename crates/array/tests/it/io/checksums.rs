@@ -9,9 +9,9 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::kit::array::{Model, Rig, SECTOR, shape};
+use crate::kit::linear::{missing_columns, rebuild};
 use crate::kit::seeds::sweep;
 use stripewise_array::ArrayError;
-use stripewise_array::linear::{missing_columns, rebuild};
 use stripewise_drive::{Buffer, Drive, IoRequest, SplitMix64, WriteFault};
 use stripewise_runtime::VirtualExecutor;
 

@@ -1,0 +1,4 @@
+//! Rows that move, and scrubs.
+
+mod rows;
+mod scrub;
