@@ -324,7 +324,6 @@ impl Inner {
             written_at: state.next_number,
             first_sequence: state.next_sequence,
             oldest_live: state.oldest_live(),
-            durable_point: state.durable_point,
             acknowledged: state.last_acknowledged,
             records: records as u32,
             notes: notes.len() as u32,
@@ -368,7 +367,6 @@ impl Inner {
         }
         state.next_number += 1;
         state.next_sequence = sequence;
-        state.durable_point_written = header.durable_point;
         state.live_records += records;
         state.unacknowledged.push_back(header.number);
         state.hold(entry);

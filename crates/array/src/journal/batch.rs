@@ -43,7 +43,6 @@ pub(super) struct BatchHeader {
     pub first_sequence: u64,
     /// Every record of every batch below this number was released.
     pub oldest_live: u64,
-    pub durable_point: u64,
     /// Every batch of this opening up to this number was acknowledged; 0 if none was.
     pub acknowledged: u64,
     pub records: u32,
@@ -176,7 +175,8 @@ pub(super) fn encode<'a>(
             header.written_at,
             header.first_sequence,
             header.oldest_live,
-            header.durable_point,
+            // Reserved.
+            0,
             header.acknowledged,
         ] {
             to.put(&word.to_le_bytes());
@@ -262,8 +262,11 @@ pub(super) fn decode_header(page: &[u8], volume_id: u128, epoch: u64) -> Option<
         written_at: from.u64()?,
         first_sequence: from.u64()?,
         oldest_live: from.u64()?,
-        durable_point: from.u64()?,
-        acknowledged: from.u64()?,
+        acknowledged: {
+            // Eight reserved bytes come before it.
+            from.u64()?;
+            from.u64()?
+        },
         records: from.u32()?,
         notes: from.u32()?,
         head_bytes: from.u64()?,

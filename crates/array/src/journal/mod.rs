@@ -470,18 +470,7 @@ impl Journal {
         self.0.changed();
     }
 
-    /// Sets a durable point and makes it durable: replay returns the highest one ever set. Used by
-    /// tests only.
-    #[cfg(test)]
-    pub(crate) async fn mark_durable_point(&self, sequence: u64) -> Result<(), ArrayError> {
-        {
-            let mut state = self.0.state.borrow_mut();
-            state.durable_point = state.durable_point.max(sequence);
-        }
-        self.mark().await
-    }
-
-    /// Makes all earlier releases and durable points durable, by writing a batch without records.
+    /// Makes all earlier releases durable, by writing a batch without records.
     pub(crate) async fn mark(&self) -> Result<(), ArrayError> {
         let reservation = self.reserve(0, Quota::Destage).await?;
         self.append(Vec::new(), reservation).await.map(drop)
@@ -534,7 +523,7 @@ impl Journal {
         self.0.state.borrow().broken.clone()
     }
 
-    /// Makes releases and the durable point durable and ends the batch writer. Nothing can be
+    /// Makes releases durable and ends the batch writer. Nothing can be
     /// appended afterwards; unreleased records are found on the next opening.
     pub(crate) async fn close(&self) -> Result<(), ArrayError> {
         let has_news = self.0.state.borrow().has_news();

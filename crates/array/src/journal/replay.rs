@@ -50,8 +50,6 @@ impl Found {
 pub(crate) struct Replay {
     /// Unreleased records in the order of sequences.
     pub records: Vec<Found>,
-    /// Highest durable point ever set.
-    pub durable_point: u64,
     /// Acknowledged batches that may hold unreleased records and are on none of the areas: more
     /// areas were lost than the copies could cover.
     pub missing_batches: u64,
@@ -152,9 +150,6 @@ impl Inner {
         let mut replay =
             Replay { missing_batches: missing(scans, &batches, oldest_live), ..Replay::default() };
         let all_seen = || scans.iter().flat_map(|scan| &scan.seen).map(|seen| &seen.header);
-        let durable_point = all_seen().map(|header| header.durable_point).max().unwrap_or(0);
-        replay.durable_point = durable_point;
-        (state.durable_point, state.durable_point_written) = (durable_point, durable_point);
         let next = all_seen().map(|header| header.first_sequence + u64::from(header.records)).max();
         state.next_sequence = next.unwrap_or(1).max(1);
 

@@ -136,9 +136,6 @@ pub(super) struct State {
     pub released: u64,
     /// Number of releases that are durable.
     pub released_durably: u64,
-    pub durable_point: u64,
-    /// Last durable point that a batch recorded.
-    pub durable_point_written: u64,
     /// Highest durable `oldest live`.
     pub durable_oldest: u64,
     /// Last batch acknowledged in this opening; 0 if there is none.
@@ -178,8 +175,6 @@ impl State {
             live_records: 0,
             released: 0,
             released_durably: 0,
-            durable_point: 0,
-            durable_point_written: 0,
             durable_oldest: next_number,
             last_acknowledged: 0,
             clients_waiting: VecDeque::new(),
@@ -319,9 +314,7 @@ impl State {
 
     /// True if the journal has state that no batch records yet, durable or in flight.
     pub(super) fn has_news(&self) -> bool {
-        !self.notes.is_empty()
-            || self.oldest_live() > self.durable_oldest
-            || self.durable_point > self.durable_point_written
+        !self.notes.is_empty() || self.oldest_live() > self.durable_oldest
     }
 
     /// Acknowledges durable batches, in order. Returns the appends to complete.
