@@ -2,12 +2,16 @@
 //! it: the command line as `error:` and `hint:` and an exit code, HTTP as problem details and a
 //! status.
 
+mod pool_hint;
+
 use std::error::Error;
 use std::fmt::Display;
 use std::path::PathBuf;
 
 use stripewise_layout::LayoutError;
 use stripewise_pool::PoolError;
+
+use pool_hint::pool_hint;
 
 /// The kind of a failure, as far as a face acts on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,7 +149,7 @@ fn layout_reason(error: &LayoutError) -> Reason {
 /// An error of the engine, with the operation that failed.
 pub fn pool_failure(what: impl Display, error: &PoolError) -> Failure {
     let mut failure = Failure::because(what, error);
-    failure.hint = error.hint();
+    failure.hint = pool_hint(error);
     match error {
         PoolError::Layout(error) => failure.reason = layout_reason(error),
         PoolError::NoSuchVolume { .. } | PoolError::NoSuchDrive { .. } => failure.reason = Reason::Missing,

@@ -83,6 +83,7 @@ pub use jobs::ScrubSummary;
 pub use jobs::kind::JobKind;
 pub use jobs::tier::{TIER_BYTES_PER_S, TierOptions};
 pub use jobs::tier_plan::TierInfo;
+pub use jobs::wait::Wait;
 pub use manifest::care::LastScrub;
 pub use manifest::drive_record::{ExclusionKind, Role};
 pub use manifest::events::{Event, EventKind};
@@ -91,13 +92,15 @@ pub use manifest::ids::{DriveId, Id, PoolId, VolumeId};
 pub use manifest::volume_record::Pin;
 pub use membership::inspect::{DriveLabel, LabelDrive, LabelVolume, identify, inspect};
 pub use status::activity::Activity;
+pub use status::condition::{Condition, OutDrive, Repair, Replacing};
 pub use status::load::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad};
+pub use status::notices::{Notice, SpaceUse, SpareTakeover};
 pub use status::{
     ConversionStatus, DriveState, DriveStatus, PoolState, PoolStatus, ShareState, SlotStatus, VolumeInfo,
     VolumeState,
 };
 pub use superblock::released::{PIECE_BYTES, pieces, sampled_places};
-pub use volume::conversion::ConversionPlan;
+pub use volume::conversion::{ConversionPlan, layout_in_words};
 pub use volume::drive::VolumeDrive;
 pub use volume::make::VolumeSpec;
 pub use volume::{Closing, Volume};

@@ -13,10 +13,9 @@ use stripewise_array::{ArrayError, ArrayOptions, MemberOptions};
 use stripewise_drive::{BufferPool, Context, Drive};
 use stripewise_layout::LayoutSpec;
 use stripewise_pool::{
-    DriveId, DriveState, JobKind, OpenMode, Pool, PoolOptions, PoolSpec, PoolState, Role, ShareState,
-    VolumeSpec,
+    DriveId, DriveState, Host, JobKind, Notice, OpenMode, Pin, Pool, PoolOptions, PoolSpec, PoolState, Role,
+    ShareState, TierOptions, VolumeSpec,
 };
-use stripewise_pool::{Host, Pin, TierOptions};
 
 pub(crate) use store::Store;
 
@@ -338,7 +337,7 @@ impl Subject {
             format!("{name} {level}{from} {:?} [{}]{failure}", volume.state, slots.join(" "))
         };
         let volumes: Vec<String> = status.volumes.iter().map(of_volume).collect();
-        format!("{}; {}; notices: {}", drives.join(", "), volumes.join(", "), status.notices.join("; "))
+        format!("{}; {}; notices: {:?}", drives.join(", "), volumes.join(", "), status.notices)
     }
 
     /// True if all volumes have full redundancy.
@@ -348,14 +347,14 @@ impl Subject {
 
     /// True if the pool reports too little space to evacuate a drive.
     pub(crate) fn lacks_room_to_retire(&self) -> bool {
-        self.pool.status().notices.iter().any(|notice| notice.contains("cannot be emptied"))
+        self.pool.status().notices.iter().any(|notice| matches!(notice, Notice::CannotEmpty { .. }))
     }
 
     /// True if the pool reports too little space to continue a conversion.
     pub(crate) fn lacks_room_to_convert(&self) -> bool {
         let status = self.pool.status();
         let waits = status.volumes.iter().filter_map(|volume| volume.conversion.as_ref()?.waits.as_ref());
-        waits.into_iter().any(|why| why.contains("there is no room"))
+        waits.into_iter().any(|wait| wait.is_for_space)
     }
 
     /// True if a conversion is pending.
@@ -378,7 +377,9 @@ impl Subject {
     /// has space for all the data. False if the pool reports that contiguous space is missing.
     pub(crate) fn has_room_beyond_doubt(&self) -> bool {
         let status = self.pool.status();
-        if status.notices.iter().any(|notice| notice.contains("side by side")) {
+        let is_for_side_by_side =
+            |notice: &Notice| matches!(notice, Notice::CannotEmpty { why } if why.contains("side by side"));
+        if status.notices.iter().any(is_for_side_by_side) {
             return false;
         }
         let taken = |drive: &stripewise_pool::DriveStatus| drive.allocated_bytes;
@@ -386,8 +387,9 @@ impl Subject {
             status.drives.iter().filter(|drive| drive.state == DriveState::Retiring).map(taken).sum();
         // A drive that returned after a spare replaced it keeps its data and gets no new data.
         let is_replaced = |drive: &stripewise_pool::DriveStatus| {
-            let words = format!("took the place of {}", drive.path);
-            status.notices.iter().any(|notice| notice.ends_with(&words))
+            let of_it =
+                |notice: &Notice| matches!(notice, Notice::SpareInUse(spare) if spare.drive == drive.path);
+            status.notices.iter().any(of_it)
         };
         let takes_new = |drive: &&stripewise_pool::DriveStatus| {
             drive.role == Role::Data && drive.state == DriveState::Online && !is_replaced(drive)

@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use crate::notation::times::moment_text;
 use crate::registry::KnownPool;
 
+mod condition;
 mod state;
 
 pub use state::{DriveState, PoolState, ShareState, VolumeState, word};
@@ -284,6 +285,7 @@ impl From<&PoolStatus> for PoolReport {
             volume: job.volume.clone(),
             drive: job.drive.map(|drive| drive.to_string()),
         });
+        let (condition, action) = condition::in_words(&status.name, &status.condition);
         Self {
             name: status.name.clone(),
             id: status.id.to_string(),
@@ -312,11 +314,11 @@ impl From<&PoolStatus> for PoolReport {
                 volumes_cut_short: scrub.cut_short,
             }),
             activity: activity.collect(),
-            condition: status.condition.clone(),
-            action: status.action.clone(),
+            condition,
+            action,
             volumes: status.volumes.iter().map(volume).collect(),
             drives,
-            notices: status.notices.clone(),
+            notices: status.notices.iter().map(condition::notice_in_words).collect(),
             rebuild_priority_percent: status.rebuild_priority_percent,
             generation: status.generation,
         }
@@ -385,7 +387,7 @@ impl VolumeReport {
                 next_offset_bytes: conversion.next_offset_bytes,
                 percent: conversion.percent,
                 is_cancelled: conversion.is_cancelled,
-                waits: conversion.waits.clone(),
+                waits: conversion.waits.as_ref().map(|wait| wait.why.clone()),
             }),
             fast_bytes: volume.tiers.fast_bytes,
             tiers: volume.tiers.clone(),

@@ -228,9 +228,9 @@ fn rebuild_percent(pool: &Pool) -> Option<f64> {
 
 /// Formats an error with its cause and hint in one line.
 fn describe_error(error: PoolError) -> String {
-    match error.hint() {
-        Some(hint) => format!("{error} (hint: {hint})"),
-        None => error.to_string(),
+    match &error {
+        PoolError::Layout(layout) => format!("{error} (hint: {})", layout.hint()),
+        _ => error.to_string(),
     }
 }
 

@@ -21,11 +21,12 @@ use futures_util::future::join_all;
 use stripewise_drive::{Buffer, DriveErrorKind};
 
 use crate::error::PoolError;
+use crate::jobs::wait::Wait;
 use crate::jobs::{Parts, Progress, SECOND_NS, watched};
 use crate::manifest::events::EventKind;
 use crate::manifest::ids::{Id, VolumeId};
 use crate::superblock::commit::Change;
-use crate::volume::conversion::in_words;
+use crate::volume::conversion::layout_in_words;
 use crate::volume::zones::Zones;
 use crate::{BLOCK_BYTES, Inner};
 use stripewise_array::Array;
@@ -33,9 +34,6 @@ use stripewise_array::ArrayError;
 use stripewise_array::Class;
 use stripewise_array::lock_order;
 use stripewise_array::mutation::{self, Mutation};
-
-/// Beginning of the reason if a conversion waits for space.
-pub(crate) const NO_ROOM: &str = "there is no room for more of it";
 
 /// Why a conversion does not go on.
 enum Stop {
@@ -84,15 +82,15 @@ impl Inner {
         while let Some(converting) = self.next_conversion() {
             let result = self.convert(&converting).await;
             self.jobs.pause(lane);
-            let why = match result {
+            let (why, is_for_space) = match result {
                 Ok(()) => continue,
                 Err(Stop::Ended) if self.lifecycle.is_closed() || !self.may_go_on(&converting) => continue,
-                Err(Stop::Ended) => "its arrays are closed".to_owned(),
-                Err(Stop::Full(why)) => format!("{NO_ROOM}: {why}"),
-                Err(Stop::Waits(why)) => why,
+                Err(Stop::Ended) => ("its arrays are closed".to_owned(), false),
+                Err(Stop::Full(why)) => (format!("there is no room for more of it: {why}"), true),
+                Err(Stop::Waits(why)) => (why, false),
             };
             let why = format!("the conversion of volume {} waits: {why}", converting.name);
-            lane.stall(Some((converting.new, None)), why);
+            lane.stall(Some((converting.new, None)), Wait { why, is_for_space });
         }
         self.jobs.end(lane);
         lane.running.set(false);
@@ -157,8 +155,8 @@ impl Inner {
         let io = self.volumes.io(&record).ok_or(Stop::Ended)?;
         io.end();
         let new = self.volumes.array(converting.new).ok_or(Stop::Ended)?;
-        let from = record.part(converting.old).map_or_else(String::new, |part| in_words(&part.shape));
-        let to = record.part(converting.new).map_or_else(String::new, |part| in_words(&part.shape));
+        let from = record.part(converting.old).map_or_else(String::new, |part| layout_in_words(&part.shape));
+        let to = record.part(converting.new).map_or_else(String::new, |part| layout_in_words(&part.shape));
         let is_back = record.conversion.is_some_and(|conversion| conversion.until_offset_bytes.is_some());
         let mut text = match is_back {
             true => format!("volume {} is {to} again", record.name),

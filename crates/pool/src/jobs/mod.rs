@@ -23,6 +23,7 @@ pub(crate) mod row_queue;
 pub(crate) mod scrub;
 pub(crate) mod tier;
 pub(crate) mod tier_plan;
+pub(crate) mod wait;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -36,6 +37,7 @@ use crate::error::PoolError;
 use crate::jobs::kind::JobKind;
 use crate::jobs::rebuild::due_in;
 use crate::jobs::tier::TierState;
+use crate::jobs::wait::Wait;
 use crate::manifest::ids::{Id, VolumeId};
 use crate::membership::replacement::replacement_in;
 use crate::status::activity::Activity;
@@ -122,7 +124,7 @@ pub(crate) struct Lane {
     /// Work is in progress at this moment.
     busy: Cell<bool>,
     /// Failed tasks and their errors: not retried before something changes.
-    stalled: RefCell<BTreeMap<Task, String>>,
+    stalled: RefCell<BTreeMap<Task, Wait>>,
 }
 
 /// A row of a part, or a part as a whole; `None`: work without a part.
@@ -135,7 +137,8 @@ impl Lane {
         stalled.contains_key(&task) || (task.is_some() && stalled.contains_key(&of_part))
     }
 
-    pub(super) fn stall(&self, task: Task, why: String) {
+    pub(super) fn stall(&self, task: Task, why: impl Into<Wait>) {
+        let why = why.into();
         let mut stalled = self.stalled.borrow_mut();
         if let Some((part, Some(_))) = task {
             let rows =
@@ -149,7 +152,7 @@ impl Lane {
     }
 
     /// Reason why a part as a whole is skipped.
-    pub(super) fn stalled_because(&self, part: Id) -> Option<String> {
+    pub(crate) fn stalled_because(&self, part: Id) -> Option<Wait> {
         self.stalled.borrow().get(&Some((part, None))).cloned()
     }
 
@@ -159,7 +162,7 @@ impl Lane {
     }
 
     fn failure(&self) -> Option<String> {
-        self.stalled.borrow().values().next().cloned()
+        self.stalled.borrow().values().next().map(|wait| wait.why.clone())
     }
 
     pub(super) fn is_at(&self, part: Id) -> bool {

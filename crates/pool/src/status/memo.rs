@@ -8,6 +8,7 @@ use std::rc::Rc;
 use crate::manifest::format::Manifest;
 use crate::manifest::ids::Id;
 use crate::sparing::planner::SparePlanner;
+use crate::status::condition::Repair;
 use stripewise_array::rows::SlotState;
 
 /// Drives on which columns are being filled.
@@ -29,7 +30,7 @@ type Kept<K, T> = RefCell<Option<(K, T)>>;
 #[derive(Default)]
 pub(crate) struct StatusMemo {
     filled: Kept<u64, Rc<FilledDrives>>,
-    prospect: Kept<Basis, Option<String>>,
+    repair: Kept<Basis, Option<Repair>>,
     evacuation: Kept<Basis, Option<String>>,
 }
 
@@ -61,14 +62,14 @@ impl StatusMemo {
         })
     }
 
-    /// Forecast of the repairs that jobs will make, as `plan` describes it.
-    pub(crate) fn prospect(
+    /// The repair that jobs will make, as `plan` determines it.
+    pub(crate) fn repair(
         &self,
         manifest: &Manifest,
         planner: SparePlanner,
-        plan: impl FnOnce(&SparePlanner) -> Option<String>,
-    ) -> Option<String> {
-        kept(&self.prospect, basis(manifest, &planner), || plan(&planner))
+        plan: impl FnOnce(&SparePlanner) -> Option<Repair>,
+    ) -> Option<Repair> {
+        kept(&self.repair, basis(manifest, &planner), || plan(&planner))
     }
 
     /// Why a drive cannot be emptied, as `plan` says it.
@@ -101,14 +102,14 @@ mod tests {
         let ask = |manifest: &Manifest, working: &[u32]| {
             let working = working.iter().copied().collect();
             let planner = SparePlanner { working, rebuildable: BTreeSet::new() };
-            let made = memo.prospect(manifest, planner, |_| {
+            let made = memo.repair(manifest, planner, |_| {
                 plans.set(plans.get() + 1);
-                Some(plans.get().to_string())
+                Some(Repair::Spare(plans.get().to_string()))
             });
             (made, plans.get())
         };
         for _ in 0..3 {
-            assert_eq!(ask(&manifest, &[0, 1]), (Some("1".to_owned()), 1));
+            assert_eq!(ask(&manifest, &[0, 1]), (Some(Repair::Spare("1".to_owned())), 1));
         }
         assert_eq!(ask(&manifest, &[0]).1, 2, "a drive failed");
         manifest.generation += 1;

@@ -1,14 +1,16 @@
-//! Status of a pool and its drives: plain data for people and for JSON. `status/volume.rs` derives
-//! the status of a volume; `status/words.rs` describes the state in words.
+//! Status of a pool and its drives: plain data, which the crate `control` makes into reports. `status/volume.rs` derives
+//! the status of a volume; `status/condition.rs` determines
+//! the condition, `status/notices.rs` what else an administrator should know.
 //!
 //! Time is proportional to the number of runs of rows, not to the number of rows.
 
 pub(crate) mod activity;
+pub(crate) mod condition;
 pub(crate) mod copies;
 pub(crate) mod load;
 pub(crate) mod memo;
+pub(crate) mod notices;
 pub(crate) mod volume;
-pub(crate) mod words;
 
 use std::fmt;
 
@@ -16,6 +18,7 @@ use serde::Serialize;
 use stripewise_layout::Shape;
 
 use crate::jobs::tier_plan::TierInfo;
+use crate::jobs::wait::Wait;
 use crate::manifest::care::LastScrub;
 use crate::manifest::drive_record::{DriveRecord, ExclusionKind, Role, Standing};
 use crate::manifest::format::Manifest;
@@ -24,7 +27,9 @@ use crate::manifest::volume_record::{PartRecord, Pin};
 use crate::open_drives::OpenDrives;
 use crate::space::addresses;
 use crate::status::activity::Activity;
+use crate::status::condition::Condition;
 use crate::status::memo::FilledDrives;
+use crate::status::notices::Notice;
 use crate::volume::thin::slabs_in_use;
 use crate::{Inner, Pool};
 
@@ -140,7 +145,7 @@ impl ShareState {
 }
 
 /// A drive of the pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveStatus {
     /// Its identity.
     pub id: DriveId,
@@ -168,8 +173,8 @@ pub struct DriveStatus {
     pub successor: Option<DriveId>,
 }
 
-/// A pool; serialises to what `pool status --json` prints of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A pool.
+#[derive(Clone, Debug, PartialEq)]
 pub struct PoolStatus {
     /// Its name.
     pub name: String,
@@ -198,14 +203,12 @@ pub struct PoolStatus {
     pub drives: Vec<DriveStatus>,
     /// Jobs.
     pub activity: Vec<Activity>,
-    /// Description of the state.
-    pub condition: String,
-    /// Recommended next command; empty if no action is needed.
-    pub action: String,
+    /// What comes first of all that may need attention.
+    pub condition: Condition,
     /// The volumes.
     pub volumes: Vec<VolumeInfo>,
-    /// Further conditions for the administrator's attention.
-    pub notices: Vec<String>,
+    /// What else an administrator should know.
+    pub notices: Vec<Notice>,
     /// Share of each drive's time for rebuilds while there is other load, percent.
     pub rebuild_priority_percent: u32,
     /// Commits so far.
@@ -228,7 +231,7 @@ pub struct PoolStatus {
 }
 
 /// A drive's share of a volume.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotStatus {
     /// The drive that has it, or had it last.
     pub drive: DriveId,
@@ -241,7 +244,7 @@ pub struct SlotStatus {
 }
 
 /// A conversion to another layout.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ConversionStatus {
     /// The layout that it had.
     pub from: Shape,
@@ -251,12 +254,12 @@ pub struct ConversionStatus {
     pub percent: f64,
     /// It was cancelled, and goes back: `from` is the layout that the volume was to have.
     pub is_cancelled: bool,
-    /// Why it does not go on, where it does not.
-    pub waits: Option<String>,
+    /// The reason why it does not go on, if it waits.
+    pub waits: Option<Wait>,
 }
 
 /// A volume.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct VolumeInfo {
     /// Its identity.
     pub id: VolumeId,
@@ -267,7 +270,6 @@ pub struct VolumeInfo {
     /// Bytes of the journal's area on each drive that has one; 0 without a journal.
     pub journal_area_bytes: u64,
     /// Level, members, groups, interleave; of the layout to be, where it is being converted.
-    #[serde(flatten)]
     pub shape: Shape,
     /// Usable bytes.
     pub capacity_bytes: u64,
@@ -347,7 +349,7 @@ impl Inner {
         let all_bytes: u64 = own(&manifest).map(|drive| drive.capacity_bytes).sum();
         let overhead = (metadata_bytes + map_bytes + journal_bytes) as f64;
         let (used, slabs) = slabs_in_use(&manifest, &self.space.borrow());
-        let (condition, action) = self.in_words(&manifest, &volumes, &drives);
+        let condition = self.condition(&manifest, &volumes, &drives);
         PoolStatus {
             name: manifest.name.clone(),
             id: self.pool_id,
@@ -368,7 +370,6 @@ impl Inner {
             drives,
             activity: self.activity(),
             condition,
-            action,
             volumes,
             notices: self.all_notices(),
             rebuild_priority_percent: manifest.rebuild_priority_percent,

@@ -46,7 +46,7 @@ impl Pool {
         let drives = inner.drives_for(record.pin);
         let shape = inner.converted_shape(layout, &old_shape, &drives)?;
         if shape == old_shape {
-            let layout = in_words(&shape);
+            let layout = layout_in_words(&shape);
             return Err(PoolError::SameLayout { pool: inner.name(), volume: name.to_owned(), layout });
         }
         let (part, laid_out) = inner.plan_conversion(&record, &volume.array(), shape, drives)?;
@@ -128,8 +128,8 @@ impl Pool {
     }
 }
 
-/// A layout as people say it.
-pub(crate) fn in_words(shape: &Shape) -> String {
+/// A layout in words.
+pub fn layout_in_words(shape: &Shape) -> String {
     let Shape { level, width, groups, interleave_bytes, rotation_rows } = *shape;
     let groups = if groups > 1 { format!(" in {groups} groups") } else { String::new() };
     let drives = if width == 1 { "1 drive".to_owned() } else { format!("{width} drives") };
@@ -195,7 +195,7 @@ impl Inner {
             return Err(PoolError::NoRoomToConvert {
                 pool: manifest.name.clone(),
                 volume: record.name.clone(),
-                layout: in_words(&shape),
+                layout: layout_in_words(&shape),
                 needed_slabs: rehearsal.needed_rows() * shape.width as u64 + beside.unwrap_or(0),
                 free_slabs,
                 returned_slabs: part.rows.allocated_rows() * part.rows.width() as u64,
@@ -223,7 +223,7 @@ impl Inner {
         let init = self.array_init(record, &part);
         let host = PoolHost::of(self);
         let array = Array::create(&self.context, &self.buffers, init, host, self.options.array).await?;
-        let (from, to) = (in_words(&record.parts[0].shape), in_words(&part.shape));
+        let (from, to) = (layout_in_words(&record.parts[0].shape), layout_in_words(&part.shape));
         let text = format!("volume {} is to be converted from {from} to {to}", record.name);
         self.news.event(EventKind::Convert, &text);
         if let Err(error) = self.commit_conversion(record, part.clone()).await {
@@ -258,7 +258,7 @@ impl Inner {
         if come_to > 0 {
             self.check_room_back(record, zones, come_to)?;
         }
-        let back = in_words(&old.shape);
+        let back = layout_in_words(&old.shape);
         let text = match come_to {
             0 => format!("the conversion of volume {} was cancelled: it stays {back}", record.name),
             _ => format!("the conversion of volume {} was cancelled: it goes back to {back}", record.name),
@@ -320,7 +320,7 @@ impl Inner {
         Err(PoolError::NoRoomToConvert {
             pool: manifest.name.clone(),
             volume: record.name.clone(),
-            layout: in_words(&target.shape),
+            layout: layout_in_words(&target.shape),
             needed_slabs: rehearsal.needed_rows() * target.shape.width as u64,
             free_slabs: drives.iter().map(|&drive| space.free_slabs(drive)).sum(),
             returned_slabs: source.rows.allocated_rows() * source.rows.width() as u64,

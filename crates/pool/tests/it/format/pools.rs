@@ -5,9 +5,10 @@ use std::rc::Rc;
 
 use crate::kit::pool::*;
 use stripewise_drive::{Completion, Drive, DriveInfo, IoRequest, MemoryDrive};
-use stripewise_pool::{EventKind, Pin};
+use stripewise_layout::Level;
 use stripewise_pool::{
-    OpenMode, Pool, PoolError, PoolOptions, PoolSpec, PoolState, Role, VolumeSpec, VolumeState, inspect,
+    Condition, DriveState, EventKind, OpenMode, Pin, Pool, PoolError, PoolOptions, PoolSpec, PoolState, Role,
+    VolumeSpec, VolumeState, inspect,
 };
 
 const CRC: crc_fast::CrcAlgorithm = crc_fast::CrcAlgorithm::Crc32Iscsi;
@@ -38,10 +39,7 @@ fn a_pool_is_the_same_in_every_order_of_its_drives() {
             holds(&volume, 1, 0, 20 * MIB).await.unwrap();
             assert_eq!(volume.read(30 * MIB, 4096).await.unwrap().to_vec(), vec![0; 4096]);
             let status = pool.status();
-            assert_eq!(
-                (status.state, status.condition.is_empty(), status.action.as_str()),
-                (PoolState::Online, false, "")
-            );
+            assert_eq!((status.state, status.condition), (PoolState::Online, Condition::AllThere));
             pool.close().await.unwrap();
         });
     }
@@ -97,7 +95,7 @@ fn unreadable_pool_drive_needs_force_to_overwrite() {
         };
         let mut wanted = spec("other", &drives[1..], &[]);
         let error = Pool::create(&life.context, &life.buffers, wanted.clone()).await.err().unwrap();
-        assert!(is_told(&error) && error.hint().unwrap().contains("--force"), "{error}");
+        assert!(is_told(&error), "{error}");
         let error = inspect(&*drives[1]).await.unwrap_err();
         assert!(is_told(&error), "{error}");
         assert!(image(&images[1]) == before);
@@ -120,7 +118,6 @@ fn pool_drives_need_force_to_overwrite() {
         let error = Pool::create(&life.context, &life.buffers, wanted.clone()).await.err().unwrap();
         let PoolError::DriveOfOtherPool { drive, pool_name, pool_id } = &error else { panic!("{error}") };
         assert_eq!((drive.as_str(), pool_name.as_str(), *pool_id), ("drive1", "tank", first.id()));
-        assert!(error.hint().unwrap().contains("--force"));
         assert!(image(&images[1]) == before);
         wanted.force = true;
         let second = Pool::create(&life.context, &life.buffers, wanted).await.unwrap();
@@ -223,7 +220,6 @@ fn invalid_requests_are_refused_with_a_reason() {
         for (layout, part) in [("raid7", "at least 5"), ("raid60", "at least")] {
             let error = pool.create_volume(volume_spec("v", layout, None)).await.err().unwrap();
             assert!(matches!(error, PoolError::Layout(_)) && error.to_string().contains(part), "{error}");
-            assert!(error.hint().is_some());
         }
         let mut odd = volume_spec("v", "raid5", None);
         odd.layout.interleave_bytes = Some(65_000);
@@ -255,7 +251,7 @@ fn invalid_requests_are_refused_with_a_reason() {
             Err(PoolError::VolumeExists { .. })
         ));
         let error = pool.volume("w").err().unwrap();
-        assert_eq!(error.hint().unwrap(), "it has v");
+        assert!(matches!(&error, PoolError::NoSuchVolume { known, .. } if *known == ["v"]), "{error}");
         assert!(matches!(pool.delete_volume("w").await, Err(PoolError::NoSuchVolume { .. })));
         assert!(matches!(pool.set_rebuild_priority(0).await, Err(PoolError::BadSetting(_))));
         assert_eq!(pool.volumes().len(), 1, "nothing of what was refused is left");
@@ -440,31 +436,22 @@ fn newer_formats_are_refused_by_version() {
 }
 
 #[test]
-fn the_status_has_the_keys_that_scripts_rely_on() {
+fn status_of_a_new_pool_adds_up() {
     let drives = as_drives(&memory_drives(3, 16));
     let life = Life::new();
     life.run(async {
         let pool = life.create(&drives[..2], &drives[2..]).await.unwrap();
         pool.create_volume(volume_spec("data", "raid1", None)).await.unwrap();
-        let json = serde_json::to_value(pool.status()).unwrap();
-        assert_eq!(json["name"], "tank");
-        assert_eq!(json["state"], "online");
-        assert_eq!(json["capacity_bytes"], 26 * MIB);
-        assert_eq!(json["allocated_bytes"], 26 * MIB);
-        assert_eq!((&json["metadata_bytes"], &json["map_bytes"]), (&(9 * MIB).into(), &(2 * MIB).into()));
-        assert_eq!((&json["journal_bytes"], &json["slab_bytes"]), (&(4 * MIB).into(), &MIB.into()));
-        assert_eq!(json["activity"], serde_json::json!([]));
-        assert!(json["condition"].is_string() && json["action"] == "");
-        let drive = &json["drives"][2];
-        assert_eq!(
-            (&drive["path"], &drive["role"], &drive["state"]),
-            (&"drive2".into(), &"spare".into(), &"online".into())
-        );
-        for key in ["read_errors", "write_errors", "checksum_errors"] {
-            assert_eq!(drive[key], 0);
-        }
-        assert_eq!(drive["id"].as_str().unwrap().len(), 36);
-        assert_eq!(json["volumes"][0]["level"], "raid1");
+        let status = pool.status();
+        assert_eq!((&*status.name, status.state), ("tank", PoolState::Online));
+        assert_eq!((status.capacity_bytes, status.allocated_bytes), (26 * MIB, 26 * MIB));
+        assert_eq!((status.metadata_bytes, status.map_bytes), (9 * MIB, 2 * MIB));
+        assert_eq!((status.journal_bytes, status.slab_bytes), (4 * MIB, MIB));
+        assert_eq!((status.activity.len(), &status.condition), (0, &Condition::AllThere));
+        let spare = &status.drives[2];
+        assert_eq!((&*spare.path, spare.role, spare.state), ("drive2", Role::Spare, DriveState::Online));
+        assert_eq!((spare.read_errors, spare.write_errors, spare.checksum_errors), (0, 0, 0));
+        assert_eq!(status.volumes[0].shape.level, Level::Raid1);
         assert_eq!(pool.volumes()[0].state, VolumeState::Online);
         pool.close().await.unwrap();
     });
@@ -489,7 +476,7 @@ fn drives_of_an_older_format_are_identified() {
             inspect(&*image).await.map(|_| ()).unwrap_err(),
         ] {
             assert!(matches!(error, PoolError::OlderFormat { version: 1, .. }), "{error}");
-            assert!(error.to_string().contains("version 1") && error.hint().is_some());
+            assert!(error.to_string().contains("version 1"));
         }
         let forced = PoolSpec { force: true, ..spec("tank", &drives, &[]) };
         let pool = Pool::create(&life.context, &life.buffers, forced).await.unwrap();

@@ -13,7 +13,7 @@ use stripewise_array::ArrayError;
 use stripewise_drive::{
     Completion, Drive, DriveErrorKind, DriveInfo, DriveKind, IoRequest, MemoryDrive, Operation,
 };
-use stripewise_pool::{DriveState, OpenMode, Pool, PoolState, Volume, VolumeSpec};
+use stripewise_pool::{Condition, DriveState, OpenMode, Pool, PoolState, Volume, VolumeSpec};
 
 const PAGE: u64 = 4096;
 /// Free space that does not even allow overwriting pages, as on a copy-on-write file system.
@@ -115,7 +115,7 @@ fn runs_full(layout: &str, write_back: bool, checksums: bool) {
         // Every drive is still in use, and everything can be read.
         let status = pool.status();
         assert_eq!(status.state, PoolState::Degraded);
-        assert!(status.condition.contains("full (ENOSPC)") && !status.action.is_empty(), "{status:?}");
+        assert!(matches!(status.condition, Condition::FileSystemFull { .. }), "{status:?}");
         assert!(status.drives.iter().all(|drive| drive.state == DriveState::Online), "{status:?}");
         assert!(pool.events().iter().any(|event| event.text.contains("ENOSPC")));
         holds(&kept, 1, 0, 6 * MIB).await.unwrap();

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::kit::pool::*;
 use stripewise_drive::{FaultyDrive, MemoryDrive};
-use stripewise_pool::{JobKind, Pool, PoolError, Role, VolumeSpec};
+use stripewise_pool::{JobKind, Notice, Pool, PoolError, Role, VolumeSpec};
 
 const MIB: u64 = 1 << 20;
 
@@ -92,8 +92,9 @@ fn stuck_evacuation_is_reported_and_a_new_drive_helps() {
         pool.fail_drive(id_of(&pool.status(), "drive3"), "a test").await.unwrap();
         let refused = pool.wait(JobKind::Rebuild).await.err().unwrap().to_string();
         assert!(refused.contains("drive0 cannot be emptied"), "{refused}");
-        let said =
-            |pool: &Pool| pool.status().notices.iter().any(|notice| notice.contains("cannot be emptied"));
+        let said = |pool: &Pool| {
+            pool.status().notices.iter().any(|notice| matches!(notice, Notice::CannotEmpty { .. }))
+        };
         assert!(said(&pool), "{:?}", pool.status());
         pool.add(drives[4].clone(), Role::Data, false).await.unwrap();
         pool.wait(JobKind::Rebuild).await.unwrap();

@@ -8,8 +8,7 @@ use std::rc::Rc;
 
 use crate::kit::pool::*;
 use stripewise_drive::{CrashDrive, Delay, Drive, FaultyDrive, MemoryDrive, ModelDrive, ModelSpec};
-use stripewise_pool::{EventKind, LastScrub};
-use stripewise_pool::{JobKind, OpenMode, Pool, PoolState};
+use stripewise_pool::{Condition, EventKind, JobKind, LastScrub, OpenMode, Pool, PoolState};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const SPEED: ModelSpec = ModelSpec { latency_ns: 100_000, bytes_per_second: 2_000_000, queue_depth: 4 };
@@ -239,7 +238,7 @@ fn unrecoverable_blocks_stay_recorded_as_lost() {
         pool.wait(JobKind::Rebuild).await.unwrap();
         let status = pool.status();
         assert_eq!(status.volumes[0].lost_blocks, 2);
-        assert!(status.condition.contains("2 blocks"), "{}", status.condition);
+        assert_eq!(status.condition, Condition::LostBlocks { blocks: 2 });
         let volume = pool.volume("data").unwrap();
         let mut wrong = Vec::new();
         for at in (0..volume.capacity_bytes()).step_by(4096) {
@@ -369,11 +368,8 @@ fn a_scrub_is_an_intent_that_survives_the_process() {
         let last = status.last_scrub.expect("it ended");
         assert_eq!((last.repaired_blocks, last.volumes, last.cut_short), (2, 2, 0));
         assert!(last.checked_bytes >= 80 * MIB && !last.is_clean(), "{last:?}");
-        assert!(
-            status.condition.contains("drive2 (2)") && status.action.contains("pool scrub"),
-            "{}",
-            status.condition
-        );
+        let wrong = vec![("drive2".to_owned(), 2)];
+        assert_eq!(status.condition, Condition::WrongBlocks { drives: wrong, was_scrubbed: false });
         pool.scrub().await.unwrap();
         pool.wait(JobKind::Scrub).await.unwrap();
         let reports = pool.scrub_reports();
@@ -382,12 +378,15 @@ fn a_scrub_is_an_intent_that_survives_the_process() {
         assert!(reports.iter().all(|summary| summary.report.checked_bytes >= 40 * MIB), "{reports:?}");
         let status = pool.status();
         assert!(status.last_scrub.as_ref().is_some_and(LastScrub::is_clean), "{status:?}");
-        assert_eq!(status.action, "stripewise pool clear tank");
+        let was_scrubbed =
+            |condition: Condition| matches!(condition, Condition::WrongBlocks { was_scrubbed: true, .. });
+        assert!(was_scrubbed(pool.status().condition));
         pool.clear(Some(id_of(&status, "drive0"))).await.unwrap();
-        assert_eq!(pool.status().action, "stripewise pool clear tank", "that was another drive");
+        assert!(was_scrubbed(pool.status().condition), "that was another drive");
         pool.clear(None).await.unwrap();
         let status = pool.status();
-        assert!(status.action.is_empty() && status.drives.iter().all(|drive| drive.checksum_errors == 0));
+        assert_eq!(status.condition, Condition::AllThere);
+        assert!(status.drives.iter().all(|drive| drive.checksum_errors == 0));
         pool.close().await.unwrap();
         let pool = life.open(&as_drives(&images)).await.unwrap();
         assert!(pool.status().drives.iter().all(|drive| drive.checksum_errors == 0), "for good");

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use stripewise_drive::{BufferPool, Context, Drive, MemoryDrive};
-use stripewise_pool::{OpenMode, Pool, PoolError, PoolOptions, Volume, inspect};
+use stripewise_pool::{DriveStatus, OpenMode, Pool, PoolError, PoolOptions, Volume, VolumeInfo, inspect};
 
 pub const BLOCK: u64 = 4096;
 /// Blocks per read when contents are compared.
@@ -170,67 +170,40 @@ pub async fn open(
     Pool::open(context, buffers, drives, mode, options).await
 }
 
-/// Keys with a fixed meaning, which a later version must report as well.
-const STATUS_KEYS: [&str; 10] = [
-    "name",
-    "id",
-    "state",
-    "capacity_bytes",
-    "allocated_bytes",
-    "slab_bytes",
-    "generation",
-    "rebuild_priority_percent",
-    "patrol_bytes_per_s",
-    "patrol_interval_s",
-];
-const DRIVE_KEYS: [&str; 8] =
-    ["id", "path", "role", "state", "capacity_bytes", "usable_bytes", "allocated_bytes", "checksum_errors"];
-const VOLUME_KEYS: [&str; 15] = [
-    "id",
-    "name",
-    "state",
-    "level",
-    "width",
-    "groups",
-    "interleave_bytes",
-    "capacity_bytes",
-    "redundancy_left",
-    "lost_blocks",
-    "thin",
-    "write_back",
-    "checksums",
-    "pin",
-    "rows",
-];
-
-fn only(value: &Value, keys: &[&str]) -> serde_json::Map<String, Value> {
-    let object = value.as_object().expect("an object");
-    object
-        .iter()
-        .filter(|(key, _)| keys.contains(&key.as_str()))
-        .map(|(k, v)| (k.clone(), v.clone()))
-        .collect()
-}
-
-/// The part of a pool's status that is compared.
+/// The part of a pool's status that is compared: facts with a fixed meaning, which a later version
+/// must report as well.
 pub fn kept_status(pool: &Pool) -> Value {
-    let status = serde_json::to_value(pool.status()).expect("JSON");
-    let list = |of: &str| status[of].as_array().cloned().unwrap_or_default();
-    let mut kept = only(&status, &STATUS_KEYS);
-    let drives = list("drives").iter().map(|drive| only(drive, &DRIVE_KEYS).into()).collect();
-    kept.insert("drives".to_owned(), Value::Array(drives));
-    let volume = |volume: &Value| {
-        let mut kept = only(volume, &VOLUME_KEYS);
-        if let Some(from) = volume["conversion"].as_object() {
-            let conversion =
-                serde_json::json!({"from": from["from"], "next_offset_bytes": from["next_offset_bytes"]});
-            kept.insert("conversion".to_owned(), conversion);
-        }
-        Value::Object(kept)
+    let status = pool.status();
+    let drive = |drive: &DriveStatus| {
+        json!({
+            "id": drive.id, "path": drive.path, "role": drive.role, "state": drive.state,
+            "capacity_bytes": drive.capacity_bytes, "usable_bytes": drive.usable_bytes,
+            "allocated_bytes": drive.allocated_bytes, "checksum_errors": drive.checksum_errors,
+        })
     };
-    let volumes = list("volumes").iter().map(volume).collect();
-    kept.insert("volumes".to_owned(), Value::Array(volumes));
-    Value::Object(kept)
+    let volume = |volume: &VolumeInfo| {
+        let shape = &volume.shape;
+        let mut kept = json!({
+            "id": volume.id, "name": volume.name, "state": volume.state, "level": shape.level,
+            "width": shape.width, "groups": shape.groups, "interleave_bytes": shape.interleave_bytes,
+            "capacity_bytes": volume.capacity_bytes, "redundancy_left": volume.redundancy_left,
+            "lost_blocks": volume.lost_blocks, "thin": volume.thin, "write_back": volume.write_back,
+            "checksums": volume.checksums, "pin": volume.pin, "rows": volume.rows,
+        });
+        if let Some(from) = &volume.conversion {
+            kept["conversion"] = json!({"from": from.from, "next_offset_bytes": from.next_offset_bytes});
+        }
+        kept
+    };
+    json!({
+        "name": status.name, "id": status.id, "state": status.state,
+        "capacity_bytes": status.capacity_bytes, "allocated_bytes": status.allocated_bytes,
+        "slab_bytes": status.slab_bytes, "generation": status.generation,
+        "rebuild_priority_percent": status.rebuild_priority_percent,
+        "patrol_bytes_per_s": status.patrol_bytes_per_s, "patrol_interval_s": status.patrol_interval_s,
+        "drives": status.drives.iter().map(drive).collect::<Vec<_>>(),
+        "volumes": status.volumes.iter().map(volume).collect::<Vec<_>>(),
+    })
 }
 
 /// The pool label of a drive, or `null` if it has none.

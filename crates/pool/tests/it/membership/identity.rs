@@ -77,7 +77,6 @@ fn absent_drive_returns_only_as_itself() {
             for role in [Role::Data, Role::Spare, Role::Journal, Role::Fast] {
                 let refused = pool.add(drive.clone(), role, false).await.unwrap_err();
                 assert!(matches!(&refused, PoolError::DriveOut { id, .. } if *id == ids[1]), "{refused}");
-                assert!(refused.hint().unwrap().contains("pool online"));
             }
             let refused = pool.replace(ids[0], drive.clone(), false).await.unwrap_err();
             assert!(matches!(refused, PoolError::DriveOut { .. }), "{refused}");
@@ -352,7 +351,6 @@ fn majority_of_older_copies_needs_force() {
             let PoolError::RolledBack { drives, .. } = &refused else { panic!("{refused}") };
             assert_eq!(drives.len(), 3);
             assert!(drives[0].starts_with("drive0 (at generation "), "{refused}");
-            assert!(refused.hint().unwrap().contains("--force"));
         }
         let options = PoolOptions { take_rolled_back: true, ..options(7) };
         let (context, buffers) = (&life.context, &life.buffers);

@@ -13,7 +13,7 @@ use stripewise_drive::{
     Buffer, Drive, FaultyDrive, IoRequest, MemoryDrive, ModelDrive, ModelSpec, Operation,
 };
 use stripewise_pool::{
-    JobKind, OpenMode, Pool, PoolError, PoolSpec, PoolState, Role, Volume, VolumeSpec, inspect,
+    Condition, JobKind, OpenMode, Pool, PoolError, PoolSpec, PoolState, Role, Volume, VolumeSpec, inspect,
 };
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -131,8 +131,10 @@ fn replaced_drive_stays_until_its_successor_is_filled() {
                         let on_old = status.drives.iter().find(|drive| drive.path == "drive1");
                         if let Some(drive) = on_old {
                             assert_eq!((drive.state.word(), drive.successor), ("replacing", Some(new)));
-                            assert!(status.condition.contains("replacing drive1 with drive3"), "{status:#?}");
-                            assert_eq!(status.action, "stripewise pool wait tank rebuild");
+                            let Condition::Replacing(replacing) = &status.condition else {
+                                panic!("{status:#?}")
+                            };
+                            assert_eq!((&*replacing[0].from, &*replacing[0].to), ("drive1", "drive3"));
                         }
                         assert_eq!(status.state, PoolState::Online);
                         assert_eq!(status.volumes[0].redundancy_left, 1, "{status:#?}");
@@ -236,9 +238,9 @@ fn new_drive_failing_half_way_keeps_the_old_one() {
         pool.wait(JobKind::Rebuild).await.unwrap();
         let status = pool.status();
         assert_eq!(state_of(&status, "drive1"), "online");
-        let is_reported = |text: &str| text.contains("drive1 with drive3 was cancelled");
+        let is_reported = |text: &String| text.contains("drive1 with drive3 was cancelled");
         assert!(pool.events().iter().any(|event| is_reported(&event.text)), "{:#?}", pool.events());
-        assert!(status.notices.iter().any(|notice| is_reported(notice)), "{status:#?}");
+        assert!(pool.notices().iter().any(is_reported), "{status:#?}");
         // Rows that had moved are back on the old drive.
         assert_eq!(rows_on(&pool, &volume, "drive3"), 0);
         check_sound(&pool, &volume).await;
@@ -287,13 +289,12 @@ fn invalid_replacements_are_refused_with_the_reason() {
             panic!("{refused}")
         };
         assert!(*needed_bytes > 12 * MIB && *capacity_bytes == 12 * MIB, "{refused}");
-        assert!(refused.hint().unwrap().contains("MiB"), "{refused}");
         assert_eq!((pool.generation(), pool.status().drives.len()), (before, 4), "refusals change nothing");
         pool.replace_by_spare(id("drive1"), id("drive3")).await.unwrap();
         for drive in ["drive1", "drive3"] {
             let refused = pool.replace(id(drive), rig.drive(5), false).await.unwrap_err();
             assert_eq!(refused.to_string(), "drive1 is being replaced with drive3 already");
-            assert!(refused.hint().unwrap().contains("pool retire tank drive3"), "{:?}", refused.hint());
+            assert!(matches!(&refused, PoolError::BeingReplaced { by, .. } if by == "drive3"), "{refused}");
         }
         let refused = pool.retire(id("drive1")).await.unwrap_err();
         assert!(matches!(refused, PoolError::BeingReplaced { .. }), "{refused}");

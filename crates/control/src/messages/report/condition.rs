@@ -1,0 +1,271 @@
+//! The condition of a pool and the notices about it in words, with the next command.
+
+use stripewise_pool::{
+    Condition, DriveState, Notice, OutDrive, Repair, Replacing, SpaceUse, SpareTakeover, layout_in_words,
+};
+
+use super::counted;
+
+/// A condition in words, and the next command; empty if none is needed.
+pub(super) fn in_words(pool: &str, condition: &Condition) -> (String, String) {
+    let words = |words: String, action: String| (words, action);
+    let wait = |job: &str| format!("stripewise pool wait {pool} {job}");
+    let add = || format!("stripewise pool add {pool} NEW-DRIVE");
+    match condition {
+        Condition::VolumeFailed { volume, why, needed } => {
+            let why = why.as_deref().unwrap_or("too many drives are gone");
+            let failed = format!("volume {volume} has failed: {why}");
+            match needed.is_empty() {
+                true => words(failed, format!("stripewise volume delete {pool}/{volume} --yes")),
+                false => words(
+                    format!("{failed}; with these it could be read again: {}", needed.join(", ")),
+                    format!("stripewise pool import {pool} --dir DIR"),
+                ),
+            }
+        }
+        Condition::FileSystemFull { drive } => words(
+            format!(
+                "writing stopped: the file system under {drive} is full (ENOSPC). Everything written before can be read, and \
+                 volumes can be deleted"
+            ),
+            format!("free space there, or: stripewise volume delete {pool}/VOL --yes"),
+        ),
+        Condition::LostBlocks { blocks } => words(
+            format!(
+                "{blocks} blocks of 4 KiB are lost, no drive has them any more; all else can be read. Writing them makes \
+                 them good again"
+            ),
+            format!("stripewise pool scrub {pool} --wait"),
+        ),
+        Condition::Rebuilding { volumes } => words(
+            format!(
+                "a replacement is being filled; until that is done {} can lose fewer drives than when whole",
+                volumes.join(", ")
+            ),
+            wait("rebuild"),
+        ),
+        Condition::CopiesLacking { volume, redundancy_left } => words(
+            format!(
+                "everything can be read and written, but volume {volume} {}: a copy of its map or journal is lacking, for which \
+                 the other drives may have no room",
+                left(*redundancy_left)
+            ),
+            wait("rebuild"),
+        ),
+        Condition::Degraded { out, volume, redundancy_left, repair } => {
+            let degraded = format!(
+                "{} out of service: {}; everything can be read and written, volume {volume} {}",
+                counted(out.len(), "drive"),
+                listed(out),
+                left(*redundancy_left)
+            );
+            match repair {
+                Some(Repair::Spare(path)) => {
+                    words(format!("{degraded}; the spare {path} takes over"), wait("rebuild"))
+                }
+                Some(Repair::FreeSpace) => words(
+                    format!("{degraded}; the other drives have room for what is lacking"),
+                    wait("rebuild"),
+                ),
+                None => words(degraded, remedy(pool, out)),
+            }
+        }
+        Condition::EmptyDrivesGone { out } => words(
+            format!(
+                "all volumes are whole without {}; `pool replace` puts a new drive in its place, and gives the room back",
+                listed(out)
+            ),
+            format!("stripewise pool remove {pool} {}", out[0].id),
+        ),
+        Condition::DrivesOut { out } => {
+            words(format!("all volumes are whole; out of service: {}", listed(out)), remedy(pool, out))
+        }
+        Condition::ResyncDue => {
+            words("all there; what a crash left open is still to be compared".to_owned(), wait("scrub"))
+        }
+        Condition::Replacing(replacing) => {
+            let line = |drive: &Replacing| {
+                format!("replacing {} with {}, {:.1} % done", drive.from, drive.to, drive.percent)
+            };
+            let lines: Vec<String> = replacing.iter().map(line).collect();
+            let words = format!(
+                "all there; {}: until then both are used, and no redundancy is missing",
+                lines.join("; ")
+            );
+            (words, wait("rebuild"))
+        }
+        Condition::CannotEmpty { why } => words(format!("all there, but {why}"), add()),
+        Condition::Retiring { drives } => {
+            words(format!("all there; {} is being emptied", drives.join(", ")), wait("rebuild"))
+        }
+        Condition::Converting { volume, from, to, waits } => {
+            let running = format!(
+                "all there; volume {volume} is being converted from {} to {}",
+                layout_in_words(from),
+                layout_in_words(to)
+            );
+            match waits {
+                None => words(running, wait("convert")),
+                Some(waits) => words(
+                    format!("{running}. {}", waits.why),
+                    if waits.is_for_space { add() } else { wait("convert") },
+                ),
+            }
+        }
+        Condition::WrongBlocks { drives, was_scrubbed } => {
+            let drives: Vec<String> =
+                drives.iter().map(|(path, count)| format!("{path} ({count})")).collect();
+            let clear = format!("stripewise pool clear {pool}");
+            let scrub = format!("stripewise pool scrub {pool} --wait");
+            let wrong = format!(
+                "all there; blocks were found wrong on {}, and repaired where there is redundancy. A drive that goes on like \
+                 this should be replaced; `{clear}` sets the counts back",
+                drives.join(", ")
+            );
+            words(wrong, if *was_scrubbed { clear } else { scrub })
+        }
+        Condition::SpareInUse(takeover) => {
+            words(format!("all there; {}", spare_in_use(takeover)), format!("stripewise pool clear {pool}"))
+        }
+        Condition::Rebalancing => words(
+            "all there; what volumes take is being spread over all drives".to_owned(),
+            wait("rebalance"),
+        ),
+        Condition::RebalanceGains { bytes } => words(
+            format!(
+                "all there; {} MiB that are free can be used only when rows are spread over all drives",
+                bytes >> 20
+            ),
+            format!("stripewise pool rebalance {pool}"),
+        ),
+        Condition::SpaceShort(space) => words(space_short(space), add()),
+        Condition::AllThere => {
+            words("all drives are there and all volumes have all their redundancy".to_owned(), String::new())
+        }
+    }
+}
+
+/// A notice in words.
+pub(super) fn notice_in_words(notice: &Notice) -> String {
+    match notice {
+        Notice::News(text) => text.clone(),
+        Notice::ThinWants { wanted_slabs, free_slabs, slab_bytes } => format!(
+            "thin volumes may still want {wanted_slabs} slabs of {} MiB, {free_slabs} are free",
+            slab_bytes >> 20
+        ),
+        Notice::SpaceShort(space) => space_short(space),
+        Notice::ThinWithoutDrives { volumes, working } => format!(
+            "thin volumes get no new space until all drives are back: each row takes more drives than the {working} in \
+             service ({}). What was written before can be read and written",
+            volumes.join(", ")
+        ),
+        Notice::SpareInUse(takeover) => spare_in_use(takeover),
+        Notice::CannotEmpty { why } => why.clone(),
+        Notice::JournalAreasGone { volume, areas } => format!(
+            "{} of the journal of volume {volume} on drives that are gone; the others do its work",
+            counted(*areas, "area")
+        ),
+    }
+}
+
+fn left(redundancy: usize) -> String {
+    match redundancy {
+        0 => "has no redundancy left".to_owned(),
+        left => format!("can lose {} more", counted(left, "drive")),
+    }
+}
+
+fn listed(out: &[OutDrive]) -> String {
+    let named = |drive: &OutDrive| format!("{} ({})", drive.path, drive.state);
+    out.iter().map(named).collect::<Vec<_>>().join(", ")
+}
+
+fn space_short(space: &SpaceUse) -> String {
+    let SpaceUse { used_slabs, slabs } = space;
+    format!(
+        "space is short: {} % of it is taken ({used_slabs} of {slabs} slabs), and thin volumes may want more. When it is full, \
+         writes to places of theirs that were never written fail; all else goes on",
+        used_slabs * 100 / slabs
+    )
+}
+
+fn spare_in_use(takeover: &SpareTakeover) -> String {
+    format!("spare {} took the place of {}", takeover.spare, takeover.drive)
+}
+
+/// The command for drives that are out of service.
+fn remedy(pool: &str, out: &[OutDrive]) -> String {
+    match out.first() {
+        Some(_) if out.iter().any(|drive| drive.state == DriveState::Behind) => {
+            format!("stripewise pool wait {pool} rebuild")
+        }
+        Some(drive) if drive.state == DriveState::Offline => {
+            format!("stripewise pool online {pool} {}", drive.id)
+        }
+        // It is there, and may be filled again.
+        Some(drive) if drive.state == DriveState::Stale => {
+            format!("stripewise pool replace {pool} {} {}", drive.id, drive.path)
+        }
+        Some(drive) => format!("stripewise pool replace {pool} {} NEW-DRIVE", drive.id),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stripewise_pool::DriveId;
+
+    use super::*;
+
+    fn out(state: DriveState) -> Vec<OutDrive> {
+        let id: DriveId = serde_json::from_str("\"987bbcbf-dd7e-432f-83f2-827affe7f664\"").expect("an id");
+        vec![OutDrive { id, path: "/dev/sdb".to_owned(), state }]
+    }
+
+    fn degraded(state: DriveState, repair: Option<Repair>) -> Condition {
+        Condition::Degraded { out: out(state), volume: "v".to_owned(), redundancy_left: 0, repair }
+    }
+
+    #[test]
+    fn each_condition_names_the_command_that_helps() {
+        let cases = [
+            (
+                degraded(DriveState::Missing, None),
+                "pool replace tank 987bbcbf-dd7e-432f-83f2-827affe7f664 NEW-DRIVE",
+            ),
+            (
+                degraded(DriveState::Stale, None),
+                "pool replace tank 987bbcbf-dd7e-432f-83f2-827affe7f664 /dev/sdb",
+            ),
+            (degraded(DriveState::Offline, None), "pool online tank 987bbcbf-dd7e-432f-83f2-827affe7f664"),
+            (degraded(DriveState::Behind, None), "pool wait tank rebuild"),
+            (degraded(DriveState::Missing, Some(Repair::FreeSpace)), "pool wait tank rebuild"),
+            (
+                Condition::EmptyDrivesGone { out: out(DriveState::Failed) },
+                "pool remove tank 987bbcbf-dd7e-432f-83f2-827affe7f664",
+            ),
+            (Condition::ResyncDue, "pool wait tank scrub"),
+            (Condition::LostBlocks { blocks: 1 }, "pool scrub tank --wait"),
+            (Condition::SpaceShort(SpaceUse { used_slabs: 9, slabs: 10 }), "pool add tank NEW-DRIVE"),
+            (Condition::WrongBlocks { drives: Vec::new(), was_scrubbed: true }, "pool clear tank"),
+            (Condition::WrongBlocks { drives: Vec::new(), was_scrubbed: false }, "pool scrub tank --wait"),
+        ];
+        for (condition, command) in cases {
+            let (words, action) = in_words("tank", &condition);
+            assert_eq!(action, format!("stripewise {command}"), "{words}");
+        }
+        assert_eq!(in_words("tank", &Condition::AllThere).1, "");
+    }
+
+    #[test]
+    fn degraded_pool_says_what_is_left() {
+        let (words, _) = in_words("tank", &degraded(DriveState::Missing, None));
+        assert_eq!(
+            words,
+            "1 drive out of service: /dev/sdb (missing); everything can be read and written, volume v has no redundancy left"
+        );
+        let spare = Repair::Spare("/dev/sdc".to_owned());
+        let (words, _) = in_words("tank", &degraded(DriveState::Missing, Some(spare)));
+        assert!(words.ends_with("; the spare /dev/sdc takes over"), "{words}");
+    }
+}
