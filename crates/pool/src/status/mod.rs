@@ -203,11 +203,11 @@ pub struct PoolStatus {
     pub drives: Vec<DriveStatus>,
     /// Jobs.
     pub activity: Vec<Activity>,
-    /// What comes first of all that may need attention.
+    /// The first of all conditions that may need attention.
     pub condition: Condition,
     /// The volumes.
     pub volumes: Vec<VolumeInfo>,
-    /// What else an administrator should know.
+    /// Further facts for an administrator.
     pub notices: Vec<Notice>,
     /// Share of each drive's time for rebuilds while there is other load, percent.
     pub rebuild_priority_percent: u32,
