@@ -1,5 +1,6 @@
-//! Waiting between tasks of one thread: an event, a counting semaphore, a bounded channel and rounds
-//! of work. All are fair (first come, first served), so that runs in virtual time are repeatable.
+//! Waiting between tasks of one thread: an event, a counting semaphore, a bounded channel and
+//! rounds of work. All are fair (first come, first served), so that runs in virtual time are
+//! repeatable.
 
 mod rounds;
 

@@ -1,7 +1,7 @@
 //! Entry points for fuzzers and for the tests that stand in for them: every decoder of bytes on
-//! drives, behind its checksums. A fuzzer never guesses a checksum, so each entry point corrects the
-//! checksums before the decoder runs. None of them may panic, hang, or take memory out of proportion
-//! to its input.
+//! drives, behind its checksums. A fuzzer never guesses a checksum, so each entry point corrects
+//! the checksums before the decoder runs. None of them may panic, hang, or take memory out of
+//! proportion to its input.
 
 pub use stripewise_array::fuzzing::{journal_head, page, reseal_page};
 

@@ -2,18 +2,18 @@
 //! first.
 //!
 //! Enough rows are rebuilt concurrently to keep every drive busy
-//! ([`stripewise_array::tuning::Tuning::rebuild_rows`]), bounded by the memory that their regions take: a
-//! quarter of `ArrayOptions::background_bytes` per drive of the pool, at least once that, and twice
-//! as much on disks while clients do nothing: their streams would have to make room for many rows.
-//! Rows are filled one after the other, and made durable many at a time beside that
-//! ([`stripewise_array::tuning::Tuning::rebuild_batch_bytes`]): a flush and the checksum pages of one row
-//! would cost a disk more than its data. What was filled is recorded every few seconds, by a commit
-//! that takes it from the arrays. Rows that hold nothing written cost nothing. When drives come or
-//! go the rows in work are ended and what is due is looked at again, so that what has become more
-//! exposed comes first. Faults expected: the drive that is filled fails (then another drive takes
-//! over), sources that cannot be read (then blocks are lost, which is recorded), more lost blocks
-//! than there is room for in the record (then rows that lost any do not count as filled until there
-//! is; all others do, and the rebuild ends).
+//! ([`stripewise_array::tuning::Tuning::rebuild_rows`]), bounded by the memory that their regions
+//! take: a quarter of `ArrayOptions::background_bytes` per drive of the pool, at least once that,
+//! and twice as much on disks while clients do nothing: their streams would have to make room for
+//! many rows. Rows are filled one after the other, and made durable many at a time beside that
+//! ([`stripewise_array::tuning::Tuning::rebuild_batch_bytes`]): a flush and the checksum pages of
+//! one row would cost a disk more than its data. What was filled is recorded every few seconds, by
+//! a commit that takes it from the arrays. Rows that hold nothing written cost nothing. When drives
+//! come or go the rows in work are ended and what is due is looked at again, so that what has
+//! become more exposed comes first. Faults expected: the drive that is filled fails (then another
+//! drive takes over), sources that cannot be read (then blocks are lost, which is recorded), more
+//! lost blocks than there is room for in the record (then rows that lost any do not count as filled
+//! until there is; all others do, and the rebuild ends).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
-//! Status of a pool and its drives: plain data, which the crate `control` makes into reports. `status/volume.rs` derives
-//! the status of a volume; `status/condition.rs` determines
-//! the condition, `status/notices.rs` what else an administrator should know.
+//! Status of a pool and its drives: plain data, which the crate `control` makes into reports.
+//! `status/volume.rs` derives the status of a volume; `status/condition.rs` determines the
+//! condition, `status/notices.rs` what else an administrator should know.
 //!
 //! Time is proportional to the number of runs of rows, not to the number of rows.
 
