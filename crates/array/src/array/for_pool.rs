@@ -127,7 +127,7 @@ impl Array {
 impl Array {
     /// True if a seek on its drives takes longer than the transfer of a strip.
     pub fn is_seek_bound(&self) -> bool {
-        self.0.columns.are_seek_bound()
+        self.0.columns.write_policy().is_seek_bound()
     }
 
     /// True if clients have requests in the queues of its drives.

@@ -21,6 +21,7 @@ use stripewise_layout::Geometry;
 
 use crate::array::stripe_write::{Group, NewContent, SentStripes, StripeWrite};
 use crate::array::{Array, BLOCK_BYTES, Inner};
+use crate::columns::write_policy::{WriteLoad, WritePolicy};
 use crate::error::ArrayError;
 use crate::log::WriteLog;
 use crate::member::Class;
@@ -29,9 +30,6 @@ use crate::stripes::lock_order::{self, Holding};
 use crate::stripes::stripe_table::{Piece, StripeTable, Ticket, Turn, Waiting};
 use crate::write_back::destage::{Deferral, Destaging};
 use crate::write_back::pending::Room;
-
-/// Client requests per drive from which a queue is deep enough to be sorted.
-const DEEP_PER_DRIVE: usize = 32;
 
 /// A stripe that a request leads, and the pieces that it writes there.
 struct Led {
@@ -59,9 +57,10 @@ impl Led {
         self.pieces.iter().map(|(_, piece)| piece.data.len() as u64).sum()
     }
 
-    /// All of it has room to be deferred, and it is part of a stripe, or is on seek-bound drives.
-    fn is_deferrable(&self, geometry: &Geometry, is_seek_bound: bool) -> bool {
-        (is_seek_bound || self.data_bytes() < geometry.stripe_data_bytes())
+    /// All of it has room to be deferred, and it is part of a stripe, or the policy defers whole
+    /// ones.
+    fn is_deferrable(&self, geometry: &Geometry, policy: WritePolicy) -> bool {
+        (policy.defers_whole_stripes() || self.data_bytes() < geometry.stripe_data_bytes())
             && self.pieces.iter().all(|(_, piece)| piece.room.is_some())
     }
 
@@ -186,28 +185,29 @@ impl Inner {
         if fua { Box::pin(self.record_lost()).await } else { Ok(()) }
     }
 
-    /// On seek-bound drives, true if a write is better acknowledged from the journal and destaged
-    /// with others. A deep stream fills stripes with the writes in flight before it, and a deep
-    /// queue is sorted as well as destaging is, without writing the data twice.
-    fn gains_by_deferral(&self, bytes: u64, sequential: bool) -> bool {
-        let writes = self.activity.writes();
-        let fills_stripes = sequential && writes as u64 * bytes >= self.geometry.stripe_data_bytes();
-        let is_deep = writes + self.reads.in_flight() >= DEEP_PER_DRIVE * self.geometry.width();
-        !self.columns.are_seek_bound() || !(fills_stripes || is_deep)
+    /// True if a write is better acknowledged from the journal and destaged with others.
+    fn gains_by_deferral(&self, bytes: u64, is_sequential: bool) -> bool {
+        self.columns.write_policy().gains_by_deferral(&WriteLoad {
+            in_flight: (self.activity.writes(), self.reads.in_flight()),
+            bytes,
+            is_sequential,
+            stripe_data_bytes: self.geometry.stripe_data_bytes(),
+            width: self.geometry.width(),
+        })
     }
 
     /// Room for each of the request's pieces to be deferred with; none where it goes in place at
     /// once.
     fn rooms_for(&self, offset_bytes: u64, data: &Buffer) -> Result<Vec<Room>, ArrayError> {
         let bytes = data.len() as u64;
-        let is_dear = self.columns.are_seek_bound();
-        let Some(log) = self.log.open().filter(|_| self.deferred.admits(bytes, &self.geometry, is_dear))
+        let policy = self.columns.write_policy();
+        let Some(log) = self.log.open().filter(|_| self.deferred.admits(bytes, &self.geometry, policy))
         else {
             return Ok(Vec::new());
         };
         let segments = self.geometry.segments(offset_bytes, data.len() as u64);
         let ranges: SmallVec<[Range<u64>; 4]> = segments.map(|segment| segment.from..segment.to).collect();
-        let request_bytes = || self.columns.least_gap_bytes();
+        let request_bytes = || policy.least_gap_bytes;
         let rooms = self.deferred.reserve_rooms(&log, &ranges, request_bytes, self.context.now_ns());
         Ok(rooms?.unwrap_or_default())
     }
@@ -277,11 +277,11 @@ impl Inner {
         let Some(log) = self.log.open() else {
             return self.lead_in_place(led).await;
         };
-        let is_dear = self.columns.are_seek_bound();
+        let policy = self.columns.write_policy();
         // Putting it in place may take more room in the journal than is kept for that.
         let is_hurt = |led: &Led| self.bad.is_any_lost_in(&self.geometry, led.stripe);
         let (later, now): (Group<Led>, Group<Led>) = led.into_iter().partition(|led| {
-            self.deferred.is_on && led.is_deferrable(&self.geometry, is_dear) && !is_hurt(led)
+            self.deferred.is_on && led.is_deferrable(&self.geometry, policy) && !is_hurt(led)
         });
         // Stripes never written need no room in the journal, and must not wait for those that do: a
         // flush that makes room may have to wait for them. Where something is pending of one, that

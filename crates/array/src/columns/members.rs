@@ -13,7 +13,7 @@ impl Members {
         self.0.get(number as usize)?.as_ref()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &ArrayMember> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ArrayMember> + Clone {
         self.0.iter().flatten()
     }
 

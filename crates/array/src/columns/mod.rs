@@ -6,6 +6,7 @@
 
 pub(crate) mod column_work;
 pub(crate) mod members;
+pub(crate) mod write_policy;
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -20,6 +21,7 @@ use crate::array::spec::ArrayMember;
 use crate::checksums::Pin;
 use crate::columns::column_work::{Fill, Migration};
 use crate::columns::members::{Members, gone};
+use crate::columns::write_policy::WritePolicy;
 use crate::map::regions::{RegionState, Regions};
 use crate::member::{Class, Member};
 use crate::mutation::{self, Mutation};
@@ -36,6 +38,7 @@ pub(crate) struct Columns {
     regions: Rc<Regions>,
     pub rows: RefCell<RowTable>,
     pub members: RefCell<Members>,
+    write_policy: Cell<WritePolicy>,
     /// Every column of every row is current and its drive present.
     whole: Cell<bool>,
     /// Columns of rows that are being filled, by row and column.
@@ -65,6 +68,7 @@ impl Columns {
             regions: regions.clone(),
             rows: RefCell::new(rows),
             members: RefCell::default(),
+            write_policy: Cell::default(),
             whole: Cell::new(false),
             fills: RefCell::default(),
             migrations: RefCell::default(),
@@ -76,6 +80,7 @@ impl Columns {
     /// Adds a drive that rows name, or soon will.
     pub(crate) fn add_member(&self, member: ArrayMember) {
         self.members.borrow_mut().insert(member);
+        self.note_members();
         self.note_wholeness();
     }
 
@@ -99,6 +104,7 @@ impl Columns {
     /// Removes a drive, and with it the slabs on it, valid or not.
     pub(crate) fn remove_member(&self, number: u32) {
         self.members.borrow_mut().remove(number);
+        self.note_members();
         let rows = self.rows.borrow();
         let on_it =
             |row: u64, column: usize| rows.place(row, column).is_some_and(|place| place.drive == number);
@@ -295,16 +301,14 @@ impl Columns {
         self.members.borrow().get(slot.drive).map_or(usize::MAX, |member| member.member.load())
     }
 
-    /// Smallest gap between two requests that the drives still merge across, bytes; 0 if a drive
-    /// merges across none.
-    pub(crate) fn least_gap_bytes(&self) -> u64 {
-        let members = self.members.borrow();
-        members.iter().map(|member| member.member.info().gap_bytes).min().unwrap_or(0)
+    /// How to write on the drives at hand.
+    pub(crate) fn write_policy(&self) -> WritePolicy {
+        self.write_policy.get()
     }
 
-    /// True if any drive is seek-bound.
-    pub(crate) fn are_seek_bound(&self) -> bool {
-        self.members.borrow().iter().any(|member| member.member.info().is_seek_bound())
+    fn note_members(&self) {
+        let members = self.members.borrow();
+        self.write_policy.set(WritePolicy::of(members.iter().map(|member| member.member.info())));
     }
 
     /// True if any drive is serving clients at the moment.

@@ -147,10 +147,9 @@ impl Inner {
         oldest.is_some() && oldest != pending && log.is_filling(pending, self.full_quarters())
     }
 
-    /// Quarters of the journal in use at which space is freed. More on seek-bound drives with
-    /// checksums: the more pages a checkpoint writes, the closer together they lie.
+    /// Quarters of the journal in use at which space is freed.
     fn full_quarters(&self) -> u64 {
-        if self.sums.get().is_some() && self.columns.are_seek_bound() { 3 } else { 2 }
+        self.columns.write_policy().full_quarters(self.sums.get().is_some())
     }
 
     /// Flushes the drives; records of the writes that they acknowledged before can be released

@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Cause, Completion, DriveError, IoRequest, Operation, completion};
 use stripewise_layout::Place;
 
-use crate::array::spec::ArrayMember;
 use crate::array::{Array, Inner, LocalFuture};
 use crate::checksums::{PAGE_BYTES, PAGE_COVERS_BYTES, PageId, PageIo, Pin, Side};
 use crate::columns::members::gone;
@@ -237,12 +236,7 @@ impl BlockSums {
     /// Number of pages that a drive transfers in the time of one seek; 0 unless the drives are
     /// seek-bound.
     fn pages_in_a_position(&self) -> u64 {
-        let members = self.columns.members.borrow();
-        let gap_bytes = |member: &ArrayMember| {
-            let info = member.member.info();
-            if info.is_seek_bound() { info.gap_bytes } else { 0 }
-        };
-        members.iter().map(gap_bytes).min().unwrap_or(0) / PAGE_BYTES as u64
+        self.columns.write_policy().position_bytes / PAGE_BYTES as u64
     }
 
     /// True if the pages of a range of a column are not in memory though those of the MiB before it
@@ -253,7 +247,7 @@ impl BlockSums {
         let Some(before) = offset_bytes.checked_sub(PAGE_COVERS_BYTES) else { return false };
         !sums.table.has_pages(column, offset_bytes, length_bytes)
             && sums.table.has_pages(column, before, 1)
-            && self.columns.are_seek_bound()
+            && self.columns.write_policy().is_seek_bound()
     }
 
     /// Loads the pages of a range of a column and, for a sequential client, those that it needs

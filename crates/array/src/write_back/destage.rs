@@ -37,8 +37,6 @@ use crate::write_back::pending::{Pending, PendingPiece, Room};
 
 /// After a failure destaging is tried again this much later.
 const RETRY_NS: u64 = 100_000_000;
-/// Factor for the stripes destaged at a time on seek-bound drives.
-const SWEEP_FACTOR: usize = 8;
 /// Pause before the next look if all stripes are in use, nanoseconds.
 const BUSY_NS: u64 = 100_000;
 
@@ -171,7 +169,7 @@ impl<'a> Destaging<'a> {
         Shape {
             interleave_bytes: array.geometry.interleave_bytes(),
             parity_units: array.geometry.parity_units() as u64,
-            request_bytes: array.columns.least_gap_bytes(),
+            request_bytes: array.columns.write_policy().least_gap_bytes,
         }
     }
 
@@ -252,10 +250,9 @@ impl<'a> Destaging<'a> {
 }
 
 impl Inner {
-    /// Many on seek-bound drives: the more there are, the shorter the seek from one to the next.
+    /// Number of stripes that are destaged together.
     fn destage_stripes_at_a_time(&self) -> usize {
-        let factor = if self.columns.are_seek_bound() { SWEEP_FACTOR } else { 1 };
-        factor * self.options.tuning.destage_stripes
+        self.columns.write_policy().destaged_together(self.options.tuning.destage_stripes)
     }
 
     /// Destages stripes to which nothing is written any more.

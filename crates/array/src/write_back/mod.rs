@@ -10,8 +10,9 @@ use std::cell::Cell;
 
 use stripewise_layout::Geometry;
 
+use crate::columns::write_policy::{LONGEST_DEFERRED_ON_DISKS_BYTES, WritePolicy};
 use crate::write_back::admission::Admission;
-use crate::write_back::pending::{LARGEST_DEFERRED_BYTES, LARGEST_ON_DISKS_BYTES, Pending};
+use crate::write_back::pending::Pending;
 
 /// Writes that are acknowledged before they are in place.
 pub(crate) struct Deferred {
@@ -29,15 +30,14 @@ impl Deferred {
     pub(crate) fn new(is_on: bool, pending_bytes: u64) -> Self {
         Self {
             is_on,
-            pending: Pending::new(pending_bytes.max(LARGEST_ON_DISKS_BYTES)),
+            pending: Pending::new(pending_bytes.max(LONGEST_DEFERRED_ON_DISKS_BYTES)),
             is_destaging: Cell::new(false),
             admission: Admission::new(),
         }
     }
 
     /// True if a request may be acknowledged from the journal.
-    pub(crate) fn admits(&self, bytes: u64, geometry: &Geometry, is_seek_bound: bool) -> bool {
-        let longest = if is_seek_bound { LARGEST_ON_DISKS_BYTES } else { LARGEST_DEFERRED_BYTES };
-        self.is_on && bytes <= longest && geometry.parity_units() > 0
+    pub(crate) fn admits(&self, bytes: u64, geometry: &Geometry, policy: WritePolicy) -> bool {
+        self.is_on && bytes <= policy.longest_deferred_bytes() && geometry.parity_units() > 0
     }
 }

@@ -19,14 +19,6 @@ use stripewise_layout::Geometry;
 use crate::journal::Reservation;
 use crate::write_back::destage_round::{Extent, Shape, next_round};
 
-/// Maximum size of a deferred request; larger ones, mostly full stripes, are written in place at
-/// once.
-pub(crate) const LARGEST_DEFERRED_BYTES: u64 = 256 << 10;
-
-/// The same on seek-bound drives, where one write to the journal takes less time than those in
-/// place.
-pub(crate) const LARGEST_ON_DISKS_BYTES: u64 = 1 << 20;
-
 /// Space reserved for a deferred piece before it waits for its stripe.
 pub(crate) struct Room {
     pub journal: Reservation,
