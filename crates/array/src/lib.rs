@@ -22,6 +22,7 @@
 mod cases;
 
 mod array;
+mod block_array;
 mod block_set;
 #[doc(hidden)]
 pub mod checksums;
@@ -50,6 +51,7 @@ pub use array::{
     AreaPlace, Array, ArrayCounters, ArrayHost, ArrayInit, ArrayMember, ArrayOptions, ArraySpec, LocalFuture,
     NoHost, SumsInit,
 };
+pub use block_array::BlockArray;
 #[doc(hidden)]
 pub use block_set::{Bits, Block, BlockSet, SPAN_BLOCKS, Span};
 pub use error::ArrayError;

@@ -11,15 +11,13 @@ use crate::status::load::{InFlight, LoadCounter, RequestKind, VolumeLoad};
 use crate::volume::Volume;
 use crate::volume::write_epochs::WriteEpochs;
 use crate::volume::zones::{Clearing, Zones};
-use stripewise_array::Array;
-use stripewise_array::ArrayError;
-use stripewise_array::Extent;
+use stripewise_array::{Array, ArrayError, BlockArray, Extent};
 
 /// State shared by all handles of an open volume.
-pub(crate) struct VolumeIo {
+pub(crate) struct VolumeIo<A = Array> {
     /// The array of the whole volume while it is not converted.
-    array: RefCell<Array>,
-    zones: RefCell<Option<Rc<Zones>>>,
+    array: RefCell<A>,
+    zones: RefCell<Option<Rc<Zones<A>>>>,
     writes: WriteEpochs,
     pub load: LoadCounter,
 }
@@ -128,7 +126,10 @@ impl Volume {
             }
             Some(zones) => {
                 let _counted = self.io.writes.count();
-                Box::pin(zones.clear(&self.pool.0, self.id, how, offset_bytes, length_bytes)).await
+                let release = async |array: &Array, start_bytes, length_bytes| {
+                    self.pool.0.release_unused(self.id, array, start_bytes, length_bytes).await;
+                };
+                Box::pin(zones.clear(how, offset_bytes, length_bytes, release)).await
             }
         };
         in_flight.ended(kind, length_bytes, &result);
@@ -193,8 +194,8 @@ impl Volume {
     }
 }
 
-impl VolumeIo {
-    pub(crate) fn plain(array: Array) -> Rc<Self> {
+impl<A: BlockArray> VolumeIo<A> {
+    pub(crate) fn plain(array: A) -> Rc<Self> {
         Rc::new(Self {
             array: RefCell::new(array),
             zones: RefCell::default(),
@@ -204,14 +205,14 @@ impl VolumeIo {
     }
 
     /// State of a volume whose conversion has come to `committed`, and goes to `end_bytes`.
-    pub(crate) fn converting(old: Array, new: Array, committed: u64, end_bytes: u64) -> Rc<Self> {
+    pub(crate) fn converting(old: A, new: A, committed: u64, end_bytes: u64) -> Rc<Self> {
         let io = Self::plain(old);
         io.begin_between(new, committed, end_bytes);
         io
     }
 
     /// From now on requests go to both arrays, as far as each has what they want.
-    pub(crate) fn begin(&self, new: Array) {
+    pub(crate) fn begin(&self, new: A) {
         self.begin_between(new, 0, u64::MAX);
     }
 
@@ -226,7 +227,7 @@ impl VolumeIo {
         }
     }
 
-    fn begin_between(&self, new: Array, committed: u64, end_bytes: u64) {
+    fn begin_between(&self, new: A, committed: u64, end_bytes: u64) {
         let old = self.array.borrow().clone();
         self.writes.turn();
         *self.zones.borrow_mut() = Some(Rc::new(Zones::new(old, new, committed, end_bytes)));
@@ -240,12 +241,12 @@ impl VolumeIo {
         }
     }
 
-    pub(crate) fn zones(&self) -> Option<Rc<Zones>> {
+    pub(crate) fn zones(&self) -> Option<Rc<Zones<A>>> {
         self.zones.borrow().clone()
     }
 
     /// The array that has all of the volume, or will have it after the conversion.
-    pub(crate) fn array(&self) -> Array {
+    pub(crate) fn array(&self) -> A {
         match &*self.zones.borrow() {
             Some(zones) => zones.new.clone(),
             None => self.array.borrow().clone(),
@@ -253,7 +254,7 @@ impl VolumeIo {
     }
 
     /// The arrays that have some of the volume.
-    pub(crate) fn arrays(&self) -> SmallVec<[Array; 2]> {
+    pub(crate) fn arrays(&self) -> SmallVec<[A; 2]> {
         match &*self.zones.borrow() {
             Some(zones) => SmallVec::from_iter([zones.old.clone(), zones.new.clone()]),
             None => SmallVec::from_iter([self.array.borrow().clone()]),

@@ -18,17 +18,15 @@ use futures_util::future::{join, join_all};
 use smallvec::SmallVec;
 use stripewise_drive::Buffer;
 
+use crate::BLOCK_BYTES;
 use crate::volume::range_gate::RangeGate;
-use crate::{BLOCK_BYTES, Inner, VolumeId};
-use stripewise_array::Array;
-use stripewise_array::ArrayError;
 use stripewise_array::mutation::{self, Mutation};
-use stripewise_array::{Extent, push_extent};
+use stripewise_array::{Array, ArrayError, BlockArray, Extent, push_extent};
 
 /// A volume that is being converted.
-pub(crate) struct Zones {
-    pub old: Array,
-    pub new: Array,
+pub(crate) struct Zones<A = Array> {
+    pub old: A,
+    pub new: A,
     pub gate: RangeGate,
     /// The recorded frontier.
     pub committed: Cell<u64>,
@@ -56,7 +54,7 @@ pub(crate) enum Clearing {
 impl Clearing {
     pub(crate) async fn execute(
         self,
-        array: &Array,
+        array: &impl BlockArray,
         offset_bytes: u64,
         length_bytes: u64,
     ) -> Result<(), ArrayError> {
@@ -83,9 +81,9 @@ struct Piece {
 
 type Pieces = SmallVec<[Piece; 4]>;
 
-impl Zones {
+impl<A: BlockArray> Zones<A> {
     /// A conversion that has reached `committed` and proceeds to `end_bytes`.
-    pub(crate) fn new(old: Array, new: Array, committed: u64, end_bytes: u64) -> Self {
+    pub(crate) fn new(old: A, new: A, committed: u64, end_bytes: u64) -> Self {
         let end_bytes = end_bytes.min(old.capacity_bytes());
         let committed = committed.min(end_bytes);
         let losses = Cell::new(new.refused_flushes());
@@ -126,7 +124,7 @@ impl Zones {
         bounds.into_iter().filter_map(piece).collect()
     }
 
-    fn read_from(&self, zone: Zone) -> &Array {
+    fn read_from(&self, zone: Zone) -> &A {
         if zone == Zone::New { &self.new } else { &self.old }
     }
 
@@ -207,15 +205,15 @@ impl Zones {
         old.and(new)
     }
 
-    /// Clears a range. Where both arrays hold it, it is written with zeros in any case: the extent
+    /// Clears a range, and calls `cleared_in` for each array in which something was cleared. Where both
+    /// arrays hold it, it is written with zeros in any case: the extent
     /// of a discard depends on the layout, and the arrays must not differ.
     pub(crate) async fn clear(
         &self,
-        pool: &Inner,
-        volume: VolumeId,
         how: Clearing,
         offset_bytes: u64,
         length_bytes: u64,
+        cleared_in: impl AsyncFn(&A, u64, u64),
     ) -> Result<(), ArrayError> {
         self.new.check_range(offset_bytes, length_bytes)?;
         let end = offset_bytes + length_bytes;
@@ -234,10 +232,10 @@ impl Zones {
             };
             let has_some = |array: Zone| zone == array || zone == Zone::Both;
             if cleared.is_ok() && has_some(Zone::New) {
-                pool.release_unused(volume, &self.new, start, length).await;
+                cleared_in(&self.new, start, length).await;
             }
             if cleared.is_ok() && has_some(Zone::Old) {
-                pool.release_unused(volume, &self.old, start, length).await;
+                cleared_in(&self.old, start, length).await;
             }
             result = result.and(cleared);
         }
@@ -272,7 +270,7 @@ impl Zones {
         &self,
         offset_bytes: u64,
         length_bytes: u64,
-        question: impl Fn(&Array, u64, u64) -> Result<bool, ArrayError>,
+        question: impl Fn(&A, u64, u64) -> Result<bool, ArrayError>,
     ) -> Result<bool, ArrayError> {
         self.new.check_range(offset_bytes, length_bytes)?;
         for piece in self.pieces(offset_bytes, offset_bytes + length_bytes) {
