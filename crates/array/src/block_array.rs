@@ -1,6 +1,6 @@
 //! An array as clients of a volume use it, whatever its kind. The I/O path of a pool's volumes
-//! (`pool/src/volume/io.rs`, `zones.rs`) is written against it, so that an array that keeps its data
-//! another way can stand beside [`Array`].
+//! (`pool/src/volume/io.rs`, `zones.rs`) is written against it, so that an array that keeps its
+//! data another way can stand beside [`Array`].
 
 use stripewise_drive::{Buffer, BufferPool};
 

@@ -301,7 +301,7 @@ impl Columns {
         self.members.borrow().get(slot.drive).map_or(usize::MAX, |member| member.member.load())
     }
 
-    /// How to write on the drives at hand.
+    /// The write policy for the drives at hand.
     pub(crate) fn write_policy(&self) -> WritePolicy {
         self.write_policy.get()
     }

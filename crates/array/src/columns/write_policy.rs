@@ -1,10 +1,10 @@
-//! How an array writes on its drives: everything that depends on whether a position costs more than
+//! The write policy of an array: all that depends on whether a position costs more than
 //! a transfer.
 //!
 //! On *seek-bound* drives (disks) the fewest and longest requests win, even at the price of writing
-//! data twice. On others data goes in place as soon as it fills stripes. The policy is made from the
-//! drives at hand, whenever one joins or leaves. A single seek-bound drive makes an array seek-bound,
-//! because requests to all drives wait for the slowest.
+//! data twice. On others data goes in place as soon as it fills stripes. The policy is made from
+//! the drives at hand, whenever one joins or leaves. A single seek-bound drive makes an array
+//! seek-bound, because requests to all drives wait for the slowest.
 
 use stripewise_drive::DriveInfo;
 
@@ -69,8 +69,8 @@ impl WritePolicy {
     }
 
     /// True if a write is better acknowledged from the journal and destaged with others. On
-    /// seek-bound drives a deep stream fills stripes with the writes in flight before it, and a deep
-    /// queue is sorted as well as destaging is, without writing the data twice.
+    /// seek-bound drives a deep stream fills stripes with the writes in flight before it, and a
+    /// deep queue is sorted as well as destaging is, without writing the data twice.
     pub(crate) fn gains_by_deferral(self, load: &WriteLoad) -> bool {
         let (writes, reads) = load.in_flight;
         let fills_stripes = load.is_sequential && writes as u64 * load.bytes >= load.stripe_data_bytes;

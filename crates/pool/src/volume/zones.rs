@@ -205,9 +205,9 @@ impl<A: BlockArray> Zones<A> {
         old.and(new)
     }
 
-    /// Clears a range, and calls `cleared_in` for each array in which something was cleared. Where both
-    /// arrays hold it, it is written with zeros in any case: the extent
-    /// of a discard depends on the layout, and the arrays must not differ.
+    /// Clears a range, and calls `cleared_in` for each array in which something was cleared. Where
+    /// both arrays hold it, it is written with zeros in any case: the extent of a discard depends
+    /// on the layout, and the arrays must not differ.
     pub(crate) async fn clear(
         &self,
         how: Clearing,
