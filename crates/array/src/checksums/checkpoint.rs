@@ -29,11 +29,10 @@
 //!
 //! Memory: at most [`super::ChecksumOptions::window_pages`] page writes are in flight.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use stripewise_drive::{DriveErrorKind, Event};
+use stripewise_drive::DriveErrorKind;
 
 use super::cache::Pinned;
 use super::entries::Page;
@@ -46,16 +45,6 @@ use crate::mutation::{self, Mutation};
 const ATTEMPTS: usize = 4;
 /// Maximum turns of a checkpoint.
 const TURNS: usize = 3;
-
-/// Serialises checkpoints and numbers them.
-#[derive(Default)]
-pub(super) struct CheckpointState {
-    running: Cell<bool>,
-    begun: Cell<u64>,
-    /// Number of the latest successful checkpoint, counted as in `begun`.
-    done: Cell<u64>,
-    ended: Event,
-}
 
 /// Result of a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -29,6 +29,7 @@
 mod audit;
 mod cache;
 mod checkpoint;
+mod checkpoint_state;
 mod entries;
 mod page;
 mod store;

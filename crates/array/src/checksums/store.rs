@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use stripewise_drive::{BufferPool, DriveErrorKind, Event};
 
 use super::cache::{Cache, Pin, Pinned, pages_of, parts, whole_blocks};
-use super::checkpoint::CheckpointState;
+use super::checkpoint_state::CheckpointState;
 use super::entries::{Page, Recorded};
 use super::page::{self, Decoded, Identity, Image, PAGE_BYTES};
 use super::{
