@@ -112,6 +112,12 @@ mutations! {
     LossesNeedNoRecord,
     /// A drive that is shorter than it was takes part as if it had its length.
     CutDriveCounts,
+    /// A drive that is longer than it was is used as one of its new length.
+    LongerDriveCounts,
+    /// Writes that no flush covered count as present on a drive that went away.
+    UnflushedNotMissed,
+    /// Forced zeros and discards are not flushed.
+    ForcedZeroesNotFlushed,
     /// A session goes on whatever other session has the drives.
     OtherSessionPassedOver,
     /// No record distinguishes a drive from a copy made while it was in use.
@@ -159,17 +165,17 @@ mod chosen {
         CHOSEN.set(mutation);
     }
 
-    pub(crate) fn is_chosen(mutation: Mutation) -> bool {
+    /// True if this thread broke the rule.
+    pub fn is_chosen(mutation: Mutation) -> bool {
         CHOSEN.get() == Some(mutation)
     }
 }
 
 #[cfg(debug_assertions)]
-pub(crate) use chosen::is_chosen;
-#[cfg(debug_assertions)]
-pub use chosen::{MARKER, choose};
+pub use chosen::{MARKER, choose, is_chosen};
 
+/// True if this thread broke the rule: never in a release build.
 #[cfg(not(debug_assertions))]
-pub(crate) const fn is_chosen(_: Mutation) -> bool {
+pub const fn is_chosen(_: Mutation) -> bool {
     false
 }

@@ -16,6 +16,7 @@ use crate::pool::error::PoolError;
 use crate::pool::manifest::drive_record::{DriveRecord, ExclusionKind, Standing, shortened};
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::{DriveId, PoolId};
+use crate::pool::open::is_cut;
 use crate::pool::open_drives::OpenDrive;
 use crate::pool::rolled_back::SHARED;
 use crate::pool::sparing::allocation::put;
@@ -121,7 +122,7 @@ impl Inner {
             };
         let sessions = superblock.sessions.clone();
         let manifest = self.manifest.borrow().own_words(self.pool_id, record, &label, *superblock)?;
-        if info.capacity_bytes < record.capacity_bytes {
+        if is_cut(&drive, Some(record)) {
             let (capacity_bytes, needed_bytes) = (info.capacity_bytes, record.capacity_bytes);
             return Err(PoolError::DriveTooSmall { drive: label, capacity_bytes, needed_bytes });
         }
