@@ -112,6 +112,12 @@ mutations! {
     LossesNeedNoRecord,
     /// A drive that is shorter than it was takes part as if it had its length.
     CutDriveCounts,
+    /// A drive that is longer than it was is used as one of its new length.
+    LongerDriveCounts,
+    /// Writes that no flush covered count as present on a drive that went away.
+    UnflushedNotMissed,
+    /// Forced zeros and discards are not flushed.
+    ForcedZeroesNotFlushed,
     /// A session goes on whatever other session has the drives.
     OtherSessionPassedOver,
     /// No record distinguishes a drive from a copy made while it was in use.

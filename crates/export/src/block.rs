@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
 
+use stripewise_array::mutation::{self, Mutation};
 use stripewise_array::{ArrayError, Extent};
 use stripewise_drive::{Buffer, BufferPool, Event, Operation};
 use stripewise_pool::{OpenMode, Volume};
@@ -282,8 +283,18 @@ async fn write_alone(export: &impl Export, offset: u64, data: Buffer, fua: bool)
     export.write(start, sectors, fua).await
 }
 
-/// Zeroes any range of bytes.
-pub(crate) async fn write_zeroes(export: &impl Export, offset: u64, length: u64) -> Result<(), ArrayError> {
+/// Zeroes any range of bytes; durable on return if `fua`, else after the next flush.
+pub async fn write_zeroes(
+    export: &impl Export,
+    offset: u64,
+    length: u64,
+    fua: bool,
+) -> Result<(), ArrayError> {
+    zero(export, offset, length).await?;
+    flush_if(export, fua).await
+}
+
+async fn zero(export: &impl Export, offset: u64, length: u64) -> Result<(), ArrayError> {
     if is_whole(offset, length) {
         let _inside = export.unaligned().enter().await;
         return export.write_zeroes(offset, length).await;
@@ -304,10 +315,20 @@ pub(crate) async fn write_zeroes(export: &impl Export, offset: u64, length: u64)
     Ok(())
 }
 
-/// Discards the whole sectors of any range; the rest stays, as discards allow.
-pub(crate) async fn discard(export: &impl Export, offset: u64, length: u64) -> Result<(), ArrayError> {
+/// Discards the whole sectors of any range; the rest stays, as discards allow. Durable on return if
+/// `fua`, else after the next flush.
+pub async fn discard(export: &impl Export, offset: u64, length: u64, fua: bool) -> Result<(), ArrayError> {
     let (start, end) = within(offset, length);
-    if start == end { Ok(()) } else { export.discard(start, end - start).await }
+    if start < end {
+        export.discard(start, end - start).await?;
+    }
+    flush_if(export, fua).await
+}
+
+/// Ends a change that has to be durable on return if `fua`.
+pub(crate) async fn flush_if(export: &impl Export, fua: bool) -> Result<(), ArrayError> {
+    let is_forced = fua && !mutation::is_chosen(Mutation::ForcedZeroesNotFlushed);
+    if is_forced { export.flush().await } else { Ok(()) }
 }
 
 /// The stretches of any range of bytes; a sector partly inside counts with that part.

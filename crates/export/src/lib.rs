@@ -21,7 +21,9 @@ pub mod plain;
 mod pools;
 pub mod shares;
 
-pub use block::{Ending, Export, Exports, SECTOR_BYTES, UnalignedGate, VolumeExport, write};
+pub use block::{
+    Ending, Export, Exports, SECTOR_BYTES, UnalignedGate, VolumeExport, discard, write, write_zeroes,
+};
 pub use client_id::ClientId;
 pub use losses::Losses;
 pub use pools::{Hold, PoolExports};

@@ -342,6 +342,9 @@ fn take_in(
             continue;
         }
         record.path = shortened(&info.label);
+        if mutation::is_chosen(Mutation::LongerDriveCounts) {
+            record.capacity_bytes = info.capacity_bytes;
+        }
         let mut opened = open_drive(context, drive.clone(), mode, options, record.errors);
         if matches!(worth, Worth::Behind | Worth::Returning) {
             let own = found.iter().find(|found| found.index == index).expect("chosen from these");
@@ -357,7 +360,7 @@ fn take_in(
 }
 
 /// True if a drive is shorter than it was.
-fn is_cut(drive: &Rc<dyn Drive>, record: Option<&DriveRecord>) -> bool {
+pub(crate) fn is_cut(drive: &Rc<dyn Drive>, record: Option<&DriveRecord>) -> bool {
     !mutation::is_chosen(Mutation::CutDriveCounts)
         && record.is_some_and(|record| drive.info().capacity_bytes < record.capacity_bytes)
 }

@@ -44,6 +44,10 @@ impl Clock for VirtualClock {
 /// A deterministic single-threaded executor in virtual time. Dropping it drops all its tasks.
 pub struct VirtualExecutor {
     clock: Rc<VirtualClock>,
+    /// Polls of tasks since the clock moved.
+    polls: Cell<u64>,
+    /// Their limit.
+    most_polls: Cell<u64>,
 }
 
 impl Default for VirtualExecutor {
@@ -66,7 +70,8 @@ impl VirtualExecutor {
 
     fn with_order(shuffle_seed: Option<u64>) -> Self {
         let core = Core::new(Registration::new(None), shuffle_seed);
-        Self { clock: Rc::new(VirtualClock { core, now_ns: Cell::new(0), slept_ns: Cell::new(0) }) }
+        let clock = Rc::new(VirtualClock { core, now_ns: Cell::new(0), slept_ns: Cell::new(0) });
+        Self { clock, polls: Cell::new(0), most_polls: Cell::new(u64::MAX) }
     }
 
     /// The clock and the spawner, for everything that runs here.
@@ -84,6 +89,12 @@ impl VirtualExecutor {
         self.clock.slept_ns.set(self.clock.slept_ns.get() + duration_ns);
     }
 
+    /// Limits the polls of tasks at one instant of the clock. More of them panic: where every drive
+    /// takes time, work that goes on at one instant is unbounded, or a loop that waits for nothing.
+    pub fn limit_polls(&self, most_polls: u64) {
+        self.most_polls.set(most_polls);
+    }
+
     /// Number of running tasks.
     pub fn tasks_alive(&self) -> usize {
         self.clock.core.tasks_alive()
@@ -94,7 +105,7 @@ impl VirtualExecutor {
     ///
     /// # Panics
     /// When nothing is ready and no timer is set while `future` is pending: a deadlock. Also when
-    /// called from within one of its own tasks.
+    /// called from within one of its own tasks, and beyond [`Self::limit_polls`].
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         let core = &*self.clock.core;
         let _running = core.start();
@@ -102,7 +113,7 @@ impl VirtualExecutor {
         let waker = core.main_waker();
         loop {
             match core.run_next() {
-                Next::Task => {}
+                Next::Task => self.count_poll(),
                 Next::Main => {
                     if let Poll::Ready(result) = future.as_mut().poll(&mut TaskContext::from_waker(&waker)) {
                         return result;
@@ -111,6 +122,16 @@ impl VirtualExecutor {
                 Next::Idle => self.advance(),
             }
         }
+    }
+
+    fn count_poll(&self) {
+        self.polls.set(self.polls.get() + 1);
+        assert!(
+            self.polls.get() <= self.most_polls.get(),
+            "no end in virtual time at {} ns: {} polls of tasks without the clock moving",
+            self.now_ns(),
+            self.polls.get()
+        );
     }
 
     /// Nothing is ready: moves the clock to the next timer.
@@ -128,6 +149,9 @@ impl VirtualExecutor {
                 core.tasks_alive()
             );
         };
+        if deadline_ns > now_ns {
+            self.polls.set(0);
+        }
         let now_ns = now_ns.max(deadline_ns);
         self.clock.now_ns.set(now_ns);
         core.fire_due(now_ns);

@@ -30,6 +30,8 @@ focuses! {
     Parity,
     /// Power cuts amid writes to copies and parity that no journal has.
     Resyncs,
+    /// Drives whose connection is lost with writes in flight, and that come back.
+    Connections,
     /// Volumes that are converted to other layouts.
     Conversions,
     /// Volumes that are zeroed while conversions copy them, whose progress is not recorded.
@@ -52,6 +54,10 @@ focuses! {
     CopiedDrives,
     /// Drives that are cut short, and get their length back with zeros.
     CutDrives,
+    /// Drives that are extended, cut, or replaced by files of another size.
+    ResizedDrives,
+    /// Power cuts amid zeros and discards that clients force.
+    ForcedZeroes,
     /// Pools in use that a second process opens.
     TwoOpeners,
     /// Thin volumes that fill the pool's record, and drives that are lost then.
@@ -127,6 +133,9 @@ impl Focus {
             Mutation::ForgottenBranchIsPast => Self::Halves,
             Mutation::CopyWithoutMark => Self::CopiedDrives,
             Mutation::CutDriveCounts => Self::CutDrives,
+            Mutation::UnflushedNotMissed => Self::Connections,
+            Mutation::ForcedZeroesNotFlushed => Self::ForcedZeroes,
+            Mutation::LongerDriveCounts => Self::ResizedDrives,
             Mutation::OtherSessionPassedOver | Mutation::OtherHostPassedOver => Self::TwoOpeners,
             Mutation::RecordWithoutReserve => Self::FullRecords,
             Mutation::LossesNeedNoRecord => Self::ManyLosses,

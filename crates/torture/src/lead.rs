@@ -18,9 +18,14 @@ use crate::world::World;
 use crate::world::manner::{Manner, SECOND_NS};
 use crate::world::plan::within;
 
+/// Polls of tasks at one instant at most. Each request to a drive takes time, so the work between
+/// two of them is bounded.
+const MOST_POLLS: u64 = 200_000;
+
 /// Leads one life. `kept`: executors, which a panic must not drop.
 pub(crate) fn live(world: &Rc<World>, number: usize, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
     let executor = new_executor(world, kept);
+    executor.limit_polls(MOST_POLLS);
     let absent = world.draw_absent(number);
     let present: BTreeSet<usize> =
         (0..world.disks.borrow().len()).filter(|disk| !absent.contains(disk)).collect();
@@ -107,6 +112,7 @@ impl Life {
             // It may have deleted one.
             let targets = self.targets(&subject);
             self.perhaps_lose_power_with_a_drive().await;
+            self.perhaps_lose_connection(&subject).await;
             self.perhaps_pin(&subject, &targets).await;
             self.perhaps_rebalance(&subject).await;
             self.perhaps_fail_otherwise(&subject, &targets).await;

@@ -117,11 +117,20 @@ pub enum Drawn {
     /// Everything there is.
     #[default]
     Now,
+    /// Without lost connections and forced zeros (in seeds that are divisible by 4).
+    BeforeConnections,
     /// The engine's own times and sizes, and no fault or life that came since.
     BeforeTuning,
     /// Nor conversions of volumes (in seeds that leave 3 when divided by 4) and power that goes
     /// with a drive (1).
     BeforeConversions,
+}
+
+impl Drawn {
+    /// True if the engine's times and sizes are drawn, and the faults that came with them.
+    pub(crate) fn has_tuning(self) -> bool {
+        matches!(self, Self::Now | Self::BeforeConnections)
+    }
 }
 
 /// Counts of the events tried. Faults are counted when they strike, not when they are prepared.
@@ -147,6 +156,10 @@ pub struct Coverage {
     pub conversions: u64,
     /// Those that a cut or the end of the pool interrupted.
     pub interrupted_conversions: u64,
+    /// Connections to drives that were lost.
+    pub lost_connections: u64,
+    /// Writes that a drive executed after their connection was lost.
+    pub late_writes: u64,
     /// Flushes that failed and took a drive's cache with them.
     pub failed_flushes: u64,
     /// Those of them on a drive that a volume could not do without.
@@ -198,7 +211,7 @@ impl Coverage {
         copy.fields().map(|(what, count)| (what, *count)).into()
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut u64); 31] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 33] {
         [
             ("power cuts", &mut self.power_cuts),
             ("drives lost", &mut self.drive_losses),
@@ -210,6 +223,8 @@ impl Coverage {
             ("rebuilds interrupted", &mut self.interrupted_rebuilds),
             ("conversions", &mut self.conversions),
             ("conversions interrupted", &mut self.interrupted_conversions),
+            ("connections to drives lost", &mut self.lost_connections),
+            ("writes executed after that", &mut self.late_writes),
             ("flushes failed, the cache lost", &mut self.failed_flushes),
             ("of these on a drive that cannot be spared", &mut self.failed_flushes_without_redundancy),
             ("drives put back to an older copy", &mut self.rolled_back_drives),

@@ -187,6 +187,17 @@ struct Shared {
     flush_fault: RefCell<Option<Struck>>,
     /// Time when the error of the last failed flush is reported.
     error_at_ns: Cell<u64>,
+    /// Set once the connection was lost.
+    lost: RefCell<Option<Lost>>,
+}
+
+/// A lost connection.
+#[derive(Clone)]
+struct Lost {
+    /// Time in which writes that were on their way may still be executed.
+    latest_ns: u64,
+    /// Called for each that is.
+    executed: Rc<dyn Fn()>,
 }
 
 /// Properties of all drives of a run.
@@ -214,8 +225,9 @@ impl Wire {
         let kind = if queued { DriveKind::Model } else { DriveKind::Memory };
         let info = DriveInfo { kind, gap_bytes, ..inner.info().clone() };
         let random = RefCell::new(SplitMix64::new(seed));
-        let (context, flush_fault, error_at_ns) = (context.clone(), RefCell::default(), Cell::new(0));
-        let shared = Shared { info, context, inner, power, latency, random, flush_fault, error_at_ns };
+        let (context, error_at_ns) = (context.clone(), Cell::new(0));
+        let (flush_fault, lost) = (RefCell::default(), RefCell::default());
+        let shared = Shared { info, context, inner, power, latency, random, flush_fault, error_at_ns, lost };
         Rc::new(Self(Rc::new(shared)))
     }
 
@@ -224,11 +236,40 @@ impl Wire {
     pub(crate) fn fail_next_flush(&self, struck: impl FnOnce() -> Answered + 'static) {
         *self.0.flush_fault.borrow_mut() = Some(Box::new(struck));
     }
+
+    /// Loses the connection for good, and perhaps the drive's cache. Requests on their way to the
+    /// drive end as gone; of the writes among them, some are executed within `latest_ns`, which
+    /// calls `executed`.
+    pub(crate) fn lose_connection(&self, latest_ns: u64, loses_cache: bool, executed: impl Fn() + 'static) {
+        let shared = &self.0;
+        if loses_cache {
+            let seed = shared.random.borrow_mut().next_u64();
+            shared.inner.lose_cache(seed);
+        }
+        *shared.lost.borrow_mut() = Some(Lost { latest_ns, executed: Rc::new(executed) });
+    }
 }
 
 impl Shared {
     fn hold(&self, sender: CompletionSender) {
         self.power.unanswered.borrow_mut().push(sender);
+    }
+
+    /// Ends a request whose connection was lost on its way. The caller may use its memory again.
+    async fn arrive_late(&self, request: IoRequest, sender: CompletionSender, lost: &Lost) {
+        let is_change = !matches!(request.operation, Operation::Read | Operation::Flush);
+        let is_late = is_change && self.random.borrow_mut().chance(0.5);
+        let late_ns = self.random.borrow_mut().below(lost.latest_ns);
+        let gone = request.error(&self.info.label, DriveErrorKind::Gone, None);
+        let segments = request.segments.iter().map(|segment| Buffer::from_bytes(&segment.to_vec()));
+        let late = is_late.then(|| IoRequest { segments: segments.collect(), ..request });
+        sender.complete(Err(gone));
+        let Some(late) = late else { return };
+        self.context.sleep_ns(late_ns).await;
+        if !self.power.is_off() {
+            let _ = self.inner.submit(late).try_take();
+            (lost.executed)();
+        }
     }
 
     /// Latency of a completion sent now. A read after the loss of the cache completes after the
@@ -284,6 +325,10 @@ impl Drive for Wire {
             shared.context.sleep_ns(way_in_ns).await;
             if shared.power.is_off() {
                 return shared.hold(sender);
+            }
+            let lost = shared.lost.borrow().clone();
+            if let Some(lost) = lost {
+                return shared.arrive_late(request, sender, &lost).await;
             }
             let is_read = request.operation == Operation::Read;
             let fault = match request.operation {

@@ -340,6 +340,11 @@ impl Subject {
         format!("{}; {}; notices: {:?}", drives.join(", "), volumes.join(", "), status.notices)
     }
 
+    /// Number of lost blocks of all volumes, as the pool reports it.
+    pub(crate) fn lost_blocks(&self) -> u64 {
+        self.pool.status().volumes.iter().map(|volume| volume.lost_blocks).sum()
+    }
+
     /// True if all volumes have full redundancy.
     pub(crate) fn is_online(&self) -> bool {
         self.pool.status().state == PoolState::Online

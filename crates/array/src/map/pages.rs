@@ -23,6 +23,8 @@ const HEADER_BYTES: usize = 48;
 /// Bytes of a page for one bit per region.
 const BITS_BYTES: usize = (MapGrain::MOST_REGIONS_PER_PAGE / 8) as usize;
 const MAGIC: [u8; 8] = *b"SWREGMAP";
+/// No page has a higher sequence number: one that leaves none for the next is damage.
+const MAX_SEQUENCE: u64 = 1 << 62;
 
 /// Offset of each kind of bits in a page.
 #[derive(Clone, Copy)]
@@ -188,7 +190,8 @@ impl MapPages {
             && bytes[24..32] == (page as u64).to_le_bytes()
             && bytes[40..44] == checksum(&copy).to_le_bytes()
             && bytes[44..48] == self.grain.code().to_le_bytes();
-        fits.then(|| u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes")))
+        let sequence = u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"));
+        (fits && sequence < MAX_SEQUENCE).then_some(sequence)
     }
 
     /// Records the version of a page that was read from a member.
@@ -219,4 +222,22 @@ pub(super) fn with_corrected_header(bytes: &[u8]) -> [u8; PAGE_BYTES] {
     page[44..48].fill(0);
     seal(&mut page);
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequence_without_a_successor_is_damage() {
+        let pages = MapPages::new(0, MapGrain::default());
+        for (sequence, is_read) in
+            [(7, true), (MAX_SEQUENCE - 1, true), (MAX_SEQUENCE, false), (u64::MAX, false)]
+        {
+            let mut page = with_corrected_header(&[]);
+            page[32..40].copy_from_slice(&sequence.to_le_bytes());
+            seal(&mut page);
+            assert_eq!(pages.check(1, &page), is_read.then_some(sequence));
+        }
+    }
 }

@@ -285,6 +285,9 @@ impl Regions {
     /// Called when a drive goes away, perhaps with unflushed or incomplete writes: regions it may
     /// lack count as written while it was away.
     pub(crate) fn mark_undurable_behind(&self, regions: std::ops::Range<u64>) {
+        if mutation::is_chosen(Mutation::UnflushedNotMissed) {
+            return;
+        }
         for region in regions {
             let undurable = match self.state(region) {
                 RegionState::Unwritten => false,

@@ -216,7 +216,7 @@ impl Worker {
         if length == 0 {
             return Ok(());
         }
-        let zeroed = block::write_zeroes(&*file.export, offset, length).await;
+        let zeroed = block::write_zeroes(&*file.export, offset, length, false).await;
         zeroed.map_err(|error| self.number("zero part of", &file, &error))
     }
 

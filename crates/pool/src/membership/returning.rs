@@ -15,6 +15,7 @@ use crate::error::PoolError;
 use crate::manifest::drive_record::{DriveRecord, ExclusionKind, Standing, shortened};
 use crate::manifest::format::Manifest;
 use crate::manifest::ids::{DriveId, PoolId};
+use crate::open::is_cut;
 use crate::open_drives::OpenDrive;
 use crate::rolled_back::SHARED;
 use crate::sparing::allocation::put;
@@ -121,7 +122,7 @@ impl Inner {
             };
         let sessions = superblock.sessions.clone();
         let manifest = self.manifest.borrow().own_words(self.pool_id, record, &label, *superblock)?;
-        if info.capacity_bytes < record.capacity_bytes {
+        if is_cut(&drive, Some(record)) {
             let (capacity_bytes, needed_bytes) = (info.capacity_bytes, record.capacity_bytes);
             return Err(PoolError::DriveTooSmall { drive: label, capacity_bytes, needed_bytes });
         }

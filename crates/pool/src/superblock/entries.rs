@@ -154,6 +154,9 @@ pub(crate) fn set_session(bytes: &mut [u8], session: Id) {
     bytes[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
 }
 
+/// No commit has a higher number: one that leaves none for the next is damage.
+const MAX_GENERATION: u64 = 1 << 62;
+
 /// Predecessor of a change in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Before {
@@ -230,7 +233,8 @@ impl EntryHeader {
         };
         let is_later = before.is_none_or(|before| before.generation < header.generation)
             && header.proven <= header.generation;
-        (is_later && header.entry_bytes() <= room_bytes).then_some(header)
+        let leaves_numbers = header.generation < MAX_GENERATION;
+        (is_later && leaves_numbers && header.entry_bytes() <= room_bytes).then_some(header)
     }
 
     /// The entry's sections, if they are whole. `entry` begins with the header.

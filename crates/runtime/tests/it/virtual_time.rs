@@ -112,6 +112,29 @@ fn waiting_for_nothing_is_named_a_deadlock() {
 }
 
 #[test]
+fn a_loop_at_one_instant_exceeds_its_limit() {
+    let loops = |naps_ns: u64| {
+        let executor = VirtualExecutor::new();
+        executor.limit_polls(100);
+        let context = executor.context();
+        let again = context.clone();
+        executor.block_on(context.spawn(async move {
+            for _ in 0..30 {
+                for _ in 0..10 {
+                    yield_now().await;
+                }
+                if naps_ns > 0 {
+                    again.sleep_ns(naps_ns).await;
+                }
+            }
+        }));
+    };
+    loops(1);
+    let text = panic_text(|| loops(0));
+    assert!(text.contains("101 polls of tasks without the clock moving"), "{text}");
+}
+
+#[test]
 fn many_wakes_are_one_poll() {
     let executor = VirtualExecutor::new();
     let context = executor.context();

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::Drawn;
 use crate::life::Life;
 use crate::subject::{Place, Subject};
 
@@ -16,7 +15,7 @@ impl Life {
         let online: Vec<Place> =
             subject.places().into_iter().filter(|place| place.is_online && place.is_data).collect();
         let Some(old) = self.world.pick(&online) else { return };
-        let stays = self.world.options.drawn == Drawn::Now;
+        let stays = self.world.options.drawn.has_tuning();
         if !stays && !self.try_harm(&BTreeSet::from([old.disk])) {
             return;
         }

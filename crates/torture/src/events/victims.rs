@@ -90,6 +90,8 @@ impl Life {
     pub(crate) fn brought_back(&self, disk: usize) -> Option<(usize, Rc<dyn Drive>)> {
         let known = self.plugged.borrow().get(&disk).cloned();
         let plugged = match known {
+            // What it was has ended: it is opened as another object.
+            Some(plugged) if plugged.is_dead.get() => self.plug(disk),
             Some(plugged) if self.world.disks.borrow()[disk].is_away => {
                 plugged.faulty.plug_in();
                 plugged.is_troubled.set(false);

@@ -70,8 +70,8 @@ impl Life {
             let sectors = widened(&mut random.borrow_mut(), guarded);
             let choice = random.borrow_mut().below(8);
             match choice {
-                0 => discard(self, store, guarded, sectors).await,
-                1..=2 => write_zeroes(self, store, guarded, sectors).await,
+                0 => discard(self, store, guarded, sectors, false).await,
+                1..=2 => write_zeroes(self, store, guarded, sectors, false).await,
                 3..=4 if self.world.later().is_some() => {
                     self.change_amid_conversion(subject, &targets[which], choice == 3).await;
                 }

@@ -54,11 +54,14 @@ pub(crate) async fn client(life: Rc<Life>, targets: Vec<Target>, seed: u64, step
             }
             _ => sectors,
         };
+        let forces_zeroes = life.world.forced_zeroes;
+        let is_change = matches!(deed, Deed::Zeroes | Deed::WideZeroes | Deed::Discard);
+        let fua = is_change && forces_zeroes > 0.0 && random.chance(forces_zeroes);
         match deed {
             Deed::Flush => flush(&life, store, guarded).await,
             Deed::Read => read(&life, store, guarded, sectors).await,
-            Deed::Zeroes | Deed::WideZeroes => write_zeroes(&life, store, guarded, sectors).await,
-            Deed::Discard => discard(&life, store, guarded, sectors).await,
+            Deed::Zeroes | Deed::WideZeroes => write_zeroes(&life, store, guarded, sectors, fua).await,
+            Deed::Discard => discard(&life, store, guarded, sectors, fua).await,
             Deed::Nap => life.context.sleep_ns(random.below(nap_ns)).await,
             Deed::Write { is_forced } => write(&life, store, guarded, sectors, is_forced).await,
         }
@@ -92,33 +95,54 @@ pub(crate) async fn write(life: &Life, store: &Store, guarded: &Guarded, sectors
     life.note(&format!("write {} {sectors:?} version {} fua {fua}", guarded.name, ticket.version));
     let Some(answer) = life.answered("a write", store.write(offset, &bytes, fua)).await else { return };
     guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), fua);
-    match &answer {
-        Ok(()) if fua => life.acknowledged_durably(begun_ns),
-        Err(_) if fua => guarded.oracle.borrow_mut().reported(),
-        _ => {}
-    }
+    acknowledged(life, guarded, &answer, fua.then_some(begun_ns));
     changed(life, guarded, "a write", &sectors, ticket.begun, answer);
 }
 
+/// Notes the answer to a forced change, which began at `forced_ns`; `None`: it was not forced.
+fn acknowledged(life: &Life, guarded: &Guarded, answer: &Result<(), Refusal>, forced_ns: Option<u64>) {
+    match (answer, forced_ns) {
+        (Ok(()), Some(begun_ns)) => life.acknowledged_durably(begun_ns),
+        (Err(_), Some(_)) => guarded.oracle.borrow_mut().reported(),
+        (_, None) => {}
+    }
+}
+
+/// The end of a note on a change. Nothing where it is not forced, so that runs of kept seeds have
+/// the notes that they had.
+fn forced(fua: bool) -> &'static str {
+    if fua { " forced" } else { "" }
+}
+
 /// Writes zeros, and notes what came of it.
-pub(crate) async fn write_zeroes(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>) {
+pub(crate) async fn write_zeroes(
+    life: &Life,
+    store: &Store,
+    guarded: &Guarded,
+    sectors: Range<u32>,
+    fua: bool,
+) {
+    let begun_ns = life.context.now_ns();
     let ticket = guarded.oracle.borrow_mut().begin_zeroes(sectors.clone(), false);
     let (offset, length) = bytes_of(&sectors);
-    life.note(&format!("zero {} {sectors:?}", guarded.name));
-    let work = store.write_zeroes(offset, length as u64);
+    life.note(&format!("zero {} {sectors:?}{}", guarded.name, forced(fua)));
+    let work = store.write_zeroes(offset, length as u64, fua);
     let Some(answer) = life.answered("a write of zeros", work).await else { return };
-    guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), false);
+    guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), fua);
+    acknowledged(life, guarded, &answer, fua.then_some(begun_ns));
     changed(life, guarded, "a write of zeros", &sectors, ticket.begun, answer);
 }
 
 /// Discards, and notes what came of it.
-pub(crate) async fn discard(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>) {
+pub(crate) async fn discard(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>, fua: bool) {
+    let begun_ns = life.context.now_ns();
     let ticket = guarded.oracle.borrow_mut().begin_zeroes(sectors.clone(), true);
     let (offset, length) = bytes_of(&sectors);
-    life.note(&format!("discard {} {sectors:?}", guarded.name));
-    let work = store.discard(offset, length as u64);
+    life.note(&format!("discard {} {sectors:?}{}", guarded.name, forced(fua)));
+    let work = store.discard(offset, length as u64, fua);
     let Some(answer) = life.answered("a discard", work).await else { return };
-    guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), false);
+    guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), fua);
+    acknowledged(life, guarded, &answer, fua.then_some(begun_ns));
     changed(life, guarded, "a discard", &sectors, ticket.begun, answer);
 }
 
@@ -192,8 +216,8 @@ impl Life {
             let regions = 1 + random.below(2) as u32;
             let range = first..first.saturating_add(region.saturating_mul(regions)).min(total);
             match random.below(3) {
-                0 => write_zeroes(&self, store, guarded, range).await,
-                _ => discard(&self, store, guarded, range).await,
+                0 => write_zeroes(&self, store, guarded, range, false).await,
+                _ => discard(&self, store, guarded, range, false).await,
             }
         }
     }

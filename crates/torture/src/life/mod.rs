@@ -38,6 +38,8 @@ pub(crate) struct Plugged {
     pub top: Rc<dyn Drive>,
     /// True while a fault disturbs the drive's answers.
     pub is_troubled: Cell<bool>,
+    /// True once its connection was lost: it does not answer any more.
+    pub is_dead: Cell<bool>,
 }
 
 impl Plugged {
@@ -117,7 +119,8 @@ impl Life {
             faulty.set_write_fault_rate(0.02, WriteFault::Lost);
         }
         let top = CheckedDrive::new(&self.context, faulty.clone());
-        let plugged = Rc::new(Plugged { faulty, wire, top, is_troubled: Cell::new(false) });
+        let plugged =
+            Rc::new(Plugged { faulty, wire, top, is_troubled: Cell::default(), is_dead: Cell::default() });
         self.plugged.borrow_mut().insert(disk, plugged.clone());
         plugged
     }

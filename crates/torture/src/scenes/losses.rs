@@ -115,6 +115,12 @@ async fn lose_and_write(
             outcome.lost.insert(offset);
         }
     }
+    // The pool counts blocks of the rebuilt column. Beside each lies a bad block, which no drive
+    // has either; one of both may be parity.
+    let (reported, found) = (subject.lost_blocks(), outcome.lost.len() as u64);
+    if !(reported..=2 * reported).contains(&found) {
+        stage.broken("true-counts", &format!("{reported} lost blocks are reported, {found} cannot be read"));
+    }
     judge(stage, &store, &outcome, "after the rebuild").await;
     let step = 1 + stage.world.below(4) as usize;
     for offset in outcome.lost.iter().copied().step_by(step) {

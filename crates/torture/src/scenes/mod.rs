@@ -15,6 +15,7 @@ mod full_record;
 mod halves;
 mod losses;
 mod openers;
+mod resized;
 mod shown;
 
 use std::cell::RefCell;
@@ -44,6 +45,8 @@ pub(crate) enum Scene {
     Losses,
     /// A second process opens a pool that is in use.
     Openers,
+    /// A drive has another length than before, or one of another length takes its place.
+    Resized,
 }
 
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
@@ -68,6 +71,7 @@ pub(crate) fn play(world: &Rc<World>, life: usize, kept: &RefCell<Vec<Rc<Virtual
         Scene::FullRecord => full_record::play(&stage),
         Scene::Losses => losses::play(&stage),
         Scene::Openers => openers::play(&stage),
+        Scene::Resized => resized::play(&mut stage),
     }
 }
 

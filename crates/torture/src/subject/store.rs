@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use stripewise_export::VolumeExport;
 use stripewise_pool::Volume;
 
 use super::{Facts, Refusal, refusal, refused};
@@ -73,13 +74,22 @@ impl Store {
         self.volume.flush().await.map_err(refusal)
     }
 
-    /// Discards a range.
-    pub(crate) async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), Refusal> {
-        self.volume.discard(offset_bytes, length_bytes).await.map_err(refusal)
+    /// Discards a range, as an NBD client does.
+    pub(crate) async fn discard(&self, offset_bytes: u64, length: u64, fua: bool) -> Result<(), Refusal> {
+        stripewise_export::discard(&self.export(), offset_bytes, length, fua).await.map_err(refusal)
     }
 
-    /// Writes zeros.
-    pub(crate) async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), Refusal> {
-        self.volume.write_zeroes(offset_bytes, length_bytes).await.map_err(refused)
+    /// Writes zeros, as an NBD client does.
+    pub(crate) async fn write_zeroes(
+        &self,
+        offset_bytes: u64,
+        length: u64,
+        fua: bool,
+    ) -> Result<(), Refusal> {
+        stripewise_export::write_zeroes(&self.export(), offset_bytes, length, fua).await.map_err(refused)
+    }
+
+    fn export(&self) -> VolumeExport {
+        VolumeExport::new(self.volume.clone(), false)
     }
 }

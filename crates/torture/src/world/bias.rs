@@ -177,6 +177,10 @@ pub(crate) struct Bias {
     pub changes: &'static [Change],
     pub conversion: f64,
     pub power_with_drive: f64,
+    /// The connection to a drive is lost.
+    pub connection: f64,
+    /// Share of zeros and discards that are forced.
+    pub forced_zeroes: f64,
     pub rebalance: f64,
     /// A later fault, where volumes have redundancy, and where one has none.
     pub fault: (f64, f64),
@@ -267,6 +271,8 @@ impl Bias {
         changes: &[Change::Create, Change::Delete, Change::Grow, Change::Shrink],
         conversion: 0.4,
         power_with_drive: 0.3,
+        connection: 0.15,
+        forced_zeroes: 0.3,
         rebalance: 0.15,
         fault: (0.3, 0.7),
         faults: &[

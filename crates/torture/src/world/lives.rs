@@ -42,6 +42,8 @@ impl Bias {
         change: 0.0,
         conversion: 0.0,
         power_with_drive: 0.0,
+        connection: 0.0,
+        forced_zeroes: 0.0,
         rebalance: 0.0,
         fault: (0.0, 0.0),
         rollback: (0.0, 0.0),
@@ -387,6 +389,52 @@ impl Bias {
                         levels: &[Level::Raid1, Level::Raid10],
                         drive_mib: (24, 8),
                         volume_mib: (14, 4),
+                        ..Self::IN_SCENES
+                    }
+                }
+            }
+            Focus::Connections => {
+                const {
+                    &Self {
+                        connection: 0.9,
+                        levels: MIRROR_AND_PARITY,
+                        checksums: 0.3,
+                        write_back: 0.0,
+                        action: &[(Action::StartJobs, 2), (Action::PlugBack, 1), (Action::WaitRebuilt, 3)],
+                        actions: (3, 4),
+                        endings: Some(&[EndingKind::AfterNs(100_000_000), EndingKind::Close]),
+                        absent: 0.0,
+                        stays_away: 0.0,
+                        drives: (2, 2),
+                        drive_mib: (24, 8),
+                        volume_mib: (8, 8),
+                        clients: (1, 2),
+                        steps: (60, 100),
+                        habits: Habits { flushes: 2, naps: 20, ..Self::USUAL.habits },
+                        ..Self::QUIET
+                    }
+                }
+            }
+            Focus::ForcedZeroes => {
+                const {
+                    &Self {
+                        forced_zeroes: 0.8,
+                        levels: MIRROR_AND_PARITY,
+                        checksums: 0.3,
+                        endings: Some(&[EndingKind::AtWrite(300), EndingKind::AfterNs(10_000_000)]),
+                        tune: Some(brisk),
+                        habits: Habits { flushes: 2, zeroes: 25, discards: 5, ..Self::USUAL.habits },
+                        ..Self::QUIET
+                    }
+                }
+            }
+            Focus::ResizedDrives => {
+                const {
+                    &Self {
+                        scene: Some(Scene::Resized),
+                        drive_mib: (24, 8),
+                        volume_mib: (8, 4),
+                        checksums: 0.5,
                         ..Self::IN_SCENES
                     }
                 }

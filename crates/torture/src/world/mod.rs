@@ -58,6 +58,10 @@ pub(crate) struct World {
     pub conversions: Option<RefCell<SplitMix64>>,
     /// Source of drives lost with the power, in runs that have any.
     pub losses: Option<RefCell<SplitMix64>>,
+    /// Source of lost connections, in runs that have any.
+    pub connections: Option<RefCell<SplitMix64>>,
+    /// Share of zeros and discards that clients force, in runs that have any.
+    pub forced_zeroes: f64,
     /// Source of rebalances, in runs that have any.
     pub moving: Option<RefCell<SplitMix64>>,
     /// Source of later kinds of events: see [`World::later`].
@@ -98,6 +102,7 @@ impl World {
             Some(_) => probability > 0.0,
             None => by_seed,
         };
+        let has_connections = seed.is_multiple_of(4) && options.drawn == Drawn::Now;
         let world = Self {
             seed,
             options: *options,
@@ -108,9 +113,12 @@ impl World {
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x636f_6e76_6572_7473))),
             losses: has(seed % 4 == 1 && has_later, bias.power_with_drive)
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x6c6f_7373_6573))),
-            moving: has(seed % 4 == 2 && options.drawn == Drawn::Now, bias.rebalance)
+            connections: has(has_connections, bias.connection)
+                .then(|| RefCell::new(SplitMix64::new(seed ^ 0x636f_6e6e_6563_7473))),
+            forced_zeroes: if has(has_connections, bias.forced_zeroes) { bias.forced_zeroes } else { 0.0 },
+            moving: has(seed % 4 == 2 && options.drawn.has_tuning(), bias.rebalance)
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x6d6f_7669_6e67))),
-            later: (options.drawn == Drawn::Now)
+            later: (options.drawn.has_tuning())
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x6c61_7465_7221))),
             copy: RefCell::default(),
             only_copy: Cell::default(),

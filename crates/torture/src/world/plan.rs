@@ -9,7 +9,7 @@ use super::bias::{Bias, Span};
 use super::manner::{Manner, draw_fast_drives};
 use crate::power::Latency;
 use crate::subject::{NewVolume, Settings};
-use crate::{Drawn, Options, Promises};
+use crate::{Options, Promises};
 
 const MIB: u64 = 1 << 20;
 
@@ -69,7 +69,7 @@ impl Plan {
     /// Drawn from `random`.
     pub(crate) fn draw(seed: u64, random: &mut SplitMix64, options: &Options) -> Self {
         let plan = Self::draw_first(seed, random, options);
-        if options.drawn == Drawn::Now { plan.and_later(seed, options) } else { plan }
+        if options.drawn.has_tuning() { plan.and_later(seed, options) } else { plan }
     }
 
     /// A volume as it is made on the drives of this plan.
@@ -192,7 +192,7 @@ impl Plan {
 fn draw_tuning(seed: u64, options: &Options) -> Tuning {
     let random = &mut SplitMix64::new(seed ^ 0x7475_6e69_6e67);
     let usual = Tuning::default();
-    if options.drawn != Drawn::Now || (random.chance(0.2) && options.focus.is_none()) {
+    if !options.drawn.has_tuning() || (random.chance(0.2) && options.focus.is_none()) {
         return usual;
     }
     let mut ns = |usual_ns: u64| match random.below(4) {

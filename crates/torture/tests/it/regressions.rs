@@ -134,13 +134,13 @@ seeds! {
 seeds! {
     /// A block that was lost was written; the drive failed its flush and lost its cache, and the
     /// commit that said so counted the block as whole: what stood in for it was given out.
-    seed_200116: Now 200_116,
+    seed_200116: BeforeConnections 200_116,
     /// A cut left areas of a journal on a drive that was being replaced and on its successor, and
     /// the drive of a third area was lost: the drive could not be emptied for good.
     seed_213: Now 213,
     /// A drive refused a flush and lost its cache; a mirror read from it before the flush of its
     /// own that had it excluded.
-    seed_1172: Now 1172,
+    seed_1172: BeforeConnections 1172,
     /// A conversion without room waited for slabs of the volume that was being deleted, which
     /// waited for the conversion.
     seed_5211: Now 5211,
@@ -161,15 +161,15 @@ seeds! {
     seed_27246: Now 27_246,
     /// Writes to a full thin volume waited one after the other for slabs whose rows they kept in
     /// use themselves.
-    seed_23720: Now 23_720,
+    seed_23720: BeforeConnections 23_720,
     /// The judge took a volume for one that has nothing on a drive whose flush fails, as when
     /// that was prepared; its rows had moved there since.
-    seed_26872: Now 26_872,
+    seed_26872: BeforeConnections 26_872,
     /// A volume that had just been deleted had a drive excluded that others could not do without.
     seed_27743: Now 27_743,
     /// A drive was let go of, its columns being elsewhere, while a block was read from it: the
     /// block counted as lost.
-    seed_30392: Now 30_392,
+    seed_30392: BeforeConnections 30_392,
     /// A drive was let go of, its columns being elsewhere, while a block was read from it: the
     /// block counted as lost.
     seed_31281: Now 31_281,
@@ -183,17 +183,17 @@ seeds! {
     /// those was lost, and with the next cut checksums of flushed blocks.
     seed_30767: Now 30_767,
     /// A scrub blamed a block beyond the end of a volume that had become smaller.
-    seed_31508: Now 31_508,
+    seed_31508: BeforeConnections 31_508,
     /// Drives were pulled at once: those of the journal were excluded in one round of a commit and
     /// those that the volume cannot do without in the next: when all came back its journal
     /// counted as lost.
     seed_39854: Now 39_854,
     /// One place of a page of checksums was missing and the write of the other was lost; the
     /// block was refused, though its drive and all others agreed on it.
-    seed_71480: Now 71_480,
+    seed_71480: BeforeConnections 71_480,
     /// The judge did not know that a write reported to a client may be torn by the next
     /// cut.
-    seed_81608: Now 81_608,
+    seed_81608: BeforeConnections 81_608,
     /// A row of a thin volume got its first slabs, in a commit, on a drive that fell out.
     seed_101105: Now 101_105,
     /// A read that decodes waited for a stripe while it was discarded, and gave out what the
@@ -223,12 +223,12 @@ seeds! {
     /// A torn block of which nothing was recorded could pass for its former content.
     seed_701210: Now 701_210,
     /// Lost blocks of a region stayed lost when the region was discarded.
-    seed_808056: Now 808_056,
+    seed_808056: BeforeConnections 808_056,
     /// A drive that could not be spared lost the zeros that a new region had been filled with.
     seed_808346: Now 808_346,
     /// Torture waited for a drive to be emptied while it held another one offline, whose copy of
     /// a map had to come back first.
-    seed_823556: Now 823_556,
+    seed_823556: BeforeConnections 823_556,
     /// A checkpoint of a degraded array wrote the place of a page twice at once, as one to be
     /// filled and as one between others.
     seed_903537: Now 903_537,
@@ -239,7 +239,7 @@ seeds! {
     /// rows on their way there.
     seed_1000634: Now 1_000_634,
     /// The judge saw room on a drive whose place a spare had taken before it came back.
-    seed_1110124: Now 1_110_124,
+    seed_1110124: BeforeConnections 1_110_124,
     /// Torture drew a layout for no drives at all.
     seed_2078000019: Now 2_078_000_019,
     /// After a cut, parity that a record had of a block was taken for what a later record,
@@ -252,15 +252,15 @@ seeds! {
     seed_7000910: Now 7_000_910,
     /// Records were kept until that was recorded: some blocks and their parity did not
     /// agree after a rebuild.
-    seed_8005760: Now 8_005_760,
+    seed_8005760: BeforeConnections 8_005_760,
     /// A volume that was being made when power went had no judge.
     seed_9003106: Now 9_003_106,
     /// On a full file system a read was refused that needed a page of checksums.
-    seed_20002252: Now 20_002_252,
+    seed_20002252: BeforeConnections 20_002_252,
     /// The judge did not reckon with zeros of a new region that went with a refused flush.
     seed_20002402: Now 20_002_402,
     /// After a cut an old redo record came over what an intent after it had put in place.
-    seed_20003336: Now 20_003_336,
+    seed_20003336: BeforeConnections 20_003_336,
     /// A rebalance never got on beside tiers whose period was short.
     seed_20008054: Now 20_008_054,
     /// A dead block counted as whole though the flush was refused that its write needed.
@@ -268,7 +268,7 @@ seeds! {
     /// The judge took a drive for away that was on its way back when power went.
     seed_40013099: Now 40_013_099,
     /// The judge counted room in pieces as room for an area of a journal.
-    seed_91000216: Now 91_000_216,
+    seed_91000216: BeforeConnections 91_000_216,
     /// The journal of a conversion that was refused wrote headers in slabs that were given back.
     seed_92005879: Now 92_005_879,
     /// The journal of a conversion that was refused wrote headers in slabs that were given back.
@@ -295,7 +295,7 @@ seeds! {
     seed_60003209: Now 60_003_209,
     /// A client got an error for a refused flush; the engine counted the lost blocks that had
     /// been written since the last good one as lost again, the judge as whole.
-    seed_70003548: Now 70_003_548,
+    seed_70003548: BeforeConnections 70_003_548,
     /// The judge waited at the end for a drive that had been taken offline and was added as a new
     /// one since.
     seed_70020459: Now 70_020_459,

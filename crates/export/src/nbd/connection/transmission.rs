@@ -222,23 +222,16 @@ async fn rarer(export: &impl Export, request: &Request, command: Command) -> Res
         Command::Flush => export.flush().await?,
         // Reads always come from the drives: there is no cache to prepare.
         Command::Cache => {}
-        Command::Trim { fua } => {
-            block::discard(export, offset, length).await?;
-            if fua {
-                export.flush().await?;
-            }
-        }
+        Command::Trim { fua } => block::discard(export, offset, length, fua).await?,
         Command::WriteZeroes { fua, may_punch, only_fast } => {
             if only_fast && !(may_punch && block::zeroes_at_once(export, offset, length)?) {
                 return Err(Failure::new(ENOTSUP, "zeroing this range is no faster than writing it"));
             }
             if may_punch {
-                block::write_zeroes(export, offset, length).await?;
+                block::write_zeroes(export, offset, length, fua).await?;
             } else {
                 fill_with_zeroes(export, offset, length).await?;
-            }
-            if fua {
-                export.flush().await?;
+                block::flush_if(export, fua).await?;
             }
         }
         Command::BlockStatus { only_one } => {

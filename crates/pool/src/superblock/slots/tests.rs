@@ -263,6 +263,17 @@ fn leftovers_of_other_pools_and_slots_are_rejected() {
 }
 
 #[test]
+fn a_generation_without_a_successor_is_damage() {
+    for last in [1 << 62, u64::MAX] {
+        let rig = Rig::new(&small(1));
+        for generation in [1, (1 << 62) - 1, last] {
+            rig.commit(&small(generation));
+        }
+        assert_eq!(newest(&rig.images[0]).map(|(found, ..)| found.generation), Some((1 << 62) - 1));
+    }
+}
+
+#[test]
 fn grown_drive_is_found_and_tiny_drive_is_empty() {
     let rig = Rig::new(&small(1));
     rig.commit(&small(1));
