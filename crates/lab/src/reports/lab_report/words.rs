@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use super::ReportedRun;
 use super::figures::{in_flight, is_counted, named};
-use crate::method::size_text;
 use crate::records::record::{MeasurementRecord, Operation, RunRecord, Unit};
 use crate::reports::tables::{bytes, number, time_text};
 use crate::statistics::{Comparison, Direction, Pair, Verdict, compare};
@@ -67,7 +66,7 @@ pub(super) fn verdict(run: &RunRecord) -> String {
         [(Operation::Read, "read"), (Operation::Write, "written"), (Operation::Mixed, "read or written")]
     {
         parts.extend(best(op, small).map(|(figure, rate)| {
-            let size = figure.block_bytes.map_or_else(String::new, size_text);
+            let size = figure.block_bytes.map_or_else(String::new, bytes);
             format!("{} blocks of {size} are {what} a second ({})", number(rate), figure.name)
         }));
     }
@@ -256,7 +255,7 @@ mod tests {
         for part in [
             "Reads reach 3412 MB/s (SEQ_read)",
             "writes reach 2100 MB/s",
-            "10,000 blocks of 4KiB are read a second",
+            "10,000 blocks of 4 KiB are read a second",
             "one request alone takes 82.0 µs (RND_read), 99 % within 1.30 ms",
         ] {
             assert!(text.contains(part), "{part}: {text}");

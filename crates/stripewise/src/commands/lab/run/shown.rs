@@ -83,6 +83,11 @@ impl Observer for Shown<'_> {
 
     fn moved(&self, bytes: u64, pulse: &Pulse) {
         let mut now = self.now.borrow_mut();
+        if bytes == 0 {
+            // The rate is that since the first answer, not since the ramp began.
+            now.sampled = Instant::now();
+            return;
+        }
         let elapsed = now.sampled.elapsed().as_secs_f64();
         if elapsed < SAMPLE_SECONDS {
             return;
