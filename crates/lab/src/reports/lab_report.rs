@@ -390,6 +390,7 @@ mod tests {
     use super::*;
     use crate::records::record::Operation;
     use crate::records::store::Second;
+    use crate::scenario::Timeline;
 
     fn reported(count: usize) -> ReportedRun {
         let figure = |at: usize| {
