@@ -396,7 +396,7 @@ fn the_next_run_removes_what_a_killed_one_left() {
     let sandbox = with_profile();
     ended_by(&sandbox, "lab run @folder --profile postmark --size 256MiB", "-KILL");
     assert_eq!(entries(&sandbox, "folder"), 1, "nothing runs at SIGKILL");
-    sandbox.ok(&format!("lab run @folder {QUICK} --size 8MiB --runs 1"));
+    sandbox.ok(&format!("lab run @folder {QUICK} --size 8MiB"));
     assert_eq!(entries(&sandbox, "folder"), 0);
 }
 
@@ -412,7 +412,7 @@ fn files_are_sized_to_fit_and_the_target_is_named() {
     assert!(most < 2 << 20 && known("transactions") > known("files") / 2, "{run}");
     assert!(run["notes"][0].as_str().is_some_and(|note| note.contains("as --size asks")), "{run}");
     assert_eq!(run["target"], sandbox.path("folder").display().to_string());
-    let blocks = sandbox.json(&format!("lab run @folder {QUICK} --size 8MiB --runs 1"));
+    let blocks = sandbox.json(&format!("lab run @folder {QUICK} --size 8MiB"));
     assert_eq!(blocks["target"], sandbox.path("folder").display().to_string());
     let progress = sandbox.run("lab run @folder --profile postmark --size 1MiB").err;
     for phase in ["creating files", "running transactions", "deleting files"] {
