@@ -62,7 +62,7 @@ pub enum FileError<E: std::error::Error + 'static> {
     Interrupted,
 }
 
-/// Tells the watch about a phase, and stops where it asks for it.
+/// Reports a phase to the watch, and stops at its request.
 fn proceed<E: std::error::Error>(watch: &dyn FileWatch, phase: Phase, done: u64) -> Result<(), FileError<E>> {
     watch.at(phase, done);
     if watch.is_interrupted() { Err(FileError::Interrupted) } else { Ok(()) }

@@ -1,5 +1,5 @@
-//! The page of `lab report`: the verdict, a chart for each question with all runs of a method in it,
-//! the figures as tables and as the tool prints them, the circumstances, the raw data. One
+//! The page of `lab report`: the verdict, a chart for each question with all runs of a method in
+//! it, the figures as tables and as the tool prints them, the circumstances, the raw data. One
 //! self-contained file, in the style of the evaluation's report.
 
 mod charts;

@@ -267,8 +267,8 @@ pub(crate) fn holm(raw: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// The level at which Holm's correction tests each of `raw`. From the first that is not rejected on,
-/// the level no longer rises.
+/// The level at which Holm's correction tests each of `raw`. From the first that is not rejected
+/// on, the level no longer rises.
 fn holm_levels(raw: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..raw.len()).collect();
     order.sort_by(|a, b| raw[*a].total_cmp(&raw[*b]));
@@ -284,8 +284,8 @@ fn holm_levels(raw: &[f64]) -> Vec<f64> {
     levels
 }
 
-/// Number of runs per side that show a relative `effect` in nine of ten cases at [`ERROR_RATE`] over
-/// all `comparisons`, from the runs so far: the normal formula 2 (z + z₀.₉)² (σ / δ)², a sixth more
+/// Number of runs per side that show a relative `effect` in nine of ten cases at [`ERROR_RATE`]
+/// over all `comparisons`, from the runs so far: the normal formula 2 (z + z₀.₉)² (σ / δ)², a sixth more
 /// for ranks instead of means; at least six, and as many as the rank test needs to show anything.
 pub fn runs_needed(lists: &[&[f64]], effect: f64, comparisons: usize) -> usize {
     let level = ERROR_RATE / comparisons.max(1) as f64;

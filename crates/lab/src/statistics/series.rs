@@ -78,7 +78,7 @@ pub(crate) fn steadiness(rounds: &[f64]) -> Option<Steadiness> {
 pub(crate) fn steady_text(rounds: &[f64]) -> Result<String, String> {
     let Some(last) = steadiness(rounds) else {
         return Err(format!(
-            "steady state not reached: {} rounds, and {STEADY_ROUNDS} are needed to tell",
+            "steady state not reached: {} rounds of the {STEADY_ROUNDS} needed",
             rounds.len()
         ));
     };

@@ -209,7 +209,7 @@ fn one_check(
     if verdict == Verdict::CannotTell {
         match doubt {
             Some(why) => text += &format!(" (doubtful: {})", why.trim_end_matches('.')),
-            None if interval.is_none() => text += " (too few runs to tell)",
+            None if interval.is_none() => text += " (too few runs)",
             None => {}
         }
     }
@@ -240,7 +240,7 @@ mod tests {
         ours.insert("RAID5/normal/seq_write".into(), figure(510.0));
         let found = verdict(&ours, "F004-03");
         assert_eq!(found.verdict, Verdict::CannotTell);
-        assert!(found.why.contains("too few runs to tell"), "{}", found.why);
+        assert!(found.why.contains("(too few runs)"), "{}", found.why);
         ours.insert("RAID5/normal/seq_write".into(), figure(250.0));
         assert_eq!(verdict(&ours, "F004-03").verdict, Verdict::Disagrees);
         let three = |value: f64| figure(0.0).with_runs(vec![value, value + 1.0, value + 2.0]);

@@ -328,8 +328,8 @@ fn sample_of_job(job: &Value) -> Sample {
     }
 }
 
-/// Completed requests, as fio counts them for latencies. `total_ios` lacks the requests that were in
-/// flight at the end of the ramp, whose bytes count.
+/// Completed requests, as fio counts them for latencies. `total_ios` lacks the requests that were
+/// in flight at the end of the ramp, whose bytes count.
 fn completed(job: &Value) -> Option<u64> {
     let of_side = |side: &str| {
         ["lat_ns", "clat_ns"].iter().find_map(|key| job[side][*key]["N"].as_u64().filter(|count| *count > 0))

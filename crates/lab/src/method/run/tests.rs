@@ -202,6 +202,6 @@ fn steady_rounds_end_and_interrupts_keep_the_figures() {
     let kept = Kept { stop_after: Cell::new(Some(3)), ..Kept::default() };
     let (figures, notes) = run(&profile, settings, &kept);
     assert_eq!((figures.len(), figures[0].runs.len()), (1, 3));
-    assert!(figures[0].badge_reasons["steady_state"].contains("3 rounds, and 5 are needed"));
+    assert!(figures[0].badge_reasons["steady_state"].contains("3 rounds of the 5 needed"));
     assert!(notes[0].contains("interrupted"), "{notes:?}");
 }

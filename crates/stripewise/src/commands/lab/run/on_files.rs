@@ -42,8 +42,8 @@ impl Work<'_> {
         Ok(note.into_iter().collect())
     }
 
-    /// The method with files of `--size`, or that leave half of the space free. Returns a note where
-    /// they differ from the method's own.
+    /// The method with files of `--size`, or that leave half of the space free. Returns a note
+    /// where they differ from the method's own.
     pub(super) fn sized(&self, method: FileMethod, room_bytes: u64) -> Result<(FileMethod, Option<String>)> {
         let own_bytes = method.most_bytes();
         let (bytes, why) = match self.options.sizes.as_slice() {
