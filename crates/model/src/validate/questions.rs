@@ -251,8 +251,8 @@ fn requests(row: &Row) -> Result<Option<Question>, DataError> {
     let disks = row.number("disks")?;
     let load = load_002(row.text("workload"), read, random, kib);
     let unit = row.text("unit");
-    // A figure that is not known by its name and unit is not answered: any other quantity would be a
-    // wrong answer.
+    // A figure that is not known by its name and unit is not answered: any other quantity would be
+    // a wrong answer.
     let figure = match unit {
         "IOPS" => Some(Figure::Requests),
         "ms" => Some(Figure::Milliseconds),

@@ -1,6 +1,6 @@
 //! Charts of any figures: curves over an axis, bars with intervals, latencies from the median to
-//! the longest. Several series share a chart, each with a colour; the key is part of the drawing, so
-//! that a chart alone is complete.
+//! the longest. Several series share a chart, each with a colour; the key is part of the drawing,
+//! so that a chart alone is complete.
 
 use super::svg::{Anchor, Svg, round_steps};
 use crate::records::record::Latencies;
