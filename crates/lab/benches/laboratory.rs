@@ -73,7 +73,7 @@ fn beside_fio(folder: &Path, version: &str) {
                 rate.set(figure.iops.unwrap_or(0.0));
                 Ok(())
             };
-            fio::measure(&profile, &profile.steps[0], &asked, keep).expect("fio measures it");
+            fio::measure(&profile, &profile.steps[0], &asked, &|_, _| true, keep).expect("fio measures it");
             by_fio.push(rate.get());
         }
         let mut ratios: Vec<f64> = native.iter().zip(&by_fio).map(|(native, fio)| native / fio).collect();

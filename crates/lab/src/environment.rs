@@ -35,6 +35,9 @@ pub struct Environment {
     pub device: Option<String>,
     /// Model name that the device reports.
     pub device_model: Option<String>,
+    /// Firmware version that the device reports.
+    #[serde(default)]
+    pub device_firmware: Option<String>,
     /// Serial number that the device reports.
     pub device_serial: Option<String>,
     /// I/O scheduler of the device.
@@ -82,6 +85,7 @@ impl Environment {
             file_system: mount.as_ref().map(|mount| mount.kind.clone()),
             mount_options: mount.map(|mount| mount.options),
             device_model: of_block("device/model"),
+            device_firmware: ["device/firmware_rev", "device/rev"].into_iter().find_map(of_block),
             device_serial: ["device/serial", "device/wwid", "wwid"].into_iter().find_map(of_block),
             scheduler: of_block("queue/scheduler").map(|text| chosen(&text)),
             smart: device.as_deref().and_then(smart),

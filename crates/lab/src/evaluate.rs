@@ -252,6 +252,9 @@ async fn matrix(
         }
     }
     ledger.set_plan(&subjects, workloads, &rates, &plan);
+    if !world.is_virtual() {
+        progress.planned(plan.expected_s);
+    }
 
     let bench = Bench { world, options, plan, pace, workloads, ledger, moved_bytes: moved_bytes.clone() };
     let mut arrays = Vec::with_capacity(subjects.len());

@@ -46,6 +46,7 @@ pub(crate) fn quiet() -> Evaluation {
             mount_options: Some("rw,relatime".into()),
             device: Some("/dev/nvme0n1p2".into()),
             device_model: Some("Example SSD".into()),
+            device_firmware: None,
             device_serial: Some("EX123".into()),
             scheduler: Some("none".into()),
             smart: None,

@@ -23,7 +23,8 @@ pub use environment::Environment;
 pub use loads::contents::{BLOCK_BYTES, Contents, DamagedPlace, Data, Verification};
 pub use loads::load::{Beat, Load, LoadEnd, Pulse, Surroundings, Tally, Window, WindowLimits};
 pub use loads::metered::{MeteredDrive, Traffic};
-pub use loads::sweep::{FillError, SweepOptions, fill, verify};
+pub use loads::scratch::{Scratch, remove_abandoned};
+pub use loads::sweep::{FillError, SweepOptions, fill, verify, watched};
 pub use loads::target::{DriveTarget, Target};
 pub use loads::workload::{
     Access, Arrival, BlockShare, Choice, JobCursor, Pattern, Region, ResolvedWorkload, Workload,

@@ -7,6 +7,7 @@ pub mod driver;
 pub mod files;
 pub(crate) mod load;
 pub(crate) mod metered;
+pub(crate) mod scratch;
 pub(crate) mod sweep;
 pub(crate) mod target;
 pub(crate) mod workload;

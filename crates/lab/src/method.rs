@@ -12,4 +12,5 @@ pub use profile::{FileMethod, Profile, ProfileError, Statistic, Step, built_in, 
 pub(crate) use profile::{explain, parse_bytes, size_text};
 pub(crate) use run::{Condition, Driven, Manner, Session, Whole, needs_more};
 pub use run::{HookError, Observer, RunError, RunSettings, Runner, run_interleaved, run_profile};
+pub(crate) use validity::judge_rounds;
 pub use validity::{Circumstances, judge};

@@ -13,8 +13,8 @@ mod compare;
 mod series;
 
 pub(crate) use compare::ratio_interval;
-pub use compare::{Comparison, Direction, Pair, Verdict, compare, rank_sum_p, runs_needed};
-pub(crate) use series::{STEADY_ROUNDS, drifts, is_steady, outliers};
+pub use compare::{Comparison, Direction, Pair, Undecided, Verdict, compare, rank_sum_p, runs_needed};
+pub(crate) use series::{STEADY_ROUNDS, drifts, is_steady, outliers, steady_text};
 
 use serde::{Deserialize, Serialize};
 

@@ -9,6 +9,7 @@
 mod beside;
 mod findings;
 mod measure;
+mod merged;
 mod page;
 mod plan;
 mod published;
@@ -23,7 +24,8 @@ use crate::records::record::MeasurementRecord;
 
 pub use findings::Verdict;
 pub use measure::run_study;
-pub use page::{study_charts, study_html, study_markdown};
+pub use merged::{ShownRow, ShownTable, shown_tables};
+pub use page::{study_charts, study_html, study_markdown, study_summary};
 
 /// A published study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -90,7 +92,7 @@ pub struct StudyOptions {
     pub drives: DriveSource,
     /// Pace of each drive; `None`: the study's drives, slowed if the host cannot keep up.
     pub pace: Option<Pace>,
-    /// A first look in under five minutes.
+    /// A first look: one short run of each figure.
     pub quick: bool,
     /// Random seed.
     pub seed: u64,
@@ -139,6 +141,9 @@ pub struct StudyRow {
     pub percent_of_single: Option<f64>,
     /// Published figure relative to their single drive.
     pub published_percent_of_single: Option<f64>,
+    /// Key of our figure; rows of other systems with the same key have the same one.
+    #[serde(skip)]
+    pub key: String,
 }
 
 /// Our figures by key.
@@ -159,8 +164,9 @@ pub struct FindingResult {
 
 /// Progress of a study.
 pub trait StudyProgress {
-    /// Shows the current activity and the completed share, from 0 to 1.
-    fn update(&self, what: &str, done: f64);
+    /// Shows the current activity, the completed share from 0 to 1, and the time that is left at
+    /// the pace so far.
+    fn update(&self, what: &str, done: f64, seconds_left: Option<f64>);
 
     /// Announces the expected duration before the first measurement.
     fn planned(&self, seconds: f64);

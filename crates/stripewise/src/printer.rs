@@ -381,9 +381,11 @@ impl Table {
     }
 
     /// Adds a row, one cell for each heading.
-    pub(crate) fn row<const N: usize>(&mut self, cells: [(String, Style); N]) {
-        assert_eq!(N, self.columns.len(), "one cell for each heading");
-        self.rows.push(cells.into_iter().map(|(text, style)| (plain::in_a_line(&text), style)).collect());
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        let cells: Vec<Cell> =
+            cells.into_iter().map(|(text, style)| (plain::in_a_line(&text), style)).collect();
+        assert_eq!(cells.len(), self.columns.len(), "one cell for each heading");
+        self.rows.push(cells);
     }
 }
 

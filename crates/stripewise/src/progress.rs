@@ -55,7 +55,8 @@ impl<'a> Progress<'a> {
         if self.is_due() {
             let left =
                 seconds_left.map_or_else(String::new, |seconds| format!(", {} left", duration_text(seconds)));
-            self.show(what, Some(percent), &format!("{percent:.1} %, {mb_per_s:.0} MB/s{left}"));
+            let rate = rate_text(mb_per_s);
+            self.show(what, Some(percent), &format!("{percent:.1} %, {rate} MB/s{left}"));
         }
     }
 
@@ -91,7 +92,10 @@ impl<'a> Progress<'a> {
                 let percent = 100.0 * done_bytes as f64 / total as f64;
                 self.update(what, percent, rate / 1e6, Some(total.saturating_sub(done_bytes) as f64 / rate));
             }
-            _ => self.show(what, None, &format!("{} so far, {:.0} MB/s", ByteSize(done_bytes), rate / 1e6)),
+            _ => {
+                let rate = rate_text(rate / 1e6);
+                self.show(what, None, &format!("{} so far, {rate} MB/s", ByteSize(done_bytes)));
+            }
         }
     }
 
@@ -161,6 +165,15 @@ impl Drop for Progress<'_> {
         if let Mode::Bar(Some(bar)) = &self.mode {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// A rate with two digits at least: slow is not 0.
+fn rate_text(rate: f64) -> String {
+    match rate {
+        10.0.. => format!("{rate:.0}"),
+        0.1.. => format!("{rate:.1}"),
+        _ => format!("{rate:.3}"),
     }
 }
 

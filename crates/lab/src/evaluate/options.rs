@@ -184,6 +184,8 @@ pub trait Progress {
     fn update(&self, status: &Status);
     /// Shows a note on a line of its own.
     fn note(&self, text: &str);
+    /// Announces the expected duration, once the speed of the drives is known.
+    fn planned(&self, _seconds: f64) {}
 }
 
 /// Shows nothing.

@@ -13,6 +13,7 @@ use stripewise_runtime::{CreateOptions, DriveOpener, OpenOptions, create_drive_f
 
 use super::options::{DriveMaker, EvaluateError};
 use crate::loads::metered::MeteredDrive;
+use crate::loads::scratch::remove_abandoned;
 
 /// Returned buffer memory kept for reuse; the loads have about 150 MB in flight at once.
 const RETAINED_BYTES: usize = 192 << 20;
@@ -47,6 +48,7 @@ pub(crate) struct LabDrive {
 
 impl World {
     pub(crate) fn in_folder(context: Context, opener: DriveOpener, folder: PathBuf) -> Self {
+        remove_abandoned(&folder);
         Self::of(context, BufferPool::new(RETAINED_BYTES), Source::Folder { opener, folder })
     }
 

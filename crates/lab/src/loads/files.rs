@@ -20,6 +20,54 @@ pub use folder::Folder;
 pub(crate) use postmark::POSTMARK_FIGURES;
 pub use postmark::{PostMark, run_postmark};
 
+/// A part of a method on files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// Name for readers.
+    pub name: &'static str,
+    /// Unit of the amounts: `bytes`, or things that are counted.
+    pub unit: &'static str,
+    /// Amount of the whole phase.
+    pub total: u64,
+}
+
+/// Follows a method on files.
+pub trait FileWatch {
+    /// The method is in `phase`, of which `done` is complete.
+    fn at(&self, phase: Phase, done: u64);
+
+    /// True to stop in an orderly way.
+    fn is_interrupted(&self) -> bool;
+}
+
+/// Shows nothing and never stops.
+pub struct Unwatched;
+
+impl FileWatch for Unwatched {
+    fn at(&self, _: Phase, _: u64) {}
+
+    fn is_interrupted(&self) -> bool {
+        false
+    }
+}
+
+/// Reason for ending a method on files early.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError<E: std::error::Error + 'static> {
+    /// Error of the store.
+    #[error(transparent)]
+    Store(#[from] E),
+    /// The watch asked for it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Reports a phase to the watch, and stops at its request.
+fn proceed<E: std::error::Error>(watch: &dyn FileWatch, phase: Phase, done: u64) -> Result<(), FileError<E>> {
+    watch.at(phase, done);
+    if watch.is_interrupted() { Err(FileError::Interrupted) } else { Ok(()) }
+}
+
 /// A store of numbered files.
 pub trait FileStore {
     /// Error of the store.
@@ -36,8 +84,14 @@ pub trait FileStore {
         block_bytes: u64,
     ) -> impl Future<Output = Result<(), Self::Error>>;
 
-    /// Reads a whole file, `block_bytes` at a time; returns its length in bytes.
-    fn read_all(&self, number: u64, block_bytes: u64) -> impl Future<Output = Result<u64, Self::Error>>;
+    /// Reads `bytes` of a file from an offset on, `block_bytes` at a time.
+    fn read(
+        &self,
+        number: u64,
+        offset_bytes: u64,
+        bytes: u64,
+        block_bytes: u64,
+    ) -> impl Future<Output = Result<(), Self::Error>>;
 
     /// Reads a block at an offset, and optionally changes it and writes it back.
     fn visit(

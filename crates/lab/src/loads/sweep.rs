@@ -6,10 +6,12 @@
 //! damage).
 
 use std::cell::{Cell, RefCell};
+use std::future::Future;
 use std::rc::Rc;
 
 use stripewise_drive::Context;
 
+use crate::evaluate::first_of;
 use crate::loads::contents::{BLOCK_BYTES, Contents, Verification};
 use crate::loads::target::Target;
 
@@ -30,6 +32,26 @@ pub struct FillError {
     pub offset_bytes: u64,
     /// Message of the target.
     pub why: String,
+}
+
+/// Interval of looks at a sweep.
+const LOOK_NS: u64 = 100_000_000;
+
+/// Performs `sweep` and passes its bytes so far to `look` at short intervals. Returns `None` once
+/// `look` returns false.
+pub async fn watched<R>(
+    context: &Context,
+    done_bytes: &Cell<u64>,
+    look: impl Fn(u64) -> bool,
+    sweep: impl Future<Output = R>,
+) -> Option<R> {
+    let watch = async {
+        while look(done_bytes.get()) {
+            context.sleep_ns(LOOK_NS).await;
+        }
+        None
+    };
+    first_of(async { Some(sweep.await) }, watch).await
 }
 
 /// Next range of a sweep, shared by its tasks.

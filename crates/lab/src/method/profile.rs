@@ -169,6 +169,30 @@ impl FileMethod {
         }
     }
 
+    /// The same method with files of about `bytes` in all. PostMark's files keep their number as
+    /// long as each has a block.
+    pub fn fitted(self, bytes: u64) -> Self {
+        const BLOCK_BYTES: u64 = 4096;
+        let asked = match self {
+            Self::Bonnie(asked) => return Self::Bonnie(Bonnie { file_bytes: bytes, ..asked }),
+            Self::PostMark(asked) => asked,
+        };
+        let all_files = |asked: &PostMark| asked.files + asked.transactions / 4;
+        let most_files = (bytes / (2 * BLOCK_BYTES)).max(1);
+        let factor = all_files(&asked).div_ceil(most_files).max(1);
+        let files = (asked.files / factor).max(10);
+        let fewer = PostMark { files, transactions: (asked.transactions / factor).max(20), ..asked };
+        // A file takes half a block more than its bytes, on average.
+        let room_bytes = bytes - (all_files(&fewer) * BLOCK_BYTES / 2).min(bytes / 2);
+        let share = room_bytes as f64 / Self::PostMark(fewer).most_bytes().max(1) as f64;
+        let scaled = |bytes: u64| ((bytes as f64 * share) as u64).max(1);
+        Self::PostMark(PostMark {
+            least_bytes: scaled(asked.least_bytes),
+            most_bytes: scaled(asked.most_bytes),
+            ..fewer
+        })
+    }
+
     /// Maximum bytes of the files, as far as the random choices allow an estimate.
     pub fn most_bytes(self) -> u64 {
         match self {

@@ -60,6 +60,9 @@ pub enum RunError {
     /// An action on the target failed.
     #[error(transparent)]
     Hook(#[from] HookError),
+    /// The observer asked for it before the measurements began.
+    #[error("interrupted")]
+    Interrupted,
     /// The observer could not keep a figure.
     #[error("{0}")]
     Observer(String),
@@ -114,6 +117,8 @@ pub trait Observer {
     /// # Errors
     /// If it cannot be kept; the run ends.
     fn measured(&self, position: usize, figure: &MeasurementRecord, sample: &Sample) -> Result<(), RunError>;
+    /// A pass over the whole target, before or after the measurements, is at `done_bytes`.
+    fn swept(&self, _what: &'static str, _done_bytes: u64, _total_bytes: u64) {}
     /// The load of a run has ended, valid or not.
     fn ended(&self, _step: &Step) {}
     /// True to stop in an orderly way.

@@ -6,7 +6,7 @@
 
 use crate::loads::caches::is_beyond;
 use crate::records::record::{MeasurementRecord, Unit};
-use crate::statistics::{drifts, outliers, standard_deviation};
+use crate::statistics::{STEADY_ROUNDS, drifts, interval95, outliers, standard_deviation, steady_text};
 
 /// Known circumstances of a measurement.
 #[derive(Clone, Debug, Default)]
@@ -104,6 +104,19 @@ pub fn judge(figure: &mut MeasurementRecord, around: &Circumstances) {
         let why = format!("{:.0} % of a core was used to drive the load", 100.0 * share);
         figure.badge("not_processor_bound", check(share < 0.9, why));
     }
+}
+
+/// Replaces the badges about equal runs for a method that runs until the steady state: its first
+/// rounds differ on purpose. The interval is that of the last rounds.
+pub(crate) fn judge_rounds(figure: &mut MeasurementRecord) {
+    for badge in ["no_drift", "no_outliers", "repeatable"] {
+        figure.badges.remove(badge);
+        figure.badge_reasons.remove(badge);
+    }
+    let last = &figure.runs[figure.runs.len().saturating_sub(STEADY_ROUNDS)..];
+    figure.ci95 = interval95(last).map(|interval| [interval.low, interval.high]);
+    let outcome = steady_text(&figure.runs).map(drop);
+    figure.badge("steady_state", outcome);
 }
 
 #[cfg(test)]

@@ -1,16 +1,26 @@
-//! The page of `lab report`: figures with intervals, a dot for each run, latency percentiles,
-//! bandwidth over time, badges, environment and raw data. One self-contained file, in the style of
-//! the evaluation's report.
+//! The page of `lab report`: the verdict, a chart for each question with all runs of a method in
+//! it, the figures as tables and as the tool prints them, the circumstances, the raw data. One
+//! self-contained file, in the style of the evaluation's report.
 
-use std::collections::BTreeMap;
+mod charts;
+mod figures;
+mod heat;
+mod timeline;
+mod words;
+
 use std::fmt::Write;
 
+use self::charts::Drawn;
+use self::heat::heat_map;
+use self::timeline::marked_timeline;
 use crate::records::record::{MeasurementRecord, RunRecord};
 use crate::records::store::Sample;
 use crate::reports::forms::tool_form;
-use crate::reports::report::svg::{Anchor, Svg, escape, round_steps};
+use crate::reports::report::svg::escape;
+use crate::reports::report::table::{Cell, cards};
 use crate::reports::report::{Chart, STYLE};
-use crate::scenario::Timeline;
+use crate::reports::tables::{number, time_text};
+use crate::statistics::Verdict;
 
 /// A run and the samples of each of its figures.
 #[derive(Clone, Debug)]
@@ -21,358 +31,351 @@ pub struct ReportedRun {
     pub samples: Vec<Vec<Sample>>,
 }
 
-/// Percentiles drawn.
-const QUANTILES: [(f64, &str); 6] =
-    [(0.5, "50"), (0.9, "90"), (0.99, "99"), (0.999, "99.9"), (0.9999, "99.99"), (1.0, "max")];
-/// Maximum number of figures of a run with charts of their own; all are in the table.
-const CHARTED: usize = 24;
-/// Approximate maximum over all runs, so that the page does not become too large to open.
+/// Maximum number of figures of a run whose samples are drawn; all are in the tables.
+const CHARTED: usize = 96;
+/// Approximate maximum over all runs, so that a report of many runs is made in reasonable time.
 const CHARTED_IN_ALL: usize = 480;
+/// Maximum number of failed checks that are explained one by one.
+const MOST_REASONS: usize = 40;
+
+/// Number of figures of each run whose samples are drawn, in a report of `runs` runs.
+pub fn charted_figures(runs: usize) -> usize {
+    (CHARTED_IN_ALL / runs.max(1)).clamp(1, CHARTED)
+}
 
 /// The whole page.
 pub fn lab_report_html(runs: &[ReportedRun]) -> String {
     let mut page = String::from("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     page += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
-    let names: Vec<&str> = runs.iter().map(|run| run.run.run.as_str()).collect();
-    let title = match names.as_slice() {
-        [only] => format!("{only}: {} on {}", runs[0].run.profile, runs[0].run.target),
-        several => format!("{} runs", several.len()),
+    let groups = by_method(runs);
+    let title = match (runs, groups.as_slice()) {
+        ([only], _) => format!("{} on {}", only.run.profile, object(&only.run)),
+        (_, [only]) => format!("{}: {} runs side by side", only[0].run.profile, only.len()),
+        _ => format!("{} runs of {} methods", runs.len(), groups.len()),
     };
     let _ = writeln!(
         page,
-        "<title>Stripewise: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>",
+        "<title>Stripewise: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{}</h1>",
+        escape(&title),
         escape(&title)
     );
-    let _ = writeln!(
-        page,
-        "<header>\n<h1>{}</h1>\n<p class=\"soft\">{}</p>\n</header>\n<main>",
-        escape(&title),
-        verdict(runs)
-    );
-    for run in runs {
-        one_run(&mut page, run, charted_figures(runs.len()));
+    for group in &groups {
+        let heading = if groups.len() > 1 {
+            format!("<b>{}</b>: ", escape(&group[0].run.profile))
+        } else {
+            String::new()
+        };
+        let _ = writeln!(page, "<p class=\"verdict\">{heading}{}</p>", escape(&verdict(group)));
     }
+    let _ = writeln!(page, "<p class=\"soft\">{}</p>\n</header>\n<main>", escape(&words::checks(runs)));
+    groups.iter().for_each(|group| one_method(&mut page, group, groups.len() > 1));
+    page += "<h2>Circumstances</h2>\n";
+    circumstances(&mut page, runs);
     raw_data(&mut page, runs);
-    page += "</main>\n<footer class=\"soft\">1 MB is 10<sup>6</sup> bytes.</footer>\n</body>\n</html>\n";
+    page += "</main>\n<footer class=\"soft\">1 MB is 10<sup>6</sup> bytes, 1 MiB is 2<sup>20</sup>.</footer>\n</body>\n\
+             </html>\n";
     page
 }
 
 /// Every chart of the page as a separate file, in the page's order.
 pub fn lab_report_charts(runs: &[ReportedRun]) -> Vec<Chart> {
     let mut all = Vec::new();
-    for reported in runs {
-        let name = &reported.run.run;
-        let timeline = reported.run.timeline.as_ref();
-        all.extend(timeline.map(|one| Chart::of(format!("{name}: over time"), &marked_timeline(one))));
-        for (figure, samples) in charted(reported, charted_figures(runs.len())) {
-            let title = |what: &str| format!("{name}: {}: {what}", figure.name);
-            all.extend(drawn(figure, samples).iter().map(|(what, svg)| Chart::of(title(what), svg)));
-        }
+    for group in by_method(runs) {
+        let method = &group[0].run.profile;
+        let drawn = drawn(&group);
+        all.extend(drawn.iter().map(|one| Chart::of(format!("{method}: {}", one.title), &one.svg)));
     }
     all
 }
 
-/// Summary for readers: the number of valid figures.
-fn verdict(runs: &[ReportedRun]) -> String {
-    let figures: Vec<&MeasurementRecord> = runs.iter().flat_map(|run| &run.run.measurements).collect();
-    let sound = figures.iter().filter(|figure| figure.badges.values().all(|holds| *holds)).count();
-    let unfinished = runs.iter().filter(|run| !run.run.finished).count();
-    let mut text = format!("{sound} of {} figures passed every check of their validity", figures.len());
-    if unfinished > 0 {
-        let _ = write!(text, "; {unfinished} runs are not finished");
+/// Runs of the same method together, in the order of the first of each.
+fn by_method(runs: &[ReportedRun]) -> Vec<Vec<&ReportedRun>> {
+    let mut groups: Vec<Vec<&ReportedRun>> = Vec::new();
+    for run in runs {
+        match groups.iter_mut().find(|group| group[0].run.profile == run.run.profile) {
+            Some(group) => group.push(run),
+            None => groups.push(vec![run]),
+        }
     }
-    text + "."
+    groups
 }
 
-fn one_run(page: &mut String, reported: &ReportedRun, most: usize) {
-    let run = &reported.run;
-    let _ = writeln!(
-        page,
-        "<section>\n<h2>{}</h2>\n<p>{} on {} by {}, {}.{}</p>",
-        escape(&run.run),
-        escape(&run.profile),
-        escape(&run.target),
-        escape(&run.tool),
-        escape(&run.date),
-        if run.finished { "" } else { " <b class=\"bad\">Not finished.</b>" }
-    );
-    table(page, run);
-    if let Some(timeline) = &run.timeline {
+/// The measured object: the drive's model if it is known, else the target.
+fn object(run: &RunRecord) -> String {
+    match run.environment.get("device_model") {
+        Some(model) => format!("{} ({model})", run.target),
+        None => run.target.clone(),
+    }
+}
+
+fn verdict(group: &[&ReportedRun]) -> String {
+    match group {
+        [only] => words::verdict(&only.run),
+        several => words::verdict_of_several(several, &words::names(several)),
+    }
+}
+
+/// All charts of the runs of one method.
+fn drawn(group: &[&ReportedRun]) -> Vec<Drawn> {
+    let (names, sweeps) = (words::names(group), figures::sweeps(group));
+    let mut all = charts::of_sweeps(group, &names, &sweeps);
+    all.extend(charts::of_single_figures(group, &names, &sweeps));
+    all.extend(charts::at_depth_1(group, &names));
+    all.extend(charts::rounds(group, &names));
+    all.extend(charts::percentiles(group, &names));
+    all.extend(charts::over_time(group, &names));
+    for (run, name) in group.iter().zip(&names) {
+        all.extend(run.run.timeline.as_ref().map(|timeline| Drawn {
+            title: format!("Throughput and latency over a drive failure: {name}"),
+            svg: marked_timeline(timeline),
+            note: String::new(),
+        }));
+    }
+    all
+}
+
+fn one_method(page: &mut String, group: &[&ReportedRun], is_one_of_several: bool) {
+    if is_one_of_several {
+        let _ = writeln!(page, "<h2>{}</h2>", escape(&group[0].run.profile));
+    }
+    page.push_str("<div class=\"charts wide\">\n");
+    for one in drawn(group) {
         let _ = writeln!(
             page,
-            "<figure><h3>Bandwidth and latency over time</h3>{}</figure>",
-            marked_timeline(timeline)
+            "<figure><h3>{}</h3>{}<figcaption>{}</figcaption></figure>",
+            escape(&one.title),
+            one.svg,
+            escape(&one.note)
         );
     }
-    heat_map(page, run);
+    page.push_str("</div>\n");
+    let has_depth_1 =
+        group.iter().flat_map(|run| &run.run.measurements).any(|one| figures::in_flight(one) == Some(1));
+    let has_latency = group.iter().flat_map(|run| &run.run.measurements).any(|one| one.latency_us.is_some());
+    if has_latency && !has_depth_1 {
+        let _ = writeln!(
+            page,
+            "<p class=\"soft\">No measurement of this method has one request in flight, so none shows the response time of \
+             the drive itself. {}</p>",
+            escape(charts::QUEUE_NOTE)
+        );
+    }
+    if group.len() > 1 {
+        side_by_side(page, group);
+    }
+    for run in group {
+        one_run(page, &run.run, group.len() > 1);
+    }
+}
+
+/// Every figure of all runs, and each run against the first.
+fn side_by_side(page: &mut String, group: &[&ReportedRun]) {
+    page.push_str("<h3>Side by side</h3>\n");
+    let names = words::names(group);
+    let mut columns = vec!["measurement".to_owned(), "unit".to_owned()];
+    columns.extend(names.iter().cloned());
+    columns.extend(names.iter().skip(1).map(|name| format!("{name} / {}", names[0])));
+    let compared: Vec<_> = group[1..].iter().map(|other| words::compared(group[0], other)).collect();
+    let mut known: Vec<&MeasurementRecord> = Vec::new();
+    for figure in group.iter().flat_map(|run| &run.run.measurements) {
+        if !known.iter().any(|one| one.name == figure.name) {
+            known.push(figure);
+        }
+    }
+    let row = |figure: &&MeasurementRecord| {
+        let counts = figures::is_counted(figure);
+        let value = |run: &&ReportedRun| {
+            let found = figures::named(run, &figure.name);
+            found.and_then(
+                |one| if counts { one.iops } else { one.mb_per_s.or_else(|| one.runs.first().copied()) },
+            )
+        };
+        let unit = if counts { "a second" } else { figure.unit.text() };
+        let mut cells = vec![Cell::Figure(unit.to_owned())];
+        cells.extend(group.iter().map(|run| Cell::Figure(value(run).map_or_else(String::new, number))));
+        cells.extend(compared.iter().map(|all| {
+            let Some(one) = all.iter().find(|one| one.measurement == figure.name) else {
+                return Cell::Figure(String::new());
+            };
+            let (class, word) = match one.verdict {
+                Verdict::Better => ("good", "better"),
+                Verdict::Worse => ("bad", "worse"),
+                Verdict::CannotTell => ("soft", "undecided"),
+            };
+            let interval = one
+                .ci95
+                .map_or_else(String::new, |[low, high]| format!(" ({} – {})", number(low), number(high)));
+            Cell::Html(format!("{}{interval} <span class=\"{class}\">{word}</span>", number(one.ratio)))
+        }));
+        (figure.name.clone(), cells)
+    };
+    cards(page, &columns, &known.iter().map(row).collect::<Vec<_>>());
+    page.push_str(
+        "<p class=\"soft\">Ratios with 95 % intervals, corrected for the number of comparisons.</p>\n",
+    );
+}
+
+fn one_run(page: &mut String, run: &RunRecord, is_one_of_several: bool) {
+    let state = if run.finished { "" } else { " <b class=\"bad\">Not finished.</b>" };
+    let _ = writeln!(
+        page,
+        "<section>\n<h3>{}</h3>\n<p>{} on {} by {}, {}.{state}</p>",
+        escape(&run.run),
+        escape(&run.profile),
+        escape(&object(run)),
+        escape(&run.tool),
+        escape(&run.date),
+    );
     if let Some(form) = tool_form(run) {
         let _ = writeln!(
             page,
-            "<details open><summary>In the output format of its tool</summary><div class=\"scroll\"><pre>{}</pre></div></details>",
+            "<details open><summary>In the output format of its tool</summary><pre>{}</pre></details>",
             escape(&form)
         );
     }
-    page.push_str("<div class=\"charts\">\n");
-    for (figure, samples) in charted(reported, most) {
-        for (what, svg) in drawn(figure, samples) {
-            let _ = writeln!(page, "<figure><h3>{}: {what}</h3>{svg}</figure>", escape(&figure.name));
-        }
-    }
-    page.push_str("</div>\n");
-    if run.measurements.len() > most {
-        let _ = writeln!(page, "<p class=\"soft\">Charts are of the first {most} figures.</p>");
-    }
+    heat_map(page, run);
+    let _ = writeln!(
+        page,
+        "<details{}><summary>All figures</summary>",
+        if is_one_of_several { "" } else { " open" }
+    );
+    figures_table(page, run);
+    page.push_str("</details>\n");
+    reasons(page, run);
     for note in &run.notes {
         let _ = writeln!(page, "<p>{}</p>", escape(note));
     }
-    page.push_str("<h3>Environment</h3>\n<dl>\n");
-    for (name, value) in &run.environment {
-        let _ = writeln!(page, "<dt>{}</dt><dd>{}</dd>", escape(&name.replace('_', " ")), escape(value));
-    }
-    page.push_str("</dl>\n</section>\n");
+    page.push_str("</section>\n");
 }
 
-fn table(page: &mut String, run: &RunRecord) {
-    page.push_str(
-        "<div class=\"scroll\"><table>\n<tr><th>measurement</th><th>MB/s</th><th>IOPS</th><th>95 % interval</th><th>mean us</th>\
-         <th>99 % us</th><th>runs</th><th>checks</th></tr>\n",
-    );
-    for figure in &run.measurements {
+fn figures_table(page: &mut String, run: &RunRecord) {
+    let titles = [
+        "measurement",
+        "figure",
+        "95 % interval",
+        "IOPS",
+        "mean latency",
+        "99 %",
+        "longest",
+        "runs",
+        "checks",
+    ];
+    let has = |of: fn(&MeasurementRecord) -> bool| run.measurements.iter().any(of);
+    // Columns without any figure are left out.
+    let shown = [
+        true,
+        true,
+        has(|figure| figure.ci95.is_some()),
+        has(|figure| figure.iops.is_some()),
+        has(|figure| figure.latency_us.is_some_and(|one| one.mean.is_some())),
+        has(|figure| figure.latency_us.is_some_and(|one| one.p99.is_some())),
+        has(|figure| figure.latency_us.is_some_and(|one| one.max.is_some())),
+        true,
+        true,
+    ];
+    let columns = titles.iter().zip(shown).filter(|(_, shown)| *shown).map(|(title, _)| (*title).to_owned());
+    let row = |figure: &MeasurementRecord| {
         let latency = figure.latency_us.unwrap_or_default();
-        let failed: Vec<String> = figure
-            .badge_reasons
-            .iter()
-            .map(|(name, why)| {
-                format!("<b class=\"bad\">{}</b>: {}", escape(&MeasurementRecord::failed(name)), escape(why))
-            })
-            .collect();
+        let time = |us: Option<f64>| us.map_or_else(String::new, time_text);
+        let own = figure.mb_per_s.or(figure.iops.filter(|_| figure.unit.text() == "/s"));
+        let own = own.or_else(|| crate::statistics::median(&figure.runs));
+        let interval =
+            figure.ci95.map_or_else(String::new, |[low, high]| format!("{} – {}", number(low), number(high)));
+        let failed: Vec<String> =
+            figure.badge_reasons.keys().map(|name| MeasurementRecord::failed(name)).collect();
         let checks = match (failed.is_empty(), figure.badges.len()) {
             (true, 0) => "none known".to_owned(),
             (true, count) => format!("all {count} hold"),
-            (false, _) => failed.join("<br>"),
+            (false, _) => format!("<b class=\"bad\">{}</b>", escape(&failed.join(", "))),
         };
-        let interval = figure.ci95.map_or_else(String::new, |[low, high]| {
-            format!("{} – {} {}", digits(Some(low)), digits(Some(high)), figure.unit.text())
-        });
+        let cells = [
+            Cell::Figure(
+                own.map_or_else(String::new, |own| format!("{} {}", number(own), figure.unit.text())),
+            ),
+            Cell::Figure(interval),
+            Cell::Figure(figure.iops.map_or_else(String::new, number)),
+            Cell::Figure(time(latency.mean)),
+            Cell::Figure(time(latency.p99)),
+            Cell::Figure(time(latency.max)),
+            Cell::Figure(figure.runs.len().to_string()),
+            Cell::Html(checks),
+        ];
+        let kept = cells.into_iter().zip(&shown[1..]).filter(|(_, shown)| **shown).map(|(cell, _)| cell);
+        (figure.name.clone(), kept.collect())
+    };
+    cards(page, &columns.collect::<Vec<_>>(), &run.measurements.iter().map(row).collect::<Vec<_>>());
+}
+
+/// Reasons of failed checks; figures with the same reason share a line.
+fn reasons(page: &mut String, run: &RunRecord) {
+    let mut found: Vec<((&str, &str), Vec<&str>)> = Vec::new();
+    for figure in &run.measurements {
+        for (name, why) in &figure.badge_reasons {
+            let reason = (name.as_str(), why.as_str());
+            match found.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, figures)) => figures.push(&figure.name),
+                None => found.push((reason, vec![&figure.name])),
+            }
+        }
+    }
+    if found.is_empty() {
+        return;
+    }
+    page.push_str("<ul class=\"remarks\">\n");
+    for ((name, why), figures) in found.iter().take(MOST_REASONS) {
+        let figures = match figures.as_slice() {
+            all if all.len() == run.measurements.len() && all.len() > 1 => "all figures".to_owned(),
+            few if few.len() <= 3 => few.join(", "),
+            many => format!("{} figures", many.len()),
+        };
         let _ = writeln!(
             page,
-            "<tr><th>{}</th><td>{}</td><td>{}</td><td>{interval}</td><td>{}</td><td>{}</td><td>{}</td><td style=\"text-align:left;white-space:normal\">{checks}</td></tr>",
-            escape(&figure.name),
-            digits(figure.mb_per_s),
-            digits(figure.iops),
-            digits(latency.mean),
-            digits(latency.p99),
-            figure.runs.len()
+            "<li class=\"warning\"><b>{}</b> ({}): {}</li>",
+            escape(&MeasurementRecord::failed(name)),
+            escape(&figures),
+            escape(why)
         );
     }
-    page.push_str("</table></div>\n");
-}
-
-/// Block length by depth, if a run varies both: one map for each operation.
-fn heat_map(page: &mut String, run: &RunRecord) {
-    let mut maps: BTreeMap<String, BTreeMap<(u64, u32), f64>> = BTreeMap::new();
-    for figure in &run.measurements {
-        let depth = figure.queue_depth.unwrap_or(1) * figure.workers.unwrap_or(1);
-        if let (Some(block), Some(rate)) = (figure.block_bytes, figure.mb_per_s) {
-            maps.entry(format!("{:?}", figure.op).to_lowercase()).or_default().insert((block, depth), rate);
-        }
-    }
-    for (op, cells) in maps {
-        let mut blocks: Vec<u64> = cells.keys().map(|(block, _)| *block).collect();
-        let mut depths: Vec<u32> = cells.keys().map(|(_, depth)| *depth).collect();
-        for_unique(&mut blocks);
-        for_unique(&mut depths);
-        if blocks.len() < 2 || depths.len() < 2 {
-            continue;
-        }
-        let most = cells.values().copied().fold(0.0, f64::max);
-        let _ = write!(
+    page.push_str("</ul>\n");
+    if found.len() > MOST_REASONS {
+        let _ = writeln!(
             page,
-            "<table class=\"heat\"><caption>{op}: MB/s by block length and requests in flight</caption>\n<tr><th></th>"
+            "<p class=\"soft\">{} more are in the data of this page.</p>",
+            found.len() - MOST_REASONS
         );
-        for depth in &depths {
-            let _ = write!(page, "<th>{depth}</th>");
+    }
+}
+
+/// The circumstances of all runs: what they share once, the rest side by side.
+fn circumstances(page: &mut String, runs: &[ReportedRun]) {
+    let all: Vec<Vec<(String, String)>> = runs.iter().map(|run| words::circumstances(&run.run)).collect();
+    let mut names: Vec<&String> = Vec::new();
+    for (name, _) in all.iter().flatten() {
+        if !names.contains(&name) {
+            names.push(name);
         }
-        page.push_str("</tr>\n");
-        for block in &blocks {
-            let _ = write!(page, "<tr><th>{}</th>", crate::method::size_text(*block));
-            for depth in &depths {
-                match cells.get(&(*block, *depth)) {
-                    Some(rate) => {
-                        let share = (rate / most * 100.0).round();
-                        let _ = write!(
-                            page,
-                            "<td style=\"background:color-mix(in srgb, #2a78d6 {share}%, transparent)\">{}</td>",
-                            digits(Some(*rate))
-                        );
-                    }
-                    None => page.push_str("<td></td>"),
-                }
-            }
-            page.push_str("</tr>\n");
-        }
-        page.push_str("</table>\n");
     }
-}
-
-fn for_unique<T: Ord>(values: &mut Vec<T>) {
-    values.sort_unstable();
-    values.dedup();
-}
-
-/// Number of figures of each run with charts, in a report of `runs` runs.
-pub fn charted_figures(runs: usize) -> usize {
-    (CHARTED_IN_ALL / runs.max(1)).clamp(1, CHARTED)
-}
-
-/// Figures with charts, and their samples.
-fn charted(reported: &ReportedRun, most: usize) -> impl Iterator<Item = (&MeasurementRecord, &Vec<Sample>)> {
-    reported.run.measurements.iter().zip(&reported.samples).take(most)
-}
-
-/// Charts of a figure with their titles.
-fn drawn(figure: &MeasurementRecord, samples: &[Sample]) -> Vec<(&'static str, String)> {
-    let charts = [
-        ("every run", Some(dots(figure))),
-        ("latency percentiles, us", percentiles(figure, samples)),
-        ("MB/s over time", over_time(figure, samples)),
-        ("latency over time", latency_over_time(figure, samples)),
-    ];
-    charts.into_iter().filter_map(|(what, svg)| Some((what, svg?))).collect()
-}
-
-/// A dot for each run.
-fn dots(figure: &MeasurementRecord) -> String {
-    let (width, height, left, bottom) = (360.0, 120.0, 60.0, 24.0);
-    let (steps, end) = round_steps(figure.runs.iter().copied().fold(0.0, f64::max), 3.0);
-    let mut svg = Svg::new(width, height, &format!("{}: every run", figure.name));
-    let y = |value: f64| (height - bottom) * (1.0 - value / end) + 4.0;
-    for step in steps {
-        svg.line("grid", left, y(step), width, y(step));
-        svg.text("tick", left - 6.0, y(step) + 4.0, Anchor::End, &digits(Some(step)));
-    }
-    let gap = (width - left) / (figure.runs.len() + 1) as f64;
-    for (at, value) in figure.runs.iter().enumerate() {
-        let hint = format!("run {}: {} {}", at + 1, digits(Some(*value)), figure.unit.text());
-        svg.circle("dot", left + gap * (at + 1) as f64, y(*value), 4.0, &hint);
-    }
-    svg.text("tick", left, height - 6.0, Anchor::Start, &format!("each run, {}", figure.unit.text()));
-    svg.finish()
-}
-
-/// Latency percentiles from the merged histograms.
-fn percentiles(figure: &MeasurementRecord, samples: &[Sample]) -> Option<String> {
-    let mut all = crate::loads::load::Tally::new().latency_ns;
-    for histogram in samples.iter().flat_map(|sample| [&sample.read_latency, &sample.write_latency]).flatten()
-    {
-        all.add(histogram).ok()?;
-    }
-    if all.is_empty() {
-        return None;
-    }
-    let (width, height, left, bottom) = (360.0, 140.0, 60.0, 24.0);
-    let values: Vec<f64> = QUANTILES.iter().map(|(at, _)| all.value_at_quantile(*at) as f64 / 1e3).collect();
-    let (least, most) =
-        (values[0].max(0.1).log10().floor(), values[QUANTILES.len() - 1].max(1.0).log10().ceil());
-    let y = |value: f64| {
-        let share = (value.max(0.1).log10() - least) / (most - least).max(1.0);
-        (height - bottom) * (1.0 - share) + 4.0
+    let value = |of: &[(String, String)], name: &str| {
+        of.iter().find(|(known, _)| known == name).map_or_else(String::new, |(_, value)| value.clone())
     };
-    let mut svg = Svg::new(width, height, &format!("{}: latency percentiles", figure.name));
-    for decade in least as i32..=most as i32 {
-        let value = 10f64.powi(decade);
-        svg.line("grid", left, y(value), width, y(value));
-        svg.text("tick", left - 6.0, y(value) + 4.0, Anchor::End, &digits(Some(value)));
-    }
-    let x = |at: usize| left + (width - left) * (at as f64 + 0.5) / QUANTILES.len() as f64;
-    let points: Vec<(f64, f64)> = values.iter().enumerate().map(|(at, value)| (x(at), y(*value))).collect();
-    svg.path("line", &points);
-    for (at, (value, (_, name))) in values.iter().zip(QUANTILES).enumerate() {
-        svg.circle("dot", x(at), y(*value), 3.0, &format!("{name} %: {} us", digits(Some(*value))));
-        svg.text("tick", x(at), height - 6.0, Anchor::Middle, name);
-    }
-    Some(svg.finish())
-}
-
-/// Bandwidth in each second of every run.
-fn over_time(figure: &MeasurementRecord, samples: &[Sample]) -> Option<String> {
-    let rates = samples.iter().map(|sample| sample.per_second.iter().map(|second| second.bytes as f64 / 1e6));
-    let lines: Vec<Vec<f64>> = rates.map(Iterator::collect).collect();
-    seconds(&format!("{}: MB/s over time", figure.name), "MB/s", &lines)
-}
-
-/// Mean latency in each second of every run.
-fn latency_over_time(figure: &MeasurementRecord, samples: &[Sample]) -> Option<String> {
-    let means = samples.iter().map(|sample| sample.per_second.iter().map(|second| second.mean_us));
-    let lines: Vec<Vec<f64>> = means.map(Iterator::collect).collect();
-    let known = lines.iter().flatten().any(|mean| *mean > 0.0);
-    known.then(|| seconds(&format!("{}: latency over time", figure.name), "mean latency, us,", &lines))?
-}
-
-/// A line for each run, a point for each of its seconds.
-fn seconds(title: &str, what: &str, lines: &[Vec<f64>]) -> Option<String> {
-    let longest = lines.iter().map(Vec::len).max().filter(|longest| *longest > 2)?;
-    let most = lines.iter().flatten().copied().fold(0.0, f64::max);
-    let (width, height, left, bottom) = (360.0, 140.0, 60.0, 24.0);
-    let (steps, end) = round_steps(most, 3.0);
-    let mut svg = Svg::new(width, height, title);
-    let y = |value: f64| (height - bottom) * (1.0 - value / end) + 4.0;
-    for step in steps {
-        svg.line("grid", left, y(step), width, y(step));
-        svg.text("tick", left - 6.0, y(step) + 4.0, Anchor::End, &digits(Some(step)));
-    }
-    for line in lines {
-        let x = |second: usize| left + (width - left) * second as f64 / (longest - 1) as f64;
-        let points = line.iter().enumerate().map(|(second, value)| (x(second), y(*value)));
-        svg.path("line", &points.collect::<Vec<_>>());
-    }
-    svg.text("tick", left, height - 6.0, Anchor::Start, &format!("{what} in each of {longest} seconds"));
-    Some(svg.finish())
-}
-
-/// Bandwidth over the whole scenario, latency below it, and a line for each event.
-fn marked_timeline(timeline: &Timeline) -> String {
-    const ROW: f64 = 13.0;
-    const PLOT: f64 = 150.0;
-    let (width, left, right) = (760.0, 60.0, 20.0);
-    let top = 8.0 + ROW * timeline.markers.len() as f64;
-    let panels: Vec<(&str, &[f64])> =
-        [("MB/s", timeline.mb_per_s.as_slice()), ("mean latency, us", timeline.mean_us.as_slice())]
-            .into_iter()
-            .filter(|(_, values)| !values.is_empty())
-            .collect();
-    let bottom = top + PLOT * panels.len().max(1) as f64;
-    let pieces = timeline.mb_per_s.len().max(1) as f64;
-    let last = timeline.markers.last().map_or(0.0, |marker| marker.seconds);
-    let end = (pieces * timeline.step_seconds).max(last).max(1e-3);
-    let (times, _) = round_steps(end, 8.0);
-    let x = |seconds: f64| left + (width - left - right) * (seconds / end).clamp(0.0, 1.0);
-    let mut svg =
-        Svg::new(width, bottom + 34.0, "MB/s and latency over time, with what happened to the array");
-    for time in times.into_iter().filter(|time| *time <= end) {
-        svg.text("tick", x(time), bottom + 15.0, Anchor::Middle, &digits(Some(time)));
-    }
-    for (number, (what, values)) in panels.into_iter().enumerate() {
-        let base = top + PLOT * (number + 1) as f64;
-        let (steps, most) = round_steps(values.iter().copied().fold(0.0, f64::max), 4.0);
-        let y = |value: f64| base - (PLOT - 20.0) * (value / most).clamp(0.0, 1.0);
-        for step in steps {
-            svg.line("grid", left, y(step), width - right, y(step));
-            svg.text("tick", left - 6.0, y(step) + 4.0, Anchor::End, &digits(Some(step)));
+    let (mut shared, mut differing) = (Vec::new(), Vec::new());
+    for name in names {
+        let values: Vec<String> = all.iter().map(|of| value(of, name)).collect();
+        match values.iter().all(|one| *one == values[0]) {
+            true => shared.push((name, values[0].clone())),
+            false => differing.push((name.clone(), values.into_iter().map(Cell::Text).collect::<Vec<_>>())),
         }
-        let middle = |piece: usize| (piece as f64 + 0.5) * timeline.step_seconds;
-        let point = |(piece, value): (usize, &f64)| (x(middle(piece)), y(*value));
-        svg.path("line", &values.iter().enumerate().map(point).collect::<Vec<_>>());
-        svg.text("tick", left, y(most) - 5.0, Anchor::Start, what);
     }
-    for (number, marker) in timeline.markers.iter().enumerate() {
-        let (x, y) = (x(marker.seconds), 12.0 + ROW * number as f64);
-        svg.line("marker", x, y + 2.0, x, bottom);
-        let (at, anchor) = if x > width / 2.0 { (x - 4.0, Anchor::End) } else { (x + 4.0, Anchor::Start) };
-        svg.text("", at, y, anchor, &format!("{} ({} s)", marker.what, digits(Some(marker.seconds))));
+    if !differing.is_empty() {
+        let columns: Vec<String> =
+            std::iter::once(String::new()).chain(runs.iter().map(|run| run.run.run.clone())).collect();
+        cards(page, &columns, &differing);
     }
-    svg.text("tick", (left + width) / 2.0, bottom + 30.0, Anchor::Middle, "seconds");
-    svg.finish()
+    page.push_str("<dl>\n");
+    for (name, value) in shared {
+        let _ = writeln!(page, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(&value));
+    }
+    page.push_str("</dl>\n");
 }
 
 /// The figures as JSON, for programs that read the page.
@@ -382,20 +385,12 @@ fn raw_data(page: &mut String, runs: &[ReportedRun]) {
     let _ = writeln!(page, "<script type=\"application/json\" id=\"runs\">{json}</script>");
 }
 
-fn digits(value: Option<f64>) -> String {
-    match value {
-        None => String::new(),
-        Some(value) if value.abs() >= 100.0 => format!("{value:.0}"),
-        Some(value) if value.abs() >= 10.0 => format!("{value:.1}"),
-        Some(value) => format!("{value:.2}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::records::record::Operation;
     use crate::records::store::Second;
+    use crate::scenario::Timeline;
 
     fn reported(count: usize) -> ReportedRun {
         let figure = |at: usize| {
@@ -460,18 +455,62 @@ mod tests {
         });
         let page = lab_report_html(&[one]);
         assert!(page.contains("fail begins (2.00 s)") && page.contains("recovered (9.00 s)"), "{page}");
-        assert!(page.contains(">mean latency, us<"), "{page}");
+        assert!(page.contains(">mean latency<") && page.contains(">200 µs<"), "{page}");
     }
 
     #[test]
     fn charts_are_files_of_their_own() {
         let page = lab_report_html(&[reported(2)]);
         let charts = lab_report_charts(&[reported(2)]);
-        assert_eq!(charts.len(), 2 * 4, "runs, percentiles, bandwidth and latency over time");
         assert_eq!(charts.len(), page.matches("<svg ").count());
         for chart in &charts {
             assert!(chart.svg.starts_with("<svg xmlns=") && chart.png().starts_with(b"\x89PNG"));
         }
+    }
+
+    /// A sweep over seven sizes, read and written.
+    fn sweep(run: &str, factor: f64, runs: usize) -> ReportedRun {
+        let mut measurements = Vec::new();
+        for (op, side) in [(Operation::Write, "write"), (Operation::Read, "read")] {
+            for shift in 9..16 {
+                let name = format!("{}_{side}", crate::method::size_text(1 << shift));
+                let figure = MeasurementRecord {
+                    block_bytes: Some(1 << shift),
+                    queue_depth: Some(4),
+                    workers: Some(1),
+                    ..MeasurementRecord::empty(name, op)
+                };
+                measurements.push(figure.with_runs(vec![factor * f64::from(shift); runs]));
+            }
+        }
+        let run = RunRecord {
+            run: run.into(),
+            target: run.into(),
+            profile: "atto".into(),
+            measurements,
+            ..RunRecord::default()
+        };
+        ReportedRun { run, samples: Vec::new() }
+    }
+
+    #[test]
+    fn a_sweep_is_one_chart_over_the_size() {
+        let page = lab_report_html(&[sweep("a", 10.0, 1)]);
+        assert_eq!(page.matches("<svg ").count(), 1, "no chart of a single dot");
+        assert!(page.contains("Throughput over request size: write, read"), "{page}");
+        assert!(page.contains("request size</text>") && page.contains(">4K<"), "{page}");
+        assert!(page.contains("there is no interval"), "{page}");
+    }
+
+    #[test]
+    fn runs_of_a_method_share_their_charts() {
+        let page = lab_report_html(&[sweep("a", 10.0, 6), sweep("b", 20.0, 6)]);
+        assert_eq!(page.matches("<svg ").count(), 1, "one chart with four curves");
+        assert!(page.contains("b is better than a in 14 of 14 figures"), "{page}");
+        for name in ["write, a", "write, b", "read, a", "read, b"] {
+            assert!(page.contains(&format!(">{name}<")), "{name}: {page}");
+        }
+        assert!(page.contains("class=\"whisker\"") && page.contains("data-label=\"b / a\""), "{page}");
     }
 
     #[test]
@@ -479,6 +518,5 @@ mod tests {
         let runs: Vec<ReportedRun> = (0..100).map(|_| reported(12)).collect();
         let page = lab_report_html(&runs);
         assert!(page.len() < 5 << 20, "{} bytes", page.len());
-        assert_eq!(page.matches("Charts are of the first 4 figures").count(), 100);
     }
 }

@@ -6,11 +6,13 @@
 //! everything else still works. All external text (paths, errors) is escaped.
 
 mod charts;
+pub(crate) mod plot;
 mod png;
 mod raw_data;
 mod settings;
 pub(crate) mod svg;
-mod table;
+pub(crate) mod table;
+pub(crate) mod verdict;
 
 use std::fmt::Write;
 
@@ -101,8 +103,9 @@ fn header(page: &mut String, evaluation: &Evaluation, title: &str) {
     let machine: Vec<String> = machine.into_iter().flatten().collect();
     let _ = writeln!(
         page,
-        "<header>\n<h1>{}</h1>\n<p class=\"soft\">{} · {} · {}</p>\n<div class=\"key\">",
+        "<header>\n<h1>{}</h1>\n<p class=\"verdict\">{}</p>\n<p class=\"soft\">{} · {} · {}</p>\n<div class=\"key\">",
         escape(title),
+        escape(&verdict::verdict(evaluation)),
         escape(&evaluation.date),
         escape(&machine.join(", ")),
         escape(&evaluation.settings.drives)
@@ -223,6 +226,22 @@ fn throughput_charts(page: &mut String, evaluation: &Evaluation) {
     per_workload(page, evaluation, "Throughput with 95 % interval.", charts::throughput);
 }
 
+/// Explanation of the latencies of loads with many requests in flight.
+fn queue_note(evaluation: &Evaluation) -> Option<String> {
+    let in_flight = evaluation.settings.workloads.iter().map(|load| load.depth * load.jobs).max()?;
+    let paced = match evaluation.settings.pace {
+        Some(_) => "On drives limited to a pace, as here, that shows the queue and not the drive. ",
+        None => "",
+    };
+    (in_flight > 1).then(|| {
+        format!(
+            "Up to {in_flight} requests are in flight. A request waits for those before it, so the mean latency is the \
+             number in flight over the requests a second. {paced}The response time of a drive is that of one request in \
+             flight, which the method iometer-latency of `stripewise lab run` measures."
+        )
+    })
+}
+
 fn latency(page: &mut String, evaluation: &Evaluation) {
     page.push_str("<h2>Latency</h2>\n");
     let _ = writeln!(
@@ -230,6 +249,9 @@ fn latency(page: &mut String, evaluation: &Evaluation) {
         "<div class=\"legend\">{STATE_LEGEND}<span>dot: median; bar: to the 99th percentile; long tick: 99.9th; short \
          tick: longest</span></div>"
     );
+    if let Some(note) = queue_note(evaluation) {
+        let _ = writeln!(page, "<p class=\"soft\">{}</p>", escape(&note));
+    }
     per_workload(page, evaluation, "All requests of all runs, logarithmic scale.", charts::latency);
     let caption = format!("All requests of all runs. {}", escape(&conditions(evaluation)));
     table(page, &latency_table(evaluation), &caption, "");

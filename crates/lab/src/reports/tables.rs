@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use stripewise_drive::{Cause, CauseCounts, CauseTable};
 
 use crate::records::results::{ArrayResult, Evaluation, Measurement, RebuildKind, Remark, Severity, State};
+use crate::reports::report::verdict::verdict;
 
 /// Columns under one heading.
 #[derive(Clone, Debug, PartialEq)]
@@ -288,12 +289,42 @@ fn published(text: &'static str) -> Vec<BTreeMap<&'static str, &'static str>> {
     lines.map(|line| head.iter().copied().zip(line.split(',')).collect()).collect()
 }
 
-/// Formats three digits, without needless decimals.
+/// Formats three digits, without needless decimals; large numbers with thousands apart.
 pub fn number(value: f64) -> String {
     match value.abs() {
+        huge if huge >= 9999.5 => thousands(value),
         large if large >= 99.95 => format!("{value:.0}"),
         middle if middle >= 9.995 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
+        small if small >= 0.9995 => format!("{value:.2}"),
+        0.0 => "0".into(),
+        tiny => {
+            let decimals = (2.0 - tiny.log10().floor()).min(9.0) as usize;
+            format!("{value:.decimals$}").trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+    }
+}
+
+fn thousands(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |rest| ("-", rest));
+    let mut text = sign.to_owned();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Formats microseconds to three digits in the unit that people read them in.
+pub fn time_text(microseconds: f64) -> String {
+    match microseconds.abs() {
+        seconds if seconds >= 999_500.0 => format!("{} s", number(microseconds / 1e6)),
+        milliseconds if milliseconds >= 999.5 => format!("{} ms", number(microseconds / 1e3)),
+        0.0 => "0 µs".into(),
+        nanoseconds if nanoseconds < 0.9995 => format!("{} ns", number(microseconds * 1e3)),
+        _ => format!("{} µs", number(microseconds)),
     }
 }
 
@@ -332,7 +363,7 @@ pub(crate) fn duration(seconds: f64) -> String {
 
 /// The output of `evaluate`: matrix, shares, processor time, remarks.
 pub fn summary_text(evaluation: &Evaluation) -> String {
-    let mut text = String::new();
+    let mut text = verdict(evaluation) + "\n\n";
     for table in [throughput_table(evaluation), percent_table(evaluation), cpu_table(evaluation)] {
         if table.has_figures() {
             text += &table.to_text();
@@ -480,8 +511,13 @@ mod tests {
     #[test]
     fn figures_are_formatted_readably() {
         assert_eq!(
-            [number(1234.5), number(99.96), number(12.34), number(0.123)],
-            ["1234", "100", "12.3", "0.12"]
+            [number(1234.5), number(99.96), number(12.34), number(0.123), number(0.0)],
+            ["1234", "100", "12.3", "0.123", "0"]
+        );
+        assert_eq!([number(0.016), number(4e-6), number(512_345.0)], ["0.016", "0.000004", "512,345"]);
+        assert_eq!(
+            [time_text(82.34), time_text(1_234.0), time_text(1_000_000.0), time_text(0.25)],
+            ["82.3 µs", "1.23 ms", "1.00 s", "250 ns"]
         );
         assert_eq!([milliseconds(123.4), milliseconds(45_678.0)], ["0.123", "45.7"]);
         assert_eq!([bytes(512), bytes(3 << 30), bytes(1_500_000_000)], ["512 B", "3 GiB", "1.4 GiB"]);

@@ -5,8 +5,10 @@
 //! "undecided" needs both a ratio at least [`LEAST_EFFECT`] away from 1 and a rank-sum test (Mann
 //! and Whitney 1947) that stays below 5 % after Holm's correction (1979) for all comparisons made
 //! together. The distribution of the rank sum is counted exactly, ties included, so it holds for
-//! three runs as for thirty. The interval of the ratio is a percentile bootstrap (Efron 1979) of
-//! the medians with a fixed seed: the same figures give the same interval.
+//! three runs as for thirty. The interval of the ratio is that of Hodges and Lehmann: all ratios
+//! that the same test, at the same corrected level, does not reject. So an interval that excludes 1
+//! and a rejected hypothesis are the same thing. Too few runs give no interval: at that level even
+//! runs that are all apart could be chance.
 
 use serde::{Deserialize, Serialize};
 use stripewise_drive::SplitMix64;
@@ -17,7 +19,11 @@ use super::{median, standard_deviation};
 pub(crate) const LEAST_EFFECT: f64 = 0.03;
 /// Maximum rate of false differences, over all comparisons made together.
 pub(crate) const ERROR_RATE: f64 = 0.05;
+/// Resamples of [`ratio_interval`], the bootstrap (Efron 1979) of a study's checks, with a fixed
+/// seed.
 const RESAMPLES: usize = 4000;
+/// Difference that [`runs_needed`] plans for.
+const PLANNED_EFFECT: f64 = 0.1;
 /// Maximum number of runs on both sides together for exact counts of rank sums; beyond it their
 /// distribution is close to normal.
 const COUNTED_RUNS: usize = 60;
@@ -32,6 +38,18 @@ pub enum Verdict {
     Worse,
     /// The runs are not conclusive.
     CannotTell,
+}
+
+/// Reason why runs are not conclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Undecided {
+    /// No difference can be shown with so few runs, however large it is.
+    TooFewRuns,
+    /// The difference is smaller than the least that is called one.
+    Small,
+    /// The runs vary too much for a difference of this size.
+    Noise,
 }
 
 /// Direction of improvement.
@@ -63,15 +81,19 @@ pub struct Comparison {
     pub measurement: String,
     /// Median of the second over median of the first.
     pub ratio: f64,
-    /// 95 % interval of the ratio; null with fewer than three runs on either side.
+    /// 95 % interval of the ratio, corrected for all comparisons made together; null with too few
+    /// runs.
     pub ci95: Option<[f64; 2]>,
     /// The verdict.
     pub verdict: Verdict,
+    /// Reason of an undecided verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undecided: Option<Undecided>,
     /// Probability of ranks as uneven as these without a difference, corrected for all comparisons
     /// made together.
     pub p: f64,
     /// Runs per side needed to show a difference of 10 % in nine of ten cases, with the observed
-    /// noise.
+    /// noise and as many comparisons.
     pub runs_needed: usize,
 }
 
@@ -80,11 +102,12 @@ pub fn compare(pairs: &[Pair]) -> Vec<Comparison> {
     let pairs: Vec<&Pair> =
         pairs.iter().filter(|pair| !pair.first.is_empty() && !pair.second.is_empty()).collect();
     let raw: Vec<f64> = pairs.iter().map(|pair| rank_sum_p(&pair.first, &pair.second)).collect();
-    let corrected = holm(&raw);
-    pairs.into_iter().zip(corrected).map(|(pair, p)| one(pair, p)).collect()
+    let all = pairs.len();
+    let corrected = holm(&raw).into_iter().zip(holm_levels(&raw));
+    pairs.into_iter().zip(corrected).map(|(pair, (p, level))| one(pair, p, level, all)).collect()
 }
 
-fn one(pair: &Pair, p: f64) -> Comparison {
+fn one(pair: &Pair, p: f64, level: f64, comparisons: usize) -> Comparison {
     let ratio = ratio_of_medians(&pair.first, &pair.second);
     let is_difference = p < ERROR_RATE && (ratio - 1.0).abs() >= LEAST_EFFECT;
     let verdict = match (is_difference, (ratio > 1.0) == (pair.direction == Direction::HigherIsBetter)) {
@@ -92,14 +115,58 @@ fn one(pair: &Pair, p: f64) -> Comparison {
         (true, true) => Verdict::Better,
         (true, false) => Verdict::Worse,
     };
+    let undecided = match verdict {
+        Verdict::Better | Verdict::Worse => None,
+        Verdict::CannotTell if p < ERROR_RATE => Some(Undecided::Small),
+        Verdict::CannotTell if least_p(pair.first.len(), pair.second.len()) >= level => {
+            Some(Undecided::TooFewRuns)
+        }
+        Verdict::CannotTell => Some(Undecided::Noise),
+    };
     Comparison {
         measurement: pair.name.clone(),
         ratio,
-        ci95: ratio_interval(&pair.first, &pair.second),
+        ci95: accepted_ratios(&pair.first, &pair.second, level)
+            .map(|[low, high]| [low.min(ratio), high.max(ratio)]),
         verdict,
+        undecided,
         p,
-        runs_needed: runs_needed(&[&pair.first, &pair.second], 0.1),
+        runs_needed: runs_needed(&[&pair.first, &pair.second], PLANNED_EFFECT, comparisons),
     }
+}
+
+/// All ratios of the second list to the first that the rank test does not reject at `level`: from
+/// one ratio of two runs to another. `None` if the test rejects none or if there is no end.
+fn accepted_ratios(first: &[f64], second: &[f64], level: f64) -> Option<[f64; 2]> {
+    let mut ratios: Vec<f64> =
+        first.iter().flat_map(|below| second.iter().map(move |above| above / below)).collect();
+    ratios.sort_by(f64::total_cmp);
+    // Ranks change only at these ratios: between two of them, one trial stands for all.
+    let accepts = |gap: usize| {
+        let ratio = match (gap.checked_sub(1).map(|at| ratios[at]), ratios.get(gap)) {
+            (None, Some(next)) => next / 2.0,
+            (Some(before), None) => before * 2.0,
+            (Some(before), Some(next)) => (before * next).sqrt(),
+            (None, None) => 1.0,
+        };
+        let scaled: Vec<f64> = first.iter().map(|value| value * ratio).collect();
+        rank_sum_p(&scaled, second) >= level
+    };
+    // The middle is accepted, and acceptance ends once on each side of it.
+    let middle = ratios.len() / 2;
+    let lowest = (0..middle).collect::<Vec<_>>().partition_point(|gap| !accepts(*gap));
+    let rejected = (middle + 1..=ratios.len()).collect::<Vec<_>>();
+    let highest = middle + rejected.partition_point(|gap| accepts(*gap));
+    match (lowest.checked_sub(1), ratios.get(highest)) {
+        (Some(low), Some(high)) => Some([ratios[low], *high]),
+        _ => None,
+    }
+}
+
+/// Least probability that the rank test can give: runs that are all apart.
+fn least_p(first: usize, second: usize) -> f64 {
+    let choices: f64 = (1..=first).map(|at| (second + at) as f64 / at as f64).product();
+    2.0 / choices
 }
 
 fn ratio_of_medians(first: &[f64], second: &[f64]) -> f64 {
@@ -200,19 +267,47 @@ pub(crate) fn holm(raw: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// Number of runs per side that show a relative `effect` in nine of ten cases at [`ERROR_RATE`],
-/// from the runs so far: the normal formula 2 (z₀.₉₇₅ + z₀.₉)² (σ / δ)², a sixth more for ranks
-/// instead of means, and at least six.
-pub fn runs_needed(lists: &[&[f64]], effect: f64) -> usize {
-    const Z: f64 = 1.959_964 + 1.281_552;
+/// The level at which Holm's correction tests each of `raw`. From the first that is not rejected
+/// on, the level no longer rises.
+fn holm_levels(raw: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..raw.len()).collect();
+    order.sort_by(|a, b| raw[*a].total_cmp(&raw[*b]));
+    let (mut levels, mut level) = (vec![0.0; raw.len()], 0.0);
+    let mut rejects = true;
+    for (step, index) in order.into_iter().enumerate() {
+        if rejects {
+            level = ERROR_RATE / (raw.len() - step) as f64;
+        }
+        rejects &= raw[index] < level;
+        levels[index] = level;
+    }
+    levels
+}
+
+/// Number of runs per side that show a relative `effect` in nine of ten cases at [`ERROR_RATE`]
+/// over all `comparisons`, from the runs so far: the normal formula 2 (z + z₀.₉)² (σ / δ)², a
+/// sixth more for ranks instead of means; at least six, and as many as the rank test needs to show
+/// anything.
+pub fn runs_needed(lists: &[&[f64]], effect: f64, comparisons: usize) -> usize {
+    let level = ERROR_RATE / comparisons.max(1) as f64;
+    let z = normal_quantile(level / 2.0) + 1.281_552;
+    let least = (6..1000).find(|runs| least_p(*runs, *runs) < level).unwrap_or(1000);
     let spread = |values: &&[f64]| {
         let relative = standard_deviation(values)? / median(values).filter(|middle| *middle > 0.0)?;
         Some(relative)
     };
     let spreads: Vec<f64> = lists.iter().filter_map(spread).collect();
     let variance = spreads.iter().map(|spread| spread * spread).sum::<f64>() / spreads.len().max(1) as f64;
-    let runs = 2.0 * Z * Z * variance / (1.0 + effect).ln().powi(2) * 7.0 / 6.0;
-    (runs.ceil() as usize).clamp(6, 1000)
+    let runs = 2.0 * z * z * variance / (1.0 + effect).ln().powi(2) * 7.0 / 6.0;
+    (runs.ceil() as usize).clamp(least, 1000)
+}
+
+/// The normal deviate that is exceeded with probability `tail`, to three digits (Abramowitz and
+/// Stegun 26.2.23).
+fn normal_quantile(tail: f64) -> f64 {
+    let t = (-2.0 * tail.ln()).sqrt();
+    let above = 2.515_517 + t * (0.802_853 + t * 0.010_328);
+    t - above / (1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308)))
 }
 
 #[cfg(test)]
@@ -283,7 +378,7 @@ mod tests {
         let found = (0..trials)
             .filter(|_| {
                 let first = noisy(&mut random, 6, 100.0, 0.05);
-                let runs = runs_needed(&[&first, &noisy(&mut random, 6, 90.0, 0.05)], 0.1).max(8);
+                let runs = runs_needed(&[&first, &noisy(&mut random, 6, 90.0, 0.05)], 0.1, 1).max(8);
                 let (first, second) =
                     (noisy(&mut random, runs, 100.0, 0.05), noisy(&mut random, runs, 90.0, 0.05));
                 compare(&[pair(first, second)])[0].verdict == Verdict::Worse
@@ -335,13 +430,48 @@ mod tests {
                     let more = wanted - first.len();
                     first.extend(drawn(&mut random, recorded, more, 1.0));
                     second.extend(drawn(&mut random, recorded, more, 0.9));
-                    wanted = runs_needed(&[&first, &second], 0.1);
+                    wanted = runs_needed(&[&first, &second], 0.1, 1);
                 }
                 compare(&[pair(first, second)])[0].verdict == Verdict::Worse
             });
             let found = found.count();
             assert!(found * 10 >= trials * 9, "{found} of {trials}");
         }
+    }
+
+    #[test]
+    fn an_interval_excludes_one_only_with_a_verdict() {
+        let mut random = SplitMix64::new(31);
+        for round in 0..60 {
+            let runs = 3 + round % 6;
+            let all: Vec<Pair> = (0..3)
+                .map(|at| {
+                    let centre = 100.0 * (1.0 + 0.08 * f64::from(at));
+                    pair(noisy(&mut random, runs, 100.0, 0.04), noisy(&mut random, runs, centre, 0.04))
+                })
+                .collect();
+            for found in compare(&all) {
+                let excludes = found.ci95.is_some_and(|[low, high]| low > 1.0 || high < 1.0);
+                let is_known =
+                    found.verdict != Verdict::CannotTell || found.undecided == Some(Undecided::Small);
+                assert_eq!(excludes, is_known, "{found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn too_few_runs_are_said_with_the_number_needed() {
+        let apart = |step: f64| pair(vec![100.0, 101.0, 102.0, 103.0], [step; 4].to_vec());
+        let all = compare(&[apart(200.0), apart(201.0), apart(202.0)]);
+        for found in &all {
+            assert_eq!(found.undecided, Some(Undecided::TooFewRuns), "{found:?}");
+            assert_eq!((found.ci95, found.runs_needed), (None, 6), "{found:?}");
+        }
+        // Four runs suffice for a single comparison.
+        assert_eq!(compare(&[apart(200.0)])[0].verdict, Verdict::Better);
+        assert!((normal_quantile(0.025) - 1.959_964).abs() < 1e-3);
+        let many = runs_needed(&[&[100.0, 100.5, 101.0]], 0.1, 2000);
+        assert!(many > 8 && least_p(many, many) < ERROR_RATE / 2000.0, "{many}");
     }
 
     #[test]

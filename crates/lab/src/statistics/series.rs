@@ -10,6 +10,10 @@ use super::{mean, median};
 
 /// Number of rounds that must agree.
 pub(crate) const STEADY_ROUNDS: usize = 5;
+/// Maximum distance of the highest from the lowest, as a share of the mean.
+const MOST_SPREAD: f64 = 0.2;
+/// Maximum change over the window, as a share of the mean.
+const MOST_RISE: f64 = 0.1;
 
 /// True if later runs are higher or lower than earlier ones at 5 %; needs five runs.
 pub(crate) fn drifts(values: &[f64]) -> bool {
@@ -45,17 +49,54 @@ pub(crate) fn outliers(values: &[f64]) -> Vec<usize> {
 
 /// True if the last [`STEADY_ROUNDS`] rounds are steady.
 pub(crate) fn is_steady(rounds: &[f64]) -> bool {
-    let Some(last) = rounds.len().checked_sub(STEADY_ROUNDS).map(|from| &rounds[from..]) else {
-        return false;
-    };
-    let Some(mean) = mean(last).filter(|mean| *mean > 0.0) else { return false };
+    steadiness(rounds).is_some_and(|last| last.spread <= MOST_SPREAD && last.rise <= MOST_RISE)
+}
+
+/// Variation of the last [`STEADY_ROUNDS`] rounds, as shares of their mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Steadiness {
+    /// Distance of the highest from the lowest.
+    pub(crate) spread: f64,
+    /// Change over the window of the line through them.
+    pub(crate) rise: f64,
+}
+
+/// Variation of the last rounds; `None` if they are too few.
+pub(crate) fn steadiness(rounds: &[f64]) -> Option<Steadiness> {
+    let last = rounds.len().checked_sub(STEADY_ROUNDS).map(|from| &rounds[from..])?;
+    let mean = mean(last).filter(|mean| *mean > 0.0)?;
     let highest = last.iter().copied().fold(f64::MIN, f64::max);
     let lowest = last.iter().copied().fold(f64::MAX, f64::min);
     let centre = (STEADY_ROUNDS - 1) as f64 / 2.0;
     let slope = last.iter().enumerate().map(|(at, value)| (at as f64 - centre) * (value - mean)).sum::<f64>()
         / (0..STEADY_ROUNDS).map(|at| (at as f64 - centre).powi(2)).sum::<f64>();
     let rise = slope.abs() * (STEADY_ROUNDS - 1) as f64;
-    highest - lowest <= 0.2 * mean && rise <= 0.1 * mean
+    Some(Steadiness { spread: (highest - lowest) / mean, rise: rise / mean })
+}
+
+/// The steady state in words: reached or not, and by how much.
+pub(crate) fn steady_text(rounds: &[f64]) -> Result<String, String> {
+    let Some(last) = steadiness(rounds) else {
+        return Err(format!(
+            "steady state not reached: {} rounds of the {STEADY_ROUNDS} needed",
+            rounds.len()
+        ));
+    };
+    let (spread, rise) = (100.0 * last.spread, 100.0 * last.rise);
+    match is_steady(rounds) {
+        true => Ok(format!(
+            "steady state reached in round {}: the last {STEADY_ROUNDS} lie within {spread:.0} % of their mean, with a \
+             slope of {rise:.0} %",
+            rounds.len()
+        )),
+        false => Err(format!(
+            "steady state not reached in {} rounds: the last {STEADY_ROUNDS} lie within {spread:.0} % of their mean \
+             (at most {:.0} %), with a slope of {rise:.0} % (at most {:.0} %)",
+            rounds.len(),
+            100.0 * MOST_SPREAD,
+            100.0 * MOST_RISE
+        )),
+    }
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ pub(super) fn conclude(
                 .map(|(value, single)| 100.0 * (value / single))
         };
         let row = StudyRow {
+            key: key.to_owned(),
             row: one.row.clone(),
             metric: one.metric.clone(),
             measured,
@@ -105,6 +106,7 @@ fn only_ours(key: &str, figure: &MeasurementRecord, ours: &OwnFigures) -> StudyR
     let single = key.split_once('/').and_then(|(_, test)| ours.get(&format!("single/{test}")));
     let single = single.and_then(|single| median(&single.runs)).filter(|single| *single > 0.0);
     StudyRow {
+        key: key.to_owned(),
         row: key.replace('/', " "),
         metric: figure.unit.text().into(),
         measured,

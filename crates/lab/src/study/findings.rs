@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::published::FINDINGS;
 use super::{FindingResult, OwnFigures, StudyNumber};
 use crate::records::import::table::{Headings, fields};
+use crate::records::record::MeasurementRecord;
 use crate::statistics::{median, ratio_interval};
 
 /// Agreement of a run with a finding.
@@ -109,6 +110,11 @@ const CHECKS: [Check; 58] = [
 
 /// Tolerance of a ratio with too few runs for an interval.
 const FEW_RUNS: f64 = 1.1;
+/// Factor by which such a ratio, or one of doubtful figures, must lie outside of its bounds to
+/// disagree: the noise of single runs is not known, and a stall can halve a short one.
+const FAR_BEYOND: f64 = 2.0;
+/// Badge of figures with a warning.
+pub(super) const DOUBTFUL: &str = "free_of_warnings";
 
 /// Findings that only other systems can show: controllers, other software, caches, flash, file
 /// systems, links.
@@ -139,11 +145,11 @@ pub(super) fn judge_findings(study: StudyNumber, ours: &OwnFigures) -> Vec<Findi
 }
 
 fn judge(id: &str, support: &str, ours: &OwnFigures) -> (Verdict, String) {
-    let runs = |key: &str| ours.get(key).map(|figure| figure.runs.as_slice());
+    let figure = |key: &str| ours.get(key);
     let mut found: Vec<(Verdict, String)> = Vec::new();
     let mut missing = Vec::new();
     for check in CHECKS.iter().filter(|check| check.id == id) {
-        let both = runs(check.above).zip(runs(check.below));
+        let both = figure(check.above).zip(figure(check.below));
         match both.and_then(|(above, below)| one_check(check, above, below)) {
             Some(judged) => found.push(judged),
             None => missing.push(check.above),
@@ -170,16 +176,26 @@ fn judge(id: &str, support: &str, ours: &OwnFigures) -> (Verdict, String) {
 
 /// Tests if a ratio lies within the bounds; if its interval crosses a bound, the runs do not
 /// decide.
-fn one_check(check: &Check, above: &[f64], below: &[f64]) -> Option<(Verdict, String)> {
+fn one_check(
+    check: &Check,
+    above: &MeasurementRecord,
+    below: &MeasurementRecord,
+) -> Option<(Verdict, String)> {
+    let doubt = [above, below].into_iter().find_map(|figure| figure.badge_reasons.get(DOUBTFUL));
+    let (above, below) = (&above.runs, &below.runs);
     let ratio = median(above)? / median(below).filter(|below| *below > 0.0)?;
     let within = |ratio: f64| (check.least..=check.most).contains(&ratio);
     // Ratio of the second to the first.
     let interval = ratio_interval(below, above);
     let [low, high] = interval.unwrap_or([ratio / FEW_RUNS, ratio * FEW_RUNS]);
     let reaches_over = within(low) != within(ratio) || within(high) != within(ratio);
+    let is_far = ratio * FAR_BEYOND < check.least || ratio / FAR_BEYOND > check.most;
+    let is_weak = interval.is_none() || doubt.is_some();
     let verdict = match (reaches_over, within(ratio)) {
         (true, _) => Verdict::CannotTell,
+        (false, true) if doubt.is_some() => Verdict::CannotTell,
         (false, true) => Verdict::Agrees,
+        (false, false) if is_weak && !is_far => Verdict::CannotTell,
         (false, false) => Verdict::Disagrees,
     };
     let around = interval.map_or_else(String::new, |[low, high]| format!(" (95 %: {low:.2} to {high:.2})"));
@@ -188,8 +204,15 @@ fn one_check(check: &Check, above: &[f64], below: &[f64]) -> Option<(Verdict, St
         100.0.. => format!("{} or more", check.least),
         most => format!("{} to {most}", check.least),
     };
-    let text =
+    let mut text =
         format!("{} is {ratio:.2} times {}{around}; the finding expects {asked}", check.above, check.below);
+    if verdict == Verdict::CannotTell {
+        match doubt {
+            Some(why) => text += &format!(" (doubtful: {})", why.trim_end_matches('.')),
+            None if interval.is_none() => text += " (too few runs)",
+            None => {}
+        }
+    }
     Some((verdict, text))
 }
 
@@ -213,10 +236,25 @@ mod tests {
         ours.insert("RAID5/normal/seq_write".into(), figure(740.0));
         ours.insert("RAID10/normal/seq_write".into(), figure(500.0));
         assert_eq!(verdict(&ours, "F004-03").verdict, Verdict::Agrees);
+        // One run decides only what is far beyond the noise.
         ours.insert("RAID5/normal/seq_write".into(), figure(510.0));
+        let found = verdict(&ours, "F004-03");
+        assert_eq!(found.verdict, Verdict::CannotTell);
+        assert!(found.why.contains("(too few runs)"), "{}", found.why);
+        ours.insert("RAID5/normal/seq_write".into(), figure(250.0));
+        assert_eq!(verdict(&ours, "F004-03").verdict, Verdict::Disagrees);
+        let three = |value: f64| figure(0.0).with_runs(vec![value, value + 1.0, value + 2.0]);
+        ours.insert("RAID5/normal/seq_write".into(), three(510.0));
+        ours.insert("RAID10/normal/seq_write".into(), three(500.0));
         let found = verdict(&ours, "F004-03");
         assert_eq!(found.verdict, Verdict::Disagrees);
         assert!(found.why.contains("1.02 times"), "{}", found.why);
+        let mut stalled = three(510.0);
+        stalled.badge(DOUBTFUL, Err("Nothing at all completed for 0.3 s of 1.0 s.".into()));
+        ours.insert("RAID5/normal/seq_write".into(), stalled);
+        let found = verdict(&ours, "F004-03");
+        assert_eq!(found.verdict, Verdict::CannotTell);
+        assert!(found.why.contains("doubtful: Nothing at all completed"), "{}", found.why);
         assert_eq!(verdict(&ours, "F004-30").verdict, Verdict::NotModelled);
         // The same median, but runs that scatter across the bound of 1.3.
         let scattered = |runs: &[f64]| figure(0.0).with_runs(runs.to_vec());

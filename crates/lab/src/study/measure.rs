@@ -3,11 +3,13 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::Instant;
 
 use stripewise_drive::Pace;
 use stripewise_runtime::{RealExecutor, VirtualExecutor, process_cpu_ns};
 
 use super::beside::conclude;
+use super::findings::DOUBTFUL;
 use super::plan::{Configuration, Part, drives, parts};
 use super::{OwnFigures, StudyNumber, StudyOptions, StudyProgress, StudyResult};
 use crate::evaluate::host::measure_host;
@@ -16,7 +18,7 @@ use crate::evaluate::rig::{Rig, Ssds};
 use crate::evaluate::world::{LabDrive, World};
 use crate::evaluate::{DriveSource, EvaluateError, EvaluateOptions, PaceChoice, Progress, Status, evaluate};
 use crate::loads::caches::{Beyond, REGION_MULTIPLE, is_beyond};
-use crate::loads::files::{Bonnie, Extents, PostMark, run_bonnie, run_postmark};
+use crate::loads::files::{Bonnie, Extents, PostMark, Unwatched, run_bonnie, run_postmark};
 use crate::loads::load::Pulse;
 use crate::loads::target::{DriveTarget, Target};
 use crate::loads::workload::random_stream;
@@ -24,7 +26,7 @@ use crate::method::{
     Circumstances, FileMethod, Observer, Profile, RunError, RunSettings, Runner, Statistic, Step, run_profile,
 };
 use crate::records::record::{Latencies, MeasurementRecord, Unit};
-use crate::records::results::Evaluation;
+use crate::records::results::{Evaluation, Remark, Severity, State};
 use crate::records::store::Sample;
 use crate::statistics::mean;
 
@@ -61,7 +63,11 @@ pub fn run_study(options: &StudyOptions, progress: &dyn StudyProgress) -> Result
         DriveSource::Paths(paths) => {
             let executor = RealExecutor::new().map_err(EvaluateError::Executor)?;
             let world = World::of_paths(executor.context(), &executor.opener(), paths)?;
-            executor.block_on(on_world(&world, options, progress))
+            let interrupted = executor.interrupted().map_err(EvaluateError::Executor)?;
+            executor.block_on(crate::evaluate::first_of(on_world(&world, options, progress), async {
+                interrupted.await;
+                Err(EvaluateError::Interrupted)
+            }))
         }
         DriveSource::Model { maker, .. } => {
             let executor = VirtualExecutor::new();
@@ -73,12 +79,8 @@ pub fn run_study(options: &StudyOptions, progress: &dyn StudyProgress) -> Result
 
 /// Runs study 004 as an evaluation.
 fn evaluated(options: &StudyOptions, progress: &dyn StudyProgress) -> Result<StudyResult, EvaluateError> {
-    progress.update("evaluating single, RAID 5, RAID 10 and RAID 1", 0.0);
+    progress.update("evaluating single, RAID 5, RAID 10 and RAID 1", 0.0, None);
     let is_model = matches!(options.drives, DriveSource::Model { .. });
-    if !is_model {
-        // An evaluation plans its own duration.
-        progress.planned(if options.quick { 60.0 } else { 480.0 });
-    }
     let asked = EvaluateOptions {
         drives: options.drives.clone(),
         layouts: ["single", "raid5", "raid10", "raid1"].map(|name| name.parse().expect("a layout")).to_vec(),
@@ -103,7 +105,11 @@ struct EvaluationProgress<'a>(&'a dyn StudyProgress);
 
 impl Progress for EvaluationProgress<'_> {
     fn update(&self, status: &Status) {
-        self.0.update(&status.what, status.percent / 100.0);
+        self.0.update(&status.what, status.percent / 100.0, Some(status.seconds_left));
+    }
+
+    fn planned(&self, seconds: f64) {
+        self.0.planned(seconds);
     }
 
     fn note(&self, _: &str) {}
@@ -116,11 +122,26 @@ fn of_evaluation(evaluation: &Evaluation) -> OwnFigures {
         for (state, cells) in &array.states {
             for (workload, cell) in cells {
                 let figure = MeasurementRecord::empty(workload, crate::records::record::Operation::Mixed);
-                ours.insert(format!("{level}/{state}/{workload}"), figure.with_runs(cell.runs.clone()));
+                let mut figure = figure.with_runs(cell.runs.clone());
+                if let Some(why) = warning(evaluation, &array.layout, *state, workload) {
+                    figure.badge(DOUBTFUL, Err(why.to_owned()));
+                }
+                ours.insert(format!("{level}/{state}/{workload}"), figure);
             }
         }
     }
     ours
+}
+
+/// Warning about a cell.
+fn warning<'a>(evaluation: &'a Evaluation, layout: &str, state: State, workload: &str) -> Option<&'a str> {
+    let is_about = |remark: &&Remark| {
+        remark.severity >= Severity::Warning
+            && remark.layout.as_deref() == Some(layout)
+            && remark.state == Some(state)
+            && remark.workload.as_deref() == Some(workload)
+    };
+    evaluation.remarks.iter().find(is_about).map(|remark| remark.text.as_str())
 }
 
 async fn on_world(
@@ -149,6 +170,7 @@ async fn on_world(
     }
     let mut ours = OwnFigures::new();
     let (mut random, mut done) = (random_stream(options.seed, 0x57d7), 0.0);
+    let began = Instant::now();
     for part in &parts {
         let profile = Profile { runs: 1, ..part.profile.clone() };
         let once = Part { profile, configurations: part.configurations.clone(), key: part.key };
@@ -161,7 +183,9 @@ async fn on_world(
                 order.swap(at, random.below(at as u64 + 1) as usize);
             }
             for configuration in order {
-                progress.update(&format!("{}, {}", configuration.key, part.profile.name), done);
+                let left =
+                    (!world.is_virtual()).then(|| seconds_left(began.elapsed().as_secs_f64(), done, whole));
+                progress.update(&format!("{}, {}", configuration.key, part.profile.name), done, left);
                 for (key, figure) in measure(world, options, &once, configuration, pace).await? {
                     taken.entry(key).or_default().push(figure);
                 }
@@ -176,6 +200,13 @@ async fn on_world(
         notes.push("a quick look: one short run of each figure, no intervals".into());
     }
     Ok(conclude(options.study, &ours, pace.map(|pace| pace.to_string()), notes))
+}
+
+/// Time that is left: the plan at the pace so far, damped by a few seconds of trust in it.
+fn seconds_left(elapsed_s: f64, done: f64, planned_s: f64) -> f64 {
+    const TRUST_S: f64 = 10.0;
+    let pace = (elapsed_s + TRUST_S) / (done * planned_s + TRUST_S);
+    (1.0 - done).max(0.0) * planned_s * pace
 }
 
 /// Number of rounds through all configurations, each in another order with one run of each figure.
@@ -352,7 +383,7 @@ async fn pace(
     if matches!(options.drives, DriveSource::Paths(_)) {
         return Ok((None, vec!["the given drives are not paced".into()]));
     }
-    progress.update("measuring the host", 0.0);
+    progress.update("measuring the host", 0.0, None);
     let moved = Rc::new(Cell::new(0));
     let host =
         measure_host(world, most_drives, if options.quick { 0.3 } else { 1.0 }, options.seed, &moved).await?;
@@ -452,12 +483,12 @@ async fn on_target<T: Target>(
     match profile.files {
         Some(FileMethod::Bonnie(asked)) => {
             let asked = Bonnie { seed: options.seed, ..asked };
-            let measured = run_bonnie(&world.context, &Extents::new(target), &asked, &cpu, &|_| {}).await;
+            let measured = run_bonnie(&world.context, &Extents::new(target), &asked, &cpu, &Unwatched).await;
             measured.map_err(|error| error.to_string())
         }
         Some(FileMethod::PostMark(asked)) => {
             let asked = PostMark { seed: options.seed, ..asked };
-            let measured = run_postmark(&world.context, &Extents::new(target), &asked, &|_| {}).await;
+            let measured = run_postmark(&world.context, &Extents::new(target), &asked, &Unwatched).await;
             measured.map_err(|error| error.to_string())
         }
         None => {
@@ -512,7 +543,7 @@ mod tests {
     struct Unshown;
 
     impl StudyProgress for Unshown {
-        fn update(&self, _: &str, _: f64) {}
+        fn update(&self, _: &str, _: f64, _: Option<f64>) {}
         fn planned(&self, _: f64) {}
     }
 
@@ -554,6 +585,14 @@ mod tests {
         let blocks = &parts(StudyNumber::S002, true)[0].profile;
         let size = |quick, mb_per_s| drive_bytes(&asked(quick), blocks, pace(mb_per_s)) >> 20;
         assert_eq!((size(true, 10), size(true, 40), size(true, 200), size(false, 10)), (64, 80, 96, 256));
+    }
+
+    #[test]
+    fn one_estimate_follows_the_measured_pace() {
+        assert_eq!(seconds_left(0.0, 0.0, 300.0), 300.0, "the plan, as it was announced");
+        let twice_as_slow = seconds_left(300.0, 0.5, 300.0);
+        assert!((285.0..300.0).contains(&twice_as_slow), "{twice_as_slow}");
+        assert_eq!(seconds_left(400.0, 1.0, 300.0), 0.0);
     }
 
     #[test]

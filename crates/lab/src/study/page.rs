@@ -7,9 +7,13 @@
 
 use std::fmt::Write;
 
-use super::{StudyNumber, StudyResult, StudyRow, StudyTable, Verdict};
-use crate::reports::report::svg::{Anchor, Svg, escape, round_steps};
+use super::merged::{ShownRow, ShownTable, shown_tables};
+use super::{StudyNumber, StudyResult, StudyRow, Verdict};
+use crate::reports::report::plot::{Axis, Bar, MOST_SERIES, Point, Scale, Series, bars, curves};
+use crate::reports::report::svg::escape;
+use crate::reports::report::table::{Cell, cards};
 use crate::reports::report::{Chart, STYLE};
+use crate::reports::tables::number;
 
 /// Figure 4 of study 002.
 pub(super) const STRIPE_UNITS: &str = "Figure 4: stripe units of 8 KiB to 1 MiB, RAID 0 of 4";
@@ -47,18 +51,14 @@ impl Verdict {
 impl StudyRow {
     /// Our figure, or the reason why there is none.
     pub fn here(&self) -> String {
-        self.measured.map_or_else(|| "published only".to_owned(), digits)
+        self.measured.map_or_else(|| "published only".to_owned(), number)
     }
 }
 
 /// Every chart as a separate drawing.
 pub fn study_charts(result: &StudyResult) -> Vec<Chart> {
-    let drawn = result.tables.iter().flat_map(charts_of);
-    let title = |drawn: &Drawn| match drawn.svg.contains("class=\"published\"") {
-        true => format!("{} (blue: here, grey: published)", drawn.title),
-        false => drawn.title.clone(),
-    };
-    drawn.map(|drawn| Chart::of(title(&drawn), &drawn.svg)).collect()
+    let drawn = shown_tables(result).into_iter().flat_map(|table| charts_of(&table));
+    drawn.map(|drawn| Chart::of(drawn.title.clone(), &drawn.svg)).collect()
 }
 
 /// The whole page.
@@ -67,7 +67,12 @@ pub fn study_html(study: StudyNumber, result: &StudyResult) -> String {
     let mut page = String::from("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     page += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
     let _ = writeln!(page, "<title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>", escape(&title));
-    let _ = writeln!(page, "<header>\n<h1>{}</h1>\n<p>{}</p>", escape(&title), summary(result));
+    let _ = writeln!(
+        page,
+        "<header>\n<h1>{}</h1>\n<p class=\"verdict\">{}</p>",
+        escape(&title),
+        study_summary(result)
+    );
     if let Some(pace) = &result.pace {
         let _ = writeln!(page, "<p class=\"soft\">Each drive was paced at {}.</p>", escape(pace));
     }
@@ -76,14 +81,13 @@ pub fn study_html(study: StudyNumber, result: &StudyResult) -> String {
     }
     page += "</header>\n<main>\n<h2>Findings</h2>\n";
     findings(&mut page, result);
-    for table in &result.tables {
-        let _ = writeln!(page, "<h2>{}</h2>\n<div class=\"charts\">", escape(&table.table));
-        for chart in charts_of(table) {
-            let _ =
-                writeln!(page, "<figure><h3>{}</h3>{}{}</figure>", escape(&chart.title), LEGEND, chart.svg);
+    for table in shown_tables(result) {
+        let _ = writeln!(page, "<h2>{}</h2>\n<div class=\"charts wide\">", escape(&table.title()));
+        for chart in charts_of(&table) {
+            let _ = writeln!(page, "<figure><h3>{}</h3>{}</figure>", escape(&chart.title), chart.svg);
         }
         page += "</div>\n";
-        html_table(&mut page, table);
+        html_table(&mut page, &table);
     }
     let json = serde_json::to_string(result).expect("plain data becomes JSON").replace('<', "\\u003c");
     let _ = writeln!(page, "<script type=\"application/json\" id=\"results\">{json}</script>");
@@ -91,10 +95,8 @@ pub fn study_html(study: StudyNumber, result: &StudyResult) -> String {
     page
 }
 
-const LEGEND: &str = "<p class=\"legend\"><span><i style=\"background:var(--normal)\"></i>here</span>\
-                      <span><i style=\"background:var(--progress)\"></i>published</span></p>";
-
-fn summary(result: &StudyResult) -> String {
+/// The verdict on a study in two sentences.
+pub fn study_summary(result: &StudyResult) -> String {
     let count = |verdict| result.findings.iter().filter(|finding| finding.verdict == verdict).count();
     let rows = || result.tables.iter().flat_map(|table| &table.rows);
     let both = rows().filter(|row| row.measured.is_some() && row.published.is_some()).count();
@@ -111,70 +113,85 @@ fn summary(result: &StudyResult) -> String {
 }
 
 fn findings(page: &mut String, result: &StudyResult) {
-    *page += "<div class=\"scroll\"><table class=\"findings\">\n<thead><tr><th>finding</th><th>verdict</th>\
-              <th>what the study found, and the numbers of this run</th></tr></thead>\n<tbody>\n";
-    for finding in &result.findings {
-        let _ = writeln!(
-            page,
-            "<tr><td>{}</td><td class=\"{}\">{}</td><td style=\"text-align:left;white-space:normal\">{}\
-             <br><span class=\"soft\">{}</span></td></tr>",
-            escape(&finding.id),
-            finding.verdict.class(),
-            finding.verdict.text(),
-            escape(&finding.finding),
-            escape(&finding.why)
-        );
-    }
-    *page += "</tbody></table></div>\n";
+    let columns =
+        ["finding", "verdict", "what the study found, and the numbers of this run"].map(str::to_owned);
+    let row = |finding: &super::FindingResult| {
+        let (class, word) = (finding.verdict.class(), finding.verdict.text());
+        let (found, why) = (escape(&finding.finding), escape(&finding.why));
+        let cells = vec![
+            Cell::Html(format!("<span class=\"{class}\">{word}</span>")),
+            Cell::Html(format!("{found}<br><span class=\"soft\">{why}</span>")),
+        ];
+        (finding.id.clone(), cells)
+    };
+    cards(page, &columns, &result.findings.iter().map(row).collect::<Vec<_>>());
 }
 
-fn html_table(page: &mut String, table: &StudyTable) {
-    *page += "<div class=\"scroll\"><table>\n<thead><tr><th></th><th>metric</th><th>here</th><th>95 % interval</th>\
-              <th>% of single</th><th>published</th><th>% of single</th></tr></thead>\n<tbody>\n";
-    for row in &table.rows {
-        let interval =
-            row.ci95.map_or_else(String::new, |[low, high]| format!("{} – {}", digits(low), digits(high)));
-        let _ = writeln!(
-            page,
-            "<tr><td>{}</td><td>{}</td><td{}>{}</td><td>{interval}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(&row.row),
-            escape(&row.metric),
-            if row.measured.is_none() { " class=\"soft\"" } else { "" },
-            row.here(),
-            percent(row.percent_of_single),
-            row.published.map_or_else(String::new, digits),
-            percent(row.published_percent_of_single)
-        );
+fn html_table(page: &mut String, table: &ShownTable<'_>) {
+    let mut columns = ["", "metric", "here", "95 % interval", "% of single"].map(str::to_owned).to_vec();
+    if table.is_published() {
+        columns.extend(system_names(table).into_iter().flat_map(|name| [name, "% of single".to_owned()]));
     }
-    *page += "</tbody></table></div>\n";
+    let row = |row: &ShownRow<'_>| {
+        let ours = row.ours;
+        let interval =
+            ours.ci95.map_or_else(String::new, |[low, high]| format!("{} – {}", number(low), number(high)));
+        let mut cells = vec![
+            Cell::Figure(ours.metric.clone()),
+            Cell::Figure(ours.here()),
+            Cell::Figure(interval),
+            Cell::Figure(percent(ours.percent_of_single)),
+        ];
+        for one in row.published.iter().filter(|_| table.is_published()) {
+            cells.push(Cell::Figure(one.and_then(|one| one.published).map_or_else(String::new, number)));
+            cells.push(Cell::Figure(percent(one.and_then(|one| one.published_percent_of_single))));
+        }
+        (row.name.clone(), cells)
+    };
+    cards(page, &columns, &table.rows.iter().map(row).collect::<Vec<_>>());
+}
+
+/// Headings of the published columns.
+pub(super) fn system_names(table: &ShownTable<'_>) -> Vec<String> {
+    match table.systems.as_slice() {
+        [_] => vec!["published".into()],
+        several => several.iter().map(|name| (*name).to_owned()).collect(),
+    }
 }
 
 /// The result as Markdown.
 pub fn study_markdown(study: StudyNumber, result: &StudyResult) -> String {
-    let mut text = format!("# Study {}: {}\n\n{}\n\n", result.study, study.title(), summary(result));
+    let mut text = format!("# Study {}: {}\n\n{}\n\n", result.study, study.title(), study_summary(result));
     if let Some(pace) = &result.pace {
         let _ = writeln!(text, "Each drive was paced at {pace}.\n");
     }
     for note in &result.notes {
         let _ = writeln!(text, "- {note}");
     }
-    for table in &result.tables {
-        let _ = writeln!(
-            text,
-            "\n## {}\n\n| | metric | here | of single | published | of single |\n|---|---|---|---|---|---|",
-            table.table
-        );
+    for table in shown_tables(result) {
+        let systems = if table.is_published() { system_names(&table) } else { Vec::new() };
+        let heads: String = systems.iter().map(|name| format!(" {name} | of single |")).collect();
+        let rule = "---|".repeat(4 + 2 * systems.len());
+        let _ = writeln!(text, "\n## {}\n\n| | metric | here | of single |{heads}\n|{rule}", table.title());
         for row in &table.rows {
-            let _ = writeln!(
+            let ours = row.ours;
+            let _ = write!(
                 text,
-                "| {} | {} | {} | {} | {} | {} |",
-                row.row,
-                row.metric,
-                row.here(),
-                percent(row.percent_of_single),
-                row.published.map_or_else(String::new, digits),
-                percent(row.published_percent_of_single)
+                "| {} | {} | {} | {} |",
+                row.name,
+                ours.metric,
+                ours.here(),
+                percent(ours.percent_of_single)
             );
+            for one in row.published.iter().take(systems.len()) {
+                let _ = write!(
+                    text,
+                    " {} | {} |",
+                    one.and_then(|one| one.published).map_or_else(String::new, number),
+                    percent(one.and_then(|one| one.published_percent_of_single))
+                );
+            }
+            text.push('\n');
         }
     }
     text += "\n## Findings\n\n| finding | what the study found | this run | why |\n|---|---|---|---|\n";
@@ -191,115 +208,84 @@ pub fn study_markdown(study: StudyNumber, result: &StudyResult) -> String {
     text
 }
 
-fn charts_of(table: &StudyTable) -> Vec<Drawn> {
-    if table.table == STRIPE_UNITS || table.table == DRIVE_COUNTS {
+fn charts_of(table: &ShownTable<'_>) -> Vec<Drawn> {
+    if [STRIPE_UNITS, DRIVE_COUNTS].contains(&table.title().as_str()) {
         return lines_of(table);
     }
-    let mut metrics: Vec<&str> = table.rows.iter().map(|row| row.metric.as_str()).collect();
+    let mut metrics: Vec<&str> = table.rows.iter().map(|row| row.ours.metric.as_str()).collect();
     metrics.sort_unstable();
     metrics.dedup();
     let of_metric = |metric: &&str| {
-        let rows: Vec<&StudyRow> =
-            table.rows.iter().filter(|row| row.metric == **metric && row.measured.is_some()).collect();
-        rows.chunks(ROWS_A_CHART).map(|rows| bars(&table.table, metric, rows)).collect::<Vec<_>>()
+        let is_shown = |row: &&ShownRow<'_>| row.ours.metric == **metric && row.ours.measured.is_some();
+        let rows: Vec<&ShownRow<'_>> = table.rows.iter().filter(is_shown).collect();
+        rows.chunks(ROWS_A_CHART).map(|rows| pairs(table, metric, rows)).collect::<Vec<_>>()
     };
     metrics.iter().flat_map(of_metric).collect()
 }
 
-/// A pair of bars for each row: shares of a single drive if all rows have them, else the figures.
-fn bars(table: &str, metric: &str, rows: &[&StudyRow]) -> Drawn {
-    let shares = rows.iter().all(|row| row.percent_of_single.is_some());
-    let pair = |row: &StudyRow| match shares {
-        true => (row.percent_of_single, row.published_percent_of_single),
-        false => (row.measured, row.published),
-    };
+/// Our bar and those of the systems for each row: shares of a single drive if all rows have them,
+/// else the figures.
+fn pairs(table: &ShownTable<'_>, metric: &str, rows: &[&ShownRow<'_>]) -> Drawn {
+    let shares = rows.iter().all(|row| row.ours.percent_of_single.is_some());
+    let ours = |row: &StudyRow| if shares { row.percent_of_single } else { row.measured };
+    let theirs = |row: &StudyRow| if shares { row.published_percent_of_single } else { row.published };
     let unit = if shares { format!("{metric}, % of a single drive") } else { metric.to_owned() };
-    let (width, labels, right, row_height, top) = (560.0, 235.0, 46.0, 26.0, 6.0);
-    let bottom = top + row_height * rows.len() as f64;
-    let most = rows.iter().flat_map(|row| <[Option<f64>; 2]>::from(pair(row))).flatten().fold(0.0, f64::max);
-    let (steps, end) = round_steps(most, 4.0);
-    let x = |value: f64| labels + (width - labels - right) * (value / end).clamp(0.0, 1.0);
-    let title = format!("{table}: {unit}");
-    let mut svg = Svg::new(width, bottom + 22.0, &title);
-    for step in steps {
-        svg.line("grid", x(step), top, x(step), bottom);
-        svg.text("tick", x(step), bottom + 15.0, Anchor::Middle, &digits(step));
+    let mut names = vec!["here".to_owned()];
+    if table.is_published() {
+        names.extend(system_names(table).into_iter().take(MOST_SERIES - 1));
     }
-    for (at, row) in rows.iter().enumerate() {
-        let y = top + row_height * at as f64 + 3.0;
-        svg.text("", labels - 6.0, y + 13.0, Anchor::End, &shortened(&row.row));
-        let (here, published) = pair(row);
-        for (class, value, y) in [("here", here, y), ("published", published, y + 10.0)] {
-            if let Some(value) = value {
-                let hint = format!("{}, {class}: {} {unit}", row.row, digits(value));
-                svg.bar(class, labels, y, x(value) - labels, 9.0, &hint);
-                svg.text("value", x(value) + 3.0, y + 8.5, Anchor::Start, &digits(value));
-            }
-        }
-    }
-    svg.line("axis", labels, top, labels, bottom);
-    Drawn { title, svg: svg.finish() }
+    let bars_of = |row: &&ShownRow<'_>| {
+        let published = row.published.iter().map(|one| one.and_then(theirs));
+        let values = std::iter::once(ours(row.ours)).chain(published).zip(&names).enumerate();
+        let bar = |(series, (value, name)): (usize, (Option<f64>, &String))| {
+            let value = value?;
+            let hint = format!("{}, {name}: {} {unit}", row.name, number(value));
+            Some(Bar { series, value, interval: None, hint })
+        };
+        (row.name.clone(), values.filter_map(bar).collect())
+    };
+    let title = format!("{}: {unit}", table.title());
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Drawn { svg: bars(&title, &unit, &rows.iter().map(bars_of).collect::<Vec<_>>(), &names), title }
 }
 
-/// A line for each test over the varied parameter.
-fn lines_of(table: &StudyTable) -> Vec<Drawn> {
+/// A curve for each test over the varied parameter.
+fn lines_of(table: &ShownTable<'_>) -> Vec<Drawn> {
     let mut charts = Vec::new();
-    let test = |row: &StudyRow| row.row.split_once(' ').map_or("", |(_, test)| test).to_owned();
+    let test = |row: &ShownRow<'_>| row.name.split_once(' ').map_or("", |(_, test)| test).to_owned();
+    let what = if table.title() == STRIPE_UNITS { "stripe unit, KiB" } else { "drives" };
     for rows in table.rows.chunk_by(|one, next| test(one) == test(next)) {
-        let (width, height, left, bottom) = (360.0, 150.0, 52.0, 26.0);
-        let most = rows.iter().filter_map(|row| row.measured).fold(0.0, f64::max);
-        let (steps, end) = round_steps(most, 3.0);
-        let title = format!("{}: {}, {}", table.table, test(&rows[0]), rows[0].metric);
-        let mut svg = Svg::new(width, height, &title);
-        let y = |value: f64| (height - bottom) * (1.0 - value / end) + 4.0;
-        for step in steps {
-            svg.line("grid", left, y(step), width, y(step));
-            svg.text("tick", left - 6.0, y(step) + 4.0, Anchor::End, &digits(step));
-        }
-        let x = |at: usize| left + (width - left) * (at as f64 + 0.5) / rows.len() as f64;
-        let point = |(at, row): (usize, &StudyRow)| row.measured.map(|value| (x(at), y(value)));
-        svg.path("line", &rows.iter().enumerate().filter_map(point).collect::<Vec<_>>());
-        for (at, row) in rows.iter().enumerate() {
-            let configuration = row.row.split(' ').next().unwrap_or_default();
-            let varied = configuration.rsplit(['u', 'n']).next().unwrap_or_default();
-            svg.text("tick", x(at), height - 8.0, Anchor::Middle, varied);
-            if let Some(value) = row.measured {
-                svg.circle("dot", x(at), y(value), 3.0, &format!("{}: {}", row.row, digits(value)));
-            }
-        }
-        charts.push(Drawn { title, svg: svg.finish() });
+        let title = format!("{}: {}, {}", table.title(), test(&rows[0]), rows[0].ours.metric);
+        let varied = |row: &ShownRow<'_>| {
+            let configuration = row.name.split(' ').next().unwrap_or_default();
+            configuration.rsplit(['u', 'n']).next().unwrap_or_default().to_owned()
+        };
+        let point = |(at, row): (usize, &ShownRow<'_>)| {
+            let y = row.ours.measured?;
+            let hint = format!("{}: {}", row.name, number(y));
+            Some(Point { x: at as f64, y, interval: row.ours.ci95, hint })
+        };
+        let axis = Axis {
+            name: what.into(),
+            ends: [0.0, (rows.len() - 1) as f64],
+            marks: rows.iter().enumerate().map(|(at, row)| (at as f64, varied(row))).collect(),
+        };
+        let unit = if rows[0].ours.metric.contains("IOPS") { "IOPS" } else { "MB/s" };
+        let points = rows.iter().enumerate().filter_map(point).collect();
+        let series = [Series { name: test(&rows[0]), parts: vec![points] }];
+        charts.push(Drawn { svg: curves(&title, &axis, Scale::From0(unit), &series), title });
     }
     charts
-}
-
-/// Shortens a label to the available space.
-fn shortened(label: &str) -> String {
-    const MOST: usize = 42;
-    match label.chars().count() {
-        0..=MOST => label.to_owned(),
-        _ => label.chars().take(MOST - 1).chain(['…']).collect(),
-    }
 }
 
 fn percent(share: Option<f64>) -> String {
     share.map_or_else(String::new, |share| format!("{share:.0} %"))
 }
 
-/// Formats three significant digits.
-fn digits(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".into(),
-        100.0.. => format!("{value:.0}"),
-        10.0.. => format!("{value:.1}"),
-        1.0.. => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::FindingResult;
+    use crate::study::{FindingResult, StudyTable};
 
     fn row(name: &str, measured: Option<f64>, published: Option<f64>) -> StudyRow {
         StudyRow {
@@ -310,6 +296,7 @@ mod tests {
             published,
             percent_of_single: measured.map(|value| value / 2.0),
             published_percent_of_single: published.map(|value| value / 3.0),
+            key: name.replace(' ', "/"),
         }
     }
 

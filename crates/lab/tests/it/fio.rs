@@ -128,7 +128,7 @@ fn native_and_fio_results_agree_within_noise() {
                 *by_fio.borrow_mut() = figure.iops;
                 Ok(())
             };
-            fio::measure(&profile, step, &asked(&path, &[]), keep).expect("fio measures it");
+            fio::measure(&profile, step, &asked(&path, &[]), &|_, _| true, keep).expect("fio measures it");
             rates.1.extend(by_fio.into_inner());
         }
     }
@@ -256,7 +256,7 @@ fn fio_repeats_until_the_interval_is_narrow_or_capped() {
             runs.set(figure.runs.len());
             Ok(())
         };
-        fio::measure(&profile, &profile.steps[0], &asked, keep).expect("fio measures it");
+        fio::measure(&profile, &profile.steps[0], &asked, &|_, _| true, keep).expect("fio measures it");
         runs.get()
     };
     assert_eq!(count(1e-12), 4, "never narrow enough");
@@ -278,7 +278,8 @@ fn hosts_measure_concurrently_and_are_summed() {
         *seen.borrow_mut() = Some((figure.clone(), sample.clone(), by_host.to_vec()));
         Ok(())
     };
-    fio::measure(&profile, &profile.steps[0], &asked(&path, &hosts), keep).expect("both measure");
+    fio::measure(&profile, &profile.steps[0], &asked(&path, &hosts), &|_, _| true, keep)
+        .expect("both measure");
     let (figure, sample, by_host) = seen.into_inner().expect("a figure");
     let names: Vec<&str> = by_host.iter().map(|(host, _)| host.as_str()).collect();
     assert_eq!(names, [hosts[0].to_string(), hosts[1].to_string()]);
@@ -299,7 +300,7 @@ fn hosts_measure_concurrently_and_are_summed() {
     let gone = Host { name: "127.0.0.1".into(), port: 1 };
     let with_one_gone = [hosts[0].clone(), gone];
     let keep = |_: usize, _: &MeasurementRecord, _: &Sample, _: &[(String, f64)]| Ok(());
-    let error = fio::measure(&profile, &profile.steps[0], &asked(&path, &with_one_gone), keep)
+    let error = fio::measure(&profile, &profile.steps[0], &asked(&path, &with_one_gone), &|_, _| true, keep)
         .expect_err("one host does not exist")
         .to_string();
     assert!(error.contains("127.0.0.1:1"), "{error}");

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use stripewise_lab::files::{Bonnie, Folder, PostMark, run_bonnie, run_postmark};
+use stripewise_lab::files::{Bonnie, Folder, PostMark, Unwatched, run_bonnie, run_postmark};
 use stripewise_lab::import::import;
 use stripewise_lab::record::MeasurementRecord;
 use stripewise_lab::statistics::rank_sum_p;
@@ -73,7 +73,7 @@ fn our_counts(folder: &Path, seed: u64) -> Vec<f64> {
     let executor = RealExecutor::new().expect("io_uring");
     let files = Folder::new(folder, false).expect("a folder");
     let asked = PostMark { files: FILES, transactions: TRANSACTIONS, seed, ..small() };
-    let figures = executor.block_on(run_postmark(&executor.context(), &files, &asked, &|_| {}));
+    let figures = executor.block_on(run_postmark(&executor.context(), &files, &asked, &Unwatched));
     counts_of_figures(&figures.expect("it runs"))
 }
 
@@ -118,7 +118,7 @@ fn ours_and_bonnie_plus_plus_report_the_same_figures() {
     let executor = RealExecutor::new().expect("io_uring");
     let files = Folder::new(folder.path(), true).expect("a folder");
     let asked = Bonnie { file_bytes: 8 << 20, seeks: 400, ..Bonnie::default() };
-    let ours = executor.block_on(run_bonnie(&executor.context(), &files, &asked, &|| Some(0.0), &|_| {}));
+    let ours = executor.block_on(run_bonnie(&executor.context(), &files, &asked, &|| Some(0.0), &Unwatched));
     let ours = ours.expect("it runs");
     let blocks = ["block_write", "rewrite", "block_read", "seeks"];
     for name in blocks {

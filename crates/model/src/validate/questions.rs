@@ -158,11 +158,16 @@ fn file_sizes(row: &Row) -> Result<Option<Question>, DataError> {
         published: row.number("mb_per_s")?,
         test: format!("{test} {op} {size}"),
         configuration: name.clone(),
-        asked: Asked::Run {
-            subject: Subject::Named(name),
-            state: State::Normal,
-            loads: sizes.iter().map(load).collect(),
-            figure: Figure::Rate,
+        asked: match is_one_of(row, "op", &["read", "write"])
+            && is_one_of(row, "access", &["random", "sequential"])
+        {
+            true => Asked::Run {
+                subject: Subject::Named(name),
+                state: State::Normal,
+                loads: sizes.iter().map(load).collect(),
+                figure: Figure::Rate,
+            },
+            false => Asked::Nothing,
         },
     }))
 }
@@ -179,7 +184,10 @@ fn metrics(row: &Row) -> Result<Option<Question>, DataError> {
         published: row.number("value")?,
         test: metric.into(),
         configuration: level.into(),
-        asked: Asked::Metric { subject: Subject::Named(name), name: metric.into() },
+        asked: match row.text("unit").is_empty() || unit_001(metric) == row.text("unit") {
+            true => Asked::Metric { subject: Subject::Named(name), name: metric.into() },
+            false => Asked::Nothing,
+        },
     }))
 }
 
@@ -231,6 +239,11 @@ fn load_002(workload: &str, read: bool, random: bool, kib: f64) -> Workload {
     Workload { workers, ..Workload::simple(read, random, (kib * KIB as f64) as u64, depth) }
 }
 
+/// True if a field has one of the known values.
+fn is_one_of(row: &Row, heading: &str, known: &[&str]) -> bool {
+    known.contains(&row.text(heading))
+}
+
 fn requests(row: &Row) -> Result<Option<Question>, DataError> {
     let (config, level, metric) = (row.text("config"), row.text("level"), row.text("metric"));
     let (read, random) = (row.text("op") == "read", row.text("pattern") == "random");
@@ -238,28 +251,51 @@ fn requests(row: &Row) -> Result<Option<Question>, DataError> {
     let disks = row.number("disks")?;
     let load = load_002(row.text("workload"), read, random, kib);
     let unit = row.text("unit");
+    // A figure that is not known by its name and unit is not answered: any other quantity would be
+    // a wrong answer.
     let figure = match unit {
-        "IOPS" => Figure::Requests,
-        "ms" => Figure::Milliseconds,
-        "us" => Figure::Microseconds,
-        _ => Figure::Rate,
+        "IOPS" => Some(Figure::Requests),
+        "ms" => Some(Figure::Milliseconds),
+        "us" => Some(Figure::Microseconds),
+        "MB/s" => Some(Figure::Rate),
+        _ => None,
     };
+    let is_rate = |figure: &Figure| matches!(figure, Figure::Rate | Figure::Requests);
+    let rate = figure.filter(is_rate);
+    let latency = figure.filter(|figure| !is_rate(figure));
     let subject = subject_002(config, level, disks);
+    let run = |subject, load, figure: Option<Figure>| match figure {
+        Some(figure) => Asked::Run { subject, state: State::Normal, loads: vec![load], figure },
+        None => Asked::Nothing,
+    };
     let asked = match metric {
-        "ssd_over_hdd_speedup" => {
+        _ if !is_one_of(row, "op", &["read", "write"])
+            || !is_one_of(row, "pattern", &["random", "sequential"]) =>
+        {
+            Asked::Nothing
+        }
+        "ssd_over_hdd_speedup" if unit == "x" => {
             let ssd = subject_002(&format!("hardware {level}, SSD"), level, disks);
             let hdd = subject_002(&format!("hardware {level}, HDD"), level, disks);
             Asked::Ratio { subjects: [ssd, hdd], load }
         }
-        "latency_write_cache_off" => Asked::Uncached { subject },
-        "single_ssd_throughput" => Asked::Times { drives: 1.0, load, figure },
-        "theoretical_throughput" => Asked::Times { drives: disks, load, figure },
+        "latency_write_cache_off" if unit == "us" => Asked::Uncached { subject },
+        "single_ssd_throughput" | "theoretical_throughput" => match rate {
+            Some(figure) => {
+                let drives = if metric == "single_ssd_throughput" { 1.0 } else { disks };
+                Asked::Times { drives, load, figure }
+            }
+            None => Asked::Nothing,
+        },
         // The number of drives in the array is not a measurement.
         "multiplier" => return Ok(None),
-        "pcie_x8_utilisation" => Asked::Bus { subject, load },
-        name if name.contains("cpu") => Asked::Processor { subject, load },
-        name if name.starts_with("max_latency") => Asked::Worst { subject, read },
-        _ => Asked::Run { subject, state: State::Normal, loads: vec![load], figure },
+        "pcie_x8_utilisation" if unit == "%" => Asked::Bus { subject, load },
+        "cpu" | "software_cpu" if unit == "%" => Asked::Processor { subject, load },
+        "max_latency" | "max_latency_write_cache_on" if unit == "ms" => Asked::Worst { subject, read },
+        "throughput" | "measured_throughput" => run(subject, load, rate),
+        "measured_iops" => run(subject, load, rate.filter(|_| unit == "IOPS")),
+        "avg_latency" | "avg_latency_write_cache_on" => run(subject, load, latency),
+        _ => Asked::Nothing,
     };
     let (table, workload, op, pattern) =
         (row.text("table"), row.text("workload"), row.text("op"), row.text("pattern"));
@@ -283,15 +319,20 @@ fn data_sheets(row: &Row) -> Result<Option<Question>, DataError> {
     if row.text("notes").contains("from specifications") || column.contains("price") {
         return Ok(None);
     }
-    let (figure, depth, kib) = match (row.text("unit"), column.contains("latency")) {
-        ("ms", _) => (Figure::Milliseconds, 1, 4),
-        ("IOPS", _) => (Figure::Requests, 32, 4),
-        _ => (Figure::Rate, 32, 1024),
+    let known = match (column, row.text("unit")) {
+        ("random_read_latency" | "random_write_latency", "ms") => Some((Figure::Milliseconds, 1, 4)),
+        ("random_read_iops" | "random_write_iops", "IOPS") => Some((Figure::Requests, 32, 4)),
+        ("sequential_read" | "sequential_write" | "sequential_write_write_cache_off", "MB/s") => {
+            Some((Figure::Rate, 32, 1024))
+        }
+        _ => None,
     };
+    let (figure, depth, kib) = known.unwrap_or((Figure::Rate, 32, 1024));
     let disks = row.number("disks")?;
     let load = Workload::simple(read, random, kib * KIB, depth);
     let subject = subject_002(row.text("device"), row.text("level"), disks);
     let asked = match column.contains("cache_off") {
+        _ if known.is_none() => Asked::Nothing,
         true => Asked::UncachedRate { subject },
         false => Asked::Run { subject, state: State::Normal, loads: vec![load], figure },
     };
@@ -455,6 +496,21 @@ fn figure_of(
         Figure::Milliseconds => prediction.latency_us.mean / 1000.0,
         Figure::Microseconds => prediction.latency_us.mean,
     })
+}
+
+/// Unit of a number of bonnie's or PostMark's as it is predicted.
+fn unit_001(name: &str) -> &'static str {
+    match name {
+        "test_file_size" | "data_read" | "data_written" => "MB",
+        "test_file_size_bytes" => "B",
+        "write_per_char_putc" | "write_block" | "rewrite" | "read_per_char_getc" | "read_block" => "kB/s",
+        "random_seek_04k_3_seekers" => "seeks/s",
+        "total_time" | "transaction_time" => "s",
+        "data_read_rate" | "data_written_rate" => "MB/s",
+        cpu if cpu.ends_with("_cpu") => "%",
+        rate if rate.ends_with("_rate") => "1/s",
+        _ => "files",
+    }
 }
 
 fn metric_001(system: &System, name: &str) -> Option<f64> {

@@ -181,6 +181,33 @@ fn answers_of_the_same_row_are_fitted() -> bool {
     answers[0].fitted
 }
 
+/// Figures that the model does not know, by name, unit or operation.
+const UNKNOWN: &str = "study,table,config,level,disks,workload,op,pattern,block_kib,metric,value,unit,notes
+002,Table 7,single SSD,single,1,light,read,random,4,queue_time,12,ms,
+002,Table 7,single SSD,single,1,light,read,random,4,throughput,12,ms,
+002,Table 7,single SSD,single,1,light,read,random,4,throughput,12,W,
+002,Table 7,single SSD,single,1,light,trim,random,4,throughput,12,IOPS,
+002,Table 7,single SSD,single,1,light,read,strided,4,throughput,12,IOPS,
+002,Table 7,single SSD,single,1,latency,read,random,4,median_latency,12,us,
+";
+
+#[test]
+fn unknown_figures_are_left_unanswered_by_name() {
+    let answers = validate(&Catalogue::built_in(), &parse("mine.csv", UNKNOWN).unwrap()).unwrap();
+    assert_eq!(answers.len(), 6);
+    for answer in &answers {
+        assert_eq!((answer.predicted, answer.error_percent), (None, None), "{answer:?}");
+    }
+    assert_eq!(answers[0].metric, "queue_time ms");
+    assert_eq!(summarise(&answers).unanswered, 6);
+    let known = UNKNOWN.replace("queue_time,12,ms", "throughput,35511,IOPS");
+    let answers = validate(&Catalogue::built_in(), &parse("mine.csv", &known).unwrap()).unwrap();
+    assert!(answers[0].predicted.is_some(), "{answers:?}");
+    let other_unit = ONE_LINE.replace("kB/s", "MB/s");
+    let answers = validate(&Catalogue::built_in(), &parse("mine.csv", &other_unit).unwrap()).unwrap();
+    assert_eq!(answers[0].predicted, None, "{answers:?}");
+}
+
 #[test]
 fn data_with_other_columns_is_refused_with_its_place() {
     assert_eq!(parse("mine.csv", ONE_LINE).unwrap().len(), 1);

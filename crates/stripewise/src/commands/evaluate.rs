@@ -268,6 +268,8 @@ fn latency_ns(text: &str) -> Option<u64> {
 pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     let workloads = loads(&options.profile, app)?;
     let out = prepare_output(&options.out)?;
+    // The drives that are made for a prediction are removed at an interrupt, too.
+    let _interrupted = options.predict.then(|| app.interrupted()).transpose()?;
     let made = if options.predict { predict::make_drives(options)? } else { None };
     let (drives, default_count, default_pace) = match &made {
         Some(made) => (DriveSource::Paths(made.paths()), made.count(), PaceChoice::Auto),

@@ -345,6 +345,83 @@ fn methods_on_files_run_in_a_folder_and_on_a_volume() {
     assert_eq!(sandbox.run("lab run @folder --profile @wrong.toml").code, 1);
 }
 
+/// The hidden folder that a run makes in `folder`, once it is there.
+fn scratch(sandbox: &Sandbox, folder: &str) -> std::path::PathBuf {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    loop {
+        let found = std::fs::read_dir(sandbox.path(folder)).expect("the folder").next();
+        let files = found.and_then(|entry| {
+            let path = entry.expect("an entry").path();
+            (std::fs::read_dir(&path).ok()?.count() > 0).then_some(path)
+        });
+        match files {
+            Some(path) => return path,
+            None => assert!(std::time::Instant::now() < deadline, "the run made no files"),
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
+
+/// Starts a run, signals it once it has files, and returns its code and messages.
+fn ended_by(sandbox: &Sandbox, words: &str, signal: &str) -> (Option<i32>, String) {
+    let mut command = sandbox.command(words);
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+    let run = command.spawn().expect("it starts");
+    scratch(sandbox, "folder");
+    let kill = std::process::Command::new("kill").args([signal, &run.id().to_string()]).status();
+    assert!(kill.expect("kill runs").success());
+    let output = run.wait_with_output().expect("it ends");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn an_interrupted_run_leaves_no_files() {
+    let sandbox = with_profile();
+    for words in [
+        "lab run @folder --profile postmark --size 256MiB",
+        "lab run @folder --profile bonnie --size 256MiB",
+        "lab run @folder --profile @quick.toml --size 64MiB --seconds 20",
+    ] {
+        for signal in ["-TERM", "-INT"] {
+            let (code, messages) = ended_by(&sandbox, words, signal);
+            assert!(code == Some(1) && messages.contains("interrupted"), "{words}: {messages}");
+            assert_eq!(entries(&sandbox, "folder"), 0, "{words}, {signal}");
+        }
+    }
+    assert!(sandbox.json("lab list")["runs"].as_array().is_some_and(Vec::is_empty), "nothing was measured");
+}
+
+#[test]
+fn the_next_run_removes_what_a_killed_one_left() {
+    let sandbox = with_profile();
+    ended_by(&sandbox, "lab run @folder --profile postmark --size 256MiB", "-KILL");
+    assert_eq!(entries(&sandbox, "folder"), 1, "nothing runs at SIGKILL");
+    sandbox.ok(&format!("lab run @folder {QUICK} --size 8MiB"));
+    assert_eq!(entries(&sandbox, "folder"), 0);
+}
+
+#[test]
+fn files_are_sized_to_fit_and_the_target_is_named() {
+    let sandbox = with_profile();
+    let run = sandbox.json("lab run @folder --profile postmark --size 1MiB");
+    let known = |name: &str| -> u64 {
+        let text = run["environment"][name].as_str().expect(name);
+        text.parse().expect("a number")
+    };
+    let most = known("files") * known("most_file_bytes");
+    assert!(most < 2 << 20 && known("transactions") > known("files") / 2, "{run}");
+    assert!(run["notes"][0].as_str().is_some_and(|note| note.contains("as --size asks")), "{run}");
+    assert_eq!(run["target"], sandbox.path("folder").display().to_string());
+    let blocks = sandbox.json(&format!("lab run @folder {QUICK} --size 8MiB"));
+    assert_eq!(blocks["target"], sandbox.path("folder").display().to_string());
+    let progress = sandbox.run("lab run @folder --profile postmark --size 1MiB").err;
+    for phase in ["creating files", "running transactions", "deleting files"] {
+        assert!(progress.contains(phase), "{phase}: {progress}");
+    }
+    let refused = sandbox.run("lab run @folder --profile postmark --size 900TiB");
+    assert!(refused.code == 1 && refused.err.contains("do not fit"), "{}", refused.err);
+}
+
 #[test]
 fn a_study_gives_its_tables_and_judges_its_findings() {
     let sandbox = Sandbox::new();

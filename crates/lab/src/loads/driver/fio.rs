@@ -17,13 +17,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use serde_json::Value;
 
 use self::process::Fio;
 use crate::loads::load::Tally;
-use crate::method::{Circumstances, Profile, Step, judge, needs_more};
+use crate::method::{Circumstances, Profile, Statistic, Step, judge, judge_rounds, needs_more};
 use crate::records::import::ImportError;
 use crate::records::record::{Latencies, MeasurementRecord};
 use crate::records::store::Sample;
@@ -58,6 +59,9 @@ pub enum FioError {
         /// Unsupported feature.
         why: String,
     },
+    /// The caller asked for it.
+    #[error("interrupted")]
+    Interrupted,
     /// The figure could not be kept.
     #[error("{0}")]
     Keeping(String),
@@ -130,11 +134,13 @@ pub fn version() -> Result<String, FioError> {
 }
 
 /// Measures one step. Passes the figures so far to `keep` after every run: one for each load of the
-/// step, with the rate of each host.
+/// step, with the rate of each host. `goes_on` gets the number of the run and the share of its time
+/// that has passed, at short intervals, and ends the measurement by returning false.
 pub fn measure(
     profile: &Profile,
     step: &Step,
     asked: &Asked<'_>,
+    goes_on: &dyn Fn(u32, f64) -> bool,
     keep: impl Fn(usize, &MeasurementRecord, &Sample, &[(String, f64)]) -> Result<(), String>,
 ) -> Result<(), FioError> {
     let mut taken: Vec<FigureData> = step
@@ -146,7 +152,8 @@ pub fn measure(
     let figures = |taken: &[FigureData]| taken.iter().map(|one| one.figure.clone()).collect::<Vec<_>>();
     while needs_more(profile.statistic, &figures(&taken), run, asked.runs.max(1), asked.within) {
         let mut process = Fio::start(&job::job_file(profile, step, asked, run)?, asked)?;
-        process.wait()?;
+        let began = Instant::now();
+        process.wait(&|| goes_on(run, (began.elapsed().as_secs_f64() / asked.seconds).min(1.0)))?;
         let document = process.answer(step, asked.hosts)?;
         let started_s = f64::from(run) * asked.seconds;
         run += 1;
@@ -220,6 +227,9 @@ impl FigureData {
             ..asked.circumstances.clone()
         };
         judge(&mut self.figure, &around);
+        if profile.statistic == Statistic::Steady {
+            judge_rounds(&mut self.figure);
+        }
     }
 }
 
@@ -309,13 +319,23 @@ fn sample_of_job(job: &Value) -> Sample {
         started_s: 0.0,
         seconds: ms as f64 / 1e3,
         bytes: sum("io_bytes").iter().sum(),
-        requests: sum("total_ios").iter().sum(),
+        requests: completed(job).unwrap_or_else(|| sum("total_ios").iter().sum()),
         errors: u64::from(job["error"].as_u64().unwrap_or(0) != 0),
         cpu_seconds: cpu.map(|(user, system)| (user + system) / 100.0 * ms as f64 / 1e3),
         read_latency: bins(&job["read"]),
         write_latency: bins(&job["write"]).or_else(|| bins(&job["trim"])),
         per_second: Vec::new(),
     }
+}
+
+/// Completed requests, as fio counts them for latencies. `total_ios` lacks the requests that were
+/// in flight at the end of the ramp, whose bytes count.
+fn completed(job: &Value) -> Option<u64> {
+    let of_side = |side: &str| {
+        ["lat_ns", "clat_ns"].iter().find_map(|key| job[side][*key]["N"].as_u64().filter(|count| *count > 0))
+    };
+    let counts: Vec<u64> = ["read", "write", "trim"].into_iter().filter_map(of_side).collect();
+    (!counts.is_empty()).then(|| counts.iter().sum())
 }
 
 /// fio's bins as a histogram; of the total latency if available, else from submission on.
@@ -337,8 +357,8 @@ mod tests {
     #[test]
     fn fio_output_becomes_a_sample() {
         let document = serde_json::json!({"jobs": [{"error": 0, "usr_cpu": 10.0, "sys_cpu": 20.0,
-            "read": {"io_bytes": 4096000, "total_ios": 1000, "runtime": 2000,
-                "lat_ns": {"bins": {"100000": 900, "200000": 100}}},
+            "read": {"io_bytes": 4096000, "total_ios": 984, "runtime": 2000,
+                "lat_ns": {"N": 1000, "bins": {"100000": 900, "200000": 100}}},
             "write": {"io_bytes": 0, "total_ios": 0, "runtime": 0, "lat_ns": {"bins": {}}}}]});
         let sample = sample_of(&document, 0, 4.0);
         assert_eq!((sample.bytes, sample.requests, sample.seconds), (4_096_000, 1000, 2.0));

@@ -9,7 +9,7 @@
 use serde::Deserialize;
 use stripewise_drive::Context;
 
-use super::FileStore;
+use super::{FileError, FileStore, FileWatch, Phase, proceed};
 use crate::loads::workload::random_stream;
 use crate::records::import::BONNIE_TESTS;
 use crate::records::record::{MeasurementRecord, Operation, Unit};
@@ -41,23 +41,27 @@ const CHARACTERS_BYTES: u64 = 4 << 10;
 const FILE: u64 = 0;
 /// Number of concurrent seekers.
 const SEEKERS: usize = 3;
+/// Amounts between looks at the watch.
+const PIECE_BYTES: u64 = 8 << 20;
+const PIECE_SEEKS: usize = 200;
 
 /// Runs bonnie once; returns the figures of bonnie's output line, rate and processor share.
 ///
 /// # Errors
-/// Those of the store.
+/// Those of the store, and an interrupt.
 pub async fn run_bonnie<S: FileStore>(
     context: &Context,
     store: &S,
     asked: &Bonnie,
     cpu_seconds: &dyn Fn() -> Option<f64>,
-    began: &dyn Fn(&str),
-) -> Result<Vec<MeasurementRecord>, S::Error> {
+    watch: &dyn FileWatch,
+) -> Result<Vec<MeasurementRecord>, FileError<S::Error>> {
     let bytes = asked.file_bytes / BLOCK_BYTES * BLOCK_BYTES;
     let mut random = random_stream(asked.seed, 1);
     let mut figures = Vec::new();
     for (name, op) in BONNIE_TESTS {
-        began(name);
+        let phase = phase_of(name, bytes, asked.seeks);
+        proceed(watch, phase, 0)?;
         let is_first_write = matches!(name, "per_char_write" | "block_write");
         if is_first_write {
             if name == "block_write" {
@@ -69,28 +73,44 @@ pub async fn run_bonnie<S: FileStore>(
         match name {
             "per_char_write" => {
                 for at in (0..bytes).step_by(CHARACTERS_BYTES as usize) {
+                    proceed(watch, phase, at)?;
                     spend_on_characters(CHARACTERS_BYTES.min(bytes - at));
                     store.append(FILE, CHARACTERS_BYTES.min(bytes - at), CHARACTERS_BYTES).await?;
                 }
             }
-            "block_write" => store.append(FILE, bytes, BLOCK_BYTES).await?,
+            "block_write" => {
+                for at in (0..bytes).step_by(PIECE_BYTES as usize) {
+                    proceed(watch, phase, at)?;
+                    store.append(FILE, PIECE_BYTES.min(bytes - at), BLOCK_BYTES).await?;
+                }
+            }
             "rewrite" => {
                 for at in (0..bytes).step_by(BLOCK_BYTES as usize) {
+                    proceed(watch, phase, at)?;
                     store.visit(FILE, at, BLOCK_BYTES, true).await?;
                 }
             }
             "per_char_read" => {
                 for at in (0..bytes).step_by(CHARACTERS_BYTES as usize) {
+                    proceed(watch, phase, at)?;
                     store.visit(FILE, at, CHARACTERS_BYTES.min(bytes - at), false).await?;
                     spend_on_characters(CHARACTERS_BYTES.min(bytes - at));
                 }
             }
-            "block_read" => store.read_all(FILE, BLOCK_BYTES).await.map(drop)?,
+            "block_read" => {
+                for at in (0..bytes).step_by(PIECE_BYTES as usize) {
+                    proceed(watch, phase, at)?;
+                    store.read(FILE, at, PIECE_BYTES.min(bytes - at), BLOCK_BYTES).await?;
+                }
+            }
             _ => {
                 let blocks = (bytes / BLOCK_BYTES).max(1);
                 let place = |seek: u64| (random.below(blocks) * BLOCK_BYTES, seek.is_multiple_of(10));
                 let places: Vec<(u64, bool)> = (0..asked.seeks).map(place).collect();
-                store.visit_by(SEEKERS, FILE, &places, BLOCK_BYTES).await?;
+                for (number, piece) in places.chunks(PIECE_SEEKS).enumerate() {
+                    proceed(watch, phase, (number * PIECE_SEEKS) as u64)?;
+                    store.visit_by(SEEKERS, FILE, piece, BLOCK_BYTES).await?;
+                }
             }
         }
         if asked.sync && !matches!(op, Operation::Read) {
@@ -102,6 +122,18 @@ pub async fn run_bonnie<S: FileStore>(
     }
     store.delete(FILE).await?;
     Ok(figures)
+}
+
+fn phase_of(test: &str, bytes: u64, seeks: u64) -> Phase {
+    let of_bytes = |name| Phase { name, unit: "bytes", total: bytes };
+    match test {
+        "per_char_write" => of_bytes("writing by characters"),
+        "block_write" => of_bytes("writing by blocks"),
+        "rewrite" => of_bytes("rewriting"),
+        "per_char_read" => of_bytes("reading by characters"),
+        "block_read" => of_bytes("reading by blocks"),
+        _ => Phase { name: "seeking", unit: "seeks", total: seeks },
+    }
 }
 
 /// One call per byte that the compiler must keep, like `putc`.
@@ -137,7 +169,7 @@ fn push(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loads::files::Extents;
+    use crate::loads::files::{Extents, Unwatched};
     use crate::loads::target::DriveTarget;
     use crate::testing::SlowDrive;
     use stripewise_drive::{BufferPool, MemoryDrive};
@@ -152,7 +184,7 @@ mod tests {
         let files = Extents::new(DriveTarget::new(drive, BufferPool::new(1 << 20)));
         let asked = Bonnie { file_bytes: 8 << 20, seeks: 400, sync: true, seed: 1 };
         let figures = executor
-            .block_on(run_bonnie(&context, &files, &asked, &|| None, &|_| {}))
+            .block_on(run_bonnie(&context, &files, &asked, &|| None, &Unwatched))
             .expect("bonnie failed");
         let value = |name: &str| figures.iter().find(|figure| figure.name == name).expect(name).runs[0];
         let near = |name: &str, expected: f64| {

@@ -180,7 +180,7 @@ impl<T: Target> Extents<T> {
         Ok(())
     }
 
-    async fn read(&self, part: Part) -> Result<(), ExtentError<T::Error>> {
+    async fn read_part(&self, part: Part) -> Result<(), ExtentError<T::Error>> {
         if self.behind.get().is_some_and(|behind| behind.overlaps(part)) {
             self.write_behind().await?;
         }
@@ -227,12 +227,18 @@ impl<T: Target> FileStore for Extents<T> {
         Ok(())
     }
 
-    async fn read_all(&self, number: u64, block_bytes: u64) -> Result<u64, Self::Error> {
-        let length = self.length_bytes(number)?;
-        for from in (0..length).step_by(block_bytes.max(1) as usize) {
-            self.read(Part { number, from, to: (from + block_bytes).min(length) }).await?;
+    async fn read(
+        &self,
+        number: u64,
+        offset_bytes: u64,
+        bytes: u64,
+        block_bytes: u64,
+    ) -> Result<(), Self::Error> {
+        let end = offset_bytes + bytes;
+        for from in (offset_bytes..end).step_by(block_bytes.max(1) as usize) {
+            self.read_part(Part { number, from, to: (from + block_bytes).min(end) }).await?;
         }
-        Ok(length)
+        Ok(())
     }
 
     async fn visit(
@@ -243,7 +249,7 @@ impl<T: Target> FileStore for Extents<T> {
         write_back: bool,
     ) -> Result<(), Self::Error> {
         let part = Part { number, from: offset_bytes, to: offset_bytes + block_bytes };
-        self.read(part).await?;
+        self.read_part(part).await?;
         if write_back {
             self.write(part).await?;
         }
@@ -317,7 +323,8 @@ mod tests {
             blocks.sort_unstable();
             blocks.dedup();
             assert_eq!((blocks.len(), all), (8 * 25, 8 * 25), "no block twice");
-            assert_eq!(files.read_all(3, 4096).await.expect("read"), 100_000);
+            files.read(3, 0, 100_000, 4096).await.expect("read");
+            assert!(files.read(3, 0, 110_000, 4096).await.is_err());
             for number in [1, 3, 5] {
                 files.delete(number).await.expect("deleted");
             }

@@ -1,8 +1,8 @@
 //! Files in a directory of the system. Calls block: a method on files is one process doing one
 //! thing after the other.
 //!
-//! Expects a directory that fills up and files that others remove. Everything lies in one folder of
-//! its own, removed in the end; if the process is killed its name says whose it was.
+//! Expects a directory that fills up and files that others remove. Everything lies in one temporary
+//! folder.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,13 +13,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::FileStore;
+use crate::loads::scratch::Scratch;
 
 /// Longest piece written or read at once.
 const MOST_BYTES: usize = 1 << 20;
 
 /// A folder of files.
 pub struct Folder {
-    path: PathBuf,
+    scratch: Scratch,
     /// Content of writes; incompressible.
     content: Vec<u8>,
     /// One file may stay open, as bonnie's does.
@@ -34,15 +35,14 @@ impl Folder {
     /// # Errors
     /// Where it cannot be made.
     pub fn new(parent: &Path, keeps_open: bool) -> io::Result<Self> {
-        let path = parent.join(format!(".stripewise-lab-{}", std::process::id()));
-        std::fs::create_dir(&path)?;
+        let scratch = Scratch::new(parent)?;
         let mut random = crate::loads::workload::random_stream(0xf01d, 0);
         let content = (0..MOST_BYTES / 8).flat_map(|_| random.next_u64().to_le_bytes()).collect();
-        Ok(Self { path, content, open: RefCell::default(), keeps_open })
+        Ok(Self { scratch, content, open: RefCell::default(), keeps_open })
     }
 
     fn name(&self, number: u64) -> PathBuf {
-        self.path.join(number.to_string())
+        self.scratch.path().join(number.to_string())
     }
 
     fn with<T>(&self, number: u64, work: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
@@ -60,14 +60,6 @@ impl Folder {
     fn piece(&self, block_bytes: u64, left_bytes: u64) -> &[u8] {
         let length = block_bytes.clamp(1, MOST_BYTES as u64).min(left_bytes);
         &self.content[..length as usize]
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        self.open.borrow_mut().clear();
-        // Best effort: what is left shows by its name what it was.
-        let _ = std::fs::remove_dir_all(&self.path);
     }
 }
 
@@ -91,17 +83,19 @@ impl FileStore for Folder {
         })
     }
 
-    async fn read_all(&self, number: u64, block_bytes: u64) -> io::Result<u64> {
+    async fn read(&self, number: u64, offset_bytes: u64, bytes: u64, block_bytes: u64) -> io::Result<()> {
         let mut buffer = vec![0; block_bytes.clamp(1, MOST_BYTES as u64) as usize];
         self.with(number, |file| {
-            file.seek(SeekFrom::Start(0))?;
-            let mut total = 0;
-            loop {
-                match file.read(&mut buffer)? {
-                    0 => return Ok(total),
-                    read => total += read as u64,
+            file.seek(SeekFrom::Start(offset_bytes))?;
+            let mut left_bytes = bytes;
+            while left_bytes > 0 {
+                let wanted = left_bytes.min(buffer.len() as u64) as usize;
+                match file.read(&mut buffer[..wanted])? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    read => left_bytes -= read as u64,
                 }
             }
+            Ok(())
         })
     }
 
@@ -161,6 +155,6 @@ impl FileStore for Folder {
         for file in self.open.borrow().values() {
             file.sync_all()?;
         }
-        File::open(&self.path)?.sync_all()
+        File::open(self.scratch.path())?.sync_all()
     }
 }

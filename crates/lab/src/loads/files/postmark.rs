@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use stripewise_drive::{Context, SplitMix64};
 
-use super::FileStore;
+use super::{FileError, FileStore, FileWatch, Phase, proceed};
 use crate::loads::workload::random_stream;
 use crate::records::record::{MeasurementRecord, Operation, Unit};
 
@@ -113,13 +113,13 @@ type Known = (u64, u64);
 /// Runs PostMark once; returns the figures named as in PostMark's report.
 ///
 /// # Errors
-/// Those of the store.
+/// Those of the store, and an interrupt.
 pub async fn run_postmark<S: FileStore>(
     context: &Context,
     store: &S,
     asked: &PostMark,
-    moved: &dyn Fn(u64),
-) -> Result<Vec<MeasurementRecord>, S::Error> {
+    watch: &dyn FileWatch,
+) -> Result<Vec<MeasurementRecord>, FileError<S::Error>> {
     let mut work = Work {
         store,
         asked,
@@ -129,17 +129,22 @@ pub async fn run_postmark<S: FileStore>(
         counts: Counts::default(),
     };
     let start_ns = context.now_ns();
-    for _ in 0..asked.files {
+    let creation = Phase { name: "creating files", unit: "files", total: asked.files };
+    for done in 0..asked.files {
+        proceed(watch, creation, done)?;
         work.create().await?;
-        moved(work.counts.written_bytes);
     }
     let created_ns = context.now_ns();
-    for _ in 0..asked.transactions {
+    let mixed = Phase { name: "running transactions", unit: "transactions", total: asked.transactions };
+    for done in 0..asked.transactions {
+        proceed(watch, mixed, done)?;
         work.transaction().await?;
-        moved(work.counts.written_bytes + work.counts.read_bytes);
     }
     let done_ns = context.now_ns();
+    let left = work.files.len() as u64;
+    let deletion = Phase { name: "deleting files", unit: "files", total: left };
     while !work.files.is_empty() {
+        proceed(watch, deletion, left - work.files.len() as u64)?;
         work.delete().await?;
     }
     let end_ns = context.now_ns();
@@ -187,7 +192,8 @@ impl<S: FileStore> Work<'_, S> {
         if !self.files.is_empty() {
             let at = self.random.below(self.files.len() as u64) as usize;
             if self.random.below(10) < self.asked.read_bias {
-                let bytes = self.store.read_all(self.files[at].0, self.asked.read_block_bytes).await?;
+                let (number, bytes) = self.files[at];
+                self.store.read(number, 0, bytes, self.asked.read_block_bytes).await?;
                 self.counts.read += 1;
                 self.counts.read_bytes += bytes;
             } else {
@@ -249,7 +255,7 @@ fn figures(counts: &Counts, asked: &PostMark) -> Vec<MeasurementRecord> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loads::files::Extents;
+    use crate::loads::files::{Extents, Unwatched};
     use crate::loads::target::DriveTarget;
     use crate::testing::SlowDrive;
     use stripewise_drive::{BufferPool, MemoryDrive};
@@ -260,7 +266,7 @@ mod tests {
         let context = executor.context();
         let drive = SlowDrive::new(&context, MemoryDrive::new("memory", 64 << 20), 100_000);
         let files = Extents::new(DriveTarget::new(drive, BufferPool::new(1 << 20)));
-        executor.block_on(run_postmark(&context, &files, asked, &|_| {})).expect("PostMark failed")
+        executor.block_on(run_postmark(&context, &files, asked, &Unwatched)).expect("PostMark failed")
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! the number of runs needed.
 
 use std::cell::{Cell, RefCell};
+use std::future::Future;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
@@ -10,14 +11,14 @@ use super::{Condition, Driven, LIMIT_NS, RunError, RunSettings, Runner};
 use crate::loads::contents::Contents;
 use crate::loads::load::{Beat, Load, LoadEnd, Pulse, Surroundings, Tally, Window, WindowLimits};
 use crate::loads::metered::Traffic;
-use crate::loads::sweep::{SweepOptions, fill, verify};
+use crate::loads::sweep::{self, SweepOptions, fill, verify};
 use crate::loads::target::Target;
 use crate::loads::workload::{Arrival, Region, Workload, mix};
 use crate::method::profile::{Profile, Statistic, Step};
-use crate::method::validity::{Circumstances, judge};
+use crate::method::validity::{Circumstances, judge, judge_rounds};
 use crate::records::record::{Latencies, MeasurementRecord};
 use crate::records::store::{Sample, Second};
-use crate::statistics::{is_steady, median};
+use crate::statistics::{is_steady, median, steady_text};
 
 /// Interval of bandwidth over time.
 const SECOND_NS: u64 = 1_000_000_000;
@@ -245,7 +246,11 @@ impl<'a, T: Target> Session<'a, T> {
         } else if let Some(contents) = self.contents.as_ref().filter(|_| self.profile.verify) {
             let done = Rc::new(Cell::new(0));
             let runner = self.runner;
-            let found = verify(&runner.context, &runner.target, contents, SWEEP, &done).await;
+            let compared = verify(&runner.context, &runner.target, contents, SWEEP, &done);
+            let Some(found) = watched(runner, "comparing", contents, &done, compared).await else {
+                self.notes.push("interrupted: not all that was written was compared".into());
+                return Ok((self.taken(), self.notes));
+            };
             if !found.is_clean() {
                 let place = found.places.first();
                 let (offset_bytes, what) =
@@ -258,8 +263,25 @@ impl<'a, T: Target> Session<'a, T> {
                 found.verified_bytes, found.unknown_bytes
             ));
         }
-        let taken = self.plans.into_iter().flat_map(|plan| plan.figures);
-        Ok((taken.filter(|figure| !figure.runs.is_empty()).collect(), self.notes))
+        self.note_steady_states();
+        Ok((self.taken(), self.notes))
+    }
+
+    /// Says of each figure of a method that ends with the steady state when it was reached.
+    fn note_steady_states(&mut self) {
+        if self.profile.statistic != Statistic::Steady {
+            return;
+        }
+        for figure in self.plans.iter().flat_map(|plan| &plan.figures).filter(|one| !one.runs.is_empty()) {
+            let text = steady_text(&figure.runs).unwrap_or_else(|why| why);
+            self.notes.push(format!("{}: {text}", figure.name));
+        }
+    }
+
+    /// The figures so far.
+    fn taken(&mut self) -> Vec<MeasurementRecord> {
+        let taken = self.plans.drain(..).flat_map(|plan| plan.figures);
+        taken.filter(|figure| !figure.runs.is_empty()).collect()
     }
 }
 
@@ -374,8 +396,24 @@ fn answered(end: &LoadEnd, step: &str) -> Result<(), RunError> {
 async fn precondition<T: Target>(runner: &Runner<'_, T>, contents: &Rc<Contents>) -> Result<(), RunError> {
     contents.next_phase();
     let moved = Rc::new(Cell::new(0));
-    let filled = fill(&runner.context, &runner.target, contents, SWEEP, &moved).await;
-    filled.map(drop).map_err(|error| RunError::Fill(error.to_string()))
+    let filling = fill(&runner.context, &runner.target, contents, SWEEP, &moved);
+    let filled = watched(runner, "filling", contents, &moved, filling).await;
+    filled.ok_or(RunError::Interrupted)?.map(drop).map_err(|error| RunError::Fill(error.to_string()))
+}
+
+/// A pass over the target, with progress. `None` if it was interrupted.
+async fn watched<T: Target, R>(
+    runner: &Runner<'_, T>,
+    what: &'static str,
+    contents: &Contents,
+    done_bytes: &Cell<u64>,
+    pass: impl Future<Output = R>,
+) -> Option<R> {
+    let look = |done_bytes| {
+        runner.observer.swept(what, done_bytes, contents.covered_bytes());
+        !runner.observer.is_interrupted()
+    };
+    sweep::watched(&runner.context, done_bytes, look, pass).await
 }
 
 /// True if a figure needs another run: fewer than planned, or an interval wider than `within` and
@@ -459,6 +497,9 @@ fn conclude<T: Target>(
         ..runner.settings.circumstances.clone()
     };
     judge(&mut figure, &around);
+    if profile.statistic == Statistic::Steady {
+        judge_rounds(&mut figure);
+    }
     if closed && !load.is_counted() {
         let least = windows.iter().map(Window::requests).min().unwrap_or(0);
         let why = format!("a run of {least} requests, with {outstanding} in flight");

@@ -194,10 +194,14 @@ fn steady_rounds_end_and_interrupts_keep_the_figures() {
     let profile = built_in("snia-steady").expect("it");
     let kept = Kept::default();
     let settings = RunSettings { runs: None, ..settings() };
-    let (figures, _) = run(&profile, settings.clone(), &kept);
+    let (figures, notes) = run(&profile, settings.clone(), &kept);
     assert!(figures.iter().all(|figure| figure.runs.len() == 5), "steady from the start");
+    let reached = notes.iter().filter(|note| note.contains("steady state reached in round 5"));
+    assert_eq!(reached.count(), figures.len(), "{notes:?}");
+    assert!(figures.iter().all(|figure| figure.badges["steady_state"]));
     let kept = Kept { stop_after: Cell::new(Some(3)), ..Kept::default() };
     let (figures, notes) = run(&profile, settings, &kept);
     assert_eq!((figures.len(), figures[0].runs.len()), (1, 3));
+    assert!(figures[0].badge_reasons["steady_state"].contains("3 rounds of the 5 needed"));
     assert!(notes[0].contains("interrupted"), "{notes:?}");
 }

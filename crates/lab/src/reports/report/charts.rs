@@ -4,6 +4,7 @@
 //! Latency: from the median over the 99th to the 99.9th percentile on a logarithmic scale. Rebuild:
 //! throughput of the load and of the rebuild, and progress, over time.
 
+use super::plot::{decade as decade_text, mark};
 use super::svg::{Anchor, Svg, round_steps};
 use crate::records::results::{ArrayResult, Evaluation, Measurement, RebuildRecord, State};
 use crate::reports::tables::{bytes, duration, milliseconds, number, short_name};
@@ -76,7 +77,7 @@ pub(super) fn throughput(evaluation: &Evaluation, workload: &str) -> Option<Stri
     let mut svg = Svg::new(WIDTH, height + BOTTOM, &description);
     for step in &steps {
         svg.line("grid", x(*step), TOP - 4.0, x(*step), height + 2.0);
-        svg.text("tick", x(*step), height + 15.0, Anchor::Middle, &plain(*step));
+        svg.text("tick", x(*step), height + 15.0, Anchor::Middle, &mark(*step));
     }
     svg.text("tick", x(end / 2.0), height + 30.0, Anchor::Middle, "MB/s");
     let single = evaluation.arrays.iter().find(|array| array.layout == "single");
@@ -132,7 +133,7 @@ pub(super) fn latency(evaluation: &Evaluation, workload: &str) -> Option<String>
     for decade in from as i32..=to as i32 {
         let at = 10f64.powi(decade);
         svg.line("grid", x(at), TOP - 4.0, x(at), height + 2.0);
-        svg.text("tick", x(at), height + 15.0, Anchor::Middle, &time_label(decade));
+        svg.text("tick", x(at), height + 15.0, Anchor::Middle, &decade_text(decade));
         if decade < to as i32 {
             for part in 2..10 {
                 svg.line(
@@ -168,22 +169,6 @@ pub(super) fn latency(evaluation: &Evaluation, workload: &str) -> Option<String>
     }
     svg.line("axis", LABELS, TOP - 4.0, LABELS, height + 2.0);
     Some(svg.finish())
-}
-
-fn time_label(decade_of_microseconds: i32) -> String {
-    let value = 10f64.powi(decade_of_microseconds);
-    match decade_of_microseconds {
-        ..0 => format!("{} ns", plain(value * 1e3)),
-        0..3 => format!("{} µs", plain(value)),
-        3..6 => format!("{} ms", plain(value / 1e3)),
-        _ => format!("{} s", plain(value / 1e6)),
-    }
-}
-
-/// A number of an axis without needless digits.
-fn plain(value: f64) -> String {
-    let text = format!("{value:.2}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// One rebuild over time.
@@ -229,14 +214,14 @@ pub(super) fn rebuild(array: &ArrayResult, rebuild: &RebuildRecord) -> String {
     }
     for step in &steps {
         svg.line("grid", PLOT_LEFT, y(*step), PLOT_RIGHT, y(*step));
-        svg.text("tick", PLOT_LEFT - 6.0, y(*step) + 4.0, Anchor::End, &plain(*step));
+        svg.text("tick", PLOT_LEFT - 6.0, y(*step) + 4.0, Anchor::End, &mark(*step));
     }
     for share in [0.0, 25.0, 50.0, 75.0, 100.0] {
         svg.text("tick", PLOT_RIGHT + 6.0, percent(share) + 4.0, Anchor::Start, &format!("{share:.0} %"));
     }
     for time in times.iter().filter(|time| **time <= end) {
         svg.line("axis", x(*time), PLOT_BOTTOM, x(*time), PLOT_BOTTOM + 4.0);
-        svg.text("tick", x(*time), PLOT_BOTTOM + 16.0, Anchor::Middle, &plain(*time));
+        svg.text("tick", x(*time), PLOT_BOTTOM + 16.0, Anchor::Middle, &mark(*time));
     }
     let middle = (PLOT_LEFT + PLOT_RIGHT) / 2.0;
     svg.text("tick", middle, HEIGHT - 6.0, Anchor::Middle, "seconds since the replacement was provided");

@@ -132,6 +132,12 @@ impl Ink {
         let has = |class: &str| classes.split(' ').any(|one| one == class);
         let first = |names: &[&str]| names.iter().any(|name| has(name));
         let (name, width, dash) = match () {
+            () if has("s0") => ("normal", 2.0, None),
+            () if has("s1") => ("degraded", 2.0, None),
+            () if has("s2") => ("rebuilding", 2.0, None),
+            () if has("s3") => ("good", 2.0, None),
+            () if has("s4") => ("bad", 2.0, None),
+            () if has("s5") => ("progress", 2.0, None),
             () if has("curve") && has("load") => ("normal", 2.0, None),
             () if has("curve") => ("rebuilding", 2.0, None),
             () if has("grid") => ("line", 1.0, None),

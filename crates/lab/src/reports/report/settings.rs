@@ -85,6 +85,7 @@ pub(super) fn settings_and_environment(page: &mut String, evaluation: &Evaluatio
         ("mount options", or_unknown(&environment.mount_options)),
         ("device", or_unknown(&environment.device)),
         ("device model", or_unknown(&environment.device_model)),
+        ("firmware", or_unknown(&environment.device_firmware)),
         ("rotational", yes_no(environment.rotational)),
         ("page cache bypassed", yes_no(environment.direct_io)),
         ("peak memory", evaluation.max_resident_bytes.map_or_else(unknown, bytes)),

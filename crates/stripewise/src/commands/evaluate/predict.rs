@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use stripewise_drive::{Drive, Pace, PacedDrive};
+use stripewise_lab::Scratch;
 use stripewise_lab::evaluate::{DriveSource, EvaluateOptions, NoProgress, evaluate};
 use stripewise_lab::results::{Evaluation, State};
 use stripewise_layout::LayoutSpec;
@@ -30,26 +31,19 @@ const QUICK_MADE_BYTES: u64 = 256 << 20;
 
 /// Temporary drives of one evaluation; their directory is removed on drop.
 pub(super) struct MadeDrives {
-    folder: PathBuf,
+    folder: Scratch,
     count: usize,
 }
 
 impl MadeDrives {
     /// Paths of all drives, including one replacement.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
-        (0..=self.count).map(|number| self.folder.join(format!("drive{number}.img"))).collect()
+        (0..=self.count).map(|number| self.folder.path().join(format!("drive{number}.img"))).collect()
     }
 
     /// Drives per array.
     pub(super) fn count(&self) -> usize {
         self.count
-    }
-}
-
-impl Drop for MadeDrives {
-    fn drop(&mut self) {
-        // Best effort: a directory left behind is recognisable by its name.
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -64,13 +58,12 @@ pub(super) fn make_drives(options: &Options) -> Result<Option<MadeDrives>> {
     let least = |spec: &LayoutSpec| spec.level.minimum_width().max(spec.columns.unwrap_or(0));
     let asked = options.count.map_or(4, usize::from);
     let count = layouts.iter().map(least).fold(asked, usize::max);
-    let folder_name = format!(".stripewise-predict-{}", std::process::id());
     let unusable = |why: String| {
         Failure::new(format!("cannot make drives in {}: {why}", folder.display()))
             .hint("choose another directory with --drives, or smaller drives with --size")
     };
-    let made = MadeDrives { folder: folder.join(folder_name), count };
-    std::fs::create_dir(&made.folder).map_err(|error| unusable(system_text(&error)))?;
+    let scratch = Scratch::new(folder).map_err(|error| unusable(system_text(&error)))?;
+    let made = MadeDrives { folder: scratch, count };
     let usual_bytes = if options.quick { QUICK_MADE_BYTES } else { MADE_BYTES };
     let size_bytes = options.size.map_or(usual_bytes, |size| size.0);
     let create = CreateOptions { allocate: true, ..CreateOptions::new(size_bytes / 4096 * 4096) };

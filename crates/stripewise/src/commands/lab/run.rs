@@ -3,14 +3,15 @@
 //! Expected faults: targets that hold data, an interrupt (figures so far are kept), a full disk, a
 //! pool that a daemon has open, a missing fio.
 
+mod by_fio;
 mod modelled;
+mod on_files;
 mod options;
 mod shown;
 mod turns;
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 use stripewise_control::access::Access;
@@ -21,12 +22,12 @@ use stripewise_control::registry::stacking::refuse_if_used;
 use stripewise_control::size::ByteSize;
 use stripewise_drive::Context;
 use stripewise_lab::driver::fio;
-use stripewise_lab::files::{Bonnie, Extents, FileStore, Folder, PostMark, run_bonnie, run_postmark};
-use stripewise_lab::method::{Circumstances, FileMethod, Profile, RunError, Runner, built_in, run_profile};
-use stripewise_lab::record::{MeasurementRecord, RunRecord, Unit};
+use stripewise_lab::files::Extents;
+use stripewise_lab::method::{Circumstances, Profile, RunError, Runner, built_in, run_profile};
+use stripewise_lab::record::{MeasurementRecord, RunRecord};
 use stripewise_lab::scenario::{CommandHooks, HookFile, Timeline, run_failure};
-use stripewise_lab::store::{Sample, Store};
-use stripewise_lab::{Contents, Environment, SweepOptions, Target, fill};
+use stripewise_lab::store::Store;
+use stripewise_lab::{Environment, Target};
 use stripewise_runtime::{interrupt_requested, process_cpu_ns};
 
 use super::target::{self, Kind, OpenDrive, Use, usable_bytes};
@@ -34,11 +35,11 @@ use super::text::page_of;
 use super::{store, store_failure};
 use crate::commands::App;
 use crate::commands::evaluate::iso_8601;
-use crate::failure::{Exit, Failure, Result, chain, system_text};
+use crate::failure::{Exit, Failure, Result, system_text};
 use crate::progress::Progress;
 
 pub(crate) use options::Options;
-use options::{Driver, settings, within};
+use options::{Driver, settings};
 use shown::Shown;
 
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
@@ -47,6 +48,8 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     }
     let profile = profile(app, &options.profile)?;
     let store = store(app)?;
+    // From here on a signal ends the run in an orderly way: nothing that it made stays behind.
+    let _interrupted = app.interrupted()?;
     match options.targets.as_slice() {
         [only] if only.starts_with(target::MODEL) => {
             modelled::go(options, app, &profile, &store, &only[target::MODEL.len()..])
@@ -109,21 +112,20 @@ async fn go(
     let folder = app.absolute(Path::new(target));
     let kind = match profile.files {
         _ if !options.hosts.is_empty() => Kind::OnHosts(on_hosts(options, target)?),
-        Some(_) if folder.is_dir() => Kind::Folder(folder),
+        Some(_) if folder.is_dir() => Kind::Folder(folder.clone()),
         _ => target::open(app, target, how).await?,
     };
     let run = RunRecord {
         run: run_name(),
         target: match &kind {
-            Kind::Drive(OpenDrive { path: Some(path), .. }) | Kind::Folder(path) => {
-                path.display().to_string()
-            }
+            // A file made for the run is in the folder that was named.
+            Kind::Drive(OpenDrive { path: Some(_), .. }) | Kind::Folder(_) => folder.display().to_string(),
             _ => target.to_owned(),
         },
         profile: profile.name.clone(),
         tool: match options.driver {
             Driver::Native => format!("stripewise {}", env!("CARGO_PKG_VERSION")),
-            Driver::Fio => fio::version().map_err(|error| failure(&error))?,
+            Driver::Fio => fio::version().map_err(|error| by_fio::failure(&error))?,
         },
         date: iso_8601(SystemTime::now()),
         ..RunRecord::default()
@@ -137,22 +139,14 @@ async fn go(
     let mut run = RunRecord { environment: environment.by_name(), ..run };
     run.environment.insert("load_average".into(), load_average());
     run.environment.insert("command".into(), command_line(std::env::args()));
-    match profile.files {
-        Some(FileMethod::Bonnie(asked)) => {
-            let bytes = options.sizes.first().map_or(asked.file_bytes, |size| size.0);
-            run.environment.insert("file_bytes".into(), bytes.to_string());
-        }
-        Some(FileMethod::PostMark(asked)) => {
-            run.environment.insert("files".into(), asked.files.to_string());
-            run.environment.insert("transactions".into(), asked.transactions.to_string());
-        }
-        None => {}
-    }
     if !options.hosts.is_empty() {
         let hosts: Vec<String> = options.hosts.iter().map(ToString::to_string).collect();
         run.environment.insert("hosts".into(), hosts.join(", "));
     }
-    store.begin(&run).map_err(|error| store_failure(&error))?;
+    // Methods on files begin once the sizes of their files are known.
+    if profile.files.is_none() {
+        store.begin(&run).map_err(|error| store_failure(&error))?;
+    }
     let work = Work { options, app, profile, store, run: &run, environment: &environment, hooks };
     let measured = match &kind {
         Kind::OnHosts(path) => {
@@ -163,18 +157,15 @@ async fn go(
         Kind::Folder(folder) => work.in_folder(folder).await,
         Kind::Volume(name) => work.on_volume(name).await,
     };
-    let notes = measured.map_err(|failure| {
-        let kept = store.load(&run.run).map_or(0, |run| run.measurements.len());
-        store.forget_empty(&run.run);
-        match (kept, &failure.hint) {
-            (1.., None) => failure.hint(format!("{kept} figures are kept: stripewise lab show {}", run.run)),
-            _ => failure,
-        }
-    })?;
+    let kept = store.load(&run.run).map_or(0, |run| run.measurements.len());
+    store.forget_empty(&run.run);
     if interrupt_requested() {
-        let kept = format!("`stripewise lab show {}` shows the figures so far", run.run);
-        return Err(Failure::new("interrupted").hint(kept));
+        return Err(interrupted(&run.run, kept));
     }
+    let notes = measured.map_err(|failure| match (kept, &failure.hint) {
+        (1.., None) => failure.hint(format!("{kept} figures are kept: stripewise lab show {}", run.run)),
+        _ => failure,
+    })?;
     store.finish(&run.run, &notes).map_err(|error| store_failure(&error))?;
     let run = store.load(&run.run).map_err(|error| store_failure(&error))?;
     app.printer.result(&run, |page| page_of(&run, page))?;
@@ -272,75 +263,6 @@ impl Work<'_> {
         })
     }
 
-    async fn in_folder(&self, folder: &Path) -> Result<Vec<String>> {
-        let method = self.profile.files.expect("only methods on files come here");
-        let keeps_open = matches!(method, FileMethod::Bonnie(_));
-        let files = Folder::new(folder, keeps_open).map_err(|error| {
-            Failure::new(format!("cannot make a folder in {}: {}", folder.display(), system_text(&error)))
-        })?;
-        // The page cache holds as much of the files as fits into memory.
-        let (largest, memory) = (self.most_bytes(method), self.environment.memory_bytes);
-        let fits = memory.filter(|memory| largest < 2 * memory);
-        let why = "the files fit into the host's memory: reads may not have reached a drive";
-        self.by_files(method, &files, Some(fits.map_or(Ok(()), |_| Err(why.to_owned()))))
-            .await
-            .map(|()| Vec::new())
-    }
-
-    /// Total size of all files.
-    fn most_bytes(&self, method: FileMethod) -> u64 {
-        match method {
-            FileMethod::Bonnie(asked) => self.options.sizes.first().map_or(asked.file_bytes, |size| size.0),
-            FileMethod::PostMark(asked) => {
-                asked.files.saturating_mul((asked.least_bytes + asked.most_bytes) / 2)
-            }
-        }
-    }
-
-    async fn by_files<S: FileStore>(
-        &self,
-        method: FileMethod,
-        files: &S,
-        larger_than_memory: Option<std::result::Result<(), String>>,
-    ) -> Result<()> {
-        let context = self.app.executor()?.context();
-        let mut all: Vec<MeasurementRecord> = Vec::new();
-        for run in 0..self.options.runs.unwrap_or(self.profile.runs).max(1) {
-            let seed = self.options.seed.wrapping_add(u64::from(run));
-            let began = |what: &str| self.app.printer.note(format!("{}: {what}", self.profile.name));
-            let cpu = || Some(process_cpu_ns() as f64 / 1e9);
-            let measured = match method {
-                FileMethod::Bonnie(asked) => {
-                    let asked = Bonnie { file_bytes: self.most_bytes(method), seed, ..asked };
-                    run_bonnie(&context, files, &asked, &cpu, &began).await
-                }
-                FileMethod::PostMark(asked) => {
-                    began("creating files, running transactions, deleting files");
-                    run_postmark(&context, files, &PostMark { seed, ..asked }, &|_| {}).await
-                }
-            };
-            let figures = measured
-                .map_err(|error| Failure::because(format!("cannot measure {}", self.run.target), &error))?;
-            for (position, figure) in figures.into_iter().enumerate() {
-                match all.get_mut(position) {
-                    None => all.push(figure),
-                    Some(before) => {
-                        let runs = [before.runs.clone(), figure.runs].concat();
-                        *before = before.clone().with_runs(runs);
-                    }
-                }
-                if let (Some(holds), Unit::MbPerS | Unit::PerSecond) =
-                    (&larger_than_memory, all[position].unit)
-                {
-                    all[position].badge("larger_than_memory", holds.clone());
-                }
-                let kept = self.store.record(&self.run.run, position, &all[position], None);
-                kept.map_err(|error| store_failure(&error))?;
-            }
-        }
-        Ok(())
-    }
-
     fn sizes(&self) -> Vec<Option<u64>> {
         let asked: Vec<Option<u64>> = self.options.sizes.iter().map(|size| Some(size.0)).collect();
         match (asked.is_empty(), self.profile.sizes.as_slice()) {
@@ -360,7 +282,9 @@ impl Work<'_> {
             let files = Extents::new(target.clone());
             let note = "files are raw extents of the target, without file system: no names, no log, no cache; only \
                         streams are merged";
-            return self.by_files(method, &files, None).await.map(|()| vec![note.to_owned()]);
+            let (method, sized) = self.sized(method, capacity_bytes / 8 * 7)?;
+            self.by_files(method, &files, None).await?;
+            return Ok(sized.into_iter().chain([note.to_owned()]).collect());
         }
         let sizes = self.sizes();
         let mut notes = Vec::new();
@@ -376,6 +300,7 @@ impl Work<'_> {
                 began: Instant::now(),
                 progress: RefCell::new(Progress::new(&self.app.printer)),
                 now: RefCell::default(),
+                swept: RefCell::new(None),
             };
             let runner = Runner {
                 context: self.app.executor()?.context(),
@@ -411,38 +336,6 @@ impl Work<'_> {
         Ok(measured)
     }
 
-    /// As [`Self::through_failure`], with fio. Returns the number of figures, and the notes.
-    async fn through_failure_by_fio(
-        &self,
-        profile: &Profile,
-        asked: &fio::Asked<'_>,
-        hooks: &HookFile,
-        first: usize,
-    ) -> Result<(usize, Vec<String>)> {
-        let context = self.app.executor()?.context();
-        let hooks = self.commands(&context, hooks);
-        let kept = RefCell::new(Ok(()));
-        let keep_timeline =
-            |timeline: &Timeline| *kept.borrow_mut() = self.store.keep_timeline(&self.run.run, timeline);
-        let keep = |position: usize, figure: &MeasurementRecord, sample: &Sample| {
-            self.app.printer.note(format!("fio: {}, run {}", figure.name, figure.runs.len()));
-            let kept = self.store.record(&self.run.run, first + position, figure, Some(sample));
-            kept.map_err(|error| error.to_string())
-        };
-        let measured = fio::run_failure_by_fio(
-            profile,
-            asked,
-            &context,
-            &hooks,
-            &keep_timeline,
-            &keep,
-            &interrupt_requested,
-        );
-        let (figures, notes) = measured.await.map_err(|error| not_measured(&self.run.target, &error))?;
-        kept.into_inner().map_err(|error| store_failure(&error))?;
-        Ok((figures.len(), notes))
-    }
-
     fn commands(&self, context: &Context, hooks: &HookFile) -> CommandHooks {
         CommandHooks { context: context.clone(), file: hooks.clone(), target: self.run.target.clone() }
     }
@@ -454,69 +347,14 @@ impl Work<'_> {
             false => size,
         }
     }
+}
 
-    /// Fills the target, so that fio does not read unwritten blocks.
-    async fn fill<T: Target>(&self, target: &T, bytes: u64) -> Result<()> {
-        let contents = Rc::new(Contents::new(self.options.seed, bytes));
-        contents.next_phase();
-        let sweep = SweepOptions { depth: 16, request_bytes: 1 << 20 };
-        let context = self.app.executor()?.context();
-        let filled = fill(&context, target, &contents, sweep, &Rc::default()).await;
-        filled.map(drop).map_err(|error| Failure::because(format!("cannot fill {}", self.run.target), &error))
-    }
-
-    async fn by_fio(&self, path: &Path, capacity_bytes: u64, filled: bool) -> Result<Vec<String>> {
-        let sizes = self.sizes();
-        let mut notes = Vec::new();
-        let mut position = 0;
-        for size in &sizes {
-            let size_bytes =
-                usable_bytes(self.fitting(*size, capacity_bytes), capacity_bytes, &self.run.target)?;
-            let named = named_for(self.profile, (sizes.len() > 1).then_some(size_bytes));
-            let asked = fio::Asked {
-                path,
-                size_bytes,
-                runs: self.options.runs.unwrap_or(named.runs),
-                within: within(self.options).map(|within| (within, self.options.most_runs)),
-                seconds: self.options.seconds.unwrap_or(named.seconds),
-                may_write: !self.options.read_only,
-                circumstances: Circumstances { filled_before: filled, ..self.circumstances() },
-                seed: self.options.seed,
-                hosts: &self.options.hosts,
-            };
-            if let Some(hooks) = &self.hooks {
-                let (count, run_notes) = self.through_failure_by_fio(&named, &asked, hooks, position).await?;
-                position += count;
-                notes.extend(run_notes);
-                continue;
-            }
-            for step in &named.steps {
-                if interrupt_requested() {
-                    return Ok(notes);
-                }
-                if step.writes() && self.options.read_only {
-                    notes.push(format!("{}: skipped, it writes (--read-only)", step.name));
-                    continue;
-                }
-                self.app.printer.note(format!("fio: {}", step.name));
-                let by_host = RefCell::new(Vec::new());
-                let keep =
-                    |load: usize, figure: &MeasurementRecord, sample: &Sample, hosts: &[(String, f64)]| {
-                        *by_host.borrow_mut() = hosts.to_vec();
-                        let kept = self.store.record(&self.run.run, position + load, figure, Some(sample));
-                        kept.map_err(|error| error.to_string())
-                    };
-                fio::measure(&named, step, &asked, keep).map_err(|error| failure(&error))?;
-                position += step.loads().count();
-                let hosts = by_host.into_inner();
-                if !hosts.is_empty() {
-                    let each: Vec<String> =
-                        hosts.iter().map(|(host, rate)| format!("{host} {rate:.1} MB/s")).collect();
-                    notes.push(format!("{}: {}", step.name, each.join(", ")));
-                }
-            }
-        }
-        Ok(notes)
+/// Failure of an interrupted run. All temporary files are gone by the time it is shown.
+fn interrupted(run: &str, figures: usize) -> Failure {
+    let failure = Failure::new("interrupted");
+    match figures {
+        0 => failure.hint("nothing was measured yet, and no run is listed"),
+        1.. => failure.hint(format!("`stripewise lab show {run}` shows the figures so far")),
     }
 }
 
@@ -525,14 +363,6 @@ fn not_measured(target: &str, error: &RunError) -> Failure {
     match error {
         RunError::Hook(_) => failure
             .hint("the array is as the hooks left it; `stripewise lab show latest` shows the figures so far"),
-        _ => failure,
-    }
-}
-
-fn failure(error: &fio::FioError) -> Failure {
-    let failure = Failure::new(chain(error));
-    match error {
-        fio::FioError::Missing(_) => failure.hint("install fio, or omit --driver fio"),
         _ => failure,
     }
 }

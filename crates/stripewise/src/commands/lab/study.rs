@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use clap::Args;
 use stripewise_control::registry::replace_file;
@@ -14,8 +14,8 @@ use stripewise_control::size::duration_text;
 use stripewise_drive::Pace;
 use stripewise_lab::evaluate::DriveSource;
 use stripewise_lab::study::{
-    StudyNumber, StudyOptions, StudyProgress, StudyResult, Verdict, run_study, study_charts, study_html,
-    study_markdown,
+    StudyNumber, StudyOptions, StudyProgress, StudyResult, Verdict, run_study, shown_tables, study_charts,
+    study_html, study_markdown, study_summary,
 };
 
 use super::report::write_charts;
@@ -32,7 +32,7 @@ pub(crate) struct Options {
     /// Number of the study: 000, 001, 002, 003 or 004
     #[arg(value_name = "STUDY")]
     study: StudyNumber,
-    /// Finish in under five minutes, with less precise results
+    /// One short run of each figure: sooner done, less precise
     #[arg(long)]
     quick: bool,
     /// A directory for temporary drive files, or drives to overwrite [default: the current
@@ -82,11 +82,7 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
         date: iso_8601(SystemTime::now()),
     };
     app.printer.note(format!("study {}: {}", options.study.text(), options.study.title()));
-    let shown = Shown {
-        printer: &app.printer,
-        began: Instant::now(),
-        progress: RefCell::new(Progress::new(&app.printer)),
-    };
+    let shown = Shown { printer: &app.printer, progress: RefCell::new(Progress::new(&app.printer)) };
     let result = run_study(&asked, &shown).map_err(|error| evaluate::failure(&error))?;
     let name = format!("study-{}", options.study.text());
     let json = serde_json::to_string_pretty(&result).expect("plain data becomes JSON") + "\n";
@@ -102,14 +98,12 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
 
 struct Shown<'a> {
     printer: &'a Printer,
-    began: Instant,
     progress: RefCell<Progress<'a>>,
 }
 
 impl StudyProgress for Shown<'_> {
-    fn update(&self, what: &str, done: f64) {
-        let left = (done > 0.02).then(|| self.began.elapsed().as_secs_f64() * (1.0 / done - 1.0));
-        self.progress.borrow_mut().part(what, 100.0 * done, left.map(|left| left.max(0.0)));
+    fn update(&self, what: &str, done: f64, seconds_left: Option<f64>) {
+        self.progress.borrow_mut().part(what, 100.0 * done, seconds_left);
     }
 
     fn planned(&self, seconds: f64) {
@@ -126,35 +120,63 @@ fn percent(share: Option<f64>) -> String {
     share.map_or_else(String::new, |share| format!("{share:.0} %"))
 }
 
+/// Headings of the published figures of several systems.
+const PUBLISHED: [[&str; 2]; 6] = [
+    [">PUBLISHED 1", ">OF SINGLE"],
+    [">PUBLISHED 2", ">OF SINGLE"],
+    [">PUBLISHED 3", ">OF SINGLE"],
+    [">PUBLISHED 4", ">OF SINGLE"],
+    [">PUBLISHED 5", ">OF SINGLE"],
+    [">PUBLISHED 6", ">OF SINGLE"],
+];
+
+/// Tables first, then the findings, and the verdict in a sentence.
 fn page_of(result: &StudyResult, page: &mut Page) {
-    for table in &result.tables {
+    for table in shown_tables(result) {
         page.line("");
-        page.line(&table.table);
-        let mut shown = Table::new(&["ROW", "METRIC", ">HERE", ">OF SINGLE", ">PUBLISHED", ">OF SINGLE"]);
+        let systems = if table.is_published() { table.systems.len().min(PUBLISHED.len()) } else { 0 };
+        // Several systems are numbered in the heading.
+        let published = match systems {
+            1 => &[[">PUBLISHED", ">OF SINGLE"]][..],
+            several => &PUBLISHED[..several],
+        };
+        if systems > 1 {
+            let names = table.systems.iter().zip(1..).map(|(name, number)| format!("{number}: {name}"));
+            names.for_each(|name| page.line(format!("  {name}")));
+        } else {
+            page.line(table.title());
+        }
+        let heads = ["ROW", "METRIC", ">HERE", ">OF SINGLE"];
+        let heads: Vec<&'static str> = heads.into_iter().chain(published.iter().flatten().copied()).collect();
+        let mut shown = Table::new(&heads);
         for row in &table.rows {
-            shown.row([
-                plain(row.row.clone()),
-                plain(row.metric.clone()),
-                plain(row.here()),
-                plain(percent(row.percent_of_single)),
-                plain(number(row.published)),
-                plain(percent(row.published_percent_of_single)),
-            ]);
+            let mut cells = vec![
+                plain(row.name.clone()),
+                plain(row.ours.metric.clone()),
+                plain(row.ours.here()),
+                plain(percent(row.ours.percent_of_single)),
+            ];
+            for one in row.published.iter().take(systems) {
+                cells.push(plain(number(one.and_then(|one| one.published))));
+                cells.push(plain(percent(one.and_then(|one| one.published_percent_of_single))));
+            }
+            shown.row(cells);
         }
         page.table(&shown);
     }
     page.line("");
-    let mut shown = Table::new(&["FINDING", "VERDICT", "WHY"]);
     for finding in &result.findings {
         let style = match finding.verdict {
             Verdict::Agrees => Style::Good,
             Verdict::Disagrees => Style::Bad,
             Verdict::CannotTell | Verdict::NotModelled => Style::Plain,
         };
-        let verdict = (finding.verdict.text().to_owned(), style);
-        shown.row([plain(finding.id.clone()), verdict, plain(finding.why.clone())]);
+        page.field(&finding.id, finding.verdict.text(), style);
+        page.field("the study", &finding.finding, Style::Plain);
+        page.field("this run", &finding.why, Style::Plain);
     }
-    page.table(&shown);
+    page.line("");
+    page.line(study_summary(result));
     for note in &result.notes {
         page.line(format!("note: {note}"));
     }

@@ -19,7 +19,7 @@ use stripewise_control::names::VolumeName;
 use stripewise_control::size::ByteSize;
 use stripewise_drive::{BufferPool, Drive};
 use stripewise_export::nbd::client::NbdUri;
-use stripewise_lab::DriveTarget;
+use stripewise_lab::{DriveTarget, Scratch};
 use stripewise_pool::{PoolError, inspect};
 use stripewise_runtime::{CreateOptions, OpenOptions, create_drive_file};
 
@@ -56,17 +56,8 @@ pub(crate) struct OpenDrive {
     pub path: Option<PathBuf>,
     /// True if I/O bypasses the page cache.
     pub direct_io: Option<bool>,
-    /// The file created for the run; removed on drop.
-    made: Option<PathBuf>,
-}
-
-impl Drop for OpenDrive {
-    fn drop(&mut self) {
-        if let Some(path) = &self.made {
-            // Best effort: the name of the file shows what it is.
-            let _ = std::fs::remove_file(path);
-        }
-    }
+    /// Folder of the file created for the run; removed with it on drop.
+    _made: Option<Scratch>,
 }
 
 /// Permitted use of a target.
@@ -98,23 +89,27 @@ pub(crate) async fn open(app: &App, text: &str, how: Use) -> Result<Kind> {
     }
 }
 
-fn of_drive(opened: &OpenedDrive, path: Option<PathBuf>, made: Option<PathBuf>) -> OpenDrive {
+fn of_drive(opened: &OpenedDrive, path: Option<PathBuf>, made: Option<Scratch>) -> OpenDrive {
     let drive: Rc<dyn Drive> = opened.drive.clone();
     OpenDrive {
         capacity_bytes: drive.info().capacity_bytes,
         target: DriveTarget::new(drive, BufferPool::new(RETAINED_BYTES)),
         path,
         direct_io: opened.file.as_ref().map(|file| file.is_direct()),
-        made,
+        _made: made,
     }
 }
 
 async fn file_or_device(app: &App, path: &Path, how: Use) -> Result<OpenDrive> {
     let (path, made) = match std::fs::metadata(path) {
         Ok(about) if about.is_dir() => {
-            let file = path.join(format!(".stripewise-lab-{}.dat", std::process::id()));
+            let scratch = Scratch::new(path).map_err(|error| {
+                Failure::new(format!("cannot create a file in {}: {}", path.display(), system_text(&error)))
+                    .hint("name a writable folder")
+            })?;
+            let file = scratch.path().join("target.dat");
             make(&file, how.size_bytes.unwrap_or(MADE_BYTES))?;
-            (file.clone(), Some(file))
+            (file, Some(scratch))
         }
         Ok(_) => (path.to_owned(), None),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -125,7 +120,6 @@ async fn file_or_device(app: &App, path: &Path, how: Use) -> Result<OpenDrive> {
             return Err(Failure::new(format!("cannot use {}: {}", path.display(), system_text(&error))));
         }
     };
-    let kept = OpenedLater { made: made.clone() };
     let candidate = Candidate::at(&path)?;
     let is_users = made.is_none() && !how.read_only;
     if is_users {
@@ -140,21 +134,7 @@ async fn file_or_device(app: &App, path: &Path, how: Use) -> Result<OpenDrive> {
         refuse_members(&path, &opened).await?;
         refuse_overwriting(app, &candidate, &opened, how.force)?;
     }
-    std::mem::forget(kept);
     Ok(of_drive(&opened, Some(path), made))
-}
-
-/// Removes a created file if opening it fails.
-struct OpenedLater {
-    made: Option<PathBuf>,
-}
-
-impl Drop for OpenedLater {
-    fn drop(&mut self) {
-        if let Some(path) = &self.made {
-            let _ = std::fs::remove_file(path);
-        }
-    }
 }
 
 fn make(path: &Path, bytes: u64) -> Result<()> {

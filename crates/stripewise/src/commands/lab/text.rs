@@ -2,6 +2,7 @@
 
 use stripewise_lab::forms::tool_form;
 use stripewise_lab::record::{MeasurementRecord, RunRecord};
+use stripewise_lab::tables;
 
 use crate::printer::{Page, Style, Table, plain};
 
@@ -16,14 +17,14 @@ pub(super) fn page_of(run: &RunRecord, page: &mut Page) {
         page.field("state", "not finished: what was measured until then", Style::Warning);
     }
     let mut table =
-        Table::new(&["MEASUREMENT", ">MB/s", ">IOPS", ">MEAN us", ">P99 us", ">95 % INTERVAL", ">RUNS"]);
+        Table::new(&["MEASUREMENT", ">MB/s", ">IOPS", ">MEAN", ">P99", ">95 % INTERVAL", ">RUNS"]);
     for figure in &run.measurements {
         table.row([
             plain(figure.name.clone()),
             plain(number(figure.mb_per_s)),
             plain(rate(figure)),
-            plain(number(figure.latency_us.and_then(|latency| latency.mean))),
-            plain(number(figure.latency_us.and_then(|latency| latency.p99))),
+            plain(time(figure.latency_us.and_then(|latency| latency.mean))),
+            plain(time(figure.latency_us.and_then(|latency| latency.p99))),
             plain(figure.ci95.map_or_else(String::new, |[low, high]| {
                 format!("{} – {} {}", number(Some(low)), number(Some(high)), figure.unit.text())
             })),
@@ -36,10 +37,23 @@ pub(super) fn page_of(run: &RunRecord, page: &mut Page) {
         form.lines().for_each(|line| page.line(line));
         page.line("");
     }
+    // Figures that failed a check for the same reason share a line.
+    let mut failed: Vec<((&String, &String), Vec<&str>)> = Vec::new();
     for figure in &run.measurements {
-        for (name, why) in &figure.badge_reasons {
-            page.line(format!("{}: {}: {why}", figure.name, MeasurementRecord::failed(name)));
+        for reason in &figure.badge_reasons {
+            match failed.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, figures)) => figures.push(&figure.name),
+                None => failed.push((reason, vec![&figure.name])),
+            }
         }
+    }
+    for ((name, why), figures) in failed {
+        let figures = match figures.as_slice() {
+            all if all.len() > 1 && all.len() == run.measurements.len() => "all figures".to_owned(),
+            few if few.len() <= 3 => few.join(", "),
+            many => format!("{} figures, the first of them {}", many.len(), many[0]),
+        };
+        page.line(format!("{figures}: {}: {why}", MeasurementRecord::failed(name)));
     }
     for marker in run.timeline.iter().flat_map(|timeline| &timeline.markers) {
         page.line(format!("{:>8.1} s: {}", marker.seconds, marker.what));
@@ -60,11 +74,10 @@ fn rate(figure: &MeasurementRecord) -> String {
 
 /// Three digits that matter.
 pub(super) fn number(value: Option<f64>) -> String {
-    match value {
-        None => String::new(),
-        Some(value) if value.abs() >= 100.0 => format!("{value:.0}"),
-        Some(value) if value.abs() >= 10.0 => format!("{value:.1}"),
-        Some(value) if value.abs() >= 1.0 => format!("{value:.2}"),
-        Some(value) => format!("{value:.3}"),
-    }
+    value.map_or_else(String::new, tables::number)
+}
+
+/// A latency in the unit that people read it in.
+fn time(microseconds: Option<f64>) -> String {
+    microseconds.map_or_else(String::new, tables::time_text)
 }

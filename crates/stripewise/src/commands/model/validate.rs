@@ -3,6 +3,7 @@
 //! Expected faults: data files with other columns or fields (the error names file, line and
 //! column).
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -42,6 +43,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
+
+/// Maximum number of lines about figures without an answer.
+const MOST_UNANSWERED: usize = 40;
 
 #[derive(Serialize)]
 struct Validated<'a> {
@@ -131,6 +135,25 @@ fn percent(value: f64) -> String {
     if value > 9999.0 { "none".into() } else { format!("{value:.1}") }
 }
 
+/// Names the figures without an answer, which count as the worst.
+fn unanswered(answers: &[Answer], page: &mut Page) {
+    let mut counts: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
+    for one in answers.iter().filter(|answer| answer.predicted.is_none()) {
+        *counts.entry((&one.study, &one.table, &one.metric)).or_default() += 1;
+    }
+    if counts.is_empty() {
+        return;
+    }
+    page.line("");
+    page.line("no answer (no system of the catalogue, or no such figure in the model):");
+    for ((study, table, metric), count) in counts.iter().take(MOST_UNANSWERED) {
+        page.line(format!("  {study} {table}: {metric} ({count} row{})", if *count == 1 { "" } else { "s" }));
+    }
+    if counts.len() > MOST_UNANSWERED {
+        page.line(format!("  and {} more; --rows prints every row", counts.len() - MOST_UNANSWERED));
+    }
+}
+
 fn page_of(
     all: &[TableSummary],
     answers: &[Answer],
@@ -169,6 +192,7 @@ fn page_of(
         ]);
     }
     page.table(&table);
+    unanswered(answers, page);
     if !halves.is_empty() {
         page.line("");
         let mut table = Table::new(&["STUDY", ">FITTED HALF %", ">OTHER HALF %", ">P90 %", ">OTHER P90 %"]);

@@ -6,12 +6,16 @@
 use std::io::{Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{Asked, FioError, Host, JobFile, jobs_of};
 use crate::method::Step;
 use crate::records::import::import;
+
+/// Interval of looks at a running process.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// A fio process, running or ended.
 pub(super) struct Fio {
@@ -62,8 +66,15 @@ impl Fio {
         self.child.id()
     }
 
-    pub(super) fn wait(&mut self) -> Result<(), FioError> {
-        self.ended = Some(self.child.wait().map_err(FioError::Missing)?);
+    /// Waits for its end, and looks at `goes_on` at short intervals; where that is false, kills it.
+    pub(super) fn wait(&mut self, goes_on: &dyn Fn() -> bool) -> Result<(), FioError> {
+        while !self.has_ended()? {
+            if !goes_on() {
+                self.kill();
+                return Err(FioError::Interrupted);
+            }
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
         Ok(())
     }
 

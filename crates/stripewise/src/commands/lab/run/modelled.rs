@@ -20,7 +20,9 @@ use stripewise_model::system::{Catalogue, System};
 use stripewise_model::validate::Expected;
 use stripewise_runtime::{VirtualExecutor, interrupt_requested};
 
-use super::{Driver, Options, Shown, Work, named_for, not_measured, run_name, settings, usable_bytes};
+use super::{
+    Driver, Options, Shown, Work, interrupted, named_for, not_measured, run_name, settings, usable_bytes,
+};
 use crate::commands::App;
 use crate::commands::evaluate::{catalogue_drive, iso_8601};
 use crate::commands::lab::store_failure;
@@ -77,8 +79,9 @@ pub(super) fn go(options: &Options, app: &App, profile: &Profile, store: &Store,
         Modelled::System(system) => of_system(&work, &system)?,
     };
     if interrupt_requested() {
-        let kept = format!("`stripewise lab show {}` shows the figures so far", run.run);
-        return Err(Failure::new("interrupted").hint(kept));
+        let kept = store.load(&run.run).map_or(0, |run| run.measurements.len());
+        store.forget_empty(&run.run);
+        return Err(interrupted(&run.run, kept));
     }
     store.finish(&run.run, &notes).map_err(|error| store_failure(&error))?;
     let run = store.load(&run.run).map_err(|error| store_failure(&error))?;
@@ -109,6 +112,7 @@ fn on_drive(work: &Work<'_>, entry: &DriveEntry) -> Result<Vec<String>> {
             began: Instant::now(),
             progress: RefCell::new(Progress::new(&work.app.printer)),
             now: RefCell::default(),
+            swept: RefCell::new(None),
         };
         let cache_bytes = entry.cache_bytes();
         let circumstances = Circumstances {

@@ -8,6 +8,7 @@ use stripewise_lab::Pulse;
 use stripewise_lab::method::{Observer, Profile, RunError, Step};
 use stripewise_lab::record::MeasurementRecord;
 use stripewise_lab::store::Sample;
+use stripewise_lab::tables::{number, time_text};
 use stripewise_runtime::interrupt_requested;
 
 use super::Work;
@@ -22,6 +23,8 @@ pub(super) struct Shown<'a> {
     pub(super) began: Instant,
     pub(super) progress: RefCell<Progress<'a>>,
     pub(super) now: RefCell<Now>,
+    /// Current pass over the target, its bytes so far, and their progress.
+    pub(super) swept: RefCell<Option<(&'static str, u64, Progress<'a>)>>,
 }
 
 /// Interval between samples of the running load.
@@ -71,6 +74,7 @@ impl Observer for Shown<'_> {
         let runs = self.work.options.runs.unwrap_or(self.named.runs).max(1);
         // Runs that --within adds do not advance the progress.
         let done = (position as f64 + (f64::from(run) / f64::from(runs)).min(1.0)) / steps as f64;
+        *self.swept.borrow_mut() = None;
         let mut now = self.now.borrow_mut();
         now.what = format!("{}, run {} of {runs}", step.name, run + 1);
         (now.done, now.bytes, now.sampled, now.began) = (done, 0, Instant::now(), Instant::now());
@@ -79,6 +83,11 @@ impl Observer for Shown<'_> {
 
     fn moved(&self, bytes: u64, pulse: &Pulse) {
         let mut now = self.now.borrow_mut();
+        if bytes == 0 {
+            // The rate is that since the first answer, not since the ramp began.
+            now.sampled = Instant::now();
+            return;
+        }
         let elapsed = now.sampled.elapsed().as_secs_f64();
         if elapsed < SAMPLE_SECONDS {
             return;
@@ -99,10 +108,25 @@ impl Observer for Shown<'_> {
         progress.live(&now.what, 100.0 * done, || {
             let left = so_far / done.max(1e-9) * (1.0 - done);
             let left = if done > 0.02 { format!(", {} left", duration_text(left)) } else { String::new() };
-            let (iops, mean_ms) = (beat.requests as f64 / elapsed, beat.mean_us() / 1e3);
+            let iops = beat.requests as f64 / elapsed;
             let percent = 100.0 * done;
-            format!("{percent:.1} %, {rate:.0} MB/s, {iops:.0} IOPS, {mean_ms:.3} ms {sparks}{left}")
+            let mean = time_text(beat.mean_us());
+            format!("{percent:.1} %, {} MB/s, {} IOPS, {mean} {sparks}{left}", number(rate), number(iops))
         });
+    }
+
+    fn swept(&self, what: &'static str, done_bytes: u64, total_bytes: u64) {
+        let mut swept = self.swept.borrow_mut();
+        let is_new = swept.as_ref().is_none_or(|(now, done, _)| *now != what || *done > done_bytes);
+        if is_new {
+            // The bar of the previous pass ends first.
+            *swept = None;
+            *swept = Some((what, done_bytes, Progress::new(&self.work.app.printer)));
+        }
+        if let Some((_, done, progress)) = swept.as_mut() {
+            *done = done_bytes;
+            progress.bytes(what, done_bytes, Some(total_bytes));
+        }
     }
 
     fn measured(

@@ -92,13 +92,13 @@ pub(super) async fn go(options: &Options, app: &App, profile: &Profile, store: &
         });
     }
     let measured = run_interleaved(&named, &runners).await;
-    let all = measured.map_err(|error| {
+    if interrupt_requested() || measured.is_err() {
         records.iter().for_each(|record| store.forget_empty(&record.run));
-        not_measured(&options.targets.join(" and "), &error)
-    })?;
+    }
     if interrupt_requested() {
         return Err(Failure::new("interrupted").hint("stripewise lab list shows what was measured"));
     }
+    let all = measured.map_err(|error| not_measured(&options.targets.join(" and "), &error))?;
     let mut runs = Vec::new();
     for (record, (_, notes)) in records.iter().zip(&all) {
         store.finish(&record.run, notes).map_err(|error| store_failure(&error))?;
@@ -126,5 +126,6 @@ fn shown<'a>(work: &'a Work<'a>, named: &'a Profile) -> Shown<'a> {
         began: Instant::now(),
         progress: RefCell::new(Progress::new(&work.app.printer)),
         now: RefCell::default(),
+        swept: RefCell::new(None),
     }
 }
