@@ -283,6 +283,11 @@ impl Page {
         self.columns.get_or_insert(fit::COLUMNS);
     }
 
+    /// Keeps to so many columns, also on a wider terminal or where it does not go to one.
+    pub(crate) fn keep_within(&mut self, columns: usize) {
+        self.columns = Some(self.columns.map_or(columns, |known| known.min(columns)));
+    }
+
     /// One line of a label and a value, as status pages have them; more where the value is long.
     pub(crate) fn field(&mut self, label: &str, value: impl AsRef<str>, style: Style) {
         let columns = self.columns.map_or(usize::MAX, |columns| columns.saturating_sub(VALUES_AT));
@@ -382,8 +387,15 @@ impl Table {
 
     /// Adds a row, one cell for each heading.
     pub(crate) fn row<const N: usize>(&mut self, cells: [(String, Style); N]) {
-        assert_eq!(N, self.columns.len(), "one cell for each heading");
-        self.rows.push(cells.into_iter().map(|(text, style)| (plain::in_a_line(&text), style)).collect());
+        self.row_of(cells);
+    }
+
+    /// Adds a row of as many cells as there are headings.
+    pub(crate) fn row_of(&mut self, cells: impl IntoIterator<Item = (String, Style)>) {
+        let cells: Vec<Cell> =
+            cells.into_iter().map(|(text, style)| (plain::in_a_line(&text), style)).collect();
+        assert_eq!(cells.len(), self.columns.len(), "one cell for each heading");
+        self.rows.push(cells);
     }
 }
 

@@ -190,18 +190,16 @@ fn only_questions_that_can_change_advice_are_asked() {
     let base = need("4x8TB-hdd", "mixed");
     let found = advice(&base);
     let all = [Matter::Workload, Matter::Capacity, Matter::Link, Matter::Risk];
-    let (matter, changes) = what_matters(&found.choices, &base, &[]).expect("something matters");
+    let (matter, changes) = what_matters(&found, &base, &[]).expect("something matters");
     assert!(!changes.is_empty(), "{matter:?}");
-    assert_eq!(what_matters(&found.choices, &base, &all), None, "all is settled");
+    assert_eq!(what_matters(&found, &base, &all), None, "all is settled");
     for settled in &all {
-        let next = what_matters(&found.choices, &base, &[*settled]);
+        let next = what_matters(&found, &base, &[*settled]);
         assert_ne!(next.map(|(matter, _)| matter), Some(*settled));
     }
     // One drive allows a single layout only.
-    let one = Need { risk_is_assumed: true, ..need("1x8TB-hdd", "mixed") };
-    let found = advice(&one);
-    assert!(found.assumptions.iter().any(|line| line.contains("any probability is accepted")));
-    assert_eq!(what_matters(&found.choices, &one, &[Matter::Risk]), None);
+    let one = Need { risk_per_year: 0.1, ..need("1x8TB-hdd", "mixed") };
+    assert_eq!(what_matters(&advice(&one), &one, &[Matter::Risk]), None);
 }
 
 #[test]

@@ -19,6 +19,7 @@ fn textbook(layout: &str, drives: usize) -> Question {
         latent_hours: None,
         scrub: None,
         batch: None,
+        read_error: 0.0,
         sector_bytes: 4096.0,
     }
 }
