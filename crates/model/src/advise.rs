@@ -89,6 +89,8 @@ pub struct Choice {
     pub loss_probability_per_year: f64,
     /// 95 % confidence interval of the loss probability.
     pub loss_ci95: [f64; 2],
+    /// Part of it by failed drives alone, without single unreadable blocks.
+    pub loss_by_drives_per_year: f64,
     /// Component that limits the workload.
     pub bottleneck: String,
     /// Reason for the rank.

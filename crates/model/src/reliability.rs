@@ -24,7 +24,7 @@ pub use estimate::{Estimate, Figure, Stop, estimate};
 pub use law::{Law, LawError};
 pub use rebuild::{PredictedRebuild, predicted_rebuild};
 pub use structure::{Group, Stacked, Structure};
-pub use ure::{BitErrors, RebuildErrors, chance};
+pub use ure::{BitErrors, RebuildErrors, chance, chance_per_year, percent};
 pub use wishes::{Asked, Spares, WishError, Wishes};
 
 /// Inputs of an estimate.

@@ -10,9 +10,12 @@ use super::wanted::{Need, mixed, sequential};
 use super::work::Work;
 use super::{AdviceError, Caveats, Choice, Commands, Member, Rates, drives};
 use crate::predict::{Prediction, State, Workload, predict};
-use crate::reliability::{Figure, Law, Spares, Stop, Wishes, chance, estimate};
+use crate::reliability::{Estimate, Law, Spares, Stop, Wishes, chance_per_year, estimate};
 use crate::system::{Catalogue, Configuration, System};
 use crate::validate::Expected;
+
+/// Mission over which a yearly risk is averaged.
+const YEARS: f64 = 10.0;
 
 /// Protection of partial parity stripes in a system.
 #[derive(Clone, Copy, PartialEq)]
@@ -65,7 +68,7 @@ fn journal_factor(system: &System, workload: &Workload) -> f64 {
 /// Assumptions common to all candidates.
 pub(super) fn assumptions(need: &Need) -> Vec<String> {
     let mut assumptions = vec![
-        format!("a loss of data with a probability of {} a year is accepted", chance(need.risk_per_year)),
+        format!("no choice loses data with more than {}", chance_per_year(need.risk_per_year)),
         "failures, latent errors and scrubs as `model reliability` assumes them for such drives; a new drive is \
          there after a day"
             .to_owned(),
@@ -77,6 +80,9 @@ pub(super) fn assumptions(need: &Need) -> Vec<String> {
         assumptions.push(
             "an enclosure behind USB takes one command at a time, as the box of study 004 does".to_owned(),
         );
+    }
+    if need.controller == "stripewise" {
+        assumptions.push("this program serves a pool on one core of the host".to_owned());
     }
     if need.buy && need.prices.is_empty() {
         assumptions.push("no prices: larger drives count as no dearer; --price tells them apart".to_owned());
@@ -240,7 +246,9 @@ fn appraise(
     let rebuild_seconds = first.rebuild_seconds.filter(|_| redundant).map(|seconds| seconds * scale);
     let loaded = under_load.and_then(|under| under.rebuild_under_load_seconds).map(|seconds| seconds * scale);
     let loaded = loaded.or(rebuild_seconds);
-    let loss = risk(candidate, need, loaded)?;
+    let found = risk(candidate, need, loaded)?;
+    let loss = found.loss_probability_per_year;
+    let by_drives = (found.events_per_1000.mean - found.latent_events_per_1000.mean).max(0.0) / 1000.0;
     let usable_bytes = candidate.usable_bytes;
     let cost = candidate.cost(need);
     let limited = need.link.as_ref().filter(|link| normal.workload >= 0.99 * link.mb_per_s);
@@ -273,6 +281,7 @@ fn appraise(
         rebuild_under_load_seconds: loaded,
         loss_probability_per_year: loss.mean,
         loss_ci95: loss.ci95,
+        loss_by_drives_per_year: -(-by_drives / YEARS).exp_m1(),
         bottleneck: limited.map_or(first.bottleneck, |link| format!("link {}", link.name)),
         reason: String::new(),
         error_percent: short(100.0 * (APART - 1.0)),
@@ -289,8 +298,9 @@ fn appraise(
 }
 
 /// Probability of data loss within a year, with a rebuild of this duration.
-fn risk(candidate: &Candidate, need: &Need, loaded: Option<f64>) -> Result<Figure, AdviceError> {
+fn risk(candidate: &Candidate, need: &Need, loaded: Option<f64>) -> Result<Estimate, AdviceError> {
     let wishes = Wishes {
+        years: YEARS,
         is_ssd: candidate.parts.iter().all(|kind| kind.is_ssd),
         bit_errors: need.bit_errors,
         varying_rows: candidate.varying_rows,
@@ -312,5 +322,5 @@ fn risk(candidate: &Candidate, need: &Need, loaded: Option<f64>) -> Result<Figur
         threads: None,
     };
     let found = estimate(&asked.question, asked.bytes_per_group, need.seed, &stop, &mut |_, _| true);
-    Ok(found.map_err(|error| fault(error.to_string()))?.loss_probability_per_year)
+    found.map_err(|error| fault(error.to_string()))
 }

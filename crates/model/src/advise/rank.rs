@@ -8,7 +8,7 @@
 
 use super::wanted::Need;
 use super::{AdviceError, Choice, Excluded};
-use crate::reliability::chance;
+use crate::reliability::{chance_per_year, percent};
 
 /// Ratio from which two rates differ: above it the model orders 97 of 100 published pairs
 /// correctly.
@@ -47,7 +47,7 @@ const ROOM: Criterion = Criterion { apart: 1.0, ..CAPACITY };
 /// Criteria in their order.
 fn criteria(need: &Need) -> [Criterion; 6] {
     match need.prefers_capacity() {
-        true => [RATE, CAPACITY, PRICE, SAFETY, SPEND, ROOM],
+        true => [RATE, CAPACITY, PRICE, SAFETY, ROOM, SPEND],
         false => [RATE, SPEND, SAFETY, ROOM, PRICE, CAPACITY],
     }
 }
@@ -145,6 +145,17 @@ pub(super) fn too_dear(cost: f64, budget: f64) -> String {
     format!("costs {cost:.0}, more than the budget of {budget:.0}")
 }
 
+/// Without redundancy most losses are single blocks: says how many are not.
+fn parts_of_loss(choice: &Choice) -> String {
+    match choice.rebuild_seconds {
+        Some(_) => String::new(),
+        None => format!(
+            ", {} by a failed drive and the rest by single unreadable blocks",
+            percent(choice.loss_by_drives_per_year)
+        ),
+    }
+}
+
 /// Returns the first requirement that a choice does not meet.
 pub(super) fn misfit(choice: &Choice, need: &Need, risk: f64) -> Option<String> {
     if let Some(wanted) = need.capacity_bytes.filter(|wanted| choice.usable_bytes < *wanted) {
@@ -152,9 +163,10 @@ pub(super) fn misfit(choice: &Choice, need: &Need, risk: f64) -> Option<String> 
     }
     if choice.loss_probability_per_year > risk {
         return Some(format!(
-            "loses data with {} a year, more than the {} accepted",
-            chance(choice.loss_probability_per_year),
-            chance(risk)
+            "loses data with {}{}, more than the {} accepted",
+            chance_per_year(choice.loss_probability_per_year),
+            parts_of_loss(choice),
+            percent(risk)
         ));
     }
     if let (Some(budget), Some(cost)) = (need.exceeded_budget(choice.cost), choice.cost) {
@@ -182,10 +194,10 @@ fn contradiction(choices: &[Choice], need: &Need) -> Result<(), AdviceError> {
     let enough = |choice: &&Choice| need.capacity_bytes.is_none_or(|wanted| choice.usable_bytes >= wanted);
     let name = |choice: &Choice| {
         format!(
-            "{} holds {} and loses data with {} a year",
+            "{} holds {} and loses data with {}",
             choice.name(),
             terabytes(choice.usable_bytes),
-            chance(choice.loss_probability_per_year)
+            chance_per_year(choice.loss_probability_per_year)
         )
     };
     let wanted = need.capacity_bytes.map_or_else(String::new, |bytes| format!("holds {}", terabytes(bytes)));
@@ -206,7 +218,7 @@ fn contradiction(choices: &[Choice], need: &Need) -> Result<(), AdviceError> {
         let nearest: Vec<String> = [safest, largest(&safe)].into_iter().flatten().map(name).collect();
         let and = if wanted.is_empty() { String::new() } else { format!("{wanted} and ") };
         return Err(AdviceError::Contradiction {
-            what: format!("{and}loses data with {} a year or less", chance(need.risk_per_year)),
+            what: format!("{and}loses data with {} a year or less", percent(need.risk_per_year)),
             nearest: format!("nearest: {}", nearest.join("; ")),
         });
     }
@@ -223,24 +235,24 @@ fn reason(choice: &Choice, all: &[Choice], need: &Need) -> String {
     let first = &all[0];
     let rate = choice.normal.workload;
     let what = &need.workload.name;
-    let percent = choice.error_percent;
+    let within = choice.error_percent;
     if choice.rank > 1 {
         if !is_equal(first.normal.workload, rate) {
             let share = 100.0 * rate / first.normal.workload.max(1e-9);
             return format!("{share:.0} % of the {what} rate of choice 1");
         }
-        return format!("about as fast as choice 1 (within {percent:.0} %), but {}", drawback(choice, first));
+        return format!("about as fast as choice 1 (within {within:.0} %), but {}", drawback(choice, first));
     }
     let limit = format!("{what} at {rate:.0} MB/s, limited by {}", choice.bottleneck);
     let equals: Vec<&Choice> = all.iter().filter(|other| choice.equal_to.contains(&other.rank)).collect();
     match equals.len() {
         0 => format!("the fastest for {limit}"),
         1 => format!(
-            "{limit}; one other choice is as fast (within {percent:.0} %), but this one {}",
+            "{limit}; one other choice is as fast (within {within:.0} %), but this one {}",
             merit(choice, &equals, need)
         ),
         count => format!(
-            "{limit}; {count} other choices are as fast (within {percent:.0} %), but this one {}",
+            "{limit}; {count} other choices are as fast (within {within:.0} %), but this one {}",
             merit(choice, &equals, need)
         ),
     }
@@ -257,15 +269,16 @@ fn merit(first: &Choice, equals: &[&Choice], need: &Need) -> String {
         };
     }
     let room = |choice: &Choice| choice.usable_bytes as f64;
+    let most = equals.iter().map(|other| room(other)).fold(room(first), f64::max);
     let near: Vec<&Choice> =
-        equals.iter().copied().filter(|other| room(other) * ROOM_APART >= room(first)).collect();
+        equals.iter().copied().filter(|other| room(other) * ROOM_APART >= most).collect();
     let why = match () {
         () if near.is_empty() => return "holds the most".to_owned(),
         () if first.cost.is_some() && cheaper(&near) => spent,
         () if near.iter().all(|other| first.loss_probability_per_year <= other.loss_probability_per_year) => {
             "loses data least often"
         }
-        () => "has the better of price and risk",
+        () => "has the best of price, risk and room",
     };
     format!("{why} of those that hold about as much")
 }
@@ -282,7 +295,7 @@ fn drawback(choice: &Choice, first: &Choice) -> String {
         }
         (None, None) if spend(choice) > spend(first) => "uses more drives".to_owned(),
         _ if losses.0 > losses.1 => {
-            format!("loses data with {} a year instead of {}", chance(losses.0), chance(losses.1))
+            format!("loses data with {} instead of {}", chance_per_year(losses.0), percent(losses.1))
         }
         _ if choice.usable_bytes < first.usable_bytes => {
             format!("holds {} instead of {}", terabytes(choice.usable_bytes), terabytes(first.usable_bytes))

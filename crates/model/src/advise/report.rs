@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::rank::terabytes;
 use super::{Advice, Choice};
-use crate::reliability::chance;
+use crate::reliability::chance_per_year;
 
 /// Choices whose commands are shown.
 const BUILT: usize = 8;
@@ -80,7 +80,7 @@ pub fn html(advice: &Advice, title: &str) -> String {
 fn table(page: &mut String, choices: &[Choice]) {
     *page += "<table>\n<tr><th class=\"n\">#</th><th>array</th><th class=\"n\">usable</th><th class=\"n\">normal MB/s</th>\
               <th class=\"n\">degraded</th><th class=\"n\">rebuilding</th><th class=\"n\">rebuild h</th>\
-              <th class=\"n\">under load</th><th class=\"n\">loss a year</th><th class=\"n\">price</th><th class=\"n\">price per TB</th>\
+              <th class=\"n\">under load</th><th class=\"n\">data loss</th><th class=\"n\">price</th><th class=\"n\">price per TB</th>\
               <th>limited by</th><th>why</th></tr>\n";
     for choice in choices {
         let in_hours = |seconds: Option<f64>| {
@@ -103,7 +103,7 @@ fn table(page: &mut String, choices: &[Choice]) {
             choice.normal.workload,
             choice.degraded.workload,
             choice.rebuilding.workload,
-            chance(choice.loss_probability_per_year),
+            chance_per_year(choice.loss_probability_per_year),
             escape(&choice.bottleneck),
             escape(&choice.reason)
         );

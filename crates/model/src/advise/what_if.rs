@@ -4,7 +4,7 @@
 use super::rank::{View, misfit, sorted, terabytes};
 use super::wanted::{Need, links, parse_use};
 use super::{Advice, Choice};
-use crate::reliability::chance;
+use crate::reliability::chance_per_year;
 
 /// A requirement that the advice depends on, and that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ fn variations<'a>(choices: &[&Choice], need: &'a Need) -> Vec<Variation<'a>> {
         if risk_per_year == need.risk_per_year {
             continue;
         }
-        let with = format!("where {} a year is accepted", chance(risk_per_year));
+        let with = format!("where {} is accepted", chance_per_year(risk_per_year));
         let need = Need { risk_per_year, ..need.clone() };
         all.push(Variation { matter: Matter::Risk, with, rate: Box::new(workload), need });
     }

@@ -83,21 +83,33 @@ impl RebuildErrors {
     }
 }
 
+/// From here on a probability is not said as one in a number.
+const OFTEN: f64 = 0.3;
+
 /// A probability in words: `0.009 % (1 in 11,000)`.
 pub fn chance(probability: f64) -> String {
+    in_words(probability, "")
+}
+
+/// The same for a probability within a year: `0.009 % a year (1 in 11,000)`.
+pub fn chance_per_year(probability: f64) -> String {
+    in_words(probability, " a year")
+}
+
+fn in_words(probability: f64, within: &str) -> String {
     let percent = percent(probability);
     match probability {
-        0.0 => percent,
-        0.5.. => percent,
-        _ => format!("{percent} (1 in {})", one_in(probability)),
+        0.0 | OFTEN.. => format!("{percent}{within}"),
+        _ => format!("{percent}{within} (1 in {})", one_in(probability)),
     }
 }
 
 /// A probability in percent with two digits, without an exponent.
-pub(crate) fn percent(probability: f64) -> String {
+pub fn percent(probability: f64) -> String {
     let percent = probability * 100.0;
     let decimals = match percent {
         0.0 => 0,
+        99.5..100.0 => return "over 99 %".to_owned(),
         10.0.. => 0,
         1e-7.. => (1 - percent.log10().floor() as i32).max(0) as usize,
         _ => return "under 0.0000001 %".to_owned(),
@@ -136,11 +148,14 @@ mod tests {
             (0.000_09, "0.009 % (1 in 11,000)"),
             (7.881e-7, "0.000079 % (1 in 1,300,000)"),
             (0.98, "98 %"),
+            (0.9999, "over 99 %"),
+            (1.0, "100 %"),
             (0.0, "0 %"),
             (1e-12, "under 0.0000001 % (1 in 1,000,000,000,000)"),
         ] {
             assert_eq!(chance(probability), wanted);
         }
+        assert_eq!(chance_per_year(0.000_09), "0.009 % a year (1 in 11,000)");
     }
 
     #[test]

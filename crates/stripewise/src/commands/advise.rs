@@ -17,7 +17,7 @@ use stripewise_control::size::ByteSize;
 use stripewise_model::advise::{
     Advice, AdviceError, Kind, Link, Matter, Need, Use, advise, html, parse_link, parse_use,
 };
-use stripewise_model::reliability::{BitErrors, chance};
+use stripewise_model::reliability::{BitErrors, chance_per_year, percent as percent_text};
 
 use super::model::profile_loads;
 use crate::commands::App;
@@ -314,7 +314,7 @@ pub(crate) fn print(advice: &Advice, show: usize, page: &mut Page) {
         page.field(&choice.rank.to_string(), format!("{}{better}", choice.reason), Style::Plain);
     }
     let Some(first) = advice.choices.first() else { return };
-    let loss = format!("{} of choice 1 within a year", chance(first.loss_probability_per_year));
+    let loss = format!("{} with choice 1", chance_per_year(first.loss_probability_per_year));
     page.field("data loss", loss, Style::Plain);
     let error = format!(
         "half of such rates in published studies are within {:.0} % of the prediction, nine of ten within {:.0} %",
@@ -360,8 +360,7 @@ fn table(advice: &Advice, show: usize, page: &mut Page) {
         ];
         cells.extend((!has_costs).then(|| rate(choice.rebuilding.workload)));
         cells.push(choice.rebuild_under_load_seconds.map_or_else(|| "–".to_owned(), in_hours));
-        let loss = chance(choice.loss_probability_per_year);
-        cells.push(loss.split(" (").next().unwrap_or_default().to_owned());
+        cells.push(percent_text(choice.loss_probability_per_year));
         if has_costs {
             let money = |money: Option<f64>, decimals: usize| {
                 money.map_or_else(|| "–".to_owned(), |money| format!("{money:.decimals$}"))

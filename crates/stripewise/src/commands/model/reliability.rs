@@ -12,7 +12,7 @@ use stripewise_layout::LayoutSpec;
 use stripewise_model::advise::{Kind, Use};
 use stripewise_model::reliability::{
     Batch, BitErrors, Estimate, Figure, Law, PredictedRebuild, RebuildErrors, Repairs, Spares, Stop,
-    WishError, Wishes, chance, estimate, predicted_rebuild,
+    WishError, Wishes, chance, estimate, percent, predicted_rebuild,
 };
 
 use crate::commands::App;
@@ -337,14 +337,15 @@ fn print(report: &Report, page: &mut Page) {
     let mut field = |label: &str, text: String| page.field(label, text, Style::Plain);
     let on = report.on.as_ref().map_or_else(String::new, |on| format!(", each a volume of {on} drives"));
     field("array", format!("{} of {} drives{on}, {} years", report.layout, report.drives, report.years));
-    field("data loss", interval(&found.loss_probability, chance));
-    field("per year", interval(&found.loss_probability_per_year, chance));
+    let years = report.years;
+    field("data loss", probability(&found.loss_probability, &format!(" in {years} years")));
+    field("per year", probability(&found.loss_probability_per_year, " a year"));
     let hours = |hours: f64| format!("{hours:.4e} h");
     let never = || "no data loss in these trials".to_owned();
     field("MTTDL", found.mttdl_hours.as_ref().map_or_else(never, |figure| interval(figure, hours)));
-    let events = &found.events_per_1000;
+    let (events, latent) = (&found.events_per_1000, &found.latent_events_per_1000);
     field("losses", format!("{} in 1000 arrays", interval(events, short)));
-    field("of latent", format!("{} in 1000 arrays", interval(&found.latent_events_per_1000, short)));
+    field("of these", format!("{} by unreadable sectors", interval(latent, short)));
     field("bytes lost", interval(&found.expected_bytes_lost, short));
     field("degraded", format!("{} h a year", interval(&found.hours_degraded_per_year, short)));
     field(
@@ -374,6 +375,16 @@ fn print(report: &Report, page: &mut Page) {
     for assumption in report.assumptions {
         field("assumed", assumption.clone());
     }
+}
+
+/// Formats a probability within a time, with its 95 % confidence interval.
+fn probability(figure: &Figure, within: &str) -> String {
+    let [low, high] = figure.ci95.map(percent);
+    let mean = chance(figure.mean);
+    let (mean, one_in) = mean.split_once(" (").map_or((mean.as_str(), String::new()), |(mean, one_in)| {
+        (mean, format!("{}, ", one_in.trim_end_matches(')')))
+    });
+    format!("{mean}{within} ({one_in}{low} to {high})")
 }
 
 /// Formats an estimate with its 95 % confidence interval.
