@@ -69,6 +69,8 @@ const SSD_INTERLEAVE: u64 = 64 << 10;
 const WIDEST_GROUP: usize = 16;
 /// Numbers of drives to buy that are tried; of more, every second or third.
 const MOST_COUNTS: usize = 16;
+/// Bays that may stay empty where capacity counts.
+const EMPTY_BAYS: usize = 3;
 /// Fewer columns on drives of several sizes are a candidate where they hold this much more.
 const WORTH_FEWER_COLUMNS: f64 = 1.02;
 
@@ -117,11 +119,19 @@ fn counts(need: &Need, most: usize, assumptions: &mut Vec<String>) -> Vec<usize>
     if !need.buy {
         return vec![most];
     }
-    let step = most.div_ceil(MOST_COUNTS);
-    if step > 1 {
-        assumptions.push(format!("numbers of drives to buy are tried in steps of {step}, down from {most}"));
+    // More drives are faster and hold more: of bays that are there few are left empty, of a budget
+    // at least half is spent.
+    let least = match (need.prefers_capacity(), need.prices.is_empty()) {
+        (true, true) => most.saturating_sub(EMPTY_BAYS).max(1),
+        (true, false) => most.div_ceil(2),
+        (false, _) => 1,
+    };
+    let step = (most - least + 1).div_ceil(MOST_COUNTS);
+    if least > 1 || step > 1 {
+        let each = if step > 1 { format!(", in steps of {step}") } else { String::new() };
+        assumptions.push(format!("arrays of {least} to {most} drives are compared{each}"));
     }
-    (1..=most).rev().step_by(step).collect()
+    (least..=most).rev().step_by(step).collect()
 }
 
 /// The first `drives` drives of a family after its spares, the largest first.

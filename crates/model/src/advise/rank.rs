@@ -17,7 +17,7 @@ pub(super) const APART: f64 = 1.15;
 /// higher risk.
 const ROOM_APART: f64 = 1.085;
 /// Ratio from which two risks differ: twice the error of their estimates.
-const RISK_APART: f64 = 1.2;
+const RISK_APART: f64 = 1.4;
 /// Risks below this are equal.
 const NO_RISK: f64 = 1e-9;
 

@@ -379,7 +379,9 @@ fn page_of(system: &System, figures: &[Figure], page: &mut Page) {
     page.line(
         "NEXT: rate of the next bottleneck, as a multiple. DRIVES, CPU: percentage of time that the busiest",
     );
-    page.line("drive, and the controller's processor or a core of the host, are busy. ERROR: median and p90 error");
+    page.line(
+        "drive, and the controller's processor or a core of the host, are busy. ERROR: median and p90 error",
+    );
     page.line("in the published studies (`stripewise model validate`).");
 }
 
