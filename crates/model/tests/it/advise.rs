@@ -278,14 +278,11 @@ fn mixed_drives_hold_what_a_pool_of_them_holds() {
 }
 
 fn no_choice_misses_a_limit((drives, workload, risk_per_year, capacity_tb): (&str, &str, f64, u64)) {
-    let capacity_bytes = Some(capacity_tb * 1_000_000_000_000);
-    let base = Need { risk_per_year, capacity_bytes, ..need(drives, workload) };
+    let wanted = capacity_tb * 1_000_000_000_000;
+    let base = Need { risk_per_year, capacity_bytes: Some(wanted), ..need(drives, workload) };
     let found = advice(&base);
     for choice in &found.choices {
-        assert!(
-            choice.loss_probability_per_year <= risk_per_year
-                && choice.usable_bytes >= capacity_bytes.unwrap()
-        );
+        assert!(choice.loss_probability_per_year <= risk_per_year && choice.usable_bytes >= wanted);
     }
     assert!(found.excluded.iter().any(|one| one.array.starts_with("raid0")), "{:?}", found.excluded);
     // A stricter limit makes no risky layout the winner.
