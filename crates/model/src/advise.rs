@@ -15,12 +15,15 @@ mod rank;
 mod report;
 mod wanted;
 mod what_if;
+mod work;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use crate::system::CatalogueError;
+use candidates::Candidate;
 
 pub use commands::{Caveats, Commands};
 pub(crate) use drives::catalogue as catalogue_with;
@@ -51,8 +54,10 @@ pub struct Choice {
     pub layout: String,
     /// Drives, without spares.
     pub drives: usize,
-    /// Name of the drive.
+    /// Name of the drive; of several kinds each with its number.
     pub drive: String,
+    /// Drives of each kind, the largest first.
+    pub members: Vec<Member>,
     /// Members of a row.
     pub columns: usize,
     /// Groups of RAID 50 and 60.
@@ -84,6 +89,8 @@ pub struct Choice {
     pub loss_probability_per_year: f64,
     /// 95 % confidence interval of the loss probability.
     pub loss_ci95: [f64; 2],
+    /// Part of it by failed drives alone, without single unreadable blocks.
+    pub loss_by_drives_per_year: f64,
     /// Component that limits the workload.
     pub bottleneck: String,
     /// Reason for the rank.
@@ -100,7 +107,7 @@ pub struct Choice {
     pub equal_to: Vec<usize>,
     /// Price of all drives, where prices were given.
     pub cost: Option<f64>,
-    /// Per usable TB.
+    /// Price per usable TB.
     pub cost_per_tb: Option<f64>,
     /// True if it meets the capacity, risk and budget requirements.
     pub fits: bool,
@@ -110,10 +117,43 @@ pub struct Choice {
     pub caveats: Caveats,
 }
 
+/// Drives of one kind in an array.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Member {
+    /// Number of drives.
+    pub count: usize,
+    /// Name of the drive.
+    pub drive: String,
+    /// Capacity of one drive.
+    pub drive_bytes: u64,
+}
+
+impl Member {
+    fn text(&self) -> String {
+        format!("{}x{}", self.count, self.drive)
+    }
+}
+
 impl Choice {
     /// Description of the layout.
     pub fn name(&self) -> String {
-        let mut name = format!("{} of {} {}", self.layout, self.drives, self.drive);
+        match self.members.as_slice() {
+            [one] => self.described(&format!("{} of {} {}", self.layout, one.count, one.drive)),
+            _ => self.described(&format!("{} of {}", self.layout, self.drive)),
+        }
+    }
+
+    /// Description for a table: `raid60 60x20tb-hdd in 6 groups`.
+    pub fn short_name(&self) -> String {
+        let members: Vec<String> = self.members.iter().map(Member::text).collect();
+        self.described(&format!("{} {}", self.layout, members.join("+")))
+    }
+
+    fn described(&self, array: &str) -> String {
+        let mut name = array.to_owned();
+        if self.columns < self.drives {
+            name += &format!(" in {} columns", self.columns);
+        }
         if self.groups > 1 {
             name += &format!(" in {} groups", self.groups);
         }
@@ -130,15 +170,33 @@ impl Choice {
     }
 }
 
+/// An array that misses a requirement.
+#[derive(Clone, Debug, Serialize)]
+pub struct Excluded {
+    /// Description of the array.
+    pub array: String,
+    /// For data.
+    pub usable_bytes: u64,
+    /// Probability of data loss within a year; `None` where it misses another requirement already.
+    pub loss_probability_per_year: Option<f64>,
+    /// Requirement that it misses.
+    pub why: String,
+}
+
 /// The answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
     /// Values that the caller did not give.
     pub assumptions: Vec<String>,
-    /// The best first.
+    /// Arrays that meet all requirements, the best first.
     pub choices: Vec<Choice>,
+    /// Arrays that miss one.
+    pub excluded: Vec<Excluded>,
     /// Changes of the requirements that would change the first choice.
     pub sensitivity: Vec<String>,
+    /// Appraised arrays that miss a requirement, for other requirements.
+    #[serde(skip)]
+    pub(crate) others: Vec<Choice>,
 }
 
 /// Reason why there is no advice.
@@ -176,30 +234,47 @@ impl AdviceError {
     }
 }
 
+/// Candidates without enough room that are appraised to find the nearest.
+const NEAREST: usize = 12;
+
 /// Ranks the layouts that the drives allow. `progress` receives the work done and the total.
 pub fn advise(need: &Need, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Advice, AdviceError> {
     let mut assumptions = Vec::new();
     let candidates = candidates::of(need, &mut assumptions)?;
-    let appraised = appraise::all(&candidates, need, progress)?;
-    assumptions.extend(appraise::assumptions(need));
-    let (mut choices, need) = match rank::ranked(appraised.clone(), need) {
-        Ok(choices) => (choices, need.clone()),
-        Err(error) => {
-            let any_risk = Need { risk_per_year: 1.0, ..need.clone() };
-            let choices = rank::ranked(appraised, &any_risk);
-            let (true, Ok(choices)) = (need.risk_is_assumed, choices) else { return Err(error) };
-            assumptions.push(format!(
-                "no layout that meets the other requirements loses data with {} % a year or less, so any probability is accepted",
-                need.risk_per_year * 100.0
-            ));
-            (choices, any_risk)
-        }
-    };
-    let sensitivity = what_if::sensitivity(&choices, &need);
-    for choice in &mut choices {
-        (choice.commands, choice.caveats) = commands::of(choice, &need);
+    let work = work::Work::new(progress);
+    // What is too small or too dear needs no prediction, unless nothing else is left.
+    let (possible, mut rest): (Vec<&Candidate>, Vec<&Candidate>) =
+        candidates.iter().partition(|candidate| shortfall(candidate, need).is_none());
+    let mut appraised = appraise::all(&possible, need, &work)?;
+    rest.sort_by_key(|candidate| Reverse(candidate.usable_bytes));
+    if !appraised.iter().any(|choice| rank::misfit(choice, need, need.risk_per_year).is_none()) {
+        let nearest: Vec<&Candidate> = rest.iter().copied().take(NEAREST).collect();
+        appraised.extend(appraise::all(&nearest, need, &work)?);
     }
-    Ok(Advice { assumptions, choices, sensitivity })
+    let (mut choices, others) = rank::ranked(appraised, need)?;
+    assumptions.extend(appraise::assumptions(need));
+    let mut excluded: Vec<Excluded> = others.iter().map(|choice| rank::excluded(choice, need)).collect();
+    excluded.extend(rest.iter().filter_map(|candidate| {
+        let why = shortfall(candidate, need)?;
+        let array = candidate.name();
+        let usable_bytes = candidate.usable_bytes;
+        Some(Excluded { array, usable_bytes, loss_probability_per_year: None, why })
+    }));
+    let sensitivity = what_if::sensitivity(&choices, &others, need);
+    for choice in &mut choices {
+        (choice.commands, choice.caveats) = commands::of(choice, need);
+    }
+    Ok(Advice { assumptions, choices, excluded, sensitivity, others })
+}
+
+/// Requirement that a candidate misses whatever its rates and risk are.
+fn shortfall(candidate: &Candidate, need: &Need) -> Option<String> {
+    let cost = candidate.cost(need);
+    if let (Some(budget), Some(cost)) = (need.exceeded_budget(cost), cost) {
+        return Some(rank::too_dear(cost, budget));
+    }
+    let wanted = need.capacity_bytes.filter(|wanted| candidate.usable_bytes < *wanted)?;
+    Some(rank::too_small(candidate.usable_bytes, wanted))
 }
 
 /// Names and prices of drives, as given.

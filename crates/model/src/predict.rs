@@ -178,7 +178,9 @@ impl Prediction {
 }
 
 /// Parts that are processors, by the names of their limits.
-const PROCESSORS: [&str; 2] = ["controller", "enclosure's processor"];
+const PROCESSORS: [&str; 3] = ["controller", "enclosure's processor", PROCESSOR];
+/// Name of the host's cores that software RAID runs on, where what it takes of them was measured.
+const PROCESSOR: &str = "processor";
 /// Host processor time of a request and its completion, where nothing was measured.
 const HOST_REQUEST_US: f64 = 5.0;
 
@@ -201,6 +203,21 @@ pub(crate) fn software_processor(system: &System, workload: &Workload, iops: f64
     let (request, byte) =
         (system.controller.or("software_request", 1.0), system.controller.or("software_byte", 0.2));
     iops * (request / 1e6 + written * byte / 1e9)
+}
+
+/// Requests a second that the cores of software RAID can serve, where its cost per request was
+/// measured.
+fn processor_limit(system: &System, workload: &Workload) -> Option<Limit> {
+    let parts = &system.controller;
+    let cores = parts.get("cores")?;
+    let redundant = (system.shape.parity_units() + system.shape.copies() - 1) as f64;
+    let us = |request: &str, byte: &str| {
+        parts.or(request, 0.0) + workload.mean_bytes() * parts.or(byte, 0.0) / 1e3
+    };
+    let read = us("core_read", "core_read_byte");
+    let write = us("core_write", "core_write_byte") + redundant * parts.or("core_redundancy", 0.0);
+    let mean_us = workload.read_share * read + (1.0 - workload.read_share) * write;
+    (mean_us > 0.0).then(|| Limit { part: PROCESSOR.to_owned(), iops: cores * 1e6 / mean_us })
 }
 
 /// Predicts one system under one load.

@@ -16,6 +16,7 @@ mod philox;
 mod rebuild;
 mod structure;
 mod tally;
+mod ure;
 mod wishes;
 
 pub use defaults::{Assumed, FAILURE, HOURS_PER_YEAR};
@@ -23,6 +24,7 @@ pub use estimate::{Estimate, Figure, Stop, estimate};
 pub use law::{Law, LawError};
 pub use rebuild::{PredictedRebuild, predicted_rebuild};
 pub use structure::{Group, Stacked, Structure};
+pub use ure::{BitErrors, RebuildErrors, chance, chance_per_year, percent};
 pub use wishes::{Asked, Spares, WishError, Wishes};
 
 /// Inputs of an estimate.
@@ -46,6 +48,8 @@ pub struct Question {
     pub latent_hours: Option<f64>,
     /// Time from a latent error until a scrub repairs it; `None`: no scrubs.
     pub scrub: Option<Law>,
+    /// Probability that a rebuild's read of one whole drive meets an unreadable sector.
+    pub read_error: f64,
     /// Drives of one batch that share a fault.
     pub batch: Option<Batch>,
     /// Data lost by one latent error, in bytes.
@@ -106,6 +110,12 @@ impl Question {
         if let Some(hours) = self.latent_hours {
             number("a mean time to latent errors", hours, hours > 0.0, "more than 0 hours")?;
         }
+        number(
+            "a probability of read errors",
+            self.read_error,
+            (0.0..=1.0).contains(&self.read_error),
+            "0 to 1",
+        )?;
         if let Some(Batch { share, factor }) = self.batch {
             number("a share of bad batches", share, share > 0.0 && share < 1.0, "between 0 and 1")?;
             number("a factor of bad batches", factor, factor >= 1.0, "1 or more")?;

@@ -283,6 +283,11 @@ impl Page {
         self.columns.get_or_insert(fit::COLUMNS);
     }
 
+    /// Keeps to so many columns, also on a wider terminal or where it does not go to one.
+    pub(crate) fn keep_within(&mut self, columns: usize) {
+        self.columns = Some(self.columns.map_or(columns, |known| known.min(columns)));
+    }
+
     /// One line of a label and a value, as status pages have them; more where the value is long.
     pub(crate) fn field(&mut self, label: &str, value: impl AsRef<str>, style: Style) {
         let columns = self.columns.map_or(usize::MAX, |columns| columns.saturating_sub(VALUES_AT));

@@ -1,19 +1,28 @@
 //! Predictions and risk of each candidate.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use rayon::prelude::*;
-use stripewise_layout::Geometry;
 
 use super::candidates::Candidate;
 use super::rank::APART;
 use super::wanted::{Need, mixed, sequential};
-use super::{AdviceError, Caveats, Choice, Commands, Kind, Rates, drives};
-use crate::predict::{Prediction, State, Workload, predict};
-use crate::reliability::{Law, Spares, Stop, Wishes, estimate};
+use super::work::Work;
+use super::{AdviceError, Caveats, Choice, Commands, Member, Rates, drives};
+use crate::predict::{Prediction, SEED, State, Workload, predict_roughly};
+use crate::reliability::{Estimate, Law, Spares, Stop, Wishes, chance_per_year, estimate};
 use crate::system::{Catalogue, Configuration, System};
 use crate::validate::Expected;
+
+/// Half-width of the interval of a risk; ranking calls nearer ones equal.
+const RISK_PRECISION: f64 = 0.2;
+/// Drives in all predicted arrays above which fewer requests are simulated for each.
+const MANY_DRIVES: usize = 200;
+/// Share of the usual number of requests then: the rates vary by some 4 %.
+const SURVEY: f64 = 0.5;
+
+/// Mission over which a yearly risk is averaged.
+const YEARS: f64 = 10.0;
 
 /// Protection of partial parity stripes in a system.
 #[derive(Clone, Copy, PartialEq)]
@@ -66,13 +75,25 @@ fn journal_factor(system: &System, workload: &Workload) -> f64 {
 /// Assumptions common to all candidates.
 pub(super) fn assumptions(need: &Need) -> Vec<String> {
     let mut assumptions = vec![
-        format!("a loss of data with a probability of {} % a year is accepted", short(need.risk_per_year * 100.0)),
-        "failures, latent errors and scrubs as `model reliability` assumes them; a new drive is there after a day"
+        format!("no choice loses data with more than {}", chance_per_year(need.risk_per_year)),
+        "failures, latent errors and scrubs as `model reliability` assumes them for such drives; a new drive is \
+         there after a day"
             .to_owned(),
         format!("drives are driven by {}", need.controller),
     ];
     assumptions
         .push(format!("rates nearer to each other than {:.0} % are called equal", 100.0 * (APART - 1.0)));
+    if need.link.as_ref().is_some_and(super::Link::is_usb) {
+        assumptions.push(
+            "an enclosure behind USB takes one command at a time, as the box of study 004 does".to_owned(),
+        );
+    }
+    if need.controller == "stripewise" {
+        assumptions.push("this program serves a pool on one core of the host".to_owned());
+    }
+    if need.buy && need.prices.is_empty() {
+        assumptions.push("no prices: larger drives count as no dearer; --price tells them apart".to_owned());
+    }
     if need.link.is_none() {
         assumptions.push("nothing between array and client limits".to_owned());
     }
@@ -102,26 +123,30 @@ fn expected_errors(predicted: &Predicted, need: &Need) -> (f64, f64) {
     })
 }
 
-/// All of them, in their order.
+/// Appraises these candidates, in their order. `work` counts an array predicted or a risk
+/// estimated.
 pub(super) fn all(
-    candidates: &[Candidate],
+    candidates: &[&Candidate],
     need: &Need,
-    progress: &(dyn Fn(u64, u64) + Sync),
+    work: &Work<'_>,
 ) -> Result<Vec<Choice>, AdviceError> {
     let catalogue = drives::catalogue(&need.drives);
-    // Candidates with and without a journal are predicted once.
+    // Candidates with and without a journal, and drives that differ in size only, are predicted
+    // once.
     let mut configurations: Vec<&Configuration> = Vec::new();
     for candidate in candidates {
         if !configurations.contains(&&candidate.configuration) {
             configurations.push(&candidate.configuration);
         }
     }
-    let done = AtomicU64::new(0);
+    work.expect(configurations.len() + candidates.len());
+    let drives: usize = candidates.iter().map(|candidate| candidate.drives).sum();
+    let effort = if drives > MANY_DRIVES { SURVEY } else { 1.0 };
     let predicted: Result<Vec<Predicted>, AdviceError> = configurations
         .par_iter()
         .map(|configuration| {
-            let predicted = Predicted::of(configuration, need, &catalogue);
-            progress(done.fetch_add(1, Ordering::Relaxed) + 1, configurations.len() as u64);
+            let predicted = Predicted::of(configuration, need, &catalogue, effort);
+            work.done();
             predicted
         })
         .collect();
@@ -132,7 +157,9 @@ pub(super) fn all(
         .map(|candidate| {
             let of_it = configurations.iter().position(|known| **known == candidate.configuration);
             let of_it = of_it.expect("all were predicted");
-            appraise(candidate, need, &predicted[of_it], errors[of_it])
+            let choice = appraise(candidate, need, &predicted[of_it], errors[of_it]);
+            work.done();
+            choice
         })
         .collect()
 }
@@ -145,19 +172,27 @@ struct Predicted {
     normal: Vec<Prediction>,
     degraded: Vec<Prediction>,
     rebuilding: Vec<Prediction>,
+    /// Rates of the workload's loads without a link that has rules of its own.
+    unlinked: Option<Vec<f64>>,
 }
 
 impl Predicted {
-    fn of(configuration: &Configuration, need: &Need, catalogue: &Catalogue) -> Result<Self, AdviceError> {
+    fn of(
+        configuration: &Configuration,
+        need: &Need,
+        catalogue: &Catalogue,
+        effort: f64,
+    ) -> Result<Self, AdviceError> {
         let system = catalogue.build("candidate", configuration)?;
-        let redundant =
-            Geometry::new(system.shape, 1 << 40).is_ok_and(|geometry| geometry.fault_tolerance() > 0);
+        let redundant = system.shape.fault_tolerance() > 0;
         let mut loads = vec![sequential(false), sequential(true), mixed()];
         for load in &need.workload.loads {
             if !loads.contains(load) {
                 loads.push(load.clone());
             }
         }
+        let predict =
+            |system: &System, state, load: &Workload| predict_roughly(system, state, load, SEED, effort);
         let all =
             |state| -> Vec<Prediction> { loads.iter().map(|load| predict(&system, state, load)).collect() };
         let normal = all(State::Normal);
@@ -165,12 +200,22 @@ impl Predicted {
             true => (all(State::Degraded), all(State::Rebuilding)),
             false => (Vec::new(), Vec::new()),
         };
-        Ok(Self { system, redundant, loads, normal, degraded, rebuilding })
+        let unlinked = match &configuration.link {
+            None => None,
+            Some(_) => {
+                let bare = Configuration { link: None, ..configuration.clone() };
+                let system = catalogue.build("candidate", &bare)?;
+                let rate = |load: &Workload| predict(&system, State::Normal, load).mb_per_s;
+                Some(need.workload.loads.iter().map(rate).collect())
+            }
+        };
+        Ok(Self { system, redundant, loads, normal, degraded, rebuilding, unlinked })
     }
 
-    /// Returns the prediction of the first load that counts.
+    /// The prediction of the workload's first load.
     fn first<'a>(&self, of: &'a [Prediction], need: &Need) -> Option<&'a Prediction> {
-        of.get(self.loads.iter().position(|load| *load == need.workload.loads[0])?)
+        let first = need.workload.loads.first()?;
+        of.get(self.loads.iter().position(|known| known == first)?)
     }
 
     /// Rates in a state, and those of the workload's loads without the link; nothing where there is
@@ -185,13 +230,15 @@ impl Predicted {
                 None => found / journal_factor(&self.system, load),
             }
         };
-        let uncapped: Vec<f64> = need.workload.loads.iter().map(rate).collect();
-        let sum: f64 = uncapped.iter().map(|rate| rate.min(cap).ln()).sum();
+        let linked: Vec<f64> = need.workload.loads.iter().map(rate).collect();
+        let sum: f64 = linked.iter().map(|rate| rate.min(cap).ln()).sum();
+        let workload = (sum / linked.len() as f64).exp();
+        let uncapped = self.unlinked.clone().unwrap_or(linked);
         let rates = Rates {
             seq_write: rate(&sequential(false)).min(cap),
             seq_read: rate(&sequential(true)).min(cap),
             mixed: rate(&mixed()).min(cap),
-            workload: (sum / uncapped.len() as f64).exp(),
+            workload,
         };
         (rates, uncapped)
     }
@@ -210,50 +257,33 @@ fn appraise(
     let (rebuilding, _) = predicted.rates(&predicted.rebuilding, candidate, need);
     let first = predicted.first(&predicted.normal, need).expect("all loads are predicted").clone();
     let under_load = predicted.first(&predicted.rebuilding, need);
-    let rebuild_seconds = first.rebuild_seconds.filter(|_| redundant);
-    let loaded = under_load.and_then(|under| under.rebuild_under_load_seconds).or(rebuild_seconds);
-    let wishes = Wishes {
-        restore: loaded.map(|seconds| Law::Fixed(seconds / 3600.0)),
-        replacement: Some(Some(Law::Fixed(24.0))),
-        spares: Spares::Dedicated(need.spares),
-        drive_bytes: candidate.kind.bytes,
-        ..Wishes::new(candidate.spec, candidate.drives)
-    };
-    let asked = wishes.question().map_err(|error| AdviceError::Wish {
-        what: format!("the risk of {} cannot be estimated: {error}", candidate.spec.level),
-        hint: "this is a fault of the program".to_owned(),
-    })?;
-    let stop = Stop {
-        precision: 0.1,
-        fine_precision: 0.1,
-        easy_drive_years: 0.0,
-        most_trials: 200_000,
-        threads: None,
-    };
-    let found = estimate(&asked.question, asked.bytes_per_group, need.seed, &stop, &mut |_, _| true);
-    let loss = found.map_err(|error| AdviceError::Wish {
-        what: error.to_string(),
-        hint: "this is a fault of the program".to_owned(),
-    })?;
-    let groups = system.shape.groups;
-    let data_drives = asked.question.structure.data_per_group_milli as f64 / 1000.0
-        * asked.question.structure.groups.len() as f64;
-    let usable_bytes = (data_drives * candidate.kind.bytes as f64) as u64;
-    let price =
-        |kind: &Kind| need.prices.iter().find(|(name, _)| kind.is_named(name)).map(|(_, price)| *price);
-    let cost = price(&candidate.kind).map(|price_of_one| {
-        let journal = candidate.journal.as_ref();
-        let journal = journal.map_or(0.0, |kind| kind.count as f64 * price(kind).unwrap_or(0.0));
-        price_of_one * (candidate.drives + need.spares) as f64 + journal
-    });
+    // A drive is filled as far as it is used.
+    let scale = candidate.drive_bytes as f64 / candidate.predicted_bytes.max(1) as f64;
+    let rebuild_seconds = first.rebuild_seconds.filter(|_| redundant).map(|seconds| seconds * scale);
+    let loaded = under_load.and_then(|under| under.rebuild_under_load_seconds).map(|seconds| seconds * scale);
+    let loaded = loaded.or(rebuild_seconds);
+    let found = risk(candidate, need, loaded)?;
+    let loss = found.loss_probability_per_year;
+    let by_drives = (found.events_per_1000.mean - found.latent_events_per_1000.mean).max(0.0) / 1000.0;
+    let usable_bytes = candidate.usable_bytes;
+    let cost = candidate.cost(need);
     let limited = need.link.as_ref().filter(|link| normal.workload >= 0.99 * link.mb_per_s);
+    let members: Vec<Member> = candidate
+        .parts
+        .iter()
+        .map(|kind| Member { count: kind.count, drive: kind.name.clone(), drive_bytes: kind.bytes })
+        .collect();
     Ok(Choice {
         rank: 0,
         layout: candidate.spec.level.name().to_owned(),
         drives: candidate.drives,
-        drive: candidate.kind.name.clone(),
+        drive: match members.as_slice() {
+            [one] => one.drive.clone(),
+            several => several.iter().map(Member::text).collect::<Vec<_>>().join("+"),
+        },
+        members,
         columns: system.shape.width,
-        groups,
+        groups: system.shape.groups,
         interleave_bytes: candidate.interleave_bytes,
         spares: need.spares,
         journal_drives: candidate.journal.as_ref().map_or(0, |kind| kind.count),
@@ -265,8 +295,9 @@ fn appraise(
         rebuilding,
         rebuild_seconds,
         rebuild_under_load_seconds: loaded,
-        loss_probability_per_year: loss.loss_probability_per_year.mean,
-        loss_ci95: loss.loss_probability_per_year.ci95,
+        loss_probability_per_year: loss.mean,
+        loss_ci95: loss.ci95,
+        loss_by_drives_per_year: -(-by_drives / YEARS).exp_m1(),
         bottleneck: limited.map_or(first.bottleneck, |link| format!("link {}", link.name)),
         reason: String::new(),
         error_percent: short(100.0 * (APART - 1.0)),
@@ -280,4 +311,32 @@ fn appraise(
         commands: Commands::default(),
         caveats: Caveats::default(),
     })
+}
+
+/// Probability of data loss within a year, with a rebuild of this duration.
+fn risk(candidate: &Candidate, need: &Need, loaded: Option<f64>) -> Result<Estimate, AdviceError> {
+    let wishes = Wishes {
+        years: YEARS,
+        is_ssd: candidate.parts.iter().all(|kind| kind.is_ssd),
+        bit_errors: need.bit_errors,
+        varying_rows: candidate.varying_rows,
+        restore: loaded.map(|seconds| Law::Fixed(seconds / 3600.0)),
+        replacement: Some(Some(Law::Fixed(24.0))),
+        spares: Spares::Dedicated(need.spares),
+        drive_bytes: candidate.drive_bytes,
+        ..Wishes::new(candidate.spec, candidate.drives)
+    };
+    let fault = |what: String| AdviceError::Wish { what, hint: "this is a fault of the program".to_owned() };
+    let asked = wishes.question().map_err(|error| {
+        fault(format!("the risk of {} cannot be estimated: {error}", candidate.spec.level))
+    })?;
+    let stop = Stop {
+        precision: RISK_PRECISION,
+        fine_precision: RISK_PRECISION,
+        easy_drive_years: 0.0,
+        most_trials: 100_000,
+        threads: None,
+    };
+    let found = estimate(&asked.question, asked.bytes_per_group, need.seed, &stop, &mut |_, _| true);
+    found.map_err(|error| fault(error.to_string()))
 }

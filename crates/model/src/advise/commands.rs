@@ -58,9 +58,13 @@ pub(super) fn of(choice: &Choice, need: &Need) -> (Commands, Caveats) {
     let random = need.workload.loads.iter().all(|load| load.random_share >= 0.5);
     let plan = Plan { choice, level, parity, group, data_drives, random };
     let (stripewise, ours) = plan.stripewise();
-    let (mdadm, md) = plan.mdadm();
-    let (zpool, zfs) = plan.zpool();
-    let (storage_spaces, spaces) = plan.storage_spaces();
+    let elsewhere = |built: Built, system: &str| match choice.columns < choice.drives {
+        true => (Vec::new(), vec![format!("{system} has no rows of fewer columns on varying drives")]),
+        false => built,
+    };
+    let (mdadm, md) = elsewhere(plan.mdadm(), "Linux md");
+    let (zpool, zfs) = elsewhere(plan.zpool(), "ZFS");
+    let (storage_spaces, spaces) = elsewhere(plan.storage_spaces(), "this plan for Storage Spaces");
     (
         Commands { stripewise, mdadm, zpool, storage_spaces },
         Caveats { stripewise: ours, mdadm: md, zpool: zfs, storage_spaces: spaces },
@@ -100,8 +104,11 @@ impl Plan<'_> {
             Level::Single | Level::Raid1 => String::new(),
             _ => format!(" --interleave {}KiB", self.kib()),
         };
-        let columns =
-            if choice.layout == "raid1" { format!(" --columns {}", choice.columns) } else { String::new() };
+        let columns = if choice.layout == "raid1" || choice.columns < choice.drives {
+            format!(" --columns {}", choice.columns)
+        } else {
+            String::new()
+        };
         let commands = vec![
             format!("stripewise pool create tank {}{spares}{journal}", self.all_drives()),
             format!(

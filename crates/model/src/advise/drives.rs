@@ -4,6 +4,7 @@
 //! Expected faults: unknown names; the error names the nearest match.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use super::AdviceError;
 use crate::catalogue::{DriveEntry, DriveModel};
@@ -24,6 +25,8 @@ pub struct Kind {
     pub is_ssd: bool,
     /// Its numbers, where the catalogue of systems has none of this name.
     pub(super) part: Option<Component>,
+    /// Entry of the catalogue that it behaves like but for its size.
+    pub(super) like: Option<&'static str>,
     /// Assumption made about the drive.
     pub(super) assumption: Option<String>,
 }
@@ -75,6 +78,7 @@ impl Kind {
                 bytes: part.or("capacity", 0.0) as u64,
                 is_ssd: part.kind == ComponentKind::Ssd,
                 part: None,
+                like: None,
                 assumption: None,
             }),
             // Something like a size: the nearest is one.
@@ -110,7 +114,7 @@ impl Kind {
             capacity.how = How::Assumed;
         }
         let assumption = Some(format!("{name} behaves like {like}, but for its size"));
-        Self { count, name, bytes, is_ssd, part: Some(part), assumption }
+        Self { count, name, bytes, is_ssd, part: Some(part), like: Some(like), assumption }
     }
 
     /// Drives of the drives' catalogue, or of a file in its form.
@@ -124,7 +128,7 @@ impl Kind {
             }
             _ => format!("{name} is {}", entry.title),
         };
-        Self { count, name, bytes, is_ssd, part: Some(part), assumption: Some(assumption) }
+        Self { count, name, bytes, is_ssd, part: Some(part), like: None, assumption: Some(assumption) }
     }
 
     /// Returns the same kind with this number of drives.
@@ -151,6 +155,12 @@ fn by_size(name: &str) -> Option<(u64, &str)> {
     };
     let bytes = number.parse::<f64>().ok()? * unit;
     (1e9..=1e15).contains(&bytes).then_some((bytes as u64, sort))
+}
+
+/// Capacity of a drive of the built-in catalogue.
+pub(super) fn bytes_of(name: &str) -> u64 {
+    static CAPACITIES: LazyLock<Catalogue> = LazyLock::new(Catalogue::built_in);
+    CAPACITIES.component[name].or("capacity", 0.0) as u64
 }
 
 /// The catalogue with the kinds that it lacks.

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::rank::{percent, terabytes};
+use super::rank::terabytes;
 use super::{Advice, Choice};
+use crate::reliability::chance_per_year;
 
 /// Choices whose commands are shown.
 const BUILT: usize = 8;
@@ -79,27 +80,30 @@ pub fn html(advice: &Advice, title: &str) -> String {
 fn table(page: &mut String, choices: &[Choice]) {
     *page += "<table>\n<tr><th class=\"n\">#</th><th>array</th><th class=\"n\">usable</th><th class=\"n\">normal MB/s</th>\
               <th class=\"n\">degraded</th><th class=\"n\">rebuilding</th><th class=\"n\">rebuild h</th>\
-              <th class=\"n\">under load</th><th class=\"n\">loss a year</th><th class=\"n\">cost per TB</th>\
+              <th class=\"n\">under load</th><th class=\"n\">data loss</th><th class=\"n\">price</th><th class=\"n\">price per TB</th>\
               <th>limited by</th><th>why</th></tr>\n";
     for choice in choices {
         let in_hours = |seconds: Option<f64>| {
             seconds.map_or_else(|| "–".to_owned(), |seconds| format!("{:.1}", seconds / 3600.0))
         };
         let (hours, loaded) = (in_hours(choice.rebuild_seconds), in_hours(choice.rebuild_under_load_seconds));
+        let total = choice.cost.map_or_else(|| "–".to_owned(), |cost| format!("{cost:.0}"));
         let cost = choice.cost_per_tb.map_or_else(|| "–".to_owned(), |cost| format!("{cost:.2}"));
-        let dominated = choice.dominated_by.map_or_else(String::new, |rank| format!("; dominated by {rank}"));
+        let dominated = choice.dominated_by.map_or_else(String::new, |rank| {
+            format!("; choice {rank} is as good or better in every respect")
+        });
         let _ = writeln!(
             page,
             "<tr><td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{:.0}</td><td class=\"n\">\
              {:.0}</td><td class=\"n\">{:.0}</td><td class=\"n\">{hours}</td><td class=\"n\">{loaded}</td>\
-             <td class=\"n\">{}</td><td class=\"n\">{cost}</td><td>{}</td><td>{}{dominated}</td></tr>",
+             <td class=\"n\">{}</td><td class=\"n\">{total}</td><td class=\"n\">{cost}</td><td>{}</td><td>{}{dominated}</td></tr>",
             choice.rank,
             escape(&choice.name()),
             terabytes(choice.usable_bytes),
             choice.normal.workload,
             choice.degraded.workload,
             choice.rebuilding.workload,
-            percent(choice.loss_probability_per_year),
+            chance_per_year(choice.loss_probability_per_year),
             escape(&choice.bottleneck),
             escape(&choice.reason)
         );

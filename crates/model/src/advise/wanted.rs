@@ -8,6 +8,7 @@ use super::drives::Kind;
 use super::{AdviceError, Prices};
 use crate::names::nearest;
 use crate::predict::Workload;
+use crate::reliability::BitErrors;
 
 const KIB: u64 = 1 << 10;
 
@@ -39,19 +40,29 @@ pub struct Need {
     pub link: Option<Link>,
     /// Probability of a loss within a year that is accepted.
     pub risk_per_year: f64,
-    /// True if the risk is a default: then a layout with a higher risk is better than none.
-    pub risk_is_assumed: bool,
     /// Spare drives of those given.
     pub spares: usize,
     /// Share of the normal rate that must be left while a drive is rebuilt.
     pub rebuild_noise: Option<f64>,
     /// One more layout to consider, which would be left out.
     pub include: Option<LayoutSpec>,
+    /// Unrecoverable read errors of the data sheet, in place of latent errors found in the field.
+    pub bit_errors: Option<BitErrors>,
     /// Random seed.
     pub seed: u64,
 }
 
 impl Need {
+    /// True if more capacity counts: the work fills it, or no capacity was asked for.
+    pub(super) fn prefers_capacity(&self) -> bool {
+        self.capacity_bytes.is_none() || self.workload.is_for_capacity()
+    }
+
+    /// Price limit that a candidate of this price does not meet.
+    pub(super) fn exceeded_budget(&self, cost: Option<f64>) -> Option<f64> {
+        self.budget.filter(|budget| cost.is_some_and(|cost| cost > *budget))
+    }
+
     /// Drives and nothing else.
     pub fn of(drives: Vec<Kind>, workload: Use) -> Self {
         Self {
@@ -67,7 +78,7 @@ impl Need {
             workload,
             link: None,
             risk_per_year: 1e-3,
-            risk_is_assumed: false,
+            bit_errors: None,
             spares: 0,
             rebuild_noise: None,
             include: None,
@@ -85,6 +96,13 @@ pub struct Use {
     pub loads: Vec<Workload>,
 }
 
+impl Use {
+    /// True for work that fills what there is: more room counts, not fewer drives.
+    pub(super) fn is_for_capacity(&self) -> bool {
+        ["backup", "archive", "media"].contains(&self.name.as_str())
+    }
+}
+
 /// A link to the client that limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
@@ -92,6 +110,13 @@ pub struct Link {
     pub name: String,
     /// Payload in each direction.
     pub mb_per_s: f64,
+}
+
+impl Link {
+    /// True if an enclosure of several drives behind it takes one command at a time.
+    pub(super) fn is_usb(&self) -> bool {
+        self.name.starts_with("usb3")
+    }
 }
 
 /// Links by name: line rate less framing.
@@ -142,7 +167,10 @@ pub(super) fn mixed() -> Workload {
     }
 }
 
-const WORDS: [&str; 5] = ["sequential", "random", "mixed", "backup", "archive"];
+/// Streams of media that are read at once.
+const MEDIA_STREAMS: usize = 8;
+
+const WORDS: [&str; 6] = ["sequential", "random", "mixed", "backup", "archive", "media"];
 
 /// Reads a workload: a word, or shares such as `read=70,random=100,block=4KiB,depth=32`.
 pub fn parse_use(text: &str) -> Result<Use, AdviceError> {
@@ -155,6 +183,7 @@ pub fn parse_use(text: &str) -> Result<Use, AdviceError> {
         "mixed" | "toshiba" => vec![mixed()],
         "backup" => vec![sequential(false)],
         "archive" => vec![sequential(true)],
+        "media" => vec![Workload { depth: 4, workers: MEDIA_STREAMS, ..sequential(true) }],
         shares if shares.contains('=') => vec![parse_shares(shares)?],
         other => {
             let near = nearest(other, WORDS);

@@ -1,9 +1,10 @@
 //! Requirement changes that would change the first choice: each answer is varied in turn. The
 //! result gives the sensitivity of the advice and the next question worth asking.
 
-use super::Choice;
-use super::rank::{View, misfit, percent, sorted, terabytes};
-use super::wanted::{Need, links};
+use super::rank::{View, misfit, sorted, terabytes};
+use super::wanted::{Need, links, parse_use};
+use super::{Advice, Choice};
+use crate::reliability::chance_per_year;
 
 /// A requirement that the advice depends on, and that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,20 +31,20 @@ struct Variation<'a> {
 }
 
 impl Variation<'_> {
-    fn winner<'c>(&self, choices: &'c [Choice]) -> &'c Choice {
-        let view = |choice: &'c Choice| View {
-            choice,
-            rate: (self.rate)(choice),
-            fits: misfit(choice, &self.need, self.need.risk_per_year).is_none(),
-        };
-        sorted(choices.iter().map(view).collect())[0]
+    /// The first of the choices that meet the varied requirements; `None` if there is none.
+    fn winner<'c>(&self, choices: &[&'c Choice]) -> Option<&'c Choice> {
+        let fits = |choice: &&&Choice| misfit(choice, &self.need, self.need.risk_per_year).is_none();
+        let view = |choice: &&'c Choice| View { choice, rate: (self.rate)(choice) };
+        sorted(choices.iter().filter(fits).map(view).collect(), &self.need).first().copied()
     }
 }
 
-fn variations<'a>(choices: &[Choice], need: &'a Need) -> Vec<Variation<'a>> {
+fn variations<'a>(choices: &[&Choice], need: &'a Need) -> Vec<Variation<'a>> {
     let mut all = Vec::new();
     let now = need.link.as_ref().map_or(f64::INFINITY, |link| link.mb_per_s);
-    for link in links().filter(|link| link.mb_per_s != now) {
+    // Random requests are another matter behind USB, and were not predicted there.
+    let streams = need.workload.loads.iter().all(|load| load.random_share == 0.0);
+    for link in links().filter(|link| link.mb_per_s != now && (streams || !link.is_usb())) {
         let rate = move |choice: &Choice| {
             let loads = &choice.uncapped;
             let sum: f64 = loads.iter().map(|rate| rate.min(link.mb_per_s).max(1e-9).ln()).sum();
@@ -60,7 +61,9 @@ fn variations<'a>(choices: &[Choice], need: &'a Need) -> Vec<Variation<'a>> {
     ];
     for (name, rate) in works.into_iter().filter(|(name, _)| *name != need.workload.name) {
         let with = format!("for {name} work");
-        all.push(Variation { matter: Matter::Workload, with, rate: Box::new(rate), need: need.clone() });
+        let workload = parse_use(name).expect("a word of its own");
+        let need = Need { workload, ..need.clone() };
+        all.push(Variation { matter: Matter::Workload, with, rate: Box::new(rate), need });
     }
     let workload = |choice: &Choice| choice.normal.workload;
     for factor in [0.1, 0.01, 10.0, 100.0] {
@@ -68,7 +71,7 @@ fn variations<'a>(choices: &[Choice], need: &'a Need) -> Vec<Variation<'a>> {
         if risk_per_year == need.risk_per_year {
             continue;
         }
-        let with = format!("where {} a year is accepted", percent(risk_per_year));
+        let with = format!("where {} is accepted", chance_per_year(risk_per_year));
         let need = Need { risk_per_year, ..need.clone() };
         all.push(Variation { matter: Matter::Risk, with, rate: Box::new(workload), need });
     }
@@ -86,36 +89,42 @@ fn variations<'a>(choices: &[Choice], need: &'a Need) -> Vec<Variation<'a>> {
     all
 }
 
-/// Returns the changes that would change the first choice, in words; of neighbouring values with
-/// the same winner only the first.
-pub(super) fn sensitivity(choices: &[Choice], need: &Need) -> Vec<String> {
+/// Returns the changes that would change the first choice, in words; of changes of one kind with the
+/// same winner only the first.
+pub(super) fn sensitivity(choices: &[Choice], others: &[Choice], need: &Need) -> Vec<String> {
     let Some(first) = choices.first() else { return Vec::new() };
+    let all: Vec<&Choice> = choices.iter().chain(others).collect();
     let mut said = Vec::new();
-    let mut before = (Matter::Workload, first.rank);
-    for variation in variations(choices, need) {
-        let winner = variation.winner(choices);
-        let this = (variation.matter, winner.rank);
-        if winner.rank != first.rank && (this != before || variation.matter != Matter::Capacity) {
-            said.push(format!("{} {} wins", variation.with, winner.name()));
+    let mut known: Vec<(Matter, Option<String>)> = Vec::new();
+    for variation in variations(&all, need) {
+        let winner = variation.winner(&all).map(Choice::name);
+        let this = (variation.matter, winner.clone());
+        if winner.as_ref() == Some(&first.name()) || known.contains(&this) {
+            continue;
         }
-        before = this;
+        known.push(this);
+        said.push(match winner {
+            Some(winner) => format!("{} {winner} wins", variation.with),
+            None => format!("{} no layout is left", variation.with),
+        });
     }
     said
 }
 
 /// Returns the unsettled requirement that can change the first choice in most ways, with the
 /// results of its possible answers; `None` if none can change it.
-pub fn what_matters(choices: &[Choice], need: &Need, settled: &[Matter]) -> Option<(Matter, Vec<String>)> {
-    let first = choices.first()?;
-    let all = variations(choices, need);
+pub fn what_matters(advice: &Advice, need: &Need, settled: &[Matter]) -> Option<(Matter, Vec<String>)> {
+    let first = advice.choices.first()?.name();
+    let choices: Vec<&Choice> = advice.choices.iter().chain(&advice.others).collect();
+    let all = variations(&choices, need);
     let changes = |matter: Matter| {
         let mut winners = Vec::new();
         let mut said = Vec::new();
         for variation in all.iter().filter(|variation| variation.matter == matter) {
-            let winner = variation.winner(choices);
-            if winner.rank != first.rank && !winners.contains(&winner.rank) {
-                winners.push(winner.rank);
-                said.push(format!("{} {}", variation.with, winner.name()));
+            let Some(winner) = variation.winner(&choices).map(Choice::name) else { continue };
+            if winner != first && !winners.contains(&winner) {
+                said.push(format!("{} {winner}", variation.with));
+                winners.push(winner);
             }
         }
         said

@@ -17,6 +17,8 @@ const REPEATED_RUNS: usize = 5;
 const RUN_SECONDS: f64 = 5.0;
 /// Journal space that Storage Spaces reserves on the disks of a parity space.
 const JOURNAL_BYTES: u64 = 32 << 20;
+/// Up to so many drives a stream of gathered rows is simulated in full.
+const FEW_DRIVES: f64 = 8.0;
 /// Time a write-back cache takes to accept a request, in microseconds.
 const ACCEPT_US: f64 = 50.0;
 
@@ -140,14 +142,20 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload, run: R
     let span = simulation.span;
     let outstanding = simulation.requests.len() as u64;
     let warm = 2 * outstanding + 300;
-    let measured = ((3000 + 4 * outstanding) as f64 * run.effort) as u64;
+    // Gathered rows are wider the more drives there are: fewer of them are as many commands.
+    let gathers = controller.is("coalesces") && workload.random_share < 0.5 && workload.read_share == 0.0;
+    let fewer = match gathers {
+        true => (FEW_DRIVES / system.drives as f64).min(1.0),
+        false => 1.0,
+    };
+    let measured = ((3000 + 4 * outstanding) as f64 * run.effort * fewer) as u64;
     let (from_ns, until_ns) = simulation.run(warm, measured);
     let seconds = (until_ns - from_ns).max(1) as f64 / 1e9;
     let mut iops = simulation.done_bytes as f64 / workload.mean_bytes() / seconds;
     let busy = |member: &Member| (member.busy_ns as f64 / 1e9 / seconds).min(1.0);
-    let drives_busy: Vec<f64> = simulation.members.iter().map(busy).collect();
-    let drive_utilisation = drives_busy.iter().copied().fold(0.0, f64::max);
-    let link = (simulation.link_busy_ns as f64 / 1e9 / seconds).min(1.0);
+    let mut drives_busy: Vec<f64> = simulation.members.iter().map(busy).collect();
+    let mut drive_utilisation = drives_busy.iter().copied().fold(0.0, f64::max);
+    let mut link = (simulation.link_busy_ns as f64 / 1e9 / seconds).min(1.0);
     // Software that moves more or fewer bytes than asked for, and what its own work costs.
     let sequential = workload.random_share < 0.5;
     let gain = match (sequential, workload.read_share >= 0.5) {
@@ -171,6 +179,9 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload, run: R
     if state == State::Rebuilding && !takes_turns(system) {
         iops *= 1.0 - controller.or("rebuild_share", 0.3);
     }
+    let processor = super::processor_limit(system, workload);
+    let unlimited = iops;
+    iops = processor.as_ref().map_or(iops, |limit| iops.min(limit.iops));
     let mut latencies = std::mem::take(&mut simulation.latencies_ns);
     latencies.sort_unstable();
     // Waiting at the host and a rebuild's share lengthen all latencies alike.
@@ -181,6 +192,10 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload, run: R
         latencies.get(index).map_or(mean, |ns| mean * *ns as f64 / simulated.max(1.0))
     };
     let latency_us = Latency { mean, p50: at(0.5), p99: at(0.99), p999: at(0.999), max: at(1.0) };
+    // What the processor holds back leaves the drives and the link idle.
+    let idle = iops / unlimited.max(1e-9);
+    drives_busy.iter_mut().for_each(|busy| *busy *= idle);
+    (drive_utilisation, link) = (drive_utilisation * idle, link * idle);
     let mut limits = vec![Limit { part: "drives".into(), iops: iops / drive_utilisation.max(1e-6) }];
     if link > 0.0 {
         limits.push(Limit { part: "link".into(), iops: iops / link });
@@ -188,7 +203,9 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload, run: R
     let interfaces = system.drive.or("interface", 550.0) * 1e6 * system.drives as f64;
     limits.push(Limit { part: "drives' interfaces".into(), iops: interfaces / workload.mean_bytes() });
     let offered = Limit { part: "outstanding requests".into(), iops };
-    if drive_utilisation < 0.9 && link < 0.9 {
+    let is_held_back = processor.as_ref().is_some_and(|limit| limit.iops <= unlimited);
+    limits.extend(processor);
+    if drive_utilisation < 0.9 && link < 0.9 && !is_held_back {
         limits.push(offered);
     }
     limits.sort_by(|one, other| one.iops.total_cmp(&other.iops));

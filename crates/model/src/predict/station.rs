@@ -107,11 +107,15 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload) -> Pre
             }
         }
     }
-    let limits: Vec<Limit> = busy
+    if let Some(in_flight) = system.link.as_ref().and_then(|link| link.get("in_flight")) {
+        busy.push(("link's commands", alone_us / in_flight));
+    }
+    let mut limits: Vec<Limit> = busy
         .iter()
         .filter(|(_, us)| *us > 0.0)
         .map(|(part, us)| Limit { part: (*part).to_owned(), iops: 1e6 / us })
         .collect();
+    limits.extend(super::processor_limit(system, workload));
     let drives_iops =
         limits.iter().find(|limit| limit.part == "drives").map_or(f64::INFINITY, |one| one.iops);
     let mut prediction = Prediction::of_limits(system, workload, alone_us, limits, drives_iops);

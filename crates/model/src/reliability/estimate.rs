@@ -16,6 +16,11 @@ use super::{HOURS_PER_YEAR, Question, QuestionError};
 const TRIALS_PER_BLOCK: u64 = 512;
 /// The first round; later ones double what there is.
 const FIRST_BLOCKS: u64 = 8;
+/// The first round where a coarse answer suffices: with many drives a trial takes long and tells
+/// much.
+const FIRST_COARSE_BLOCKS: u64 = 2;
+/// Precision that is coarse.
+const COARSE: f64 = 0.15;
 
 /// Stop condition of an estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,6 +98,8 @@ pub fn estimate(
     question.check()?;
     let plan = Plan::new(question, bytes_per_group);
     let years_per_trial = question.structure.drives() as f64 * question.mission_hours / HOURS_PER_YEAR;
+    let first =
+        if stop.precision.min(stop.fine_precision) >= COARSE { FIRST_COARSE_BLOCKS } else { FIRST_BLOCKS };
     let mut sums = Sums::default();
     let mut blocks = 0;
     let pool = match stop.threads {
@@ -103,7 +110,7 @@ pub fn estimate(
         }
     };
     loop {
-        let wanted = (2 * blocks).max(FIRST_BLOCKS).min(stop.most_trials.div_ceil(TRIALS_PER_BLOCK).max(1));
+        let wanted = (2 * blocks).max(first).min(stop.most_trials.div_ceil(TRIALS_PER_BLOCK).max(1));
         let trials = || run_blocks(&plan, seed, blocks..wanted);
         let round = pool.as_ref().map_or_else(trials, |pool| pool.install(trials));
         round.into_iter().for_each(|block| sums += block);

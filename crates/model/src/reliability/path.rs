@@ -400,7 +400,10 @@ impl<'a> Plan<'a> {
         let first = self.first_of[number];
         let exposure = |drive: usize| match path.drives[drive].fails_at == f64::INFINITY {
             true => 0.0,
-            false => self.exposure.at(path.now - path.drives[drive].clean_since),
+            false => {
+                let latent = self.exposure.at(path.now - path.drives[drive].clean_since);
+                1.0 - (1.0 - latent) * (1.0 - self.question.read_error)
+            }
         };
         let of_errors = |exposures: &mut dyn Iterator<Item = f64>| {
             let (mut none, mut errors) = (1.0, 0.0);

@@ -49,6 +49,15 @@ impl Stacked {
 }
 
 impl Group {
+    /// Number of drives that may be missing in every case.
+    pub fn tolerance(&self) -> usize {
+        match *self {
+            Self::Any { tolerance, .. } => tolerance,
+            Self::Ring { .. } => 1,
+            Self::Stacked(stacked) => (stacked.tolerance + 1) * (stacked.part_tolerance + 1) - 1,
+        }
+    }
+
     /// Drives in it.
     pub fn drives(&self) -> usize {
         match *self {
@@ -132,6 +141,19 @@ impl Structure {
             }
         };
         Ok(Self { groups, data_per_group_milli, declustered: outer.declustered || inner.declustered })
+    }
+
+    /// The same with rows on ever other drives: any drives beyond the tolerance lose some row.
+    #[must_use]
+    pub fn on_varying_drives(self) -> Self {
+        let drives = self.drives();
+        let tolerance = match self.groups[0] {
+            Group::Any { tolerance, .. } => tolerance,
+            Group::Ring { .. } => 1,
+            Group::Stacked(_) => return self,
+        };
+        let data_per_group_milli = self.data_per_group_milli * self.groups.len() as u64;
+        Self { groups: vec![Group::Any { drives, tolerance }], data_per_group_milli, declustered: true }
     }
 
     /// Drives in all.

@@ -4,10 +4,8 @@
 
 use stripewise_layout::{LayoutError, LayoutSpec, Level};
 
-use super::defaults::{
-    FAILURE, HOURS_PER_YEAR, LATENT_HOURS, REBUILD_BYTES_PER_SECOND, REPLACEMENT_HOURS, SCRUB_HOURS,
-};
-use super::{Batch, Law, PredictedRebuild, Question, QuestionError, Repairs, Structure};
+use super::defaults::{HOURS_PER_YEAR, REBUILD_BYTES_PER_SECOND, REPLACEMENT_HOURS, SCRUB_HOURS, field};
+use super::{Batch, BitErrors, Law, PredictedRebuild, Question, QuestionError, Repairs, Structure};
 
 /// Requirements and assumptions of an estimate.
 #[derive(Clone, Debug)]
@@ -18,6 +16,13 @@ pub struct Wishes {
     pub drives: usize,
     /// The mission.
     pub years: f64,
+    /// True for solid-state drives, which have failure data of their own.
+    pub is_ssd: bool,
+    /// Unrecoverable read errors of the data sheet; they take the place of latent errors that are
+    /// left open.
+    pub bit_errors: Option<BitErrors>,
+    /// True if each row lies on another set of the drives, so that all of them are one group.
+    pub varying_rows: bool,
     /// Distribution of the time to drive failure.
     pub failure: Option<Law>,
     /// Duration of a rebuild.
@@ -85,6 +90,9 @@ impl Wishes {
             layout,
             drives,
             years: 10.0,
+            is_ssd: false,
+            bit_errors: None,
+            varying_rows: false,
             failure: None,
             restore: None,
             latent_hours: None,
@@ -103,6 +111,7 @@ impl Wishes {
     /// Fills in what is left open.
     pub fn question(&self) -> Result<Asked, WishError> {
         let structure = match &self.inner {
+            None if self.varying_rows => Structure::of(&self.layout, self.drives)?.on_varying_drives(),
             None => Structure::of(&self.layout, self.drives)?,
             Some((inner, drives)) => Structure::stacked(&self.layout, self.drives, inner, *drives)?,
         };
@@ -114,9 +123,10 @@ impl Wishes {
                     .to_owned(),
             );
         }
+        let field = field(self.is_ssd);
         let failure = self.failure.unwrap_or_else(|| {
-            assumptions.push(format!("drive failures {}: {}", FAILURE.value, FAILURE.source));
-            FAILURE.value
+            assumptions.push(format!("drive failures {}: {}", field.failure.value, field.failure.source));
+            field.failure.value
         });
         let restore = self.restore.unwrap_or_else(|| self.rebuild_time(&structure, &mut assumptions));
         let replacement = match (self.replacement, self.restore) {
@@ -132,15 +142,16 @@ impl Wishes {
         };
         let latent_hours = match (self.latent_hours, self.failure) {
             (Some(given), _) => given,
+            (None, _) if self.bit_errors.is_some() => None,
             (None, Some(_)) => {
                 assumptions
                     .push("no latent sector errors, since none were given with the failures".to_owned());
                 None
             }
             (None, None) => {
-                let hours = LATENT_HOURS.value;
-                assumptions
-                    .push(format!("latent errors after {hours} hours on average: {}", LATENT_HOURS.source));
+                let hours = field.latent_hours.value;
+                let source = field.latent_hours.source;
+                assumptions.push(format!("latent errors after {hours} hours on average: {source}"));
                 Some(hours)
             }
         };
@@ -166,6 +177,13 @@ impl Wishes {
         if spares > 0 && replacement.is_none() {
             assumptions.push("spares change nothing: each new drive is there at once".to_owned());
         }
+        let read_error = self.bit_errors.map_or(0.0, |errors| {
+            assumptions.push(format!(
+                "reads fail at {:e} a bit as the data sheet says, in rebuilds that have no redundancy left",
+                errors.per_bit()
+            ));
+            errors.reading(self.drive_bytes as f64)
+        });
         let bytes_per_group = self.drive_bytes as f64 * structure.data_per_group_milli as f64 / 1000.0;
         let question = Question {
             structure,
@@ -177,6 +195,7 @@ impl Wishes {
             spares,
             latent_hours,
             scrub,
+            read_error,
             batch: self.batch,
             sector_bytes: 4096.0,
         };

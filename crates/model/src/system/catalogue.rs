@@ -111,6 +111,9 @@ pub struct Configuration {
     pub filled: Option<f64>,
 }
 
+/// Rules of a link that take the place of the controller's.
+const LINK_RULES: [&str; 3] = ["in_flight", "serial_members", "absorbs"];
+
 fn one() -> usize {
     1
 }
@@ -380,10 +383,17 @@ impl Catalogue {
         let controller = self.part("controller", &wanted.controller, |kind| {
             matches!(kind, ComponentKind::Controller | ComponentKind::Enclosure)
         })?;
+        let mut controller = controller;
         let link = match &wanted.link {
             Some(link) => Some(self.part("link", link, |kind| kind == ComponentKind::Link)?),
             None => None,
         };
+        // An enclosure behind such a link takes commands as the link allows, whatever drives it.
+        for name in LINK_RULES {
+            if let Some(rule) = link.as_ref().and_then(|link: &Component| link.parameters.get(name)) {
+                controller.parameters.insert(name.to_owned(), rule.clone());
+            }
+        }
         let journal = match &wanted.journal {
             Some(text) => self.drives(text).map(|(count, _, drive)| Some((count, drive)))?,
             None => None,

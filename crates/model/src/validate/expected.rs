@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use super::{Answer, Summary, summarise, validate};
+use super::{Summary, questions, summarise, validate};
 use crate::predict::Workload;
-use crate::studies;
+use crate::studies::{self, Row};
 use crate::system::{Catalogue, ComponentKind, System};
 
-/// The errors of the published studies, each validated once when it is first asked for.
+/// The errors of the published rows of each kind, validated once when they are first asked for.
 pub struct Expected<'a> {
     catalogue: &'a Catalogue,
-    answers: BTreeMap<&'static str, Vec<Answer>>,
+    summaries: BTreeMap<(&'static str, &'static [&'static str]), Summary>,
 }
 
 impl<'a> Expected<'a> {
     /// With the numbers of a catalogue.
     pub fn new(catalogue: &'a Catalogue) -> Self {
-        Self { catalogue, answers: BTreeMap::new() }
+        Self { catalogue, summaries: BTreeMap::new() }
     }
 
     /// The errors of the published rows that are most like this prediction: the study with such
@@ -28,18 +28,22 @@ impl<'a> Expected<'a> {
             _ if system.name.starts_with("000") => "000",
             _ => "004",
         };
-        let answers = self.answers.entry(study).or_insert_with(|| {
-            let mut rows = studies::built_in();
-            rows.retain(|row| row.text("study") == study);
-            validate(self.catalogue, &rows).expect("the built-in tables are sound")
-        });
         let wanted = words(study, workload);
-        let alike = answers.iter().filter(|answer| {
-            let label = format!("{} {}", answer.row, answer.metric);
-            wanted.iter().all(|word| label.contains(word))
+        let summary = self.summaries.entry((study, wanted)).or_insert_with(|| {
+            let mut rows = studies::built_in();
+            rows.retain(|row| row.text("study") == study && is_alike(row, wanted));
+            let answers = validate(self.catalogue, &rows).expect("the built-in tables are sound");
+            summarise(answers.iter())
         });
-        summarise(alike)
+        *summary
     }
+}
+
+/// True if a row asks for a figure whose name has these words.
+fn is_alike(row: &Row, words: &[&str]) -> bool {
+    let Some(question) = questions::question(row).ok().flatten() else { return false };
+    let label = format!("{} {}", question.row, question.metric);
+    words.iter().all(|word| label.contains(word))
 }
 
 /// Words in a study's rows that mark a load like this one.

@@ -190,18 +190,16 @@ fn only_questions_that_can_change_advice_are_asked() {
     let base = need("4x8TB-hdd", "mixed");
     let found = advice(&base);
     let all = [Matter::Workload, Matter::Capacity, Matter::Link, Matter::Risk];
-    let (matter, changes) = what_matters(&found.choices, &base, &[]).expect("something matters");
+    let (matter, changes) = what_matters(&found, &base, &[]).expect("something matters");
     assert!(!changes.is_empty(), "{matter:?}");
-    assert_eq!(what_matters(&found.choices, &base, &all), None, "all is settled");
+    assert_eq!(what_matters(&found, &base, &all), None, "all is settled");
     for settled in &all {
-        let next = what_matters(&found.choices, &base, &[*settled]);
+        let next = what_matters(&found, &base, &[*settled]);
         assert_ne!(next.map(|(matter, _)| matter), Some(*settled));
     }
     // One drive allows a single layout only.
-    let one = Need { risk_is_assumed: true, ..need("1x8TB-hdd", "mixed") };
-    let found = advice(&one);
-    assert!(found.assumptions.iter().any(|line| line.contains("any probability is accepted")));
-    assert_eq!(what_matters(&found.choices, &one, &[Matter::Risk]), None);
+    let one = Need { risk_per_year: 0.1, ..need("1x8TB-hdd", "mixed") };
+    assert_eq!(what_matters(&advice(&one), &one, &[Matter::Risk]), None);
 }
 
 #[test]
@@ -263,5 +261,82 @@ fn a_cluster_of_storage_spaces_is_a_whole_stripe() {
             assert_eq!(number("-AllocationUnitSize "), data * interleave, "{all}");
             assert!(columns <= drives);
         }
+    }
+}
+
+#[test]
+fn mixed_drives_hold_what_a_pool_of_them_holds() {
+    let base = Need { capacity_bytes: Some(27_000_000_000_000), ..need("4x8TB-hdd,2x4TB-hdd", "mixed") };
+    let found = first_is(&base, "RAID 5 in five columns", |first| {
+        (first.layout.as_str(), first.columns, first.drives) == ("raid5", 5, 6)
+    });
+    let first = &found.choices[0];
+    assert!((first.usable_bytes as f64 / 32e12 - 1.0).abs() < 1e-3, "{}", shown(&found));
+    assert!(first.commands.stripewise[1].contains("--layout raid5 --columns 5"), "{:?}", first.commands);
+    // Any two drives share a row: riskier than five drives in every row, by the sixth.
+    assert!(first.loss_probability_per_year > 2e-4, "{}", shown(&found));
+}
+
+fn no_choice_misses_a_limit((drives, workload, risk_per_year, capacity_tb): (&str, &str, f64, u64)) {
+    let wanted = capacity_tb * 1_000_000_000_000;
+    let base = Need { risk_per_year, capacity_bytes: Some(wanted), ..need(drives, workload) };
+    let found = advice(&base);
+    for choice in &found.choices {
+        assert!(choice.loss_probability_per_year <= risk_per_year && choice.usable_bytes >= wanted);
+    }
+    assert!(found.excluded.iter().any(|one| one.array.starts_with("raid0")), "{:?}", found.excluded);
+    // A stricter limit makes no risky layout the winner.
+    let stricter = found.sensitivity.iter().find(|line| line.contains("raid0"));
+    assert_eq!(stricter, None);
+}
+
+test_cases! {
+    limits_hold = no_choice_misses_a_limit {
+        mixed_work: ("4x8TB-hdd", "mixed", 1e-3, 8),
+        strict: ("6x8TB-hdd", "backup", 1e-5, 16),
+        solid_state: ("8x2TB-nvme", "random", 1e-3, 4),
+    }
+}
+
+#[test]
+fn no_safe_layout_is_no_advice() {
+    let Err(error) = advise(&need("1x8TB-hdd", "mixed"), &|_, _| ()) else { panic!("one drive is not safe") };
+    let said = format!("{error}; {}", error.hint());
+    assert!(said.contains("0.1 % a year or less") && said.contains("nearest: single of 1 8tb-hdd"), "{said}");
+}
+
+fn for_sale(kinds: &str, prices: &[(&str, f64)], workload: &str) -> Need {
+    let prices = prices.iter().map(|(name, price)| ((*name).to_owned(), *price)).collect();
+    Need { buy: true, prices, ..need(kinds, workload) }
+}
+
+#[test]
+fn backup_fills_bays_and_budget() {
+    let bays = Need { bays: Some(8), ..for_sale("8x4TB-hdd,8x8TB-hdd", &[], "backup") };
+    first_is(&bays, "all bays", |first| (first.drives, first.drive.as_str()) == (8, "8tb-hdd"));
+    let prices = [("4tb-hdd", 90.0), ("8tb-hdd", 150.0)];
+    let budget = Need { budget: Some(900.0), ..for_sale("10x4TB-hdd,6x8TB-hdd", &prices, "media") };
+    let found = first_is(&budget, "most of the budget", |first| first.cost.is_some_and(|cost| cost > 750.0));
+    let first = &found.choices[0];
+    assert!(first.usable_bytes >= 32_000_000_000_000 && first.cost_per_tb < Some(30.0), "{}", shown(&found));
+}
+
+#[test]
+fn archives_behind_a_link_get_six_groups_of_ten() {
+    let link = Some(parse_link("10gbe").unwrap());
+    let base = Need { link, ..need("60x20TB-hdd", "archive") };
+    first_is(&base, "six groups of ten", |first| first.layout == "raid60" && first.groups == 6);
+}
+
+#[test]
+fn an_enclosure_behind_usb_does_what_was_measured() {
+    let link = Some(parse_link("usb3").unwrap());
+    let base = Need { link, ..need("4xmg08ada400e", "mixed") };
+    let found = advice(&base);
+    // Study 004, ICY Box: MB/s of the mixed load.
+    for (layout, measured) in [("raid5", 12.0), ("raid10", 23.0)] {
+        let choice = found.choices.iter().find(|choice| choice.layout == layout).unwrap();
+        let ratio = choice.normal.mixed / measured;
+        assert!((0.5..2.0).contains(&ratio), "{layout}: {}", choice.normal.mixed);
     }
 }

@@ -3,8 +3,8 @@
 use stripewise_layout::LayoutSpec;
 use stripewise_model::advise::{Kind, parse_use};
 use stripewise_model::reliability::{
-    Batch, Estimate, HOURS_PER_YEAR, Law, Question, Repairs, Spares, Stop, Structure, Wishes, estimate,
-    predicted_rebuild,
+    Asked, Batch, Estimate, HOURS_PER_YEAR, Law, Question, Repairs, Spares, Stop, Structure, Wishes,
+    estimate, predicted_rebuild,
 };
 
 fn textbook(layout: &str, drives: usize) -> Question {
@@ -19,6 +19,7 @@ fn textbook(layout: &str, drives: usize) -> Question {
         latent_hours: None,
         scrub: None,
         batch: None,
+        read_error: 0.0,
         sector_bytes: 4096.0,
     }
 }
@@ -361,4 +362,41 @@ fn invalid_questions_are_refused() {
     assert!(refused(Question { failure: Law::Fixed(5.0), ..base.clone() }).contains("fixed:5"));
     let failure = Law::Weibull { location: 6.0, scale: 1e6, shape: 1.0 };
     assert!(refused(Question { failure, ..base }).contains("location"));
+}
+
+fn loss_with(drive_bytes: u64, bit_errors: Option<&str>) -> f64 {
+    let wishes = Wishes {
+        drive_bytes,
+        bit_errors: bit_errors.map(|rate| rate.parse().unwrap()),
+        restore: Some(Law::Fixed(24.0)),
+        ..Wishes::new("raid5".parse().unwrap(), 4)
+    };
+    let asked = wishes.question().unwrap();
+    answer_of(&asked.question, 7, 20_000).loss_probability.mean
+}
+
+#[test]
+fn a_data_sheets_read_errors_grow_with_capacity() {
+    const TB: u64 = 1_000_000_000_000;
+    let (small, large) = (loss_with(TB, Some("1e-15")), loss_with(4 * TB, Some("1e-15")));
+    assert!((3.0..5.0).contains(&(large / small)), "{small} and {large}");
+    assert_eq!(loss_with(TB, None), loss_with(4 * TB, None), "field data count drives, not bits");
+    // Three other drives of 1 TB hold 2.4e13 bits; 4 drives fail 0.49 times in ten years.
+    assert!((0.006..0.018).contains(&small), "{small}");
+}
+
+#[test]
+fn solid_state_drives_have_failure_data_of_their_own() {
+    let asked = |is_ssd| Wishes { is_ssd, ..Wishes::new("raid0".parse().unwrap(), 8) }.question().unwrap();
+    let (disks, solid) = (asked(false), asked(true));
+    assert_ne!(disks.question.failure, solid.question.failure);
+    assert_ne!(disks.question.latent_hours, solid.question.latent_hours);
+    for source in ["Backblaze, The SSD Edition", "Flash Reliability in Production"] {
+        assert!(solid.assumptions.iter().any(|line| line.contains(source)), "{source}");
+    }
+    let by_drives = |asked: &Asked| {
+        let found = answer_of(&asked.question, 3, 4096);
+        found.events_per_1000.mean - found.latent_events_per_1000.mean
+    };
+    assert!(by_drives(&solid) < 0.7 * by_drives(&disks), "they fail less often");
 }

@@ -350,3 +350,20 @@ fn sixty_large_drives_are_predicted() {
     assert!(prediction.iops > 4000.0, "{prediction:?}");
     assert!(prediction.rebuild_seconds.unwrap() > 20.0 * 3600.0);
 }
+
+#[test]
+fn no_prediction_exceeds_the_programs_one_core() {
+    let catalogue = Catalogue::built_in();
+    let mut configuration = configuration("8xnvme", "raid10");
+    configuration.controller = "stripewise".to_owned();
+    let system = catalogue.build("test", &configuration).unwrap();
+    let found = predict(&system, State::Normal, &Workload::simple(true, true, 4096, 1024));
+    // docs/performance.md: 157,000 requests a second over NBD.
+    assert!((100_000.0..200_000.0).contains(&found.iops), "{}", found.iops);
+    assert_eq!(found.bottleneck, "processor");
+    assert!(found.processor_utilisation <= 1.0, "{}", found.processor_utilisation);
+    let wide =
+        catalogue.build("test", &Configuration { drives: "48xnvme".to_owned(), ..configuration }).unwrap();
+    let same = predict(&wide, State::Normal, &Workload::simple(true, true, 4096, 1024));
+    assert_eq!(same.iops, found.iops, "more drives do not help");
+}

@@ -78,11 +78,20 @@ impl Pool {
         inner.create(&spec).await?;
         self.volume(&spec.name)
     }
+
+    /// The size that a volume would have on all space that is free now; nothing is created.
+    pub fn room_for(&self, spec: &VolumeSpec) -> Result<u64, PoolError> {
+        let spec = VolumeSpec { size_bytes: None, thin: false, ..spec.clone() };
+        let (record, laid_out) = self.0.plan_volume(&spec)?;
+        laid_out.give_back(&mut self.0.space.borrow_mut());
+        Ok(record.size_bytes)
+    }
 }
 
 impl Inner {
     async fn create(&self, spec: &VolumeSpec) -> Result<(), PoolError> {
         let (record, laid_out) = self.plan_volume(spec)?;
+        note_where_journal_is(&self.news, &self.manifest.borrow(), &record.name, &record.parts[0]);
         let name = record.name.clone();
         let made = self.make_volume(record).await;
         match made {
@@ -210,7 +219,6 @@ impl Inner {
             parts: vec![laid_out.part(part, shape)],
             conversion: None,
         };
-        note_where_journal_is(&self.news, &manifest, &record.name, &record.parts[0]);
         Ok((record, laid_out))
     }
 }

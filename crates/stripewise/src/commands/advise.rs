@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use stripewise_control::size::{ByteSize, duration_text};
+use stripewise_control::size::ByteSize;
 use stripewise_model::advise::{
-    Advice, AdviceError, Choice, Kind, Link, Matter, Need, Use, advise, html, parse_link, parse_use,
+    Advice, AdviceError, Kind, Link, Matter, Need, Use, advise, html, parse_link, parse_use,
 };
+use stripewise_model::reliability::{BitErrors, chance_per_year, percent as percent_text};
 
 use super::model::profile_loads;
 use crate::commands::App;
@@ -39,7 +40,7 @@ pub(crate) struct Options {
     /// disks for --bays]
     #[arg(long, value_name = "NxNAME,…")]
     drives: Option<String>,
-    /// Workload: sequential, random, mixed, backup, archive, a method of `lab profiles`, or
+    /// Workload: sequential, random, mixed, backup, archive, media, a method of `lab profiles`, or
     /// percentages: read=70,random=100,block=4KiB,depth=32
     #[arg(long, value_name = "WORKLOAD", value_parser = workload)]
     workload: Option<Use>,
@@ -47,12 +48,16 @@ pub(crate) struct Options {
     /// rate such as 400MB/s
     #[arg(long, value_name = "LINK", value_parser = link)]
     link: Option<Link>,
-    /// Required usable capacity
+    /// Required usable capacity; without it, and for backup, archive and media, more is better
     #[arg(long, value_name = "SIZE", value_parser = capacity)]
     capacity: Option<ByteSize>,
-    /// Accepted probability of data loss per year [default: 0.1]
+    /// Accepted probability of data loss per year; no choice exceeds it [default: 0.1]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     risk: Option<f64>,
+    /// Unrecoverable read errors by the data sheet, for each bit: 1e-14, or the bits for one error:
+    /// 1e14 [default: latent errors as found in the field]
+    #[arg(long, value_name = "RATE")]
+    ure: Option<BitErrors>,
     /// Number of the given drives to keep as spares
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=100))]
     spares: u16,
@@ -198,7 +203,7 @@ fn advised(need: &Need, app: &App) -> Result<Advice> {
         });
         while end.recv_timeout(Duration::from_millis(100)) == Err(RecvTimeoutError::Timeout) {
             let (done, all) = (done.load(Ordering::Relaxed), all.load(Ordering::Relaxed));
-            progress.count("predicting", "arrays", done, all.max(1));
+            progress.count("predicting", "arrays and risks", done, all.max(1));
         }
         work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
@@ -248,7 +253,7 @@ fn need(options: &Options, app: &App, named: Option<&str>, assumptions: &mut Vec
         capacity_bytes: options.capacity.map(|size| size.0),
         link: options.link.clone(),
         risk_per_year: options.risk.unwrap_or(unset.risk_per_year),
-        risk_is_assumed: options.risk.is_none(),
+        bit_errors: options.ure,
         spares: usize::from(options.spares),
         rebuild_noise: options.rebuild_noise,
         seed: options.seed,
@@ -289,59 +294,34 @@ fn for_sale(options: &Options, assumptions: &mut Vec<String>) -> Result<Vec<Kind
     }
 }
 
+/// Maximum width of the output.
+const COLUMNS: usize = 100;
+/// Arrays that miss a requirement, of which so many are named.
+const EXCLUDED_SHOWN: usize = 3;
+
 /// Prints the choices, what would change them, and the commands that build the first.
 pub(crate) fn print(advice: &Advice, show: usize, page: &mut Page) {
-    let has_costs = advice.choices.iter().any(|choice| choice.cost_per_tb.is_some());
-    let mut table = Table::new(&[
-        ">#",
-        "ARRAY",
-        ">USABLE",
-        ">MB/S",
-        ">DEGRADED",
-        ">REBUILDING",
-        ">REBUILD",
-        ">UNDER LOAD",
-        ">LOSS/YEAR",
-        if has_costs { ">PER TB" } else { ">DRIVES" },
-        "LIMITED BY",
-    ]);
-    let time = |seconds: Option<f64>| seconds.map_or_else(|| "–".to_owned(), duration_text);
-    let rate = |choice: &Choice, rate: f64| match choice.rebuild_seconds {
-        None => "–".to_owned(),
-        Some(_) => format!("{rate:.0}"),
-    };
-    for choice in advice.choices.iter().take(show) {
-        let loss = choice.loss_probability_per_year * 100.0;
-        let cost = choice.cost_per_tb.map_or_else(|| "–".to_owned(), |cost| format!("{cost:.2}"));
-        table.row([
-            plain(choice.rank.to_string()),
-            plain(choice.name()),
-            plain(format!("{:.1} TB", choice.usable_bytes as f64 / 1e12)),
-            plain(format!("{:.0}", choice.normal.workload)),
-            plain(rate(choice, choice.degraded.workload)),
-            plain(rate(choice, choice.rebuilding.workload)),
-            plain(time(choice.rebuild_seconds)),
-            plain(time(choice.rebuild_under_load_seconds)),
-            plain(if loss >= 0.01 { format!("{loss:.2} %") } else { format!("{loss:.0e} %") }),
-            plain(if has_costs { cost } else { (choice.drives + choice.spares).to_string() }),
-            plain(choice.bottleneck.clone()),
-        ]);
-    }
-    page.table(&table);
+    page.keep_within(COLUMNS);
+    table(advice, show, page);
     if advice.choices.len() > show {
         page.line(format!("and {} more: --show {}", advice.choices.len() - show, advice.choices.len()));
     }
     page.line("");
     for choice in advice.choices.iter().take(show) {
-        let dominated = choice.dominated_by.map_or_else(String::new, |rank| format!("; dominated by {rank}"));
-        page.field(&choice.rank.to_string(), format!("{}{dominated}", choice.reason), Style::Plain);
+        let better = choice.dominated_by.map_or_else(String::new, |rank| {
+            format!("; choice {rank} is as good or better in every respect")
+        });
+        page.field(&choice.rank.to_string(), format!("{}{better}", choice.reason), Style::Plain);
     }
     let Some(first) = advice.choices.first() else { return };
+    let loss = format!("{} with choice 1", chance_per_year(first.loss_probability_per_year));
+    page.field("data loss", loss, Style::Plain);
     let error = format!(
         "half of such rates in published studies are within {:.0} % of the prediction, nine of ten within {:.0} %",
         first.rate_median_error_percent, first.rate_p90_error_percent
     );
     page.field("error", error, Style::Plain);
+    excluded(advice, page);
     for line in &advice.sensitivity {
         page.field("but", line, Style::Plain);
     }
@@ -357,5 +337,61 @@ pub(crate) fn print(advice: &Advice, show: usize, page: &mut Page) {
         page.line(format!("\n{} with {system}:", first.name()));
         commands.iter().for_each(|command| page.line(format!("  {command}")));
         caveats.iter().for_each(|caveat| page.line(format!("  note: {caveat}")));
+    }
+}
+
+/// Table of the choices: with prices where there are any, else with the rate while rebuilding.
+fn table(advice: &Advice, show: usize, page: &mut Page) {
+    let has_costs = advice.choices.iter().any(|choice| choice.cost.is_some());
+    let mut headings = vec![">#", "ARRAY", ">USABLE", ">MB/S", ">DEGRADED"];
+    headings.extend(if has_costs { &[][..] } else { &[">REBUILDING"] });
+    headings.extend([">REBUILD", ">LOSS/YEAR"]);
+    headings.extend(if has_costs { &[">PRICE", ">PER TB"][..] } else { &[] });
+    let mut table = Table::new(&headings);
+    for choice in advice.choices.iter().take(show) {
+        let redundant = choice.rebuild_seconds.is_some();
+        let rate = |rate: f64| if redundant { format!("{rate:.0}") } else { "–".to_owned() };
+        let mut cells = vec![
+            choice.rank.to_string(),
+            choice.short_name(),
+            format!("{:.1} TB", choice.usable_bytes as f64 / 1e12),
+            format!("{:.0}", choice.normal.workload),
+            rate(choice.degraded.workload),
+        ];
+        cells.extend((!has_costs).then(|| rate(choice.rebuilding.workload)));
+        cells.push(choice.rebuild_under_load_seconds.map_or_else(|| "–".to_owned(), in_hours));
+        cells.push(percent_text(choice.loss_probability_per_year));
+        if has_costs {
+            let money = |money: Option<f64>, decimals: usize| {
+                money.map_or_else(|| "–".to_owned(), |money| format!("{money:.decimals$}"))
+            };
+            cells.extend([money(choice.cost, 0), money(choice.cost_per_tb, 2)]);
+        }
+        table.row(cells.into_iter().map(plain));
+    }
+    page.table(&table);
+}
+
+fn in_hours(seconds: f64) -> String {
+    match seconds / 3600.0 {
+        hours @ ..10.0 => format!("{hours:.1} h"),
+        hours => format!("{hours:.0} h"),
+    }
+}
+
+/// Names the largest arrays that miss a requirement, and the number of the others.
+fn excluded(advice: &Advice, page: &mut Page) {
+    let mut largest: Vec<_> = advice.excluded.iter().collect();
+    largest.sort_by_key(|one| std::cmp::Reverse(one.usable_bytes));
+    for one in largest.iter().take(EXCLUDED_SHOWN) {
+        page.field("left out", format!("{} {}", one.array, one.why), Style::Plain);
+    }
+    if largest.len() > EXCLUDED_SHOWN {
+        let others = largest.len() - EXCLUDED_SHOWN;
+        page.field(
+            "left out",
+            format!("{others} more that miss a requirement; --json has all"),
+            Style::Plain,
+        );
     }
 }

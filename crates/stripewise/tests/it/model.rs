@@ -345,3 +345,53 @@ fn advise_asks_only_what_still_matters() {
     let said = typed(&sandbox, "advise --workload mixed --link 1gbe", "2x8TB-hdd\n\n\n").expect("as before");
     assert!(!said.contains("Workload?") && !said.contains("Link to the client?"), "{said}");
 }
+
+#[test]
+fn advice_is_as_wide_as_a_page_and_says_what_it_costs() {
+    let sandbox = Sandbox::new();
+    let said = sandbox
+        .ok("advise --drives 4x8TB-hdd,2x4TB-hdd --capacity 27TB --price 8TB-hdd=150 --price 4TB-hdd=90");
+    let text = said.text();
+    for wanted in
+        ["PRICE", "PER TB", "780", "raid5 4x8tb-hdd+2x4tb-hdd in 5 columns", "--columns 5", " a year (1 in "]
+    {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    assert!(!text.contains("e-"), "no exponents: {text}");
+    let table = text.lines().take_while(|line| !line.is_empty());
+    assert!(table.clone().count() > 1 && table.clone().all(|line| line.chars().count() <= 100), "{text}");
+    let refused = sandbox.run("advise --drives 4x8TB-hdd --capacity 27TB");
+    assert_eq!(refused.code, 1);
+    assert!(
+        refused.err.contains("0.1 % a year or less") && refused.err.contains("nearest: raid0"),
+        "{}",
+        refused.err
+    );
+}
+
+#[test]
+fn a_volume_on_mixed_drives_uses_their_room() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @a --count 4 --size 64MiB");
+    sandbox.ok("drive make @b --count 2 --size 32MiB");
+    let drives: Vec<String> = (0..4).map(|index| format!("@a/drive{index}.img")).collect();
+    sandbox.ok(&format!("pool create tank {} @b/drive0.img @b/drive1.img", drives.join(" ")));
+    let created = sandbox.ok("volume create tank/v --layout raid5");
+    assert!(
+        created.err.contains("differ in size: ") && created.err.contains("--columns 6 holds"),
+        "{}",
+        created.err
+    );
+    let size = |name: &str| {
+        let shown = sandbox.json(&format!("volume show tank/{name}"));
+        shown["volumes"][0]["size_bytes"].as_u64().expect("a size")
+    };
+    let chosen = size("v");
+    sandbox.ok("volume delete tank/v --yes");
+    sandbox.ok("volume create tank/w --layout raid5 --columns 6");
+    assert!(chosen as f64 > 1.3 * size("w") as f64, "{chosen} against {}", size("w"));
+    sandbox.ok("volume delete tank/w --yes");
+    // What fits on all drives lies on all.
+    let small = sandbox.ok("volume create tank/s --layout raid5 --size 4MiB");
+    assert!(small.err.contains("6 columns hold"), "{}", small.err);
+}

@@ -110,3 +110,26 @@ fn invalid_questions_are_refused_with_a_reason() {
         assert!(refused.err.contains(why), "{words}: {}", refused.err);
     }
 }
+
+#[test]
+fn a_data_sheets_error_rate_is_shown_beside_field_data() {
+    let sandbox = Sandbox::new();
+    let asked = "model reliability --layout raid5 --drives 4 --max-trials 4096 --restore fixed:24";
+    let loss = |words: &str| {
+        let answer = sandbox.json(&format!("{asked} {words}"));
+        (answer["loss_probability"].as_f64().expect("a number"), answer)
+    };
+    let (small, answer) = loss("--ure 1e-14 --capacity 4TB");
+    let (large, _) = loss("--uber 1e14 --capacity 12TB");
+    assert!(large > small, "{small} and {large}");
+    let errors = &answer["read_errors"];
+    let by_sheet = errors["rebuild"]["by_data_sheet"].as_f64().expect("a number");
+    assert!((by_sheet - 0.617).abs() < 0.001, "1 - (1 - 1e-14)^(3 * 4e12 * 8): {errors}");
+    assert!(errors["loss_probability_by_field_data"].as_f64() < Some(0.1 * small), "{errors}");
+    let text = sandbox.ok(&format!("{asked} --ure 1e-14"));
+    for said in ["data sheet:", "field data:", "Bairavasundaram", "no redundancy left", " a year (1 in "] {
+        assert!(text.text().contains(said), "{said}: {}", text.text());
+    }
+    assert!(text.text().lines().all(|line| line.chars().count() <= 100), "{}", text.text());
+    assert!(sandbox.fails(&format!("{asked} --ure 5")).contains("1e-14"));
+}

@@ -2,9 +2,8 @@
 //!
 //! Expected faults: layouts that do not fit the drives, too little space, names that are taken.
 
-use stripewise_layout::LayoutSpec;
-use stripewise_pool::Pool;
-use stripewise_pool::{Pin, PoolError, Role, VolumeSpec};
+use stripewise_layout::{LayoutSpec, Level};
+use stripewise_pool::{Pin, Pool, PoolError, Role, VolumeSpec};
 
 use crate::access::Access;
 use crate::control::Control;
@@ -32,11 +31,13 @@ pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {
     let (volume, choice, are_disks) =
         with_pool(control, &name.pool, Access::Change, &format!("volume create {name}"), async |session| {
             let (choice, are_disks) = choose_interleave(&mut spec.layout, &session.pool, pin);
+            let columns = choose_columns(&mut spec, &session.pool);
             let created = session.pool.create_volume(spec).await;
             created.map_err(|error| in_sizes(pool_failure(&what, &error), &error, pin))?;
             for notice in session.pool.notices() {
                 control.note(format!("note: {notice}"));
             }
+            columns.into_iter().for_each(|note| control.note(note));
             Ok((session.volume_report(name)?, choice, are_disks))
         })
         .await?;
@@ -62,6 +63,62 @@ fn choose_interleave(layout: &mut LayoutSpec, pool: &Pool, pin: Pin) -> (Interle
     let (filled, reason) = layout.on_drives(dearest_bytes);
     *layout = filled;
     (reason.map_or(InterleaveChoice::Asked, Into::into), are_disks)
+}
+
+/// Numbers of columns whose room is stated beside that of the chosen one.
+const OTHERS_SHOWN: usize = 2;
+/// Fewer columns are chosen where they hold this much more, in percent of what all hold.
+const WORTH_FEWER_PERCENT: u64 = 105;
+
+/// Chooses the number of columns on drives of different sizes where it is left open: the one that
+/// holds most, or all where the requested size fits. Returns a note on what others hold.
+fn choose_columns(spec: &mut VolumeSpec, pool: &Pool) -> Option<String> {
+    let level = spec.layout.level;
+    let role = if spec.pin == Pin::Fast { Role::Fast } else { Role::Data };
+    let sizes: Vec<u64> = pool
+        .status()
+        .drives
+        .iter()
+        .filter(|drive| drive.role == role)
+        .map(|drive| drive.capacity_bytes)
+        .collect();
+    let is_open = spec.layout.columns.is_none() && spec.layout.groups.is_none();
+    let differ = sizes.iter().max()? > sizes.iter().min()?;
+    if !is_open || !differ || level.is_grouped() || matches!(level, Level::Single | Level::Raid1) {
+        return None;
+    }
+    let all = spec.layout.resolve(sizes.len()).ok()?.width;
+    let room = |columns: usize| -> Option<(u64, usize)> {
+        let layout = LayoutSpec { columns: Some(columns), ..spec.layout };
+        layout.resolve(sizes.len()).ok()?;
+        Some((pool.room_for(&VolumeSpec { layout, ..spec.clone() }).ok()?, columns))
+    };
+    let mut rooms: Vec<(u64, usize)> = (level.minimum_width()..=all).filter_map(room).collect();
+    let of_all = rooms.iter().find(|(_, columns)| *columns == all).map_or(0, |(bytes, _)| *bytes);
+    // More columns are faster: the most of those that hold about as much as any.
+    let most = rooms.iter().map(|(bytes, _)| *bytes).max()?;
+    let best = *rooms.iter().rev().find(|(bytes, _)| bytes * WORTH_FEWER_PERCENT >= most * 100)?;
+    let fits = spec.size_bytes.is_some_and(|size| size <= of_all);
+    let chosen = if fits { (of_all, all) } else { best };
+    spec.layout.columns = Some(chosen.1);
+    if chosen.1 == all && most * 100 <= of_all * WORTH_FEWER_PERCENT {
+        return None;
+    }
+    rooms.retain(|(_, columns)| *columns != chosen.1);
+    rooms.sort_by_key(|(bytes, columns)| (std::cmp::Reverse(*columns == all), std::cmp::Reverse(*bytes)));
+    let others: Vec<String> = rooms
+        .iter()
+        .take(OTHERS_SHOWN)
+        .map(|(bytes, columns)| format!("--columns {columns} holds {}", ByteSize(*bytes)))
+        .collect();
+    (!others.is_empty()).then(|| {
+        format!(
+            "note: the drives differ in size: {} columns hold {}; {}",
+            chosen.1,
+            ByteSize(chosen.0),
+            others.join(", ")
+        )
+    })
 }
 
 /// Note on the defaults that a volume got for seek-bound drives; `None` if there are none.

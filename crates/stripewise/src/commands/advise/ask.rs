@@ -31,7 +31,7 @@ pub(super) fn drives() -> Result<Option<String>> {
 pub(super) fn until_nothing_matters(app: &App, need: &mut Need, mut decided: Vec<Matter>) -> Result<Advice> {
     loop {
         let advice = advised(need, app)?;
-        let Some((matter, changes)) = what_matters(&advice.choices, need, &decided) else {
+        let Some((matter, changes)) = what_matters(&advice, need, &decided) else {
             return Ok(advice);
         };
         let mut said = format!("So far: {}.", advice.choices[0].name());
@@ -42,7 +42,7 @@ pub(super) fn until_nothing_matters(app: &App, need: &mut Need, mut decided: Vec
         decided.push(matter);
         match matter {
             Matter::Workload => {
-                let text = "Workload? (sequential, random, mixed, backup, archive, a method, or percentages: \
+                let text = "Workload? (sequential, random, mixed, backup, archive, media, a method, or percentages: \
                             read=70,random=100,block=4KiB; empty: mixed)";
                 need.workload = question(text, workload)?.unwrap_or_else(|| need.workload.clone());
             }
@@ -61,7 +61,7 @@ pub(super) fn until_nothing_matters(app: &App, need: &mut Need, mut decided: Vec
             Matter::Risk => {
                 let text = "Accepted probability of data loss per year? (0.1%; empty: as above)";
                 if let Some(risk) = question(text, percent)? {
-                    (need.risk_per_year, need.risk_is_assumed) = (risk, false);
+                    need.risk_per_year = risk;
                 }
             }
         }

@@ -331,6 +331,7 @@ fn print(options: &Options, app: &App, system: &System, figures: &[Figure]) -> R
 }
 
 fn page_of(system: &System, figures: &[Figure], page: &mut Page) {
+    page.keep_within(100);
     page.field("system", &system.name, Style::Strong);
     let drives = format!("{} × {}", system.drives, system.drive.title);
     page.field("drives", drives, Style::Plain);
@@ -344,10 +345,9 @@ fn page_of(system: &System, figures: &[Figure], page: &mut Page) {
         ">MEAN µs",
         ">P99 µs",
         "LIMITED BY",
-        ">NEXT PART",
+        ">NEXT",
         ">DRIVES %",
-        ">PROCESSOR %",
-        ">REBUILD h",
+        ">CPU %",
         ">ERROR %",
     ]);
     for Figure { name, prediction, error } in figures {
@@ -361,25 +361,28 @@ fn page_of(system: &System, figures: &[Figure], page: &mut Page) {
             plain(format!("{:.2}×", prediction.headroom)),
             plain(format!("{:.0}", 100.0 * prediction.drive_utilisation)),
             plain(format!("{:.0}", 100.0 * prediction.processor_utilisation)),
-            plain(hours(prediction.rebuild_under_load_seconds)),
             plain(format!("{:.0}, {:.0}", error.0, error.1)),
         ]);
     }
     page.line("");
     page.table(&table);
     page.line("");
-    page.field("rebuild h, idle", hours(figures[0].prediction.rebuild_seconds), Style::Plain);
+    let mut rebuilds = vec![format!("{} idle", hours(figures[0].prediction.rebuild_seconds))];
+    rebuilds.extend(figures.iter().map(|figure| {
+        format!("{} under {}", hours(figure.prediction.rebuild_under_load_seconds), figure.name)
+    }));
+    page.field("rebuild, h", rebuilds.join(", "), Style::Plain);
     let busy: Vec<String> =
         figures[0].prediction.drives_busy.iter().map(|one| format!("{:.0}", 100.0 * one)).collect();
-    page.field("each drive, %", format!("{} ({})", busy.join(" "), figures[0].name), Style::Plain);
+    page.field("drives, %", format!("{} ({})", busy.join(" "), figures[0].name), Style::Plain);
     page.line("");
     page.line(
-        "NEXT PART: rate of the next bottleneck, as a multiple. DRIVES, PROCESSOR: percentage of time that the",
+        "NEXT: rate of the next bottleneck, as a multiple. DRIVES, CPU: percentage of time that the busiest",
     );
-    page.line("busiest drive, and the controller's processor or a core of the host, are busy. REBUILD: of one drive under");
     page.line(
-        "this load. ERROR: median and p90 error in the published studies (`stripewise model validate`).",
+        "drive, and the controller's processor or a core of the host, are busy. ERROR: median and p90 error",
     );
+    page.line("in the published studies (`stripewise model validate`).");
 }
 
 /// Hours of a rebuild; `no` without redundancy.

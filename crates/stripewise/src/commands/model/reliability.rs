@@ -11,8 +11,8 @@ use stripewise_control::size::ByteSize;
 use stripewise_layout::LayoutSpec;
 use stripewise_model::advise::{Kind, Use};
 use stripewise_model::reliability::{
-    Batch, Estimate, Figure, Law, PredictedRebuild, Repairs, Spares, Stop, WishError, Wishes, estimate,
-    predicted_rebuild,
+    Batch, BitErrors, Estimate, Figure, Law, PredictedRebuild, RebuildErrors, Repairs, Spares, Stop,
+    WishError, Wishes, chance, estimate, percent, predicted_rebuild,
 };
 
 use crate::commands::App;
@@ -61,6 +61,10 @@ pub(crate) struct Options {
     /// Time to a latent sector error on a clean drive: hours, weibull:ETA,1 or none
     #[arg(long, value_name = "HOURS|LAW|none", value_parser = parse_latent)]
     latent: Option<OrNone<f64>>,
+    /// Unrecoverable read errors by the data sheet, for each bit: 1e-14, or the bits for one error:
+    /// 1e14. They take the place of latent errors; the output shows field data beside them
+    #[arg(long, visible_alias = "uber", value_name = "RATE")]
+    ure: Option<BitErrors>,
     /// Time from a latent error to its repair by a scrub: a law, hours between scrubs, or none
     #[arg(long, value_name = "HOURS|LAW|none", value_parser = parse_scrub)]
     scrub: Option<OrNone<Law>>,
@@ -181,9 +185,43 @@ struct Report<'a> {
     mttdl_hours: Option<f64>,
     hours_degraded_per_year: f64,
     expected_bytes_lost: f64,
+    /// Read errors of the data sheet beside field data, with `--ure`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_errors: Option<ReadErrors>,
     /// All estimates with their confidence intervals.
     figures: &'a Estimate,
     assumptions: &'a [String],
+}
+
+/// Read errors of a data sheet beside what field data say.
+#[derive(Serialize)]
+struct ReadErrors {
+    /// Of one rebuild without redundancy left.
+    rebuild: RebuildErrors,
+    /// Probability of data loss with latent errors as found in the field.
+    loss_probability_by_field_data: f64,
+    /// Of it, 95 %.
+    ci95_by_field_data: [f64; 2],
+    /// Source of the field data.
+    field_data: String,
+}
+
+/// Compares the data sheet's errors with field data: the same question without them.
+fn read_errors(options: &Options, wishes: &Wishes, errors: BitErrors, stop: &Stop) -> Result<ReadErrors> {
+    let field = Wishes { bit_errors: None, ..wishes.clone() };
+    let asked = field.question().map_err(failure)?;
+    // Of a group that has no redundancy left all other drives are read.
+    let read = asked.question.structure.groups.first().map_or(1, |group| group.drives() - group.tolerance());
+    let rebuild = RebuildErrors::of(errors, read, wishes.drive_bytes, &asked.question);
+    let found = estimate(&asked.question, asked.bytes_per_group, options.seed, stop, &mut |_, _| true);
+    let found = found.map_err(|error| failure(error.into()))?;
+    let field_data = asked.assumptions.into_iter().find(|line| line.starts_with("latent errors"));
+    Ok(ReadErrors {
+        rebuild,
+        loss_probability_by_field_data: found.loss_probability.mean,
+        ci95_by_field_data: found.loss_probability.ci95,
+        field_data: field_data.unwrap_or_else(|| "no latent errors".to_owned()),
+    })
 }
 
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
@@ -203,6 +241,7 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
         true
     });
     let found = found.map_err(|error| failure(error.into()))?;
+    let read_errors = options.ure.map(|errors| read_errors(options, &wishes, errors, &stop)).transpose()?;
     let report = Report {
         layout: options.layout.level.name(),
         drives: usize::from(options.drives),
@@ -215,6 +254,7 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
         mttdl_hours: found.mttdl_hours.map(|figure| figure.mean),
         hours_degraded_per_year: found.hours_degraded_per_year.mean,
         expected_bytes_lost: found.expected_bytes_lost.mean,
+        read_errors,
         figures: &found,
         assumptions: &assumptions,
     };
@@ -222,13 +262,13 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Returns the size of a rebuild, and its predicted duration if neither a time nor a rate is given.
+/// Returns a drive of the array, and its rebuild's predicted duration if neither a time nor a rate is given.
 fn rebuild(
     options: &Options,
     app: &App,
     layout: &LayoutSpec,
     assumptions: &mut Vec<String>,
-) -> Result<(u64, Option<PredictedRebuild>)> {
+) -> Result<(u64, bool, Option<PredictedRebuild>)> {
     // With --on, a rebuild fills a drive of the pool below.
     let (layout, drives) = match &options.on {
         Some((inner, drives)) => (inner, *drives),
@@ -242,28 +282,30 @@ fn rebuild(
         (None, Some(size)) if size.0 >= drives::LEAST_BYTES => Kind::of_size(drives, size.0, "hdd"),
         (None, Some(ByteSize(0))) => return Err(Failure::usage("--capacity must be more than 0")),
         // Too small for the model of a disk.
-        (None, Some(size)) => return Ok((size.0, None)),
+        (None, Some(size)) => return Ok((size.0, false, None)),
         (None, None) => Kind::of_size(drives, 8_000_000_000_000, "hdd"),
     };
     let is_given =
         options.restore.is_some() || options.mttr_hours.is_some() || options.rebuild_rate.is_some();
     // Layouts that do not fit the drives are refused later, by the reliability model.
     if is_given || layout.resolve(drives).is_err() {
-        return Ok((kind.bytes, None));
+        return Ok((kind.bytes, kind.is_ssd, None));
     }
     let predicted = predicted_rebuild(layout, &kind, &options.controller, &options.workload);
     let predicted = predicted
         .map_err(|error| Failure::usage(format!("cannot predict the rebuild: {error}")).hint(error.hint()))?;
-    Ok((kind.bytes, predicted))
+    Ok((kind.bytes, kind.is_ssd, predicted))
 }
 
 fn wishes(options: &Options, app: &App) -> Result<(Wishes, Vec<String>)> {
     let layout = LayoutSpec { groups: options.groups, ..with_columns(options.layout, options.columns)? };
     let spares = usize::from(options.spares);
     let mut assumptions = Vec::new();
-    let (drive_bytes, predicted) = rebuild(options, app, &layout, &mut assumptions)?;
+    let (drive_bytes, is_ssd, predicted) = rebuild(options, app, &layout, &mut assumptions)?;
     let wishes = Wishes {
         years: options.years,
+        is_ssd,
+        bit_errors: options.ure,
         failure: options.failure.or(options.mttf_hours.map(Law::exponential)),
         restore: options.restore.or(options.mttr_hours.map(Law::exponential)),
         latent_hours: options.latent.map(|latent| latent.0),
@@ -290,40 +332,65 @@ fn failure(error: WishError) -> Failure {
 }
 
 fn print(report: &Report, page: &mut Page) {
+    page.keep_within(100);
     let found = report.figures;
     let mut field = |label: &str, text: String| page.field(label, text, Style::Plain);
     let on = report.on.as_ref().map_or_else(String::new, |on| format!(", each a volume of {on} drives"));
     field("array", format!("{} of {} drives{on}, {} years", report.layout, report.drives, report.years));
-    field("data loss", interval(&found.loss_probability, percent));
-    field("per year", interval(&found.loss_probability_per_year, percent));
+    let years = report.years;
+    field("data loss", probability(&found.loss_probability, &format!(" in {years} years")));
+    field("per year", probability(&found.loss_probability_per_year, " a year"));
     let hours = |hours: f64| format!("{hours:.4e} h");
     let never = || "no data loss in these trials".to_owned();
     field("MTTDL", found.mttdl_hours.as_ref().map_or_else(never, |figure| interval(figure, hours)));
-    let events = &found.events_per_1000;
+    let (events, latent) = (&found.events_per_1000, &found.latent_events_per_1000);
     field("losses", format!("{} in 1000 arrays", interval(events, short)));
-    field("of latent", format!("{} in 1000 arrays", interval(&found.latent_events_per_1000, short)));
+    field("of these", format!("{} by unreadable sectors", interval(latent, short)));
     field("bytes lost", interval(&found.expected_bytes_lost, short));
     field("degraded", format!("{} h a year", interval(&found.hours_degraded_per_year, short)));
     field(
-        "exposed",
-        format!("{} h a year without redundancy", interval(&found.hours_critical_per_year, short)),
+        "unprotected",
+        format!("{} h a year with no redundancy left", interval(&found.hours_critical_per_year, short)),
     );
     field("rebuilds", interval(&found.rebuilds, short));
     field("new drives", interval(&found.replacement_drives, short));
     field("trials", format!("{}, seed {}", found.trials, report.seed));
+    if let Some(errors) = &report.read_errors {
+        let rebuild = &errors.rebuild;
+        let naive = format!(
+            "a rebuild with no redundancy left reads {:.1} TB and meets an unreadable sector with {}: 1 - (1 - p)^bits",
+            rebuild.bytes_read / 1e12,
+            chance(rebuild.by_data_sheet)
+        );
+        field("data sheet", naive);
+        let seen = format!(
+            "such a rebuild meets one with {}; data loss {} in {} years: {}",
+            chance(rebuild.in_the_field),
+            chance(errors.loss_probability_by_field_data),
+            report.years,
+            errors.field_data
+        );
+        field("field data", seen);
+    }
     for assumption in report.assumptions {
         field("assumed", assumption.clone());
     }
+}
+
+/// Formats a probability within a time, with its 95 % confidence interval.
+fn probability(figure: &Figure, within: &str) -> String {
+    let [low, high] = figure.ci95.map(percent);
+    let mean = chance(figure.mean);
+    let (mean, one_in) = mean.split_once(" (").map_or((mean.as_str(), String::new()), |(mean, one_in)| {
+        (mean, format!("{}, ", one_in.trim_end_matches(')')))
+    });
+    format!("{mean}{within} ({one_in}{low} to {high})")
 }
 
 /// Formats an estimate with its 95 % confidence interval.
 fn interval(figure: &Figure, text: impl Fn(f64) -> String) -> String {
     let [low, high] = figure.ci95;
     format!("{} ({} to {})", text(figure.mean), text(low), text(high))
-}
-
-fn percent(probability: f64) -> String {
-    format!("{} %", short(probability * 100.0))
 }
 
 fn short(number: f64) -> String {

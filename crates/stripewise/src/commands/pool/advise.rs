@@ -19,6 +19,7 @@ use stripewise_control::size::{ByteSize, duration_text};
 use stripewise_control::times::unix_ms;
 use stripewise_layout::{LayoutSpec, Level};
 use stripewise_model::advise::{Advice, Choice, Kind, Need, Use, advise, parse_use};
+use stripewise_model::reliability::{chance_per_year, percent};
 
 use crate::commands::App;
 use crate::commands::advise::{drives, workload};
@@ -366,6 +367,7 @@ fn rebuild(status: &StatusFile, volume: &VolumeReport, present: &Choice, drive_b
 }
 
 fn print(report: &Report, page: &mut Page) {
+    page.keep_within(100);
     for volume in &report.volumes {
         let field = |page: &mut Page, label: &str, text: String| page.field(label, text, Style::Plain);
         field(
@@ -397,11 +399,7 @@ fn print(report: &Report, page: &mut Page) {
             costs.space_percent, costs.rate_of_best_percent
         );
         field(page, "costs", text);
-        let loss = |probability: f64| match probability * 100.0 {
-            percent @ 0.01.. => format!("{percent:.2} %"),
-            percent => format!("{percent:.0e} %"),
-        };
-        field(page, "loss", format!("{} a year", loss(volume.present.loss_probability_per_year)));
+        field(page, "loss", chance_per_year(volume.present.loss_probability_per_year));
         let time = |seconds: Option<f64>| seconds.map_or_else(|| "impossible".to_owned(), duration_text);
         let rebuild = &volume.rebuild;
         let now = format!(
@@ -430,7 +428,7 @@ fn print(report: &Report, page: &mut Page) {
                 plain(alternative.what.clone()),
                 plain(rate),
                 plain(ByteSize(alternative.usable_bytes).to_string()),
-                plain(loss(alternative.loss_probability_per_year)),
+                plain(percent(alternative.loss_probability_per_year)),
                 plain(alternative.command.clone()),
             ]);
         }
