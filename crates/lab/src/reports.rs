@@ -1,5 +1,6 @@
 //! Presentation of results: tables, remarks, pages, and the output formats of other tools. Pure.
 
+pub(crate) mod figures;
 pub mod forms;
 pub mod lab_report;
 pub mod remarks;

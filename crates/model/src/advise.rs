@@ -242,7 +242,7 @@ pub fn advise(need: &Need, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Advic
     let mut assumptions = Vec::new();
     let candidates = candidates::of(need, &mut assumptions)?;
     let work = work::Work::new(progress);
-    // What is too small or too dear needs no prediction, unless nothing else is left.
+    // Candidates too small or too dear need no prediction, unless nothing else is left.
     let (possible, mut rest): (Vec<&Candidate>, Vec<&Candidate>) =
         candidates.iter().partition(|candidate| shortfall(candidate, need).is_none());
     let mut appraised = appraise::all(&possible, need, &work)?;

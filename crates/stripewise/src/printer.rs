@@ -283,9 +283,12 @@ impl Page {
         self.columns.get_or_insert(fit::COLUMNS);
     }
 
-    /// Keeps to so many columns, also on a wider terminal or where it does not go to one.
-    pub(crate) fn keep_within(&mut self, columns: usize) {
-        self.columns = Some(self.columns.map_or(columns, |known| known.min(columns)));
+    /// A table of at most `columns` columns, also on a wider terminal or in a file.
+    pub(crate) fn table_within(&mut self, table: &Table, columns: usize) {
+        let known = self.columns;
+        self.columns = Some(known.map_or(columns, |known| known.min(columns)));
+        self.table(table);
+        self.columns = known;
     }
 
     /// One line of a label and a value, as status pages have them; more where the value is long.

@@ -89,8 +89,8 @@ fn variations<'a>(choices: &[&Choice], need: &'a Need) -> Vec<Variation<'a>> {
     all
 }
 
-/// Returns the changes that would change the first choice, in words; of changes of one kind with the
-/// same winner only the first.
+/// Returns the changes that would change the first choice, in words; of changes of one kind with
+/// the same winner only the first.
 pub(super) fn sensitivity(choices: &[Choice], others: &[Choice], need: &Need) -> Vec<String> {
     let Some(first) = choices.first() else { return Vec::new() };
     let all: Vec<&Choice> = choices.iter().chain(others).collect();

@@ -17,7 +17,7 @@ const REPEATED_RUNS: usize = 5;
 const RUN_SECONDS: f64 = 5.0;
 /// Journal space that Storage Spaces reserves on the disks of a parity space.
 const JOURNAL_BYTES: u64 = 32 << 20;
-/// Up to so many drives a stream of gathered rows is simulated in full.
+/// Number of drives up to which a stream of gathered rows is simulated in full.
 const FEW_DRIVES: f64 = 8.0;
 /// Time a write-back cache takes to accept a request, in microseconds.
 const ACCEPT_US: f64 = 50.0;
@@ -192,7 +192,7 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload, run: R
         latencies.get(index).map_or(mean, |ns| mean * *ns as f64 / simulated.max(1.0))
     };
     let latency_us = Latency { mean, p50: at(0.5), p99: at(0.99), p999: at(0.999), max: at(1.0) };
-    // What the processor holds back leaves the drives and the link idle.
+    // A rate limited by the processor leaves the drives and the link idle.
     let idle = iops / unlimited.max(1e-9);
     drives_busy.iter_mut().for_each(|busy| *busy *= idle);
     (drive_utilisation, link) = (drive_utilisation * idle, link * idle);

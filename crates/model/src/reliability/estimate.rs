@@ -16,8 +16,8 @@ use super::{HOURS_PER_YEAR, Question, QuestionError};
 const TRIALS_PER_BLOCK: u64 = 512;
 /// The first round; later ones double what there is.
 const FIRST_BLOCKS: u64 = 8;
-/// The first round where a coarse answer suffices: with many drives a trial takes long and tells
-/// much.
+/// The first round where a coarse answer suffices: with many drives a trial takes long and has
+/// much weight.
 const FIRST_COARSE_BLOCKS: u64 = 2;
 /// Precision that is coarse.
 const COARSE: f64 = 0.15;

@@ -52,7 +52,7 @@ impl BitErrors {
         self.0
     }
 
-    /// Probability that reading so many bytes meets an error: 1 - (1 - p)^bits.
+    /// Probability that reading `bytes` meets an error: 1 - (1 - p)^bits.
     pub fn reading(self, bytes: f64) -> f64 {
         -(bytes * 8.0 * (-self.0).ln_1p()).exp_m1()
     }
@@ -73,7 +73,7 @@ pub struct RebuildErrors {
 }
 
 impl RebuildErrors {
-    /// Of `drives` that are read whole, with the latent errors of `field`.
+    /// Errors met in `drives` that are read whole, with the latent errors of `field`.
     pub fn of(errors: BitErrors, drives: usize, drive_bytes: u64, field: &Question) -> Self {
         let bytes_read = drives as f64 * drive_bytes as f64;
         // Long after the drives were clean.

@@ -294,14 +294,13 @@ fn for_sale(options: &Options, assumptions: &mut Vec<String>) -> Result<Vec<Kind
     }
 }
 
-/// Maximum width of the output.
+/// Maximum width of the table.
 const COLUMNS: usize = 100;
-/// Arrays that miss a requirement, of which so many are named.
+/// Number of arrays that miss a requirement and are named.
 const EXCLUDED_SHOWN: usize = 3;
 
 /// Prints the choices, what would change them, and the commands that build the first.
 pub(crate) fn print(advice: &Advice, show: usize, page: &mut Page) {
-    page.keep_within(COLUMNS);
     table(advice, show, page);
     if advice.choices.len() > show {
         page.line(format!("and {} more: --show {}", advice.choices.len() - show, advice.choices.len()));
@@ -369,7 +368,7 @@ fn table(advice: &Advice, show: usize, page: &mut Page) {
         }
         table.row(cells.into_iter().map(plain));
     }
-    page.table(&table);
+    page.table_within(&table, COLUMNS);
 }
 
 fn in_hours(seconds: f64) -> String {

@@ -34,7 +34,7 @@ use stripewise_model::modelled::ModelledDrive;
 use stripewise_runtime::{DriveIdentity, OpenOptions};
 
 use crate::commands::App;
-use crate::commands::lab::profile as lab_profile;
+use crate::commands::lab::profile::profile as lab_profile;
 use crate::commands::volume::create::parse_layout;
 use crate::failure::{Exit, Failure, Result, chain, system_text};
 use crate::printer::Printer;

@@ -4,6 +4,7 @@ mod compare;
 mod export;
 mod import;
 mod list;
+pub(crate) mod profile;
 mod profiles;
 mod report;
 mod run;
@@ -11,8 +12,6 @@ mod show;
 mod study;
 pub(super) mod target;
 mod text;
-
-pub(crate) use run::profile;
 
 use clap::Subcommand;
 use stripewise_lab::store::{Store, StoreError};

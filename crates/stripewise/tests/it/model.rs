@@ -292,17 +292,18 @@ fn advise_takes_drives_by_price() {
 fn advise_without_drives_says_which_to_buy() {
     let sandbox = Sandbox::new();
     let text = sandbox.ok("advise --bays 3 --capacity 16TB --workload toshiba --link 1gbe");
-    for said in ["hard disks considered", "UNDER LOAD", "LIMITED BY", "nine of ten", "dominated by"] {
+    for said in ["hard disks considered", "REBUILDING", "limited by", "nine of ten", "LOSS/YEAR"] {
         assert!(text.text().contains(said), "{said}: {}", text.text());
     }
 }
 
-/// If only the default risk excludes all layouts, it is relaxed, and reported.
 #[test]
-fn default_risk_gives_way_where_nothing_meets_it() {
+fn the_default_risk_is_a_limit_like_any_other() {
     let sandbox = Sandbox::new();
-    let advice = sandbox.json("advise --drives 1x8TB-hdd");
-    assert!(advice["assumptions"].to_string().contains("any probability is accepted"), "{advice}");
+    let refused = sandbox.fails("advise --drives 1x8TB-hdd");
+    assert!(refused.contains("0.1 % a year or less") && refused.contains("nearest: single"), "{refused}");
+    let accepted = sandbox.json("advise --drives 1x8TB-hdd --risk 20");
+    assert_eq!(accepted["choices"][0]["layout"], "single");
 }
 
 /// Runs the program at a terminal, with these lines as input.
@@ -384,14 +385,14 @@ fn a_volume_on_mixed_drives_uses_their_room() {
     );
     let size = |name: &str| {
         let shown = sandbox.json(&format!("volume show tank/{name}"));
-        shown["volumes"][0]["size_bytes"].as_u64().expect("a size")
+        shown["volumes"][0]["capacity_bytes"].as_u64().expect("a size")
     };
     let chosen = size("v");
     sandbox.ok("volume delete tank/v --yes");
     sandbox.ok("volume create tank/w --layout raid5 --columns 6");
     assert!(chosen as f64 > 1.3 * size("w") as f64, "{chosen} against {}", size("w"));
     sandbox.ok("volume delete tank/w --yes");
-    // What fits on all drives lies on all.
+    // A volume that fits on all drives lies on all.
     let small = sandbox.ok("volume create tank/s --layout raid5 --size 4MiB");
     assert!(small.err.contains("6 columns hold"), "{}", small.err);
 }

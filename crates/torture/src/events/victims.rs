@@ -90,7 +90,7 @@ impl Life {
     pub(crate) fn brought_back(&self, disk: usize) -> Option<(usize, Rc<dyn Drive>)> {
         let known = self.plugged.borrow().get(&disk).cloned();
         let plugged = match known {
-            // What it was has ended: it is opened as another object.
+            // Its former object has ended: it is opened as another one.
             Some(plugged) if plugged.is_dead.get() => self.plug(disk),
             Some(plugged) if self.world.disks.borrow()[disk].is_away => {
                 plugged.faulty.plug_in();

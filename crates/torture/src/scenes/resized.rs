@@ -28,7 +28,7 @@ pub(super) fn play(stage: &mut Stage<'_>) {
     let before = stage.images[disk].info().capacity_bytes;
     let after = match draw(4) {
         0 => before + BLOCK * (1 + draw(8192)),
-        // By so much that slabs would begin elsewhere on a drive of that length.
+        // Far enough for slabs to begin elsewhere on a drive of that length.
         1 => before + 128 * MIB + BLOCK * draw(8192),
         _ => SHORTEST_BYTES + BLOCK * draw((before - SHORTEST_BYTES) / BLOCK),
     };

@@ -2,7 +2,7 @@
 //! rebuild, the data.
 
 use crate::records::results::{ArrayResult, Evaluation, Severity, State};
-use crate::reports::tables::{bytes, duration, number};
+use crate::reports::figures::{bytes, duration, number};
 
 /// The verdict as plain text.
 pub(crate) fn verdict(evaluation: &Evaluation) -> String {

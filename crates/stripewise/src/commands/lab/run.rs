@@ -23,7 +23,7 @@ use stripewise_control::size::ByteSize;
 use stripewise_drive::Context;
 use stripewise_lab::driver::fio;
 use stripewise_lab::files::Extents;
-use stripewise_lab::method::{Circumstances, Profile, RunError, Runner, built_in, run_profile};
+use stripewise_lab::method::{Circumstances, Profile, RunError, Runner, run_profile};
 use stripewise_lab::record::{MeasurementRecord, RunRecord};
 use stripewise_lab::scenario::{CommandHooks, HookFile, Timeline, run_failure};
 use stripewise_lab::store::Store;
@@ -35,6 +35,7 @@ use super::text::page_of;
 use super::{store, store_failure};
 use crate::commands::App;
 use crate::commands::evaluate::iso_8601;
+use crate::commands::lab::profile::profile;
 use crate::failure::{Exit, Failure, Result, system_text};
 use crate::progress::Progress;
 
@@ -71,20 +72,6 @@ fn hook_file(app: &App, path: &Path) -> Result<HookFile> {
         Failure::new(format!("cannot use {}: {why}", path.display()))
             .hint("it needs [fail], [replace] and [rebuild-done], each with a command")
     })
-}
-
-/// Finds a built-in method, or reads a method from a file.
-pub(crate) fn profile(app: &App, name: &str) -> Result<Profile> {
-    let path = app.absolute(Path::new(name));
-    if name.ends_with(".toml") || path.is_file() {
-        let text = std::fs::read_to_string(&path).map_err(|error| {
-            Failure::new(format!("cannot read {}: {}", path.display(), system_text(&error)))
-        })?;
-        return Profile::parse(&text)
-            .map_err(|error| Failure::because(format!("cannot use {}", path.display()), &error));
-    }
-    built_in(name)
-        .map_err(|error| Failure::usage(error.to_string()).hint("`stripewise lab profiles` lists them"))
 }
 
 async fn go(

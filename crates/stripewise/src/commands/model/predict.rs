@@ -331,7 +331,6 @@ fn print(options: &Options, app: &App, system: &System, figures: &[Figure]) -> R
 }
 
 fn page_of(system: &System, figures: &[Figure], page: &mut Page) {
-    page.keep_within(100);
     page.field("system", &system.name, Style::Strong);
     let drives = format!("{} × {}", system.drives, system.drive.title);
     page.field("drives", drives, Style::Plain);
@@ -365,7 +364,7 @@ fn page_of(system: &System, figures: &[Figure], page: &mut Page) {
         ]);
     }
     page.line("");
-    page.table(&table);
+    page.table_within(&table, 100);
     page.line("");
     let mut rebuilds = vec![format!("{} idle", hours(figures[0].prediction.rebuild_seconds))];
     rebuilds.extend(figures.iter().map(|figure| {

@@ -196,11 +196,11 @@ struct Report<'a> {
 /// Read errors of a data sheet beside what field data say.
 #[derive(Serialize)]
 struct ReadErrors {
-    /// Of one rebuild without redundancy left.
+    /// Errors of one rebuild without redundancy left.
     rebuild: RebuildErrors,
     /// Probability of data loss with latent errors as found in the field.
     loss_probability_by_field_data: f64,
-    /// Of it, 95 %.
+    /// Its interval of 95 %.
     ci95_by_field_data: [f64; 2],
     /// Source of the field data.
     field_data: String,
@@ -210,7 +210,7 @@ struct ReadErrors {
 fn read_errors(options: &Options, wishes: &Wishes, errors: BitErrors, stop: &Stop) -> Result<ReadErrors> {
     let field = Wishes { bit_errors: None, ..wishes.clone() };
     let asked = field.question().map_err(failure)?;
-    // Of a group that has no redundancy left all other drives are read.
+    // A rebuild without redundancy left reads all other drives of its group.
     let read = asked.question.structure.groups.first().map_or(1, |group| group.drives() - group.tolerance());
     let rebuild = RebuildErrors::of(errors, read, wishes.drive_bytes, &asked.question);
     let found = estimate(&asked.question, asked.bytes_per_group, options.seed, stop, &mut |_, _| true);
@@ -262,7 +262,8 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Returns a drive of the array, and its rebuild's predicted duration if neither a time nor a rate is given.
+/// Returns a drive of the array, and its rebuild's predicted duration if neither a time nor a rate
+/// is given.
 fn rebuild(
     options: &Options,
     app: &App,
@@ -332,7 +333,6 @@ fn failure(error: WishError) -> Failure {
 }
 
 fn print(report: &Report, page: &mut Page) {
-    page.keep_within(100);
     let found = report.figures;
     let mut field = |label: &str, text: String| page.field(label, text, Style::Plain);
     let on = report.on.as_ref().map_or_else(String::new, |on| format!(", each a volume of {on} drives"));

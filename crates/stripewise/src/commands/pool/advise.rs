@@ -367,7 +367,6 @@ fn rebuild(status: &StatusFile, volume: &VolumeReport, present: &Choice, drive_b
 }
 
 fn print(report: &Report, page: &mut Page) {
-    page.keep_within(100);
     for volume in &report.volumes {
         let field = |page: &mut Page, label: &str, text: String| page.field(label, text, Style::Plain);
         field(

@@ -19,8 +19,8 @@ pub(crate) struct Options {
     /// mirror3 parity dual-parity raidz1 raidz2 raidz3
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
     layout: LayoutSpec,
-    /// Number of drives per row [default: all of the pool's, on drives of different sizes those that
-    /// hold most; raid1: 2, single: 1]
+    /// Number of drives per row [default: all of the pool's, on drives of different sizes those
+    /// that hold most; raid1: 2, single: 1]
     #[arg(long, value_name = "N")]
     columns: Option<usize>,
     /// Number of groups, for raid50 and raid60
