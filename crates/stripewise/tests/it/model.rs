@@ -341,7 +341,7 @@ fn advise_asks_only_what_still_matters() {
     }
     assert!(said.contains("for sequential work raid5"), "{said}");
     // One drive allows only one layout.
-    let said = typed(&sandbox, "advise", "1x8TB-hdd\n").expect("as before");
+    let said = typed(&sandbox, "advise --risk 20", "1x8TB-hdd\n").expect("as before");
     assert!(!said.contains("Workload?") && !said.contains("Link to the client?"), "{said}");
     let said = typed(&sandbox, "advise --workload mixed --link 1gbe", "2x8TB-hdd\n\n\n").expect("as before");
     assert!(!said.contains("Workload?") && !said.contains("Link to the client?"), "{said}");
