@@ -33,7 +33,7 @@ pub trait BlockArray: Clone + 'static {
     /// The contents of the range are no longer needed; it may read as zeros or as before.
     async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError>;
 
-    /// Makes everything acknowledged so far durable. Fails once for each time that acknowledged
+    /// Makes every acknowledged write durable. Fails once for each time that acknowledged
     /// writes were lost.
     async fn flush(&self) -> Result<(), ArrayError>;
 

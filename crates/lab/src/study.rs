@@ -165,7 +165,7 @@ pub struct FindingResult {
 /// Progress of a study.
 pub trait StudyProgress {
     /// Shows the current activity, the completed share from 0 to 1, and the time that is left at
-    /// the pace so far.
+    /// the present pace.
     fn update(&self, what: &str, done: f64, seconds_left: Option<f64>);
 
     /// Announces the expected duration before the first measurement.

@@ -37,7 +37,7 @@ pub struct FillError {
 /// Interval of looks at a sweep.
 const LOOK_NS: u64 = 100_000_000;
 
-/// Performs `sweep` and passes its bytes so far to `look` at short intervals. Returns `None` once
+/// Performs `sweep` and passes the bytes done to `look` at short intervals. Returns `None` once
 /// `look` returns false.
 pub async fn watched<R>(
     context: &Context,

@@ -285,7 +285,7 @@ fn holm_levels(raw: &[f64]) -> Vec<f64> {
 }
 
 /// Number of runs per side that show a relative `effect` in nine of ten cases at [`ERROR_RATE`]
-/// over all `comparisons`, from the runs so far: the normal formula 2 (z + z₀.₉)² (σ / δ)², a
+/// over all `comparisons`, from the present runs: the normal formula 2 (z + z₀.₉)² (σ / δ)², a
 /// sixth more for ranks instead of means; at least six, and as many as the rank test needs to show
 /// anything.
 pub fn runs_needed(lists: &[&[f64]], effect: f64, comparisons: usize) -> usize {

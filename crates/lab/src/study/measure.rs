@@ -202,7 +202,7 @@ async fn on_world(
     Ok(conclude(options.study, &ours, pace.map(|pace| pace.to_string()), notes))
 }
 
-/// Time that is left: the plan at the pace so far, damped by a few seconds of trust in it.
+/// Time that is left: the plan at the present pace, damped by a few seconds of trust in it.
 fn seconds_left(elapsed_s: f64, done: f64, planned_s: f64) -> f64 {
     const TRUST_S: f64 = 10.0;
     let pace = (elapsed_s + TRUST_S) / (done * planned_s + TRUST_S);

@@ -56,7 +56,7 @@ impl Volume {
         result
     }
 
-    /// Makes everything acknowledged so far durable.
+    /// Makes every acknowledged write durable.
     pub async fn flush(&self) -> Result<(), ArrayError> {
         let in_flight = self.begin_request();
         let mut asked = self.io.arrays();

@@ -278,7 +278,7 @@ impl<'a, T: Target> Session<'a, T> {
         }
     }
 
-    /// The figures so far.
+    /// The present figures.
     fn taken(&mut self) -> Vec<MeasurementRecord> {
         let taken = self.plans.drain(..).flat_map(|plan| plan.figures);
         taken.filter(|figure| !figure.runs.is_empty()).collect()

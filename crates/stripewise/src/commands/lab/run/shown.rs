@@ -23,7 +23,7 @@ pub(super) struct Shown<'a> {
     pub(super) began: Instant,
     pub(super) progress: RefCell<Progress<'a>>,
     pub(super) now: RefCell<Now>,
-    /// Current pass over the target, its bytes so far, and their progress.
+    /// Current pass over the target, the bytes done, and their progress.
     pub(super) swept: RefCell<Option<(&'static str, u64, Progress<'a>)>>,
 }
 
