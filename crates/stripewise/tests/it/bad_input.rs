@@ -64,7 +64,7 @@ fn drives_of_different_sizes_are_used_to_the_full() {
     sandbox.ok("drive make @large --count 2 --size 64MiB");
     sandbox.ok("pool create tank @large/drive0.img @small/drive0.img @large/drive1.img");
     // Rows on all drives end with the smallest drive; rows on two drives use the larger two fully.
-    let volume = &sandbox.json("volume create tank/a --layout raid0")["volumes"][0];
+    let volume = &sandbox.json("volume create tank/a --layout raid0 --columns 3")["volumes"][0];
     let capacity = volume["capacity_bytes"].as_u64().expect("a number");
     assert!((30 << 20..=3 * (14 << 20)).contains(&capacity), "{capacity}");
     let volume = &sandbox.json("volume create tank/b --layout raid1 --columns 2")["volumes"][0];
