@@ -220,6 +220,8 @@ pub(super) fn with_corrected_header(bytes: &[u8]) -> [u8; PAGE_BYTES] {
     page[8..32].fill(0);
     page[24] = 1;
     page[44..48].fill(0);
+    // Below MAX_SEQUENCE.
+    page[39] &= 0x3f;
     seal(&mut page);
     page
 }
