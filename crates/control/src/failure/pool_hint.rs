@@ -6,125 +6,209 @@ use stripewise_pool::PoolError;
 /// Recommended remedy for an error of a pool.
 pub(crate) fn pool_hint(error: &PoolError) -> Option<String> {
     Some(match error {
-            PoolError::BadName { .. } => {
-                "names are 1 to 63 characters: the letters a-z and A-Z, digits, - _ and ., beginning with a letter or digit"
-                    .to_owned()
-            }
-            PoolError::VolumeExists { .. } => "choose another name, or delete that volume first".to_owned(),
-            PoolError::NoSuchVolume { known, .. } if known.is_empty() => "it has no volumes yet".to_owned(),
-            PoolError::NoSuchVolume { known, .. } => format!("it has {}", known.join(", ")),
-            PoolError::VolumeFailed { needed, .. } if !needed.is_empty() => {
-                format!("bring back what is needed: {}", needed.join(", "))
-            }
-            PoolError::NoSuchDrive { .. } => {
-                "`pool status` names its drives; one that was replaced is no longer among them".to_owned()
-            }
-            PoolError::DriveTooSmall { needed_bytes, .. } => {
-                format!("give a drive of at least {}", in_mib(needed_bytes.next_multiple_of(1 << 20)))
-            }
-            PoolError::DriveTooLarge { .. } => {
-                "give a smaller one, or a partition of it; a size like this is often a mistake".to_owned()
-            }
-            PoolError::BeingReplaced { pool, by, .. } => format!(
-                "`stripewise pool wait {pool} rebuild` ends when that is done; `stripewise pool retire {pool} {by}` calls it off, and \
-                 gives the new drive back"
-            ),
-            PoolError::DriveOfOtherPool { pool_name, .. } => {
-                format!("with --force it is taken over, and what pool {pool_name} holds on it is lost")
-            }
-            PoolError::UnreadableState { .. } => {
-                "the pool's other drives may open it without this one; with --force it is taken over, and what it holds is \
-                 lost"
+        PoolError::BadName { .. } => {
+            "names are 1 to 63 characters: the letters a-z and A-Z, digits, - _ and ., \
+                 beginning with a letter or digit"
                 .to_owned()
-            }
-            PoolError::RolledBack { drives, .. } => format!(
-                "put the newest state of {} back; or take what is there with `pool import --force`: what was written since those \
-                 copies were made is lost or disagrees",
-                if drives.len() == 1 { "it" } else { "them" }
-            ),
-            PoolError::DriveOut { id, .. } => format!(
-                "`pool online` takes it back and copies to it what changed, `pool remove` lets go of {id} first; with --force the \
-                 drive is overwritten and its place given up"
-            ),
-            PoolError::OtherHost { pool, host } => format!(
-                "`stripewise pool export {pool}` on {} lets it go; if that host does not use it any more: stripewise pool import \
-                 {pool} --force",
-                host.name
-            ),
-            PoolError::InUse { pool, .. } => format!(
-                "end that process; or, if its pool is to be taken from it: stripewise pool import {pool} --force"
-            ),
-            PoolError::TakenOver { pool } => format!(
-                "what was acknowledged before is kept. Find out who took it over; to have pool {pool} here again, end that \
-                 process first"
-            ),
-            PoolError::SameDriveTwice { .. } => "name every drive once".to_owned(),
-            PoolError::SeveralPools { .. } => "name the drives of one pool".to_owned(),
-            PoolError::NotOfPool { notices, .. } if !notices.is_empty() => notices.join("; "),
-            PoolError::NewerFormat { .. } | PoolError::UnknownFeatures { .. } => {
-                "open it with a newer version of this program".to_owned()
-            }
-            PoolError::Diverged { first, second } => format!(
-                "decide which half is right, open the pool with only its drives, and give the others back with `pool \
-                 replace`: leave out either {} or {}",
-                first.join(", "),
-                second.join(", ")
-            ),
-            PoolError::NeedsRedundancy { .. } => {
-                "let a rebuild finish, or copy the data elsewhere, before taking the drive out".to_owned()
-            }
-            PoolError::OnlyCopy { .. } => "bring the volume's other drives back first, or delete the volume".to_owned(),
-            PoolError::TooFewDrives { missing, .. } => {
-                format!("bring back {}, or delete what needs them", missing.join(", "))
-            }
-            PoolError::FileSystemFull { drive } | PoolError::Array(ArrayError::FileSystemFull { drive }) => {
-                format!("free space in the file system that holds {drive}")
-            }
-            PoolError::Senseless { .. } => {
-                "this is a fault of the program: the pool is as it was; please report it with `pool status`".to_owned()
-            }
-            PoolError::NoSpace { possible_bytes: 0, .. } => "add drives, or delete a volume".to_owned(),
-            PoolError::NoSpace { possible_bytes, .. } => {
-                format!("ask for {possible_bytes} bytes at most, add drives, or delete a volume")
-            }
-            PoolError::Full { .. } => "add drives, delete a volume, or discard what is not needed any more".to_owned(),
-            PoolError::RowNeedsDrives { pool, .. } => format!(
-                "bring back or replace the drive that is out (`stripewise pool status {pool}`), or add one; what was written \
-                 before can be read and written"
-            ),
-            PoolError::Converting { pool, volume } => format!(
-                "`stripewise pool wait {pool} convert` ends when that is done; `stripewise volume convert {pool}/{volume} --cancel` \
-                 takes it back"
-            ),
-            PoolError::SameLayout { .. } => "name another layout, or other columns, groups or interleave".to_owned(),
-            PoolError::NoRoomToConvert { .. } => {
-                "add drives, delete a volume, or choose a layout that takes less; each row needs its columns on drives of their \
-                 own"
-                    .to_owned()
-            }
-            PoolError::StoredBeyond { .. } => {
-                "shrink what is in it first and discard the rest, or choose a larger size".to_owned()
-            }
-            PoolError::OlderFormat { .. } => {
-                "copy its contents elsewhere with the program that made it; --force overwrites it".to_owned()
-            }
-            PoolError::LossesFull { .. } => {
-                "write the lost blocks again, or discard them: blocks that are whole need no room".to_owned()
-            }
-            PoolError::MetadataFull { .. } => {
-                "replace the pool's smallest drive, which sets how much room there is, by a larger one; or delete a volume"
-                    .to_owned()
-            }
-            PoolError::Layout(error) | PoolError::Array(ArrayError::Layout(error)) => error.hint(),
-            PoolError::DriveInUse { .. } => "`pool retire` empties it first, and then lets go of it".to_owned(),
-            PoolError::NoRoomElsewhere { needs: Some(_), .. } => "`stripewise pool add` adds a drive".to_owned(),
-            PoolError::NoRoomElsewhere { .. } => "add a drive first, or delete or shrink volumes".to_owned(),
-            _ => return None,
-        })
+        }
+        PoolError::VolumeExists { .. } => "choose another name, or delete that volume first".to_owned(),
+        PoolError::NoSuchVolume { known, .. } if known.is_empty() => "it has no volumes yet".to_owned(),
+        PoolError::NoSuchVolume { known, .. } => format!("it has {}", known.join(", ")),
+        PoolError::VolumeFailed { needed, .. } if !needed.is_empty() => {
+            format!("bring back what is needed: {}", needed.join(", "))
+        }
+        PoolError::NoSuchDrive { .. } => {
+            "`pool status` names its drives; one that was replaced is no longer among them".to_owned()
+        }
+        PoolError::DriveTooSmall { needed_bytes, .. } => {
+            format!("give a drive of at least {}", in_mib(needed_bytes.next_multiple_of(1 << 20)))
+        }
+        PoolError::DriveTooLarge { .. } => {
+            "give a smaller one, or a partition of it; a size like this is often a mistake".to_owned()
+        }
+        PoolError::BeingReplaced { pool, by, .. } => format!(
+            "`stripewise pool wait {pool} rebuild` ends when that is done; `stripewise pool \
+                 retire {pool} {by}` calls it off, and gives the new drive back"
+        ),
+        PoolError::DriveOfOtherPool { pool_name, .. } => {
+            format!("with --force it is taken over, and what pool {pool_name} holds on it is lost")
+        }
+        PoolError::UnreadableState { .. } => {
+            "the pool's other drives may open it without this one; with --force it is taken \
+                 over, and what it holds is lost"
+                .to_owned()
+        }
+        PoolError::RolledBack { drives, .. } => format!(
+            "put the newest state of {} back; or take what is there with `pool import --force`: \
+                 what was written since those copies were made is lost or disagrees",
+            if drives.len() == 1 { "it" } else { "them" }
+        ),
+        PoolError::DriveOut { id, .. } => format!(
+            "`pool online` takes it back and copies to it what changed, `pool remove` lets go \
+                 of {id} first; with --force the drive is overwritten and its place given up"
+        ),
+        PoolError::OtherHost { pool, host } => format!(
+            "`stripewise pool export {pool}` on {} lets it go; if that host does not use it any \
+                 more: stripewise pool import {pool} --force",
+            host.name
+        ),
+        PoolError::InUse { pool, .. } => format!(
+            "end that process; or, if its pool is to be taken from it: stripewise pool import \
+                 {pool} --force"
+        ),
+        PoolError::TakenOver { pool } => format!(
+            "what was acknowledged before is kept. Find out who took it over; to have pool \
+                 {pool} here again, end that process first"
+        ),
+        PoolError::SameDriveTwice { .. } => "name every drive once".to_owned(),
+        PoolError::SeveralPools { .. } => "name the drives of one pool".to_owned(),
+        PoolError::NotOfPool { notices, .. } if !notices.is_empty() => notices.join("; "),
+        PoolError::NewerFormat { .. } | PoolError::UnknownFeatures { .. } => {
+            "open it with a newer version of this program".to_owned()
+        }
+        PoolError::Diverged { first, second } => format!(
+            "decide which half is right, open the pool with only its drives, and give the \
+                 others back with `pool replace`: leave out either {} or {}",
+            first.join(", "),
+            second.join(", ")
+        ),
+        PoolError::NeedsRedundancy { .. } => {
+            "let a rebuild finish, or copy the data elsewhere, before taking the drive out".to_owned()
+        }
+        PoolError::OnlyCopy { .. } => {
+            "bring the volume's other drives back first, or delete the volume".to_owned()
+        }
+        PoolError::TooFewDrives { missing, .. } => {
+            format!("bring back {}, or delete what needs them", missing.join(", "))
+        }
+        PoolError::FileSystemFull { drive } | PoolError::Array(ArrayError::FileSystemFull { drive }) => {
+            format!("free space in the file system that holds {drive}")
+        }
+        PoolError::Senseless { .. } => {
+            "this is a fault of the program: the pool is as it was; please report it with `pool \
+                 status`"
+                .to_owned()
+        }
+        PoolError::NoSpace { possible_bytes: 0, .. } => "add drives, or delete a volume".to_owned(),
+        PoolError::NoSpace { possible_bytes, .. } => {
+            format!("ask for {possible_bytes} bytes at most, add drives, or delete a volume")
+        }
+        PoolError::Full { .. } => {
+            "add drives, delete a volume, or discard what is not needed any more".to_owned()
+        }
+        PoolError::RowNeedsDrives { pool, .. } => format!(
+            "bring back or replace the drive that is out (`stripewise pool status {pool}`), or \
+                 add one; what was written before can be read and written"
+        ),
+        PoolError::Converting { pool, volume } => format!(
+            "`stripewise pool wait {pool} convert` ends when that is done; `stripewise volume \
+                 convert {pool}/{volume} --cancel` takes it back"
+        ),
+        PoolError::SameLayout { .. } => {
+            "name another layout, or other columns, groups or interleave".to_owned()
+        }
+        PoolError::NoRoomToConvert { .. } => {
+            "add drives, delete a volume, or choose a layout that takes less; each row needs \
+                 its columns on drives of their own"
+                .to_owned()
+        }
+        PoolError::StoredBeyond { .. } => {
+            "shrink what is in it first and discard the rest, or choose a larger size".to_owned()
+        }
+        PoolError::OlderFormat { .. } => {
+            "copy its contents elsewhere with the program that made it; --force overwrites it".to_owned()
+        }
+        PoolError::LossesFull { .. } => {
+            "write the lost blocks again, or discard them: blocks that are whole need no room".to_owned()
+        }
+        PoolError::MetadataFull { .. } => {
+            "replace the pool's smallest drive, which sets how much room there is, by a larger \
+                 one; or delete a volume"
+                .to_owned()
+        }
+        PoolError::Layout(error) | PoolError::Array(ArrayError::Layout(error)) => error.hint(),
+        PoolError::DriveInUse { .. } => "`pool retire` empties it first, and then lets go of it".to_owned(),
+        PoolError::NoRoomElsewhere { needs: Some(_), .. } => "`stripewise pool add` adds a drive".to_owned(),
+        PoolError::NoRoomElsewhere { .. } => "add a drive first, or delete or shrink volumes".to_owned(),
+        _ => return None,
+    })
 }
 
 /// Bytes of slabs, which are whole MiB.
 fn in_mib(bytes: u64) -> String {
     let mib = bytes >> 20;
     if mib < 10 << 10 { format!("{mib} MiB") } else { format!("{:.1} GiB", mib as f64 / 1024.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use stripewise_layout::{LayoutError, Level};
+    use stripewise_pool::{DriveId, PoolId};
+
+    use super::*;
+
+    const ID: &str = "\"987bbcbf-dd7e-432f-83f2-827affe7f664\"";
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn each_refusal_names_its_remedy() {
+        let (drive, pool, volume) = (|| "sdb".to_owned(), || "tank".to_owned(), || "v".to_owned());
+        let pool_id = || serde_json::from_str::<PoolId>(ID).expect("an id");
+        let id = serde_json::from_str::<DriveId>(ID).expect("an id");
+        let cases = [
+            (
+                PoolError::NoSuchVolume { pool: pool(), name: "w".to_owned(), known: names(&["v"]) },
+                "it has v",
+            ),
+            (
+                PoolError::VolumeFailed {
+                    name: volume(),
+                    why: "gone".to_owned(),
+                    needed: names(&["drive1"]),
+                },
+                "drive1",
+            ),
+            (
+                PoolError::DriveTooSmall { drive: drive(), capacity_bytes: 1 << 20, needed_bytes: 12 << 20 },
+                "at least 12 MiB",
+            ),
+            (
+                PoolError::BeingReplaced { pool: pool(), drive: drive(), by: "sdc".to_owned() },
+                "`stripewise pool retire tank sdc` calls it off",
+            ),
+            (
+                PoolError::DriveOfOtherPool {
+                    drive: drive(),
+                    pool_name: "nas".to_owned(),
+                    pool_id: pool_id(),
+                },
+                "with --force it is taken over, and what pool nas holds on it is lost",
+            ),
+            (PoolError::UnreadableState { drive: drive(), pool_id: pool_id() }, "--force"),
+            (PoolError::OlderFormat { drive: drive(), version: 1 }, "--force overwrites it"),
+            (PoolError::RolledBack { drives: names(&["sdb"]), generation: 9 }, "`pool import --force`"),
+            (PoolError::DriveOut { drive: drive(), id }, "`pool online` takes it back"),
+            (PoolError::InUse { pool: pool(), host: None }, "stripewise pool import tank --force"),
+            (
+                PoolError::Diverged { first: names(&["drive0"]), second: names(&["drive1"]) },
+                "either drive0 or drive1",
+            ),
+            (
+                PoolError::Converting { pool: pool(), volume: volume() },
+                "`stripewise pool wait tank convert` ends when that is done",
+            ),
+            (
+                PoolError::DriveInUse { drive: drive(), slabs: 3, volumes: names(&["v"]) },
+                "`pool retire` empties it first",
+            ),
+            (PoolError::Layout(LayoutError::TooFewColumns { level: Level::Raid6, needed: 4, given: 3 }), ""),
+        ];
+        for (error, remedy) in cases {
+            let hint = pool_hint(&error).unwrap_or_else(|| panic!("{error}: no hint"));
+            assert!(hint.contains(remedy) && !hint.is_empty(), "{error}: {hint}");
+        }
+    }
 }

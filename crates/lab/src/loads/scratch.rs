@@ -73,6 +73,10 @@ pub fn remove_abandoned(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let Some((process, has_lock)) = entry.file_name().to_str().and_then(owner) else { continue };
         let Ok(kind) = entry.file_type() else { continue };
+        // Opening a named pipe would wait for its writer.
+        if !kind.is_dir() && !kind.is_file() {
+            continue;
+        }
         // Only folders of this version are locked from the beginning.
         let is_locked_kind = has_lock && kind.is_dir();
         if !is_locked_kind && Path::new(&format!("/proc/{process}")).exists() {
@@ -123,8 +127,11 @@ mod tests {
         for name in ["lab-4294967295.dat", "evaluate-4294967295-3.img"] {
             std::fs::write(at(format!(".stripewise-{name}")), "data").expect("written");
         }
-        let foreign = [at(".stripewise-lab-notes".into()), at("data".into())];
-        foreign.iter().for_each(|path| std::fs::write(path, "mine").expect("written"));
+        let pipe = at(format!(".stripewise-evaluate-{NO_PROCESS}"));
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+        assert!(made.success());
+        let foreign = [at(".stripewise-lab-notes".into()), at("data".into()), pipe];
+        foreign[..2].iter().for_each(|path| std::fs::write(path, "mine").expect("written"));
         let held = Scratch::new(folder.path()).expect("made");
         let other = Scratch::new(folder.path()).expect("made");
         assert!(held.path().is_dir() && other.path().is_dir(), "folders in use stay");

@@ -72,8 +72,8 @@ pub fn lab_report_html(runs: &[ReportedRun]) -> String {
     page += "<h2>Circumstances</h2>\n";
     circumstances(&mut page, runs);
     raw_data(&mut page, runs);
-    page += "</main>\n<footer class=\"soft\">1 MB is 10<sup>6</sup> bytes, 1 MiB is 2<sup>20</sup>.</footer>\n</body>\n\
-             </html>\n";
+    page += "</main>\n<footer class=\"soft\">1 MB is 10<sup>6</sup> bytes, 1 MiB is \
+        2<sup>20</sup>.</footer>\n</body>\n</html>\n";
     page
 }
 
@@ -155,8 +155,8 @@ fn one_method(page: &mut String, group: &[&ReportedRun], is_one_of_several: bool
     if has_latency && !has_depth_1 {
         let _ = writeln!(
             page,
-            "<p class=\"soft\">No measurement of this method has one request in flight, so none shows the response time of \
-             the drive itself. {}</p>",
+            "<p class=\"soft\">No measurement of this method has one request in flight, so none \
+             shows the response time of the drive itself. {}</p>",
             escape(charts::QUEUE_NOTE)
         );
     }

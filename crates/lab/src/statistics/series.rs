@@ -85,13 +85,13 @@ pub(crate) fn steady_text(rounds: &[f64]) -> Result<String, String> {
     let (spread, rise) = (100.0 * last.spread, 100.0 * last.rise);
     match is_steady(rounds) {
         true => Ok(format!(
-            "steady state reached in round {}: the last {STEADY_ROUNDS} lie within {spread:.0} % of their mean, with a \
-             slope of {rise:.0} %",
+            "steady state reached in round {}: the last {STEADY_ROUNDS} lie within {spread:.0} % of \
+             their mean, with a slope of {rise:.0} %",
             rounds.len()
         )),
         false => Err(format!(
-            "steady state not reached in {} rounds: the last {STEADY_ROUNDS} lie within {spread:.0} % of their mean \
-             (at most {:.0} %), with a slope of {rise:.0} % (at most {:.0} %)",
+            "steady state not reached in {} rounds: the last {STEADY_ROUNDS} lie within {spread:.0} \
+             % of their mean (at most {:.0} %), with a slope of {rise:.0} % (at most {:.0} %)",
             rounds.len(),
             100.0 * MOST_SPREAD,
             100.0 * MOST_RISE

@@ -76,8 +76,8 @@ fn journal_factor(system: &System, workload: &Workload) -> f64 {
 pub(super) fn assumptions(need: &Need) -> Vec<String> {
     let mut assumptions = vec![
         format!("no choice loses data with more than {}", chance_per_year(need.risk_per_year)),
-        "failures, latent errors and scrubs as `model reliability` assumes them for such drives; a new drive is \
-         there after a day"
+        "failures, latent errors and scrubs as `model reliability` assumes them for such drives; a \
+         new drive is there after a day"
             .to_owned(),
         format!("drives are driven by {}", need.controller),
     ];

@@ -172,13 +172,13 @@ impl Volume {
 
     /// True if a range reads as zeros because nothing was ever written there.
     pub fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
-        self.ask_all(offset_bytes, length_bytes, Array::is_unwritten)
+        self.ask_all(offset_bytes, length_bytes, BlockArray::is_unwritten)
     }
 
     /// True if [`Self::write_zeroes`] of a range writes no zeros, so that it is much faster than
     /// writing them.
     pub fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
-        self.ask_all(offset_bytes, length_bytes, Array::zeroes_at_once)
+        self.ask_all(offset_bytes, length_bytes, BlockArray::zeroes_at_once)
     }
 
     fn ask_all(

@@ -37,12 +37,13 @@ fn a_measured_drive_is_a_model_wherever_one_is_taken() {
     assert_eq!(entry["drives"][0]["parameters"]["random_read_us"]["from"], "measured");
     let words = "evaluate --model @mine.toml --size 32MiB --layouts raid0 --seconds 2 --quick --out @out";
     let raid0 = &sandbox.json(words)["arrays"][0]["states"]["normal"]["seq_read"]["mb_per_s"];
-    let drives = raid0.as_f64().unwrap() / sequential;
-    assert!(drives > 0.0 && drives < 4.5, "four drives of {sequential} MB/s: {raid0}");
     let named = sandbox.text("mine.toml");
     let run = sandbox.json(&format!("lab run model:{named} --profile crystaldiskmark --seconds 5 --runs 1"));
     let rates = run["measurements"].as_array().unwrap().iter().map(|one| one["mb_per_s"].as_f64().unwrap());
-    assert!(rates.clone().count() >= 4 && rates.clone().all(|rate| rate > 0.0 && rate < 170.0), "{run}");
+    assert!(rates.clone().count() >= 4 && rates.clone().all(|rate| rate > 0.0), "{run}");
+    // Both in virtual time: four drives do at most four times what one does.
+    let drives = raid0.as_f64().unwrap() / rates.fold(0.0, f64::max);
+    assert!(drives > 0.0 && drives < 4.5, "four drives read {raid0} MB/s: {run}");
 
     // A second measurement replaces an entry; a file that is not an entry needs --force.
     sandbox.ok("drive measure @d/drive0.img -o @mine.toml --seconds 0.5");

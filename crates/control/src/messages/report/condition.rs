@@ -25,15 +25,15 @@ pub(super) fn in_words(pool: &str, condition: &Condition) -> (String, String) {
         }
         Condition::FileSystemFull { drive } => words(
             format!(
-                "writing stopped: the file system under {drive} is full (ENOSPC). Everything written before can be read, and \
-                 volumes can be deleted"
+                "writing stopped: the file system under {drive} is full (ENOSPC). Everything \
+                 written before can be read, and volumes can be deleted"
             ),
             format!("free space there, or: stripewise volume delete {pool}/VOL --yes"),
         ),
         Condition::LostBlocks { blocks } => words(
             format!(
-                "{blocks} blocks of 4 KiB are lost, no drive has them any more; all else can be read. Writing them makes \
-                 them good again"
+                "{blocks} blocks of 4 KiB are lost, no drive has them any more; all else can be \
+                 read. Writing them makes them good again"
             ),
             format!("stripewise pool scrub {pool} --wait"),
         ),
@@ -46,8 +46,8 @@ pub(super) fn in_words(pool: &str, condition: &Condition) -> (String, String) {
         ),
         Condition::CopiesLacking { volume, redundancy_left } => words(
             format!(
-                "everything can be read and written, but volume {volume} {}: a copy of its map or journal is lacking, for which \
-                 the other drives may have no room",
+                "everything can be read and written, but volume {volume} {}: a copy of its map or \
+                 journal is lacking, for which the other drives may have no room",
                 left(*redundancy_left)
             ),
             wait("rebuild"),
@@ -72,7 +72,8 @@ pub(super) fn in_words(pool: &str, condition: &Condition) -> (String, String) {
         }
         Condition::EmptyDrivesGone { out } => words(
             format!(
-                "all volumes are whole without {}; `pool replace` puts a new drive in its place, and gives the room back",
+                "all volumes are whole without {}; `pool replace` puts a new drive in its place, \
+                 and gives the room back",
                 listed(out)
             ),
             format!("stripewise pool remove {pool} {}", out[0].id),
@@ -118,8 +119,8 @@ pub(super) fn in_words(pool: &str, condition: &Condition) -> (String, String) {
             let clear = format!("stripewise pool clear {pool}");
             let scrub = format!("stripewise pool scrub {pool} --wait");
             let wrong = format!(
-                "all there; blocks were found wrong on {}, and repaired where there is redundancy. A drive that goes on like \
-                 this should be replaced; `{clear}` sets the counts back",
+                "all there; blocks were found wrong on {}, and repaired where there is redundancy. \
+                 A drive that goes on like this should be replaced; `{clear}` sets the counts back",
                 drives.join(", ")
             );
             words(wrong, if *was_scrubbed { clear } else { scrub })
@@ -155,8 +156,8 @@ pub(super) fn notice_in_words(notice: &Notice) -> String {
         ),
         Notice::SpaceShort(space) => space_short(space),
         Notice::ThinWithoutDrives { volumes, working } => format!(
-            "thin volumes get no new space until all drives are back: each row takes more drives than the {working} in \
-             service ({}). What was written before can be read and written",
+            "thin volumes get no new space until all drives are back: each row takes more drives \
+             than the {working} in service ({}). What was written before can be read and written",
             volumes.join(", ")
         ),
         Notice::SpareInUse(takeover) => spare_in_use(takeover),
@@ -183,8 +184,9 @@ fn listed(out: &[OutDrive]) -> String {
 fn space_short(space: &SpaceUse) -> String {
     let SpaceUse { used_slabs, slabs } = space;
     format!(
-        "space is short: {} % of it is taken ({used_slabs} of {slabs} slabs), and thin volumes may want more. When it is full, \
-         writes to places of theirs that were never written fail; all else goes on",
+        "space is short: {} % of it is taken ({used_slabs} of {slabs} slabs), and thin volumes may \
+         want more. When it is full, writes to places of theirs that were never written fail; all \
+         else goes on",
         used_slabs * 100 / slabs
     )
 }
@@ -262,10 +264,42 @@ mod tests {
         let (words, _) = in_words("tank", &degraded(DriveState::Missing, None));
         assert_eq!(
             words,
-            "1 drive out of service: /dev/sdb (missing); everything can be read and written, volume v has no redundancy left"
+            "1 drive out of service: /dev/sdb (missing); everything can be read and written, volume \
+             v has no redundancy left"
         );
         let spare = Repair::Spare("/dev/sdc".to_owned());
         let (words, _) = in_words("tank", &degraded(DriveState::Missing, Some(spare)));
         assert!(words.ends_with("; the spare /dev/sdc takes over"), "{words}");
+    }
+
+    #[test]
+    fn notices_say_what_is_short_and_where() {
+        let short = SpaceUse { used_slabs: 90, slabs: 100 };
+        let cases = [
+            (Notice::News("news".to_owned()), "news"),
+            (
+                Notice::ThinWants { wanted_slabs: 9, free_slabs: 4, slab_bytes: 2 << 20 },
+                "may still want 9 slabs of 2 MiB, 4 are free",
+            ),
+            (Notice::SpaceShort(short), "space is short: 90 % of it is taken (90 of 100 slabs)"),
+            (
+                Notice::ThinWithoutDrives { volumes: vec!["v".to_owned()], working: 3 },
+                "no new space until all drives are back: each row takes more drives than the 3 in \
+                 service (v)",
+            ),
+            (
+                Notice::SpareInUse(SpareTakeover { spare: "sdc".to_owned(), drive: "sdb".to_owned() }),
+                "spare sdc took the place of sdb",
+            ),
+            (Notice::CannotEmpty { why: "sdb cannot be emptied".to_owned() }, "sdb cannot be emptied"),
+            (
+                Notice::JournalAreasGone { volume: "v".to_owned(), areas: 1 },
+                "1 area of the journal of volume v on drives that are gone",
+            ),
+        ];
+        for (notice, words) in cases {
+            let text = notice_in_words(&notice);
+            assert!(text.contains(words), "{text}");
+        }
     }
 }

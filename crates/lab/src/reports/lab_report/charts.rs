@@ -99,9 +99,9 @@ fn sweep_chart(runs: &[&ReportedRun], names: &[String], group: &[&Sweep], latenc
 }
 
 /// Explanation of latencies with several requests in flight.
-pub(super) const QUEUE_NOTE: &str = "Once the drive is busy, a request waits for those before it: the mean latency is the \
-     number of requests in flight over the requests a second. The response time of the drive itself is that of one \
-     request in flight.";
+pub(super) const QUEUE_NOTE: &str = "Once the drive is busy, a request waits for those before it: \
+    the mean latency is the number of requests in flight over the requests a second. The response \
+    time of the drive itself is that of one request in flight.";
 
 fn depth_note(runs: &[&ReportedRun], sweep: &Sweep) -> String {
     let figure = runs.iter().find_map(|run| sweep.values.iter().find_map(|value| sweep.figure(run, *value)));
@@ -201,7 +201,8 @@ pub(super) fn at_depth_1(runs: &[&ReportedRun], names: &[String]) -> Option<Draw
     let rows: Vec<(String, Vec<(usize, Latencies)>)> = known.iter().map(row).take(MOST_ROWS).collect();
     let title = "Latency with one request in flight".to_owned();
     let names: Vec<&str> = names.iter().map(String::as_str).take(MOST_SERIES).collect();
-    let note = "Dot: median; bar: to the 99th percentile; long tick: 99.9th; short tick: longest. Logarithmic scale.";
+    let note = "Dot: median; bar: to the 99th percentile; long tick: 99.9th; short tick: longest. \
+        Logarithmic scale.";
     (!rows.is_empty()).then(|| Drawn { svg: spans(&title, &rows, &names), title, note: note.into() })
 }
 

@@ -26,7 +26,8 @@ pub(super) fn heat_map(page: &mut String, run: &RunRecord) {
         let most = cells.values().copied().fold(0.0, f64::max);
         let _ = write!(
             page,
-            "<div class=\"scroll\"><table class=\"heat\"><caption>{op}: MB/s by block length and requests in flight</caption>\n<tr><th></th>"
+            "<div class=\"scroll\"><table class=\"heat\"><caption>{op}: MB/s by block length and \
+             requests in flight</caption>\n<tr><th></th>"
         );
         for depth in &depths {
             let _ = write!(page, "<th>{depth}</th>");
@@ -40,7 +41,8 @@ pub(super) fn heat_map(page: &mut String, run: &RunRecord) {
                         let share = (rate / most * 100.0).round();
                         let _ = write!(
                             page,
-                            "<td style=\"background:color-mix(in srgb, #2a78d6 {share}%, transparent)\">{}</td>",
+                            "<td style=\"background:color-mix(in srgb, #2a78d6 {share}%, \
+                             transparent)\">{}</td>",
                             number(*rate)
                         );
                     }

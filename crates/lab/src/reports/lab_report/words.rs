@@ -123,7 +123,8 @@ pub(super) fn verdict_of_several(runs: &[&ReportedRun], names: &[String]) -> Str
             .max();
         let more = more.map_or_else(String::new, |runs| format!(", for which {runs} runs of each would do"));
         format!(
-            "{name} is better than {} in {better} of {} figures, worse in {worse}; {undecided} are undecided{more}.{middle}",
+            "{name} is better than {} in {better} of {} figures, worse in {worse}; {undecided} are \
+             undecided{more}.{middle}",
             names[0],
             all.len()
         )

@@ -15,8 +15,8 @@ fn distributed_rebuild_scales_with_the_drive_count() {
             let ideal = (drives - 1) as f64 / strips_per_strip(layout, columns) as f64;
             let ratio = dedicated / distributed;
             println!(
-                "{drives} drives, {layout} of {columns}: {dedicated:.3} s onto a spare, {distributed:.3} s distributed: \
-                 {ratio:.2} times as fast, {:.2} of {ideal:.2}",
+                "{drives} drives, {layout} of {columns}: {dedicated:.3} s onto a spare, \
+                 {distributed:.3} s distributed: {ratio:.2} times as fast, {:.2} of {ideal:.2}",
                 ratio / ideal
             );
             assert!(

@@ -42,8 +42,8 @@ pub(super) fn until_nothing_matters(app: &App, need: &mut Need, mut decided: Vec
         decided.push(matter);
         match matter {
             Matter::Workload => {
-                let text = "Workload? (sequential, random, mixed, backup, archive, media, a method, or percentages: \
-                            read=70,random=100,block=4KiB; empty: mixed)";
+                let text = "Workload? (sequential, random, mixed, backup, archive, media, a method, \
+                    or percentages: read=70,random=100,block=4KiB; empty: mixed)";
                 need.workload = question(text, workload)?.unwrap_or_else(|| need.workload.clone());
             }
             Matter::Capacity => {

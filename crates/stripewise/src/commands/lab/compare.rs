@@ -14,11 +14,9 @@ use crate::printer::{Style, Table, plain};
 
 /// Compare two runs: better, worse, or undecided
 #[derive(Args)]
-#[command(
-    after_help = "A difference is reported if the medians differ by 3 % or more and the p-value of an exact rank \
-                        test, corrected for the number of comparisons, is below 5 %. Intervals have the same \
-                        correction. RUNS NEEDED shows a difference of 10 % in nine of ten cases."
-)]
+#[command(after_help = "A difference is reported if the medians differ by 3 % or more and the p-value of \
+        an exact rank test, corrected for the number of comparisons, is below 5 %. Intervals have \
+        the same correction. RUNS NEEDED shows a difference of 10 % in nine of ten cases.")]
 pub(crate) struct Options {
     /// Baseline run
     #[arg(value_name = "A")]
@@ -45,7 +43,8 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     if pairs.is_empty() {
         return Err(Failure::new(format!("{} and {} have no measurement in common", first.run, second.run))
             .hint(
-                "only runs of the same method can be compared; `stripewise lab show` lists a run's measurements",
+                "only runs of the same method can be compared; `stripewise lab show` lists a run's \
+                 measurements",
             ));
     }
     let comparisons = compare(&pairs);
@@ -112,8 +111,8 @@ fn summary(compared: &Compared) -> String {
     let needed = needed.map(|found| found.runs_needed).max().unwrap_or(0);
     if few > 0 {
         text += &format!(
-            " With so few runs and {} comparisons no difference can be shown, however large; measure both with --runs \
-             {needed}.",
+            " With so few runs and {} comparisons no difference can be shown, however large; \
+             measure both with --runs {needed}.",
             all.len()
         );
     } else if noise > 0 {

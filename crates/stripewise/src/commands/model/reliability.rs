@@ -24,11 +24,9 @@ use crate::progress::Progress;
 
 /// Estimate the probability of data loss of a layout
 #[derive(Args)]
-#[command(
-    after_help = "LAW is a distribution of durations in hours: weibull:BETA,ETA, weibull:GAMMA,ETA,BETA, \
-                  exponential:MEAN, fixed:HOURS or uniform:FROM,TO. Omitted options have published defaults; the \
-                  output lists them as assumptions."
-)]
+#[command(after_help = "LAW is a distribution of durations in hours: weibull:BETA,ETA, \
+        weibull:GAMMA,ETA,BETA, exponential:MEAN, fixed:HOURS or uniform:FROM,TO. Omitted options \
+        have published defaults; the output lists them as assumptions.")]
 pub(crate) struct Options {
     /// Layout: single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60, or an alias of
     /// `volume create`
@@ -358,7 +356,8 @@ fn print(report: &Report, page: &mut Page) {
     if let Some(errors) = &report.read_errors {
         let rebuild = &errors.rebuild;
         let naive = format!(
-            "a rebuild with no redundancy left reads {:.1} TB and meets an unreadable sector with {}: 1 - (1 - p)^bits",
+            "a rebuild with no redundancy left reads {:.1} TB and meets an unreadable sector with \
+             {}: 1 - (1 - p)^bits",
             rebuild.bytes_read / 1e12,
             chance(rebuild.by_data_sheet)
         );
