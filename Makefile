@@ -2,7 +2,7 @@
 # Options for the evaluation go through ARGS: make evaluate ARGS="--quick --layouts raid5,raid6"
 
 .DEFAULT_GOAL := help
-.PHONY: help evaluate check test soak bench bench-md fuzz audit build install clean need-build need-check need-test need-soak need-bench need-bench-md need-fuzz
+.PHONY: help evaluate check test soak bench bench-md fuzz audit build package-files install deb clean need-build need-check need-test need-soak need-bench need-bench-md need-fuzz need-deb
 
 ARGS ?=
 FUZZERS ?= sections journal_head pages packed drive pool manifest nbd
@@ -25,7 +25,8 @@ help:
 	@echo 'make fuzz       feeds broken drives to every decoder, one minute each; FUZZ_SECONDS=600 for ten'
 	@echo 'make audit      compares the dependencies with the RustSec advisories; ADVISORIES=DIR for a clone that is here'
 	@echo 'make build      the release binary'
-	@echo 'make install    the release binary into $$(PREFIX)/bin ($(PREFIX)/bin), a systemd unit beside it'
+	@echo 'make install    the release binary into $$(PREFIX)/bin ($(PREFIX)/bin), a systemd unit, manual pages and completions beside it'
+	@echo 'make deb        a Debian package in target/debian'
 	@echo 'make clean      removes what was built'
 
 evaluate: build
@@ -88,14 +89,32 @@ build: need-build
 	cargo build --release --locked -p stripewise
 	@scripts/shipped.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 
-install: build
-	install -D -s -m 755 $(or $(CARGO_TARGET_DIR),target)/release/stripewise '$(PREFIX)/bin/stripewise'
-	sed 's|@BINDIR@|$(PREFIX)/bin|' dist/stripewise.service > dist/stripewise.service.made
-	install -D -m 644 dist/stripewise.service.made '$(PREFIX)/lib/systemd/system/stripewise.service'
-	rm -f dist/stripewise.service.made
-	sed 's|@BINDIR@|$(PREFIX)/bin|' dist/stripewise-fuse.conf > dist/stripewise-fuse.conf.made
-	install -D -m 644 dist/stripewise-fuse.conf.made '$(PREFIX)/share/stripewise/stripewise-fuse.conf'
-	rm -f dist/stripewise-fuse.conf.made
+# What a package has beside the program: unit, manual pages, completions. BINDIR is where the program will be.
+BINDIR ?= $(PREFIX)/bin
+PROGRAM = $(or $(CARGO_TARGET_DIR),target)/release/stripewise
+package-files: build
+	rm -rf target/package && mkdir -p target/package
+	for unit in stripewise.service stripewise-fuse.conf; do \
+		sed 's|@BINDIR@|$(BINDIR)|' dist/$$unit > target/package/$$unit || exit 1; \
+	done
+	$(PROGRAM) --quiet man target/package/man
+	for shell in bash zsh fish; do $(PROGRAM) completions $$shell > target/package/$$shell || exit 1; done
+
+install: package-files
+	install -D -s -m 755 $(PROGRAM) '$(PREFIX)/bin/stripewise'
+	install -D -m 644 target/package/stripewise.service '$(PREFIX)/lib/systemd/system/stripewise.service'
+	install -D -m 644 target/package/stripewise-fuse.conf '$(PREFIX)/share/stripewise/stripewise-fuse.conf'
+	install -d '$(PREFIX)/share/man/man1' && install -m 644 target/package/man/*.1 '$(PREFIX)/share/man/man1'
+	install -D -m 644 target/package/bash '$(PREFIX)/share/bash-completion/completions/stripewise'
+	install -D -m 644 target/package/zsh '$(PREFIX)/share/zsh/site-functions/_stripewise'
+	install -D -m 644 target/package/fish '$(PREFIX)/share/fish/vendor_completions.d/stripewise.fish'
+	install -D -m 644 dist/prometheus/stripewise.rules.yml '$(PREFIX)/share/stripewise/prometheus/stripewise.rules.yml'
+	install -D -m 644 dist/grafana/stripewise.json '$(PREFIX)/share/stripewise/grafana/stripewise.json'
+
+# A Debian package in target/debian.
+deb: need-deb
+	$(MAKE) package-files BINDIR=/usr/bin
+	cargo deb --no-build --locked -p stripewise
 
 clean:
 	cargo clean
@@ -117,6 +136,9 @@ need-bench:
 
 need-bench-md:
 	@scripts/need.sh bench-md
+
+need-deb:
+	@scripts/need.sh deb
 
 need-fuzz:
 	@scripts/need.sh fuzz

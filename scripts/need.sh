@@ -2,10 +2,10 @@
 # What the Makefile's commands need from the system, in this one place: checks for it, installs what is missing by name
 # (Debian and its relatives, as root or through sudo), or says what to install. Installs nothing that is there already.
 #
-# usage: scripts/need.sh build|check|test|soak|bench|bench-md|fuzz
+# usage: scripts/need.sh build|check|test|soak|bench|bench-md|fuzz|deb
 set -eu
 
-purpose=${1:?usage: scripts/need.sh build|check|test|soak|bench|bench-md|fuzz}
+purpose=${1:?usage: scripts/need.sh build|check|test|soak|bench|bench-md|fuzz|deb}
 packages=
 reasons=
 # Whether this can go on without the packages: only what cannot be tested is passed over then, and says so.
@@ -44,6 +44,11 @@ if [ "$purpose" = fuzz ] && ! cargo fuzz --version >/dev/null 2>&1; then
     cargo install cargo-fuzz --locked --quiet
 fi
 
+if [ "$purpose" = deb ] && ! cargo deb --version >/dev/null 2>&1; then
+    echo "installing cargo-deb (what makes the package), built from its source"
+    cargo install cargo-deb --locked --quiet
+fi
+
 if [ "$purpose" = soak ] && ! command -v fsx >/dev/null 2>&1; then
     echo "installing fsx (what exercises files on volumes), built from its source"
     cargo install fsx --locked --quiet || echo "going on without it: its part of the tests is passed over"
@@ -75,6 +80,10 @@ if [ "$purpose" = bench ]; then
 fi
 if [ "$purpose" = bench-md ]; then
     PATH=$PATH:/usr/sbin:/sbin command -v debootstrap >/dev/null 2>&1 || missing debootstrap "the guest that has Linux md, which the engine is compared with"
+fi
+if [ "$purpose" = deb ]; then
+    command -v dpkg-shlibdeps >/dev/null 2>&1 || missing dpkg-dev "the libraries that the package depends on"
+    command -v lintian >/dev/null 2>&1 || missing lintian "the check of the package"
 fi
 if [ "$purpose" = fuzz ]; then
     command -v c++ >/dev/null 2>&1 || missing g++ "the fuzzing library is C++"

@@ -56,6 +56,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Alert(AlertCommand),
     Mount(mount::Options),
+    Completions(completions::Options),
+    Man(man::Options),
 }
 
 impl Command {
@@ -74,7 +76,9 @@ impl Command {
             | Self::Advise(_)
             | Self::Simulate(_)
             | Self::Serve(_)
-            | Self::Mount(_) => return Ok(None),
+            | Self::Mount(_)
+            | Self::Completions(_)
+            | Self::Man(_) => return Ok(None),
         }))
     }
 }

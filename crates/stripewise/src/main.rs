@@ -29,6 +29,7 @@ use crate::commands::*;
 use crate::failure::{Exit, Failure, Result};
 
 fn main() -> ExitCode {
+    completions::answer_shell();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return wrong_usage(&error),
@@ -59,6 +60,8 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
         Command::Lab(command) => lab::run(command, app),
         Command::Model(command) => model::run(command, app),
         Command::Advise(options) => advise::run(options, app),
+        Command::Completions(options) => completions::run(options, app),
+        Command::Man(options) => man::run(options, app),
         Command::Drive(DriveCommand::Make(options)) => drive::make::run(options, app),
         Command::Drive(DriveCommand::Measure(options)) => drive::measure::run(options, app),
         Command::Simulate(SimulateCommand::Torture(options)) => simulate_torture::run(options, app),

@@ -3,9 +3,11 @@
 
 pub(crate) mod advise;
 pub(crate) mod alert_test;
+pub(crate) mod completions;
 pub(crate) mod drive;
 pub(crate) mod evaluate;
 pub(crate) mod lab;
+pub(crate) mod man;
 pub(crate) mod model;
 pub(crate) mod mount;
 pub(crate) mod pool;

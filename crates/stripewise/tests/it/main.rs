@@ -29,6 +29,7 @@ mod memory;
 mod model;
 mod mount;
 mod network_members;
+mod packaging;
 mod predictions;
 mod processes;
 mod queue;
