@@ -10,9 +10,12 @@ use clap_complete::engine::ValueCompleter;
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter};
 use clap_complete::env::{CompleteEnv, EnvCompleter, Shells};
 
+use serde_json::json;
+
 use crate::cli::Cli;
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
+use crate::printer::OUTPUT_VERSION;
 
 /// Set by the script when it asks this program for completions.
 const VARIABLE: &str = "STRIPEWISE_COMPLETE";
@@ -44,8 +47,8 @@ pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
         Shell::Fish => "fish",
     };
     let script = script(name).map_err(|error| Failure::new(format!("cannot make the script: {error}")))?;
-    let document = serde_json::json!({ "shell": name, "script": script }).to_string();
-    app.printer.text_or_json(&script, &document)?;
+    let document = json!({ "output_version": OUTPUT_VERSION, "shell": name, "script": script });
+    app.printer.text_or_json(&script, &document.to_string())?;
     Ok(Exit::Success)
 }
 

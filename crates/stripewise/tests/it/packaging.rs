@@ -58,12 +58,12 @@ fn shells_complete_commands_and_names() {
     let complete = |words: &[&str]| completed(&sandbox, words);
     assert!(complete(&["stripewise", "pool", "rep"]).contains(&"replace".to_owned()));
     assert_eq!(complete(&["stripewise", "pool", "status", ""])[0], "tank");
-    assert_eq!(complete(&["stripewise", "volume", "show", "ta"]), ["tank/data"]);
+    assert_eq!(complete(&["stripewise", "volume", "show", "ta"])[0], "tank/data");
     let drive = sandbox.text("d/drive1.img");
     fs::rename(&drive, sandbox.path("d/elsewhere.img")).unwrap();
     let begun = &drive[..drive.len() - 5];
     let known = complete(&["stripewise", "pool", "replace", "tank", begun]);
-    assert_eq!(known, [drive.as_str()], "a missing drive is completed too");
+    assert!(known.contains(&drive), "a missing drive is completed too: {known:?}");
     for shell in ["zsh", "fish"] {
         let script = sandbox.json(&format!("completions {shell}"));
         assert!(script["script"].as_str().unwrap().contains("STRIPEWISE_COMPLETE"), "{script}");
