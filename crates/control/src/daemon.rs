@@ -4,6 +4,7 @@
 
 pub mod alerts;
 pub mod caller;
+pub mod hardware;
 pub mod listeners;
 pub mod mounting;
 pub mod news;

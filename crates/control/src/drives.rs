@@ -5,6 +5,7 @@ pub(crate) mod blkid;
 pub mod candidates;
 pub mod contents;
 pub mod emptiness;
+pub mod hardware;
 pub(crate) mod inspections;
 pub(crate) mod known;
 pub(crate) mod misplaced;

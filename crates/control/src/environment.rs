@@ -14,6 +14,7 @@ use stripewise_runtime::RealExecutor;
 use crate::daemon::alerts::Alerts;
 use crate::daemon::caller::{Caller, Party};
 use crate::daemon::turns::Turn;
+use crate::drives::hardware::samples::Samples;
 use crate::drives::inspections::{Inspection, Inspections};
 use crate::failure::{Failure, Result};
 use crate::messages::report::ActivityReport;
@@ -60,6 +61,9 @@ pub struct Environment {
     /// Folders whose files and devices a caller below `admin` may make drives of.
     drive_folders: Rc<OnceCell<Vec<PathBuf>>>,
     inspections: Rc<Inspections>,
+    hardware: Rc<Samples>,
+    /// Limit of drives' temperature in degrees Celsius, if one is set.
+    max_temperature_c: Rc<OnceCell<i64>>,
 }
 
 impl Environment {
@@ -77,6 +81,8 @@ impl Environment {
             role: Role::Admin,
             drive_folders: Rc::default(),
             inspections: Rc::default(),
+            hardware: Rc::default(),
+            max_temperature_c: Rc::default(),
         }
     }
 
@@ -124,6 +130,21 @@ impl Environment {
     /// Folders whose files and devices a caller below `admin` may make drives of.
     pub(crate) fn drive_folders(&self) -> &[PathBuf] {
         self.drive_folders.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Samples of the hardware of drives.
+    pub(crate) fn hardware(&self) -> &Samples {
+        &self.hardware
+    }
+
+    /// Sets the limit of drives' temperature in degrees Celsius, over those of the drives.
+    pub fn limit_temperature(&self, degrees: i64) {
+        self.max_temperature_c.set(degrees).expect("the limit is set once");
+    }
+
+    /// The limit of drives' temperature in degrees Celsius, if one is set.
+    pub(crate) fn max_temperature_c(&self) -> Option<i64> {
+        self.max_temperature_c.get().copied()
     }
 
     /// A permit to inspect drives' contents.

@@ -39,7 +39,7 @@ const LOOK_NS: u64 = 20_000_000;
 /// Mode of the state folder: access for its owner only.
 const FOLDER_MODE: u32 = 0o700;
 /// Prefixes of the names in the state folder; temporary files add a suffix.
-const STATE_NAMES: [&str; 5] = ["pools", "control", "http.", "lab.sqlite", "mounts"];
+const STATE_NAMES: [&str; 6] = ["pools", "control", "http.", "hardware", "lab.sqlite", "mounts"];
 
 /// The list of known pools, and the state folder that it lies in.
 #[derive(Clone, Debug)]

@@ -142,6 +142,10 @@ fn words(response: &Response, page: &mut Page) {
                 drives::words(drive, page);
             }
         }
+        Response::Located(located) => {
+            let state = if located.on { "on" } else { "off" };
+            page.line(format!("the light of {} is {state}", located.path.display()));
+        }
         Response::AlertsTested(tested) => {
             for sent in &tested.sent {
                 match &sent.error {

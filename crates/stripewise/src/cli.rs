@@ -68,6 +68,7 @@ impl Command {
             Self::Pool(command) => return command.request(),
             Self::Volume(command) => command.request()?,
             Self::Drive(DriveCommand::Show(options)) => options.request().into(),
+            Self::Drive(DriveCommand::Locate(options)) => options.request().into(),
             Self::Alert(AlertCommand::Test(options)) => options.request().into(),
             Self::Drive(DriveCommand::Make(_) | DriveCommand::Measure(_))
             | Self::Evaluate(_)
@@ -99,6 +100,8 @@ pub(crate) enum DriveCommand {
     Measure(drive::measure::Options),
     /// Show the pool, role and state of drives; read-only
     Show(drive::show::Options),
+    /// Switch the light of a drive's slot on or off, to find the drive
+    Locate(drive::locate::Options),
 }
 
 /// Commands on pools.

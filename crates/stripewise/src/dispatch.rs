@@ -42,6 +42,7 @@ pub(crate) async fn run(request: &Request, app: &App) -> Result<Response> {
         Request::WriteVolume(asked) => Box::pin(volume::write::run(asked, app)).await,
         Request::DeleteVolume(asked) => Box::pin(volumes::delete::run(asked, app)).await,
         Request::ShowDrives(asked) => Box::pin(drives::show::run(asked, app)).await,
+        Request::LocateDrive(asked) => Box::pin(drives::locate::run(asked, app)).await,
         Request::TestAlerts(asked) => Box::pin(alert_test::run(asked, app)).await,
     }
 }

@@ -7,6 +7,7 @@ use stripewise_pool::{DriveStatus, Event, PoolStatus, SlotStatus, TierInfo, Volu
 use stripewise_runtime::Holder;
 use utoipa::ToSchema;
 
+use crate::drives::hardware::Hardware;
 use crate::notation::times::moment_text;
 use crate::registry::KnownPool;
 
@@ -129,6 +130,9 @@ pub struct DriveReport {
     /// Identity of the drive that replaces this one, while it is `replacing`.
     #[serde(default)]
     pub successor: Option<String>,
+    /// Serial number, slot, temperature and health.
+    #[serde(flatten)]
+    pub hardware: Hardware,
 }
 
 /// A job.
@@ -340,6 +344,7 @@ impl From<&DriveStatus> for DriveReport {
             allocated_bytes: drive.allocated_bytes,
             reason: drive.reason.clone(),
             successor: drive.successor.map(|id| id.to_string()),
+            hardware: Hardware::default(),
         }
     }
 }

@@ -317,6 +317,13 @@ requests! {
         /// Paths, volumes, NBD URIs, or identities of known drives.
         drives: Vec<PathBuf>,
     }
+    /// To switch the light of a drive's slot.
+    LocateDrive as "drive locate" {
+        /// Path, or identity of a known drive.
+        drive: PathBuf,
+        /// On or off.
+        on: bool,
+    }
     /// To send a test alert by every way.
     TestAlerts as "alert test" {}
 }
@@ -361,6 +368,7 @@ impl Request {
             | Self::ReadVolume(_)
             // To look at a drive that is named by a URI is to connect there.
             | Self::ShowDrives(_)
+            | Self::LocateDrive(_)
             | Self::TestAlerts(_) => Role::Operate,
         }
     }

@@ -10,6 +10,7 @@ use stripewise_runtime::Holder;
 use utoipa::ToSchema;
 
 use crate::daemon::alerts::Sent;
+use crate::drives::hardware::Hardware;
 use crate::jobs::Done;
 use crate::messages::report::{EventReport, PoolReport, VolumeReport};
 use crate::messages::request::Setting;
@@ -51,6 +52,8 @@ pub enum Response {
     Drives(ShownDrives),
     /// A test alert was sent.
     AlertsTested(AlertsTested),
+    /// The light of a drive's slot was switched.
+    Located(Located),
 }
 
 /// The registered pools.
@@ -327,6 +330,18 @@ pub struct ShownDrive {
     pub belongs: Option<bool>,
     /// Other contents that were recognised.
     pub holds: Vec<String>,
+    /// Serial number, slot, temperature and health.
+    #[serde(flatten)]
+    pub hardware: Hardware,
+}
+
+/// The light of a drive's slot.
+#[derive(Serialize)]
+pub struct Located {
+    /// Path of the drive.
+    pub path: PathBuf,
+    /// True if the light is on.
+    pub on: bool,
 }
 
 /// Result of a test alert.

@@ -4,6 +4,7 @@
 //! Expected faults: a pool in use, a command that fails half-way (the pool is closed all the same).
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 
 use stripewise_export::Hold;
@@ -15,6 +16,7 @@ use crate::access::Access;
 use crate::control::Control;
 use crate::drives::candidates::Candidate;
 use crate::drives::contents::refuse_contents;
+use crate::drives::hardware::warnings;
 use crate::drives::opened::OpenedDrive;
 use crate::drives::rights::refuse_foreign_path;
 use crate::failure::{Failure, Result};
@@ -241,7 +243,24 @@ impl Session {
                 report.add_resync(&name);
             }
         }
+        for drive in &mut report.drives {
+            drive.hardware = self.control.hardware().of(&drive.id).unwrap_or_default();
+        }
+        warnings::add_notices(&mut report, self.control.max_temperature_c());
         report
+    }
+
+    /// IDs and paths of the pool's drives.
+    pub(crate) fn drives(&self) -> Vec<(String, PathBuf)> {
+        let drives = self.pool.status().drives;
+        drives.iter().map(|drive| (drive.id.to_string(), PathBuf::from(&drive.path))).collect()
+    }
+
+    /// Samples the hardware of the pool's drives.
+    pub(crate) async fn sample_hardware(&self) -> Result<()> {
+        let folder = self.control.registry()?.folder().to_owned();
+        self.control.hardware().take(&folder, self.drives()).await;
+        Ok(())
     }
 
     /// The status file's contents.

@@ -1,11 +1,38 @@
 //! The contents of a drive, as text.
 
 use stripewise_control::drives::emptiness::UNKNOWN_DATA;
+use stripewise_control::drives::hardware::{Hardware, SmartHealth};
 use stripewise_control::report::{counted, word};
 use stripewise_control::response::ShownDrive;
 use stripewise_control::size::ByteSize;
 
 use crate::printer::{Page, Style};
+
+fn hardware_words(hardware: &Hardware, page: &mut Page) {
+    let facts = [
+        ("model", &hardware.model),
+        ("firmware", &hardware.firmware),
+        ("serial", &hardware.serial),
+        ("slot", &hardware.slot),
+    ];
+    for (name, fact) in facts {
+        if let Some(fact) = fact {
+            page.field(name, fact, Style::Plain);
+        }
+    }
+    if let Some(degrees) = hardware.temperature_c {
+        page.field("temperature", format!("{degrees} degrees Celsius"), Style::Plain);
+    }
+    let counters = hardware.smart_counters.iter();
+    let counters: String = counters.map(|counter| format!("; {}: {}", counter.name, counter.value)).collect();
+    match hardware.smart {
+        Some(SmartHealth::Passed) => page.field("SMART", format!("passed{counters}"), Style::Good),
+        Some(SmartHealth::Failed) => {
+            page.field("SMART", format!("failed: it expects to fail soon{counters}"), Style::Bad);
+        }
+        None => {}
+    }
+}
 
 /// Prints one drive.
 pub(super) fn words(drive: &ShownDrive, page: &mut Page) {
@@ -18,6 +45,7 @@ pub(super) fn words(drive: &ShownDrive, page: &mut Page) {
     if let Some(pace) = &drive.pace {
         page.field("pace", pace, Style::Plain);
     }
+    hardware_words(&drive.hardware, page);
     let Some(label) = &drive.superblock else {
         match drive.holds.as_slice() {
             [] => page.field("contents", "empty", Style::Plain),

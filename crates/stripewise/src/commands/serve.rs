@@ -16,6 +16,7 @@ use futures_util::future::{Either, select, select_all};
 use sd_notify::NotifyState;
 use serde::Serialize;
 use stripewise_control::daemon::alerts::{Alert, Alerts, Watch, tell};
+use stripewise_control::daemon::hardware::sample_hardware;
 use stripewise_control::daemon::listeners::open_nbd;
 use stripewise_control::daemon::mounting::{free_folder, mount_fuse, unmount_fuse};
 use stripewise_control::daemon::serving::{
@@ -63,6 +64,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SECONDS", default_value_t = END_WITHIN_SECONDS)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     end_within: u64,
+    /// Highest temperature of drives in degrees Celsius before an alert is sent [default: the
+    /// drive's own limit, else 60]
+    #[arg(long, value_name = "DEGREES", value_parser = clap::value_parser!(i64).range(1..=150))]
+    max_temperature: Option<i64>,
     #[command(flatten)]
     log: LogOptions,
 }
@@ -80,6 +85,9 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
         [] => vec![PathBuf::from("/dev"), registry.folder().to_owned()],
         folders => folders.iter().map(|folder| app.absolute(folder)).collect(),
     });
+    if let Some(degrees) = options.max_temperature {
+        app.limit_temperature(degrees);
+    }
     let wanted = wanted_pools(&options.pools, &registry)?;
     let folder = options.fuse.as_deref().map(|typed| free_folder(app, typed)).transpose()?;
     // Comes first, so that the locks of the pools name the socket.
@@ -167,6 +175,7 @@ async fn serve(
         adopting.boxed_local(),
         reconnect(app).boxed_local(),
         watch.go_on(app).boxed_local(),
+        sample_hardware(app).boxed_local(),
         mounted_still.boxed_local(),
     ]);
     let ended = match select(pin!(interrupted), &mut working).await {

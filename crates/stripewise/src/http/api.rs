@@ -75,6 +75,7 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
         .routes(routes!(list_known_pools))
         .routes(routes!(test_alerts))
         .routes(routes!(drives::show_drives))
+        .routes(routes!(drives::locate_drive))
         .routes(routes!(drives::add_drives))
         .routes(routes!(drives::remove_drive))
         .routes(routes!(drives::retire_drive))

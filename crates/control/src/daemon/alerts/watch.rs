@@ -3,13 +3,14 @@
 //! also sent as alerts.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use stripewise_pool::ScrubSummary;
 
 use super::Alert;
 use crate::control::Control;
 use crate::daemon::news::{Found, News};
+use crate::drives::hardware::warnings::{Cause, warnings};
 use crate::failure::Result;
 use crate::messages::report::{ActivityReport, EventReport, PoolReport, PoolState, counted};
 use crate::notation::plain::one_line;
@@ -28,6 +29,8 @@ struct Seen {
     /// Events so far.
     last_event: Option<(u64, String)>,
     jobs: Vec<Job>,
+    /// Warnings about drives, by ID.
+    warned: HashSet<(String, Cause)>,
 }
 
 /// A job, by kind, volume and drive.
@@ -63,7 +66,7 @@ impl Watch {
             is_served
         });
         for session in &sessions {
-            let now = Look::at(session);
+            let now = Look::at(session, control.max_temperature_c());
             let before = seen.insert(session.name().to_owned(), now.seen());
             now.log(before.as_ref());
             now.tell(before.as_ref(), &control.news);
@@ -109,15 +112,17 @@ struct Look {
     events: Vec<EventReport>,
     scrubs: Vec<ScrubSummary>,
     opened_unix_ms: u64,
+    max_temperature_c: Option<i64>,
 }
 
 impl Look {
-    fn at(session: &Session) -> Self {
+    fn at(session: &Session, max_temperature_c: Option<i64>) -> Self {
         Self {
             report: session.report(),
             events: session.pool.events().iter().map(EventReport::from).collect(),
             scrubs: session.pool.scrub_reports(),
             opened_unix_ms: session.opened_unix_ms(),
+            max_temperature_c,
         }
     }
 
@@ -131,7 +136,16 @@ impl Look {
             errors: self.report.drives.iter().map(errors).collect(),
             last_event: self.events.last().map(|event| (event.time_unix_ms, event.text.clone())),
             jobs: self.jobs(),
+            warned: self.warnings().map(|(id, cause, _)| (id, cause)).collect(),
         }
+    }
+
+    /// Warnings about the hardware of drives: ID, cause and text.
+    fn warnings(&self) -> impl Iterator<Item = (String, Cause, String)> {
+        self.report.drives.iter().flat_map(|drive| {
+            let found = warnings(&self.report.name, drive, self.max_temperature_c);
+            found.into_iter().map(|(cause, text)| (drive.id.clone(), cause, text))
+        })
     }
 
     fn jobs(&self) -> Vec<Job> {
@@ -219,6 +233,11 @@ impl Look {
         if report.state != before.map_or(PoolState::Online, |before| before.state) {
             alerts.push(alert("state", format!("{}: {}", report.state, report.condition)));
         }
+        for (id, cause, text) in self.warnings() {
+            if !before.is_some_and(|before| before.warned.contains(&(id, cause))) {
+                alerts.push(alert("drive", text));
+            }
+        }
         let Some(before) = before else { return alerts };
         for drive in &report.drives {
             let now = [drive.read_errors, drive.write_errors, drive.checksum_errors];
@@ -282,6 +301,7 @@ fn names(text: &str, word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drives::hardware::SmartHealth;
     use crate::messages::report::DriveReport;
 
     fn look(state: PoolState, read_errors: u64, events: &[(&str, &str)]) -> Look {
@@ -305,12 +325,25 @@ mod tests {
             events: events.iter().enumerate().map(event).collect(),
             scrubs: Vec::new(),
             opened_unix_ms: 1,
+            max_temperature_c: None,
         }
     }
 
     fn kinds(now: &Look, before: Option<&Look>) -> Vec<&'static str> {
         let before = before.map(Look::seen);
         now.alerts(before.as_ref()).iter().map(|alert| alert.kind).collect()
+    }
+
+    #[test]
+    fn a_drive_that_expects_to_fail_is_an_alert_once() {
+        let mut well = look(PoolState::Online, 0, &[]);
+        let mut bad = look(PoolState::Online, 0, &[]);
+        bad.report.drives[0].hardware.smart = Some(SmartHealth::Failed);
+        assert_eq!(kinds(&bad, None), ["drive"], "also at the first look");
+        assert_eq!(kinds(&bad, Some(&well)), ["drive"]);
+        assert_eq!(kinds(&bad, Some(&bad)), [""; 0]);
+        well.report.drives[0].hardware.temperature_c = Some(61);
+        assert_eq!(kinds(&well, Some(&bad)), ["drive"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use stripewise_export::bridge::off_thread;
 use stripewise_pool::{DriveLabel, PoolError, inspect};
 use stripewise_runtime::OpenOptions;
 
@@ -12,6 +13,7 @@ use crate::access::Access;
 use crate::control::Control;
 use crate::drives::candidates::Candidate;
 use crate::drives::contents::contents_of;
+use crate::drives::hardware::samples::facts_of;
 use crate::drives::names::LEAST_BEGINNING;
 use crate::drives::opened::pace_of;
 use crate::drives::rights::refuse_foreign_path;
@@ -40,7 +42,7 @@ async fn show_all(asked: &ShowDrives, control: &Control, opener: &StackOpener) -
 
 /// The path of a drive. A drive of a known pool may be named by its identity or the beginning of
 /// it; any other name is a path.
-fn by_identity(control: &Control, drive: &Path) -> PathBuf {
+pub(super) fn by_identity(control: &Control, drive: &Path) -> PathBuf {
     let Some(name) =
         drive.to_str().filter(|name| name.len() >= LEAST_BEGINNING && !control.absolute(drive).exists())
     else {
@@ -79,11 +81,14 @@ async fn show(control: &Control, opener: &StackOpener, path: &Path) -> Result<Sh
     if superblock.is_none() && holds.is_empty() {
         holds = contents_of(control, &opened).await?.in_words();
     }
+    let device = candidate.path.clone();
+    let hardware = off_thread(move || facts_of(&device)).await.unwrap_or_default();
     Ok(ShownDrive {
         belongs: superblock.as_ref().and_then(|label| belongs(control, label)),
         capacity_bytes: stripewise_drive::Drive::info(&*opened.bare).capacity_bytes,
         kind: candidate.kind(),
         pace: pace_of(control, &candidate.path).map(|pace| pace.to_string()),
+        hardware,
         path: candidate.path,
         superblock,
         holds,

@@ -10,7 +10,7 @@ use crate::messages::report::PoolReport;
 use crate::messages::request::ShowPools;
 use crate::messages::response::{Pools, Response};
 use crate::pools::other_process;
-use crate::pools::session::with_pool;
+use crate::pools::session::{Session, with_pool};
 use crate::registry::{KnownPool, Registry};
 
 /// Executes `pool status`.
@@ -31,9 +31,14 @@ async fn report(control: &Control, registry: &Registry, known: &KnownPool) -> Re
     if let Some(status) = other_process::wait_for(control, registry, known).await? {
         return Ok(status.report);
     }
-    match with_pool(control, &known.name, Access::Look, "pool status", async |session| Ok(session.report()))
-        .await
-    {
+    let look = async |session: &Session| {
+        // A daemon samples the drives' hardware at intervals.
+        if !session.is_lent() {
+            session.sample_hardware().await?;
+        }
+        Ok(session.report())
+    };
+    match with_pool(control, &known.name, Access::Look, "pool status", look).await {
         Ok(report) => Ok(report),
         Err(failure) if failure.taken_at().is_some() && control.caller().is_none() => Err(failure),
         // Another process opened the pool in between: only its status file can show the state.

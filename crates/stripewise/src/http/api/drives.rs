@@ -24,6 +24,23 @@ pub(super) async fn show_drives(api: Api, Document(shown): Document<Shown>) -> R
     api.document(ShowDrives { drives }).await
 }
 
+/// The light of a drive's slot.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Light {
+    /// Path, or identity of a drive in a known pool.
+    drive: String,
+    /// On or off.
+    on: bool,
+}
+
+/// Switches the light of a drive's slot on or off.
+#[utoipa::path(post, path = "/api/v1/drives/locate", request_body = Light,
+    responses((status = 200), (status = 409, body = Problem)))]
+pub(super) async fn locate_drive(api: Api, Document(light): Document<Light>) -> Response {
+    api.document(LocateDrive { drive: PathBuf::from(light.drive), on: light.on }).await
+}
+
 /// Drives to add to a pool.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
