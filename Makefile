@@ -94,7 +94,7 @@ BINDIR ?= $(PREFIX)/bin
 PROGRAM = $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 package-files: build
 	rm -rf target/package && mkdir -p target/package
-	for unit in stripewise.service stripewise-fuse.conf; do \
+	for unit in stripewise.service stripewise-fuse.conf stripewise-smart.conf; do \
 		sed 's|@BINDIR@|$(BINDIR)|' dist/$$unit > target/package/$$unit || exit 1; \
 	done
 	$(PROGRAM) --quiet man target/package/man
@@ -104,6 +104,7 @@ install: package-files
 	install -D -s -m 755 $(PROGRAM) '$(PREFIX)/bin/stripewise'
 	install -D -m 644 target/package/stripewise.service '$(PREFIX)/lib/systemd/system/stripewise.service'
 	install -D -m 644 target/package/stripewise-fuse.conf '$(PREFIX)/share/stripewise/stripewise-fuse.conf'
+	install -D -m 644 target/package/stripewise-smart.conf '$(PREFIX)/share/stripewise/stripewise-smart.conf'
 	install -d '$(PREFIX)/share/man/man1' && install -m 644 target/package/man/*.1 '$(PREFIX)/share/man/man1'
 	install -D -m 644 target/package/bash '$(PREFIX)/share/bash-completion/completions/stripewise'
 	install -D -m 644 target/package/zsh '$(PREFIX)/share/zsh/site-functions/_stripewise'

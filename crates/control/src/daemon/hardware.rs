@@ -1,5 +1,5 @@
-//! Samples of the hardware of the served pools' drives: every ten minutes, and when a pool has other
-//! drives than before.
+//! Samples of the hardware of the served pools' drives: every ten minutes, and when a pool has
+//! other drives than before.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

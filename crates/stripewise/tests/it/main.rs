@@ -16,6 +16,7 @@ mod evaluate;
 mod failures;
 mod foreign_paths;
 mod full_below;
+mod hardware;
 mod hostile;
 mod identity;
 mod kit;

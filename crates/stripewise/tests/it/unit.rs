@@ -29,7 +29,9 @@ fn exposure(unit: &Path) -> Option<f64> {
 #[test]
 fn the_systemd_unit_is_valid_and_sandboxed() {
     // Mounting requires root privileges, and without a mount namespace the sandbox is weaker.
-    for (dropins, most) in [(&[][..], 3.0), (&["stripewise-fuse.conf"], 4.0)] {
+    for (dropins, most) in
+        [(&[][..], 3.0), (&["stripewise-smart.conf"], 4.0), (&["stripewise-fuse.conf"], 4.0)]
+    {
         let folder = unit(dropins);
         let path = folder.path().join("stripewise.service");
         let Some(level) = exposure(&path) else {

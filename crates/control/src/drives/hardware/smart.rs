@@ -20,8 +20,8 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Longer documents are none of its.
 const MAX_DOCUMENT_BYTES: u64 = 1 << 20;
 
-/// ATA attributes that precede failures, and their names here.
-/// Source: Pinheiro, Weber and Barroso, "Failure Trends in a Large Disk Drive Population", FAST '07.
+/// ATA attributes that precede failures, and their names here. Source: Pinheiro, Weber and Barroso,
+/// "Failure Trends in a Large Disk Drive Population", FAST '07.
 const ATTRIBUTES: [(u64, &str); 5] = [
     (5, "reallocated sectors"),
     (187, "reported uncorrectable errors"),

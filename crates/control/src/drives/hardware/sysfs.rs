@@ -119,7 +119,7 @@ mod tests {
         fs::create_dir(&links).expect("created");
         symlink("../../nvme0n1", links.join("pci-0000:01:00.0-nvme-1")).expect("linked");
         let facts = facts(&folder, &links);
-        // What a terminal acts on is left out.
+        // Characters that a terminal acts on are left out.
         assert_eq!(facts.serial.as_deref(), Some("S4EV[31m"));
         assert_eq!(facts.slot.as_deref(), Some("pci-0000:01:00.0-nvme-1"));
         assert_eq!((facts.temperature_c, facts.temperature_limit_c), (Some(38), Some(81)));

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_that_expects_to_fail_is_named_with_its_slot() {
+    fn a_failing_drive_is_named_with_its_slot() {
         let counters = [("reallocated sectors", 1200), ("pending sectors", 0), ("hours on", 9)];
         let counters = counters.map(|(name, value)| SmartCounter { name: name.into(), value });
         let bad = drive(Hardware {
