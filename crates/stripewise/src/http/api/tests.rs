@@ -26,7 +26,7 @@ use crate::http::clients::Clients;
 use crate::http::guard::Peer;
 
 /// Commands that have no path, and why.
-const WITHOUT_A_PATH: [(&str, &str); 23] = [
+const WITHOUT_A_PATH: [(&str, &str); 25] = [
     ("evaluate", "measures this machine for minutes on drives that it makes; uses no pool of a daemon"),
     ("lab profiles", "the laboratory is used beside a daemon, not through it"),
     ("lab run", "measures for minutes, on targets of the user who types it"),
@@ -52,6 +52,8 @@ const WITHOUT_A_PATH: [(&str, &str); 23] = [
     ("drive make", "makes files to try things out with; uses no pool of a daemon"),
     ("drive measure", "measures a drive of no pool for a minute, in which a daemon would serve no client"),
     ("serve", "is the daemon"),
+    ("completions", "is for the shell in which it is typed"),
+    ("man", "writes files on the caller's machine"),
     ("mount", "is a process of its own beside the daemon; `serve --fuse` shows volumes as files"),
 ];
 
@@ -98,6 +100,7 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         ("DELETE", text([pool, "/rebalance"]), Value::Null),
         ("POST", text([pool, "/wait?job=rebuild"]), Value::Null),
         ("POST", "/api/v1/drives/show", json!({"drives": ["/d/0", "/d/1"]})),
+        ("POST", "/api/v1/drives/locate", json!({"drive": "/d/0", "on": true})),
         ("POST", text([pool, "/drives"]), json!({"drives": ["/d/5"], "role": "spare", "force": true})),
         ("DELETE", drive, Value::Null),
         ("POST", text([drive, "/retire?wait=true"]), Value::Null),
