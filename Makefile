@@ -2,7 +2,9 @@
 # Options for the evaluation go through ARGS: make evaluate ARGS="--quick --layouts raid5,raid6"
 
 .DEFAULT_GOAL := help
-.PHONY: help evaluate check test soak bench bench-md fuzz audit build package-files install deb clean need-build need-check need-test need-soak need-bench need-bench-md need-fuzz need-deb
+.PHONY: help evaluate check test soak bench bench-md fuzz audit build package-files \
+	install deb clean need-build need-check need-test need-soak need-bench need-bench-md \
+	need-fuzz need-deb
 
 ARGS ?=
 FUZZERS ?= sections journal_head pages packed drive pool manifest nbd
@@ -25,7 +27,7 @@ help:
 	@echo 'make fuzz       feeds broken drives to every decoder, one minute each; FUZZ_SECONDS=600 for ten'
 	@echo 'make audit      compares the dependencies with the RustSec advisories; ADVISORIES=DIR for a clone that is here'
 	@echo 'make build      the release binary'
-	@echo 'make install    the release binary into $$(PREFIX)/bin ($(PREFIX)/bin), a systemd unit, manual pages and completions beside it'
+	@echo 'make install    the release binary into $$(PREFIX)/bin ($(PREFIX)/bin); unit, pages, completions'
 	@echo 'make deb        a Debian package in target/debian'
 	@echo 'make clean      removes what was built'
 
@@ -109,8 +111,9 @@ install: package-files
 	install -D -m 644 target/package/bash '$(PREFIX)/share/bash-completion/completions/stripewise'
 	install -D -m 644 target/package/zsh '$(PREFIX)/share/zsh/site-functions/_stripewise'
 	install -D -m 644 target/package/fish '$(PREFIX)/share/fish/vendor_completions.d/stripewise.fish'
-	install -D -m 644 dist/prometheus/stripewise.rules.yml '$(PREFIX)/share/stripewise/prometheus/stripewise.rules.yml'
-	install -D -m 644 dist/grafana/stripewise.json '$(PREFIX)/share/stripewise/grafana/stripewise.json'
+	install -d '$(PREFIX)/share/stripewise/prometheus' '$(PREFIX)/share/stripewise/grafana'
+	install -m 644 dist/prometheus/stripewise.rules.yml '$(PREFIX)/share/stripewise/prometheus'
+	install -m 644 dist/grafana/stripewise.json '$(PREFIX)/share/stripewise/grafana'
 
 # A Debian package in target/debian.
 deb: need-deb

@@ -13,6 +13,7 @@ pub mod names;
 pub mod network;
 pub mod opened;
 pub(crate) mod opener;
+mod programs;
 pub(crate) mod rights;
 pub(crate) mod search;
 pub(crate) mod signatures;

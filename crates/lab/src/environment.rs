@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use stripewise_runtime::block_device_folder;
 
 /// Circumstances that affect a figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -112,14 +113,7 @@ impl Environment {
 
 /// `/dev/sda`, if the path is a block device under any name.
 fn block_device(path: &Path) -> Option<String> {
-    use std::os::unix::fs::{FileTypeExt, MetadataExt};
-    let about = std::fs::metadata(path).ok().filter(|about| about.file_type().is_block_device())?;
-    // As in glibc's major and minor.
-    let number = about.rdev();
-    let (major, minor) =
-        ((number >> 8) & 0xfff | (number >> 32) & !0xfff, number & 0xff | (number >> 12) & !0xff);
-    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok()?;
-    Some(format!("/dev/{}", link.file_name()?.to_str()?))
+    Some(format!("/dev/{}", block_device_folder(path)?.file_name()?.to_str()?))
 }
 
 /// Selects the bracketed entry of `[none] mq-deadline kyber`.

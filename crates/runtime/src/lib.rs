@@ -23,6 +23,7 @@ mod tasks;
 mod virtual_time;
 
 pub use files::attribute::{AttributeError, clear_pace_attribute, pace_attribute, set_pace_attribute};
+pub use files::block_device::block_device_folder;
 pub use files::extents::next_data;
 pub use files::file_drive::FileDrive;
 pub use files::identity::{DriveIdentity, Vanished};

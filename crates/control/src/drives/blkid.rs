@@ -4,19 +4,17 @@
 //! anything: it adds to what is found and takes nothing away.
 
 use std::fs::File;
-use std::io::Read;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use stripewise_runtime::end_process_group;
+use super::programs;
 
 /// Its places: a daemon must not run what another user puts on its path.
 const PROGRAMS: [&str; 3] = ["/usr/sbin/blkid", "/sbin/blkid", "/usr/bin/blkid"];
 /// Reading signatures takes no longer on a device that answers.
 const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(2);
 /// Longer output is none of its.
 const MAX_OUTPUT_BYTES: u64 = 16 << 10;
 /// It found signatures that contradict each other.
@@ -30,29 +28,15 @@ const ITS_INPUT: &str = "/proc/self/fd/0";
 /// thread.
 pub(crate) fn find(file: &File) -> Option<String> {
     let program = PROGRAMS.into_iter().find(|program| Path::new(program).exists())?;
+    let about = file.metadata().ok()?;
+    let device = PathBuf::from(format!("{}:{}:{}", about.dev(), about.ino(), about.rdev()));
     let mut command = Command::new(program);
-    command.args(["-p", "-o", "export", ITS_INPUT]).env_clear().process_group(0);
-    command.stdin(file.try_clone().ok()?).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().ok()?;
-    let begin = Instant::now();
-    // It writes less than a pipe takes.
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if begin.elapsed() < PATIENCE => std::thread::sleep(LOOK),
-            Ok(None) | Err(_) => {
-                end_process_group(child.id());
-                let _ = child.wait();
-                return None;
-            }
-        }
-    };
+    command.args(["-p", "-o", "export", ITS_INPUT]).stdin(Stdio::from(file.try_clone().ok()?));
+    let (status, output) = programs::run(&mut command, &device, PATIENCE, MAX_OUTPUT_BYTES)?;
     if status.code() == Some(AMBIVALENT) {
         return Some("signatures that contradict each other".to_owned());
     }
-    let mut output = String::new();
-    child.stdout.take()?.take(MAX_OUTPUT_BYTES).read_to_string(&mut output).ok()?;
-    in_words(&output)
+    in_words(std::str::from_utf8(&output).ok()?)
 }
 
 fn in_words(output: &str) -> Option<String> {

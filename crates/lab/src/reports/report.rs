@@ -51,9 +51,9 @@ impl Chart {
 }
 
 pub(crate) const STYLE: &str = include_str!("report/style.css");
-const SCRIPT: &str = "document.getElementById('save').onclick=function(){var \
-    data=document.getElementById('results').textContent,link=document.createElement('a');link.href=URL.createObjectURL(new \
-    Blob([data],{type:'application/json'}));link.download='results.json';link.click();};";
+const SCRIPT: &str = "document.getElementById('save').onclick=function(){\
+var data=document.getElementById('results').textContent,link=document.createElement('a');\
+link.href=URL.createObjectURL(new Blob([data],{type:'application/json'}));link.download='results.json';link.click();};";
 
 /// The whole page.
 pub fn report_html(evaluation: &Evaluation) -> String {
@@ -82,8 +82,8 @@ pub fn report_html(evaluation: &Evaluation) -> String {
     page += "</main>\n";
     let _ = writeln!(
         page,
-        "<footer class=\"soft\">Stripewise {}. 1 MB is 10<sup>6</sup> bytes, 1 MiB is \
-         2<sup>20</sup>.</footer>\n<script>{SCRIPT}</script>\n</body>\n</html>",
+        "<footer class=\"soft\">Stripewise {}. 1 MB is 10<sup>6</sup> bytes, 1 MiB is 2<sup>20</sup>.</footer>\n\
+         <script>{SCRIPT}</script>\n</body>\n</html>",
         escape(&evaluation.environment.program_version)
     );
     page
@@ -103,8 +103,7 @@ fn header(page: &mut String, evaluation: &Evaluation, title: &str) {
     let machine: Vec<String> = machine.into_iter().flatten().collect();
     let _ = writeln!(
         page,
-        "<header>\n<h1>{}</h1>\n<p class=\"verdict\">{}</p>\n<p class=\"soft\">{} · {} · \
-         {}</p>\n<div class=\"key\">",
+        "<header>\n<h1>{}</h1>\n<p class=\"verdict\">{}</p>\n<p class=\"soft\">{} · {} · {}</p>\n<div class=\"key\">",
         escape(title),
         escape(&verdict::verdict(evaluation)),
         escape(&evaluation.date),
@@ -148,9 +147,8 @@ fn header(page: &mut String, evaluation: &Evaluation, title: &str) {
 fn matrix(page: &mut String, evaluation: &Evaluation) {
     page.push_str("<h2>The matrix</h2>\n");
     let caption = format!(
-        "{} {} A figure marked <a class=\"mark\" href=\"#remarks\">!</a> has a remark. SW and SR: \
-         sequential writes and reads of 1 MiB at depth 64; M: random, half reads, 4 KiB to 2 MiB, \
-         8 jobs at depth 64 (study 004).",
+        "{} {} A figure marked <a class=\"mark\" href=\"#remarks\">!</a> has a remark. SW and SR: sequential writes and \
+         reads of 1 MiB at depth 64; M: random, half reads, 4 KiB to 2 MiB, 8 jobs at depth 64 (study 004).",
         "Form of Table 3 of study 004.",
         escape(&conditions(evaluation))
     );
@@ -222,8 +220,8 @@ fn throughput_charts(page: &mut String, evaluation: &Evaluation) {
     page.push_str("<h2>Throughput</h2>\n");
     let _ = writeln!(
         page,
-        "<div class=\"legend\">{STATE_LEGEND}<span><i class=\"dash\"></i>a single \
-         drive</span><span>whisker: 95 % interval</span></div>"
+        "<div class=\"legend\">{STATE_LEGEND}<span><i class=\"dash\"></i>a single drive</span><span>whisker: 95 % \
+         interval</span></div>"
     );
     per_workload(page, evaluation, "Throughput with 95 % interval.", charts::throughput);
 }
@@ -237,10 +235,9 @@ fn queue_note(evaluation: &Evaluation) -> Option<String> {
     };
     (in_flight > 1).then(|| {
         format!(
-            "Up to {in_flight} requests are in flight. A request waits for those before it, so the \
-             mean latency is the number in flight over the requests a second. {paced}The response \
-             time of a drive is that of one request in flight, which the method iometer-latency of \
-             `stripewise lab run` measures."
+            "Up to {in_flight} requests are in flight. A request waits for those before it, so the mean latency is the \
+             number in flight over the requests a second. {paced}The response time of a drive is that of one request in \
+             flight, which the method iometer-latency of `stripewise lab run` measures."
         )
     })
 }
@@ -249,8 +246,8 @@ fn latency(page: &mut String, evaluation: &Evaluation) {
     page.push_str("<h2>Latency</h2>\n");
     let _ = writeln!(
         page,
-        "<div class=\"legend\">{STATE_LEGEND}<span>dot: median; bar: to the 99th percentile; long \
-         tick: 99.9th; short tick: longest</span></div>"
+        "<div class=\"legend\">{STATE_LEGEND}<span>dot: median; bar: to the 99th percentile; long tick: 99.9th; short \
+         tick: longest</span></div>"
     );
     if let Some(note) = queue_note(evaluation) {
         let _ = writeln!(page, "<p class=\"soft\">{}</p>", escape(&note));
@@ -266,10 +263,9 @@ fn rebuilds(page: &mut String, evaluation: &Evaluation) {
     }
     page.push_str("<h2>Rebuild</h2>\n");
     page.push_str(
-        "<div class=\"legend\"><span><i class=\"stroke\" style=\"color:var(--normal)\"></i>load, \
-         MB/s</span><span><i class=\"stroke\" style=\"color:var(--rebuilding)\"></i>written to the \
-         replacement by rebuild and load, MB/s</span><span><i class=\"dash\"></i>rebuilt, \
-         %</span></div>\n<div class=\"charts wide\">\n",
+        "<div class=\"legend\"><span><i class=\"stroke\" style=\"color:var(--normal)\"></i>load, MB/s</span>\
+         <span><i class=\"stroke\" style=\"color:var(--rebuilding)\"></i>written to the replacement by rebuild and load, MB/s</span>\
+         <span><i class=\"dash\"></i>rebuilt, %</span></div>\n<div class=\"charts wide\">\n",
     );
     for array in &evaluation.arrays {
         let of_kind = |kind| array.rebuilds.iter().filter(move |rebuild| rebuild.kind == kind);
@@ -285,8 +281,8 @@ fn rebuilds(page: &mut String, evaluation: &Evaluation) {
             };
             let _ = writeln!(
                 page,
-                "<figure><h3>{}, {}</h3>{}<figcaption>{} lost; {} written to its replacement in {}; \
-                 rebuild priority {} %. {}</figcaption></figure>",
+                "<figure><h3>{}, {}</h3>{}<figcaption>{} lost; {} written to its replacement in {}; rebuild priority {} %. {}</figcaption>\
+                 </figure>",
                 escape(&array.layout),
                 escape(&kind),
                 charts::rebuild(array, rebuild),
@@ -311,16 +307,15 @@ fn costs(page: &mut String, evaluation: &Evaluation) {
         table(page, &cpu_table(evaluation), &caption, "");
     }
     let caption = format!(
-        "Counted at the drives, between the engine and their pace: parity, copies, pre-reads and, \
-         while rebuilding, the rebuild. {}",
+        "Counted at the drives, between the engine and their pace: parity, copies, pre-reads and, while rebuilding, the \
+         rebuild. {}",
         escape(&conditions(evaluation))
     );
     table(page, &traffic_table(evaluation), &caption, "");
     if let Some(causes) = cause_table(evaluation) {
         let caption = format!(
-            "A position is a request that does not begin where the previous one on the drive ended: \
-             a seek, or a wait for the platter, on a disk. While rebuilding, the rebuild is \
-             counted too. {}",
+            "A position is a request that does not begin where the previous one on the drive ended: a seek, or a wait for \
+             the platter, on a disk. While rebuilding, the rebuild is counted too. {}",
             escape(&conditions(evaluation))
         );
         table(page, &causes, &caption, "names");
@@ -330,8 +325,8 @@ fn costs(page: &mut String, evaluation: &Evaluation) {
 fn published(page: &mut String, evaluation: &Evaluation) {
     let Some(found) = published_table(evaluation) else { return };
     page.push_str("<h2>Published figures for comparison</h2>\n");
-    let caption = "Toshiba, What is the best RAID configuration for 4 Drives? (2023), Table 9 over \
-        Table 4: real hard drives, where seeks count; shares compare, absolute figures do not.";
+    let caption = "Toshiba, What is the best RAID configuration for 4 Drives? (2023), Table 9 over Table 4: real hard drives, \
+                   where seeks count; shares compare, absolute figures do not.";
     table(page, &found, caption, "names");
 }
 

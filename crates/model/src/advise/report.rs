@@ -9,13 +9,12 @@ use crate::reliability::chance_per_year;
 /// Choices whose commands are shown.
 const BUILT: usize = 8;
 
-const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:70rem;margin:2rem \
-    auto;padding:0 \
-    1rem;color:#222;background:#fff}table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.3rem \
-    .6rem;border-bottom:1px solid \
-    #ccc}td.n,th.n{text-align:right}pre{background:#f4f4f4;padding:.6rem;overflow-x:auto}.soft{color:#666}summary \
-    h2{display:inline}svg text{font:12px \
-    system-ui,sans-serif;fill:currentColor}.axis{stroke:#888}.front{stroke:#27c;fill:none;stroke-width:1.5}.on{fill:#27c}.off{fill:#aaa}@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}pre{background:#242424}th,td{border-color:#444}}";
+const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;\
+color:#222;background:#fff}table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.3rem .6rem;\
+border-bottom:1px solid #ccc}td.n,th.n{text-align:right}pre{background:#f4f4f4;padding:.6rem;overflow-x:auto}\
+.soft{color:#666}summary h2{display:inline}svg text{font:12px system-ui,sans-serif;fill:currentColor}.axis{stroke:#888}.front{stroke:#27c;\
+fill:none;stroke-width:1.5}.on{fill:#27c}.off{fill:#aaa}@media(prefers-color-scheme:dark){body{color:#ddd;\
+background:#181818}pre{background:#242424}th,td{border-color:#444}}";
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -24,17 +23,16 @@ fn escape(text: &str) -> String {
 /// The page.
 pub fn html(advice: &Advice, title: &str) -> String {
     let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta \
-            charset=\"utf-8\">\n<title>{0}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{0}</title>\n<style>{STYLE}\
+         </style>\n</head>\n<body>\n<h1>{0}</h1>\n",
         escape(title)
     );
     table(&mut page, &advice.choices);
     if let Some(first) = advice.choices.first() {
         let _ = writeln!(
             page,
-            "<p class=\"soft\">Half of such rates in published studies are within {:.0} % of the \
-             prediction, nine of ten within {:.0} %. Rates nearer to each other than {:.0} % are \
-             called equal.</p>",
+            "<p class=\"soft\">Half of such rates in published studies are within {:.0} % of the prediction, nine of \
+             ten within {:.0} %. Rates nearer to each other than {:.0} % are called equal.</p>",
             first.rate_median_error_percent, first.rate_p90_error_percent, first.error_percent
         );
     }
@@ -80,11 +78,10 @@ pub fn html(advice: &Advice, title: &str) -> String {
 }
 
 fn table(page: &mut String, choices: &[Choice]) {
-    *page += "<table>\n<tr><th class=\"n\">#</th><th>array</th><th class=\"n\">usable</th><th \
-        class=\"n\">normal MB/s</th><th class=\"n\">degraded</th><th \
-        class=\"n\">rebuilding</th><th class=\"n\">rebuild h</th><th class=\"n\">under \
-        load</th><th class=\"n\">data loss</th><th class=\"n\">price</th><th class=\"n\">price per \
-        TB</th><th>limited by</th><th>why</th></tr>\n";
+    *page += "<table>\n<tr><th class=\"n\">#</th><th>array</th><th class=\"n\">usable</th><th class=\"n\">normal MB/s</th>\
+              <th class=\"n\">degraded</th><th class=\"n\">rebuilding</th><th class=\"n\">rebuild h</th>\
+              <th class=\"n\">under load</th><th class=\"n\">data loss</th><th class=\"n\">price</th><th class=\"n\">price per TB</th>\
+              <th>limited by</th><th>why</th></tr>\n";
     for choice in choices {
         let in_hours = |seconds: Option<f64>| {
             seconds.map_or_else(|| "–".to_owned(), |seconds| format!("{:.1}", seconds / 3600.0))
@@ -97,11 +94,9 @@ fn table(page: &mut String, choices: &[Choice]) {
         });
         let _ = writeln!(
             page,
-            "<tr><td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td \
-             class=\"n\">{:.0}</td><td class=\"n\">{:.0}</td><td class=\"n\">{:.0}</td><td \
-             class=\"n\">{hours}</td><td class=\"n\">{loaded}</td><td class=\"n\">{}</td><td \
-             class=\"n\">{total}</td><td \
-             class=\"n\">{cost}</td><td>{}</td><td>{}{dominated}</td></tr>",
+            "<tr><td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{:.0}</td><td class=\"n\">\
+             {:.0}</td><td class=\"n\">{:.0}</td><td class=\"n\">{hours}</td><td class=\"n\">{loaded}</td>\
+             <td class=\"n\">{}</td><td class=\"n\">{total}</td><td class=\"n\">{cost}</td><td>{}</td><td>{}{dominated}</td></tr>",
             choice.rank,
             escape(&choice.name()),
             terabytes(choice.usable_bytes),
@@ -142,10 +137,9 @@ fn pareto(page: &mut String, choices: &[Choice]) {
     };
     let _ = writeln!(
         page,
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"Usable capacity and rate \
-         of each choice\">\n<path class=\"axis\" fill=\"none\" d=\"M{LEFT} 20V{0}H{1}\"/>\n<text \
-         x=\"{2}\" y=\"{3}\">usable TB, to {right:.1}</text>\n<text x=\"{LEFT}\" y=\"14\">MB/s, to \
-         {top:.0}</text>",
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"Usable capacity and rate of each choice\">\n\
+         <path class=\"axis\" fill=\"none\" d=\"M{LEFT} 20V{0}H{1}\"/>\n\
+         <text x=\"{2}\" y=\"{3}\">usable TB, to {right:.1}</text>\n<text x=\"{LEFT}\" y=\"14\">MB/s, to {top:.0}</text>",
         HEIGHT - BOTTOM,
         WIDTH - 20.0,
         WIDTH - 140.0,
@@ -169,6 +163,5 @@ fn pareto(page: &mut String, choices: &[Choice]) {
             choice.rank
         );
     }
-    *page += "</svg>\n<p class=\"soft\">Numbers are ranks. The line joins the choices that no other \
-        beats in both.</p>\n";
+    *page += "</svg>\n<p class=\"soft\">Numbers are ranks. The line joins the choices that no other beats in both.</p>\n";
 }

@@ -3,12 +3,22 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 /// `_IOR(0x12, 114, size_t)`: the device's size in bytes.
 const BLKGETSIZE64: libc::c_ulong =
     2 << 30 | (size_of::<libc::size_t>() as libc::c_ulong) << 16 | 0x12 << 8 | 114;
 /// `_IO(0x12, 104)`: the device's logical block in bytes.
 const BLKSSZGET: libc::c_ulong = 0x12 << 8 | 104;
+
+/// The kernel's folder about the block device at `path`, `/sys/devices/…/block/sda`, or
+/// `…/sda/sda1` for a partition. `None` if `path` is no block device.
+pub fn block_device_folder(path: &Path) -> Option<PathBuf> {
+    let about = std::fs::metadata(path).ok().filter(|about| about.file_type().is_block_device())?;
+    let (major, minor) = (libc::major(about.rdev()), libc::minor(about.rdev()));
+    std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
+}
 
 /// The device's size in bytes.
 pub(crate) fn size_bytes(device: &File) -> io::Result<u64> {

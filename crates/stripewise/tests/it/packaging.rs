@@ -38,7 +38,8 @@ fn completed(sandbox: &Sandbox, words: &[&str]) -> Vec<String> {
     let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     let script = format!(
         "PATH={folder}:$PATH; . <(stripewise completions bash); COMP_WORDS=({}); \
-         COMP_CWORD={}; COMP_TYPE=9; _clap_complete_stripewise stripewise; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+         COMP_CWORD={}; COMP_TYPE=9; _clap_complete_stripewise stripewise; \
+         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
         quoted.join(" "),
         words.len() - 1
     );

@@ -3,12 +3,17 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use super::sysfs;
+use crate::drives::programs;
 use crate::failure::{Failure, Result};
 
 /// Places of `ledctl`: a daemon must not run what another user puts on its path.
 const PROGRAMS: [&str; 2] = ["/usr/sbin/ledctl", "/usr/bin/ledctl"];
+
+/// Enclosures answer in less.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// Switches the light of the slot of a block device on or off. Blocks the thread.
 ///
@@ -33,14 +38,12 @@ pub(crate) fn set_light(device: &Path, on: bool) -> Result<()> {
     };
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let order = format!("{}=/dev/{name}", if on { "locate" } else { "locate_off" });
-    let output = Command::new(program).arg(order).env_clear().stdin(Stdio::null()).output();
-    match output {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let said = super::plain(said.lines().next().unwrap_or_default()).unwrap_or_default();
-            Err(Failure::new(format!("ledctl cannot switch the light of {shown}: {said}")))
+    match programs::run(Command::new(program).arg(order).stdin(Stdio::null()), device, LIMIT, 0) {
+        Some((status, _)) if status.success() => Ok(()),
+        Some((status, _)) => {
+            Err(Failure::new(format!("cannot switch the light of {shown}: {program}: {status}"))
+                .hint("run it as root; `ledctl` by hand says more"))
         }
-        Err(error) => Err(Failure::because(format!("cannot run {program}"), &error)),
+        None => Err(Failure::new(format!("cannot switch the light of {shown}: {program} does not end"))),
     }
 }

@@ -7,8 +7,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::thread::Builder;
 
 use stripewise_export::bridge::off_thread;
+use stripewise_runtime::read_small_file;
 
 use super::{Hardware, smart, sysfs};
 use crate::registry::write_beside;
@@ -42,9 +44,20 @@ impl Samples {
     /// Samples drives, given by ID and path.
     pub(crate) async fn take(&self, folder: &Path, drives: Vec<(String, PathBuf)>) {
         let folder = folder.to_owned();
-        if let Ok(taken) = off_thread(move || sampled(&folder, &drives)).await {
-            self.0.borrow_mut().extend(taken);
+        let Ok(taken) = off_thread(move || sampled(&folder, &drives)).await else { return };
+        let mut known = self.0.borrow_mut();
+        let next: Vec<(String, Hardware)> = taken
+            .into_iter()
+            .map(|(id, facts)| {
+                // A drive that stands still, or does not answer, keeps the health that it had.
+                let last = known.get(&id).cloned().unwrap_or_default();
+                (id, facts.or(Hardware { temperature_c: None, ..last }))
+            })
+            .collect();
+        if known.len() > MAX_KEPT {
+            known.clear();
         }
+        known.extend(next);
     }
 }
 
@@ -61,10 +74,12 @@ fn sampled(folder: &Path, drives: &[(String, PathBuf)]) -> ById {
     let mut taken = ById::new();
     for some in drives.chunks(AT_ONCE) {
         std::thread::scope(|scope| {
-            let asked: Vec<_> = some.iter().map(|(id, path)| (id, scope.spawn(|| facts_of(path)))).collect();
-            for (id, facts) in asked {
+            let ask = |path| Builder::new().spawn_scoped(scope, move || facts_of(path)).ok();
+            let asked: Vec<_> = some.iter().map(|(id, path)| (id, ask(path))).collect();
+            for (id, answer) in asked {
                 let named = kept.get(id).cloned().unwrap_or_default();
-                taken.insert(id.clone(), facts.join().unwrap_or_default().or(named));
+                let facts = answer.and_then(|answer| answer.join().ok()).unwrap_or_default();
+                taken.insert(id.clone(), facts.or(named));
             }
         });
     }
@@ -80,14 +95,14 @@ fn sampled(folder: &Path, drives: &[(String, PathBuf)]) -> ById {
 }
 
 fn read(file: &Path) -> ById {
-    let is_ours = std::fs::metadata(file).is_ok_and(|about| about.is_file() && about.len() <= MAX_FILE_BYTES);
-    let text = if is_ours { std::fs::read(file).unwrap_or_default() } else { Vec::new() };
+    let text = read_small_file(file, MAX_FILE_BYTES).map(|(text, _)| text).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drives::hardware::SmartHealth;
 
     #[test]
     fn a_missing_drive_keeps_its_name() {
@@ -101,6 +116,19 @@ mod tests {
         assert_eq!(taken["a"], identity);
         assert_eq!(taken["c"], Hardware::default());
         assert_eq!(read(&folder.path().join(FILE)), kept, "drives of other pools stay");
+    }
+
+    #[test]
+    fn a_drive_that_does_not_answer_keeps_its_health() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let samples = Samples::default();
+        let failing =
+            Hardware { smart: Some(SmartHealth::Failed), temperature_c: Some(40), ..Hardware::default() };
+        samples.0.borrow_mut().insert("a".to_owned(), failing);
+        let executor = stripewise_runtime::RealExecutor::new().expect("io_uring");
+        executor.block_on(samples.take(folder.path(), vec![("a".to_owned(), "/dev/nothing".into())]));
+        let now = samples.of("a").expect("known");
+        assert_eq!((now.smart, now.temperature_c), (Some(SmartHealth::Failed), None));
     }
 
     #[test]

@@ -2,20 +2,16 @@
 //! device.
 
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use stripewise_runtime::block_device_folder;
 
 use super::{Hardware, plain};
 
-/// Folder of the whole device below `path`: `/sys/class/block/sda` for `/dev/sda1`. `None` if it is
-/// no block device.
+/// Folder of the whole device below `path`: that of `sda` for `/dev/sda1`. `None` if it is no block
+/// device.
 pub(super) fn folder_of(path: &Path) -> Option<PathBuf> {
-    let about = fs::metadata(path).ok().filter(|about| about.file_type().is_block_device())?;
-    // As in glibc's major and minor.
-    let number = about.rdev();
-    let major = (number >> 8) & 0xfff | (number >> 32) & !0xfff;
-    let minor = number & 0xff | (number >> 12) & !0xff;
-    let folder = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    let folder = block_device_folder(path)?;
     let is_partition = folder.join("partition").exists();
     if is_partition { folder.parent().map(Path::to_owned) } else { Some(folder) }
 }
@@ -51,11 +47,15 @@ fn enclosure_slot(folder: &Path) -> Option<String> {
 
 /// Folder of a device's slot in its enclosure.
 pub(super) fn enclosure_folder(folder: &Path) -> Option<PathBuf> {
-    let entries = fs::read_dir(folder.join("device")).ok()?;
-    let mut paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    paths.find(|path| {
-        path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"enclosure_device:"))
-    })
+    beginning_with("enclosure_device:", &folder.join("device")).next()
+}
+
+/// Entries of a folder whose names begin so; none of a folder that cannot be read.
+fn beginning_with(begin: &'static str, folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let fitting =
+        entries.filter(move |entry| entry.file_name().as_encoded_bytes().starts_with(begin.as_bytes()));
+    fitting.map(|entry| entry.path())
 }
 
 fn bus_name(folder: &Path, by_path: &Path) -> Option<String> {
@@ -71,11 +71,8 @@ fn bus_name(folder: &Path, by_path: &Path) -> Option<String> {
 
 /// In thousandths of a degree, below the device or, for NVMe, below its controller.
 fn temperature(folder: &Path, name: &str) -> Option<i64> {
-    let places = ["device/hwmon", "device"];
-    let monitors = places.iter().flat_map(|place| fs::read_dir(folder.join(place)).into_iter().flatten());
-    let monitors = monitors
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"hwmon")));
+    let places = [folder.join("device/hwmon"), folder.join("device")];
+    let monitors = places.iter().flat_map(|place| beginning_with("hwmon", place));
     let mut values = monitors.filter_map(|monitor| fs::read_to_string(monitor.join(name)).ok());
     values.find_map(|text| text.trim().parse::<i64>().ok()).map(|thousandths| thousandths / 1000)
 }

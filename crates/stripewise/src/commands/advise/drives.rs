@@ -5,12 +5,12 @@
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use stripewise_control::drives::candidates::Candidate;
 use stripewise_model::advise::{AdviceError, Kind, parse_count, parse_drives};
 use stripewise_model::catalogue::parse_drive;
+use stripewise_runtime::block_device_folder;
 
 use crate::commands::App;
 use crate::failure::{Failure, Result, system_text};
@@ -82,22 +82,8 @@ fn of_path(app: &App, count: usize, text: &str, assumptions: &mut Vec<String>) -
 
 /// The kernel's `queue/rotational` of a block device, or of the disk of a partition.
 pub(crate) fn is_rotational(path: &Path) -> Option<bool> {
-    let device = std::fs::metadata(path).ok()?.rdev();
-    if device == 0 {
-        return None;
-    }
-    let (major, minor) = (major_of(device), minor_of(device));
-    let folder = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    let folder = block_device_folder(path)?;
     let read = |folder: &Path| std::fs::read_to_string(folder.join("queue/rotational")).ok();
     let text = read(&folder).or_else(|| read(folder.parent()?))?;
     Some(text.trim() == "1")
-}
-
-/// Major number, in the kernel's encoding of device numbers.
-fn major_of(device: u64) -> u64 {
-    (device >> 32) & 0xffff_f000 | (device >> 8) & 0xfff
-}
-
-fn minor_of(device: u64) -> u64 {
-    (device >> 12) & 0xffff_ff00 | device & 0xff
 }
