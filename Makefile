@@ -91,19 +91,21 @@ build: need-build
 	cargo build --release --locked -p stripewise
 	@scripts/shipped.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 
-# What a package has beside the program: unit, manual pages, completions. BINDIR is where the program will be.
+# The stripped program, unit, manual pages and completions. BINDIR is where the program will be.
 BINDIR ?= $(PREFIX)/bin
 PROGRAM = $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 package-files: build
-	rm -rf target/package && mkdir -p target/package
+	rm -rf target/package && mkdir -p target/package/units
+	install -s -m 755 $(PROGRAM) target/package/stripewise
 	for unit in stripewise.service stripewise-fuse.conf stripewise-smart.conf; do \
 		sed 's|@BINDIR@|$(BINDIR)|' dist/$$unit > target/package/$$unit || exit 1; \
 	done
+	cp target/package/stripewise.service target/package/units
 	$(PROGRAM) --quiet man target/package/man
 	for shell in bash zsh fish; do $(PROGRAM) completions $$shell > target/package/$$shell || exit 1; done
 
 install: package-files
-	install -D -s -m 755 $(PROGRAM) '$(PREFIX)/bin/stripewise'
+	install -D -m 755 target/package/stripewise '$(PREFIX)/bin/stripewise'
 	install -D -m 644 target/package/stripewise.service '$(PREFIX)/lib/systemd/system/stripewise.service'
 	install -D -m 644 target/package/stripewise-fuse.conf '$(PREFIX)/share/stripewise/stripewise-fuse.conf'
 	install -D -m 644 target/package/stripewise-smart.conf '$(PREFIX)/share/stripewise/stripewise-smart.conf'
@@ -119,6 +121,7 @@ install: package-files
 deb: need-deb
 	$(MAKE) package-files BINDIR=/usr/bin
 	cargo deb --no-build --locked -p stripewise
+	lintian --fail-on error target/debian/*.deb
 
 clean:
 	cargo clean
