@@ -8,7 +8,6 @@ pub mod locate;
 pub(crate) mod samples;
 mod smart;
 mod sysfs;
-pub(crate) mod warnings;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -12,6 +12,7 @@ use crate::notation::times::moment_text;
 use crate::registry::KnownPool;
 
 mod condition;
+pub(crate) mod hardware;
 mod state;
 
 pub use state::{DriveState, PoolState, ShareState, VolumeState, word};

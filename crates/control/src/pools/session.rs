@@ -16,10 +16,10 @@ use crate::access::Access;
 use crate::control::Control;
 use crate::drives::candidates::Candidate;
 use crate::drives::contents::refuse_contents;
-use crate::drives::hardware::warnings;
 use crate::drives::opened::OpenedDrive;
 use crate::drives::rights::refuse_foreign_path;
 use crate::failure::{Failure, Result};
+use crate::messages::report::hardware;
 use crate::messages::report::{PoolReport, VolumeReport};
 use crate::notation::names::VolumeName;
 use crate::pools::pool_stack::PoolStack;
@@ -246,7 +246,7 @@ impl Session {
         for drive in &mut report.drives {
             drive.hardware = self.control.hardware().of(&drive.id).unwrap_or_default();
         }
-        warnings::add_notices(&mut report, self.control.max_temperature_c());
+        hardware::add_notices(&mut report, self.control.max_temperature_c());
         report
     }
 

@@ -167,7 +167,8 @@ impl Server {
         drop(free);
         let mut words: Vec<String> = Vec::new();
         if let Some(namespace) = &namespace {
-            words.extend(["ip", "netns", "exec", &namespace.name].map(str::to_owned));
+            // `ip netns exec` would make a mount namespace, which keeps others' mounts alive.
+            words.extend(["nsenter".to_owned(), format!("--net=/run/netns/{}", namespace.name)]);
         }
         words.extend(["fio".to_owned(), format!("--server=ip:{address},{port}")]);
         let process = Command::new(&words[0])

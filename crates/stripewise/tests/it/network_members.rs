@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::kit::daemon::{Daemon, PATIENCE, until, wait};
 use crate::kit::nbd_servers::{
     Kit, MIB, MOST_UNDER_WAY, TIMEOUT, drive_state, has, is_whole, nothing_is_wrong, served, status,
-    until_whole, uri, wakes_up, write_after_loss, write_over, written_bytes,
+    until_whole, until_whole_with, uri, wakes_up, write_after_loss, write_over, written_bytes,
 };
 use crate::kit::{Sandbox, unique_bytes};
 use nbd_client::Client;
@@ -480,11 +480,11 @@ impl Host {
     }
 
     fn serve(&self, file: &Path) -> Kit {
-        let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-        let mut command = Command::new("ip");
+        // `ip netns exec` would also make a mount namespace, which keeps other tests' mounts alive.
+        let mut command = Command::new("nsenter");
         command
-            .env("PATH", path)
-            .args(["netns", "exec", &self.name, "nbdkit", "-f", "-p", "10809", "file"])
+            .arg(format!("--net=/run/netns/{}", self.name))
+            .args(["nbdkit", "-f", "-p", "10809", "file"])
             .arg(file);
         let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
         let kit = Kit { child };
@@ -523,8 +523,16 @@ fn a_disconnected_host_resyncs_when_it_returns() {
             None => return,
         }
     }
-    let _kits: Vec<Kit> =
-        hosts.iter().enumerate().map(|(index, host)| host.serve(&sandbox.drive_path(index))).collect();
+    let serve = |index: usize| hosts[index].serve(&sandbox.drive_path(index));
+    let mut kits: Vec<Kit> = (0..hosts.len()).map(serve).collect();
+    // nbdkit may abort when its host is disconnected (see `wakes_up`).
+    let mut revive = || {
+        for (index, kit) in kits.iter_mut().enumerate() {
+            if kit.has_ended() {
+                *kit = serve(index);
+            }
+        }
+    };
     let uris: Vec<String> = hosts.iter().map(Host::uri).collect();
     sandbox.ok(&format!("pool create tank {}", uris.join(" ")));
     sandbox.ok("volume create tank/a --layout raid5 --size 48MiB");
@@ -537,7 +545,7 @@ fn a_disconnected_host_resyncs_when_it_returns() {
     until("it is missing", || drive_state(&sandbox, 1) == "missing");
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
     hosts[1].cable("up");
-    until_whole(&sandbox, &daemon);
+    until_whole_with(&sandbox, &daemon, &mut revive);
     let copied = written_bytes(&sandbox, 1);
     assert!(copied < 12 << 20, "only what changed is copied: {copied} bytes");
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
@@ -549,7 +557,7 @@ fn a_disconnected_host_resyncs_when_it_returns() {
     let daemon = Daemon::start(&sandbox, "tank");
     write_over(&sandbox, &mut data, 10..12);
     hosts[2].cable("up");
-    until_whole(&sandbox, &daemon);
+    until_whole_with(&sandbox, &daemon, &mut revive);
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
     nothing_is_wrong(&sandbox);
     daemon.end();

@@ -62,6 +62,11 @@ impl Kit {
         assert!(kill.expect("kill runs").success());
     }
 
+    /// True once the server has exited by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it can be waited for").is_some()
+    }
+
     /// Kills the server, as if its host had failed.
     pub fn kill(mut self) {
         self.child.kill().expect("killed");
@@ -83,7 +88,7 @@ pub fn wakes_up(sandbox: &Sandbox, kit: &mut Option<Kit>) {
     let hung = kit.as_mut().expect("there");
     hung.signal("-CONT");
     std::thread::sleep(Duration::from_millis(500));
-    if hung.child.try_wait().expect("it can be waited for").is_some() {
+    if hung.has_ended() {
         *kit = Some(Kit::start(sandbox, 2, ""));
     }
 }
@@ -128,8 +133,14 @@ pub fn is_whole(sandbox: &Sandbox) -> bool {
 
 /// Waits until all drives are in service and resynchronised.
 pub fn until_whole(sandbox: &Sandbox, daemon: &Daemon) {
+    until_whole_with(sandbox, daemon, || ());
+}
+
+/// The same, with a step between looks, for example one that restarts aborted servers.
+pub fn until_whole_with(sandbox: &Sandbox, daemon: &Daemon, mut step: impl FnMut()) {
     let begin = Instant::now();
     while !is_whole(sandbox) {
+        step();
         // Pauses between reconnects may exceed the time limit of other tests.
         if begin.elapsed() > 3 * PATIENCE {
             let status = sandbox.run("pool status tank").out;
