@@ -89,6 +89,9 @@ pub(crate) fn pool_hint(error: &PoolError) -> Option<String> {
                  status`"
                 .to_owned()
         }
+        PoolError::ThinTooLarge { most_bytes, .. } => {
+            format!("the largest thin volume of this layout has {} here", ByteSize(*most_bytes))
+        }
         PoolError::NoSpace { possible_bytes: 0, .. } => "add drives, or delete a volume".to_owned(),
         PoolError::NoSpace { possible_bytes, .. } => {
             format!("ask for {possible_bytes} bytes at most, add drives, or delete a volume")

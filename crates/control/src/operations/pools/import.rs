@@ -110,6 +110,23 @@ async fn find_and_import(
     if pools.is_empty() { Err(import.nothing_found(&places.words)) } else { Ok(pools) }
 }
 
+/// Places to search, as options of the command line.
+fn places_as_options(asked: &ImportPools) -> String {
+    let folders =
+        asked.folders.iter().map(|folder| format!(" --dir {}", in_shell(&folder.to_string_lossy())));
+    let drives = asked.drives.iter().map(|drive| format!(" --drive {}", in_shell(drive)));
+    folders.chain(drives).collect()
+}
+
+/// A word as a shell takes it.
+fn in_shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-:@%+=,".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 struct Import<'a> {
     asked: &'a ImportPools,
     control: &'a Control,
@@ -208,9 +225,8 @@ impl Import<'_> {
             found.held_back = match self.copies(group).await.map(in_one_line).or_else(other_host) {
                 Some(why) => Some(why),
                 None if namesake && !found.imported => Some(format!(
-                    "there are two pools of this name; import this one by its identity: \
-                     stripewise pool import {}",
-                    group.id
+                    "there are two pools of this name; import this one by its identity: {}",
+                    self.command(&group.id.to_string())
                 )),
                 None => {
                     let why = self.wants_to_be_named(group, &found);
@@ -232,7 +248,7 @@ impl Import<'_> {
             return None;
         }
         let name = group.name();
-        let by_name = format!("if it is yours: stripewise pool import {name}");
+        let by_name = format!("if it is yours: {}", self.command(name));
         if group.drives.iter().any(|found| found.way == Way::Volume) {
             return Some(format!("it lies on a volume of another pool; {by_name}"));
         }
@@ -240,6 +256,18 @@ impl Import<'_> {
         let on_network = group.drives.iter().any(|found| found.way == Way::Network)
             || group.newest().drives.iter().any(|drive| is_export(&drive.path));
         on_network.then(|| format!("it has drives on other machines; {by_name}"))
+    }
+
+    /// The command that imports a pool, by its name or identity, from the places searched.
+    fn command(&self, pool: &str) -> String {
+        format!("stripewise pool import{} {pool}", places_as_options(self.asked))
+    }
+
+    /// As [`Self::command`], under another name if the pool's is taken.
+    fn command_for(&self, group: &FoundDrives<'_>, known: &[KnownPool]) -> String {
+        let is_taken = known.iter().any(|pool| pool.name == group.name() && pool.id != group.id.to_string());
+        let new_name = if is_taken { " --as NEWNAME" } else { "" };
+        format!("{}{new_name}", self.command(group.name()))
     }
 
     /// Reads a pool's condition from its drives.
@@ -265,10 +293,19 @@ impl Import<'_> {
         if let Some(user) = &used_by {
             report.note_user(user);
         }
-        let imported = self.registry.pools()?.iter().any(|pool| pool.id == report.id);
+        let known = self.registry.pools()?;
+        let registered = known.iter().find(|pool| pool.id == report.id);
+        let is_elsewhere = |found: &&Found| {
+            let id = found.label.drive_id.to_string();
+            let noted = registered.and_then(|pool| pool.drives.iter().find(|drive| drive.id == id));
+            let identity = noted.and_then(|drive| Candidate::at(&drive.path).ok());
+            noted.is_some() && identity.is_none_or(|noted| noted.identity != found.opened.identity)
+        };
         Ok(FoundPool {
+            has_moved: group.drives.iter().any(is_elsewhere),
+            command: self.command_for(group, &known),
             pool: report,
-            imported,
+            imported: registered.is_some(),
             held_back: None,
             last_host,
             must_be_named: false,
@@ -287,6 +324,8 @@ impl Import<'_> {
         FoundPool {
             pool: PoolReport::unreachable(&known, &why, &hint),
             imported: false,
+            has_moved: false,
+            command: self.command(group.name()),
             held_back: Some(why),
             last_host: group.newest().host.clone(),
             must_be_named: false,
@@ -375,9 +414,10 @@ impl Import<'_> {
             found.last_host.as_ref().filter(|host| host.is_other(&this_host()) && !self.asked.force)?;
         let why = format!("is in use by host {}", host_in_words(host));
         let hint = format!(
-            "on {1}: `stripewise pool export {0}`; if that host no longer uses the pool: \
-             stripewise pool import {2} --force",
-            found.pool.name, host.name, found.pool.id
+            "on {1}: `stripewise pool export {0}`; if that host no longer uses the pool: {2} --force",
+            found.pool.name,
+            host.name,
+            self.command(&found.pool.id)
         );
         Some((why, hint))
     }
@@ -457,5 +497,25 @@ fn in_one_line(failure: Failure) -> String {
     match failure.hint {
         Some(hint) => format!("{}; {hint}", failure.message),
         None => failure.message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printed_commands_repeat_the_places_searched() {
+        let asked = ImportPools {
+            folders: vec!["../store".into(), "my disks".into()],
+            drives: vec!["nbd://host/x?timeout=2s".to_owned()],
+            pool: None,
+            all: false,
+            new_name: None,
+            force: false,
+        };
+        let options = places_as_options(&asked);
+        assert_eq!(options, " --dir ../store --dir 'my disks' --drive 'nbd://host/x?timeout=2s'");
+        assert_eq!(in_shell("it's"), r"'it'\''s'");
     }
 }

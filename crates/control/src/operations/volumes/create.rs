@@ -11,17 +11,25 @@ use crate::failure::{Failure, Result, pool_failure};
 use crate::messages::report::VolumeReport;
 use crate::messages::request::CreateVolume;
 use crate::messages::response::{InterleaveChoice, Response, VolumeChange, VolumeChanged};
-use crate::notation::size::ByteSize;
+use crate::notation::size::{ByteSize, WantedSize};
 use crate::pools::session::with_pool;
 
 /// Executes `volume create`.
 pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {
     let name = &asked.volume;
     let what = format!("cannot create volume `{name}`");
+    let size_bytes = match asked.size_bytes {
+        Some(WantedSize::Bytes(bytes)) => Some(bytes),
+        Some(WantedSize::More(_) | WantedSize::Less(_)) => {
+            return Err(Failure::usage(format!("volume `{name}` has no size yet that could grow or shrink"))
+                .hint("use a size such as 100GiB, a share of the free space such as 50%, or max"));
+        }
+        Some(WantedSize::Percent(_) | WantedSize::Max) | None => None,
+    };
     let mut spec = VolumeSpec {
         name: name.volume.clone(),
         layout: asked.layout,
-        size_bytes: asked.size_bytes,
+        size_bytes,
         thin: asked.thin,
         write_back: asked.write_back,
         checksums: asked.checksums,
@@ -32,6 +40,11 @@ pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {
         with_pool(control, &name.pool, Access::Change, &format!("volume create {name}"), async |session| {
             let (choice, are_disks) = choose_interleave(&mut spec.layout, &session.pool, pin);
             let columns = choose_columns(&mut spec, &session.pool);
+            if let (None, Some(wanted)) = (spec.size_bytes, asked.size_bytes) {
+                let bytes = wanted.bytes(0, || session.pool.room_for(&spec));
+                let bytes = bytes.map_err(|error| in_sizes(pool_failure(&what, &error), &error, pin))?;
+                spec.size_bytes = Some(bytes);
+            }
             let created = session.pool.create_volume(spec).await;
             created.map_err(|error| in_sizes(pool_failure(&what, &error), &error, pin))?;
             for notice in session.pool.notices() {

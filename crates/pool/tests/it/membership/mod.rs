@@ -14,5 +14,6 @@ mod power_cuts;
 mod record_room;
 mod released;
 mod replacement;
+mod room;
 mod stacked_pools;
 mod two_sessions;
