@@ -91,6 +91,7 @@ pub use manifest::host_use::{Host, HostUse};
 pub use manifest::ids::{DriveId, Id, PoolId, VolumeId};
 pub use manifest::volume_record::Pin;
 pub use membership::inspect::{DriveLabel, LabelDrive, LabelVolume, identify, inspect};
+pub use membership::new_identity::give_new_identity;
 pub use space::addresses::{choose_slab_bytes, usable_bytes};
 pub use sparing::planner::Homeless;
 pub use status::activity::Activity;

@@ -3,6 +3,8 @@
 use stripewise_array::ArrayError;
 use stripewise_pool::PoolError;
 
+use crate::notation::size::ByteSize;
+
 /// Recommended remedy for an error of a pool.
 pub(crate) fn pool_hint(error: &PoolError) -> Option<String> {
     Some(match error {

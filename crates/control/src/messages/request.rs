@@ -105,6 +105,9 @@ requests! {
         new_name: Option<PoolName>,
         /// Take it from another host, and drives as they are.
         force: bool,
+        /// Give a copy of a pool an identity of its own.
+        #[serde(default)]
+        new_identity: bool,
     }
     /// To take a pool off the list, and use its drives elsewhere.
     ExportPool as "pool export" {

@@ -81,6 +81,22 @@ fn drives_that_became_larger_are_used_in_full() {
 }
 
 #[test]
+fn columns_that_leave_space_unused_are_noted() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @large --count 3 --size 64MiB");
+    sandbox.ok("drive make @small --count 1 --size 16MiB");
+    sandbox.ok("pool create tank @large/drive0.img @large/drive1.img @large/drive2.img @small/drive0.img");
+    let noted = sandbox.ok("volume create tank/a --layout raid5 --columns 4").err;
+    assert!(noted.contains("4 columns hold") && noted.contains("--columns 3 holds"), "{noted}");
+    sandbox.ok("volume delete tank/a --yes");
+    let chosen = sandbox.ok("volume create tank/a --layout raid5").err;
+    assert!(chosen.contains("3 columns hold"), "{chosen}");
+    sandbox.ok("drive make @more --count 1 --size 64MiB");
+    let added = sandbox.ok("pool add tank @more/drive0.img").err;
+    assert!(!added.contains("volume convert"), "it never took all drives: {added}");
+}
+
+#[test]
 fn cleared_drive_can_be_used_by_a_pool() {
     let sandbox = Sandbox::new();
     sandbox.pool(3);
@@ -142,4 +158,22 @@ fn printed_import_command_works_as_printed() {
     let command = listed.text().lines().find_map(|line| line.trim().strip_prefix("import: stripewise "));
     sandbox.ok(command.expect("a command"));
     sandbox.ok("pool status tank");
+}
+
+#[test]
+fn copy_of_all_drives_becomes_a_pool_of_its_own() {
+    let (sandbox, data) = full();
+    std::fs::create_dir(sandbox.path("copy")).expect("a folder");
+    for drive in 0..4 {
+        let name = format!("drive{drive}.img");
+        std::fs::copy(sandbox.path(&format!("d/{name}")), sandbox.path(&format!("copy/{name}"))).expect("copied");
+    }
+    let refused = sandbox.fails("pool import --dir @copy tank");
+    assert!(refused.contains("is a copy of that") && refused.contains("--new-identity"), "{refused}");
+    let refused = sandbox.fails("pool import --dir @d tank --new-identity --as other");
+    assert!(refused.contains("and no copy"), "{refused}");
+    sandbox.ok("pool import --dir @copy tank --new-identity --as other");
+    sandbox.write("other/a", 0, b"other");
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+    assert_eq!(sandbox.read("other/a", 0, 5), b"other");
 }

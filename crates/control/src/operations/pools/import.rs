@@ -7,10 +7,11 @@
 //! process or host. A problem with one pool does not prevent the import of others.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use stripewise_drive::BufferPool;
+use stripewise_drive::{BufferPool, Drive};
 use stripewise_export::nbd::client::NbdUri;
-use stripewise_pool::{DriveLabel, OpenMode, Pool, PoolId, PoolOptions, identify};
+use stripewise_pool::{DriveLabel, OpenMode, Pool, PoolId, PoolOptions, give_new_identity, identify};
 use stripewise_runtime::{Holder, OpenError, OpenOptions, RealExecutor};
 
 use crate::access::Access;
@@ -203,6 +204,11 @@ impl Import<'_> {
     }
 
     async fn take_named(&self, group: &FoundDrives<'_>) -> Result<FoundPool> {
+        // Under another name and by force a copy can only be meant as another pool.
+        let is_other = self.asked.force && self.asked.new_name.is_some();
+        if self.asked.new_identity || (is_other && self.copy_of_registered(group).await.is_some()) {
+            return self.take_copy(group).await;
+        }
         let mut found = self.look(group).await?;
         if let Some(why) = self.copies(group).await {
             return Err(why);
@@ -211,6 +217,60 @@ impl Import<'_> {
             return Err(Failure::new(format!("pool `{}` ({}) {why}", found.pool.name, group.id)).hint(hint));
         }
         self.put_on_list(group, &mut found).await?;
+        Ok(found)
+    }
+
+    /// Gives a copy of a pool a new identity, and imports it.
+    async fn take_copy(&self, group: &FoundDrives<'_>) -> Result<FoundPool> {
+        let name = self.asked.new_name.as_ref().map_or_else(|| group.name().to_owned(), |name| name.0.clone());
+        let known = self.registry.pools()?;
+        if known.iter().any(|pool| pool.name == name) {
+            return Err(Failure::new(format!("there is a pool `{name}` already"))
+                .hint("--as NEWNAME imports the copy under another name"));
+        }
+        if let Some(why) = self.double(group) {
+            return Err(why);
+        }
+        let paths: Vec<&Path> = group.drives.iter().map(|found| found.path.as_path()).collect();
+        let is_member = |path: &&PathBuf| {
+            let identity = Candidate::at(path).ok().map(|noted| noted.identity);
+            group.drives.iter().any(|found| identity.as_ref() == Some(&found.opened.identity))
+        };
+        let id = group.id.to_string();
+        let registered = known.iter().filter(|pool| pool.id == id);
+        if let Some(path) = registered.flat_map(|pool| &pool.drives).map(|drive| &drive.path).find(is_member) {
+            return Err(Failure::new(format!(
+                "{} is a drive of the registered pool `{}`, and no copy",
+                path.display(),
+                group.name()
+            ))
+            .hint("name the copies alone, with --dir or --drive"));
+        }
+        let options = OpenOptions { read_only: false, lock: true, buffered: false };
+        let mut drives: Vec<Rc<dyn Drive>> = Vec::new();
+        for path in &paths {
+            drives.push(self.executor.open_drive(path, &options)?);
+        }
+        let (context, buffers) = (self.executor.context(), BufferPool::new(0));
+        let options = PoolOptions {
+            pool_id: Some(group.id),
+            take_from_host: true,
+            host: Some(this_host()),
+            ..PoolOptions::default()
+        };
+        let given = give_new_identity(&context, &buffers, drives, options).await;
+        given.map_err(|error| {
+            pool_failure(format!("cannot give the copy of pool `{}` a new identity", group.name()), &error)
+        })?;
+        let paths: Vec<PathBuf> = paths.into_iter().map(Path::to_owned).collect();
+        let again = on_paths(self.control, self.executor, &paths).await;
+        // Drives that took no part keep the old identity.
+        let groups = groups(&again);
+        let Some(copy) = groups.iter().find(|copy| copy.id != group.id) else {
+            return Err(Failure::new(format!("the copy of pool `{}` is gone", group.name())));
+        };
+        let mut found = self.look(copy).await?;
+        self.put_on_list(copy, &mut found).await?;
         Ok(found)
     }
 
@@ -355,21 +415,14 @@ impl Import<'_> {
     /// The failure if drives are copies of one another, or of a registered pool: only the user
     /// knows which ones are meant.
     async fn copies(&self, group: &FoundDrives<'_>) -> Option<Failure> {
-        let name = group.name();
-        for (index, found) in group.drives.iter().enumerate() {
-            let is_same = |other: &&&Found| other.label.drive_id == found.label.drive_id;
-            if let Some(other) = group.drives[..index].iter().find(is_same) {
-                return Some(
-                    Failure::new(format!(
-                        "{} and {} are copies of one drive of pool `{name}` ({})",
-                        other.path.display(),
-                        found.path.display(),
-                        group.id
-                    ))
-                    .hint("name the ones to import, with --dir or --drive, and keep the others apart"),
-                );
-            }
+        if let Some(why) = self.double(group) {
+            return Some(why);
         }
+        self.copy_of_registered(group).await
+    }
+
+    /// The failure if drives are copies of those of a registered pool.
+    async fn copy_of_registered(&self, group: &FoundDrives<'_>) -> Option<Failure> {
         let known = self.registry.pools().ok()?.into_iter().find(|pool| pool.id == group.id.to_string())?;
         for drive in &known.drives {
             let id = drive.id.parse().ok();
@@ -386,10 +439,31 @@ impl Import<'_> {
                         found.path.display()
                     ))
                     .hint(format!(
-                        "`stripewise pool export {}` unregisters the other one; keep its drives \
-                         apart from then on",
+                        "{} --new-identity --as NEWNAME makes the copy a pool of its own; `stripewise \
+                         pool export {}` unregisters the other one; keep its drives apart from then on",
+                        self.command(group.name()),
                         known.name
                     )),
+                );
+            }
+        }
+        None
+    }
+
+    /// The failure if two drives are copies of one.
+    fn double(&self, group: &FoundDrives<'_>) -> Option<Failure> {
+        let name = group.name();
+        for (index, found) in group.drives.iter().enumerate() {
+            let is_same = |other: &&&Found| other.label.drive_id == found.label.drive_id;
+            if let Some(other) = group.drives[..index].iter().find(is_same) {
+                return Some(
+                    Failure::new(format!(
+                        "{} and {} are copies of one drive of pool `{name}` ({})",
+                        other.path.display(),
+                        found.path.display(),
+                        group.id
+                    ))
+                    .hint("name the ones to import, with --dir or --drive, and keep the others apart"),
                 );
             }
         }
@@ -513,6 +587,7 @@ mod tests {
             all: false,
             new_name: None,
             force: false,
+            new_identity: false,
         };
         let options = places_as_options(&asked);
         assert_eq!(options, " --dir ../store --dir 'my disks' --drive 'nbd://host/x?timeout=2s'");

@@ -9,6 +9,7 @@ mod journal_losses;
 mod largest_sizes;
 mod long_away;
 mod losses;
+mod new_identity;
 mod metadata_copies;
 mod power_cuts;
 mod record_room;

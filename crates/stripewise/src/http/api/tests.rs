@@ -76,7 +76,7 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         "interleave_bytes": 65_536, "size_bytes": 1 << 30, "thin": true, "write_back": true, "checksums": false,
         "pin": "fast"});
     let import = json!({"folders": ["/d"], "drives": ["nbd://host/disk"], "pool": "tank", "new_name": "other",
-        "force": true});
+        "force": true, "new_identity": true});
     let through = json!({"name": "a", "layout": "raid5", "write_back": false, "checksums": true});
     let layout =
         json!({"layout": "raid50", "columns": 6, "groups": 2, "interleave_bytes": 65_536, "yes": true});
