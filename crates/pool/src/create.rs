@@ -19,7 +19,7 @@ use crate::manifest::ids::{DriveId, IdSource};
 use crate::open::{assembled, open_drive};
 use crate::settings::check_priority;
 use crate::space::addresses::{
-    MIN_DRIVE_BYTES, choose_slab_bytes, is_slab_size, refuse_too_large, slab_count,
+    MIN_DRIVE_BYTES, capacity_for, choose_slab_bytes, is_slab_size, refuse_too_large, slab_count,
 };
 use crate::status::DriveState;
 use crate::superblock::entries::FORMAT_VERSION;
@@ -179,12 +179,7 @@ fn slab_bytes(spec: &PoolSpec) -> Result<u64, PoolError> {
 
 /// The smallest drive that has a slab of this size.
 pub(crate) fn least_capacity_bytes(slab_bytes: u64) -> u64 {
-    let (mut low, mut high) = (0, slab_bytes * 2 + (64 << 20));
-    while low + 1 < high {
-        let middle = low + (high - low) / 2;
-        if slab_count(middle, slab_bytes) > 0 { high = middle } else { low = middle }
-    }
-    high
+    capacity_for(1, slab_bytes)
 }
 
 /// A drive that holds a pool already.

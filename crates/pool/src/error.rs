@@ -286,6 +286,21 @@ pub enum PoolError {
         /// Largest possible size of the volume, bytes.
         possible_bytes: u64,
     },
+    /// A thin volume whose region map has no room.
+    #[error(
+        "volume {volume} is too large for pool {pool}: the region map of a thin volume of {} has no room",
+        in_mib(*size_bytes)
+    )]
+    ThinTooLarge {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+        /// The size asked for, bytes.
+        size_bytes: u64,
+        /// Largest possible size of a thin volume of this layout, bytes.
+        most_bytes: u64,
+    },
     /// A thin volume cannot grow any more.
     #[error(
         "pool {pool} has no free slabs for another row of volume {volume} ({used_slabs} of {slabs} slabs in use)"

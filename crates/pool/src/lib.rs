@@ -85,12 +85,15 @@ pub use jobs::tier::{TIER_BYTES_PER_S, TierOptions};
 pub use jobs::tier_plan::TierInfo;
 pub use jobs::wait::Wait;
 pub use manifest::care::LastScrub;
-pub use manifest::drive_record::{ExclusionKind, Role};
+pub use manifest::drive_record::{ExclusionKind, MAX_PATH_BYTES, Role};
 pub use manifest::events::{Event, EventKind};
 pub use manifest::host_use::{Host, HostUse};
 pub use manifest::ids::{DriveId, Id, PoolId, VolumeId};
 pub use manifest::volume_record::Pin;
 pub use membership::inspect::{DriveLabel, LabelDrive, LabelVolume, identify, inspect};
+pub use membership::new_identity::give_new_identity;
+pub use space::addresses::{choose_slab_bytes, usable_bytes};
+pub use sparing::planner::Homeless;
 pub use status::activity::Activity;
 pub use status::condition::{Condition, OutDrive, Repair, Replacing};
 pub use status::load::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad};
@@ -99,7 +102,7 @@ pub use status::{
     ConversionStatus, DriveState, DriveStatus, PoolState, PoolStatus, ShareState, SlotStatus, VolumeInfo,
     VolumeState,
 };
-pub use superblock::released::{PIECE_BYTES, pieces, sampled_places};
+pub use superblock::released::{PIECE_BYTES, erase, pieces, sampled_places};
 pub use volume::conversion::{ConversionPlan, layout_in_words};
 pub use volume::drive::VolumeDrive;
 pub use volume::make::VolumeSpec;

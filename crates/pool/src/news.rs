@@ -100,10 +100,10 @@ impl News {
         self.full.borrow().clone()
     }
 
-    /// Records the number of slabs in use. Adds an event when it reaches `warn_percent`.
-    pub(crate) fn note_space(&self, used: u64, all: u64, warn_percent: u64) {
-        let is_short = all > 0 && used * 100 >= all * warn_percent;
-        if is_short != self.is_short.replace(is_short) && is_short {
+    /// Records the slabs in use, and all, if space is short. Adds an event when it becomes so.
+    pub(crate) fn note_space(&self, short: Option<(u64, u64)>) {
+        let was_short = self.is_short.replace(short.is_some());
+        if let Some((used, all)) = short.filter(|_| !was_short) {
             self.event(EventKind::Space, &format!("space is short: {used} of {all} slabs are in use"));
         }
     }
@@ -153,9 +153,9 @@ mod tests {
     #[test]
     fn shortage_and_full_file_system_are_recorded_once() {
         let news = news();
-        [(79, 100), (80, 100), (90, 100), (10, 100), (0, 0), (80, 100)]
-            .iter()
-            .for_each(|(used, all)| news.note_space(*used, *all, 80));
+        [None, Some((80, 100)), Some((90, 100)), None, Some((80, 100))]
+            .into_iter()
+            .for_each(|short| news.note_space(short));
         assert_eq!(news.unrecorded().len(), 2, "space was free again in between");
         ["disk0", "disk1"].iter().for_each(|drive| news.note_full(drive));
         assert_eq!((news.unrecorded().len(), news.full_drive().as_deref()), (3, Some("disk1")));

@@ -233,16 +233,16 @@ pub(crate) fn assembled(
     }))
 }
 
-struct ReadAll {
-    found: Vec<Found>,
+pub(crate) struct ReadAll {
+    pub found: Vec<Found>,
     /// True if any is damaged in part.
-    torn: bool,
+    pub torn: bool,
     /// The slot that holds each drive's newest state, by the drive's index.
-    slots: BTreeMap<usize, usize>,
+    pub slots: BTreeMap<usize, usize>,
 }
 
 /// Reads the superblocks of all drives.
-async fn read_all(
+pub(crate) async fn read_all(
     context: &Context,
     options: &PoolOptions,
     drives: &[Rc<dyn Drive>],

@@ -146,6 +146,10 @@ fn words(response: &Response, page: &mut Page) {
             let state = if located.on { "on" } else { "off" };
             page.line(format!("the light of {} is {state}", located.path.display()));
         }
+        Response::DriveErased(erased) => page.line(match erased.held.is_empty() {
+            true => format!("{} was empty", erased.path.display()),
+            false => format!("{} is empty; it held {}", erased.path.display(), erased.held.join(" and ")),
+        }),
         Response::AlertsTested(tested) => {
             for sent in &tested.sent {
                 match &sent.error {

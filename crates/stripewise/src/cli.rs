@@ -69,6 +69,7 @@ impl Command {
             Self::Volume(command) => command.request()?,
             Self::Drive(DriveCommand::Show(options)) => options.request().into(),
             Self::Drive(DriveCommand::Locate(options)) => options.request().into(),
+            Self::Drive(DriveCommand::Clear(options)) => options.request().into(),
             Self::Alert(AlertCommand::Test(options)) => options.request().into(),
             Self::Drive(DriveCommand::Make(_) | DriveCommand::Measure(_))
             | Self::Evaluate(_)
@@ -102,6 +103,7 @@ pub(crate) enum DriveCommand {
     Show(drive::show::Options),
     /// Switch the light of a drive's slot on or off, to find the drive
     Locate(drive::locate::Options),
+    Clear(drive::clear::Options),
 }
 
 /// Commands on pools.
@@ -136,6 +138,7 @@ pub(crate) enum PoolCommand {
     Online(pool::drives::online::Options),
     /// Replace a drive; a working drive stays in use until the copy is complete
     Replace(pool::drives::replace::Options),
+    Grow(pool::drives::grow::Options),
     /// Verify every stripe, repair errors and report the drives that caused them
     Scrub(pool::jobs::scrub::Options),
     /// Reset error counters and acknowledge drive conditions
@@ -167,6 +170,7 @@ impl PoolCommand {
             Self::Offline(options) => options.request().into(),
             Self::Online(options) => options.request().into(),
             Self::Replace(options) => options.request().into(),
+            Self::Grow(options) => options.request().into(),
             Self::Scrub(options) => options.request().into(),
             Self::Clear(options) => options.request().into(),
             Self::Rebalance(options) => options.request().into(),

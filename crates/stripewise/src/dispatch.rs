@@ -26,6 +26,7 @@ pub(crate) async fn run(request: &Request, app: &App) -> Result<Response> {
         Request::TakeOffline(asked) => Box::pin(drives::offline::run(asked, app)).await,
         Request::BringOnline(asked) => Box::pin(drives::online::run(asked, app)).await,
         Request::ReplaceDrive(asked) => Box::pin(drives::replace::run(asked, app)).await,
+        Request::GrowPool(asked) => Box::pin(drives::grow::run(asked, app)).await,
         Request::Rebalance(asked) => Box::pin(jobs::rebalance::run(asked, app)).await,
         Request::Scrub(asked) => Box::pin(jobs::scrub::run(asked, app)).await,
         Request::Clear(asked) => Box::pin(drives::clear::run(asked, app)).await,
@@ -43,6 +44,7 @@ pub(crate) async fn run(request: &Request, app: &App) -> Result<Response> {
         Request::DeleteVolume(asked) => Box::pin(volumes::delete::run(asked, app)).await,
         Request::ShowDrives(asked) => Box::pin(drives::show::run(asked, app)).await,
         Request::LocateDrive(asked) => Box::pin(drives::locate::run(asked, app)).await,
+        Request::ClearDrive(asked) => Box::pin(drives::erase::run(asked, app)).await,
         Request::TestAlerts(asked) => Box::pin(alert_test::run(asked, app)).await,
     }
 }

@@ -86,7 +86,7 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
         Command::Pool(_)
         | Command::Volume(_)
         | Command::Alert(_)
-        | Command::Drive(DriveCommand::Show(_) | DriveCommand::Locate(_)) => {
+        | Command::Drive(DriveCommand::Show(_) | DriveCommand::Locate(_) | DriveCommand::Clear(_)) => {
             let request = command.request()?.expect("what concerns pools is a request");
             let result = app.executor()?.block_on(dispatch::run(&request, app));
             match result.as_ref().err().and_then(Failure::taken_at) {

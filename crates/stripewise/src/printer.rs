@@ -312,6 +312,11 @@ impl Page {
             })
             .collect();
         let columns = self.columns.unwrap_or(usize::MAX);
+        if table.is_shortening_first
+            && let Some(width) = fit::first_width(&widths, table.indent.len(), columns)
+        {
+            widths[0] = width;
+        }
         if let Some(last) = widths.len().checked_sub(1)
             && table.rows.iter().any(|row| row[last].0.contains(' '))
             && let Some(width) = fit::text_width(&widths, table.indent.len(), columns)
@@ -334,6 +339,8 @@ impl Page {
         let mut at = line.len();
         for column in columns.clone() {
             let ((text, style), width) = (&row[column], widths[column]);
+            let shortened = (column == 0 && table.is_shortening_first).then(|| fit::end_of(text, width));
+            let text = shortened.as_ref().unwrap_or(text);
             if column > columns.start {
                 line += &" ".repeat(fit::GAP);
                 at += fit::GAP;
@@ -370,6 +377,7 @@ pub(crate) struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
     indent: &'static str,
+    is_shortening_first: bool,
 }
 
 impl Table {
@@ -385,6 +393,12 @@ impl Table {
     /// Moved to the right, to stand under something.
     pub(crate) fn indented(mut self) -> Self {
         self.indent = "  ";
+        self
+    }
+
+    /// Shows the ends of the first cells if the rows do not fit a line otherwise.
+    pub(crate) fn shortening_first(mut self) -> Self {
+        self.is_shortening_first = true;
         self
     }
 
@@ -436,6 +450,21 @@ mod tests {
              TIME   WHAT\n\
              07:00  a drive was taken out of service:\n\
              \x20      it answered nothing\n"
+        );
+    }
+
+    #[test]
+    fn long_path_shows_its_end_in_one_line() {
+        let mut table = Table::new(&["DRIVE", "STATE", "ID"]).indented().shortening_first();
+        table.row([plain("/dev/disk/by-id/ata-WDC_WD80EFAX-68LHPN0_7SGK"), plain("online"), plain("0123")]);
+        table.row([plain("/d/0"), plain("missing"), plain("4567")]);
+        let mut narrow = page(false, Some(40));
+        narrow.table(&table);
+        assert_eq!(
+            narrow.text,
+            "  DRIVE                    STATE    ID\n\
+             \x20 …_WD80EFAX-68LHPN0_7SGK  online   0123\n\
+             \x20 /d/0                     missing  4567\n"
         );
     }
 

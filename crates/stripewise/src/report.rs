@@ -83,11 +83,13 @@ impl Shown for PoolReport {
         if self.capacity_bytes > 0 {
             page.field("space", space_in_words(self), Style::Plain);
         }
-        if self.provisioned_bytes > self.capacity_bytes {
+        // Without some of its drives a pool is smaller than its volumes, thin or not.
+        let may_grow = |volume: &VolumeReport| volume.thin && volume.allocated_rows < volume.rows;
+        if self.provisioned_bytes > self.capacity_bytes && self.volumes.iter().any(may_grow) {
             page.field("overcommit", overcommit_in_words(self), Style::Warning);
         }
         for job in &self.activity {
-            page.field(&job.kind, job_in_words(job, &self.name), Style::Plain);
+            page.field(&job.kind, job_in_words(job, self), Style::Plain);
         }
         if let Some(scrub) = &self.last_scrub {
             let style = if found_nothing(scrub) { Style::Plain } else { Style::Warning };
@@ -98,7 +100,7 @@ impl Shown for PoolReport {
         }
         page.line("");
         let headings = ["DRIVE", "ROLE", "STATE", ">SIZE", ">USED", ">READ", ">WRITE", ">CKSUM", "ID"];
-        let mut drives = Table::new(&headings).indented();
+        let mut drives = Table::new(&headings).indented().shortening_first();
         for drive in &self.drives {
             drives.row([
                 plain(&drive.path),
@@ -109,7 +111,7 @@ impl Shown for PoolReport {
                 error_cell(drive.read_errors),
                 error_cell(drive.write_errors),
                 error_cell(drive.checksum_errors),
-                plain(&drive.id),
+                plain(short_id(&drive.id)),
             ]);
         }
         page.table(&drives);
@@ -165,12 +167,17 @@ fn used_in_words(drive: &DriveReport) -> String {
     }
 }
 
+/// The beginning of an identity, by which commands take a drive.
+pub(crate) fn short_id(id: &str) -> &str {
+    id.split('-').next().unwrap_or(id)
+}
+
 fn error_cell(count: u64) -> (String, Style) {
     (count.to_string(), if count > 0 { Style::Warning } else { Style::Plain })
 }
 
 /// Formats a job in one line.
-fn job_in_words(job: &ActivityReport, pool: &str) -> String {
+fn job_in_words(job: &ActivityReport, pool: &PoolReport) -> String {
     // Some jobs concern the whole pool.
     let volume = if job.volume.is_empty() { "all volumes" } else { &job.volume };
     match (job.mb_per_s > 0.0, job.seconds_left) {
@@ -179,13 +186,11 @@ fn job_in_words(job: &ActivityReport, pool: &str) -> String {
             format!("{volume}: {:.1} %, {:.0} MB/s, {left} left", job.percent, job.mb_per_s)
         }
         (true, None) => format!("{volume}: {:.1} %, {:.0} MB/s", job.percent, job.mb_per_s),
-        (false, _) => {
-            let kind = &job.kind;
-            format!(
-                "{volume}: {:.1} %, not running; run `stripewise pool wait {pool} {kind}` to start it now",
-                job.percent
-            )
-        }
+        (false, _) if pool.in_use => format!("{volume}: {:.1} %, waiting for its turn", job.percent),
+        (false, _) => format!(
+            "{volume}: {:.1} %, not running; run `stripewise pool wait {} {}` to start it now",
+            job.percent, pool.name, job.kind
+        ),
     }
 }
 
@@ -282,7 +287,8 @@ impl Shown for VolumeReport {
         }
         page.field("id", &self.id, Style::Plain);
         page.line("");
-        let mut table = Table::new(&["DRIVE", "ROLE", "STATE", ">HOLDS", ">LACKS", "ID"]).indented();
+        let headings = ["DRIVE", "ROLE", "STATE", ">HOLDS", ">LACKS", "ID"];
+        let mut table = Table::new(&headings).indented().shortening_first();
         for drive in &self.drives {
             table.row([
                 plain(&drive.path),
@@ -290,7 +296,7 @@ impl Shown for VolumeReport {
                 drive.state.cell(),
                 plain(ByteSize(drive.bytes).to_string()),
                 plain(ByteSize(drive.lacking_bytes).to_string()),
-                plain(&drive.id),
+                plain(short_id(&drive.id)),
             ]);
         }
         page.table(&table);

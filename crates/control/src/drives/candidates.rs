@@ -5,9 +5,11 @@
 //! two names; drives that hold something already; volumes of other pools (`stacked.rs`) and exports
 //! of NBD servers (`network.rs`), which are drives too.
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use stripewise_export::nbd::client::{NbdAddress, NbdUri};
+use stripewise_pool::MAX_PATH_BYTES;
 use stripewise_runtime::{DriveIdentity, OpenError, drive_identity};
 
 use crate::environment::Environment;
@@ -76,6 +78,15 @@ pub(crate) fn noted_place(path: &Path) -> Place {
     }
 }
 
+/// The path that a name means: `sdb` is the device of this name where there is no such file.
+pub(crate) fn device_path(environment: &Environment, name: &str) -> PathBuf {
+    let path = environment.absolute(Path::new(name));
+    let is_word = Path::new(name).components().count() == 1 && !name.starts_with('.');
+    let device = Path::new("/dev").join(name);
+    let is_device = || std::fs::metadata(&device).is_ok_and(|found| found.file_type().is_block_device());
+    if is_word && std::fs::symlink_metadata(&path).is_err() && is_device() { device } else { path }
+}
+
 /// `POOL/VOL` looks like a path too: what is there as a path is one, else a known pool decides.
 fn place_of(environment: &Environment, text: &str) -> Result<Place> {
     if NbdUri::is_meant(text) {
@@ -84,7 +95,7 @@ fn place_of(environment: &Environment, text: &str) -> Result<Place> {
                     nbds://HOST/EXPORT?tls-certificates=DIR";
         return uri.map(Place::Network).map_err(|error| Failure::usage(error.to_string()).hint(hint));
     }
-    let path = environment.absolute(Path::new(text));
+    let path = device_path(environment, text);
     let volume = text.parse::<VolumeName>().ok().filter(|_| std::fs::symlink_metadata(&path).is_err());
     let is_known =
         |name: &VolumeName| environment.registry().is_ok_and(|registry| registry.pool(&name.pool).is_ok());
@@ -138,6 +149,23 @@ impl Candidate {
         Ok(Self { path, identity })
     }
 
+    /// Refuses a path or URI that is too long for a pool to record.
+    pub(crate) fn refuse_long_name(&self) -> Result<()> {
+        let length = self.path.as_os_str().len();
+        if length <= MAX_PATH_BYTES {
+            return Ok(());
+        }
+        let hint = match self.is_path() {
+            true => "use a shorter path, such as a link: ln -s PATH LINK",
+            false => "use a shorter name",
+        };
+        Err(Failure::new(format!(
+            "{} has {length} bytes; a pool records paths of up to {MAX_PATH_BYTES} bytes",
+            self.path.display()
+        ))
+        .hint(hint))
+    }
+
     /// In words.
     pub fn kind(&self) -> &'static str {
         match self.identity {
@@ -151,8 +179,9 @@ impl Candidate {
 
 /// Looks at all that were named; the same drive twice is an error.
 pub fn all(environment: &Environment, names: &[String]) -> Result<Vec<Candidate>> {
-    let candidates = names.iter().map(|name| Candidate::named(environment, name));
-    distinct(candidates)
+    let candidates = distinct(names.iter().map(|name| Candidate::named(environment, name)))?;
+    candidates.iter().try_for_each(Candidate::refuse_long_name)?;
+    Ok(candidates)
 }
 
 /// Looks at all of these paths; the same drive twice is an error.
@@ -191,6 +220,18 @@ mod tests {
         assert!(message(folder.path()).ends_with("this is a directory, not a drive"));
         assert!(message(Path::new("/dev/null")).ends_with("this is a character device, not a drive"));
         assert!(message(&folder.path().join("absent")).ends_with("no such file or device"));
+    }
+
+    #[test]
+    fn path_too_long_to_record_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("d".repeat(200));
+        std::fs::write(&path, "").expect("written");
+        let refused = Candidate::at(&path).expect("a drive").refuse_long_name().expect_err("too long");
+        assert!(refused.message.ends_with("a pool records paths of up to 200 bytes"), "{}", refused.message);
+        let shorter = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &shorter).expect("linked");
+        assert!(Candidate::at(&shorter).expect("a drive").refuse_long_name().is_ok());
     }
 
     #[test]

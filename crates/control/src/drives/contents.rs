@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stripewise_export::bridge::off_thread;
-use stripewise_pool::{PoolError, identify, inspect};
-use stripewise_runtime::{DriveIdentity, FileDrive};
+use stripewise_pool::{DriveId, PoolError, identify, inspect};
+use stripewise_runtime::{DriveIdentity, FileDrive, OpenOptions};
 
 use crate::drives::candidates::Candidate;
 use crate::drives::emptiness::{Contents, drive_holds_data, file_holds_data, samples_hold_data};
@@ -18,7 +18,7 @@ use crate::drives::opened::OpenedDrive;
 use crate::drives::{blkid, signatures};
 use crate::environment::Environment;
 use crate::failure::{Failure, Result, pool_failure, system_text};
-use crate::registry::KnownPool;
+use crate::registry::{KnownDrive, KnownPool};
 
 /// Refuses a drive that holds data, or, with `force`, warns of its loss.
 pub async fn refuse_contents(
@@ -31,6 +31,28 @@ pub async fn refuse_contents(
     if force {
         refuse_known_member(environment, candidate, opened).await?;
     }
+    let contents = contents_in_words(environment, candidate, opened, force).await?;
+    if contents.is_empty() {
+        return Ok(());
+    }
+    let holds = contents.join(" and ");
+    if force {
+        environment.warning(format!("{path} is overwritten; it held {holds}"));
+        return Ok(());
+    }
+    Err(Failure::new(format!("{path} holds {holds}; nothing was changed"))
+        .hint("--force overwrites it: all that it holds would be lost"))
+}
+
+/// Describes the contents of a drive, to go behind "holds"; nothing if it is empty. A pool is named
+/// with its identity where that has to be without ambiguity.
+pub(crate) async fn contents_in_words(
+    environment: &Environment,
+    candidate: &Candidate,
+    opened: &OpenedDrive,
+    with_identity: bool,
+) -> Result<Vec<String>> {
+    let path = candidate.path.display();
     let mut contents = match inspect(&*opened.bare).await {
         Ok(None) => contents_of(environment, opened).await?.in_words(),
         Ok(Some(label)) => {
@@ -45,8 +67,7 @@ pub async fn refuse_contents(
             } else {
                 format!(", with parts of {}", volumes.join(", "))
             };
-            // A refusal names the pool as people do; a warning of loss, without ambiguity.
-            let identity = if force { format!(" ({})", label.pool_id) } else { String::new() };
+            let identity = if with_identity { format!(" ({})", label.pool_id) } else { String::new() };
             vec![format!("a drive of pool `{}`{identity}{parts}", label.pool_name)]
         }
         Err(PoolError::NewerFormat { version, .. }) => vec![format!("a pool of a newer format ({version})")],
@@ -59,22 +80,13 @@ pub async fn refuse_contents(
         }
         Err(error) => return Err(pool_failure(format!("cannot read what {path} holds"), &error)),
     };
-    if contents.is_empty() {
-        return Ok(());
-    }
     contents.dedup();
-    let holds = contents.join(" and ");
-    if force {
-        environment.warning(format!("{path} is overwritten; it held {holds}"));
-        return Ok(());
-    }
-    Err(Failure::new(format!("{path} holds {holds}; nothing was changed"))
-        .hint("--force overwrites it: all that it holds would be lost"))
+    Ok(contents)
 }
 
 /// Refuses a drive that a pool on this host's list still has: the pool may be closed for now, and
 /// would silently lose it.
-async fn refuse_known_member(
+pub(crate) async fn refuse_known_member(
     environment: &Environment,
     candidate: &Candidate,
     opened: &OpenedDrive,
@@ -84,7 +96,8 @@ async fn refuse_known_member(
     let pools = environment.registry()?.pools()?;
     match pool_with(&pools, &pool_id.to_string(), &drive_id.to_string()) {
         None => Ok(()),
-        Some(pool) => Err(Failure::new(format!(
+        Some((_, known)) if is_elsewhere(environment, candidate, known).await => Ok(()),
+        Some((pool, _)) => Err(Failure::new(format!(
             "{} is a drive of pool `{}`; nothing was changed",
             candidate.path.display(),
             pool.name
@@ -97,11 +110,27 @@ async fn refuse_known_member(
     }
 }
 
-/// The pool on the list that has this drive.
-fn pool_with<'a>(pools: &'a [KnownPool], pool_id: &str, drive_id: &str) -> Option<&'a KnownPool> {
-    let has_it =
-        |pool: &&KnownPool| pool.id == pool_id && pool.drives.iter().any(|drive| drive.id == drive_id);
-    pools.iter().find(has_it)
+/// The pool on the list that has this drive, and its entry there.
+fn pool_with<'a>(
+    pools: &'a [KnownPool],
+    pool_id: &str,
+    drive_id: &str,
+) -> Option<(&'a KnownPool, &'a KnownDrive)> {
+    let pool = pools.iter().find(|pool| pool.id == pool_id)?;
+    Some((pool, pool.drives.iter().find(|drive| drive.id == drive_id)?))
+}
+
+/// True if the drive on the list is another one, at its own place: the candidate is a copy of it.
+async fn is_elsewhere(environment: &Environment, candidate: &Candidate, known: &KnownDrive) -> bool {
+    let Ok(noted) = Candidate::at(&known.path) else { return false };
+    let Ok(executor) = environment.executor() else { return false };
+    let options = OpenOptions { read_only: true, lock: false, buffered: false };
+    let is_it = |id: DriveId| id.to_string() == known.id;
+    noted.identity != candidate.identity
+        && match executor.open_drive(&noted.path, &options) {
+            Ok(drive) => matches!(identify(&*drive).await, Ok(Some((_, id))) if is_it(id)),
+            Err(_) => false,
+        }
 }
 
 /// Contents of a drive that is not in a pool. Runs concurrently with everything else, and stops

@@ -1,13 +1,16 @@
-//! Finding a drive of a pool by a typed name: its current or last path, its URI, or its identity or
-//! a prefix of that. Expected faults: names of no drive, prefixes that several identities share,
-//! one path that several drives had.
+//! Finding a drive of a pool by a typed name: its current or last path, another path of the same
+//! device, its kernel name (`sdb`), its serial number, its URI, or its identity or a prefix of
+//! that. Expected faults: names of no drive, prefixes that several identities share, one path that
+//! several drives had.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use stripewise_export::nbd::client::NbdUri;
 use stripewise_pool::DriveId;
+use stripewise_runtime::drive_identity;
 
-use crate::drives::candidates::noted_export;
+use crate::drives::candidates::{device_path, noted_export};
+use crate::drives::hardware::samples;
 use crate::environment::Environment;
 use crate::failure::{Failure, Result};
 use crate::messages::report::{DriveReport, PoolReport};
@@ -27,10 +30,26 @@ pub fn find<'a>(report: &'a PoolReport, environment: &Environment, name: &str) -
     };
     let is_in_service = |drive: &&DriveReport| drive.state.takes_part();
     let begins = |drive: &&DriveReport| name.len() >= LEAST_BEGINNING && drive.id.starts_with(name);
-    let matching: Vec<&DriveReport> = match report.drives.iter().filter(by_path).collect::<Vec<_>>() {
-        several if !several.is_empty() => several,
-        _ => report.drives.iter().filter(begins).collect(),
-    };
+    let all = || report.drives.iter();
+    // The first way that fits any drive counts; the cheap ones first.
+    let mut matching: Vec<&DriveReport> = all().filter(by_path).collect();
+    if matching.is_empty() {
+        matching = all().filter(begins).collect();
+    }
+    if matching.is_empty() {
+        let device = device_path(environment, name);
+        let meant = drive_identity(&device).ok();
+        let is_same = |drive: &&DriveReport| drive_identity(Path::new(&drive.path)).ok() == meant;
+        matching = all().filter(|drive| Path::new(&drive.path) == device).collect();
+        if matching.is_empty() && meant.is_some() {
+            matching = all().filter(is_same).collect();
+        }
+    }
+    if matching.is_empty() {
+        let serials = serials(environment, report);
+        let has_it = |id: &str| serials.iter().any(|(of, serial)| of == id && serial == name);
+        matching = all().filter(|drive| has_it(&drive.id)).collect();
+    }
     if let [drive] = matching.as_slice() {
         return Ok(drive);
     }
@@ -50,6 +69,15 @@ pub fn find<'a>(report: &'a PoolReport, environment: &Environment, name: &str) -
                 .hint(format!("name it by its identity: {}", ids.join(" or "))))
         }
     }
+}
+
+/// Serial numbers of the pool's drives, by their identities.
+fn serials(environment: &Environment, report: &PoolReport) -> Vec<(String, String)> {
+    let folder = environment.registry().map(|registry| registry.folder().to_owned()).ok();
+    let drives = report.drives.iter().map(|drive| (drive.id.clone(), PathBuf::from(&drive.path)));
+    let known =
+        report.drives.iter().filter_map(|drive| Some((drive.id.clone(), drive.hardware.serial.clone()?)));
+    known.chain(samples::serials(folder.as_deref(), drives)).collect()
 }
 
 /// The identity of a drive in a report.
@@ -100,11 +128,32 @@ mod tests {
         assert_eq!(found("bbbb").as_deref(), Ok("bbbb3333"));
         assert_eq!(found("/d/2").as_deref(), Ok("bbbb3333"), "the one that is out of service");
         assert_eq!(found("nbd://HOST:10809/x").as_deref(), Ok("ffff0000"), "the same export");
+        let mut with_serial = report.clone();
+        with_serial.drives[1].hardware.serial = Some("WD-42".to_owned());
+        let by_serial = find(&with_serial, &environment(), "WD-42").map(|drive| drive.id.clone());
+        assert_eq!(by_serial.as_deref(), Ok("aaaa2222"));
         for ambiguous in ["aaaa", "/d/3"] {
             assert!(found(ambiguous).expect_err("several").message.contains("several drives"), "{ambiguous}");
         }
         for unknown in ["bbb", "/d/9", "dddf", "nbd://host/y"] {
             assert!(found(unknown).expect_err("none").message.contains("has no drive"), "{unknown}");
         }
+    }
+
+    #[test]
+    fn any_path_of_the_same_drive_names_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::write(at("one"), "").expect("written");
+        std::fs::write(at("two"), "").expect("written");
+        std::os::unix::fs::symlink(at("two"), at("by-id")).expect("linked");
+        let report = report(&[
+            ("aaaa1111", &at("one"), DriveState::Online),
+            ("bbbb2222", &at("two"), DriveState::Online),
+            ("cccc3333", &at("gone"), DriveState::Missing),
+        ]);
+        let found = |name: &str| find(&report, &environment(), name).map(|drive| drive.id.clone());
+        assert_eq!(found(&at("by-id")).as_deref(), Ok("bbbb2222"));
+        assert_eq!(found(&format!("{}/../two", at("one"))), found("zzzz"), "a path of nothing");
     }
 }

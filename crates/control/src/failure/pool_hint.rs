@@ -3,6 +3,8 @@
 use stripewise_array::ArrayError;
 use stripewise_pool::PoolError;
 
+use crate::notation::size::ByteSize;
+
 /// Recommended remedy for an error of a pool.
 pub(crate) fn pool_hint(error: &PoolError) -> Option<String> {
     Some(match error {
@@ -88,6 +90,9 @@ pub(crate) fn pool_hint(error: &PoolError) -> Option<String> {
             "this is a fault of the program: the pool is as it was; please report it with `pool \
                  status`"
                 .to_owned()
+        }
+        PoolError::ThinTooLarge { most_bytes, .. } => {
+            format!("the largest thin volume of this layout has {} here", ByteSize(*most_bytes))
         }
         PoolError::NoSpace { possible_bytes: 0, .. } => "add drives, or delete a volume".to_owned(),
         PoolError::NoSpace { possible_bytes, .. } => {

@@ -3,12 +3,12 @@
 //! file, and other processes read and show it.
 
 use serde::{Deserialize, Serialize};
-use stripewise_pool::{DriveStatus, Event, PoolStatus, SlotStatus, TierInfo, VolumeInfo};
+use stripewise_pool::{DriveStatus, Event, HostUse, PoolStatus, SlotStatus, TierInfo, VolumeInfo};
 use stripewise_runtime::Holder;
 use utoipa::ToSchema;
 
 use crate::drives::hardware::Hardware;
-use crate::notation::times::moment_text;
+use crate::notation::times::{host_in_words, moment_text};
 use crate::registry::KnownPool;
 
 mod condition;
@@ -49,6 +49,9 @@ pub struct PoolReport {
     pub overhead_percent: f64,
     /// Allocation unit.
     pub slab_bytes: u64,
+    /// True if a process has the pool open and works on its jobs.
+    #[serde(default)]
+    pub in_use: bool,
     /// Drives of the pool, present or not.
     pub drives: Vec<DriveReport>,
     /// Running and pending jobs.
@@ -303,6 +306,7 @@ impl From<&PoolStatus> for PoolReport {
             journal_bytes: status.journal_bytes,
             overhead_percent: status.overhead_percent,
             slab_bytes: status.slab_bytes,
+            in_use: false,
             events: status.events,
             patrol_bytes_per_s: status.patrol_bytes_per_s,
             patrol_interval_s: status.patrol_interval_s,
@@ -458,6 +462,17 @@ impl PoolReport {
         };
         let drives: Vec<String> = self.drives.iter().map(drive).collect();
         format!("pool {} ({}) on {}", self.name, self.id, drives.join(", "))
+    }
+
+    /// Notes that another host has taken the pool: what is seen here may be changing.
+    pub(crate) fn note_host(&mut self, host: &HostUse) {
+        self.state = PoolState::Unknown;
+        self.drives.iter_mut().for_each(|drive| drive.state = DriveState::Unknown);
+        self.condition = format!("in use by host {}; only that host knows its state", host_in_words(host));
+        self.action = format!(
+            "stripewise pool export {0}; if that host no longer uses the pool: stripewise pool import {0} --force",
+            self.name
+        );
     }
 
     /// Notes that a process with another `STRIPEWISE_HOME` uses the pool.

@@ -12,6 +12,7 @@ use stripewise_pool::{JobKind, Pin, Role as DriveRole};
 
 use crate::messages::roles::Role;
 use crate::notation::names::{PoolName, VolumeName};
+use crate::notation::size::WantedSize;
 
 mod settings;
 mod shown;
@@ -104,6 +105,9 @@ requests! {
         new_name: Option<PoolName>,
         /// Take it from another host, and drives as they are.
         force: bool,
+        /// Give a copy of a pool an identity of its own.
+        #[serde(default)]
+        new_identity: bool,
     }
     /// To take a pool off the list, and use its drives elsewhere.
     ExportPool as "pool export" {
@@ -188,7 +192,21 @@ requests! {
         new: String,
         /// Overwrite it even if it holds something.
         force: bool,
+        /// Also by one that makes the pool smaller.
+        #[serde(default)]
+        yes: bool,
         /// To wait until it is filled.
+        wait: bool,
+    }
+    /// To use the space of drives that became larger.
+    GrowPool as "pool grow" {
+        /// The pool.
+        pool: PoolName,
+        /// The drives; all that became larger if left out.
+        drives: Vec<String>,
+        /// Also drives with data, which are filled again.
+        yes: bool,
+        /// To wait until they are filled.
         wait: bool,
     }
     /// To spread volumes over all data drives.
@@ -251,8 +269,8 @@ requests! {
         volume: VolumeName,
         /// Its layout.
         layout: LayoutSpec,
-        /// Usable bytes; all the room there is if left out.
-        size_bytes: Option<u64>,
+        /// Usable bytes, or a share of the room; all the room there is if left out.
+        size_bytes: Option<WantedSize>,
         /// It takes room only as it is written.
         thin: bool,
         /// Acknowledge small writes from the journal.
@@ -266,8 +284,8 @@ requests! {
     ResizeVolume as "volume resize" {
         /// The volume.
         volume: VolumeName,
-        /// Its bytes from now on.
-        size_bytes: u64,
+        /// Its bytes from now on, a share of the room, or a difference.
+        size_bytes: WantedSize,
     }
     /// To give a volume another layout, or to take that back.
     ConvertVolume as "volume convert" {
@@ -324,6 +342,15 @@ requests! {
         /// On or off.
         on: bool,
     }
+    /// To erase a drive of no pool.
+    ClearDrive as "drive clear" {
+        /// File, block device, volume of a pool or export of an NBD server.
+        drive: String,
+        /// That is meant.
+        yes: bool,
+        /// Also one of a pool that another host has not exported.
+        force: bool,
+    }
     /// To send a test alert by every way.
     TestAlerts as "alert test" {}
 }
@@ -347,6 +374,7 @@ impl Request {
             | Self::ExportPool(_)
             | Self::RenamePool(_)
             | Self::DestroyPool(_)
+            | Self::ClearDrive(_)
             // Overwritten data is lost.
             | Self::WriteVolume(_)
             | Self::DeleteVolume(_) => Role::Admin,
@@ -356,6 +384,7 @@ impl Request {
             | Self::TakeOffline(_)
             | Self::BringOnline(_)
             | Self::ReplaceDrive(_)
+            | Self::GrowPool(_)
             | Self::Rebalance(_)
             | Self::Scrub(_)
             | Self::Clear(_)
@@ -415,7 +444,7 @@ mod tests {
             CreateVolume {
                 volume: volume(),
                 layout: "raid6".parse().expect("a layout"),
-                size_bytes: Some(1 << 30),
+                size_bytes: Some(WantedSize::Bytes(1 << 30)),
                 thin: true,
                 write_back: Some(false),
                 checksums: None,

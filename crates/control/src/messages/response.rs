@@ -54,6 +54,8 @@ pub enum Response {
     AlertsTested(AlertsTested),
     /// The light of a drive's slot was switched.
     Located(Located),
+    /// A drive was erased.
+    DriveErased(DriveErased),
 }
 
 /// The registered pools.
@@ -145,6 +147,13 @@ pub enum PoolChange {
         /// Replacement drive, as the caller named it.
         new: String,
     },
+    /// Drives that became larger are used in full.
+    Grown {
+        /// Their paths.
+        drives: Vec<String>,
+        /// Number of drives that wait until these are filled again.
+        left: usize,
+    },
     /// A rebalance of volumes over all data drives was queued.
     RebalanceBegun,
     /// No volume could grow further by a rebalance.
@@ -196,6 +205,12 @@ pub struct FoundPool {
     /// True if the pool was not imported only because it was not named.
     #[serde(skip)]
     pub must_be_named: bool,
+    /// True if it is registered, but not with the drives that were found.
+    #[serde(skip)]
+    pub has_moved: bool,
+    /// Command that imports the pool.
+    #[serde(skip)]
+    pub command: String,
     /// Process that uses the pool.
     #[serde(skip)]
     pub used_by: Option<Holder>,
@@ -344,6 +359,15 @@ pub struct Located {
     pub on: bool,
 }
 
+/// An erased drive.
+#[derive(Serialize)]
+pub struct DriveErased {
+    /// Path of the drive.
+    pub path: PathBuf,
+    /// Former contents, in words.
+    pub held: Vec<String>,
+}
+
 /// Result of a test alert.
 #[derive(Serialize)]
 pub struct AlertsTested {
@@ -380,12 +404,14 @@ mod tests {
             held_back: Some("why".into()),
             last_host: None,
             must_be_named: false,
+            has_moved: false,
+            command: "stripewise pool import tank".into(),
             used_by: Some(Holder::Kernel),
             takes_rolled_back: true,
         };
         let document = serde_json::to_value(&found).expect("plain data");
         assert!(document.get("name").is_some() && document.get("held_back").is_some());
-        for hidden in ["must_be_named", "used_by", "takes_rolled_back", "pool"] {
+        for hidden in ["must_be_named", "has_moved", "command", "used_by", "takes_rolled_back", "pool"] {
             assert!(document.get(hidden).is_none(), "{hidden}");
         }
         let mut found = PoolsFound { pools: vec![found], are_only_listed: false };

@@ -1,11 +1,13 @@
 //! Sizes as people write them (`4KiB`, `64K`, `1MiB`, `4TB`) and as they like to read them.
 //!
-//! `K M G T P` alone and `KiB MiB …` count in powers of 1024, as fio and ZFS do; `KB MB GB TB PB`
-//! in powers of 1000, as drive makers do. Upper and lower case are the same. Expected faults:
-//! anything a person may type.
+//! `K M G T P E` alone and `KiB MiB …` count in powers of 1024, as fio and ZFS do; `KB MB GB TB PB
+//! EB` in powers of 1000, as drive makers do. Upper and lower case are the same; fractions are
+//! rounded down to whole bytes. Expected faults: anything a person may type.
 
 use std::fmt;
 use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
 
 /// A number of bytes given on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +22,9 @@ pub enum SizeError {
     /// More than 2^64 bytes.
     #[error("`{0}` is more than any drive holds (2^64 bytes)")]
     TooLarge(String),
+    /// No percentage.
+    #[error("`{0}` is not a percentage (1 to 100)")]
+    NotAPercentage(String),
     /// A fraction of a byte.
     #[error("`{0}` is not a whole number of bytes")]
     Fraction(String),
@@ -44,7 +49,8 @@ impl FromStr for ByteSize {
         let scale = 10u128.checked_pow(fraction.len() as u32).ok_or_else(not_a_size)?;
         let scaled: u128 = format!("{whole}{fraction}").parse().map_err(|_| too_large())?;
         let scaled_bytes = scaled.checked_mul(unit_bytes).ok_or_else(too_large)?;
-        if !scaled_bytes.is_multiple_of(scale) {
+        // 2.7GiB is a size that people read and write; half a byte is a mistake.
+        if unit_bytes == 1 && !scaled_bytes.is_multiple_of(scale) {
             return Err(SizeError::Fraction(text.to_owned()));
         }
         u64::try_from(scaled_bytes / scale).map(ByteSize).map_err(|_| too_large())
@@ -69,6 +75,7 @@ fn unit_bytes(unit: &str) -> Option<u128> {
         "g" => 3,
         "t" => 4,
         "p" => 5,
+        "e" => 6,
         _ => return None,
     };
     Some(base.pow(power))
@@ -86,6 +93,102 @@ impl fmt::Display for ByteSize {
         let value = self.0 as f64 / (1u64 << (10 * power)) as f64;
         let text = format!("{value:.2}");
         write!(f, "{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+/// Size of a volume as it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub enum WantedSize {
+    /// Absolute size, bytes.
+    Bytes(u64),
+    /// All the space there is: `max`.
+    Max,
+    /// This share of all the space there is, 1 to 100: `50%`.
+    Percent(u32),
+    /// More than now: `+100G`.
+    More(u64),
+    /// Less than now: `-100G`.
+    Less(u64),
+}
+
+/// A size in a document: a number of bytes, or text.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Bytes(u64),
+    Text(String),
+}
+
+impl TryFrom<Written> for WantedSize {
+    type Error = SizeError;
+
+    fn try_from(written: Written) -> Result<Self, SizeError> {
+        match written {
+            Written::Bytes(bytes) => Ok(Self::Bytes(bytes)),
+            Written::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl From<WantedSize> for Written {
+    fn from(size: WantedSize) -> Self {
+        match size {
+            WantedSize::Bytes(bytes) => Self::Bytes(bytes),
+            WantedSize::Max => Self::Text("max".to_owned()),
+            WantedSize::Percent(percent) => Self::Text(format!("{percent}%")),
+            WantedSize::More(bytes) => Self::Text(format!("+{bytes}")),
+            WantedSize::Less(bytes) => Self::Text(format!("-{bytes}")),
+        }
+    }
+}
+
+impl FromStr for WantedSize {
+    type Err = SizeError;
+
+    fn from_str(text: &str) -> Result<Self, SizeError> {
+        let trimmed = text.trim();
+        if trimmed.eq_ignore_ascii_case("max") {
+            return Ok(Self::Max);
+        }
+        if let Some(percent) = trimmed.strip_suffix('%') {
+            let percent = percent.parse().ok().filter(|percent| (1..=100).contains(percent));
+            return percent.map(Self::Percent).ok_or_else(|| SizeError::NotAPercentage(text.to_owned()));
+        }
+        let bytes = |text: &str| text.parse::<ByteSize>().map(|size| size.0);
+        match (trimmed.strip_prefix('+'), trimmed.strip_prefix('-')) {
+            (Some(more), _) => bytes(more).map(Self::More),
+            (_, Some(less)) => bytes(less).map(Self::Less),
+            _ => bytes(text).map(Self::Bytes),
+        }
+    }
+}
+
+impl fmt::Display for WantedSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => ByteSize(*bytes).fmt(f),
+            Self::Max => f.write_str("max"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+            Self::More(bytes) => write!(f, "+{}", ByteSize(*bytes)),
+            Self::Less(bytes) => write!(f, "-{}", ByteSize(*bytes)),
+        }
+    }
+}
+
+impl WantedSize {
+    /// The size in bytes; `most` gives the space there is, `now` the present size.
+    ///
+    /// # Errors
+    /// Those of `most`.
+    pub fn bytes<E>(self, now: u64, most: impl FnOnce() -> Result<u64, E>) -> Result<u64, E> {
+        Ok(match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Max => most()?,
+            Self::Percent(percent) => (u128::from(most()?) * u128::from(percent) / 100) as u64,
+            Self::More(bytes) => now.saturating_add(bytes),
+            Self::Less(bytes) => now.saturating_sub(bytes),
+        })
     }
 }
 
@@ -129,6 +232,8 @@ mod tests {
         assert_eq!(bytes("1.1TB"), 1_100_000_000_000);
         assert_eq!(bytes("1.5GiB"), 3 << 29);
         assert_eq!(bytes("15PiB"), 15 << 50);
+        assert_eq!(bytes("8EiB"), 8 << 60);
+        assert_eq!(bytes("2.7GiB"), 2_899_102_924, "rounded down");
     }
 
     #[test]
@@ -141,6 +246,26 @@ mod tests {
         assert!(matches!("99999PB".parse::<ByteSize>(), Err(SizeError::TooLarge(_))));
         let digits = "9".repeat(60);
         assert!(matches!(digits.parse::<ByteSize>(), Err(SizeError::TooLarge(_))));
+    }
+
+    #[test]
+    fn wanted_sizes_are_absolute_or_relative() {
+        let all = [
+            ("2.5G", WantedSize::Bytes(5 << 29), 5 << 29),
+            ("max", WantedSize::Max, 1000),
+            ("50%", WantedSize::Percent(50), 500),
+            ("+1K", WantedSize::More(1024), 1324),
+            ("-100", WantedSize::Less(100), 200),
+        ];
+        for (text, wanted, bytes) in all {
+            assert_eq!(text.parse(), Ok(wanted), "{text}");
+            assert_eq!(wanted.bytes(300, || Ok::<_, ()>(1000)), Ok(bytes), "{text}");
+            let document = serde_json::to_string(&wanted).expect("plain data");
+            assert_eq!(serde_json::from_str::<WantedSize>(&document).ok(), Some(wanted), "{document}");
+        }
+        for text in ["0%", "101%", "x%", "++1", "half"] {
+            assert!(text.parse::<WantedSize>().is_err(), "{text}");
+        }
     }
 
     #[test]

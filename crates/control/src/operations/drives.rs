@@ -2,6 +2,8 @@
 
 pub mod add;
 pub mod clear;
+pub mod erase;
+pub mod grow;
 pub mod locate;
 pub mod offline;
 pub mod online;
@@ -9,3 +11,4 @@ pub mod remove;
 pub mod replace;
 pub mod retire;
 pub mod show;
+pub(crate) mod sizes;

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Drive};
-use stripewise_pool::{DriveState, DriveStatus, Id, OpenMode, Pool, PoolError, PoolOptions};
+use stripewise_pool::{
+    DriveId, DriveState, DriveStatus, Id, OpenMode, Pool, PoolError, PoolOptions, usable_bytes,
+};
 use stripewise_runtime::{Holder, RealExecutor};
 
 use crate::access::Access;
@@ -23,9 +25,11 @@ use crate::drives::trouble::Trouble;
 use crate::environment::Environment;
 use crate::failure::{Failure, Result, pool_failure};
 use crate::messages::report::PoolReport;
+use crate::notation::size::ByteSize;
 use crate::notation::times::unix_ms;
 use crate::pools::standstill::advise;
 use crate::pools::status_file::StatusFile;
+use crate::registry::this_host::this_host;
 use crate::registry::{KnownDrive, KnownPool, PoolLock, Registry};
 
 /// Memory of returned buffers kept for reuse.
@@ -263,10 +267,42 @@ impl OpenPool {
             advise(&self.pool, &mut report);
         }
         self.misplaced.iter().for_each(|misplaced| note_misplaced(&mut report, misplaced));
-        if let Some(user) = &self.used_by {
-            report.note_user(user);
+        self.note_larger(&mut report);
+        report.in_use = self.access == Access::Change;
+        match (&self.used_by, self.pool.host()) {
+            (Some(user), _) => report.note_user(user),
+            (None, Some(host)) if host.is_other(&this_host()) && !report.in_use => report.note_host(&host),
+            (None, _) => {}
         }
         report
+    }
+
+    /// Drives that have more space for slabs now than when they joined.
+    pub(super) fn larger_drives(&self) -> Vec<(DriveId, Rc<dyn Drive>)> {
+        let (status, opened) = (self.pool.status(), self.opened.borrow());
+        let is_larger = |drive: &DriveStatus, now: &OpenedDrive| {
+            let capacity_bytes = now.drive.info().capacity_bytes;
+            drive.state.takes_part() && usable_bytes(capacity_bytes, status.slab_bytes) > drive.usable_bytes
+        };
+        let larger = opened.iter().filter_map(|opened| {
+            let drive = status.drives.iter().find(|drive| Some(drive.id) == opened.says)?;
+            is_larger(drive, opened).then(|| (drive.id, opened.drive.clone()))
+        });
+        larger.collect()
+    }
+
+    /// Notes drives that became larger.
+    fn note_larger(&self, report: &mut PoolReport) {
+        for (id, now) in self.larger_drives() {
+            let Some(drive) = report.drives.iter().find(|drive| drive.id == id.to_string()) else { continue };
+            report.notices.push(format!(
+                "{} has grown from {} to {}; `stripewise pool grow {}` uses the new space",
+                drive.path,
+                ByteSize(drive.capacity_bytes),
+                ByteSize(now.info().capacity_bytes),
+                report.name
+            ));
+        }
     }
 
     /// The status file's contents.

@@ -1,35 +1,25 @@
-//! Notes on the redundancy that remains without a drive, shown before it leaves.
+//! Notes on the redundancy that remains without a drive. Determined before it leaves, and shown
+//! once it has left: a refused command changes nothing.
 
 use stripewise_pool::{DriveId, PoolError};
 
-use crate::control::Control;
 use crate::failure::{Result, pool_failure};
-use crate::messages::report::{DriveReport, counted};
+use crate::messages::report::counted;
 use crate::pools::session::Session;
 
-/// Notes the remaining redundancy of the volumes on a drive without that drive. `when` begins the
-/// sentence: "while /d/1 is offline".
-pub(crate) fn tell_without(
-    control: &Control,
-    session: &Session,
-    drive: &DriveReport,
-    id: DriveId,
-    when: &str,
-) -> Result<()> {
+/// Describes the remaining redundancy of the volumes on a drive without that drive. `when` begins
+/// the sentence: "while /d/1 is offline".
+pub(crate) fn notes_without(session: &Session, id: DriveId, when: &str) -> Result<Vec<String>> {
     let failed = |error: PoolError| {
         pool_failure(format!("cannot determine the redundancy of pool `{}`", session.name()), &error)
     };
-    for (volume, left) in session.pool.redundancy_without(id).map_err(failed)? {
-        let name = format!("{}/{volume}", session.name());
+    let left = session.pool.redundancy_without(id).map_err(failed)?;
+    let note = |(volume, left): (String, usize)| {
         let can = match left {
             0 => "has no redundancy left".to_owned(),
             left => format!("survives the loss of {}", counted(left, "more drive")),
         };
-        // The loss of a drive that is already out of service changes nothing.
-        match drive.state.takes_part() {
-            true => control.note(format!("{when}, volume {name} {can}")),
-            false => control.note(format!("volume {name} {can}")),
-        }
-    }
-    Ok(())
+        format!("{when}, volume {}/{volume} {can}", session.name())
+    };
+    Ok(left.into_iter().map(note).collect())
 }

@@ -7,9 +7,10 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 
+use stripewise_drive::Drive;
 use stripewise_export::Hold;
 use stripewise_export::nbd::client::NetworkDrive;
-use stripewise_pool::{DriveStatus, Pool, inspect};
+use stripewise_pool::{DriveId, DriveStatus, Pool, inspect};
 use stripewise_runtime::{FileDrive, OpenOptions, RealExecutor};
 
 use crate::access::Access;
@@ -256,6 +257,11 @@ impl Session {
         drives.iter().map(|drive| (drive.id.to_string(), PathBuf::from(&drive.path))).collect()
     }
 
+    /// Drives of the pool, by identity, that have more space for slabs now than when they joined.
+    pub(crate) fn larger_drives(&self) -> Vec<(DriveId, Rc<dyn Drive>)> {
+        self.stack.top.larger_drives()
+    }
+
     /// Samples the hardware of the pool's drives.
     pub(crate) async fn sample_hardware(&self) -> Result<()> {
         let folder = self.control.registry()?.folder().to_owned();
@@ -298,6 +304,7 @@ impl Session {
 
     async fn open_and_look(&self, candidate: &Candidate, force: bool) -> Result<OpenedDrive> {
         refuse_foreign_path(&self.control, candidate).await?;
+        candidate.refuse_long_name()?;
         let known = self
             .stack
             .top

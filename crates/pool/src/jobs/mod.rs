@@ -179,8 +179,6 @@ pub(crate) struct Jobs {
     pub(crate) tiering: Lane,
     pub(crate) balancing: Lane,
     pub(crate) tiers: TierState,
-    /// Number of columns of rows for which no drive has room.
-    pub(crate) without_room: Cell<u64>,
     /// Something has changed that the rebuild lane must consider before it continues.
     pub(crate) look_again: Cell<bool>,
     pub(crate) reports: RefCell<Vec<ScrubSummary>>,

@@ -6,7 +6,7 @@ use crate::manifest::ids::Id;
 use crate::space::addresses;
 
 /// Maximum length of a recorded path or reason, bytes.
-const MAX_TEXT_BYTES: usize = 200;
+pub const MAX_PATH_BYTES: usize = 200;
 
 /// Purpose of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -134,9 +134,9 @@ pub(crate) struct Exclusion {
 /// Shortens a text to at most 200 bytes, keeping its end: the end of a path is what distinguishes
 /// drives.
 pub(crate) fn shortened(text: &str) -> String {
-    if text.len() <= MAX_TEXT_BYTES {
+    if text.len() <= MAX_PATH_BYTES {
         return text.to_owned();
     }
-    let start = (text.len() - MAX_TEXT_BYTES..text.len()).find(|&at| text.is_char_boundary(at));
+    let start = (text.len() - MAX_PATH_BYTES..text.len()).find(|&at| text.is_char_boundary(at));
     format!("…{}", &text[start.unwrap_or(text.len())..])
 }

@@ -21,6 +21,7 @@ use crate::manifest::events::EventKind;
 use crate::manifest::format::{MAX_DRIVE_RECORDS, MAX_DRIVES, Manifest};
 use crate::manifest::ids::DriveId;
 use crate::manifest::volume_record::VolumeRecord;
+use crate::membership::replacement::check_holds;
 use crate::open_drives::OpenDrive;
 use crate::space::addresses;
 use crate::superblock::commit::Change;
@@ -72,9 +73,9 @@ impl Pool {
 
     /// Puts a new drive in the place of another. One that works stays a member until the new one,
     /// which has to be large enough, has all that it held. In the place of one that failed or is
-    /// missing a drive of whatever size may come: what does not fit goes to free space of the
-    /// others, and `new` may be the old drive itself, wiped or not. What is to be done is recorded,
-    /// and begins when jobs run. `force`: as with [`Self::add`].
+    /// missing, what does not fit goes to free space of the others; refused if there is not enough.
+    /// `new` may then be the old drive itself, wiped or not. What is to be done is recorded, and
+    /// begins when jobs run. `force`: as with [`Self::add`].
     pub async fn replace(&self, old: DriveId, new: Rc<dyn Drive>, force: bool) -> Result<DriveId, PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -89,6 +90,7 @@ impl Pool {
         }
         inner.drives.check_spared(&inner.manifest.borrow(), old)?;
         let spare = inner.drives.spare_at(&inner.manifest.borrow(), &new);
+        inner.check_takes_place(old, (&new.info().label, new.info().capacity_bytes))?;
         let number = match spare.filter(|spare| *spare != old) {
             Some(spare) => spare,
             None => inner.add_drive(new, Role::Spare, force, Place::Of(old)).await?,
@@ -96,6 +98,18 @@ impl Pool {
         let id = inner.manifest.borrow().drive(number).expect("just found or added").id;
         inner.put_in_place(old, number).await?;
         Ok(id)
+    }
+
+    /// Checks that a drive of this capacity in bytes, named by `label` in the error, is large
+    /// enough to replace another.
+    pub fn check_replacement(&self, old: DriveId, label: &str, capacity_bytes: u64) -> Result<(), PoolError> {
+        let inner = &self.0;
+        let old = inner.manifest.borrow().number_of(old)?;
+        if inner.working_member(old).is_none() {
+            return inner.check_takes_place(old, (label, capacity_bytes));
+        }
+        let slab_bytes = inner.manifest.borrow().slab_bytes;
+        check_holds(label, capacity_bytes, inner.space.borrow().used_slabs(old), slab_bytes)
     }
 
     /// As [`Self::replace`], with a spare that the pool has.
@@ -114,6 +128,7 @@ impl Pool {
             return inner.after_replacement_began(old).await;
         }
         inner.drives.check_spared(&inner.manifest.borrow(), old)?;
+        inner.check_takes_place(old, (&record.path, record.capacity_bytes))?;
         inner.put_in_place(old, number).await
     }
 
@@ -142,6 +157,12 @@ impl Pool {
 }
 
 impl Inner {
+    /// Refuses a drive that is too small for the place of one that is out.
+    fn check_takes_place(&self, old: u32, new: (&str, u64)) -> Result<(), PoolError> {
+        let (manifest, books) = (self.manifest.borrow(), self.space.borrow().clone());
+        self.spare_planner().check_takes_place(&manifest, books, old, new)
+    }
+
     /// Excludes the old drive where it still takes part, and gives its place to a spare.
     async fn put_in_place(&self, old: u32, number: u32) -> Result<(), PoolError> {
         let (was_online, role) = {

@@ -90,6 +90,24 @@ pub(crate) fn slab_count(capacity_bytes: u64, slab_bytes: u64) -> u32 {
     slabs as u32
 }
 
+/// Smallest capacity of a drive with this many slabs, bytes.
+pub(crate) fn capacity_for(slabs: u64, slab_bytes: u64) -> u64 {
+    let (mut low, mut high) = (0, slab_bytes * 2 + 64 * MIB);
+    while u64::from(slab_count(high, slab_bytes)) < slabs && high < MAX_DRIVE_BYTES {
+        (low, high) = (high, high.saturating_mul(2).min(MAX_DRIVE_BYTES));
+    }
+    while low + 1 < high {
+        let middle = low + (high - low) / 2;
+        if u64::from(slab_count(middle, slab_bytes)) >= slabs { high = middle } else { low = middle }
+    }
+    high
+}
+
+/// Space for volumes on a drive, bytes: its slabs.
+pub fn usable_bytes(capacity_bytes: u64, slab_bytes: u64) -> u64 {
+    u64::from(slab_count(capacity_bytes, slab_bytes)) * slab_bytes
+}
+
 /// Offset of slab 0.
 pub(crate) fn slabs_base_bytes(capacity_bytes: u64, slab_bytes: u64) -> u64 {
     base_for(capacity_bytes, slab_bytes, u64::from(slab_count(capacity_bytes, slab_bytes)))
@@ -114,8 +132,8 @@ pub(crate) fn copy_page_bytes(capacity_bytes: u64, slab_bytes: u64, slab: u32, p
     own_page_bytes(capacity_bytes, slab_bytes, slab, page) + checksum_pages(slab_bytes) * BLOCK_BYTES
 }
 
-/// The slab size for a pool whose smallest data drive has this size.
-pub(crate) fn choose_slab_bytes(smallest_capacity_bytes: u64) -> u64 {
+/// Slab size, bytes, of a pool whose smallest data drive has this size.
+pub fn choose_slab_bytes(smallest_capacity_bytes: u64) -> u64 {
     let mut slab_bytes = MAX_SLAB_BYTES;
     while slab_bytes > MIN_SLAB_BYTES && slab_count(smallest_capacity_bytes, slab_bytes) < ENOUGH_SLABS {
         slab_bytes /= 2;
@@ -163,6 +181,15 @@ mod tests {
         assert_eq!(slab_count(u64::MAX, MIB), 0);
         assert_eq!(slab_count(1 << 40, 3 * MIB), 0);
         assert_eq!(slab_count(0, MIB), 0);
+    }
+
+    #[test]
+    fn needed_size_is_the_smallest_sufficient() {
+        for (slabs, slab_bytes) in [(1, MIB), (5, MIB), (1000, 4 * MIB), (9000, 128 * MIB)] {
+            let bytes = capacity_for(slabs, slab_bytes);
+            assert_eq!(u64::from(slab_count(bytes, slab_bytes)), slabs);
+            assert!(u64::from(slab_count(bytes - 1, slab_bytes)) < slabs);
+        }
     }
 
     #[test]

@@ -167,6 +167,12 @@ pub(crate) fn lay_out(space: &mut FreeSlabs, wish: &Wish<'_>) -> Result<LaidOut,
         return Ok(laid_out);
     }
     let mut books = space.clone();
+    if wish.thin {
+        return Err(NotLaidOut::NoRoom {
+            needed_rows: rows,
+            possible_rows: largest_thin(&mut books, wish, rows)?,
+        });
+    }
     let possible_rows = match largest(&mut books, wish, row_bytes) {
         Ok(laid_out) => laid_out.rows.rows(),
         Err(_) => 0,
@@ -188,6 +194,22 @@ fn largest(space: &mut FreeSlabs, wish: &Wish<'_>, row_bytes: u64) -> Result<Lai
         rows = rows.saturating_sub(if tries < 64 { 1 } else { rows / 16 + 1 });
     }
     Err(NotLaidOut::NoRoom { needed_rows: 1, possible_rows: 0 })
+}
+
+/// The most rows of a thin volume, less than `too_many`: its map takes space as if all were
+/// written.
+fn largest_thin(space: &mut FreeSlabs, wish: &Wish<'_>, too_many: u64) -> Result<u64, ArrayError> {
+    let (mut low, mut high) = (0, too_many);
+    while low + 1 < high {
+        let middle = low + (high - low) / 2;
+        let mut taken = Taken::default();
+        match place_all(space, wish, middle, &mut taken)? {
+            Ok(_) => low = middle,
+            Err(_) => high = middle,
+        }
+        taken.give_back(space);
+    }
+    Ok(low)
 }
 
 fn attempt(

@@ -5,7 +5,8 @@
 //! row do (`sparing/allocation.rs`). No drive takes over from one that was taken offline:
 //! the administrator who did that means to bring it back. Copies of region maps go with it: one
 //! that is lost is written again on another drive before it counts. Where there is no room, what is
-//! lacking stays lacking and is said ([`super::Pool::status`]). Faults expected: the drive that
+//! lacking stays lacking and is reported ([`super::Pool::status`]), until a drive or a spare with
+//! room is added. Faults expected: the drive that
 //! takes over fails, too; then the next one does.
 
 pub(crate) mod allocation;
@@ -72,8 +73,17 @@ impl Inner {
                 }
                 continue;
             }
-            let is_done = !self.distribute().await?;
-            if is_done && self.spare_planner().next_for_spare(&self.manifest.borrow()).is_none() {
+            if self.distribute().await? {
+                continue;
+            }
+            let left = self.spare_planner().next_for_leftover(&self.manifest.borrow());
+            if let Some((old, new)) = left {
+                let outcome = self.allocate_on(old, new, None).await;
+                // As above.
+                if outcome.is_err() && self.working_member(new).is_some() {
+                    return outcome;
+                }
+            } else if self.spare_planner().next_for_spare(&self.manifest.borrow()).is_none() {
                 self.reallocate_maps().await?;
                 return self.reallocate_journals().await;
             }
@@ -135,7 +145,6 @@ impl Inner {
     /// anything was done.
     async fn distribute(&self) -> Result<bool, PoolError> {
         let taken = self.commit_allocation(Onto::All, DriveRecord::is_given_up, |_| ()).await?;
-        self.jobs.without_room.set(taken.without_room);
         let rows: u64 = taken.new.iter().map(|slabs| u64::from(slabs.count)).sum();
         if rows > 0 {
             self.news.event(

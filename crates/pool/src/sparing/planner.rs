@@ -5,16 +5,18 @@
 //! letting go of one, a place for an area. It knows which drives work and which parts can be
 //! rebuilt as they were when it was made.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{NeedsDrives, PoolError};
-use crate::manifest::drive_record::{DriveRecord, Role};
+use crate::manifest::drive_record::{DriveRecord, Exclusion, ExclusionKind, Role};
 use crate::manifest::format::Manifest;
 use crate::manifest::ids::Id;
 use crate::manifest::volume_record::{PartRecord, PlaceState};
+use crate::space::addresses::capacity_for;
 use crate::space::evacuation::{self, Shortage};
 use crate::space::slabs::FreeSlabs;
 use crate::sparing::allocation::{Onto, allocate, candidates, stretches};
+use crate::sparing::enough_copies::lasting;
 use stripewise_array::mutation::{self, Mutation};
 use stripewise_array::rows::{SlotPlace, SlotState};
 
@@ -38,9 +40,6 @@ impl SparePlanner {
     /// A drive whose place another could take, and which: the one that was to have it in any case,
     /// or a dedicated spare.
     pub(crate) fn next_for_spare(&self, manifest: &Manifest) -> Option<(u32, u32)> {
-        let is_spare =
-            |drive: &&DriveRecord| drive.role == Role::Spare && drive.takes_new() && self.works(drive.number);
-        let spares: Vec<&DriveRecord> = manifest.drives.iter().filter(is_spare).collect();
         for drive in manifest.drives.iter().filter(|drive| drive.is_given_up() && !drive.replaced) {
             let has_rows = self.has_missing_rows(manifest, drive.number);
             let has_copies =
@@ -51,43 +50,126 @@ impl SparePlanner {
             }
             // A journal drive's contents do not justify a data drive; other drives have room for
             // them.
-            if spares.is_empty() || !(has_rows || has_copies && drive.role != Role::Journal) {
+            if !(has_rows || has_copies && drive.role != Role::Journal) {
                 continue;
             }
-            let slabs = drive.slab_count(manifest.slab_bytes);
-            let size = |spare: &&DriveRecord| spare.slab_count(manifest.slab_bytes);
-            let enough = spares.iter().copied().filter(|spare| size(spare) >= slabs).min_by_key(size);
-            let chosen = enough.or_else(|| spares.iter().copied().max_by_key(size));
-            return chosen.map(|spare| (drive.number, spare.number));
+            let slabs = u64::from(drive.slab_count(manifest.slab_bytes));
+            return self.best_spare(manifest, slabs).map(|spare| (drive.number, spare));
         }
         None
     }
 
+    /// A spare for what a replaced drive leaves without a place: its replacement was too small, and
+    /// the other drives have no room.
+    pub(crate) fn next_for_leftover(&self, manifest: &Manifest) -> Option<(u32, u32)> {
+        let is_left = |drive: &&DriveRecord| {
+            drive.replaced && drive.is_given_up() && self.has_missing_rows(manifest, drive.number)
+        };
+        let old = manifest.drives.iter().find(is_left)?.number;
+        Some((old, self.best_spare(manifest, self.missing_slabs(manifest, old))?))
+    }
+
+    /// The smallest working spare with this many slabs, else the largest.
+    fn best_spare(&self, manifest: &Manifest, slabs: u64) -> Option<u32> {
+        let is_spare =
+            |drive: &&DriveRecord| drive.role == Role::Spare && drive.takes_new() && self.works(drive.number);
+        let spares: Vec<&DriveRecord> = manifest.drives.iter().filter(is_spare).collect();
+        let size = |spare: &&DriveRecord| u64::from(spare.slab_count(manifest.slab_bytes));
+        let enough = spares.iter().copied().filter(|spare| size(spare) >= slabs).min_by_key(size);
+        let chosen = enough.or_else(|| spares.iter().copied().max_by_key(size));
+        chosen.map(|spare| spare.number)
+    }
+
+    /// Slabs of rows that can be rebuilt and miss their columns on the drive.
+    fn missing_slabs(&self, manifest: &Manifest, drive: u32) -> u64 {
+        let wanted = |place: SlotPlace| place.drive == drive && place.state == SlotState::Missing;
+        stretches(manifest, wanted, |part| self.may_rebuild(part)).iter().map(|stretch| stretch.rows).sum()
+    }
+
     /// True if rows that can be rebuilt miss their columns on the drive.
     pub(crate) fn has_missing_rows(&self, manifest: &Manifest, drive: u32) -> bool {
-        let wanted = |place: SlotPlace| place.drive == drive && place.state == SlotState::Missing;
-        !stretches(manifest, wanted, |part| self.may_rebuild(part)).is_empty()
+        self.missing_slabs(manifest, drive) > 0
     }
 
     /// Does to this record and these books what spare allocation would do.
     pub(crate) fn plan(&self, planned: &mut Manifest, books: &mut FreeSlabs) {
         let may = |part| self.may_rebuild(part);
         while let Some((old, new)) = self.next_for_spare(planned) {
-            allocate(planned, books, |drive| drive == old, may, Onto::Drive(new));
-            let role = planned.drive(old).map_or(Role::Data, |drive| drive.role);
-            if let Some(drive) = planned.drive_mut(new) {
-                drive.role = role;
-            }
-            planned.set_replaced(old);
-            books.refresh(planned);
+            self.plan_onto(planned, books, (old, new));
         }
         let given_up = planned.drives.iter().filter(|drive| drive.is_given_up());
         let given_up: BTreeSet<u32> = given_up.map(|drive| drive.number).collect();
         allocate(planned, books, |drive| given_up.contains(&drive), may, Onto::All);
+        while let Some((old, new)) = self.next_for_leftover(planned) {
+            self.plan_onto(planned, books, (old, new));
+        }
         let is_lost = |place: PlaceState, drive| place == PlaceState::Missing && given_up.contains(&drive);
         if !mutation::is_chosen(Mutation::PlaceAreasCarelessly) {
             evacuation::place_lost(planned, books, may, is_lost);
         }
+    }
+
+    /// Plans that one drive takes the place of another, as far as it is large enough.
+    fn plan_onto(&self, planned: &mut Manifest, books: &mut FreeSlabs, (old, new): (u32, u32)) {
+        allocate(planned, books, |drive| drive == old, |part| self.may_rebuild(part), Onto::Drive(new));
+        let role = planned.drive(old).map_or(Role::Data, |drive| drive.role);
+        if let Some(drive) = planned.drive_mut(new) {
+            drive.role = role;
+        }
+        planned.set_replaced(old);
+        books.refresh(planned);
+    }
+
+    /// The record as it is once drives that are gone have been excluded.
+    pub(crate) fn without_gone(&self, manifest: &Manifest) -> Manifest {
+        let mut planned = manifest.clone();
+        let is_gone = |drive: &&DriveRecord| drive.is_online() && !self.works(drive.number);
+        let (reason, kind) = (String::new(), ExclusionKind::Missing);
+        let gone: Vec<Exclusion> = manifest
+            .drives
+            .iter()
+            .filter(is_gone)
+            .map(|drive| Exclusion { drive: drive.number, reason: reason.clone(), kind })
+            .collect();
+        planned.exclude(&gone);
+        planned.end_replacements();
+        planned
+    }
+
+    /// Checks that everything on a drive that is out has a place once another one, empty and of
+    /// this capacity, has taken its place: on that one, or in free space of the others.
+    pub(crate) fn check_takes_place(
+        &self,
+        manifest: &Manifest,
+        mut books: FreeSlabs,
+        old: u32,
+        (label, capacity_bytes): (&str, u64),
+    ) -> Result<(), PoolError> {
+        let mut planned = self.without_gone(manifest);
+        let new = planned.add_drive(Id(0), label, Role::Spare, capacity_bytes);
+        books.refresh(&planned);
+        self.plan_onto(&mut planned, &mut books, (old, new));
+        let may = |part| self.may_rebuild(part);
+        allocate(&mut planned, &mut books, |drive| drive == old, may, Onto::All);
+        let is_lost = |place: PlaceState, drive| place == PlaceState::Missing && drive == old;
+        evacuation::place_lost(&mut planned, &mut books, may, is_lost);
+        let homeless = homeless(&planned, may, |drive| drive == old);
+        let lacking: u64 = homeless.iter().map(|column| column.slabs).sum();
+        if lacking == 0 {
+            return Ok(());
+        }
+        let needed_bytes = capacity_for(books.used_slabs(new) + lacking, manifest.slab_bytes);
+        Err(PoolError::DriveTooSmall { drive: label.to_owned(), capacity_bytes, needed_bytes })
+    }
+
+    /// The record after spare allocation, and what that leaves without a place.
+    pub(crate) fn planned(&self, manifest: &Manifest, mut books: FreeSlabs) -> (Manifest, Vec<Homeless>) {
+        let mut planned = self.without_gone(manifest);
+        books.refresh(&planned);
+        self.plan(&mut planned, &mut books);
+        let given_up = |number| planned.drive(number).is_some_and(DriveRecord::is_given_up);
+        let left = homeless(&planned, |part| self.may_rebuild(part), given_up);
+        (planned, left)
     }
 
     /// Contents of drives to be emptied for which there is no room after spare allocation.
@@ -197,12 +279,68 @@ impl SparePlanner {
     }
 }
 
+/// Content of a volume that has no place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Homeless {
+    /// The volume.
+    pub volume: String,
+    /// The column, numbered from 0; `None`: a copy of its region map or an area of its journal.
+    pub column: Option<usize>,
+    /// Slabs.
+    pub slabs: u64,
+    /// Path of the drive that had it.
+    pub drive: String,
+}
+
+/// Columns, copies of maps and areas of journals, of parts that `may` be rebuilt, that are lost
+/// with drives that are `out`.
+fn homeless(manifest: &Manifest, may: impl Fn(Id) -> bool, out: impl Fn(u32) -> bool) -> Vec<Homeless> {
+    let mut slabs: BTreeMap<(usize, Option<usize>, u32), u64> = BTreeMap::new();
+    for (index, volume) in manifest.volumes.iter().enumerate() {
+        for part in volume.parts.iter().filter(|part| may(part.id)) {
+            for run in part.rows.runs() {
+                let lacks = |place: &SlotPlace| place.state == SlotState::Missing && out(place.drive);
+                for (column, place) in run.places.iter().enumerate().filter(|(_, place)| lacks(place)) {
+                    *slabs.entry((index, Some(column), place.drive)).or_default() += run.rows;
+                }
+            }
+            for (drive, count) in lost_copies(manifest, part, &out) {
+                *slabs.entry((index, None, drive)).or_default() += count;
+            }
+        }
+    }
+    let shown = |((index, column, drive), slabs): ((usize, Option<usize>, u32), u64)| Homeless {
+        volume: manifest.volumes[index].name.clone(),
+        column,
+        slabs,
+        drive: manifest.path_of(drive),
+    };
+    slabs.into_iter().map(shown).collect()
+}
+
+/// Drives with a lost copy of a part's map or area of its journal that the layout asks for, and the
+/// slabs of each.
+fn lost_copies(manifest: &Manifest, part: &PartRecord, out: impl Fn(u32) -> bool) -> Vec<(u32, u64)> {
+    let tolerance = part.shape.fault_tolerance();
+    let mut lost = Vec::new();
+    let mut add = |places: Vec<(u32, PlaceState, u32)>| {
+        let active = places.iter().filter(|(_, state, _)| *state == PlaceState::Active);
+        let active: Vec<u32> = active.map(|(drive, ..)| *drive).collect();
+        let wanted = (tolerance + 1).saturating_sub(lasting(manifest, &active));
+        let missing = places.iter().filter(|(drive, state, _)| *state != PlaceState::Active && out(*drive));
+        lost.extend(missing.take(wanted).map(|(drive, _, slabs)| (*drive, u64::from(*slabs))));
+    };
+    let maps = part.meta.places.iter();
+    add(maps.map(|place| (place.drive, place.state, part.meta.slabs)).collect());
+    add(part.journal.iter().map(|place| (place.drive, place.state, place.slabs)).collect());
+    lost
+}
+
 #[cfg(test)]
 mod tests {
     use stripewise_layout::Level;
 
     use super::*;
-    use crate::manifest::drive_record::{Exclusion, ExclusionKind};
     use crate::{MIB, testing};
 
     /// A volume over the first four drives of these sizes, and everything works.

@@ -9,13 +9,13 @@ use crate::jobs::is_resync_due;
 use crate::jobs::rebalance_plan::room;
 use crate::jobs::wait::Wait;
 use crate::manifest::care::{LastScrub, Takeover};
-use crate::manifest::drive_record::{DriveRecord, Exclusion, ExclusionKind};
 use crate::manifest::format::Manifest;
 use crate::manifest::ids::DriveId;
 use crate::membership::replacement::replacement_bytes;
 use crate::open_volumes::OpenVolumes;
+use crate::space::addresses::capacity_for;
 use crate::space::slabs::FreeSlabs;
-use crate::sparing::planner::SparePlanner;
+use crate::sparing::planner::{Homeless, SparePlanner};
 use crate::status::notices::{SpaceUse, SpareTakeover};
 use crate::status::{DriveState, DriveStatus, VolumeInfo, VolumeState};
 
@@ -46,12 +46,15 @@ pub enum Condition {
         /// The volumes that lack redundancy until then.
         volumes: Vec<String>,
     },
-    /// No drive is out, but a volume lacks a copy of its map or journal.
-    CopiesLacking {
+    /// No drive is out, but a volume lacks redundancy: what a drive held that was removed or
+    /// replaced.
+    Lacking {
         /// The volume.
         volume: String,
         /// Drives that it may lose.
         redundancy_left: usize,
+        /// The repair that starts by itself.
+        repair: Repair,
     },
     /// Drives are out, and a volume lacks redundancy.
     Degraded {
@@ -61,8 +64,8 @@ pub enum Condition {
         volume: String,
         /// Drives that it may lose.
         redundancy_left: usize,
-        /// The repair that starts by itself, if one restores all redundancy.
-        repair: Option<Repair>,
+        /// The repair that starts by itself.
+        repair: Repair,
     },
     /// Drives are out for good, and nothing lies on them any more.
     EmptyDrivesGone {
@@ -132,13 +135,24 @@ pub struct OutDrive {
     pub state: DriveState,
 }
 
-/// A repair that restores all redundancy without help.
+/// The repair that the pool makes without help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repair {
+    /// None: what is lacking is on drives that are to come back, or lost with others.
+    None,
     /// A spare, by its path.
     Spare(String),
     /// Free space on the other drives.
     FreeSpace,
+    /// Neither the other drives nor spares have room for all that is lacking.
+    WithoutRoom {
+        /// Contents without a place.
+        homeless: Vec<Homeless>,
+        /// Bytes of a slab.
+        slab_bytes: u64,
+        /// Smallest capacity of a new drive that has room for all that was on one drive, bytes.
+        needed_bytes: u64,
+    },
 }
 
 /// A working drive that is being replaced.
@@ -190,15 +204,16 @@ impl Inner {
         }
         if let Some(volume) = volumes.iter().find(|volume| volume.state == VolumeState::Degraded) {
             let (volume, redundancy_left) = (volume.name.clone(), volume.redundancy_left);
+            let plan = |planner: &SparePlanner| repair(planner, manifest, self.space.borrow().clone());
+            let repair = self.status_memo.repair(manifest, self.spare_planner(), plan);
             if out.is_empty() {
-                return Condition::CopiesLacking { volume, redundancy_left };
+                return Condition::Lacking { volume, redundancy_left, repair };
             }
             // Before a person brings a drive, the pool helps itself; not with others where it is
             // back.
             let is_back = out.iter().any(|drive| drive.state == DriveState::Behind);
-            let plan = |planner: &SparePlanner| repair(planner, manifest, self.space.borrow().clone());
-            let repair = self.status_memo.repair(manifest, self.spare_planner(), plan);
-            return Condition::Degraded { out, volume, redundancy_left, repair: repair.filter(|_| !is_back) };
+            let repair = if is_back { Repair::None } else { repair };
+            return Condition::Degraded { out, volume, redundancy_left, repair };
         }
         if !out.is_empty() {
             let holds_nothing = |drive: &OutDrive| {
@@ -265,27 +280,24 @@ impl Inner {
     }
 }
 
-/// The repair that jobs will make without help; `None` if they cannot restore all redundancy.
-fn repair(planner: &SparePlanner, manifest: &Manifest, mut books: FreeSlabs) -> Option<Repair> {
-    let mut planned = manifest.clone();
-    let is_gone = |drive: &&DriveRecord| drive.is_online() && !planner.working.contains(&drive.number);
-    let gone: Vec<Exclusion> = manifest
-        .drives
-        .iter()
-        .filter(is_gone)
-        .map(|drive| Exclusion { drive: drive.number, reason: String::new(), kind: ExclusionKind::Missing })
-        .collect();
-    planned.exclude(&gone);
-    planned.end_replacements();
-    let spare = planner.next_for_spare(&planned).and_then(|(_, spare)| planned.drive(spare));
-    let spare = spare.map(|spare| spare.path.clone());
-    books.refresh(&planned);
-    planner.plan(&mut planned, &mut books);
-    let lacks = |run: &Run| run.places.iter().any(|place| place.state == SlotState::Missing);
-    if planned.parts().any(|part| part.rows.runs().any(lacks)) {
-        return None;
+/// The repair that jobs will make without help, or what they leave without a place.
+fn repair(planner: &SparePlanner, manifest: &Manifest, books: FreeSlabs) -> Repair {
+    let planned = planner.without_gone(manifest);
+    let spare = planner.next_for_spare(&planned).or_else(|| planner.next_for_leftover(&planned));
+    let spare = spare.and_then(|(_, spare)| Some(planned.drive(spare)?.path.clone()));
+    let (after, homeless) = planner.planned(manifest, books);
+    if !homeless.is_empty() {
+        let of_drive =
+            |drive: &str| homeless.iter().filter(|left| left.drive == drive).map(|left| left.slabs).sum();
+        let most = homeless.iter().map(|left| of_drive(&left.drive)).max().unwrap_or(0);
+        let needed_bytes = capacity_for(most, manifest.slab_bytes);
+        return Repair::WithoutRoom { homeless, slab_bytes: manifest.slab_bytes, needed_bytes };
     }
-    Some(spare.map_or(Repair::FreeSpace, Repair::Spare))
+    let lacks = |run: &Run| run.places.iter().any(|place| place.state == SlotState::Missing);
+    match after.parts().any(|part| part.rows.runs().any(lacks)) {
+        true => Repair::None,
+        false => spare.map_or(Repair::FreeSpace, Repair::Spare),
+    }
 }
 
 /// Working drives that are being replaced.

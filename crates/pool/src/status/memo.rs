@@ -30,7 +30,7 @@ type Kept<K, T> = RefCell<Option<(K, T)>>;
 #[derive(Default)]
 pub(crate) struct StatusMemo {
     filled: Kept<u64, Rc<FilledDrives>>,
-    repair: Kept<Basis, Option<Repair>>,
+    repair: Kept<Basis, Repair>,
     evacuation: Kept<Basis, Option<String>>,
 }
 
@@ -67,8 +67,8 @@ impl StatusMemo {
         &self,
         manifest: &Manifest,
         planner: SparePlanner,
-        plan: impl FnOnce(&SparePlanner) -> Option<Repair>,
-    ) -> Option<Repair> {
+        plan: impl FnOnce(&SparePlanner) -> Repair,
+    ) -> Repair {
         kept(&self.repair, basis(manifest, &planner), || plan(&planner))
     }
 
@@ -104,12 +104,12 @@ mod tests {
             let planner = SparePlanner { working, rebuildable: BTreeSet::new() };
             let made = memo.repair(manifest, planner, |_| {
                 plans.set(plans.get() + 1);
-                Some(Repair::Spare(plans.get().to_string()))
+                Repair::Spare(plans.get().to_string())
             });
             (made, plans.get())
         };
         for _ in 0..3 {
-            assert_eq!(ask(&manifest, &[0, 1]), (Some(Repair::Spare("1".to_owned())), 1));
+            assert_eq!(ask(&manifest, &[0, 1]), (Repair::Spare("1".to_owned()), 1));
         }
         assert_eq!(ask(&manifest, &[0]).1, 2, "a drive failed");
         manifest.generation += 1;

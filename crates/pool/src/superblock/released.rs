@@ -7,10 +7,10 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use stripewise_drive::{DriveError, DriveKind, IoRequest, Operation};
+use stripewise_drive::{Context, Drive, DriveError, DriveKind, IoRequest, Operation};
 
 use crate::superblock::writer::{wipe, zero};
-use stripewise_array::{Class, Member};
+use stripewise_array::{Class, Member, MemberOptions};
 
 /// Bytes at each end of a drive that are looked at.
 const END_BYTES: u64 = 16 << 20;
@@ -37,6 +37,18 @@ pub(crate) async fn release(member: &Rc<Member>) -> Result<(), DriveError> {
         }
     }
     member.flush_since(failures).await
+}
+
+/// Erases a drive of no open pool, as one that leaves its pool. Durable when done.
+///
+/// # Errors
+/// What the drive refuses.
+pub async fn erase(context: &Context, drive: Rc<dyn Drive>) -> Result<(), DriveError> {
+    let member = Member::new(context, drive, MemberOptions::default());
+    let erased = release(&member).await;
+    member.stop();
+    member.release();
+    erased
 }
 
 /// The places of a drive of this size that are searched for contents if there is no map of its

@@ -197,6 +197,12 @@ impl Inner {
         let laid_out = lay_out(&mut self.space.borrow_mut(), &wish);
         let laid_out = laid_out.map_err(|error| match error {
             NotLaidOut::Other(error) => error,
+            NotLaidOut::NoRoom { possible_rows, .. } if spec.thin => PoolError::ThinTooLarge {
+                pool: manifest.name.clone(),
+                volume: spec.name.clone(),
+                size_bytes: size_bytes.unwrap_or(0),
+                most_bytes: array.row_data_bytes().map_or(0, |bytes| bytes * possible_rows),
+            },
             NotLaidOut::NoRoom { needed_rows, possible_rows } => PoolError::NoSpace {
                 pool: manifest.name.clone(),
                 volume: spec.name.clone(),

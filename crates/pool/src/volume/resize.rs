@@ -58,6 +58,20 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// Bytes that a volume would have with all space that is free now.
+    pub fn largest_size(&self, name: &str) -> Result<u64, PoolError> {
+        let (inner, volume) = (&self.0, self.volume(name)?);
+        let manifest = inner.manifest.borrow();
+        let record = manifest.volume(name).expect("just found");
+        let part = record.parts.last().expect("a volume has a part");
+        let drives = inner.drives_for(record.pin);
+        let free = inner.space.borrow().max_rows(&drives, part.rows.width());
+        let rows = (part.rows.allocated_rows() + free).max(part.rows.rows());
+        Ok(rows.saturating_mul(volume.array().spec().row_data_bytes()?).max(record.size_bytes))
+    }
+}
+
 fn resized(record: &VolumeRecord, size_bytes: u64) -> String {
     format!("volume {} was resized from {} to {size_bytes} bytes", record.name, record.size_bytes)
 }

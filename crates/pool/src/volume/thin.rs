@@ -232,12 +232,11 @@ impl Inner {
         released.await.map_err(|error| ArrayError::CannotRecord(error.to_string()))
     }
 
-    /// Notes when space becomes short, and when it no longer is.
+    /// Notes when space becomes short for thin volumes, and when it no longer is.
     pub(crate) fn note_space(&self) {
         let manifest = self.manifest.borrow();
-        let (used, all) = slabs_in_use(&manifest, &self.space.borrow());
-        let percent = u64::from(manifest.settings.space_warning_percent);
-        self.news.note_space(used, all, percent);
+        let short = self.short_space(&manifest);
+        self.news.note_space(short.map(|space| (space.used_slabs, space.slabs)));
     }
 }
 

@@ -7,11 +7,12 @@ use stripewise_control::times::host_in_words;
 
 use crate::commands::App;
 use crate::printer::{Page, Style, Table, plain};
+use crate::report::short_id;
 
 /// Prints the notes that follow the result.
 pub(super) fn after(found: &PoolsFound, app: &App) {
     if found.are_only_listed && found.pools.iter().any(|one| !one.imported) {
-        app.note("nothing was imported; `stripewise pool import POOL` imports one pool, --all imports all");
+        app.note("nothing was imported; the commands above import one pool, --all imports all");
     }
 }
 
@@ -49,19 +50,22 @@ fn listed(found: &FoundPool, page: &mut Page, is_behind_another: bool) {
         page.field("last host", host_in_words(host), Style::Plain);
     }
     match (&found.held_back, found.imported) {
+        (_, true) if found.has_moved => {
+            page.field("import", format!("its drives have moved: {}", found.command), Style::Warning);
+        }
         (_, true) => page.field("import", "already imported", Style::Plain),
         (Some(why), false) => page.field("held back", why, Style::Warning),
         (None, false) => {
-            page.field("import", format!("stripewise pool import {}", found.pool.name), Style::Plain);
+            page.field("import", &found.command, Style::Plain);
         }
     }
-    let mut drives = Table::new(&["DRIVE", "ROLE", "STATE", "ID"]).indented();
+    let mut drives = Table::new(&["DRIVE", "ROLE", "STATE", "ID"]).indented().shortening_first();
     for drive in &found.pool.drives {
         drives.row([
             plain(&drive.path),
             plain(&drive.role),
             plain(drive.state.to_string()),
-            plain(&drive.id),
+            plain(short_id(&drive.id)),
         ]);
     }
     page.table(&drives);

@@ -15,6 +15,10 @@ pub(super) fn words(done: &Done, page: &mut Page) {
             "pool {}: crash resync complete. No scrub was pending; `stripewise pool scrub {0} --wait` verifies all data",
             pool.name
         )),
+        // What has no place stays lacking; the condition below says so.
+        true if done.kind == JobKind::Rebuild && pool.state != PoolState::Online => {
+            page.line(format!("the rebuild of pool {} has ended; not all is done", pool.name));
+        }
         true => page.line(format!("the {} of pool {} is complete", done.kind, pool.name)),
         false if done.kind == JobKind::Scrub => page.line(format!(
             "pool {}: no scrub was pending, nothing was verified; start one with `stripewise pool scrub {0} --wait`",

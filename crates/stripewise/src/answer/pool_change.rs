@@ -1,6 +1,6 @@
 //! Changes to a pool as text.
 
-use stripewise_control::report::{DriveState, PoolReport, counted};
+use stripewise_control::report::{DriveState, PoolReport, VolumeReport, counted};
 use stripewise_control::request::Setting;
 use stripewise_control::response::{PoolChange, PoolChanged};
 use stripewise_control::size::ByteSize;
@@ -20,9 +20,30 @@ pub(super) fn before(changed: &PoolChanged, app: &App) {
 
 /// Prints the notes that follow the result.
 pub(super) fn after(changed: &PoolChanged, app: &App) {
-    if matches!(changed.change, PoolChange::DrivesAdded { .. }) {
+    if let PoolChange::DrivesAdded { count, role } = changed.change {
         note_notices(changed.pool(), app);
+        if role == Role::Data {
+            wider_layouts(changed.pool(), count).into_iter().for_each(|note| app.note(note));
+        }
     }
+}
+
+/// Notes the volumes whose rows took all data drives before these were added, and do not now.
+fn wider_layouts(pool: &PoolReport, added: usize) -> Vec<String> {
+    let data = pool.drives.iter().filter(|drive| drive.role == "data" && drive.state.takes_part()).count();
+    let before = data.saturating_sub(added);
+    let can_widen = |volume: &&VolumeReport| {
+        volume.columns == before && !matches!(&*volume.layout, "single" | "raid1" | "raid50" | "raid60")
+    };
+    let note = |volume: &VolumeReport| {
+        let VolumeReport { name, layout, columns, .. } = volume;
+        format!(
+            "note: volume {name} keeps {columns} columns; to use {data}: stripewise volume convert {0}/{name} \
+             --layout {layout} --columns {data}",
+            pool.name
+        )
+    };
+    pool.volumes.iter().filter(can_widen).map(note).collect()
 }
 
 fn note_notices(pool: &PoolReport, app: &App) {
@@ -83,6 +104,19 @@ pub(super) fn words(changed: &PoolChanged, page: &mut Page) {
                 }
                 false => format!("{new} replaces {old} in pool {name}"),
             });
+            due(changed, page);
+        }
+        PoolChange::Grown { drives, left } => {
+            if !drives.is_empty() {
+                let capacity = ByteSize(pool.capacity_bytes);
+                page.line(format!("pool {name} has {capacity}: {} in full use", drives.join(", ")));
+            }
+            if *left > 0 {
+                let more = counted(*left, "more drive");
+                page.line(format!(
+                    "{more} became larger; `stripewise pool grow {name} --yes` goes on when the rebuild is done"
+                ));
+            }
             due(changed, page);
         }
         PoolChange::RebalanceBegun => {

@@ -76,9 +76,11 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
         .routes(routes!(test_alerts))
         .routes(routes!(drives::show_drives))
         .routes(routes!(drives::locate_drive))
+        .routes(routes!(drives::clear_drive))
         .routes(routes!(drives::add_drives))
         .routes(routes!(drives::remove_drive))
         .routes(routes!(drives::retire_drive))
+        .routes(routes!(drives::grow_pool))
         .routes(routes!(drives::take_drive_offline))
         .routes(routes!(drives::take_drive_online))
         .routes(routes!(drives::replace_drive))
@@ -301,13 +303,16 @@ struct Import {
     /// outvote the others.
     #[serde(default)]
     force: bool,
+    /// Give a copy of a pool an identity of its own.
+    #[serde(default)]
+    new_identity: bool,
 }
 
 /// Finds pools on drives; lists them, or imports the named ones.
 #[utoipa::path(post, path = "/api/v1/import", request_body = Import,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 async fn import_pools(api: Api, Document(import): Document<Import>) -> Response {
-    let Import { folders, drives, pool, all, new_name, force } = import;
+    let Import { folders, drives, pool, all, new_name, force, new_identity } = import;
     let wrong = |what: &str| Wrong::new(what).into_response();
     if all && pool.is_some() {
         return wrong("`all` and `pool` exclude each other");
@@ -320,7 +325,7 @@ async fn import_pools(api: Api, Document(import): Document<Import>) -> Response 
         Err(wrong) => return wrong.into_response(),
     };
     let folders = folders.into_iter().map(PathBuf::from).collect();
-    api.document(ImportPools { folders, drives, pool, all, new_name, force }).await
+    api.document(ImportPools { folders, drives, pool, all, new_name, force, new_identity }).await
 }
 
 /// A pool and its status.

@@ -18,6 +18,8 @@ pub(super) const GAP: usize = 2;
 pub(super) const FURTHER: usize = 2;
 /// Minimum width for wrapping the last column in place.
 const LEAST_TEXT: usize = 24;
+/// Minimum width of a shortened first column.
+const LEAST_FIRST: usize = 8;
 
 /// Width of standard output: `COLUMNS` if set, else that of the terminal. `None` if it is not a
 /// terminal.
@@ -76,6 +78,22 @@ pub(super) fn text_width(widths: &[usize], indent: usize, columns: usize) -> Opt
     let before = indent + others.iter().map(|width| width + GAP).sum::<usize>();
     let left = columns.saturating_sub(before);
     (*last > left && left >= LEAST_TEXT).then_some(left)
+}
+
+/// Width of the first column with which a row fits a line, if it is too wide and enough is left.
+pub(super) fn first_width(widths: &[usize], indent: usize, columns: usize) -> Option<usize> {
+    let (first, others) = widths.split_first()?;
+    let behind: usize = others.iter().map(|width| width + GAP).sum();
+    let left = columns.saturating_sub(indent + behind);
+    (*first > left && left >= LEAST_FIRST).then_some(left)
+}
+
+/// The end of a text that is wider than `columns`, behind a mark.
+pub(super) fn end_of(text: &str, columns: usize) -> String {
+    match width(text).checked_sub(columns) {
+        None | Some(0) => text.to_owned(),
+        Some(surplus) => format!("…{}", text.chars().skip(surplus + 1).collect::<String>()),
+    }
 }
 
 #[cfg(test)]

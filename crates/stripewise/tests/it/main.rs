@@ -36,6 +36,7 @@ mod processes;
 mod queue;
 mod reliability;
 mod reopened;
+mod room;
 mod serve;
 mod shares;
 mod stacked_pools;

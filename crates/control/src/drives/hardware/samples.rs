@@ -68,6 +68,21 @@ pub(crate) fn facts_of(path: &Path) -> Hardware {
     asked.or(sysfs::facts(&folder, Path::new(BY_PATH)))
 }
 
+/// Serial numbers of drives, given by ID and path: as the kernel has them, and as they were kept in
+/// the state folder. Asks no drive.
+pub(crate) fn serials(
+    folder: Option<&Path>,
+    drives: impl Iterator<Item = (String, PathBuf)>,
+) -> Vec<(String, String)> {
+    let kept = folder.map(|folder| read(&folder.join(FILE))).unwrap_or_default();
+    let serial = |(id, path): (String, PathBuf)| {
+        let facts = sysfs::folder_of(&path).map(|folder| sysfs::facts(&folder, Path::new(BY_PATH)));
+        let serial = facts.and_then(|facts| facts.serial).or_else(|| kept.get(&id)?.serial.clone());
+        Some((id, serial?))
+    };
+    drives.filter_map(serial).collect()
+}
+
 fn sampled(folder: &Path, drives: &[(String, PathBuf)]) -> ById {
     let file = folder.join(FILE);
     let kept = read(&file);

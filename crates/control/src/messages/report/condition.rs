@@ -1,10 +1,12 @@
 //! The condition of a pool and the notices about it in words, with the next command.
 
 use stripewise_pool::{
-    Condition, DriveState, Notice, OutDrive, Repair, Replacing, SpaceUse, SpareTakeover, layout_in_words,
+    Condition, DriveState, Homeless, Notice, OutDrive, Repair, Replacing, SpaceUse, SpareTakeover,
+    layout_in_words,
 };
 
 use super::counted;
+use crate::notation::size::ByteSize;
 
 /// A condition in words, and the next command; empty if none is needed.
 pub(super) fn in_words(pool: &str, condition: &Condition) -> (String, String) {
@@ -44,14 +46,17 @@ pub(super) fn in_words(pool: &str, condition: &Condition) -> (String, String) {
             ),
             wait("rebuild"),
         ),
-        Condition::CopiesLacking { volume, redundancy_left } => words(
-            format!(
-                "everything can be read and written, but volume {volume} {}: a copy of its map or \
-                 journal is lacking, for which the other drives may have no room",
-                left(*redundancy_left)
-            ),
-            wait("rebuild"),
-        ),
+        Condition::Lacking { volume, redundancy_left, repair } => {
+            let lacking =
+                format!("everything can be read and written, volume {volume} {}", left(*redundancy_left));
+            match repair {
+                Repair::WithoutRoom { .. } => words(lacking + &without_room(repair), add()),
+                Repair::Spare(_) | Repair::FreeSpace | Repair::None => {
+                    let repair = repair_in_words(repair).map(|repair| format!("; {repair}"));
+                    words(lacking + &repair.unwrap_or_default(), wait("rebuild"))
+                }
+            }
+        }
         Condition::Degraded { out, volume, redundancy_left, repair } => {
             let degraded = format!(
                 "{} out of service: {}; everything can be read and written, volume {volume} {}",
@@ -59,15 +64,9 @@ pub(super) fn in_words(pool: &str, condition: &Condition) -> (String, String) {
                 listed(out),
                 left(*redundancy_left)
             );
-            match repair {
-                Some(Repair::Spare(path)) => {
-                    words(format!("{degraded}; the spare {path} takes over"), wait("rebuild"))
-                }
-                Some(Repair::FreeSpace) => words(
-                    format!("{degraded}; the other drives have room for what is lacking"),
-                    wait("rebuild"),
-                ),
-                None => words(degraded, remedy(pool, out)),
+            match repair_in_words(repair) {
+                Some(repair) => words(format!("{degraded}; {repair}"), wait("rebuild")),
+                None => words(degraded + &without_room(repair), remedy(pool, out)),
             }
         }
         Condition::EmptyDrivesGone { out } => words(
@@ -176,6 +175,38 @@ fn left(redundancy: usize) -> String {
     }
 }
 
+/// The repair that starts by itself, if one restores all redundancy.
+fn repair_in_words(repair: &Repair) -> Option<String> {
+    match repair {
+        Repair::Spare(path) => Some(format!("the spare {path} takes over")),
+        Repair::FreeSpace => Some("the other drives have room for what is lacking".to_owned()),
+        Repair::None | Repair::WithoutRoom { .. } => None,
+    }
+}
+
+/// Names the columns that have no place, and the size of a drive that has room for them.
+fn without_room(repair: &Repair) -> String {
+    const MOST: usize = 4;
+    let Repair::WithoutRoom { homeless, slab_bytes, needed_bytes } = repair else { return String::new() };
+    let named = |left: &Homeless| {
+        let part = match left.column {
+            Some(column) => format!("column {} of volume {}", column + 1, left.volume),
+            None => format!("a copy of the region map or journal of volume {}", left.volume),
+        };
+        format!("{part} ({}, was on {})", ByteSize(left.slabs * slab_bytes), left.drive)
+    };
+    let mut parts: Vec<String> = homeless.iter().take(MOST).map(named).collect();
+    if homeless.len() > MOST {
+        parts.push(format!("{} more", homeless.len() - MOST));
+    }
+    let verb = if homeless.len() == 1 { "has" } else { "have" };
+    format!(
+        ". No drive has room for all of it: {} {verb} no place until a drive of at least {} is added",
+        parts.join(", "),
+        ByteSize(needed_bytes.next_multiple_of(1 << 20))
+    )
+}
+
 fn listed(out: &[OutDrive]) -> String {
     let named = |drive: &OutDrive| format!("{} ({})", drive.path, drive.state);
     out.iter().map(named).collect::<Vec<_>>().join(", ")
@@ -224,7 +255,14 @@ mod tests {
         vec![OutDrive { id, path: "/dev/sdb".to_owned(), state }]
     }
 
-    fn degraded(state: DriveState, repair: Option<Repair>) -> Condition {
+    fn without_room() -> Repair {
+        let left =
+            |column, slabs| Homeless { volume: "v".to_owned(), column, slabs, drive: "/dev/sdb".to_owned() };
+        let homeless = vec![left(Some(1), 12), left(None, 1)];
+        Repair::WithoutRoom { homeless, slab_bytes: 1 << 20, needed_bytes: 17 << 20 }
+    }
+
+    fn degraded(state: DriveState, repair: Repair) -> Condition {
         Condition::Degraded { out: out(state), volume: "v".to_owned(), redundancy_left: 0, repair }
     }
 
@@ -232,16 +270,19 @@ mod tests {
     fn each_condition_names_the_command_that_helps() {
         let cases = [
             (
-                degraded(DriveState::Missing, None),
+                degraded(DriveState::Missing, Repair::None),
                 "pool replace tank 987bbcbf-dd7e-432f-83f2-827affe7f664 NEW-DRIVE",
             ),
             (
-                degraded(DriveState::Stale, None),
+                degraded(DriveState::Stale, Repair::None),
                 "pool replace tank 987bbcbf-dd7e-432f-83f2-827affe7f664 /dev/sdb",
             ),
-            (degraded(DriveState::Offline, None), "pool online tank 987bbcbf-dd7e-432f-83f2-827affe7f664"),
-            (degraded(DriveState::Behind, None), "pool wait tank rebuild"),
-            (degraded(DriveState::Missing, Some(Repair::FreeSpace)), "pool wait tank rebuild"),
+            (
+                degraded(DriveState::Offline, Repair::None),
+                "pool online tank 987bbcbf-dd7e-432f-83f2-827affe7f664",
+            ),
+            (degraded(DriveState::Behind, Repair::None), "pool wait tank rebuild"),
+            (degraded(DriveState::Missing, Repair::FreeSpace), "pool wait tank rebuild"),
             (
                 Condition::EmptyDrivesGone { out: out(DriveState::Failed) },
                 "pool remove tank 987bbcbf-dd7e-432f-83f2-827affe7f664",
@@ -261,15 +302,31 @@ mod tests {
 
     #[test]
     fn degraded_pool_says_what_is_left() {
-        let (words, _) = in_words("tank", &degraded(DriveState::Missing, None));
+        let (words, _) = in_words("tank", &degraded(DriveState::Missing, Repair::None));
         assert_eq!(
             words,
             "1 drive out of service: /dev/sdb (missing); everything can be read and written, volume \
              v has no redundancy left"
         );
         let spare = Repair::Spare("/dev/sdc".to_owned());
-        let (words, _) = in_words("tank", &degraded(DriveState::Missing, Some(spare)));
+        let (words, _) = in_words("tank", &degraded(DriveState::Missing, spare));
         assert!(words.ends_with("; the spare /dev/sdc takes over"), "{words}");
+    }
+
+    #[test]
+    fn columns_without_a_place_are_named() {
+        let lacking = |repair| Condition::Lacking { volume: "v".to_owned(), redundancy_left: 0, repair };
+        let named = ". No drive has room for all of it: column 2 of volume v (12 MiB, was on \
+                     /dev/sdb), a copy of the region map or journal of volume v (1 MiB, was on \
+                     /dev/sdb) have no place until a drive of at least 17 MiB is added";
+        let (words, action) = in_words("tank", &lacking(without_room()));
+        assert!(words.ends_with(named), "{words}");
+        assert_eq!(action, "stripewise pool add tank NEW-DRIVE");
+        let (words, action) = in_words("tank", &degraded(DriveState::Missing, without_room()));
+        assert!(words.ends_with(named), "{words}");
+        assert!(action.starts_with("stripewise pool replace tank 987bbcbf"), "{action}");
+        let (_, action) = in_words("tank", &lacking(Repair::FreeSpace));
+        assert_eq!(action, "stripewise pool wait tank rebuild");
     }
 
     #[test]

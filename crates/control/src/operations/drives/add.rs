@@ -2,8 +2,10 @@
 //! that waits for space: rebuilds of degraded rows, thin volumes, new volumes.
 //!
 //! Expected faults: drives that are not empty (refused, or reported and overwritten with
-//! `--force`), named twice, in use, too small, or already in the pool. Drives are added one by one:
-//! if one is refused, those before it stay in the pool.
+//! `--force`), named twice, in use, too small (also for a spare), or already in the pool. Drives
+//! are added one by one: if one is refused, those before it stay in the pool.
+
+use stripewise_pool::{Role, usable_bytes};
 
 use crate::access::Access;
 use crate::control::Control;
@@ -11,6 +13,7 @@ use crate::drives::candidates;
 use crate::failure::{Result, pool_failure};
 use crate::messages::request::AddDrives;
 use crate::messages::response::{PoolChange, PoolChanged, Response};
+use crate::operations::drives::sizes::{check_spare, of_members};
 use crate::pools::session::with_pool;
 
 /// Executes `pool add`.
@@ -22,6 +25,13 @@ pub async fn run(asked: &AddDrives, control: &Control) -> Result<Response> {
         let mut opened = Vec::new();
         for candidate in &candidates {
             opened.push(session.open_new_drive(candidate, asked.force).await?);
+        }
+        if asked.role == Role::Spare {
+            let report = session.report();
+            for (candidate, opened) in candidates.iter().zip(&opened) {
+                let bytes = usable_bytes(opened.drive.info().capacity_bytes, report.slab_bytes);
+                check_spare(control, (&candidate.path, bytes), of_members(&report))?;
+            }
         }
         for (candidate, opened) in candidates.iter().zip(opened) {
             let what = format!("cannot add {} to pool `{name}`", candidate.path.display());

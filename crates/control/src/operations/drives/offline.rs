@@ -9,7 +9,7 @@ use crate::drives::names::{find, id_of};
 use crate::failure::{Result, pool_failure};
 use crate::messages::request::TakeOffline;
 use crate::messages::response::{PoolChange, PoolChanged, Response};
-use crate::pools::redundancy::tell_without;
+use crate::pools::redundancy::notes_without;
 use crate::pools::session::with_pool;
 
 /// Executes `pool offline`.
@@ -20,9 +20,10 @@ pub async fn run(asked: &TakeOffline, control: &Control) -> Result<Response> {
     let (path, id, report) = with_pool(control, name, Access::Change, &doing, async |session| {
         let report = session.report();
         let drive = find(&report, control, &asked.drive)?;
-        tell_without(control, session, drive, id_of(drive), &format!("while {} is offline", drive.path))?;
+        let notes = notes_without(session, id_of(drive), &format!("while {} is offline", drive.path))?;
         let done = session.pool.offline(id_of(drive)).await;
         done.map_err(|error| pool_failure(what, &error))?;
+        notes.into_iter().for_each(|note| control.note(note));
         Ok((drive.path.clone(), drive.id.clone(), session.report()))
     })
     .await?;

@@ -3,20 +3,23 @@
 //! to the pool; with `--wait` it is done at once.
 //!
 //! Expected faults: an old drive that is long gone (named by its last path or identity) or being
-//! replaced already, a new one that holds something, is too small, or belongs to the pool already.
+//! replaced already, a new one that holds something, is too small, or belongs to the pool already,
+//! one with which the pool has less space (requires `--yes`).
 
-use stripewise_pool::JobKind;
+use stripewise_pool::{JobKind, usable_bytes};
 
 use crate::access::Access;
 use crate::control::Control;
 use crate::drives::candidates::Candidate;
 use crate::drives::names::{find, id_of};
+use crate::drives::opened::OpenedDrive;
 use crate::failure::{Result, pool_failure};
 use crate::jobs::work;
-use crate::messages::report::PoolReport;
+use crate::messages::report::{DriveReport, PoolReport};
 use crate::messages::request::ReplaceDrive;
 use crate::messages::response::{PoolChange, PoolChanged, Response};
-use crate::pools::redundancy::tell_without;
+use crate::operations::drives::sizes::check_replacement;
+use crate::pools::redundancy::notes_without;
 use crate::pools::session::with_pool;
 
 /// Carries it out.
@@ -27,23 +30,34 @@ pub async fn run(asked: &ReplaceDrive, control: &Control) -> Result<Response> {
         let report = session.report();
         let old = find(&report, control, &asked.old)?;
         let old_id = id_of(old);
-        match old.state.takes_part() {
-            true => control.note(format!(
-                "no volume loses redundancy while {} is replaced: it is used until the new drive is full",
-                old.path
-            )),
-            false => tell_without(control, session, old, old_id, "until the new drive is rebuilt")?,
-        }
-        let replaced = match find(&report, control, &asked.new).ok().filter(|drive| drive.role == "spare") {
-            Some(spare) => session.pool.replace_by_spare(old_id, id_of(spare)).await,
+        let spare = find(&report, control, &asked.new).ok().filter(|drive| drive.role == "spare");
+        let new = match spare {
+            Some(spare) => New::Spare(spare),
             None => {
                 let candidate = Candidate::named(control, &asked.new)?;
-                let opened = session.open_new_drive(&candidate, asked.force).await?;
-                let replacing = session.pool.replace(old_id, opened.drive.clone(), asked.force);
-                replacing.await.map(|_| ())
+                New::Opened(Box::new(session.open_new_drive(&candidate, asked.force).await?))
+            }
+        };
+        let (path, capacity_bytes) = new.path_and_capacity();
+        let checked = session.pool.check_replacement(old_id, &path, capacity_bytes);
+        checked.map_err(|error| pool_failure(&what, &error))?;
+        let bytes = usable_bytes(capacity_bytes, report.slab_bytes);
+        check_replacement(control, &report, old, (&path, bytes), asked.yes)?;
+        let notes = match old.state.takes_part() {
+            true => vec![format!(
+                "no volume loses redundancy while {} is replaced: it is used until the new drive is full",
+                old.path
+            )],
+            false => notes_without(session, old_id, "until the new drive is rebuilt")?,
+        };
+        let replaced = match &new {
+            New::Spare(spare) => session.pool.replace_by_spare(old_id, id_of(spare)).await,
+            New::Opened(opened) => {
+                session.pool.replace(old_id, opened.drive.clone(), asked.force).await.map(|_| ())
             }
         };
         replaced.map_err(|error| pool_failure(&what, &error))?;
+        notes.into_iter().for_each(|note| control.note(note));
         if asked.wait {
             return work(control, session, JobKind::Rebuild).await.map(Outcome::Rebuilt);
         }
@@ -56,6 +70,24 @@ pub async fn run(asked: &ReplaceDrive, control: &Control) -> Result<Response> {
     };
     let change = PoolChange::DriveReplaced { old: asked.old.clone(), new: asked.new.clone() };
     Ok(Response::PoolChanged(PoolChanged::new(report, change, control.served.has(name))))
+}
+
+/// The drive that comes.
+enum New<'a> {
+    Spare(&'a DriveReport),
+    Opened(Box<OpenedDrive>),
+}
+
+impl New<'_> {
+    fn path_and_capacity(&self) -> (String, u64) {
+        match self {
+            Self::Spare(spare) => (spare.path.clone(), spare.capacity_bytes),
+            Self::Opened(opened) => {
+                let info = opened.drive.info();
+                (info.label.to_string(), info.capacity_bytes)
+            }
+        }
+    }
 }
 
 enum Outcome {

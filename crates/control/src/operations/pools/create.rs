@@ -7,19 +7,20 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Drive};
-use stripewise_pool::{Pool, PoolSpec};
+use stripewise_pool::{Pool, PoolSpec, choose_slab_bytes, usable_bytes};
 use stripewise_runtime::OpenOptions;
 
 use crate::access::Access;
 use crate::control::Control;
 use crate::drives::candidates::{self, Candidate};
 use crate::drives::contents::refuse_contents;
-use crate::drives::opened::pool_options;
+use crate::drives::opened::{OpenedDrive, pool_options};
 use crate::failure::{Failure, Result, pool_failure};
 use crate::messages::report::PoolReport;
 use crate::messages::request::CreatePool;
 use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::notation::size::ByteSize;
+use crate::operations::drives::sizes::check_spare;
 use crate::pools::stacked::StackOpener;
 use crate::registry::stacking::refuse_if_used;
 use crate::registry::{KnownDrive, KnownPool};
@@ -82,6 +83,7 @@ async fn make(
         Ok::<_, Failure>(opened)
     };
     let opened = control.without_turn(opening).await?;
+    check_spares(asked, control, candidates, &opened)?;
 
     let pool_options = pool_options(&opened);
     let mut drives = opened.into_iter().map(|opened| opened.drive);
@@ -115,6 +117,25 @@ async fn make(
     };
     registry.remember(&executor.context(), known).await?;
     Ok(report)
+}
+
+/// Refuses spares that are too small, before anything is written.
+fn check_spares(
+    asked: &CreatePool,
+    control: &Control,
+    candidates: &[Candidate],
+    opened: &[OpenedDrive],
+) -> Result<()> {
+    let capacity = |opened: &OpenedDrive| opened.drive.info().capacity_bytes;
+    let (data, spares, fast) = (asked.drives.len(), asked.spares.len(), asked.fast.len());
+    let smallest = opened[..data].iter().map(capacity).min().unwrap_or(0);
+    let slab_bytes = asked.slab_bytes.unwrap_or_else(|| choose_slab_bytes(smallest));
+    let usable = |opened: &OpenedDrive| usable_bytes(capacity(opened), slab_bytes);
+    for (candidate, spare) in candidates.iter().zip(opened).skip(data).take(spares) {
+        let members = opened[..data].iter().chain(&opened[opened.len() - fast..]);
+        check_spare(control, (&candidate.path, usable(spare)), members.map(usable))?;
+    }
+    Ok(())
 }
 
 /// Checks the slab size before any drive is opened: an invalid one is a usage error.

@@ -7,10 +7,11 @@
 //! process or host. A problem with one pool does not prevent the import of others.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use stripewise_drive::BufferPool;
+use stripewise_drive::{BufferPool, Drive};
 use stripewise_export::nbd::client::NbdUri;
-use stripewise_pool::{DriveLabel, OpenMode, Pool, PoolId, PoolOptions, identify};
+use stripewise_pool::{DriveLabel, OpenMode, Pool, PoolId, PoolOptions, give_new_identity, identify};
 use stripewise_runtime::{Holder, OpenError, OpenOptions, RealExecutor};
 
 use crate::access::Access;
@@ -110,6 +111,23 @@ async fn find_and_import(
     if pools.is_empty() { Err(import.nothing_found(&places.words)) } else { Ok(pools) }
 }
 
+/// Places to search, as options of the command line.
+fn places_as_options(asked: &ImportPools) -> String {
+    let folders =
+        asked.folders.iter().map(|folder| format!(" --dir {}", in_shell(&folder.to_string_lossy())));
+    let drives = asked.drives.iter().map(|drive| format!(" --drive {}", in_shell(drive)));
+    folders.chain(drives).collect()
+}
+
+/// A word as a shell takes it.
+fn in_shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-:@%+=,".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 struct Import<'a> {
     asked: &'a ImportPools,
     control: &'a Control,
@@ -186,6 +204,11 @@ impl Import<'_> {
     }
 
     async fn take_named(&self, group: &FoundDrives<'_>) -> Result<FoundPool> {
+        // Under another name and by force a copy can only be meant as another pool.
+        let is_other = self.asked.force && self.asked.new_name.is_some();
+        if self.asked.new_identity || (is_other && self.copy_of_registered(group).await.is_some()) {
+            return self.take_copy(group).await;
+        }
         let mut found = self.look(group).await?;
         if let Some(why) = self.copies(group).await {
             return Err(why);
@@ -194,6 +217,60 @@ impl Import<'_> {
             return Err(Failure::new(format!("pool `{}` ({}) {why}", found.pool.name, group.id)).hint(hint));
         }
         self.put_on_list(group, &mut found).await?;
+        Ok(found)
+    }
+
+    /// Gives a copy of a pool a new identity, and imports it.
+    async fn take_copy(&self, group: &FoundDrives<'_>) -> Result<FoundPool> {
+        let name = self.asked.new_name.as_ref().map_or_else(|| group.name().to_owned(), |name| name.0.clone());
+        let known = self.registry.pools()?;
+        if known.iter().any(|pool| pool.name == name) {
+            return Err(Failure::new(format!("there is a pool `{name}` already"))
+                .hint("--as NEWNAME imports the copy under another name"));
+        }
+        if let Some(why) = self.double(group) {
+            return Err(why);
+        }
+        let paths: Vec<&Path> = group.drives.iter().map(|found| found.path.as_path()).collect();
+        let is_member = |path: &&PathBuf| {
+            let identity = Candidate::at(path).ok().map(|noted| noted.identity);
+            group.drives.iter().any(|found| identity.as_ref() == Some(&found.opened.identity))
+        };
+        let id = group.id.to_string();
+        let registered = known.iter().filter(|pool| pool.id == id);
+        if let Some(path) = registered.flat_map(|pool| &pool.drives).map(|drive| &drive.path).find(is_member) {
+            return Err(Failure::new(format!(
+                "{} is a drive of the registered pool `{}`, and no copy",
+                path.display(),
+                group.name()
+            ))
+            .hint("name the copies alone, with --dir or --drive"));
+        }
+        let options = OpenOptions { read_only: false, lock: true, buffered: false };
+        let mut drives: Vec<Rc<dyn Drive>> = Vec::new();
+        for path in &paths {
+            drives.push(self.executor.open_drive(path, &options)?);
+        }
+        let (context, buffers) = (self.executor.context(), BufferPool::new(0));
+        let options = PoolOptions {
+            pool_id: Some(group.id),
+            take_from_host: true,
+            host: Some(this_host()),
+            ..PoolOptions::default()
+        };
+        let given = give_new_identity(&context, &buffers, drives, options).await;
+        given.map_err(|error| {
+            pool_failure(format!("cannot give the copy of pool `{}` a new identity", group.name()), &error)
+        })?;
+        let paths: Vec<PathBuf> = paths.into_iter().map(Path::to_owned).collect();
+        let again = on_paths(self.control, self.executor, &paths).await;
+        // Drives that took no part keep the old identity.
+        let groups = groups(&again);
+        let Some(copy) = groups.iter().find(|copy| copy.id != group.id) else {
+            return Err(Failure::new(format!("the copy of pool `{}` is gone", group.name())));
+        };
+        let mut found = self.look(copy).await?;
+        self.put_on_list(copy, &mut found).await?;
         Ok(found)
     }
 
@@ -208,9 +285,8 @@ impl Import<'_> {
             found.held_back = match self.copies(group).await.map(in_one_line).or_else(other_host) {
                 Some(why) => Some(why),
                 None if namesake && !found.imported => Some(format!(
-                    "there are two pools of this name; import this one by its identity: \
-                     stripewise pool import {}",
-                    group.id
+                    "there are two pools of this name; import this one by its identity: {}",
+                    self.command(&group.id.to_string())
                 )),
                 None => {
                     let why = self.wants_to_be_named(group, &found);
@@ -232,7 +308,7 @@ impl Import<'_> {
             return None;
         }
         let name = group.name();
-        let by_name = format!("if it is yours: stripewise pool import {name}");
+        let by_name = format!("if it is yours: {}", self.command(name));
         if group.drives.iter().any(|found| found.way == Way::Volume) {
             return Some(format!("it lies on a volume of another pool; {by_name}"));
         }
@@ -240,6 +316,18 @@ impl Import<'_> {
         let on_network = group.drives.iter().any(|found| found.way == Way::Network)
             || group.newest().drives.iter().any(|drive| is_export(&drive.path));
         on_network.then(|| format!("it has drives on other machines; {by_name}"))
+    }
+
+    /// The command that imports a pool, by its name or identity, from the places searched.
+    fn command(&self, pool: &str) -> String {
+        format!("stripewise pool import{} {pool}", places_as_options(self.asked))
+    }
+
+    /// As [`Self::command`], under another name if the pool's is taken.
+    fn command_for(&self, group: &FoundDrives<'_>, known: &[KnownPool]) -> String {
+        let is_taken = known.iter().any(|pool| pool.name == group.name() && pool.id != group.id.to_string());
+        let new_name = if is_taken { " --as NEWNAME" } else { "" };
+        format!("{}{new_name}", self.command(group.name()))
     }
 
     /// Reads a pool's condition from its drives.
@@ -265,10 +353,19 @@ impl Import<'_> {
         if let Some(user) = &used_by {
             report.note_user(user);
         }
-        let imported = self.registry.pools()?.iter().any(|pool| pool.id == report.id);
+        let known = self.registry.pools()?;
+        let registered = known.iter().find(|pool| pool.id == report.id);
+        let is_elsewhere = |found: &&Found| {
+            let id = found.label.drive_id.to_string();
+            let noted = registered.and_then(|pool| pool.drives.iter().find(|drive| drive.id == id));
+            let identity = noted.and_then(|drive| Candidate::at(&drive.path).ok());
+            noted.is_some() && identity.is_none_or(|noted| noted.identity != found.opened.identity)
+        };
         Ok(FoundPool {
+            has_moved: group.drives.iter().any(is_elsewhere),
+            command: self.command_for(group, &known),
             pool: report,
-            imported,
+            imported: registered.is_some(),
             held_back: None,
             last_host,
             must_be_named: false,
@@ -287,6 +384,8 @@ impl Import<'_> {
         FoundPool {
             pool: PoolReport::unreachable(&known, &why, &hint),
             imported: false,
+            has_moved: false,
+            command: self.command(group.name()),
             held_back: Some(why),
             last_host: group.newest().host.clone(),
             must_be_named: false,
@@ -316,21 +415,14 @@ impl Import<'_> {
     /// The failure if drives are copies of one another, or of a registered pool: only the user
     /// knows which ones are meant.
     async fn copies(&self, group: &FoundDrives<'_>) -> Option<Failure> {
-        let name = group.name();
-        for (index, found) in group.drives.iter().enumerate() {
-            let is_same = |other: &&&Found| other.label.drive_id == found.label.drive_id;
-            if let Some(other) = group.drives[..index].iter().find(is_same) {
-                return Some(
-                    Failure::new(format!(
-                        "{} and {} are copies of one drive of pool `{name}` ({})",
-                        other.path.display(),
-                        found.path.display(),
-                        group.id
-                    ))
-                    .hint("name the ones to import, with --dir or --drive, and keep the others apart"),
-                );
-            }
+        if let Some(why) = self.double(group) {
+            return Some(why);
         }
+        self.copy_of_registered(group).await
+    }
+
+    /// The failure if drives are copies of those of a registered pool.
+    async fn copy_of_registered(&self, group: &FoundDrives<'_>) -> Option<Failure> {
         let known = self.registry.pools().ok()?.into_iter().find(|pool| pool.id == group.id.to_string())?;
         for drive in &known.drives {
             let id = drive.id.parse().ok();
@@ -347,10 +439,31 @@ impl Import<'_> {
                         found.path.display()
                     ))
                     .hint(format!(
-                        "`stripewise pool export {}` unregisters the other one; keep its drives \
-                         apart from then on",
+                        "{} --new-identity --as NEWNAME makes the copy a pool of its own; `stripewise \
+                         pool export {}` unregisters the other one; keep its drives apart from then on",
+                        self.command(group.name()),
                         known.name
                     )),
+                );
+            }
+        }
+        None
+    }
+
+    /// The failure if two drives are copies of one.
+    fn double(&self, group: &FoundDrives<'_>) -> Option<Failure> {
+        let name = group.name();
+        for (index, found) in group.drives.iter().enumerate() {
+            let is_same = |other: &&&Found| other.label.drive_id == found.label.drive_id;
+            if let Some(other) = group.drives[..index].iter().find(is_same) {
+                return Some(
+                    Failure::new(format!(
+                        "{} and {} are copies of one drive of pool `{name}` ({})",
+                        other.path.display(),
+                        found.path.display(),
+                        group.id
+                    ))
+                    .hint("name the ones to import, with --dir or --drive, and keep the others apart"),
                 );
             }
         }
@@ -375,9 +488,10 @@ impl Import<'_> {
             found.last_host.as_ref().filter(|host| host.is_other(&this_host()) && !self.asked.force)?;
         let why = format!("is in use by host {}", host_in_words(host));
         let hint = format!(
-            "on {1}: `stripewise pool export {0}`; if that host no longer uses the pool: \
-             stripewise pool import {2} --force",
-            found.pool.name, host.name, found.pool.id
+            "on {1}: `stripewise pool export {0}`; if that host no longer uses the pool: {2} --force",
+            found.pool.name,
+            host.name,
+            self.command(&found.pool.id)
         );
         Some((why, hint))
     }
@@ -457,5 +571,26 @@ fn in_one_line(failure: Failure) -> String {
     match failure.hint {
         Some(hint) => format!("{}; {hint}", failure.message),
         None => failure.message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printed_commands_repeat_the_places_searched() {
+        let asked = ImportPools {
+            folders: vec!["../store".into(), "my disks".into()],
+            drives: vec!["nbd://host/x?timeout=2s".to_owned()],
+            pool: None,
+            all: false,
+            new_name: None,
+            force: false,
+            new_identity: false,
+        };
+        let options = places_as_options(&asked);
+        assert_eq!(options, " --dir ../store --dir 'my disks' --drive 'nbd://host/x?timeout=2s'");
+        assert_eq!(in_shell("it's"), r"'it'\''s'");
     }
 }

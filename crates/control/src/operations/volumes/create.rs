@@ -11,17 +11,25 @@ use crate::failure::{Failure, Result, pool_failure};
 use crate::messages::report::VolumeReport;
 use crate::messages::request::CreateVolume;
 use crate::messages::response::{InterleaveChoice, Response, VolumeChange, VolumeChanged};
-use crate::notation::size::ByteSize;
+use crate::notation::size::{ByteSize, WantedSize};
 use crate::pools::session::with_pool;
 
 /// Executes `volume create`.
 pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {
     let name = &asked.volume;
     let what = format!("cannot create volume `{name}`");
+    let size_bytes = match asked.size_bytes {
+        Some(WantedSize::Bytes(bytes)) => Some(bytes),
+        Some(WantedSize::More(_) | WantedSize::Less(_)) => {
+            return Err(Failure::usage(format!("volume `{name}` has no size yet that could grow or shrink"))
+                .hint("use a size such as 100GiB, a share of the free space such as 50%, or max"));
+        }
+        Some(WantedSize::Percent(_) | WantedSize::Max) | None => None,
+    };
     let mut spec = VolumeSpec {
         name: name.volume.clone(),
         layout: asked.layout,
-        size_bytes: asked.size_bytes,
+        size_bytes,
         thin: asked.thin,
         write_back: asked.write_back,
         checksums: asked.checksums,
@@ -32,6 +40,11 @@ pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {
         with_pool(control, &name.pool, Access::Change, &format!("volume create {name}"), async |session| {
             let (choice, are_disks) = choose_interleave(&mut spec.layout, &session.pool, pin);
             let columns = choose_columns(&mut spec, &session.pool);
+            if let (None, Some(wanted)) = (spec.size_bytes, asked.size_bytes) {
+                let bytes = wanted.bytes(0, || session.pool.room_for(&spec));
+                let bytes = bytes.map_err(|error| in_sizes(pool_failure(&what, &error), &error, pin))?;
+                spec.size_bytes = Some(bytes);
+            }
             let created = session.pool.create_volume(spec).await;
             created.map_err(|error| in_sizes(pool_failure(&what, &error), &error, pin))?;
             for notice in session.pool.notices() {
@@ -71,7 +84,8 @@ const OTHERS_SHOWN: usize = 2;
 const WORTH_FEWER_PERCENT: u64 = 105;
 
 /// Chooses the number of columns on drives of different sizes where it is left open: the one that
-/// holds most, or all where the requested size fits. Returns a note on what others hold.
+/// holds most, or all where the requested size fits. Returns a note on what others hold, also where
+/// the number that was asked for leaves space of drives unused.
 fn choose_columns(spec: &mut VolumeSpec, pool: &Pool) -> Option<String> {
     let level = spec.layout.level;
     let role = if spec.pin == Pin::Fast { Role::Fast } else { Role::Data };
@@ -82,26 +96,34 @@ fn choose_columns(spec: &mut VolumeSpec, pool: &Pool) -> Option<String> {
         .filter(|drive| drive.role == role)
         .map(|drive| drive.capacity_bytes)
         .collect();
-    let is_open = spec.layout.columns.is_none() && spec.layout.groups.is_none();
     let differ = sizes.iter().max()? > sizes.iter().min()?;
-    if !is_open || !differ || level.is_grouped() || matches!(level, Level::Single | Level::Raid1) {
+    let is_fixed = matches!(level, Level::Single | Level::Raid1) || level.is_grouped();
+    if !differ || is_fixed || spec.layout.groups.is_some() {
         return None;
     }
-    let all = spec.layout.resolve(sizes.len()).ok()?.width;
+    let all = LayoutSpec { columns: None, ..spec.layout }.resolve(sizes.len()).ok()?.width;
     let room = |columns: usize| -> Option<(u64, usize)> {
         let layout = LayoutSpec { columns: Some(columns), ..spec.layout };
         layout.resolve(sizes.len()).ok()?;
         Some((pool.room_for(&VolumeSpec { layout, ..spec.clone() }).ok()?, columns))
     };
     let mut rooms: Vec<(u64, usize)> = (level.minimum_width()..=all).filter_map(room).collect();
-    let of_all = rooms.iter().find(|(_, columns)| *columns == all).map_or(0, |(bytes, _)| *bytes);
+    let of = |columns: usize| rooms.iter().find(|(_, of)| *of == columns).map_or(0, |(bytes, _)| *bytes);
+    let of_all = of(all);
     // More columns are faster: the most of those that hold about as much as any.
     let most = rooms.iter().map(|(bytes, _)| *bytes).max()?;
     let best = *rooms.iter().rev().find(|(bytes, _)| bytes * WORTH_FEWER_PERCENT >= most * 100)?;
     let fits = spec.size_bytes.is_some_and(|size| size <= of_all);
-    let chosen = if fits { (of_all, all) } else { best };
+    let chosen = match spec.layout.columns {
+        Some(asked) => (of(asked), asked),
+        None if fits => (of_all, all),
+        None => best,
+    };
+    // Nothing is lost with all columns, or with those that were asked for.
+    let is_usual = chosen.1 == all || spec.layout.columns.is_some();
     spec.layout.columns = Some(chosen.1);
-    if chosen.1 == all && most * 100 <= of_all * WORTH_FEWER_PERCENT {
+    let is_enough = spec.size_bytes.is_some_and(|size| size <= chosen.0);
+    if is_usual && (is_enough || most * 100 <= chosen.0 * WORTH_FEWER_PERCENT) {
         return None;
     }
     rooms.retain(|(_, columns)| *columns != chosen.1);

@@ -7,7 +7,9 @@ use std::rc::Rc;
 
 use crate::kit::pool::*;
 use stripewise_drive::{Drive, FaultyDrive, MemoryDrive};
-use stripewise_pool::{Condition, DriveState, JobKind, OpenMode, Pool, PoolError, PoolState, VolumeState};
+use stripewise_pool::{
+    Condition, DriveState, JobKind, OpenMode, Pool, PoolError, PoolState, Repair, VolumeState,
+};
 
 fn faulty(life: &Life, images: &[Rc<MemoryDrive>]) -> Vec<Rc<FaultyDrive>> {
     images.iter().map(|image| FaultyDrive::new(&life.context, image.clone(), 1)).collect()
@@ -31,7 +33,7 @@ fn missed_write_is_acknowledged_after_it_is_recorded() {
         fill(&volume, 2, 0, 4 * MIB).await;
         let status = pool.status();
         assert_eq!((status.state, state_of(&status, "drive1")), (PoolState::Degraded, "missing"));
-        let Condition::Degraded { out, repair: None, .. } = &status.condition else {
+        let Condition::Degraded { out, repair: Repair::None, .. } = &status.condition else {
             panic!("{:?}", status.condition)
         };
         assert_eq!((out.len(), &*out[0].path), (1, "drive1"));

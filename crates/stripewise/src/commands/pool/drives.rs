@@ -2,6 +2,7 @@
 
 pub(crate) mod add;
 pub(crate) mod clear;
+pub(crate) mod grow;
 pub(crate) mod offline;
 pub(crate) mod online;
 pub(crate) mod remove;

@@ -32,6 +32,10 @@ pub(crate) struct Options {
     /// data written since those copies is lost or inconsistent
     #[arg(long)]
     force: bool,
+    /// Give a copy of a pool (a snapshot or clone of all its drives) an identity of its own, so that
+    /// it can be used beside the original. Name the copied drives alone, with --dir or --drive
+    #[arg(long, requires = "pool")]
+    new_identity: bool,
 }
 
 impl Options {
@@ -43,6 +47,7 @@ impl Options {
             all: self.all,
             new_name: self.new_name.clone(),
             force: self.force,
+            new_identity: self.new_identity,
         }
     }
 }

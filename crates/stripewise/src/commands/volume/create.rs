@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use stripewise_control::names::VolumeName;
 use stripewise_control::request::CreateVolume;
-use stripewise_control::size::ByteSize;
+use stripewise_control::size::{ByteSize, WantedSize};
 use stripewise_layout::LayoutSpec;
 use stripewise_pool::Pin;
 
@@ -30,9 +30,9 @@ pub(crate) struct Options {
     /// mirrors, otherwise 64KiB]
     #[arg(long, value_name = "SIZE")]
     interleave: Option<ByteSize>,
-    /// Usable size [default: all free space]
+    /// Usable size: 100GiB, a share of the free space (50%), or max [default: max]
     #[arg(long, value_name = "SIZE")]
-    size: Option<ByteSize>,
+    size: Option<WantedSize>,
     /// Allocate space as the volume is written; it may be larger than the pool. Requires --size
     #[arg(long, requires = "size")]
     thin: bool,
@@ -92,7 +92,7 @@ impl Options {
         Ok(CreateVolume {
             volume: self.name.clone(),
             layout,
-            size_bytes: self.size.map(|size| size.0),
+            size_bytes: self.size,
             thin: self.thin,
             write_back: match (self.write_back, self.write_through) {
                 (true, _) => Some(true),

@@ -3,7 +3,7 @@
 use clap::Args;
 use stripewise_control::names::VolumeName;
 use stripewise_control::request::ResizeVolume;
-use stripewise_control::size::ByteSize;
+use stripewise_control::size::WantedSize;
 
 /// Grow or shrink a volume
 #[derive(Args)]
@@ -11,13 +11,14 @@ pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
-    /// New usable size
-    #[arg(value_name = "SIZE")]
-    size: ByteSize,
+    /// New usable size: 100GiB, more or less than now (+10GiB, -10GiB), or a share of all space
+    /// that the volume could have (50%, max)
+    #[arg(value_name = "SIZE", allow_hyphen_values = true)]
+    size: WantedSize,
 }
 
 impl Options {
     pub(crate) fn request(&self) -> ResizeVolume {
-        ResizeVolume { volume: self.name.clone(), size_bytes: self.size.0 }
+        ResizeVolume { volume: self.name.clone(), size_bytes: self.size }
     }
 }

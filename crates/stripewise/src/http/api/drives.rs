@@ -41,6 +41,28 @@ pub(super) async fn locate_drive(api: Api, Document(light): Document<Light>) -> 
     api.document(LocateDrive { drive: PathBuf::from(light.drive), on: light.on }).await
 }
 
+/// A drive to erase.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Erased {
+    /// Path, volume or NBD URI.
+    drive: String,
+    /// Confirm the loss of what it holds.
+    #[serde(default)]
+    yes: bool,
+    /// Also a drive of a pool that another host has not exported.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Erases a drive that holds an old pool's superblock or other data.
+#[utoipa::path(post, path = "/api/v1/drives/clear", request_body = Erased,
+    responses((status = 200), (status = 400, body = Problem), (status = 409, body = Problem)))]
+pub(super) async fn clear_drive(api: Api, Document(erased): Document<Erased>) -> Response {
+    let Erased { drive, yes, force } = erased;
+    api.document(ClearDrive { drive, yes, force }).await
+}
+
 /// Drives to add to a pool.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -70,6 +92,31 @@ pub(super) async fn add_drives(
         Ok(role) => api.document(AddDrives { pool, drives, role, force }).await,
         Err(wrong) => wrong.into_response(),
     }
+}
+
+/// Drives that became larger.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Larger {
+    /// Identities or paths; all that became larger if left out.
+    #[serde(default)]
+    drives: Vec<String>,
+    /// Confirm less redundancy while drives with data are filled again.
+    #[serde(default)]
+    yes: bool,
+}
+
+/// Uses the space of drives that became larger.
+#[utoipa::path(post, path = "/api/v1/pools/{pool}/grow", params(Wait), request_body = Larger,
+    responses((status = 200, body = Pools), (status = 409, body = Problem)))]
+pub(super) async fn grow_pool(
+    api: Api,
+    Path(pool): Path<PoolName>,
+    Query(how): Query<Wait>,
+    Document(larger): Document<Larger>,
+) -> Response {
+    let Larger { drives, yes } = larger;
+    api.document(GrowPool { pool, drives, yes, wait: how.wait }).await
 }
 
 fn role_of(word: &str) -> Result<Role, Wrong> {
@@ -123,6 +170,9 @@ pub(super) struct Replacement {
     /// Overwrite it if it holds data.
     #[serde(default)]
     force: bool,
+    /// Confirm a smaller drive, with which the pool has less space.
+    #[serde(default)]
+    yes: bool,
 }
 
 /// Replaces a drive, present or lost, and rebuilds onto the new one.
@@ -134,6 +184,6 @@ pub(super) async fn replace_drive(
     Query(how): Query<Wait>,
     Document(replacement): Document<Replacement>,
 ) -> Response {
-    let Replacement { with, force } = replacement;
-    api.document(ReplaceDrive { pool, old: drive, new: with, force, wait: how.wait }).await
+    let Replacement { with, force, yes } = replacement;
+    api.document(ReplaceDrive { pool, old: drive, new: with, force, yes, wait: how.wait }).await
 }

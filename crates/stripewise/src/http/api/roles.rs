@@ -22,7 +22,9 @@ pub(super) fn least_role(method: &Method, path: &str) -> Role {
         // To read bytes of a volume is more than to see how it is.
         ("GET" | "HEAD", Some("/volumes/{volume}/bytes")) => Role::Operate,
         ("GET" | "HEAD", _) => Role::Read,
-        ("POST", None) if matches!(path, "/api/v1/pools" | "/api/v1/import") => Role::Admin,
+        ("POST", None) if matches!(path, "/api/v1/pools" | "/api/v1/import" | "/api/v1/drives/clear") => {
+            Role::Admin
+        }
         ("POST", Some("/export" | "/rename")) => Role::Admin,
         ("DELETE", Some("" | "/volumes/{volume}")) => Role::Admin,
         ("PUT", Some("/volumes/{volume}/bytes")) => Role::Admin,

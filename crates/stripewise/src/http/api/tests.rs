@@ -76,7 +76,7 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         "interleave_bytes": 65_536, "size_bytes": 1 << 30, "thin": true, "write_back": true, "checksums": false,
         "pin": "fast"});
     let import = json!({"folders": ["/d"], "drives": ["nbd://host/disk"], "pool": "tank", "new_name": "other",
-        "force": true});
+        "force": true, "new_identity": true});
     let through = json!({"name": "a", "layout": "raid5", "write_back": false, "checksums": true});
     let layout =
         json!({"layout": "raid50", "columns": 6, "groups": 2, "interleave_bytes": 65_536, "yes": true});
@@ -101,12 +101,14 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         ("POST", text([pool, "/wait?job=rebuild"]), Value::Null),
         ("POST", "/api/v1/drives/show", json!({"drives": ["/d/0", "/d/1"]})),
         ("POST", "/api/v1/drives/locate", json!({"drive": "/d/0", "on": true})),
+        ("POST", "/api/v1/drives/clear", json!({"drive": "/d/0", "yes": true, "force": true})),
         ("POST", text([pool, "/drives"]), json!({"drives": ["/d/5"], "role": "spare", "force": true})),
+        ("POST", text([pool, "/grow?wait=true"]), json!({"drives": ["abcd"], "yes": true})),
         ("DELETE", drive, Value::Null),
         ("POST", text([drive, "/retire?wait=true"]), Value::Null),
         ("POST", text([drive, "/offline"]), Value::Null),
         ("POST", text([drive, "/online?wait=true"]), Value::Null),
-        ("POST", text([drive, "/replace?wait=true"]), json!({"with": "/d/6", "force": true})),
+        ("POST", text([drive, "/replace?wait=true"]), json!({"with": "/d/6", "force": true, "yes": true})),
         ("GET", "/api/v1/volumes", Value::Null),
         ("GET", text([pool, "/volumes"]), Value::Null),
         ("POST", text([pool, "/volumes"]), new_volume),

@@ -70,7 +70,7 @@ impl NewVolume {
         Ok(CreateVolume {
             volume: parse("name", &format!("{pool}/{}", self.name))?,
             layout,
-            size_bytes: self.size_bytes,
+            size_bytes: self.size_bytes.map(WantedSize::Bytes),
             thin: self.thin,
             write_back: self.write_back,
             checksums: self.checksums,
@@ -160,7 +160,9 @@ pub(super) async fn change_volume(
 ) -> Response {
     let wait = how.wait;
     let request: Result<Request, Wrong> = match change {
-        VolumeChange::SizeBytes(size_bytes) => Ok(ResizeVolume { volume, size_bytes }.into()),
+        VolumeChange::SizeBytes(bytes) => {
+            Ok(ResizeVolume { volume, size_bytes: WantedSize::Bytes(bytes) }.into())
+        }
         VolumeChange::Pin(pin) => pin_of(&pin).map(|pin| PinVolume { volume, pin, wait }.into()),
         VolumeChange::Convert(NewLayout { layout: name, columns, groups, interleave_bytes, yes }) => {
             let layout = layout(&name, columns, groups, interleave_bytes);

@@ -20,6 +20,9 @@ pub(crate) struct Options {
     /// Overwrite the new drive even if it holds data
     #[arg(long)]
     force: bool,
+    /// Confirm a smaller drive, with which the pool has less space
+    #[arg(long)]
+    yes: bool,
     /// Rebuild in the foreground and return when it is complete
     #[arg(long)]
     wait: bool,
@@ -32,6 +35,7 @@ impl Options {
             old: self.old.clone(),
             new: self.new.clone(),
             force: self.force,
+            yes: self.yes,
             wait: self.wait,
         }
     }
