@@ -90,8 +90,8 @@ impl Inner {
         is_oldest()
     }
 
-    /// True if a drive that is away may bring back blocks of the stripe. A drive that missed a write
-    /// to the region does not: whatever it holds there is stale, also once it is at hand again.
+    /// True if a drive that is away may bring back blocks of the stripe. A drive that missed a
+    /// write to the region does not: its contents there are stale, also once it is at hand again.
     fn may_come_back(&self, stripe: &Stripe) -> bool {
         let row = self.columns.row_of(stripe.index);
         let is_stale = self.regions.is_behind(self.regions.region_of(stripe.index));

@@ -122,7 +122,7 @@ impl Candidate {
         let is_path = match &name {
             Name::Path(path, Some(_)) => {
                 let of_thread = path.clone();
-                // What does not answer is there.
+                // A path that does not answer is there.
                 environment.look(path, move || is_there(&of_thread)).await.unwrap_or(true)
             }
             _ => true,

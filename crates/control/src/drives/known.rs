@@ -212,8 +212,8 @@ impl<V: Volumes> Search<'_, V> {
         Ok(absent)
     }
 
-    /// Opens all files and devices among the pool's drives at the same time, so that several that do
-    /// not answer cost no more than one.
+    /// Opens all files and devices among the pool's drives at the same time, so that several that
+    /// do not answer cost no more than one.
     async fn open_files(&self) -> HashMap<PathBuf, Result<OpenedDrive, OpenError>> {
         let paths: BTreeSet<&Path> = self.known.drives.iter().map(|drive| drive.path.as_path()).collect();
         let paths = paths.into_iter().filter(|path| matches!(noted_place(path), Place::Path(_)));

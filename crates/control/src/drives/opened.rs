@@ -153,8 +153,8 @@ fn look(check: &PathCheck) -> Look {
     Look { outcome: check.run(), is_full: is_full_below(check.path()) }
 }
 
-/// Looks at the paths of open drives ([`OpenedDrive::lost`]). A path that does not answer is left to
-/// the time limits of requests to the drive.
+/// Looks at the paths of open drives ([`OpenedDrive::lost`]). A path that does not answer is left
+/// to the time limits of requests to the drive.
 pub(crate) async fn look_at_paths(context: &Context, looks: &Looks, opened: &[OpenedDrive]) {
     let checks = opened.iter().filter_map(|opened| {
         let file = opened.file.as_ref()?;

@@ -373,8 +373,8 @@ impl Request {
         }
     }
 
-    /// What the request changes: names of pools, or of what else can be changed by one request at a
-    /// time. A drive that is a volume belongs to its pool, too. In order, each once.
+    /// Names of the pools that the request changes, and of what else only one request may change at
+    /// a time. A drive that is a volume belongs to its pool, too. In order, each once.
     pub fn changes(&self) -> Vec<String> {
         let pool_of = |drive: &String| drive.parse().ok().map(|volume: VolumeName| volume.pool);
         let mut changed: Vec<String> = match self {

@@ -59,7 +59,7 @@ pub(crate) async fn open_if_that_helps(control: &Control, pool: &str, name: &str
 /// The drive of the pool at the typed path, if the pool knows another path for it.
 async fn moved_drive(control: &Control, session: &Session, name: &str) -> Option<(DriveId, PathBuf)> {
     let candidate = control.without_turn(permitted(control, Path::new(name))).await.ok()?;
-    // What is opened has to be what the caller may use.
+    // The drive that is opened has to be the one that the caller may use.
     let drive = control.without_turn(drive_at(control, session, &candidate.path)).await?;
     let id = (candidate.is_path() && drive.identity == candidate.identity).then_some(drive.id)?;
     let status = session.pool.status();

@@ -41,7 +41,7 @@ pub(crate) struct Link {
 pub struct Peer {
     /// The process that listens at a unix socket, if it is one of this namespace.
     pub process: Option<u32>,
-    /// Of a TCP connection, the address of the server, and the own one.
+    /// Addresses of the server and of this end, of a TCP connection.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
 }
 
