@@ -78,43 +78,75 @@ pub(crate) fn noted_place(path: &Path) -> Place {
     }
 }
 
-/// The path that a name means: `sdb` is the device of this name where there is no such file.
-pub(crate) fn device_path(environment: &Environment, name: &str) -> PathBuf {
-    let path = environment.absolute(Path::new(name));
-    let is_word = Path::new(name).components().count() == 1 && !name.starts_with('.');
-    let device = Path::new("/dev").join(name);
-    let is_device = || std::fs::metadata(&device).is_ok_and(|found| found.file_type().is_block_device());
-    if is_word && std::fs::symlink_metadata(&path).is_err() && is_device() { device } else { path }
+/// The name of a drive, before anything is looked at.
+enum Name {
+    /// An export.
+    Network(NbdUri),
+    /// A path, unless nothing is there and the name is that of a volume of a known pool.
+    Path(PathBuf, Option<VolumeName>),
 }
 
-/// `POOL/VOL` looks like a path too: what is there as a path is one, else a known pool decides.
-fn place_of(environment: &Environment, text: &str) -> Result<Place> {
+fn parse(environment: &Environment, text: &str) -> Result<Name> {
     if NbdUri::is_meant(text) {
         let uri = NbdUri::parse(text, &environment.absolute(Path::new("")));
         let hint = "as in nbd://HOST/EXPORT, nbd://HOST:PORT/EXPORT, nbd+unix:///EXPORT?socket=PATH, \
                     nbds://HOST/EXPORT?tls-certificates=DIR";
-        return uri.map(Place::Network).map_err(|error| Failure::usage(error.to_string()).hint(hint));
+        return uri.map(Name::Network).map_err(|error| Failure::usage(error.to_string()).hint(hint));
     }
-    let path = device_path(environment, text);
-    let volume = text.parse::<VolumeName>().ok().filter(|_| std::fs::symlink_metadata(&path).is_err());
     let is_known =
         |name: &VolumeName| environment.registry().is_ok_and(|registry| registry.pool(&name.pool).is_ok());
-    Ok(match volume.filter(is_known) {
-        Some(name) => Place::Volume(name),
-        None => Place::Path(path),
-    })
+    let volume = text.parse::<VolumeName>().ok().filter(is_known);
+    Ok(Name::Path(environment.absolute(Path::new(text)), volume))
+}
+
+/// `POOL/VOL` looks like a path too: what is there as a path is one, else a known pool decides.
+fn place(name: Name, is_path: impl FnOnce(&Path) -> bool) -> Place {
+    match name {
+        Name::Network(uri) => Place::Network(uri),
+        Name::Path(path, Some(volume)) if !is_path(&path) => Place::Volume(volume),
+        Name::Path(path, _) => Place::Path(path),
+    }
+}
+
+fn is_there(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok()
+}
+
+/// The path that a name means: `sdb` is the device of this name where there is no such file.
+pub(crate) async fn device_path(environment: &Environment, name: &str) -> PathBuf {
+    let path = environment.absolute(Path::new(name));
+    if Path::new(name).components().count() != 1 || name.starts_with('.') {
+        return path;
+    }
+    let device = Path::new("/dev").join(name);
+    let of_thread = (path.clone(), device.clone());
+    let is_device = environment.look(&path, move || {
+        let (path, device) = of_thread;
+        let found = || std::fs::metadata(device).is_ok_and(|found| found.file_type().is_block_device());
+        !is_there(&path) && found()
+    });
+    if is_device.await.unwrap_or(false) { device } else { path }
 }
 
 impl Candidate {
-    /// Parses a name; looks at nothing.
+    /// Parses a name. Blocks the thread where a path may be a volume's name.
     pub fn place(environment: &Environment, text: &str) -> Result<Place> {
-        place_of(environment, text)
+        Ok(place(parse(environment, text)?, is_there))
     }
 
     /// Looks at what was named.
-    pub fn named(environment: &Environment, text: &str) -> Result<Self> {
-        match place_of(environment, text)? {
-            Place::Path(path) => Self::at(&path),
+    pub async fn named(environment: &Environment, text: &str) -> Result<Self> {
+        let name = parse(environment, text)?;
+        let is_path = match &name {
+            Name::Path(path, Some(_)) => {
+                let of_thread = path.clone();
+                // A path that does not answer is there.
+                environment.look(path, move || is_there(&of_thread)).await.unwrap_or(true)
+            }
+            _ => true,
+        };
+        match place(name, |_| is_path) {
+            Place::Path(_) => Self::look(environment, &device_path(environment, text).await).await,
             Place::Volume(name) => {
                 Ok(Self { path: PathBuf::from(name.to_string()), identity: Identity::Volume(name) })
             }
@@ -140,12 +172,17 @@ impl Candidate {
         matches!(self.identity, Identity::Drive(_))
     }
 
-    /// Looks at a path.
+    /// Looks at a path. Blocks the thread, which must not be a daemon's executor.
     pub fn at(path: &Path) -> Result<Self> {
-        let path = std::path::absolute(path).map_err(|error| {
-            Failure::new(format!("`{}` is no path: {}", path.display(), system_text(&error)))
-        })?;
+        let path = absolute(path)?;
         let identity = Identity::Drive(drive_identity(&path)?);
+        Ok(Self { path, identity })
+    }
+
+    /// Looks at a path on another thread.
+    pub async fn look(environment: &Environment, path: &Path) -> Result<Self> {
+        let path = absolute(path)?;
+        let identity = Identity::Drive(environment.look_at_drive(&path, drive_identity).await?);
         Ok(Self { path, identity })
     }
 
@@ -177,11 +214,9 @@ impl Candidate {
     }
 }
 
-/// Looks at all that were named; the same drive twice is an error.
-pub fn all(environment: &Environment, names: &[String]) -> Result<Vec<Candidate>> {
-    let candidates = distinct(names.iter().map(|name| Candidate::named(environment, name)))?;
-    candidates.iter().try_for_each(Candidate::refuse_long_name)?;
-    Ok(candidates)
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path)
+        .map_err(|error| Failure::new(format!("`{}` is no path: {}", path.display(), system_text(&error))))
 }
 
 /// Looks at all of these paths; the same drive twice is an error.
@@ -192,7 +227,8 @@ pub fn paths(paths: &[PathBuf]) -> Result<Vec<Candidate>> {
     distinct(paths.iter().map(|path| Candidate::at(path)))
 }
 
-fn distinct(given: impl Iterator<Item = Result<Candidate>>) -> Result<Vec<Candidate>> {
+/// The candidates; the same drive twice is an error.
+pub fn distinct(given: impl Iterator<Item = Result<Candidate>>) -> Result<Vec<Candidate>> {
     let mut candidates: Vec<Candidate> = Vec::new();
     for candidate in given {
         let candidate = candidate?;

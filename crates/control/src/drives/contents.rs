@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use stripewise_export::bridge::off_thread;
 use stripewise_pool::{DriveId, PoolError, identify, inspect};
-use stripewise_runtime::{DriveIdentity, FileDrive, OpenOptions};
+use stripewise_runtime::{DriveIdentity, FileDrive, OpenFile, OpenOptions};
 
-use crate::drives::candidates::Candidate;
+use crate::drives::candidates::{Candidate, Identity};
 use crate::drives::emptiness::{Contents, drive_holds_data, file_holds_data, samples_hold_data};
 use crate::drives::opened::OpenedDrive;
 use crate::drives::{blkid, signatures};
@@ -122,15 +122,16 @@ fn pool_with<'a>(
 
 /// True if the drive on the list is another one, at its own place: the candidate is a copy of it.
 async fn is_elsewhere(environment: &Environment, candidate: &Candidate, known: &KnownDrive) -> bool {
-    let Ok(noted) = Candidate::at(&known.path) else { return false };
     let Ok(executor) = environment.executor() else { return false };
     let options = OpenOptions { read_only: true, lock: false, buffered: false };
+    let opening = environment.look_at_drive(&known.path, move |path| OpenFile::open(path, &options));
+    let Ok(file) = opening.await else { return false };
+    if Identity::Drive(file.identity()) == candidate.identity {
+        return false;
+    }
+    let drive = executor.opener().drive(file);
     let is_it = |id: DriveId| id.to_string() == known.id;
-    noted.identity != candidate.identity
-        && match executor.open_drive(&noted.path, &options) {
-            Ok(drive) => matches!(identify(&*drive).await, Ok(Some((_, id))) if is_it(id)),
-            Err(_) => false,
-        }
+    matches!(identify(&*drive).await, Ok(Some((_, id))) if is_it(id))
 }
 
 /// Contents of a drive that is not in a pool. Runs concurrently with everything else, and stops

@@ -19,7 +19,11 @@ use crate::messages::report::{DriveReport, PoolReport};
 pub(crate) const LEAST_BEGINNING: usize = 4;
 
 /// Finds the named drive; of several drives with one path, the one that is out of service.
-pub fn find<'a>(report: &'a PoolReport, environment: &Environment, name: &str) -> Result<&'a DriveReport> {
+pub async fn find<'a>(
+    report: &'a PoolReport,
+    environment: &Environment,
+    name: &str,
+) -> Result<&'a DriveReport> {
     let absolute = environment.absolute(Path::new(name));
     let export = |text: &str| noted_export(Path::new(text)).map(|uri| uri.address);
     let wanted = NbdUri::parse(name, &environment.absolute(Path::new(""))).ok().map(|uri| uri.address);
@@ -37,18 +41,8 @@ pub fn find<'a>(report: &'a PoolReport, environment: &Environment, name: &str) -
         matching = all().filter(begins).collect();
     }
     if matching.is_empty() {
-        let device = device_path(environment, name);
-        let meant = drive_identity(&device).ok();
-        let is_same = |drive: &&DriveReport| drive_identity(Path::new(&drive.path)).ok() == meant;
-        matching = all().filter(|drive| Path::new(&drive.path) == device).collect();
-        if matching.is_empty() && meant.is_some() {
-            matching = all().filter(is_same).collect();
-        }
-    }
-    if matching.is_empty() {
-        let serials = serials(environment, report);
-        let has_it = |id: &str| serials.iter().any(|(of, serial)| of == id && serial == name);
-        matching = all().filter(|drive| has_it(&drive.id)).collect();
+        let found = by_device_or_serial(environment, report, name).await;
+        matching = found.into_iter().map(|index| &report.drives[index]).collect();
     }
     if let [drive] = matching.as_slice() {
         return Ok(drive);
@@ -71,13 +65,37 @@ pub fn find<'a>(report: &'a PoolReport, environment: &Environment, name: &str) -
     }
 }
 
-/// Serial numbers of the pool's drives, by their identities.
-fn serials(environment: &Environment, report: &PoolReport) -> Vec<(String, String)> {
-    let folder = environment.registry().map(|registry| registry.folder().to_owned()).ok();
-    let drives = report.drives.iter().map(|drive| (drive.id.clone(), PathBuf::from(&drive.path)));
-    let known =
-        report.drives.iter().filter_map(|drive| Some((drive.id.clone(), drive.hardware.serial.clone()?)));
-    known.chain(samples::serials(folder.as_deref(), drives)).collect()
+/// Indices of the drives that are the device of this name or path or have this serial number; none
+/// where a file system does not answer.
+async fn by_device_or_serial(environment: &Environment, report: &PoolReport, name: &str) -> Vec<usize> {
+    let device = device_path(environment, name).await;
+    let drives = || report.drives.iter().enumerate();
+    let at_it = drives().filter(|(_, drive)| Path::new(&drive.path) == device).map(|(index, _)| index);
+    let at_it: Vec<usize> = at_it.collect();
+    if !at_it.is_empty() {
+        return at_it;
+    }
+    let kept_in = environment.registry().map(|registry| registry.folder().to_owned()).ok();
+    let named: Vec<(String, PathBuf)> =
+        report.drives.iter().map(|drive| (drive.id.clone(), PathBuf::from(&drive.path))).collect();
+    let of_thread = device.clone();
+    let looked = environment.look(&device, move || {
+        let is_it = |path: &Path| drive_identity(&of_thread).ok() == drive_identity(path).ok();
+        let same = |(index, (_, path)): (usize, &(String, PathBuf))| is_it(path).then_some(index);
+        let same: Vec<usize> = match drive_identity(&of_thread) {
+            Ok(_) => named.iter().enumerate().filter_map(same).collect(),
+            Err(_) => Vec::new(),
+        };
+        (same, samples::serials(kept_in.as_deref(), named.into_iter()))
+    });
+    let (same, mut serials) = looked.await.unwrap_or_default();
+    if !same.is_empty() {
+        return same;
+    }
+    let reported = |drive: &DriveReport| Some((drive.id.clone(), drive.hardware.serial.clone()?));
+    serials.extend(report.drives.iter().filter_map(reported));
+    let has_it = |id: &str| serials.iter().any(|(of, serial)| of == id && serial == name);
+    drives().filter(|(_, drive)| has_it(&drive.id)).map(|(index, _)| index).collect()
 }
 
 /// The identity of a drive in a report.
@@ -90,8 +108,10 @@ mod tests {
     use super::*;
     use crate::messages::report::DriveState;
 
-    fn environment() -> Environment {
-        Environment::of_this_process(std::rc::Rc::new(crate::environment::NoNotices))
+    fn found_in(report: &PoolReport, name: &str) -> Result<String> {
+        let environment = Environment::of_this_process(std::rc::Rc::new(crate::environment::NoNotices));
+        let executor = environment.executor()?;
+        executor.block_on(find(report, &environment, name)).map(|drive| drive.id.clone())
     }
 
     fn report(drives: &[(&str, &str, DriveState)]) -> PoolReport {
@@ -123,14 +143,14 @@ mod tests {
             ("eeee6666", "/d/3", DriveState::Missing),
             ("ffff0000", "nbd://host/x?timeout=2s", DriveState::Online),
         ]);
-        let found = |name: &str| find(&report, &environment(), name).map(|drive| drive.id.clone());
+        let found = |name: &str| found_in(&report, name);
         assert_eq!(found("/d/1").as_deref(), Ok("aaaa2222"));
         assert_eq!(found("bbbb").as_deref(), Ok("bbbb3333"));
         assert_eq!(found("/d/2").as_deref(), Ok("bbbb3333"), "the one that is out of service");
         assert_eq!(found("nbd://HOST:10809/x").as_deref(), Ok("ffff0000"), "the same export");
         let mut with_serial = report.clone();
         with_serial.drives[1].hardware.serial = Some("WD-42".to_owned());
-        let by_serial = find(&with_serial, &environment(), "WD-42").map(|drive| drive.id.clone());
+        let by_serial = found_in(&with_serial, "WD-42");
         assert_eq!(by_serial.as_deref(), Ok("aaaa2222"));
         for ambiguous in ["aaaa", "/d/3"] {
             assert!(found(ambiguous).expect_err("several").message.contains("several drives"), "{ambiguous}");
@@ -152,7 +172,7 @@ mod tests {
             ("bbbb2222", &at("two"), DriveState::Online),
             ("cccc3333", &at("gone"), DriveState::Missing),
         ]);
-        let found = |name: &str| find(&report, &environment(), name).map(|drive| drive.id.clone());
+        let found = |name: &str| found_in(&report, name);
         assert_eq!(found(&at("by-id")).as_deref(), Ok("bbbb2222"));
         assert_eq!(found(&format!("{}/../two", at("one"))), found("zzzz"), "a path of nothing");
     }

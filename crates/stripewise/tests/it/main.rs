@@ -39,6 +39,7 @@ mod reopened;
 mod room;
 mod serve;
 mod shares;
+mod silent_paths;
 mod stacked_pools;
 mod state;
 mod streams;

@@ -16,7 +16,10 @@ pub async fn run(asked: &Clear, control: &Control) -> Result<Response> {
     let (path, report) =
         with_pool(control, name, Access::Change, &format!("pool clear {name}"), async |session| {
             let report = session.report();
-            let drive = asked.drive.as_ref().map(|drive| find(&report, control, drive)).transpose()?;
+            let drive = match &asked.drive {
+                Some(drive) => Some(find(&report, control, drive).await?),
+                None => None,
+            };
             let cleared = session.pool.clear(drive.map(id_of)).await;
             cleared.map_err(|error| pool_failure(what, &error))?;
             Ok((drive.map(|drive| drive.path.clone()), session.report()))

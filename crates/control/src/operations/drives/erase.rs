@@ -4,6 +4,8 @@
 //! Expected faults: drives in use, drives of pools that this host has or that another host has not
 //! exported, a command line without `--yes`.
 
+use std::path::Path;
+
 use stripewise_pool::{DriveLabel, erase, inspect};
 use stripewise_runtime::OpenOptions;
 
@@ -12,6 +14,7 @@ use crate::control::Control;
 use crate::drives::candidates::Candidate;
 use crate::drives::contents::{contents_in_words, refuse_known_member};
 use crate::drives::opened::OpenedDrive;
+use crate::drives::rights::permitted;
 use crate::failure::{Failure, Result};
 use crate::messages::request::ClearDrive;
 use crate::messages::response::{DriveErased, Response};
@@ -22,7 +25,7 @@ use crate::registry::this_host::this_host;
 
 /// Erases the drive.
 pub async fn run(asked: &ClearDrive, control: &Control) -> Result<Response> {
-    let candidate = Candidate::named(control, &asked.drive)?;
+    let candidate = permitted(control, Path::new(&asked.drive)).await?;
     let held = match candidate.volume() {
         None => None,
         Some(volume) => {

@@ -27,7 +27,7 @@ pub async fn run(asked: &GrowPool, control: &Control) -> Result<Response> {
     let name = &asked.pool.0;
     let doing = format!("pool grow {name}");
     let (grown, left, report) = with_pool(control, name, Access::Change, &doing, async |session| {
-        let chosen = chosen(asked, control, session)?;
+        let chosen = chosen(asked, control, session).await?;
         let mut grown = Vec::new();
         let mut left = 0;
         for (at, (id, drive)) in chosen.iter().enumerate() {
@@ -53,11 +53,11 @@ pub async fn run(asked: &GrowPool, control: &Control) -> Result<Response> {
 }
 
 /// The drives to grow: those named, else all that became larger.
-fn chosen(asked: &GrowPool, control: &Control, session: &Session) -> Result<Vec<(DriveId, Rc<dyn Drive>)>> {
+async fn chosen(asked: &GrowPool, control: &Control, session: &Session) -> Result<Vec<(DriveId, Rc<dyn Drive>)>> {
     let (report, larger) = (session.report(), session.larger_drives());
     let mut named = Vec::new();
     for name in &asked.drives {
-        let drive = find(&report, control, name)?;
+        let drive = find(&report, control, name).await?;
         if !larger.iter().any(|(id, _)| *id == id_of(drive)) {
             return Err(Failure::new(format!("{} has not become larger", drive.path))
                 .hint("a daemon sees the new size when it opens the pool: restart it"));

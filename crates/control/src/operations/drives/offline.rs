@@ -19,7 +19,7 @@ pub async fn run(asked: &TakeOffline, control: &Control) -> Result<Response> {
     let doing = format!("pool offline {name}");
     let (path, id, report) = with_pool(control, name, Access::Change, &doing, async |session| {
         let report = session.report();
-        let drive = find(&report, control, &asked.drive)?;
+        let drive = find(&report, control, &asked.drive).await?;
         let notes = notes_without(session, id_of(drive), &format!("while {} is offline", drive.path))?;
         let done = session.pool.offline(id_of(drive)).await;
         done.map_err(|error| pool_failure(what, &error))?;

@@ -4,7 +4,7 @@
 //!
 //! Expected faults: a drive that is missing, belongs to another pool by now, or was replaced.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use stripewise_drive::Drive;
@@ -12,8 +12,8 @@ use stripewise_pool::{DriveId, JobKind, inspect};
 
 use crate::access::Access;
 use crate::control::Control;
-use crate::drives::candidates::Candidate;
 use crate::drives::names::{find, id_of};
+use crate::drives::rights::permitted;
 use crate::failure::{Failure, Result, pool_failure};
 use crate::jobs::work;
 use crate::messages::report::DriveState;
@@ -34,7 +34,7 @@ pub async fn run(asked: &BringOnline, control: &Control) -> Result<Response> {
     let was_reopened = open_if_that_helps(control, name, &asked.drive).await?;
     let (path, report) =
         with_pool(control, name, Access::Change, &format!("pool online {name}"), async |session| {
-            let in_use = if was_reopened { in_use(control, session, &asked.drive) } else { None };
+            let in_use = if was_reopened { in_use(control, session, &asked.drive).await } else { None };
             let path = match in_use {
                 Some(path) => path,
                 None => {
@@ -59,9 +59,9 @@ pub async fn run(asked: &BringOnline, control: &Control) -> Result<Response> {
 
 /// The path of a drive that came back when its pool was reopened: it is in service, or will be once
 /// the pool's jobs reach it.
-fn in_use(control: &Control, session: &Session, name: &str) -> Option<String> {
+async fn in_use(control: &Control, session: &Session, name: &str) -> Option<String> {
     let report = session.report();
-    let drive = find(&report, control, name).ok()?;
+    let drive = find(&report, control, name).await.ok()?;
     (drive.state.takes_part() || drive.state == DriveState::Behind).then(|| drive.path.clone())
 }
 
@@ -71,9 +71,9 @@ type Returning = (DriveId, String, Option<Rc<dyn Drive>>);
 /// Opens the drive of the pool that belongs at this path, if it is there. After a short absence,
 /// requests in flight may still keep it locked, so this retries.
 async fn open_again(control: &Control, session: &Session, id: DriveId, path: &str) -> Option<Rc<dyn Drive>> {
-    let candidate = Candidate::named(control, path).ok()?;
+    let candidate = permitted(control, Path::new(path)).await.ok()?;
     for _ in 0..MOST_TRIES {
-        session.forget_vanished();
+        session.forget_vanished().await;
         if let Ok(opened) = session.open_new_drive(&candidate, false).await {
             match inspect(&*opened.bare).await {
                 Ok(Some(label)) if label.drive_id == id => return Some(opened.drive),
@@ -81,7 +81,8 @@ async fn open_again(control: &Control, session: &Session, id: DriveId, path: &st
                 Err(_) => {}
             }
         }
-        if !Path::new(path).exists() {
+        let of_thread = PathBuf::from(path);
+        if !matches!(control.look(Path::new(path), move || of_thread.exists()).await, Ok(true)) {
             return None;
         }
         session.executor().context().sleep_ns(LOOK_NS).await;
@@ -92,7 +93,7 @@ async fn open_again(control: &Control, session: &Session, id: DriveId, path: &st
 /// Finds a drive by its name in the pool, or by the superblock at a path if it was moved.
 async fn find_or_open(control: &Control, session: &Session, name: &str) -> Result<Returning> {
     let report = session.report();
-    let unknown = match find(&report, control, name) {
+    let unknown = match find(&report, control, name).await {
         Ok(drive) => {
             let (id, path) = (id_of(drive), drive.path.clone());
             // A pool that was opened just now has all present drives.
@@ -101,7 +102,7 @@ async fn find_or_open(control: &Control, session: &Session, name: &str) -> Resul
         }
         Err(unknown) => unknown,
     };
-    let Ok(candidate) = Candidate::named(control, name) else { return Err(unknown) };
+    let Ok(candidate) = permitted(control, Path::new(name)).await else { return Err(unknown) };
     let opened = session.open_new_drive(&candidate, false).await?;
     let path = candidate.path.display().to_string();
     match inspect(&*opened.bare).await {

@@ -19,7 +19,7 @@ pub async fn run(asked: &RemoveDrive, control: &Control) -> Result<Response> {
     let (path, report) =
         with_pool(control, name, Access::Change, &format!("pool remove {name}"), async |session| {
             let report = session.report();
-            let drive = find(&report, control, &asked.drive)?;
+            let drive = find(&report, control, &asked.drive).await?;
             let removed = session.pool.remove(id_of(drive)).await;
             removed.map_err(|error| pool_failure(what, &error))?;
             Ok((drive.path.clone(), session.report()))

@@ -6,13 +6,15 @@
 //! replaced already, a new one that holds something, is too small, or belongs to the pool already,
 //! one with which the pool has less space (requires `--yes`).
 
+use std::path::Path;
+
 use stripewise_pool::{JobKind, usable_bytes};
 
 use crate::access::Access;
 use crate::control::Control;
-use crate::drives::candidates::Candidate;
 use crate::drives::names::{find, id_of};
 use crate::drives::opened::OpenedDrive;
+use crate::drives::rights::permitted;
 use crate::failure::{Result, pool_failure};
 use crate::jobs::work;
 use crate::messages::report::{DriveReport, PoolReport};
@@ -28,13 +30,14 @@ pub async fn run(asked: &ReplaceDrive, control: &Control) -> Result<Response> {
     let what = format!("cannot replace {} in pool `{name}`", asked.old);
     let done = with_pool(control, name, Access::Change, &format!("pool replace {name}"), async |session| {
         let report = session.report();
-        let old = find(&report, control, &asked.old)?;
+        let old = find(&report, control, &asked.old).await?;
         let old_id = id_of(old);
-        let spare = find(&report, control, &asked.new).ok().filter(|drive| drive.role == "spare");
+        let spare = find(&report, control, &asked.new).await.ok().filter(|drive| drive.role == "spare");
         let new = match spare {
             Some(spare) => New::Spare(spare),
             None => {
-                let candidate = Candidate::named(control, &asked.new)?;
+                let candidate = permitted(control, Path::new(&asked.new)).await?;
+                candidate.refuse_long_name()?;
                 New::Opened(Box::new(session.open_new_drive(&candidate, asked.force).await?))
             }
         };

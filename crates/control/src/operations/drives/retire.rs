@@ -22,7 +22,7 @@ pub async fn run(asked: &RetireDrive, control: &Control) -> Result<Response> {
     let doing = format!("pool retire {name}");
     let (path, id, report) = with_pool(control, name, Access::Change, &doing, async |session| {
         let report = session.report();
-        let drive = find(&report, control, &asked.drive)?;
+        let drive = find(&report, control, &asked.drive).await?;
         control.note(format!(
             "no volume loses redundancy while {} is emptied: it stays in use until its data is on other drives",
             drive.path
