@@ -53,7 +53,11 @@ pub async fn run(asked: &GrowPool, control: &Control) -> Result<Response> {
 }
 
 /// The drives to grow: those named, else all that became larger.
-async fn chosen(asked: &GrowPool, control: &Control, session: &Session) -> Result<Vec<(DriveId, Rc<dyn Drive>)>> {
+async fn chosen(
+    asked: &GrowPool,
+    control: &Control,
+    session: &Session,
+) -> Result<Vec<(DriveId, Rc<dyn Drive>)>> {
     let (report, larger) = (session.report(), session.larger_drives());
     let mut named = Vec::new();
     for name in &asked.drives {

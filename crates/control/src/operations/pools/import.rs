@@ -16,7 +16,7 @@ use stripewise_runtime::{Holder, OpenError, OpenFile, OpenOptions, RealExecutor}
 
 use crate::access::Access;
 use crate::control::Control;
-use crate::drives::candidates::{Identity, noted_export};
+use crate::drives::candidates::{Candidate, Identity, noted_export};
 use crate::drives::search::{Found, Way, on_exports, on_paths, on_volume, places};
 use crate::failure::{Failure, Result, pool_failure};
 use crate::messages::report::{DriveReport, DriveState, PoolReport};
@@ -222,7 +222,8 @@ impl Import<'_> {
 
     /// Gives a copy of a pool a new identity, and imports it.
     async fn take_copy(&self, group: &FoundDrives<'_>) -> Result<FoundPool> {
-        let name = self.asked.new_name.as_ref().map_or_else(|| group.name().to_owned(), |name| name.0.clone());
+        let name =
+            self.asked.new_name.as_ref().map_or_else(|| group.name().to_owned(), |name| name.0.clone());
         let known = self.registry.pools()?;
         if known.iter().any(|pool| pool.name == name) {
             return Err(Failure::new(format!("there is a pool `{name}` already"))
