@@ -1,0 +1,71 @@
+//! Tables in the form of `studies/`, also as spreadsheets save them; several tools in one file.
+
+use stripewise_lab::import::import;
+use stripewise_lab::record::Operation;
+
+use super::{figure, is_noted, mb_per_s, names, refused, run_of};
+
+#[test]
+fn tables_of_the_studies_are_read() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies");
+    for (file, least) in [
+        ("000-table-A1-single-disk.csv", 20),
+        ("002-table-7-random-light-240gb.csv", 20),
+        ("004-table-9-usb-das.csv", 40),
+    ] {
+        let text = std::fs::read_to_string(format!("{folder}/{file}")).expect(file);
+        let count = run_of(&text).measurements.len();
+        assert!(count >= least, "{file}: {count}");
+    }
+}
+
+#[test]
+fn equal_rows_are_runs_and_short_rows_fail() {
+    let text = "Figures of today:\nconfig,op,queue_depth,value,unit\na,read,4,100,MB/s\na,read,4,102,MB/s\na,write,4,50,IOPS\n";
+    let run = run_of(text);
+    assert_eq!(
+        (figure(&run, "a read 4").runs.as_slice(), figure(&run, "a read 4").queue_depth),
+        (&[100.0, 102.0][..], Some(4))
+    );
+    assert_eq!(
+        (figure(&run, "a write 4").iops, figure(&run, "a write 4").op),
+        (Some(50.0), Operation::Write)
+    );
+    assert!(refused("a,value,unit\nx,1\n").contains("line 2 has 2 fields"));
+}
+
+#[test]
+fn decimal_commas_and_semicolons_are_read() {
+    let quoted = "config,op,mb_per_s\nraid5,read,\"138,7\"\nraid5,write,\"91,25\"\n";
+    let semicolons = "config;op;mb_per_s\nraid5;read;138,7\nraid5;write;91,250\n";
+    let tabs = "config\top\tmb_per_s\nraid5\tread\t138,7\nraid5\twrite\t91,25\n";
+    for text in [quoted, semicolons, tabs] {
+        let run = run_of(text);
+        assert_eq!((mb_per_s(&run, "raid5 read"), mb_per_s(&run, "raid5 write")), (138.7, 91.25), "{text}");
+    }
+    let thousands = run_of("config,mb_per_s\na,\"1,234.5\"\nb,\"1,234\"\n");
+    assert_eq!((mb_per_s(&thousands, "a"), mb_per_s(&thousands, "b")), (1234.5, 1234.0));
+    assert!(refused("config,mb_per_s\na,\"1,234\"\n").contains("`1,234` is no number, or can be two"));
+}
+
+#[test]
+fn rows_without_a_value_are_left_out() {
+    let run = run_of("config,mb_per_s\na,100\nb,\nc,-\nd,nan\ne,n/a\nf,0\n");
+    assert_eq!((names(&run), is_noted(&run, "4 rows without a value")), (vec!["a", "f"], true));
+}
+
+#[test]
+fn a_file_of_several_tools_gives_a_run_of_each() {
+    let text = "$ fio …\n{\"fio version\": \"fio-3\", \"jobs\": [{\"jobname\": \"a\", \"read\": {\"bw\": 100}}]}\n\
+        $ bonnie++ …\nlab,4G,1,98,2,30,3,20,4,99,5,40,900.5,10,16,1,5,1,5,1,5,1,5,1,5,1,5\n";
+    let profiles: Vec<String> =
+        import(text.as_bytes()).expect("two").into_iter().map(|run| run.profile).collect();
+    assert_eq!(profiles, ["fio", "bonnie++"]);
+    let cut = text.replace("}]}", "}");
+    let run = run_of(&cut);
+    assert!(
+        run.profile == "bonnie++" && is_noted(&run, "left out: this looks like fio JSON"),
+        "{:?}",
+        run.notes
+    );
+}
