@@ -27,6 +27,8 @@ use crate::records::record::RunRecord;
 pub const MAX_IMPORT_BYTES: u64 = 32 << 20;
 /// Values, elements and fields in a file: each takes many times the memory of its text.
 const MAX_VALUES: usize = 1_000_000;
+/// Lines in a file: each can be a run of a figure.
+const MAX_LINES: usize = 2_000_000;
 /// Letters of a name or a note, and notes of a run.
 const MAX_TEXT: usize = 500;
 const MAX_NOTES: usize = 50;
@@ -85,7 +87,8 @@ const READERS: [Reader; 8] = [
 ];
 
 fn broken(format: &'static str, why: impl Into<String>) -> ImportError {
-    ImportError::Broken { format, why: why.into() }
+    // A line that is quoted may be the whole file.
+    ImportError::Broken { format, why: why.into().chars().take(MAX_TEXT).collect() }
 }
 
 /// Reads the output of other tools: a run for each tool that the file has results of. `run`, and
@@ -99,6 +102,9 @@ pub fn import(bytes: &[u8]) -> Result<Vec<RunRecord>, ImportError> {
         > MAX_VALUES
     {
         return Err(ImportError::TooMuch { most: MAX_VALUES, what: "values" });
+    }
+    if bytes.iter().filter(|byte| **byte == b'\n').count() > MAX_LINES {
+        return Err(ImportError::TooMuch { most: MAX_LINES, what: "lines" });
     }
     let text = decode(bytes);
     let (mut runs, mut errors) = (Vec::new(), Vec::new());
@@ -119,6 +125,11 @@ pub fn import(bytes: &[u8]) -> Result<Vec<RunRecord>, ImportError> {
     let messages = complaints(&text);
     for run in &mut runs {
         run.finished = true;
+        let most = run.measurements.iter().map(|figure| figure.runs.len()).max().unwrap_or(0);
+        if most > 1 && run.profile != "table" {
+            run.notes
+                .push(format!("results of one name with equal parameters are runs of one figure: {most}"));
+        }
         run.notes.extend(messages.iter().cloned());
         run.notes.extend(errors.iter().map(|error| format!("a part of the file is left out: {error}")));
         keep_to_lines(run);

@@ -47,7 +47,7 @@ fn folders_and_standard_input_are_imported() {
     );
     let answer = sandbox.run("--json lab import @campaign").expect_code(0);
     assert_eq!(count(&answer.json(), "runs"), 2, "{}", answer.text());
-    assert!(answer.err.contains("1 files have no results"), "{}", answer.err);
+    assert!(answer.err.contains("files without known results were skipped: 1"), "{}", answer.err);
     let input =
         sandbox.run_with_input("--json lab import - --target box", table(7).as_bytes()).expect_code(0);
     assert_eq!(

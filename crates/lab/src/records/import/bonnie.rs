@@ -67,7 +67,9 @@ pub(super) fn read(text: &str) -> Result<Option<RunRecord>, ImportError> {
         }
     }
     let first = &lines[0].1;
-    record.environment.insert("bonnie_machine_and_mb".into(), format!("{} {}", first.machine, first.size));
+    record
+        .environment
+        .insert("bonnie_machine_and_mb".into(), format!("{} {}", first.machine, first.size).trim().into());
     record.measurements = figures.finish()?;
     Ok(Some(record))
 }

@@ -110,7 +110,8 @@ pub(super) fn read(text: &str) -> Result<Option<RunRecord>, ImportError> {
 /// A line of values, with the columns of its format.
 fn line(text: &str) -> Option<Line> {
     let separator = separator_of(text);
-    if text.matches(separator).count() + 1 < FORMAT_1_03.fields {
+    // A terse line of fio has as many fields, some of them in percent.
+    if text.matches(separator).count() + 1 < FORMAT_1_03.fields || text.contains('%') {
         return None;
     }
     let fields: Vec<String> =
@@ -129,7 +130,7 @@ fn line(text: &str) -> Option<Line> {
 /// `1.98` and `2`; a spreadsheet may have made `1,98` of it.
 fn format_number(text: &str) -> Option<f64> {
     let is_version = text.chars().all(|letter| letter.is_ascii_digit() || matches!(letter, '.' | ','));
-    text.replace(',', ".").parse().ok().filter(|version| is_version && (1.9..10.0).contains(version))
+    text.replace(',', ".").parse().ok().filter(|version| is_version && (1.9..3.0).contains(version))
 }
 
 /// A line of 1.03: known by the shape of all its fields.
@@ -207,8 +208,9 @@ fn table(text: &str) -> Result<Option<RunRecord>, ImportError> {
     let mut lines = text.lines().peekable();
     let (mut figures, mut parts) = (Figures::default(), Vec::new());
     while let Some(line) = lines.next() {
-        let is_heading =
-            (line.contains("Machine") || line.contains("Name:Size")) && line.contains("/sec %CP");
+        // bonnie 1.x has `%CPU` in its heading.
+        let is_rates = line.contains("/sec %CP") && !line.contains("%CPU");
+        let is_heading = is_rates && (line.contains("Machine") || line.contains("Name:Size"));
         if let Some(version) = line.strip_prefix("Version") {
             let version = version.split_whitespace().next().unwrap_or_default();
             if line.contains("Sequential Output") {

@@ -68,12 +68,12 @@ pub(super) fn read(text: &str) -> Result<Option<RunRecord>, ImportError> {
         }
     }
     if not_run > 0 {
-        record.notes.push(format!("{not_run} cells are 0: they were not run and are left out"));
+        record.notes.push(format!("cells that are 0 were not run and are left out: {not_run}"));
     }
     if part > 1 {
         record
             .notes
-            .push(format!("{part} results in the file: names of those after the first end in #2 and so on"));
+            .push(format!("names of results after the first end in a number; results in the file: {part}"));
     }
     if figures.is_empty() {
         return Err(broken(FORMAT, "none of its cells was run"));

@@ -86,7 +86,7 @@ pub(super) fn read(text: &str) -> Result<Option<RunRecord>, ImportError> {
     let all = documents.len();
     let documents = finals(documents);
     if documents.len() < all {
-        notes.push(format!("{} interim results are left out; the last one counts", all - documents.len()));
+        notes.push(format!("the last result counts; interim results left out: {}", all - documents.len()));
     }
     record_of(documents, notes, format).map(Some)
 }
@@ -160,9 +160,6 @@ fn record_of(
     if figures.is_empty() {
         let errors = record.notes.first().map(|note| format!(" ({note})")).unwrap_or_default();
         return Err(broken(format, format!("no job in it read, wrote or trimmed anything{errors}")));
-    }
-    if figures.most_runs() > 1 {
-        record.notes.push("results of one job with the same options are runs of one figure".into());
     }
     record.measurements = figures.finish()?;
     Ok(record)

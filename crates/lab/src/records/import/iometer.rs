@@ -81,7 +81,7 @@ fn table(rows: &[Row], numbers: Numbers) -> Result<RunRecord, ImportError> {
                     .map_err(|why| broken(FORMAT, format!("line {line}: {why}")))?;
                 let errors = headings.get(row, "errors").and_then(|text| numbers.read(text));
                 if let Some(errors) = errors.filter(|errors| *errors > 0.0) {
-                    record.notes.push(format!("{}: {errors} errors during the run", figure.name));
+                    record.notes.push(format!("{}: errors during the run: {errors}", figure.name));
                 }
                 figures.add(figure, &line.to_string());
             }

@@ -42,8 +42,10 @@ enum Section {
 
 /// Reads all reports in a text; `None` if there are none.
 pub(super) fn read(text: &str) -> Result<Option<RunRecord>, ImportError> {
-    let title =
-        |line: &&str| line.trim().starts_with("sysbench ") && line.contains(|c: char| c.is_ascii_digit());
+    let title = |line: &&str| {
+        let version = line.trim().strip_prefix("sysbench ");
+        version.is_some_and(|version| version.starts_with(|letter: char| letter.is_ascii_digit()))
+    };
     let is_file_test = text.contains("File operations:")
         || text.contains("Operations performed:")
         || (text.contains("Throughput:") && text.contains("IOPS=") && text.contains("General statistics:"));
@@ -87,7 +89,7 @@ impl Report {
         match line {
             "File operations:" => self.section = Section::Operations,
             "Throughput:" => self.section = Section::Throughput,
-            _ if line.starts_with("Latency (ms)") || line.starts_with("Per-request statistics") => {
+            _ if line.starts_with("Latency (ms)") || line.eq_ignore_ascii_case("per-request statistics:") => {
                 self.section = Section::Latency;
             }
             _ if line.starts_with("Threads fairness") => self.is_ended = true,

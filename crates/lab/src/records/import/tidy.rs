@@ -75,18 +75,19 @@ pub(super) fn read(text: &str) -> Result<Option<RunRecord>, ImportError> {
                 continue;
             }
         };
-        let (name, empty) = described(&headings, &row, unit);
+        let empty = described(&headings, &row, unit);
         // Rows that differ in nothing but their value are runs of one measurement.
-        figures.add(empty.with_runs(vec![value]), &name);
+        let origin = headings.get(&row, "run").unwrap_or_default();
+        figures.add(empty.with_runs(vec![value]), origin);
     }
     if figures.is_empty() {
         return Err(broken(FORMAT, "no row has a value in MB/s, IOPS, /s, s, ms, us or percent"));
     }
     if absent > 0 {
-        record.notes.push(format!("{absent} rows without a value are left out"));
+        record.notes.push(format!("rows without a value are left out: {absent}"));
     }
     if other > 0 {
-        record.notes.push(format!("{other} rows with another unit or a text for a value are left out"));
+        record.notes.push(format!("rows with another unit or a text for a value are left out: {other}"));
     }
     record.measurements = figures.finish()?;
     Ok(Some(record))
@@ -101,31 +102,36 @@ fn unit_of(text: &str) -> Option<(Unit, f64)> {
         "s" => (Unit::Seconds, 1.0),
         "us" => (Unit::LatencyUs, 1.0),
         "ms" => (Unit::LatencyUs, 1e3),
-        "%" | "%cpu" | "percent" => (Unit::CpuPercent, 1.0),
+        "%" | "%cpu" | "% cpu" | "percent" => (Unit::CpuPercent, 1.0),
         _ => return None,
     })
 }
 
-fn described(headings: &Headings, row: &[String], unit: Unit) -> (String, MeasurementRecord) {
+fn described(headings: &Headings, row: &[String], unit: Unit) -> MeasurementRecord {
     let parts = headings
         .names()
         .iter()
         .zip(row)
         .filter(|(name, value)| !BESIDE.contains(&name.as_str()) && !value.trim().is_empty());
-    let name = parts.map(|(_, value)| value.trim()).collect::<Vec<_>>().join(" ");
+    let all = || parts.map(|(_, value)| value.trim()).collect::<Vec<_>>().join(" ");
+    // `lab export` names the figure.
+    let name = headings.get(row, "measurement").map_or_else(all, str::to_owned);
     let whole = |name: &str| headings.get(row, name).and_then(|text| text.parse::<u32>().ok());
     let op = match headings.get(row, "op").or_else(|| headings.get(row, "workload")) {
         Some("read" | "seq_read") => Operation::Read,
         Some("write" | "seq_write") => Operation::Write,
-        _ => Operation::Mixed,
+        other => {
+            let known = other.map(|text| serde_json::from_value(text.into()));
+            known.and_then(Result::ok).unwrap_or(Operation::Mixed)
+        }
     };
-    let block_kib = headings.get(row, "block_kib").and_then(|text| Numbers::default().read(text));
-    let found = MeasurementRecord {
-        block_bytes: block_kib.map(|kib| (kib * 1024.0) as u64),
+    let size = |name: &str| headings.get(row, name).and_then(|text| Numbers::default().read(text));
+    let block_bytes = size("block_kib").map(|kib| kib * 1024.0).or_else(|| size("block_bytes"));
+    MeasurementRecord {
+        block_bytes: block_bytes.map(|bytes| bytes as u64),
         queue_depth: whole("queue_depth"),
-        workers: whole("threads"),
+        workers: whole("threads").or_else(|| whole("workers")),
         unit,
-        ..MeasurementRecord::empty(name.clone(), op)
-    };
-    (name, found)
+        ..MeasurementRecord::empty(name, op)
+    }
 }

@@ -69,7 +69,7 @@ fn the_last_result_of_a_fio_process_counts() {
     let last = document(1_760_000_009, &[db(8_192_000)]);
     let run = run_of(&format!("{}\n{}", text(&early), text(&last)));
     assert_eq!((figure(&run, "db read").runs.as_slice(), run.measurements.len()), (&[8.192][..], 1));
-    assert!(is_noted(&run, "1 interim results"), "{:?}", run.notes);
+    assert!(is_noted(&run, "interim results left out: 1"), "{:?}", run.notes);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn fio_terse_columns_follow_their_version() {
         assert_eq!((only.mb_per_s, only.iops), (Some(8.192), Some(2000.0)), "{line}");
         let latency = only.latency_us.expect("latencies");
         assert_eq!((latency.mean, latency.p99, latency.max), (Some(31.0), Some(90.0), Some(500.0)));
-        assert!(is_noted(&run, "a warning") && run.measurements.len() == 1);
+        assert!(is_noted(&run, "a warning") && run.notes.len() == 1 && run.measurements.len() == 1);
     }
     let run = run_of(&terse_line(5, &[wide[1].clone(), wide[1].clone(), trim]));
     assert_eq!((names(&run), mb_per_s(&run, "db trim")), (vec!["db trim"], 4.096));

@@ -63,22 +63,11 @@ fn every_output_of_fio_gives_the_same_figures() {
     let interim = ["--time_based", "--runtime=2", "--status-interval=1"];
     let Some(text) = run("json", &interim) else { return };
     let run = run_of(&text);
-    assert!(is_noted(&run, "interim results") && figure(&run, "db read").runs.len() == 1, "{:?}", run.notes);
-}
-
-#[test]
-fn output_of_bonnie_plus_plus_is_read() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let words = ["-d", ".", "-s", "8M", "-r", "4", "-n", "0", "-x", "2", "-m", "lab", "-u", "root"];
-    let Some(text) = output_of("bonnie++", &words, folder.path()) else { return };
-    let run = run_of(&text);
-    assert_eq!(run.environment["host"], "lab");
-    // The last line has 13 fields of figures from the tenth on; its first rate is always slow
-    // enough to be measured.
-    let line = text.lines().rfind(|line| line.contains(",lab,")).expect("a line of commas");
-    let rate: f64 = line.split(',').nth(9).and_then(|field| field.parse().ok()).expect("a rate");
-    assert_eq!(figure(&run, "per_char_write").runs.len(), 2);
-    assert_eq!(figure(&run, "per_char_write").runs[1], rate * 1024.0 / 1e6);
+    assert!(
+        is_noted(&run, "interim results left out") && figure(&run, "db read").runs.len() == 1,
+        "{:?}",
+        run.notes
+    );
 }
 
 #[test]

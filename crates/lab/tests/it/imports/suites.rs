@@ -100,7 +100,7 @@ fn crystaldiskmark_5_streams_with_and_without_queue() {
 fn cells_that_were_not_run_are_left_out() {
     let run = run_of(CDM_8);
     assert_eq!(names(&run), ["SEQ1M_Q8T1_read", "RND4K_Q32T16_read", "SEQ1M_Q8T1_write", "SEQ1M_Q8T1_mix"]);
-    assert!(is_noted(&run, "1 cells are 0"));
+    assert!(is_noted(&run, "left out: 1"));
     assert_eq!(mb_per_s(&run, "SEQ1M_Q8T1_write"), 1083.671);
     assert_eq!(figure(&run, "RND4K_Q32T16_read").latency_us.expect("a mean").mean, Some(5120.0));
     let none =
@@ -127,7 +127,7 @@ fn results_after_the_first_have_numbered_names() {
         (mb_per_s(&run, "SEQ1M_Q8T1_read"), mb_per_s(&run, "SEQ1M_Q8T1_read#2")),
         (1048.576, 2097.152)
     );
-    assert!(is_noted(&run, "2 results in the file"));
+    assert!(is_noted(&run, "results in the file: 2"));
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn iometer_rows_have_binary_megabytes_and_errors() {
     let run = run_of(&iometer());
     assert_eq!((&*run.tool, &*run.date), ("IOMeter 2008.06.18-RC2", "2009-02-03T04:05:06Z"));
     assert_eq!(names(&run), ["4K mixed", "4K", "4K#2"]);
-    assert!(is_noted(&run, "4K mixed: 37 errors") && run.notes.len() == 1, "{:?}", run.notes);
+    assert!(is_noted(&run, "4K mixed: errors during the run: 37") && run.notes.len() == 1, "{:?}", run.notes);
     let (mixed, small) = (figure(&run, "4K mixed"), figure(&run, "4K"));
     assert_eq!((mixed.op, mixed.block_bytes, mixed.queue_depth), (Operation::Mixed, None, Some(16)));
     assert_eq!((mb_per_s(&run, "4K mixed"), mixed.latency_us.expect("a mean").mean), (131.596, Some(9010.0)));

@@ -49,9 +49,28 @@ fn decimal_commas_and_semicolons_are_read() {
 }
 
 #[test]
+fn an_exported_run_is_read_again() {
+    let headings =
+        "run,date,profile,tool,target,measurement,op,block_bytes,queue_depth,workers,sample,value,unit\n";
+    let row = |name: &str, op: &str, sample: u32, value: &str| {
+        format!("r1,2026-01-02T03:04:05Z,p,t,/dev/sdx,{name},{op},4096,8,2,{sample},{value}\n")
+    };
+    let rows = [
+        row("a", "discard", 1, "5,MB/s"),
+        row("a", "discard", 2, "7,MB/s"),
+        row("a_cpu", "seek", 1, "9,% CPU"),
+    ];
+    let run = run_of(&format!("{headings}{}", rows.concat()));
+    let first = figure(&run, "a");
+    assert_eq!((first.runs.as_slice(), first.op), (&[5.0, 7.0][..], Operation::Discard));
+    assert_eq!((first.block_bytes, first.queue_depth, first.workers), (Some(4096), Some(8), Some(2)));
+    assert_eq!(names(&run), ["a", "a_cpu"]);
+}
+
+#[test]
 fn rows_without_a_value_are_left_out() {
     let run = run_of("config,mb_per_s\na,100\nb,\nc,-\nd,nan\ne,n/a\nf,0\n");
-    assert_eq!((names(&run), is_noted(&run, "4 rows without a value")), (vec!["a", "f"], true));
+    assert_eq!((names(&run), is_noted(&run, "rows without a value are left out: 4")), (vec!["a", "f"], true));
 }
 
 #[test]

@@ -90,7 +90,7 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
         }
     }
     if others > 0 {
-        app.printer.note(format!("note: {others} files have no results that are known, and were skipped"));
+        app.printer.note(format!("note: files without known results were skipped: {others}"));
     }
     if imported.runs.is_empty() && imported.known.is_empty() {
         return Err(Failure::new(format!("none of {} files could be imported", sources.len()))
@@ -169,7 +169,9 @@ fn runs_of(
         let failure = Failure::because(format!("cannot import {}", source.name()), &error);
         let hint = match error {
             ImportError::Unknown => "stripewise lab import --help lists the formats",
-            ImportError::Broken { .. } => "is the file complete?",
+            ImportError::Broken { .. } => {
+                "import the complete output; stripewise lab import --help lists the formats"
+            }
             ImportError::TooMuch { .. } => "import the runs in it one by one",
         };
         (Some(error), failure.hint(hint))

@@ -82,6 +82,7 @@ impl Reading {
 
     /// A time span begins at its title, in old versions at its time.
     fn result(&mut self, text: &str) {
+        (self.side, self.percentiles) = (None, None);
         if self.documents.is_empty() {
             self.documents.push(Document::default());
         }

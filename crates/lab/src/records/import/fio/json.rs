@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{DIRECTIONS, Document, Job, Side};
+use crate::records::dates::seconds_of;
 use crate::records::import::kit::is_absent;
 use crate::records::import::{ImportError, broken};
 use crate::records::record::{Latencies, Operation};
@@ -148,7 +149,7 @@ fn document(value: &Value, absent: usize) -> Option<Document> {
         ..Document::default()
     };
     if absent > 0 {
-        document.notes.push(format!("{absent} values are no numbers (nan) and are left out"));
+        document.notes.push(format!("values that are no numbers (nan) are left out: {absent}"));
     }
     let mut elapsed_s: f64 = 0.0;
     for entry in entries.iter().filter(|entry| entry["jobname"] != "All clients") {
@@ -158,14 +159,15 @@ fn document(value: &Value, absent: usize) -> Option<Document> {
             document.notes.push(format!("{}: fio ended with error {error}", job.name));
         }
         if let Some(errors) = entry["total_err"].as_u64().filter(|errors| *errors > 0) {
-            document.notes.push(format!("{}: {errors} errors during the run", job.name));
+            document.notes.push(format!("{}: errors during the run: {errors}", job.name));
         }
         elapsed_s = elapsed_s.max(entry["elapsed"].as_f64().unwrap_or(0.0));
         document.remaining_s = document.remaining_s.max(entry["eta"].as_f64().unwrap_or(0.0));
         document.jobs.push(job);
     }
     let now = value["timestamp_ms"].as_f64().map(|ms| ms / 1e3).or_else(|| value["timestamp"].as_f64());
-    document.started_s = now.map(|now| now - elapsed_s);
+    let local = || Some(seconds_of(value["time"].as_str()?)? as f64);
+    document.started_s = now.or_else(local).map(|now| now - elapsed_s);
     Some(document)
 }
 

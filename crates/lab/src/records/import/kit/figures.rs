@@ -60,11 +60,6 @@ impl Figures {
         self.all.is_empty() && !self.are_too_many
     }
 
-    /// Most runs of one figure.
-    pub(in crate::records::import) fn most_runs(&self) -> usize {
-        self.all.iter().map(|gathered| gathered.runs.len()).max().unwrap_or(0)
-    }
-
     /// The figures, with unique names.
     pub(in crate::records::import) fn finish(self) -> Result<Vec<MeasurementRecord>, ImportError> {
         if self.are_too_many {
@@ -134,7 +129,6 @@ mod tests {
     fn repeated_figures_are_runs() {
         let mut all = Figures::default();
         [50.0, 70.0, 60.0].into_iter().for_each(|rate| all.add(figure("a", 1, rate), ""));
-        assert_eq!(all.most_runs(), 3);
         let [only] = &all.finish().expect("few")[..] else { panic!("one figure") };
         assert_eq!((only.runs.as_slice(), only.mb_per_s), (&[50.0, 70.0, 60.0][..], Some(60.0)));
         let latency = only.latency_us.expect("latencies");
