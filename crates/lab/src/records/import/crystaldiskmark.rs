@@ -47,7 +47,7 @@ pub(super) fn read(text: &str) -> Result<Option<RunRecord>, ImportError> {
             (op, rows_of_part) = (None, 0);
             part += 1;
         }
-        match line.trim() {
+        match line.trim_start_matches(['>', '|', '*', ' ', '\t']).trim_end() {
             "[Read]" => op = Some(Operation::Read),
             "[Write]" => op = Some(Operation::Write),
             mix if mix.starts_with("[Mix]") => op = Some(Operation::Mixed),
@@ -97,7 +97,9 @@ fn title(line: &str) -> Option<String> {
 /// The name of a row and its figures; a row of settings has no rate.
 fn parts(row: &str) -> Option<(&str, &str)> {
     let (name, figures) = row.rsplit_once(": ")?;
-    RATES.iter().any(|(unit, _)| figures.contains(unit)).then_some((name.trim(), figures))
+    // People quote results in mails and lists.
+    let name = name.trim_start_matches(|letter: char| !letter.is_alphanumeric()).trim_end();
+    RATES.iter().any(|(unit, _)| figures.contains(unit)).then_some((name, figures))
 }
 
 fn is_row(line: &str) -> bool {

@@ -27,6 +27,7 @@ pub(super) fn read(text: &str) -> Result<Option<RunRecord>, ImportError> {
         let line = line.trim();
         let unreadable = || broken(FORMAT, format!("line {}: {line}", at + 1));
         if let Some(seconds) = line.strip_suffix("seconds total") {
+            let seconds = seconds.rsplit('>').next().unwrap_or_default();
             let seconds = number(seconds).ok_or_else(unreadable)?;
             let total =
                 MeasurementRecord::printed("total_time", Operation::Transaction, Unit::Seconds, seconds);

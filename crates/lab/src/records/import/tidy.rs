@@ -44,8 +44,13 @@ pub(super) fn read(text: &str) -> Result<Option<RunRecord>, ImportError> {
         (separator == ';').then_some(Mark::Comma).filter(|_| values.iter().any(|value| value.contains(',')));
     let numbers = Numbers::of(values.iter().map(String::as_str), otherwise);
     let mut record = RunRecord { tool: "table".into(), profile: "table".into(), ..RunRecord::default() };
-    let (mut figures, mut absent, mut other) = (Figures::default(), 0, 0);
+    let (mut figures, mut absent, mut other, mut text_lines) = (Figures::default(), 0, 0, 0);
     for (line, row) in rows() {
+        // A prompt, or a remark under the table.
+        if row.len() == 1 && headings.names().len() > 1 {
+            text_lines += 1;
+            continue;
+        }
         if row.len() != headings.names().len() {
             let (has, should) = (row.len(), headings.names().len());
             return Err(broken(
@@ -85,6 +90,9 @@ pub(super) fn read(text: &str) -> Result<Option<RunRecord>, ImportError> {
     }
     if absent > 0 {
         record.notes.push(format!("rows without a value are left out: {absent}"));
+    }
+    if text_lines > 0 {
+        record.notes.push(format!("lines without columns are left out: {text_lines}"));
     }
     if other > 0 {
         record.notes.push(format!("rows with another unit or a text for a value are left out: {other}"));

@@ -22,6 +22,7 @@ fn hostile_files_end_with_an_error_soon() {
         ("a heading", format!("-Per Char- %CPU\nMachine\n{}", many("1 ", 4 << 20))),
         ("lines of a report", many("SEQ 1MiB (Q= 1, T= 1): 1,1,1 MB/s\n", 2 << 20)),
         ("quotes", format!("a,value,unit\n{}", many("\"\"", 4 << 20))),
+        ("rows without columns", format!("a,value,unit\n{}", many("x\n", 2 << 20))),
         ("empty lines", many("\n", 8 << 20)),
         ("tables of diskspd", many("thread | I/Os\nRead IO\n0 | x | y\n", 1 << 20)),
         (

@@ -114,7 +114,10 @@ fn pasted_results_need_no_title() {
     let wide: Vec<u8> =
         [0xff, 0xfe].into_iter().chain(CDM_8.encode_utf16().flat_map(u16::to_le_bytes)).collect();
     let wide = stripewise_lab::import::import(&wide).expect("UTF-16").remove(0);
-    for run in [run_of(&CDM_8[start..]), run_of(&format!("before:\n\n{}", &CDM_8[start..])), wide] {
+    let quoted: String = CDM_8.lines().map(|line| format!("> {line}\n")).collect();
+    for run in
+        [run_of(&CDM_8[start..]), run_of(&quoted), run_of(&format!("before:\n\n{}", &CDM_8[start..])), wide]
+    {
         assert_eq!((run.profile.as_str(), run.measurements.len()), ("crystaldiskmark", 4));
     }
 }

@@ -21,7 +21,7 @@ fn tables_of_the_studies_are_read() {
 
 #[test]
 fn equal_rows_are_runs_and_short_rows_fail() {
-    let text = "Figures of today:\nconfig,op,queue_depth,value,unit\na,read,4,100,MB/s\na,read,4,102,MB/s\na,write,4,50,IOPS\n";
+    let text = "Figures of today:\nconfig,op,queue_depth,value,unit\na,read,4,100,MB/s\na,read,4,102,MB/s\na,write,4,50,IOPS\n\n$ \n";
     let run = run_of(text);
     assert_eq!(
         (figure(&run, "a read 4").runs.as_slice(), figure(&run, "a read 4").queue_depth),
@@ -31,6 +31,7 @@ fn equal_rows_are_runs_and_short_rows_fail() {
         (figure(&run, "a write 4").iops, figure(&run, "a write 4").op),
         (Some(50.0), Operation::Write)
     );
+    assert!(is_noted(&run, "lines without columns are left out: 1"));
     assert!(refused("a,value,unit\nx,1\n").contains("line 2 has 2 fields"));
 }
 
