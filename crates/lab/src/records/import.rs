@@ -1,9 +1,9 @@
-//! Results of other tools, read into the laboratory's own form. Pure: text in, a [`RunRecord`] out.
+//! Results of other tools, read into the laboratory's own form. Pure: bytes in, [`RunRecord`]s out.
 //!
-//! The format is recognised from the text itself, never from the file's name. Figures keep the
-//! tool's meaning; what differs (a unit, a statistic) is converted and noted in the record.
-//! Expects foreign files that are not what they say: every reader refuses what it does not know,
-//! with the line where it stopped.
+//! There is one reader for each tool. It finds all records of its tool in a text, whatever stands
+//! around them, or reports the missing part of one. Figures keep the tool's meaning; a different
+//! unit or statistic is converted and noted in the record. Expects foreign files that are not what
+//! they say: every reader refuses what it does not know, with the line where it stopped.
 
 mod bonnie;
 mod bonnie_plus;
@@ -11,11 +11,15 @@ mod crystaldiskmark;
 mod diskspd;
 mod fio;
 mod iometer;
+mod kit;
 mod postmark;
+mod sysbench;
 pub(crate) mod table;
 mod tidy;
 
 pub(crate) use bonnie::TESTS as BONNIE_TESTS;
+
+use kit::text::{complaints, decode};
 
 use crate::records::record::RunRecord;
 
@@ -23,6 +27,11 @@ use crate::records::record::RunRecord;
 pub const MAX_IMPORT_BYTES: u64 = 32 << 20;
 /// Values, elements and fields in a file: each takes many times the memory of its text.
 const MAX_VALUES: usize = 1_000_000;
+/// Lines in a file: each can be a run of a figure.
+const MAX_LINES: usize = 2_000_000;
+/// Letters of a name or a note, and notes of a run.
+const MAX_TEXT: usize = 500;
+const MAX_NOTES: usize = 50;
 /// Figures of one run.
 const MAX_MEASUREMENTS: usize = 100_000;
 
@@ -51,82 +60,109 @@ pub enum ImportError {
 }
 
 /// The formats, in words.
-pub(crate) const FORMATS: [&str; 8] = [
-    "fio JSON",
-    "CrystalDiskMark text",
-    "diskspd XML",
+pub(crate) const FORMATS: [&str; 9] = [
+    "fio's JSON, terse lines or text",
+    "CrystalDiskMark and KDiskMark text",
+    "diskspd XML or text",
     "IOMeter CSV",
-    "bonnie's line",
+    "bonnie's lines",
     "bonnie++ CSV",
+    "sysbench's fileio report",
     "PostMark's report",
     "CSV in the form of studies/",
 ];
 
+/// Reads all records of one tool in a text; `None` if there are none.
+type Reader = fn(&str) -> Result<Option<RunRecord>, ImportError>;
+
+const READERS: [Reader; 8] = [
+    fio::read,
+    diskspd::read,
+    crystaldiskmark::read,
+    iometer::read,
+    postmark::read,
+    sysbench::read,
+    bonnie::read,
+    bonnie_plus::read,
+];
+
 fn broken(format: &'static str, why: impl Into<String>) -> ImportError {
-    ImportError::Broken { format, why: why.into() }
+    // A line that is quoted may be the whole file.
+    ImportError::Broken { format, why: why.into().chars().take(MAX_TEXT).collect() }
 }
 
-/// Reads the output of another tool. `run`, `date` and, if the file does not name it, `target` are
-/// left empty.
-pub fn import(bytes: &[u8]) -> Result<RunRecord, ImportError> {
+/// Reads the output of other tools: a run for each tool that the file has results of. `run`, and
+/// what a file does not name of `date` and `target`, are left empty.
+///
+/// # Errors
+/// The file has no results, or those that it has cannot be read.
+pub fn import(bytes: &[u8]) -> Result<Vec<RunRecord>, ImportError> {
     // Before anything is made of it.
-    if bytes.iter().filter(|byte| matches!(byte, b',' | b'<' | b'[' | b'{')).count() > MAX_VALUES {
+    if bytes.iter().filter(|byte| matches!(byte, b',' | b';' | b'<' | b'[' | b'{' | b'|')).count()
+        > MAX_VALUES
+    {
         return Err(ImportError::TooMuch { most: MAX_VALUES, what: "values" });
     }
-    let text = decode(bytes);
-    let text = text.trim_start_matches('\u{feff}');
-    let mut record = match text.trim_start() {
-        json if json.starts_with('{') || json.starts_with("fio:") => fio::read(json)?,
-        xml if xml.starts_with('<') => diskspd::read(xml)?,
-        _ if text.contains("CrystalDiskMark") => crystaldiskmark::read(text)?,
-        _ if iometer::fits(text) => iometer::read(text)?,
-        _ if postmark::fits(text) => postmark::read(text)?,
-        _ if bonnie::fits(text) => bonnie::read(text)?,
-        _ if bonnie_plus::fits(text) => bonnie_plus::read(text)?,
-        _ if tidy::fits(text) => tidy::read(text)?,
-        _ => return Err(ImportError::Unknown),
-    };
-    if record.measurements.len() > MAX_MEASUREMENTS {
-        return Err(too_many_figures());
+    if bytes.iter().filter(|byte| **byte == b'\n').count() > MAX_LINES {
+        return Err(ImportError::TooMuch { most: MAX_LINES, what: "lines" });
     }
-    keep_to_lines(&mut record);
-    Ok(RunRecord { finished: true, ..record })
+    let text = decode(bytes);
+    let (mut runs, mut errors) = (Vec::new(), Vec::new());
+    for reader in READERS {
+        match reader(&text) {
+            Ok(Some(run)) => runs.push(run),
+            Ok(None) => {}
+            Err(error) => errors.push(error),
+        }
+    }
+    // A table has no mark of its own: other tools' output can look like one.
+    if runs.is_empty() && errors.is_empty() {
+        runs.extend(tidy::read(&text)?);
+    }
+    if runs.is_empty() {
+        return Err(errors.into_iter().next().unwrap_or_else(|| unknown(&text)));
+    }
+    let messages = complaints(&text);
+    for run in &mut runs {
+        run.finished = true;
+        let most = run.measurements.iter().map(|figure| figure.runs.len()).max().unwrap_or(0);
+        if most > 1 && run.profile != "table" {
+            run.notes
+                .push(format!("results of one name with equal parameters are runs of one figure: {most}"));
+        }
+        run.notes.extend(messages.iter().cloned());
+        run.notes.extend(errors.iter().map(|error| format!("a part of the file is left out: {error}")));
+        keep_to_lines(run);
+    }
+    Ok(runs)
+}
+
+/// Reason why a text without any known record cannot be read.
+fn unknown(text: &str) -> ImportError {
+    match text.trim_start().chars().next() {
+        Some('{') => broken("fio JSON", "it has no list `jobs`"),
+        Some('<') => broken("diskspd XML", "element Results is missing"),
+        _ => ImportError::Unknown,
+    }
 }
 
 fn too_many_figures() -> ImportError {
     ImportError::TooMuch { most: MAX_MEASUREMENTS, what: "figures" }
 }
 
-/// Takes out of every text what would end a line or a row where it is shown.
+/// Removes from every text what would end a line or a row where it is shown, and shortens it.
 fn keep_to_lines(record: &mut RunRecord) {
     let clean = |text: &mut String| {
-        if text.contains(char::is_control) {
-            *text = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+        if text.contains(char::is_control) || text.len() > MAX_TEXT {
+            let letters = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+            *text = letters.take(MAX_TEXT).collect();
         }
     };
     [&mut record.target, &mut record.profile, &mut record.tool, &mut record.date].into_iter().for_each(clean);
+    record.notes.truncate(MAX_NOTES);
     record.notes.iter_mut().for_each(clean);
     record.environment.values_mut().for_each(clean);
     record.measurements.iter_mut().for_each(|figure| clean(&mut figure.name));
-}
-
-/// As text: UTF-8, or UTF-16 with its mark, as Windows tools write it.
-fn decode(bytes: &[u8]) -> String {
-    let wide = |rest: &[u8], join: fn([u8; 2]) -> u16| {
-        let units: Vec<u16> = rest.chunks_exact(2).map(|pair| join([pair[0], pair[1]])).collect();
-        String::from_utf16_lossy(&units)
-    };
-    match bytes {
-        [0xff, 0xfe, rest @ ..] => wide(rest, u16::from_le_bytes),
-        [0xfe, 0xff, rest @ ..] => wide(rest, u16::from_be_bytes),
-        _ => String::from_utf8_lossy(bytes).into_owned(),
-    }
-}
-
-/// A figure that can be stored: finite and not negative.
-fn number(text: &str) -> Option<f64> {
-    let plain = text.trim().trim_end_matches('%').replace(',', "");
-    plain.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0)
 }
 
 #[cfg(test)]
@@ -156,8 +192,8 @@ mod tests {
     fn an_imported_name_makes_no_row_of_its_own() {
         let text =
             r#"{"fio version": "fio\n-3", "jobs": [{"jobname": "a\nb 1 2 3\r", "read": {"bw": 100}}]}"#;
-        let record = import(text.as_bytes()).expect("fio's");
-        assert_eq!((&*record.tool, &*record.measurements[0].name), ("fio -3", "a b 1 2 3  read"));
+        let runs = import(text.as_bytes()).expect("fio's");
+        assert_eq!((&*runs[0].tool, &*runs[0].measurements[0].name), ("fio -3", "a b 1 2 3  read"));
     }
 
     #[test]
@@ -169,16 +205,6 @@ mod tests {
         }
         let rows: String = (0..=MAX_MEASUREMENTS).map(|row| format!("{row},1\n")).collect();
         assert!(refused(format!("name,mb_per_s\n{rows}")).contains("more than 100000 figures"));
-    }
-
-    #[test]
-    fn windows_text_is_decoded() {
-        let wide: Vec<u8> =
-            [0xff, 0xfe].into_iter().chain("añ".encode_utf16().flat_map(u16::to_le_bytes)).collect();
-        assert_eq!(decode(&wide), "añ");
-        assert_eq!(number("1,234.5"), Some(1234.5));
-        assert_eq!(number("98%"), Some(98.0));
-        assert_eq!((number("-1"), number("inf"), number("+++")), (None, None, None));
     }
 
     proptest::proptest! {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::records::dates::seconds_of;
 use crate::records::record::{MeasurementRecord, RunRecord};
 use crate::scenario::Timeline;
 
@@ -259,12 +260,20 @@ impl Store {
         })
     }
 
-    /// All runs, the newest first; of one second, the one that was begun last.
+    /// All runs, the newest first; of one second, the one that was begun last. Runs without a date
+    /// that can be read come last.
     pub fn list(&self) -> Result<Vec<ListedRun>, StoreError> {
+        let mut runs = self.listed()?;
+        // Dates of imports were once stored as their tools print them.
+        runs.sort_by_cached_key(|run| std::cmp::Reverse(seconds_of(&run.date)));
+        Ok(runs)
+    }
+
+    fn listed(&self) -> Result<Vec<ListedRun>, StoreError> {
         self.try_to(|| {
-            let mut asked = self.database.prepare(
-                "SELECT run, profile, tool, target, date, finished FROM runs ORDER BY date DESC, rowid DESC",
-            )?;
+            let mut asked = self
+                .database
+                .prepare("SELECT run, profile, tool, target, date, finished FROM runs ORDER BY rowid DESC")?;
             let line = |row: &rusqlite::Row<'_>| {
                 Ok(ListedRun {
                     run: row.get(0)?,
@@ -491,6 +500,22 @@ mod tests {
         store.delete("a1").expect("deleted");
         assert!(store.load("a1").is_err());
         assert!(store.begin(&run("a2", "x")).is_err(), "names are unique");
+    }
+
+    #[test]
+    fn the_latest_run_has_the_newest_instant() {
+        let (_folder, path) = folder();
+        let store = Store::open(&path).expect("a store");
+        for (name, date) in [
+            ("new", "2026-11-20T00:00:00Z"),
+            ("old", "2026/01/02 03:04:05 UTC"),
+            ("fio", "Thu Oct  9 08:53:20 2025"),
+            ("none", ""),
+        ] {
+            store.begin(&run(name, date)).expect("begun");
+        }
+        let names: Vec<String> = store.list().expect("a list").into_iter().map(|run| run.run).collect();
+        assert_eq!(names, ["new", "old", "fio", "none"]);
     }
 
     #[test]

@@ -320,8 +320,11 @@ mod tests {
         let text = tool_form(&run).expect("its text");
         let line = "Sequential 1MiB (Q=  1, T= 1):   100.500 MB/s [     95.8 IOPS] <   100.00 us>";
         assert!(text.contains(line), "{text}");
-        let again = import(text.as_bytes()).expect("reimported");
-        assert_eq!((again.profile.as_str(), again.date.as_str()), ("crystaldiskmark", "2026-01-02T03:04:05"));
+        let again = import(text.as_bytes()).expect("reimported").remove(0);
+        assert_eq!(
+            (again.profile.as_str(), again.date.as_str()),
+            ("crystaldiskmark", "2026-01-02T03:04:05Z")
+        );
         assert_eq!(again.measurements.len(), 12);
         for figure in &again.measurements {
             let ours = run.measurements.iter().find(|ours| ours.name == figure.name).expect("the same names");
@@ -372,7 +375,7 @@ mod tests {
         }
         for run in [bonnie, postmark] {
             let text = tool_form(&run).expect("its form");
-            let again = import(text.as_bytes()).unwrap_or_else(|why| panic!("{why}: {text}"));
+            let again = import(text.as_bytes()).unwrap_or_else(|why| panic!("{why}: {text}")).remove(0);
             assert_eq!(again.profile, run.profile);
             for figure in &run.measurements {
                 let found = again.measurements.iter().find(|found| found.name == figure.name).expect("there");

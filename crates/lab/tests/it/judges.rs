@@ -92,7 +92,7 @@ fn our_postmark_does_the_same_work_as_the_original() {
             folder.path().display()
         );
         let Some(report) = output_of("postmark", &[], &input) else { return };
-        assert_eq!(import(report.as_bytes()).expect("its report is read").measurements.len(), 12);
+        assert_eq!(import(report.as_bytes()).expect("its report is read")[0].measurements.len(), 12);
         theirs.push(counts_of_report(&report));
         ours.push(our_counts(folder.path(), seed));
     }
@@ -114,7 +114,7 @@ fn ours_and_bonnie_plus_plus_report_the_same_figures() {
         eprintln!("skipped: bonnie++ switches to a user, which needs root");
         return;
     }
-    let theirs = import(line.as_bytes()).expect("its line is read").measurements;
+    let theirs = import(line.as_bytes()).expect("its line is read").remove(0).measurements;
     let executor = RealExecutor::new().expect("io_uring");
     let files = Folder::new(folder.path(), true).expect("a folder");
     let asked = Bonnie { file_bytes: 8 << 20, seeks: 400, ..Bonnie::default() };

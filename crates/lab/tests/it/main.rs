@@ -1,6 +1,7 @@
 //! All tests of this crate that use it from outside, as one program.
 
 mod fio;
+mod imports;
 mod interrupt;
 mod judges;
 mod real_drives;

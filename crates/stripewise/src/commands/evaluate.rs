@@ -469,22 +469,9 @@ impl stripewise_lab::evaluate::Progress for Shown<'_> {
     }
 }
 
-/// Formats a time as `2026-11-20T17:44:33Z`. The date arithmetic counts years from 1 March, so that
-/// a leap day is the last day of its year.
+/// Formats a time as `2026-11-20T17:44:33Z`.
 pub(crate) fn iso_8601(time: SystemTime) -> String {
-    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    // Days since 0000-03-01; an era is 400 years.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    stripewise_lab::dates::iso_8601(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 
 #[cfg(test)]

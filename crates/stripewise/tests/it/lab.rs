@@ -488,16 +488,3 @@ fn a_study_holds_a_model_to_its_media_rate() {
     // 16 MiB are what the study calls small, and are within the drive's caches.
     assert!(notes.iter().any(|note| note.starts_with("caches take part in 32 of 64")), "{notes:?}");
 }
-
-#[test]
-fn only_files_of_a_sane_size_are_imported() {
-    let sandbox = Sandbox::new();
-    let pipe = sandbox.path("pipe");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("it runs").success());
-    let refused = sandbox.fails("lab import @pipe");
-    assert!(refused.contains("is not a file"), "{refused}");
-    let file = std::fs::File::create(sandbox.path("large")).expect("made");
-    file.set_len(1 << 40).expect("room");
-    let refused = sandbox.fails("lab import @large");
-    assert!(refused.contains("results of one run are smaller"), "{refused}");
-}

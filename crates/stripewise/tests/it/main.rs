@@ -22,6 +22,7 @@ mod identity;
 mod kit;
 mod lab;
 mod lab_failure;
+mod lab_import;
 mod licences;
 mod limits;
 mod listeners;

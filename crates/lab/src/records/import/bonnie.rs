@@ -1,9 +1,12 @@
-//! bonnie 1.x: its headings and one line, `machine  MB  K/sec %CPU …`, where K is 2^10 bytes.
+//! bonnie 1.x: its headings and lines `machine  MB  K/sec %CPU …`, where K is 2^10 bytes.
 
-use super::{ImportError, broken, number};
-use crate::records::record::{MeasurementRecord, Operation, RunRecord, Unit};
+use super::kit::{Figures, Numbers};
+use super::{ImportError, broken};
+use crate::records::record::{Latencies, MeasurementRecord, Operation, RunRecord, Unit};
 
 const FORMAT: &str = "bonnie's line";
+/// Figures of a line: a rate and a share of a processor for each test.
+const FIELDS: usize = 12;
 
 /// The six tests, in the order of the line, as the laboratory names them.
 pub(crate) const TESTS: [(&str, Operation); 6] = [
@@ -15,72 +18,119 @@ pub(crate) const TESTS: [(&str, Operation); 6] = [
     ("seeks", Operation::Seek),
 ];
 
-pub(super) fn fits(text: &str) -> bool {
-    text.contains("-Per Char-") && text.contains("%CPU")
+/// A line: the machine and the size of its file, and the figures.
+struct Line<'a> {
+    machine: String,
+    size: String,
+    figures: Vec<&'a str>,
 }
 
-pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
-    let heading = text.lines().position(|line| line.trim_start().starts_with("Machine"));
-    let heading = heading.ok_or_else(|| broken(FORMAT, "the headings have no line `Machine`"))?;
+/// Reads all lines under bonnie's headings; `None` if there are no headings.
+pub(super) fn read(text: &str) -> Result<Option<RunRecord>, ImportError> {
+    if !text.contains("-Per Char-") || !text.contains("%CPU") {
+        return Ok(None);
+    }
+    if !text.lines().any(is_heading) {
+        return Err(broken(FORMAT, "the headings have no line `Machine`"));
+    }
+    let mut lines = Vec::new();
+    let mut is_table = false;
+    for (at, text) in text.lines().enumerate() {
+        match line(text) {
+            _ if is_heading(text) => is_table = true,
+            Some(line) if is_table => lines.push((at, line)),
+            _ if text.trim().is_empty() => {}
+            // Other text ends the table, unless it has the figures of a broken line.
+            _ if is_table && text.split_whitespace().filter(is_figure).count() >= FIELDS / 2 => {
+                return Err(broken(FORMAT, format!("line {}: {text}", at + 1)));
+            }
+            _ => is_table = false,
+        }
+    }
+    if lines.is_empty() {
+        return Err(broken(FORMAT, "there is no line of twelve figures under the headings"));
+    }
+    let numbers = Numbers::of(lines.iter().flat_map(|(_, line)| line.figures.iter().copied()), None);
     let mut record =
         RunRecord { tool: "bonnie 1.x".into(), profile: "bonnie".into(), ..RunRecord::default() };
-    let missing = || broken(FORMAT, "there is no line of twelve figures under the headings");
-    let mut lines = text.lines().enumerate().skip(heading + 1);
-    let (at, line) = lines.find(|(_, line)| !line.trim().is_empty()).ok_or_else(missing)?;
-    let words: Vec<&str> = line.split_whitespace().collect();
-    // The machine's name may be missing or glued to the size (`1*2030`).
-    let first = words.len().checked_sub(12).ok_or_else(missing)?;
-    let figures: Option<Vec<f64>> = words[first..].iter().map(|word| number(word)).collect();
-    let figures = figures.ok_or_else(|| broken(FORMAT, format!("line {}: {line}", at + 1)))?;
-    record.environment.insert("bonnie_machine_and_mb".into(), words[..first].join(" "));
-    for ((name, op), pair) in TESTS.into_iter().zip(figures.chunks(2)) {
-        push_pair(&mut record, name, op, pair[0], Some(pair[1]));
+    let label = Label::of(lines.iter().map(|(_, line)| (line.machine.as_str(), line.size.as_str())));
+    let mut figures = Figures::default();
+    for (at, line) in &lines {
+        let prefix = label.prefix(&line.machine, &line.size);
+        for ((name, op), pair) in TESTS.into_iter().zip(line.figures.chunks(2)) {
+            let unreadable = || broken(FORMAT, format!("line {}: `{}` is no figure", at + 1, pair[0]));
+            if pair[0].starts_with('+') {
+                continue;
+            }
+            let rate = numbers.read(pair[0]).ok_or_else(unreadable)?;
+            add_pair(&mut figures, &format!("{prefix}{name}"), op, rate, numbers.read(pair[1]), None);
+        }
     }
-    Ok(record)
+    let first = &lines[0].1;
+    record
+        .environment
+        .insert("bonnie_machine_and_mb".into(), format!("{} {}", first.machine, first.size).trim().into());
+    record.measurements = figures.finish()?;
+    Ok(Some(record))
+}
+
+fn is_heading(line: &str) -> bool {
+    line.trim_start().starts_with("Machine")
+}
+
+/// Twelve figures at the end of a line. The machine's name may be missing or glued to the size
+/// (`1*2030`).
+fn line(text: &str) -> Option<Line<'_>> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let first = words.len().checked_sub(FIELDS)?;
+    let (names, figures) = words.split_at(first);
+    if !figures.iter().all(is_figure) || names.len() > 3 {
+        return None;
+    }
+    let (size, machine) =
+        names.split_last().map_or(("", String::new()), |(size, all)| (*size, all.join(" ")));
+    Some(Line { machine, size: size.to_owned(), figures: figures.to_vec() })
+}
+
+fn is_figure(word: &&str) -> bool {
+    word.starts_with(|letter: char| letter.is_ascii_digit() || letter == '+')
+}
+
+/// Prefix of names: the machine and the size, as far as the lines of a file differ in them.
+pub(super) struct Label {
+    has_machine: bool,
+    has_size: bool,
+}
+
+impl Label {
+    pub(super) fn of<'a>(lines: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let (machines, sizes): (Vec<&str>, Vec<&str>) = lines.unzip();
+        let differ = |words: &[&str]| words.windows(2).any(|pair| pair[0] != pair[1]);
+        Self { has_machine: differ(&machines), has_size: differ(&sizes) }
+    }
+
+    pub(super) fn prefix(&self, machine: &str, size: &str) -> String {
+        let parts = [(self.has_machine, machine), (self.has_size, size)];
+        parts.into_iter().filter(|(is_used, _)| *is_used).map(|(_, word)| format!("{word}: ")).collect()
+    }
 }
 
 /// A rate in KiB a second (seeks: a second) and the processor's share beside it.
-pub(super) fn push_pair(
-    record: &mut RunRecord,
+pub(super) fn add_pair(
+    figures: &mut Figures,
     name: &str,
     op: Operation,
     rate: f64,
     cpu_percent: Option<f64>,
+    latency_us: Option<Latencies>,
 ) {
     let figure = match op {
         Operation::Seek => MeasurementRecord::printed(name, op, Unit::PerSecond, rate),
         _ => MeasurementRecord::printed(name, op, Unit::MbPerS, rate * 1024.0 / 1e6),
     };
-    record.measurements.push(figure);
+    figures.add(MeasurementRecord { latency_us, ..figure }, "");
     if let Some(percent) = cpu_percent {
         let name = format!("{name}_cpu");
-        record.measurements.push(MeasurementRecord::printed(name, op, Unit::CpuPercent, percent));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bonnie_line_is_imported() {
-        let text = "\
-              -------Sequential Output-------- ---Sequential Input-- --Random--
-              -Per Char- --Block--- -Rewrite-- -Per Char- --Block--- --Seeks---
-Machine    MB K/sec %CPU K/sec %CPU K/sec %CPU K/sec %CPU K/sec %CPU  /sec %CPU
-       1*2030 31242 98.1 59811 24.0 25437 12.9 31842 93.1 93512 17.2 391.4  2.0
-";
-        assert!(fits(text));
-        let record = read(text).expect("bonnie");
-        assert_eq!(record.measurements.len(), 12);
-        let block_write = &record.measurements[2];
-        assert_eq!(
-            (block_write.name.as_str(), block_write.mb_per_s),
-            ("block_write", Some(59811.0 * 1024.0 / 1e6))
-        );
-        let seeks = &record.measurements[10];
-        assert_eq!((seeks.iops, seeks.op), (Some(391.4), Operation::Seek));
-        assert_eq!(record.measurements[1].runs, [98.1]);
-        assert!(read("Machine MB -Per Char- %CPU\n 1 2 3\n").is_err());
+        figures.add(MeasurementRecord::printed(name, op, Unit::CpuPercent, percent), "");
     }
 }

@@ -1,155 +1,191 @@
-//! CrystalDiskMark's text, versions 5 to 8:
-//! `SEQ 1MiB (Q=  8, T= 1):   560.563 MB/s [    534.6 IOPS] < 14932.41 us>`.
+//! CrystalDiskMark's text, versions 3 to 9, and KDiskMark's:
+//! `SEQ 1MiB (Q=  8, T= 1):   560.563 MB/s [    534.6 IOPS] < 14932.41 us>`, before version 7
+//! `Random Read 4KiB (Q= 32,T= 1) :    11.120 MB/s [  2714.8 IOPS]`.
+//!
+//! Expects texts without their title, several results in one file, decimal commas, and cells that
+//! were not run, which are printed as 0.
 
-use super::{ImportError, broken, number};
+use super::kit::{Figures, Mark, Numbers};
+use super::{ImportError, broken};
+use crate::records::dates::instant;
 use crate::records::record::{Latencies, MeasurementRecord, Operation, RunRecord, Unit};
 
 const FORMAT: &str = "CrystalDiskMark text";
+/// Block size of versions 4 to 6, `Sequential Read (Q= 32,T= 1)`, which they do not print.
+const SEQUENTIAL_WITH_QUEUE_BYTES: u64 = 128 << 10;
+/// Block size of `Sequential Read` and `Sequential Read (T= 1)` before version 7, not printed.
+const SEQUENTIAL_BYTES: u64 = 1 << 20;
+/// Units of rates and their bytes.
+const RATES: [(&str, f64); 5] =
+    [(" MB/s", 1e6), (" MiB/s", 1_048_576.0), (" GB/s", 1e9), (" GiB/s", 1_073_741_824.0), (" KB/s", 1e3)];
 
-pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
-    let title = text.lines().find(|line| line.contains("CrystalDiskMark")).unwrap_or_default();
-    let version = title.split('(').next().unwrap_or_default().trim();
+/// Reads all results in a text; `None` if it has neither a title nor a row of this form.
+pub(super) fn read(text: &str) -> Result<Option<RunRecord>, ImportError> {
+    let has_title = text.lines().any(|line| title(line).is_some());
+    let rows = || text.lines().enumerate().filter(|(_, line)| is_row(line));
+    if rows().next().is_none() {
+        return match has_title {
+            true => Err(broken(FORMAT, "it has no line with a figure")),
+            false => Ok(None),
+        };
+    }
+    // Rates have three decimals, so a lone comma before three digits is a decimal mark.
+    let numbers = Numbers::of(rows().flat_map(|(_, line)| figures_of(line)), Some(Mark::Comma));
     let mut record = RunRecord {
-        tool: version.to_owned(),
+        tool: text.lines().find_map(title).unwrap_or_else(|| "CrystalDiskMark".into()),
         profile: "crystaldiskmark".into(),
         notes: vec!["CrystalDiskMark prints the best of its runs".into()],
         ..RunRecord::default()
     };
-    let mut op = None;
+    if record.tool.starts_with("KDiskMark") {
+        record.notes = vec!["KDiskMark gives the best or the mean of its runs, as it was set".into()];
+    }
+    let mut figures = Figures::default();
+    let (mut op, mut part, mut rows_of_part, mut not_run) = (None, 1, 0, 0);
     for (at, line) in text.lines().enumerate() {
-        match line.trim() {
+        if (title(line).is_some() || line.trim_start().starts_with("* MB/s")) && rows_of_part > 0 {
+            (op, rows_of_part) = (None, 0);
+            part += 1;
+        }
+        match line.trim_start_matches(['>', '|', '*', ' ', '\t']).trim_end() {
             "[Read]" => op = Some(Operation::Read),
             "[Write]" => op = Some(Operation::Write),
             mix if mix.starts_with("[Mix]") => op = Some(Operation::Mixed),
-            row if row.contains("MB/s") && row.contains("(Q=") => {
-                let op = op.or_else(|| old_direction(row));
-                let figure = op.and_then(|op| row_figure(row, op));
+            row if is_row(row) => {
+                rows_of_part += 1;
+                let found = op.or_else(|| direction(row)).and_then(|op| row_figure(row, op, numbers));
                 let figure =
-                    figure.ok_or_else(|| broken(FORMAT, format!("line {} cannot be read: {row}", at + 1)))?;
-                record.measurements.push(figure);
+                    found.ok_or_else(|| broken(FORMAT, format!("line {} cannot be read: {row}", at + 1)))?;
+                if figure.runs.iter().all(|rate| *rate == 0.0) {
+                    not_run += 1;
+                    continue;
+                }
+                let name = if part == 1 { figure.name } else { format!("{}#{part}", figure.name) };
+                figures.add(MeasurementRecord { name, ..figure }, &format!("{part} {at}"));
             }
-            row => note_setting(row, &mut record),
+            row if part == 1 => note_setting(row, &mut record),
+            _ => {}
         }
     }
-    if record.measurements.is_empty() {
-        return Err(broken(FORMAT, "it has no line with a figure"));
+    if not_run > 0 {
+        record.notes.push(format!("cells that are 0 were not run and are left out: {not_run}"));
     }
-    Ok(record)
+    if part > 1 {
+        record
+            .notes
+            .push(format!("names of results after the first end in a number; results in the file: {part}"));
+    }
+    if figures.is_empty() {
+        return Err(broken(FORMAT, "none of its cells was run"));
+    }
+    record.measurements = figures.finish()?;
+    Ok(Some(record))
 }
 
-/// Version 5 and 6 put the direction into the line.
-fn old_direction(row: &str) -> Option<Operation> {
+/// Program and version of a title: `CrystalDiskMark 8.0.4 x64 (C) …`, `KDiskMark (3.2.0): …`.
+fn title(line: &str) -> Option<String> {
+    let line = line.trim();
+    if let Some(rest) = line.strip_prefix("KDiskMark (") {
+        return Some(format!("KDiskMark {}", rest.split(')').next()?));
+    }
+    let version = line.split_once("CrystalDiskMark ").map_or("", |(_, version)| version);
+    let is_own = line.starts_with("CrystalDiskMark ") || line.contains("in the form of CrystalDiskMark ");
+    let is_title = is_own && version.starts_with(|letter: char| letter.is_ascii_digit());
+    is_title.then(|| line.split('(').next().unwrap_or_default().trim().to_owned())
+}
+
+/// The name of a row and its figures; a row of settings has no rate.
+fn parts(row: &str) -> Option<(&str, &str)> {
+    let (name, figures) = row.rsplit_once(": ")?;
+    // People quote results in mails and lists.
+    let name = name.trim_start_matches(|letter: char| !letter.is_alphanumeric()).trim_end();
+    RATES.iter().any(|(unit, _)| figures.contains(unit)).then_some((name, figures))
+}
+
+fn is_row(line: &str) -> bool {
+    let is_name =
+        |name: &str| ["seq", "rnd", "random"].iter().any(|kind| name.to_lowercase().starts_with(kind));
+    parts(line).is_some_and(|(name, _)| is_name(name))
+}
+
+/// Texts of the figures of a row.
+fn figures_of(row: &str) -> impl Iterator<Item = &str> {
+    let figures = parts(row).map_or("", |(_, figures)| figures);
+    figures.split(['[', ']', '<', '>']).map(|text| text.trim().split(' ').next().unwrap_or_default())
+}
+
+/// Before version 7 the direction is in the name of the row.
+fn direction(row: &str) -> Option<Operation> {
     let row = row.to_lowercase();
-    if row.contains("read") {
-        Some(Operation::Read)
-    } else {
-        row.contains("write").then_some(Operation::Write)
+    match (row.contains("read"), row.contains("write"), row.contains("mix")) {
+        (_, _, true) => Some(Operation::Mixed),
+        (true, false, _) => Some(Operation::Read),
+        (false, true, _) => Some(Operation::Write),
+        _ => None,
     }
 }
 
-fn row_figure(row: &str, op: Operation) -> Option<MeasurementRecord> {
-    let (what, rest) = row.split_once("(Q=")?;
-    let (load, figures) = rest.split_once("):").or_else(|| rest.split_once(") :"))?;
-    let (depth, threads) = load.split_once(',')?;
-    let threads = threads.trim().strip_prefix("T=")?;
-    let (queue_depth, workers) = (depth.trim().parse().ok()?, threads.trim().parse().ok()?);
-    let mb_per_s = number(figures.split_once("MB/s")?.0)?;
-    let between = |open: char, unit: &str| {
-        let inside = figures.split_once(open)?.1;
-        number(inside.split_once(unit)?.0)
+fn row_figure(row: &str, op: Operation, numbers: Numbers) -> Option<MeasurementRecord> {
+    let (name, figures) = parts(row)?;
+    let (what, load) = name.split_once('(').unwrap_or((name, ""));
+    let setting =
+        |key: &str| -> Option<u32> { load.split_once(key)?.1.split([',', ')']).next()?.trim().parse().ok() };
+    // `(QD=32)` in version 3, `(Q= 32,T= 1)` since; one request of one thread is not printed.
+    let has_queue = load.contains("Q=") || load.contains("QD=");
+    let queue_depth = if has_queue { setting("Q=").or_else(|| setting("QD="))? } else { 1 };
+    let workers = if load.contains("T=") { setting("T=")? } else { 1 };
+    let (unit, bytes) = RATES.into_iter().find(|(unit, _)| figures.contains(unit))?;
+    let rate = numbers.read(figures.split_once(unit)?.0)?;
+    let between = |open: char, unit: &str| numbers.read(figures.split_once(open)?.1.split_once(unit)?.0);
+    let is_sequential = what.to_lowercase().starts_with("seq");
+    let block_bytes = match block(what) {
+        Some(bytes) => bytes,
+        None if is_sequential && has_queue => SEQUENTIAL_WITH_QUEUE_BYTES,
+        None if is_sequential => SEQUENTIAL_BYTES,
+        None => return None,
     };
-    let block_bytes = block(what)?;
-    let kind = if what.to_lowercase().starts_with("seq") { "SEQ" } else { "RND" };
-    let size = if block_bytes >= 1 << 20 {
-        format!("{}M", block_bytes >> 20)
-    } else {
-        format!("{}K", block_bytes >> 10)
+    let kind = if is_sequential { "SEQ" } else { "RND" };
+    let size = match block_bytes {
+        bytes if bytes >= 1 << 20 => format!("{}M", bytes >> 20),
+        bytes => format!("{}K", bytes >> 10),
     };
     let side = match op {
         Operation::Read => "read",
         Operation::Write => "write",
         _ => "mix",
     };
-    let mean = between('<', "us");
+    let positive = |value: Option<f64>| value.filter(|value| *value > 0.0);
+    let mean = positive(between('<', "us"));
     Some(
         MeasurementRecord {
             block_bytes: Some(block_bytes),
             queue_depth: Some(queue_depth),
             workers: Some(workers),
-            iops: between('[', "IOPS"),
+            iops: positive(between('[', "IOPS")),
             latency_us: mean.map(|mean| Latencies { mean: Some(mean), ..Latencies::default() }),
             unit: Unit::MbPerS,
             ..MeasurementRecord::empty(format!("{kind}{size}_Q{queue_depth}T{workers}_{side}"), op)
         }
-        .with_runs(vec![mb_per_s]),
+        .with_runs(vec![rate * bytes / 1e6]),
     )
 }
 
+/// Bytes of `1MiB`, `1 MiB`, `4KB` and `512KB`; the KB of version 3 are 1024 bytes too.
 fn block(text: &str) -> Option<u64> {
-    let word = text.split_whitespace().find(|word| word.ends_with("iB"))?;
-    let (digits, unit) = word.split_at(word.find(|c: char| !c.is_ascii_digit())?);
-    let scale = match unit {
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(scale)
+    let unit_at = ["KiB", "MiB", "KB", "MB"].iter().find_map(|unit| text.find(unit))?;
+    let shift = if text[unit_at..].starts_with('M') { 20 } else { 10 };
+    let digits = text[..unit_at].split_whitespace().next_back()?;
+    digits.parse::<u64>().ok().filter(|value| *value > 0 && *value <= 1 << 20).map(|value| value << shift)
 }
 
 fn note_setting(row: &str, record: &mut RunRecord) {
     let Some((name, value)) = row.split_once(':') else { return };
     let value = value.trim();
     match name.trim() {
-        "Date" => record.date = value.replace('/', "-").replacen(' ', "T", 1),
+        "Date" => record.date = instant(value),
         name @ ("Test" | "OS" | "Profile" | "Mode" | "Comment") => {
             record.environment.insert(name.to_lowercase(), value.to_owned());
         }
         _ => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TEXT: &str = "\
-------------------------------------------------------------------------------
-CrystalDiskMark 7.0.0 x64 (C) 2007-2019 hiyohiyo
-------------------------------------------------------------------------------
-* MB/s = 1,000,000 bytes/s [SATA/600 = 600,000,000 bytes/s]
-
-[Read]
-Sequential 1MiB (Q= 16, T= 1):   560.563 MB/s [    534.6 IOPS] < 14932.41 us>
-    Random 4KiB (Q=  1, T= 1):     0.412 MB/s [    100.6 IOPS] <  9922.10 us>
-
-[Write]
-Sequential 1MiB (Q=  1, T= 1):  1,083.671 MB/s [     79.8 IOPS] < 12497.00 us>
-
-Profile: Default
-   Test: 1 GiB (x5) [Interval: 5 sec] <DefaultAffinity=DISABLED>
-   Date: 2019/11/03 15:00:00
-     OS: Windows 10 Home [10.0 Build 18362] (x64)
-";
-
-    #[test]
-    fn a_crystaldiskmark_report_is_imported() {
-        let record = read(TEXT).expect("CrystalDiskMark");
-        assert_eq!(record.tool, "CrystalDiskMark 7.0.0 x64");
-        assert_eq!(record.date, "2019-11-03T15:00:00");
-        let names: Vec<&str> = record.measurements.iter().map(|found| found.name.as_str()).collect();
-        assert_eq!(names, ["SEQ1M_Q16T1_read", "RND4K_Q1T1_read", "SEQ1M_Q1T1_write"]);
-        let [first, second, third] = record.measurements.as_slice() else { panic!("three") };
-        assert_eq!(
-            (first.mb_per_s, first.queue_depth, first.block_bytes),
-            (Some(560.563), Some(16), Some(1 << 20))
-        );
-        assert_eq!(second.latency_us.expect("a latency").mean, Some(9922.10));
-        assert_eq!((third.op, third.mb_per_s), (Operation::Write, Some(1083.671)));
-    }
-
-    #[test]
-    fn a_broken_line_is_named() {
-        let error = read(&TEXT.replace("560.563", "much")).expect_err("refused").to_string();
-        assert!(error.contains("line 7"), "{error}");
     }
 }

@@ -1,151 +1,252 @@
-//! fio's `--output-format=json` and `json+`, of version 3 and of 2.x where latencies are in
-//! microseconds.
+//! fio's results: JSON (`json`, `json+`), terse lines of versions 2 to 5, and its text.
+//!
+//! The forms hold the same results with less and less detail; of a file that has several, the most
+//! detailed one counts. Expects results of `--status-interval` before the last one, results of
+//! several processes in one file, and entries of each clone of a job.
 
-use serde_json::Value;
+mod json;
+mod size;
+mod terse;
+mod text;
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::kit::Figures;
 use super::{ImportError, broken};
+use crate::records::dates::iso_8601;
 use crate::records::record::{Latencies, MeasurementRecord, Operation, RunRecord, Unit};
+use size::{block_bytes, queue_depth};
 
-const FORMAT: &str = "fio JSON";
+/// Directions in the order of fio's options.
+const DIRECTIONS: [(&str, Operation); 3] =
+    [("read", Operation::Read), ("write", Operation::Write), ("trim", Operation::Discard)];
 
-pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
-    // fio prints warnings before the document when standard output is not separated.
-    let start = text.find('{').ok_or_else(|| broken(FORMAT, "there is no document"))?;
-    let mut documents = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
-    let document = match documents.next() {
-        Some(Ok(document)) => document,
-        Some(Err(error)) => return Err(broken(FORMAT, error.to_string())),
-        None => return Err(broken(FORMAT, "there is no document")),
+/// Result of one fio process, at its end or at an interval before.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Document {
+    version: String,
+    /// Start of the process, in seconds since 1970.
+    started_s: Option<f64>,
+    /// The process, as far as the form names it.
+    process: Option<String>,
+    /// Seconds that fio expected to go on.
+    remaining_s: f64,
+    jobs: Vec<Job>,
+    notes: Vec<String>,
+}
+
+/// A job, or one of its clones.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Job {
+    name: String,
+    host: String,
+    group: u64,
+    /// Distinguishes entries of one name that are no runs of each other.
+    part: usize,
+    options: BTreeMap<String, String>,
+    /// Workers that the form counts; otherwise the option `numjobs`.
+    workers: Option<u32>,
+    sides: Vec<Side>,
+}
+
+/// A direction of a job.
+#[derive(Clone, Debug, PartialEq)]
+struct Side {
+    name: &'static str,
+    op: Operation,
+    bytes: Option<f64>,
+    requests: Option<f64>,
+    runtime_s: Option<f64>,
+    bytes_per_s: f64,
+    iops: Option<f64>,
+    latency: Option<Latencies>,
+    /// Requests whose latency was taken.
+    samples: f64,
+}
+
+/// Reads all results of fio in a text; `None` if it has none.
+pub(super) fn read(text: &str) -> Result<Option<RunRecord>, ImportError> {
+    let (documents, cut) = json::documents(text)?;
+    let (format, mut notes, documents) = if !documents.is_empty() {
+        ("fio JSON", cut, documents)
+    } else if let documents = terse::documents(text)
+        && !documents.is_empty()
+    {
+        ("fio terse", Vec::new(), documents)
+    } else if let documents = text::documents(text)
+        && !documents.is_empty()
+    {
+        let rounded = "fio's text has rounded figures; --output-format=json has all digits";
+        ("fio text", vec![rounded.to_owned()], documents)
+    } else if let Some(first) = cut.into_iter().next() {
+        return Err(broken("fio JSON", first));
+    } else {
+        return Ok(None);
     };
-    let jobs = document["jobs"].as_array().or_else(|| document["client_stats"].as_array());
-    let jobs = jobs.ok_or_else(|| broken(FORMAT, "it has no list `jobs`"))?;
-    let common = &document["global options"];
-    let mut record = RunRecord {
-        tool: document["fio version"].as_str().unwrap_or("fio").to_owned(),
-        profile: "fio".into(),
-        target: target(
-            &jobs.iter().chain([common]).map(|job| &job["job options"]).collect::<Vec<_>>(),
-            common,
-        ),
-        ..RunRecord::default()
-    };
-    for job in jobs {
-        if job["jobname"] == "All clients" {
-            continue;
-        }
-        let error = job["error"].as_u64().unwrap_or(0);
-        if error != 0 {
-            record.notes.push(format!("{}: fio ended with error {error}", job_name(job)));
-        }
-        for (direction, op) in [("read", Operation::Read), ("write", Operation::Write)] {
-            record.measurements.extend(measurement(job, common, direction, op));
+    let all = documents.len();
+    let documents = finals(documents);
+    if documents.len() < all {
+        notes.push(format!("the last result counts; interim results left out: {}", all - documents.len()));
+    }
+    record_of(documents, notes, format).map(Some)
+}
+
+/// Removes the results that a later one of the same process replaces.
+fn finals(documents: Vec<Document>) -> Vec<Document> {
+    let mut finals: Vec<Document> = Vec::new();
+    for document in documents {
+        match finals.last_mut() {
+            Some(last) if is_interim(last, &document) => *last = document,
+            _ => finals.push(document),
         }
     }
-    if record.measurements.is_empty() {
-        return Err(broken(FORMAT, "no job in it read or wrote anything"));
+    finals
+}
+
+/// True if both are of one process, and the second is the later one.
+fn is_interim(first: &Document, second: &Document) -> bool {
+    let names = |document: &Document| -> Vec<(String, String)> {
+        document.jobs.iter().map(|job| (job.name.clone(), job.host.clone())).collect()
+    };
+    if names(first) != names(second) || first.version != second.version {
+        return false;
     }
-    Ok(record)
-}
-
-fn target(jobs: &[&Value], common: &Value) -> String {
-    let named = |options: &Value| {
-        ["filename", "directory"].iter().find_map(|key| options[*key].as_str().map(str::to_owned))
-    };
-    named(common).or_else(|| jobs.iter().find_map(|options| named(options))).unwrap_or_default()
-}
-
-fn job_name(job: &Value) -> &str {
-    job["jobname"].as_str().unwrap_or("job")
-}
-
-fn measurement(job: &Value, common: &Value, direction: &str, op: Operation) -> Option<MeasurementRecord> {
-    let side = &job[direction];
-    let figure = |key: &str| side[key].as_f64().filter(|value| value.is_finite() && *value > 0.0);
-    // `bw` alone is there in old versions: KiB a second.
-    let bytes_per_s = figure("bw_bytes").or_else(|| figure("bw").map(|kib| kib * 1024.0))?;
-    let option = |key: &str| {
-        let own = job["job options"][key].as_str();
-        own.or_else(|| common[key].as_str()).map(str::to_owned)
-    };
-    let mut found = MeasurementRecord {
-        iops: figure("iops"),
-        queue_depth: option("iodepth").and_then(|depth| depth.parse().ok()).or(Some(1)),
-        workers: option("numjobs").and_then(|jobs| jobs.parse().ok()).or(Some(1)),
-        block_bytes: option("bs").and_then(|size| size_bytes(&size)),
-        latency_us: latencies(side),
-        unit: Unit::MbPerS,
-        ..MeasurementRecord::empty(format!("{} {direction}", job_name(job)), op)
-    };
-    if option("bssplit").is_some() {
-        found.block_bytes = None;
+    match (first.process.as_ref().zip(second.process.as_ref()), first.started_s.zip(second.started_s)) {
+        (Some((one, other)), _) => return one == other,
+        // The time since the start is in whole seconds.
+        (None, Some((one, other))) if (one - other).abs() > 1.1 => return false,
+        (None, None) => return false,
+        _ => {}
     }
-    Some(found.with_runs(vec![bytes_per_s / 1e6]))
-}
-
-fn latencies(side: &Value) -> Option<Latencies> {
-    let (all, scale) = match (&side["lat_ns"], &side["lat"]) {
-        (Value::Null, Value::Null) => return None,
-        (Value::Null, old) => (old, 1.0),
-        (new, _) => (new, 1e3),
+    let grows = |before: &Side, after: &Side| {
+        let equal = before.bytes == after.bytes && before.runtime_s == after.runtime_s;
+        // Two runs can begin in one second, but not do equal work at different rates.
+        let fits = !equal || before.bytes_per_s == after.bytes_per_s || first.remaining_s > 0.0;
+        fits && before.bytes <= after.bytes && before.runtime_s <= after.runtime_s
     };
-    // Percentiles are those of the time from submission to completion.
-    let completion = if scale == 1.0 { &side["clat"] } else { &side["clat_ns"] };
-    let of = |value: &Value| value.as_f64().map(|time| time / scale);
-    let percentile = |name: &str| [all, completion].iter().find_map(|times| of(&times["percentile"][name]));
-    Some(Latencies {
-        mean: of(&all["mean"]),
-        p50: percentile("50.000000"),
-        p99: percentile("99.000000"),
-        p999: percentile("99.900000"),
-        max: of(&all["max"]),
+    first.jobs.iter().zip(&second.jobs).all(|(before, after)| {
+        before.sides.iter().all(|side| {
+            let same = after.sides.iter().find(|after| after.name == side.name);
+            same.is_some_and(|after| grows(side, after))
+        })
     })
 }
 
-/// `4k`, `1M`, `1024`, and the first of `4k,8k`: fio's units are powers of 1024.
-fn size_bytes(text: &str) -> Option<u64> {
-    let first = text.split([',', '-']).next()?.trim();
-    let end = first.find(|c: char| !c.is_ascii_digit()).unwrap_or(first.len());
-    let shift = match first[end..].to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        _ => return None,
-    };
-    first[..end].parse::<u64>().ok()?.checked_mul(1 << shift)
+fn record_of(
+    documents: Vec<Document>,
+    notes: Vec<String>,
+    format: &'static str,
+) -> Result<RunRecord, ImportError> {
+    let mut record = RunRecord { profile: "fio".into(), notes, ..RunRecord::default() };
+    let first = documents.first().expect("there is a document");
+    record.tool = if first.version.is_empty() { "fio".to_owned() } else { first.version.clone() };
+    record.date = first.started_s.map(|seconds| iso_8601(seconds as u64)).unwrap_or_default();
+    let jobs = || documents.iter().flat_map(|document| &document.jobs);
+    let hosts: BTreeSet<&str> = jobs().map(|job| job.host.as_str()).collect();
+    if let [only] = hosts.iter().collect::<Vec<_>>()[..]
+        && !only.is_empty()
+    {
+        record.environment.insert("host".into(), (*only).to_owned());
+    }
+    let named = |key: &str| jobs().find_map(|job| job.options.get(key).cloned());
+    record.target = named("filename").or_else(|| named("directory")).unwrap_or_default();
+    let mut figures = Figures::default();
+    for document in &documents {
+        record.notes.extend(document.notes.iter().cloned());
+        for job in without_clones(&document.jobs) {
+            add_job(&job, hosts.len() > 1, &mut figures);
+        }
+    }
+    if figures.is_empty() {
+        let errors = record.notes.first().map(|note| format!(" ({note})")).unwrap_or_default();
+        return Err(broken(format, format!("no job in it read, wrote or trimmed anything{errors}")));
+    }
+    record.measurements = figures.finish()?;
+    Ok(record)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const DOCUMENT: &str = r#"fio: something is odd
-{ "fio version" : "fio-3.33", "global options" : { "filename": "/dev/sdx", "bs": "4k", "iodepth": "32" },
-  "jobs" : [ { "jobname" : "random", "error" : 0, "job options": { "numjobs": "2", "rw": "randrw" },
-    "read" : { "bw_bytes" : 4096000, "iops" : 1000.0,
-      "lat_ns": {"mean": 31000.0, "max": 500000},
-      "clat_ns": {"percentile": {"50.000000": 30000, "99.000000": 90000, "99.900000": 200000}} },
-    "write" : { "bw_bytes" : 0, "iops" : 0.0, "lat_ns": {"mean": 0.0} } } ] }"#;
-
-    #[test]
-    fn a_job_becomes_a_figure_for_each_direction_used() {
-        let record = read(DOCUMENT).expect("fio");
-        assert_eq!((record.tool.as_str(), record.target.as_str()), ("fio-3.33", "/dev/sdx"));
-        let [only] = record.measurements.as_slice() else { panic!("{record:?}") };
-        assert_eq!((only.name.as_str(), only.op), ("random read", Operation::Read));
-        assert_eq!((only.mb_per_s, only.iops), (Some(4.096), Some(1000.0)));
-        assert_eq!((only.block_bytes, only.queue_depth, only.workers), (Some(4096), Some(32), Some(2)));
-        let latency = only.latency_us.expect("latencies");
-        assert_eq!((latency.mean, latency.p99, latency.max), (Some(31.0), Some(90.0), Some(500.0)));
+fn add_job(job: &Job, several_hosts: bool, figures: &mut Figures) {
+    let option = |key: &str| job.options.get(key).map(String::as_str);
+    let origin = format!("{} {} {:?}", job.host, job.part, job.options);
+    for (at, side) in job.sides.iter().enumerate() {
+        let name = match several_hosts {
+            true => format!("{}: {} {}", job.host, job.name, side.name),
+            false => format!("{} {}", job.name, side.name),
+        };
+        let position = DIRECTIONS.iter().position(|(name, _)| *name == side.name).unwrap_or(at);
+        let figure = MeasurementRecord {
+            iops: side.iops,
+            queue_depth: queue_depth(&job.options),
+            workers: job.workers.or_else(|| match option("numjobs") {
+                Some(jobs) => jobs.parse().ok(),
+                None => (!job.options.is_empty()).then_some(1),
+            }),
+            block_bytes: block_bytes(&job.options, position, side),
+            latency_us: side.latency,
+            unit: Unit::MbPerS,
+            ..MeasurementRecord::empty(name, side.op)
+        };
+        figures.add(figure.with_runs(vec![side.bytes_per_s / 1e6]), &origin);
     }
+}
 
-    #[test]
-    fn fio_size_suffixes_are_parsed() {
-        for (text, bytes) in
-            [("4k", 4096), ("1M", 1 << 20), ("1024", 1024), ("64KiB", 65536), ("4k,8k", 4096)]
-        {
-            assert_eq!(size_bytes(text), Some(bytes), "{text}");
+/// Adds up the entries of clones (`numjobs` without `group_reporting`), which ran at the same time.
+fn without_clones(jobs: &[Job]) -> Vec<Job> {
+    let mut all: Vec<(Job, Vec<&Job>)> = Vec::new();
+    for job in jobs {
+        let is_clone = |other: &Job| {
+            let same_place = other.host == job.host && other.group == job.group;
+            same_place && other.name == job.name && other.options == job.options
+        };
+        match all.last_mut() {
+            Some((first, clones)) if is_clone(first) => clones.push(job),
+            _ => all.push((job.clone(), vec![job])),
         }
-        assert_eq!(size_bytes("many"), None);
+    }
+    all.into_iter()
+        .map(|(first, clones)| if clones.len() == 1 { first } else { sum(&first, &clones) })
+        .collect()
+}
+
+fn sum(first: &Job, clones: &[&Job]) -> Job {
+    let sides = |name: &str| -> Vec<&Side> {
+        clones.iter().flat_map(|job| &job.sides).filter(|side| side.name == name).collect()
+    };
+    let directions = clones.iter().flat_map(|job| &job.sides).map(|side| side.name);
+    let mut names: Vec<&'static str> = Vec::new();
+    directions.for_each(|name| {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    });
+    let workers = clones.iter().map(|job| job.workers.unwrap_or(1)).sum();
+    let sides = names.into_iter().map(|name| sum_of_sides(&sides(name))).collect();
+    Job { workers: Some(workers), sides, ..first.clone() }
+}
+
+fn sum_of_sides(sides: &[&Side]) -> Side {
+    let total = |of: fn(&Side) -> Option<f64>| sides.iter().map(|side| of(side)).sum::<Option<f64>>();
+    let (bytes, requests) = (total(|side| side.bytes), total(|side| side.requests));
+    let seconds = sides.iter().filter_map(|side| side.runtime_s).max_by(f64::total_cmp);
+    let over = |amount: Option<f64>| amount.zip(seconds).map(|(amount, seconds)| amount / seconds);
+    let summed = sides.iter().map(|side| side.bytes_per_s).sum();
+    let samples: f64 = sides.iter().map(|side| side.samples).sum();
+    let means = sides.iter().map(|side| Some(side.latency?.mean? * side.samples)).sum::<Option<f64>>();
+    let max = sides.iter().filter_map(|side| side.latency?.max).max_by(f64::total_cmp);
+    // Percentiles of clones do not combine.
+    let latency = Latencies {
+        mean: means.filter(|_| samples > 0.0).map(|sum| sum / samples),
+        max,
+        ..Latencies::default()
+    };
+    Side {
+        bytes,
+        requests,
+        runtime_s: seconds,
+        bytes_per_s: over(bytes).unwrap_or(summed),
+        iops: over(requests).or_else(|| total(|side| side.iops)),
+        latency: (latency != Latencies::default()).then_some(latency),
+        samples,
+        ..sides[0].clone()
     }
 }

@@ -1,10 +1,12 @@
 //! Tables in the form of `studies/`: one value a row, its unit in the heading (`mb_per_s`) or in a
 //! column `unit`.
+//!
+//! Expects other text before the headings, semicolons or tabs, decimal commas, empty values, and
+//! values that can be two numbers, which are refused.
 
-use std::collections::BTreeMap;
-
-use super::table::{Headings, fields};
-use super::{ImportError, MAX_MEASUREMENTS, broken, number, too_many_figures};
+use super::kit::{Figures, Mark, Numbers, is_absent};
+use super::table::{Headings, fields_by, fields_of_any, separator_of};
+use super::{ImportError, broken};
 use crate::records::record::{MeasurementRecord, Operation, RunRecord, Unit};
 
 const FORMAT: &str = "CSV in the form of studies/";
@@ -12,60 +14,91 @@ const FORMAT: &str = "CSV in the form of studies/";
 /// Columns that say something about a value and are no part of its name.
 const BESIDE: [&str; 6] = ["value", "mb_per_s", "unit", "notes", "certainty", "study"];
 
-pub(super) fn fits(text: &str) -> bool {
-    let headings = Headings::of(text.lines().next().unwrap_or_default());
-    headings.has("mb_per_s") || (headings.has("value") && headings.has("unit"))
-}
-
-pub(super) fn read(text: &str) -> Result<RunRecord, ImportError> {
-    let mut lines = text.lines();
-    let headings = Headings::of(lines.next().unwrap_or_default());
+/// Reads the table in a text, from its line of headings on; `None` if it has none.
+pub(super) fn read(text: &str) -> Result<Option<RunRecord>, ImportError> {
+    let headings_of = |line: &str| Headings::of_fields(fields_of_any(line));
+    let fits = |line: &str| {
+        let headings = headings_of(line);
+        headings.has("mb_per_s") || (headings.has("value") && headings.has("unit"))
+    };
+    let Some(heading_at) = text.lines().position(fits) else { return Ok(None) };
+    let heading = text.lines().nth(heading_at).expect("found above");
+    let (headings, separator) = (headings_of(heading), separator_of(heading));
+    let rows = || {
+        let lines = text.lines().enumerate().skip(heading_at + 1);
+        lines
+            .filter(|(_, line)| !line.trim().is_empty())
+            .map(|(at, line)| (at + 1, fields_by(line, separator)))
+    };
+    let value_of = |row: &[String]| -> (String, String) {
+        let get = |name: &str| headings.get(row, name).unwrap_or_default().to_owned();
+        if headings.has("mb_per_s") {
+            (get("mb_per_s"), "MB/s".to_owned())
+        } else {
+            (get("value"), get("unit"))
+        }
+    };
+    let values: Vec<String> = rows().map(|(_, row)| value_of(&row).0).collect();
+    // A file with semicolons comes from a locale whose decimal mark is the comma.
+    let otherwise =
+        (separator == ';').then_some(Mark::Comma).filter(|_| values.iter().any(|value| value.contains(',')));
+    let numbers = Numbers::of(values.iter().map(String::as_str), otherwise);
     let mut record = RunRecord { tool: "table".into(), profile: "table".into(), ..RunRecord::default() };
-    // Rows that differ in nothing but their value are runs of one measurement.
-    let mut runs: BTreeMap<String, (MeasurementRecord, Vec<f64>)> = BTreeMap::new();
-    let mut order = Vec::new();
-    for (at, line) in lines.enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let (row, number_of_line) = (fields(line), at + 2);
+    let (mut figures, mut absent, mut other, mut text_lines) = (Figures::default(), 0, 0, 0);
+    for (line, row) in rows() {
+        // A prompt, or a remark under the table.
+        if row.len() == 1 && headings.names().len() > 1 {
+            text_lines += 1;
+            continue;
+        }
         if row.len() != headings.names().len() {
+            let (has, should) = (row.len(), headings.names().len());
             return Err(broken(
                 FORMAT,
-                format!(
-                    "line {number_of_line} has {} fields, the first line {}",
-                    row.len(),
-                    headings.names().len()
-                ),
+                format!("line {line} has {has} fields, the line of headings {should}"),
             ));
         }
-        let (text, unit) = match headings.get(&row, "mb_per_s") {
-            Some(text) => (text, "MB/s"),
-            None => (
-                headings.get(&row, "value").unwrap_or_default(),
-                headings.get(&row, "unit").unwrap_or_default(),
-            ),
-        };
-        let Some((value, unit)) =
-            number(text).zip(unit_of(unit)).map(|(value, (unit, scale))| (value * scale, unit))
-        else {
+        let (text, unit) = value_of(&row);
+        if is_absent(&text) {
+            absent += 1;
+            continue;
+        }
+        let Some((unit, scale)) = unit_of(&unit) else {
+            other += 1;
             continue;
         };
-        let (name, empty) = described(&headings, &row, unit);
-        let (_, values) = runs.entry(name.clone()).or_insert_with(|| {
-            order.push(name);
-            (empty, Vec::new())
-        });
-        values.push(value);
-        if order.len() > MAX_MEASUREMENTS {
-            return Err(too_many_figures());
-        }
+        let value = match numbers.read(&text) {
+            Some(value) => value * scale,
+            None if text.starts_with(|letter: char| letter.is_ascii_digit()) => {
+                let why = format!(
+                    "line {line}: `{text}` is no number, or can be two: with a decimal comma or without"
+                );
+                return Err(broken(FORMAT, why));
+            }
+            None => {
+                other += 1;
+                continue;
+            }
+        };
+        let empty = described(&headings, &row, unit);
+        // Rows that differ in nothing but their value are runs of one measurement.
+        let origin = headings.get(&row, "run").unwrap_or_default();
+        figures.add(empty.with_runs(vec![value]), origin);
     }
-    for name in order {
-        let (empty, values) = runs.remove(&name).expect("entered above");
-        record.measurements.push(empty.with_runs(values));
-    }
-    if record.measurements.is_empty() {
+    if figures.is_empty() {
         return Err(broken(FORMAT, "no row has a value in MB/s, IOPS, /s, s, ms, us or percent"));
     }
-    Ok(record)
+    if absent > 0 {
+        record.notes.push(format!("rows without a value are left out: {absent}"));
+    }
+    if text_lines > 0 {
+        record.notes.push(format!("lines without columns are left out: {text_lines}"));
+    }
+    if other > 0 {
+        record.notes.push(format!("rows with another unit or a text for a value are left out: {other}"));
+    }
+    record.measurements = figures.finish()?;
+    Ok(Some(record))
 }
 
 fn unit_of(text: &str) -> Option<(Unit, f64)> {
@@ -77,63 +110,36 @@ fn unit_of(text: &str) -> Option<(Unit, f64)> {
         "s" => (Unit::Seconds, 1.0),
         "us" => (Unit::LatencyUs, 1.0),
         "ms" => (Unit::LatencyUs, 1e3),
-        "%" | "%cpu" | "percent" => (Unit::CpuPercent, 1.0),
+        "%" | "%cpu" | "% cpu" | "percent" => (Unit::CpuPercent, 1.0),
         _ => return None,
     })
 }
 
-fn described(headings: &Headings, row: &[String], unit: Unit) -> (String, MeasurementRecord) {
+fn described(headings: &Headings, row: &[String], unit: Unit) -> MeasurementRecord {
     let parts = headings
         .names()
         .iter()
         .zip(row)
         .filter(|(name, value)| !BESIDE.contains(&name.as_str()) && !value.trim().is_empty());
-    let name = parts.map(|(_, value)| value.trim()).collect::<Vec<_>>().join(" ");
+    let all = || parts.map(|(_, value)| value.trim()).collect::<Vec<_>>().join(" ");
+    // `lab export` names the figure.
+    let name = headings.get(row, "measurement").map_or_else(all, str::to_owned);
     let whole = |name: &str| headings.get(row, name).and_then(|text| text.parse::<u32>().ok());
     let op = match headings.get(row, "op").or_else(|| headings.get(row, "workload")) {
         Some("read" | "seq_read") => Operation::Read,
         Some("write" | "seq_write") => Operation::Write,
-        _ => Operation::Mixed,
-    };
-    let block_kib = headings.get(row, "block_kib").and_then(number);
-    let found = MeasurementRecord {
-        block_bytes: block_kib.map(|kib| (kib * 1024.0) as u64),
-        queue_depth: whole("queue_depth"),
-        workers: whole("threads"),
-        unit,
-        ..MeasurementRecord::empty(name.clone(), op)
-    };
-    (name, found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tables_of_the_studies_are_read() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies");
-        for (file, least) in [
-            ("000-table-A1-single-disk.csv", 20),
-            ("002-table-7-random-light-240gb.csv", 20),
-            ("004-table-9-usb-das.csv", 40),
-        ] {
-            let text = std::fs::read_to_string(format!("{folder}/{file}")).expect(file);
-            assert!(fits(&text), "{file}");
-            let record = read(&text).expect(file);
-            assert!(record.measurements.len() >= least, "{file}: {}", record.measurements.len());
+        other => {
+            let known = other.map(|text| serde_json::from_value(text.into()));
+            known.and_then(Result::ok).unwrap_or(Operation::Mixed)
         }
-    }
-
-    #[test]
-    fn equal_rows_become_runs_and_short_rows_fail() {
-        let text =
-            "config,op,queue_depth,value,unit\na,read,4,100,MB/s\na,read,4,102,MB/s\na,write,4,50,IOPS\n";
-        let record = read(text).expect("a table");
-        assert_eq!(record.measurements[0].runs, [100.0, 102.0]);
-        assert_eq!(record.measurements[0].queue_depth, Some(4));
-        assert_eq!(record.measurements[1].iops, Some(50.0));
-        let error = read("a,value,unit\nx,1\n").expect_err("refused").to_string();
-        assert!(error.contains("line 2 has 2 fields"), "{error}");
+    };
+    let size = |name: &str| headings.get(row, name).and_then(|text| Numbers::default().read(text));
+    let block_bytes = size("block_kib").map(|kib| kib * 1024.0).or_else(|| size("block_bytes"));
+    MeasurementRecord {
+        block_bytes: block_bytes.map(|bytes| bytes as u64),
+        queue_depth: whole("queue_depth"),
+        workers: whole("threads").or_else(|| whole("workers")),
+        unit,
+        ..MeasurementRecord::empty(name, op)
     }
 }

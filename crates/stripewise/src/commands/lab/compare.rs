@@ -1,9 +1,11 @@
 //! `lab compare`: decides whether the second run is better or worse than the first, if the runs
 //! allow it.
 
+use std::collections::{HashMap, VecDeque};
+
 use clap::Args;
 use serde::Serialize;
-use stripewise_lab::record::RunRecord;
+use stripewise_lab::record::{MeasurementRecord, RunRecord};
 use stripewise_lab::statistics::{Comparison, Direction, Pair, Undecided, Verdict, compare};
 
 use super::text::number;
@@ -121,11 +123,23 @@ fn summary(compared: &Compared) -> String {
     text
 }
 
+/// Figures of both runs by name; a name that occurs several times, as in imports of earlier
+/// versions, is paired in order. A host is part of a name if a file has results of several.
 fn pairs(first: &RunRecord, second: &RunRecord) -> (Vec<Pair>, Vec<String>) {
     let (mut pairs, mut alone) = (Vec::new(), Vec::new());
+    let mut left: HashMap<&str, VecDeque<&MeasurementRecord>> = HashMap::new();
+    for figure in &second.measurements {
+        left.entry(&figure.name).or_default().push_back(figure);
+    }
+    // A median of 0 has no ratio.
+    let is_comparable = |figure: &MeasurementRecord| figure.runs.iter().any(|value| *value > 0.0);
     for figure in &first.measurements {
-        let other = second.measurements.iter().find(|other| other.name == figure.name);
-        match other.filter(|other| other.unit == figure.unit) {
+        let same = left.get_mut(figure.name.as_str());
+        let other = same.and_then(|same| {
+            let fits = same.front()?.unit == figure.unit && is_comparable(figure);
+            same.pop_front().filter(|other| fits && is_comparable(other))
+        });
+        match other {
             None => alone.push(figure.name.clone()),
             Some(other) => pairs.push(Pair {
                 name: figure.name.clone(),
@@ -138,7 +152,8 @@ fn pairs(first: &RunRecord, second: &RunRecord) -> (Vec<Pair>, Vec<String>) {
             }),
         }
     }
-    let is_known = |name: &String| first.measurements.iter().any(|figure| figure.name == *name);
-    alone.extend(second.measurements.iter().map(|figure| figure.name.clone()).filter(|name| !is_known(name)));
+    let is_left =
+        |figure: &&MeasurementRecord| left.get(figure.name.as_str()).is_some_and(|left| !left.is_empty());
+    alone.extend(second.measurements.iter().filter(is_left).map(|figure| figure.name.clone()));
     (pairs, alone)
 }
