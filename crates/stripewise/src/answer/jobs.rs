@@ -15,7 +15,7 @@ pub(super) fn words(done: &Done, page: &mut Page) {
             "pool {}: crash resync complete. No scrub was pending; `stripewise pool scrub {0} --wait` verifies all data",
             pool.name
         )),
-        // What has no place stays lacking; the condition below says so.
+        // Columns without a place stay lacking; the condition below names them.
         true if done.kind == JobKind::Rebuild && pool.state != PoolState::Online => {
             page.line(format!("the rebuild of pool {} has ended; not all is done", pool.name));
         }

@@ -72,7 +72,7 @@ async fn clear(
 
 /// Refuses a drive of a pool that another host uses, by its record.
 async fn refuse_other_host(candidate: &Candidate, opened: &OpenedDrive) -> Result<()> {
-    // What cannot be read is described by the contents.
+    // The contents describe an unreadable superblock.
     let Ok(Some(DriveLabel { pool_name, host: Some(host), .. })) = inspect(&*opened.bare).await else {
         return Ok(());
     };

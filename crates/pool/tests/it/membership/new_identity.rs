@@ -28,7 +28,7 @@ fn copy_with_new_identity_is_another_pool() {
             assert_eq!(status.state, PoolState::Online, "{:?}", status.condition);
             holds(&pool.volume("data").unwrap(), 1, 0, 12 * MIB).await.unwrap();
         }
-        // What one writes, the other has not.
+        // A write to one is not seen in the other.
         fill(&copy.volume("data").unwrap(), 2, 0, 4 * MIB).await;
         holds(&original.volume("data").unwrap(), 1, 0, 12 * MIB).await.unwrap();
         let ids = |pool: &stripewise_pool::Pool| -> Vec<_> {

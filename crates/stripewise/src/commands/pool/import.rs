@@ -32,8 +32,8 @@ pub(crate) struct Options {
     /// data written since those copies is lost or inconsistent
     #[arg(long)]
     force: bool,
-    /// Give a copy of a pool (a snapshot or clone of all its drives) an identity of its own, so that
-    /// it can be used beside the original. Name the copied drives alone, with --dir or --drive
+    /// Give a copy of a pool (a snapshot or clone of all its drives) an identity of its own, so
+    /// that it can be used beside the original. Name the copied drives alone, with --dir or --drive
     #[arg(long, requires = "pool")]
     new_identity: bool,
 }
