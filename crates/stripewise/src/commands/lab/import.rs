@@ -150,7 +150,9 @@ fn list(imported: &Imported, page: &mut Page) {
             plain(run.file.clone()),
         ]);
     }
-    page.table(&table);
+    if !imported.runs.is_empty() {
+        page.table(&table);
+    }
     for known in &imported.known {
         page.line(format!("{} is in the store already: {}", known.file, known.run));
     }
