@@ -2,6 +2,7 @@
 
 pub mod add;
 pub mod clear;
+pub mod list;
 pub mod locate;
 pub mod offline;
 pub mod online;

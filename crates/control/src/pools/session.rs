@@ -4,17 +4,17 @@
 //! Expected faults: a pool in use, a command that fails half-way (the pool is closed all the same).
 
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 
 use stripewise_export::Hold;
 use stripewise_export::nbd::client::NetworkDrive;
 use stripewise_pool::{DriveStatus, Pool, inspect};
-use stripewise_runtime::{FileDrive, OpenOptions, RealExecutor};
+use stripewise_runtime::{FileDrive, OpenOptions, RealExecutor, drive_identity};
 
 use crate::access::Access;
 use crate::control::Control;
-use crate::drives::candidates::Candidate;
+use crate::drives::candidates::{Candidate, Identity};
 use crate::drives::contents::refuse_contents;
 use crate::drives::hardware::warnings;
 use crate::drives::opened::OpenedDrive;
@@ -40,6 +40,33 @@ pub fn find_volume(report: PoolReport, name: &VolumeName) -> Result<VolumeReport
             },
         )
     })
+}
+
+/// The failure to open a new drive. If the drive is one of a pool that a process has open, it names
+/// that pool.
+pub(crate) fn not_opened(control: &Control, candidate: &Candidate, failure: Failure) -> Failure {
+    let Identity::Drive(identity) = &candidate.identity else { return failure };
+    let Ok(registry) = control.registry() else { return failure };
+    let is_it = |path: &Path| drive_identity(path).is_ok_and(|found| found == *identity);
+    let pools = registry.pools().unwrap_or_default();
+    let Some(pool) = pools.iter().find(|pool| pool.drives.iter().any(|drive| is_it(&drive.path))) else {
+        return failure;
+    };
+    let user = match control.served.has(&pool.name) {
+        true => Some("this daemon".to_owned()),
+        false => registry.pool_user(pool),
+    };
+    let Some(user) = user else { return failure };
+    Failure::new(format!(
+        "{} is a drive of pool `{}`, which {user} has open; nothing was changed",
+        candidate.path.display(),
+        pool.name
+    ))
+    .hint(format!(
+        "name another drive; if it is to leave pool {0}: `stripewise pool retire {0} {1}`",
+        pool.name,
+        candidate.path.display()
+    ))
 }
 
 /// A pool as a command uses it: opened and closed by that command alone, or lent by the process
@@ -246,6 +273,7 @@ impl Session {
         for drive in &mut report.drives {
             drive.hardware = self.control.hardware().of(&drive.id).unwrap_or_default();
         }
+        report.mounts = self.control.served.mounts().reports(self.name());
         warnings::add_notices(&mut report, self.control.max_temperature_c());
         report
     }
@@ -317,7 +345,8 @@ impl Session {
                 }
                 self.brings.replace(Some(self.stack.top.bringing.clone()));
                 let opener = StackOpener::onto(&self.control, self.stack.below.clone())?;
-                let opened = opener.open(candidate, Access::Change, &OpenOptions::default()).await?;
+                let opened = opener.open(candidate, Access::Change, &OpenOptions::default()).await;
+                let opened = opened.map_err(|failure| not_opened(&self.control, candidate, failure))?;
                 self.stack.top.brought.borrow_mut().push(opened.bare.clone());
                 self.stack.top.opened.borrow_mut().push(opened.clone());
                 opened

@@ -17,9 +17,10 @@ use crate::drives::contents::refuse_contents;
 use crate::drives::opened::pool_options;
 use crate::failure::{Failure, Result, pool_failure};
 use crate::messages::report::PoolReport;
-use crate::messages::request::CreatePool;
+use crate::messages::request::{CreatePool, MONTHLY_S};
 use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::notation::size::ByteSize;
+use crate::pools::session::not_opened;
 use crate::pools::stacked::StackOpener;
 use crate::registry::stacking::refuse_if_used;
 use crate::registry::{KnownDrive, KnownPool};
@@ -74,7 +75,8 @@ async fn make(
     let opening = async {
         let mut opened = Vec::new();
         for candidate in candidates {
-            opened.push(opener.open(candidate, Access::Change, &OpenOptions::default()).await?);
+            let drive = opener.open(candidate, Access::Change, &OpenOptions::default()).await;
+            opened.push(drive.map_err(|failure| not_opened(control, candidate, failure))?);
         }
         for (candidate, opened) in candidates.iter().zip(&opened) {
             refuse_contents(control, candidate, opened, asked.force).await?;
@@ -102,6 +104,9 @@ async fn make(
     let pool = Pool::create(&executor.context(), &buffers, spec)
         .await
         .map_err(|error| pool_failure(&what, &error))?;
+    // The scrubs that the reliability of layouts is computed with.
+    let scheduled = pool.set_patrol(None, Some(MONTHLY_S)).await;
+    scheduled.map_err(|error| pool_failure(&what, &error))?;
     let report = PoolReport::from(&pool.status());
     pool.close().await.map_err(|error| pool_failure(&what, &error))?;
     let known = |drive: &crate::messages::report::DriveReport| KnownDrive {

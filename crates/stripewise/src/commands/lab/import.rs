@@ -23,7 +23,7 @@ use crate::failure::{Exit, Failure, Result, system_text};
 #[command(
     after_help = "Formats: fio JSON, CrystalDiskMark text, diskspd XML, IOMeter CSV, bonnie, bonnie++ CSV, \
                         PostMark, and tables in the form of studies/. The format is detected from the \
-                        contents."
+                        contents.\n\nExample: stripewise lab import results.json"
 )]
 pub(crate) struct Options {
     /// Output of the other tool

@@ -23,6 +23,7 @@ pub(super) fn least_role(method: &Method, path: &str) -> Role {
         ("GET" | "HEAD", Some("/volumes/{volume}/bytes")) => Role::Operate,
         ("GET" | "HEAD", _) => Role::Read,
         ("POST", None) if matches!(path, "/api/v1/pools" | "/api/v1/import") => Role::Admin,
+        (_, None) if path == "/api/v1/mounts" => Role::Admin,
         ("POST", Some("/export" | "/rename")) => Role::Admin,
         ("DELETE", Some("" | "/volumes/{volume}")) => Role::Admin,
         ("PUT", Some("/volumes/{volume}/bytes")) => Role::Admin,
