@@ -97,7 +97,7 @@ PROGRAM = $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 package-files: build
 	rm -rf target/package && mkdir -p target/package/units
 	install -s -m 755 $(PROGRAM) target/package/stripewise
-	for unit in stripewise.service stripewise-fuse.conf stripewise-smart.conf; do \
+	for unit in stripewise.service stripewise-fuse.conf stripewise-mount.conf stripewise-smart.conf; do \
 		sed 's|@BINDIR@|$(BINDIR)|' dist/$$unit > target/package/$$unit || exit 1; \
 	done
 	cp target/package/stripewise.service target/package/units
@@ -108,6 +108,7 @@ install: package-files
 	install -D -m 755 target/package/stripewise '$(PREFIX)/bin/stripewise'
 	install -D -m 644 target/package/stripewise.service '$(PREFIX)/lib/systemd/system/stripewise.service'
 	install -D -m 644 target/package/stripewise-fuse.conf '$(PREFIX)/share/stripewise/stripewise-fuse.conf'
+	install -D -m 644 target/package/stripewise-mount.conf '$(PREFIX)/share/stripewise/stripewise-mount.conf'
 	install -D -m 644 target/package/stripewise-smart.conf '$(PREFIX)/share/stripewise/stripewise-smart.conf'
 	install -d '$(PREFIX)/share/man/man1' && install -m 644 target/package/man/*.1 '$(PREFIX)/share/man/man1'
 	install -D -m 644 target/package/bash '$(PREFIX)/share/bash-completion/completions/stripewise'

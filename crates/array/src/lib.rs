@@ -58,7 +58,7 @@ pub use error::ArrayError;
 pub use flush_losses::FlushFailures;
 pub use jobs::migration::Pace;
 pub use jobs::rebuild::RowRebuild;
-pub use jobs::scrub::{ScrubProgress, ScrubReport};
+pub use jobs::scrub::{PlaceFault, ScrubProgress, ScrubReport, WrongPlace};
 pub use journal::Area;
 pub use map::extents::{Extent, push_extent};
 pub use map::regions::RegionState;

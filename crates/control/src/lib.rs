@@ -33,4 +33,4 @@ pub use control::Control;
 pub use environment::{Environment, JobStep, Notices, new_executor};
 pub use failure::{Failure, Reason, Result};
 pub use messages::{report, request, response, roles};
-pub use notation::{json, names, plain, size, times};
+pub use notation::{file_system, json, names, plain, size, times};

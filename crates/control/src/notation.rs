@@ -1,5 +1,6 @@
 //! Names, sizes and moments as people write and read them.
 
+pub mod file_system;
 pub mod json;
 pub mod names;
 pub mod size;

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 pub mod alert_test;
 pub mod drives;
 pub mod jobs;
+pub mod mounts;
 pub mod pools;
 pub mod volumes;
 

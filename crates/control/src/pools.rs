@@ -2,6 +2,7 @@
 //! beneath them, and what brings them back when their drives were gone.
 
 pub mod load;
+pub mod mount_list;
 pub(crate) mod open_pool;
 pub mod other_process;
 pub mod pieces;

@@ -328,6 +328,11 @@ impl Registry {
         self.folder.join("mounts")
     }
 
+    /// Path of the record of the mounts that the daemon keeps.
+    pub(crate) fn kept_mounts_path(&self) -> PathBuf {
+        self.folder.join("mounts.json")
+    }
+
     /// Path of the status file that the process with the pool open writes, for `pool status` during
     /// a long job.
     pub(crate) fn status_path(&self, pool_id: &str) -> PathBuf {

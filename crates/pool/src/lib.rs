@@ -102,6 +102,7 @@ pub use status::{
     ConversionStatus, DriveState, DriveStatus, PoolState, PoolStatus, ShareState, SlotStatus, VolumeInfo,
     VolumeState,
 };
+pub use stripewise_array::{PlaceFault, WrongPlace};
 pub use superblock::released::{PIECE_BYTES, erase, pieces, sampled_places};
 pub use volume::conversion::{ConversionPlan, layout_in_words};
 pub use volume::drive::VolumeDrive;
@@ -386,7 +387,9 @@ impl Inner {
     }
 
     fn set_background_share(&self) {
-        self.set_share(self.manifest.borrow().rebuild_priority_percent);
+        let percent = self.manifest.borrow().rebuild_priority_percent;
+        let limit = if self.jobs.only_scrubs() { REBUILD_PRIORITY_LOW_PERCENT } else { percent };
+        self.set_share(limit.min(percent));
     }
 
     /// Sets the background share of each drive's time under client load, percent.

@@ -10,14 +10,22 @@ mod volumes;
 
 use stripewise_control::jobs::{Done, ScrubbedVolume};
 use stripewise_control::report::{PoolReport, PoolState};
-use stripewise_control::response::{Events, KnownPools, PoolChange, Response};
+use stripewise_control::response::{Events, KnownPools, PoolChange, PoolSettings, Response};
 
 use crate::commands::App;
 use crate::failure::{Exit, Result};
 use crate::printer::{Page, Table, plain};
 use crate::report::{Shown, volume_table};
 
+pub(crate) use drives::DRIVE_COLUMNS;
 pub(crate) use load::print_interval;
+
+/// Columns of the list of pools.
+pub(crate) const POOL_COLUMNS: [&str; 4] = ["POOL", ">DRIVES", ">PRESENT", "ID"];
+/// Columns of the history of a pool.
+pub(crate) const EVENT_COLUMNS: [&str; 3] = ["TIME", "KIND", "EVENT"];
+/// Columns of the settings of a pool.
+pub(crate) const SETTING_COLUMNS: [&str; 2] = ["SETTING", "VALUE"];
 
 const NO_POOLS: &str =
     "no pools are known; create one with `stripewise pool create`, or find one with `stripewise pool import`";
@@ -80,7 +88,10 @@ fn worst(pools: &[PoolReport]) -> Exit {
 }
 
 fn found_damage(done: &Done) -> bool {
-    let is_bad = |scrub: &ScrubbedVolume| scrub.error.is_some() || scrub.unreadable_strips > 0;
+    let is_bad = |scrub: &ScrubbedVolume| match done.only_checked {
+        true => scrub.found_something(),
+        false => scrub.error.is_some() || scrub.unreadable_strips > 0,
+    };
     done.scrubs.iter().any(is_bad)
 }
 
@@ -123,17 +134,19 @@ fn words(response: &Response, page: &mut Page) {
         Response::PoolsFound(found) => found::words(found, page),
         Response::PoolExported(exported) => found::exported(exported, page),
         Response::Events(of) => events(of, page),
+        Response::Settings(of) => settings(of, page),
         Response::Load(load) => load::words(load, page),
         Response::JobsDone(done) => jobs::words(done, page),
         Response::Volume(one) => one.volumes.iter().for_each(|volume| volume.print(page)),
         Response::Volumes(volumes) => {
             if !volumes.volumes.is_empty() {
-                page.table(&volume_table(&volumes.volumes));
+                page.list(volume_table(&volumes.volumes));
             }
         }
         Response::VolumeChanged(changed) => volumes::words(changed, page),
         Response::VolumeRead => {}
         Response::VolumeWritten(written) => volumes::written(written, page),
+        Response::DriveList(of) => drives::list(of, page),
         Response::Drives(shown) => {
             for (index, drive) in shown.drives.iter().enumerate() {
                 if index > 0 {
@@ -150,6 +163,13 @@ fn words(response: &Response, page: &mut Page) {
             true => format!("{} was empty", erased.path.display()),
             false => format!("{} is empty; it held {}", erased.path.display(), erased.held.join(" and ")),
         }),
+        Response::Mounted(of) => {
+            let folder = of.folder.display();
+            page.line(match of.mounted {
+                true => format!("{} is mounted at {folder}, also after the daemon starts again", of.target),
+                false => format!("{} is unmounted from {folder}", of.target),
+            });
+        }
         Response::AlertsTested(tested) => {
             for sent in &tested.sent {
                 match &sent.error {
@@ -165,7 +185,7 @@ fn known_pools(known: &KnownPools, page: &mut Page) {
     if known.pools.is_empty() {
         return;
     }
-    let mut table = Table::new(&["POOL", ">DRIVES", ">PRESENT", "ID"]);
+    let mut table = Table::new(&POOL_COLUMNS);
     for pool in &known.pools {
         let present = pool.drives.iter().filter(|drive| drive.path.exists()).count();
         table.row([
@@ -175,15 +195,26 @@ fn known_pools(known: &KnownPools, page: &mut Page) {
             plain(&pool.id),
         ]);
     }
-    page.table(&table);
+    page.list(table);
+}
+
+fn settings(of: &PoolSettings, page: &mut Page) {
+    if of.is_one {
+        return of.settings.iter().for_each(|setting| page.line(&setting.value));
+    }
+    let mut table = Table::new(&SETTING_COLUMNS);
+    for setting in &of.settings {
+        table.row([plain(&setting.key), plain(&setting.value)]);
+    }
+    page.list(table);
 }
 
 fn events(of: &Events, page: &mut Page) {
-    let mut table = Table::new(&["TIME", "KIND", "EVENT"]);
+    let mut table = Table::new(&EVENT_COLUMNS);
     for event in &of.events {
         table.row([plain(&event.time), plain(&event.kind), plain(&event.text)]);
     }
-    page.table(&table);
+    page.list(table);
 }
 
 #[cfg(test)]
@@ -216,6 +247,9 @@ mod tests {
                 volume: "a".into(),
                 checked_bytes: 1,
                 repaired: Vec::new(),
+                wrong: Vec::new(),
+                places: Vec::new(),
+                further_places: 0,
                 unattributed_blocks: 0,
                 unreadable_strips,
                 regions_without_redundancy: 0,
@@ -225,6 +259,7 @@ mod tests {
                 kind: JobKind::Scrub,
                 worked: true,
                 only_resync: false,
+                only_checked: false,
                 scrubs: vec![scrub],
                 pools: vec![pool(PoolState::Online)],
             })))

@@ -1,10 +1,16 @@
 //! The command-line grammar. Each command has its own file under `commands/`.
 
 use clap::{Parser, Subcommand};
+use stripewise_control::daemon::socket::frames::ListForm;
 use stripewise_control::request::Request;
 
+use crate::answer;
 use crate::commands::*;
 use crate::failure::Result;
+use crate::report;
+
+/// Place in the help of options that all commands have: after the command's own.
+const LAST: usize = 900;
 
 /// Software RAID in user space, with tools to measure, model and test it.
 #[derive(Parser)]
@@ -19,10 +25,10 @@ use crate::failure::Result;
 )]
 pub(crate) struct Cli {
     /// Print one JSON document to standard output
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = LAST)]
     pub json: bool,
     /// Suppress progress and notes on standard error
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = LAST + 1)]
     pub quiet: bool,
     #[command(subcommand)]
     pub command: Command,
@@ -56,6 +62,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Alert(AlertCommand),
     Mount(mount::Options),
+    Umount(umount::Options),
     Completions(completions::Options),
     Man(man::Options),
 }
@@ -67,10 +74,12 @@ impl Command {
         Ok(Some(match self {
             Self::Pool(command) => return command.request(),
             Self::Volume(command) => command.request()?,
+            Self::Drive(DriveCommand::List(options)) => options.request().into(),
             Self::Drive(DriveCommand::Show(options)) => options.request().into(),
             Self::Drive(DriveCommand::Locate(options)) => options.request().into(),
             Self::Drive(DriveCommand::Clear(options)) => options.request().into(),
             Self::Alert(AlertCommand::Test(options)) => options.request().into(),
+            Self::Umount(options) => options.request().into(),
             Self::Drive(DriveCommand::Make(_) | DriveCommand::Measure(_))
             | Self::Evaluate(_)
             | Self::Lab(_)
@@ -82,6 +91,20 @@ impl Command {
             | Self::Completions(_)
             | Self::Man(_) => return Ok(None),
         }))
+    }
+}
+
+impl Command {
+    /// Form of the list that this command prints; fails for an unknown column.
+    pub(crate) fn list_form(&self) -> Result<ListForm> {
+        match self {
+            Self::Pool(PoolCommand::List(options)) => options.list.form(&answer::POOL_COLUMNS),
+            Self::Pool(PoolCommand::Events(options)) => options.list.form(&answer::EVENT_COLUMNS),
+            Self::Pool(PoolCommand::Get(options)) => options.list.form(&answer::SETTING_COLUMNS),
+            Self::Volume(VolumeCommand::List(options)) => options.list.form(&report::VOLUME_COLUMNS),
+            Self::Drive(DriveCommand::List(options)) => options.list.form(&answer::DRIVE_COLUMNS),
+            _ => Ok(ListForm::default()),
+        }
     }
 }
 
@@ -99,6 +122,8 @@ pub(crate) enum DriveCommand {
     Make(drive::make::Options),
     /// Measure a drive and write a catalogue entry for the models
     Measure(drive::measure::Options),
+    /// List the drives of pools
+    List(drive::list::Options),
     /// Show the pool, role and state of drives; read-only
     Show(drive::show::Options),
     /// Switch the light of a drive's slot on or off, to find the drive
@@ -149,6 +174,8 @@ pub(crate) enum PoolCommand {
     Wait(pool::jobs::wait::Options),
     /// Change settings of a pool
     Set(pool::set::Options),
+    /// Show the settings of a pool
+    Get(pool::get::Options),
     /// Destroy a pool and all of its volumes
     Destroy(pool::destroy::Options),
 }
@@ -176,6 +203,7 @@ impl PoolCommand {
             Self::Rebalance(options) => options.request().into(),
             Self::Wait(options) => options.request().into(),
             Self::Set(options) => options.request().into(),
+            Self::Get(options) => options.request().into(),
             Self::Destroy(options) => options.request().into(),
             Self::Advise(_) => return Ok(None),
         }))
@@ -226,4 +254,67 @@ impl VolumeCommand {
 pub(crate) enum SimulateCommand {
     /// Run random pools through faults and check every guarantee
     Torture(simulate_torture::Options),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// The commands that have none below them.
+    fn leaves(command: &clap::Command, path: &str, found: &mut Vec<(String, clap::Command)>) {
+        for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+            let path = format!("{path} {}", below.get_name());
+            match below.has_subcommands() {
+                true => leaves(below, &path, found),
+                false => found.push((path.trim().to_owned(), below.clone())),
+            }
+        }
+    }
+
+    fn all() -> Vec<(String, clap::Command)> {
+        let (mut command, mut found) = (Cli::command(), Vec::new());
+        command.build();
+        leaves(&command, "", &mut found);
+        found
+    }
+
+    #[test]
+    fn each_command_has_an_example_that_parses() {
+        for (path, command) in all() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let examples: Vec<&str> = help
+                .lines()
+                .filter_map(|line| {
+                    line.trim_start().trim_start_matches("Example: ").strip_prefix("stripewise ")
+                })
+                .collect();
+            let is_own = |example: &&str| example.starts_with(&format!("{path} ")) || *example == path;
+            assert!(examples.iter().any(is_own), "`{path}` has no example: {help}");
+            for example in examples {
+                // The rest is for the shell.
+                let words = example.split(['<', '>', '|']).next().unwrap_or_default().split_whitespace();
+                let parsed = Cli::try_parse_from(std::iter::once("stripewise").chain(words));
+                assert!(
+                    parsed.is_ok(),
+                    "{example}: {}",
+                    parsed.err().map(|e| e.to_string()).unwrap_or_default()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn options_of_all_commands_come_last_in_the_help() {
+        for (path, mut command) in all() {
+            let help = command.render_help().to_string();
+            let option = |line: &&str| line.trim_start().starts_with('-');
+            let names: Vec<&str> = help.lines().filter(option).map(str::trim_start).collect();
+            let place = |name: &str| names.iter().position(|option| option.starts_with(name));
+            let (json, quiet, help) = (place("--json"), place("-q"), place("-h"));
+            assert!(json < quiet && quiet < help && help == names.len().checked_sub(1), "{path}: {names:?}");
+            assert_eq!(json, names.len().checked_sub(3), "{path}: {names:?}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Dispatches pool requests to their operations, which run on the executor: alone in a process, or
 //! beside other requests in a daemon.
 
-use stripewise_control::operations::{alert_test, drives, jobs, pools, volumes};
+use stripewise_control::operations::{alert_test, drives, jobs, mounts, pools, volumes};
 use stripewise_control::request::Request;
 use stripewise_control::response::Response;
 
@@ -32,6 +32,7 @@ pub(crate) async fn run(request: &Request, app: &App) -> Result<Response> {
         Request::Clear(asked) => Box::pin(drives::clear::run(asked, app)).await,
         Request::WaitForJob(asked) => Box::pin(jobs::wait::run(asked, app)).await,
         Request::ChangeSettings(asked) => Box::pin(pools::set::run(asked, app)).await,
+        Request::GetSettings(asked) => Box::pin(pools::get::run(asked, app)).await,
         Request::DestroyPool(asked) => Box::pin(pools::destroy::run(asked, app)).await,
         Request::ListVolumes(asked) => Box::pin(volumes::list::run(asked, app)).await,
         Request::ShowVolume(asked) => Box::pin(volumes::show::run(asked, app)).await,
@@ -42,7 +43,10 @@ pub(crate) async fn run(request: &Request, app: &App) -> Result<Response> {
         Request::ReadVolume(asked) => Box::pin(volume::read::run(asked, app)).await,
         Request::WriteVolume(asked) => Box::pin(volume::write::run(asked, app)).await,
         Request::DeleteVolume(asked) => Box::pin(volumes::delete::run(asked, app)).await,
+        Request::ListDrives(asked) => Box::pin(drives::list::run(asked, app)).await,
         Request::ShowDrives(asked) => Box::pin(drives::show::run(asked, app)).await,
+        Request::Mount(asked) => Box::pin(mounts::mount(asked, app)).await,
+        Request::Unmount(asked) => Box::pin(mounts::unmount(asked, app)).await,
         Request::LocateDrive(asked) => Box::pin(drives::locate::run(asked, app)).await,
         Request::ClearDrive(asked) => Box::pin(drives::erase::run(asked, app)).await,
         Request::TestAlerts(asked) => Box::pin(alert_test::run(asked, app)).await,

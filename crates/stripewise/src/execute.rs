@@ -31,7 +31,8 @@ const MOST_SHOWN_BYTES: usize = 1000;
 pub(crate) async fn take_commands(app: &App, socket: &ControlSocket) -> Result<()> {
     let (of_all, turns) = (app.clone(), socket.turns().clone());
     let execute = async move |Asked { command, who, caller }: Asked| {
-        let printer = Printer::to_caller(command.json, command.quiet, command.colours, caller.clone());
+        let printer = Printer::to_caller(command.json, command.quiet, command.colours, caller.clone())
+            .with_lists(command.lists);
         // The socket accepts its owner and root alone.
         let app = of_all.for_caller(printer, caller.clone(), command.folder, Role::Admin);
         let from = From { way: "socket", who: &who };

@@ -22,6 +22,7 @@ mod report;
 use std::process::ExitCode;
 
 use clap::Parser;
+use stripewise_control::daemon::socket::frames::ListForm;
 use stripewise_control::operations;
 
 use crate::cli::{Cli, Command, DriveCommand, PoolCommand, SimulateCommand};
@@ -34,8 +35,10 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return wrong_usage(&error),
     };
-    let app = App::of_this_process(printer::Printer::new(cli.json, cli.quiet));
-    let exit = run(&cli.command, &app).unwrap_or_else(|failure| {
+    let form = cli.command.list_form();
+    let lists = form.as_ref().map_or_else(|_| ListForm::default(), Clone::clone);
+    let app = App::of_this_process(printer::Printer::new(cli.json, cli.quiet).with_lists(lists));
+    let exit = form.and_then(|_| run(&cli.command, &app)).unwrap_or_else(|failure| {
         app.printer.failure(&failure);
         Exit::of(&failure)
     });
@@ -75,10 +78,15 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
         Command::Serve(options) => {
             alone(serve::run(options, app), app, || Failure::new("this process already serves pools"))
         }
-        Command::Mount(options) => alone(mount::run(options, app), app, || {
-            Failure::new("the pool is open in a daemon, which cannot mount for clients")
-                .hint("stop the daemon first, or restart it as stripewise serve --fuse DIR")
-        }),
+        Command::Mount(options) => {
+            let result = app.executor()?.block_on(mount::run(options, app));
+            match result.as_ref().err().and_then(Failure::taken_at) {
+                Some(socket) => {
+                    app.executor()?.block_on(pass_on::pass_on(socket, options.request().into(), app))
+                }
+                None => result,
+            }
+        }
         // Reads the registry only: no executor.
         Command::Pool(PoolCommand::List(options)) => {
             answer::print(&operations::pools::list::run(&options.request(), app)?, app)
@@ -86,7 +94,10 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
         Command::Pool(_)
         | Command::Volume(_)
         | Command::Alert(_)
-        | Command::Drive(DriveCommand::Show(_) | DriveCommand::Locate(_) | DriveCommand::Clear(_)) => {
+        | Command::Umount(_)
+        | Command::Drive(
+            DriveCommand::List(_) | DriveCommand::Show(_) | DriveCommand::Locate(_) | DriveCommand::Clear(_),
+        ) => {
             let request = command.request()?.expect("what concerns pools is a request");
             let result = app.executor()?.block_on(dispatch::run(&request, app));
             match result.as_ref().err().and_then(Failure::taken_at) {

@@ -28,6 +28,7 @@ pub(crate) async fn pass_on(socket: &Path, request: Request, app: &App) -> Resul
         folder,
         colours: app.printer.colours(),
         input_bytes: app.input.length_bytes(),
+        lists: app.printer.lists().clone(),
     };
     let command = serde_json::to_vec(&command).map_err(|_| {
         Failure::new(

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use serde::Serialize;
 use stripewise_control::daemon::caller::{Caller, Left};
-use stripewise_control::daemon::socket::frames::Colours;
+use stripewise_control::daemon::socket::frames::{Colours, ListForm};
 use stripewise_drive::Buffer;
 
 use crate::failure::{Failure, Result};
@@ -45,6 +45,7 @@ pub(crate) struct Printer {
     colour_out: bool,
     colour_err: bool,
     columns: Option<usize>,
+    lists: ListForm,
     /// Failures go into a log that is JSON.
     failures_as_json: cell::Cell<bool>,
 }
@@ -74,6 +75,7 @@ impl Printer {
             colour_out: wanted && std::io::stdout().is_terminal(),
             colour_err: wanted && std::io::stderr().is_terminal(),
             columns: fit::columns_of_output(),
+            lists: ListForm::default(),
             failures_as_json: cell::Cell::new(false),
         }
     }
@@ -87,8 +89,19 @@ impl Printer {
             colour_out: colours.out,
             colour_err: colours.err,
             columns: colours.columns,
+            lists: ListForm::default(),
             failures_as_json: cell::Cell::new(false),
         }
+    }
+
+    /// Prints lists in this form.
+    pub(crate) fn with_lists(self, lists: ListForm) -> Self {
+        Self { lists, ..self }
+    }
+
+    /// Form of lists.
+    pub(crate) fn lists(&self) -> &ListForm {
+        &self.lists
     }
 
     /// Colours and width of this process's own output.
@@ -126,7 +139,8 @@ impl Printer {
         let text = if self.json {
             document_text(document)
         } else {
-            let mut to = Page { text: String::new(), colour: self.colour_out, columns: self.columns };
+            let lists = self.lists.clone();
+            let mut to = Page { text: String::new(), colour: self.colour_out, columns: self.columns, lists };
             page(&mut to);
             plain::page(&to.text, self.colour_out)
         };
@@ -266,6 +280,7 @@ pub(crate) struct Page {
     colour: bool,
     /// Maximum width in columns; `None` for no limit.
     columns: Option<usize>,
+    lists: ListForm,
 }
 
 /// Column at which the values of fields start.
@@ -300,6 +315,18 @@ impl Page {
                 0 => self.line(format!("{label:>11}: {part}")),
                 _ => self.line(format!("{:VALUES_AT$}{part}", "")),
             }
+        }
+    }
+
+    /// The table of a list, in the form that the caller asked for.
+    pub(crate) fn list(&mut self, table: Table) {
+        let table = table.with_columns(&self.lists.columns);
+        if !self.lists.is_bare {
+            return self.table(&table);
+        }
+        for row in &table.rows {
+            let cells: Vec<&str> = row.iter().map(|(text, _)| text.as_str()).collect();
+            self.line(cells.join("\t"));
         }
     }
 
@@ -366,6 +393,7 @@ impl Page {
 
 type Cell = (String, Style);
 
+#[derive(Clone)]
 struct Column {
     name: &'static str,
     right: bool,
@@ -388,6 +416,22 @@ impl Table {
             None => Column { name: heading, right: false },
         };
         Self { columns: headings.iter().map(column).collect(), ..Self::default() }
+    }
+
+    /// The columns with these headings, in this order; all if there are none.
+    fn with_columns(self, headings: &[String]) -> Self {
+        if headings.is_empty() {
+            return self;
+        }
+        let place = |heading: &String| self.columns.iter().position(|column| column.name == heading);
+        let places: Vec<usize> = headings.iter().filter_map(place).collect();
+        let rows = self.rows.iter().map(|row| places.iter().map(|place| row[*place].clone()).collect());
+        Self {
+            rows: rows.collect(),
+            columns: places.iter().map(|place| self.columns[*place].clone()).collect(),
+            indent: self.indent,
+            is_shortening_first: self.is_shortening_first,
+        }
     }
 
     /// Moved to the right, to stand under something.
@@ -421,7 +465,24 @@ mod tests {
     use super::*;
 
     fn page(colour: bool, columns: Option<usize>) -> Page {
-        Page { text: String::new(), colour, columns }
+        Page { text: String::new(), colour, columns, lists: ListForm::default() }
+    }
+
+    #[test]
+    fn lists_for_scripts_have_the_columns_asked_for() {
+        let table = || {
+            let mut table = Table::new(&["DRIVE", ">SIZE", "STATE"]);
+            table.row([plain("a b.img"), plain("64 MiB"), ("online".to_owned(), Style::Good)]);
+            table
+        };
+        let columns = vec!["STATE".to_owned(), "DRIVE".to_owned()];
+        let mut chosen =
+            Page { lists: ListForm { is_bare: false, columns: columns.clone() }, ..page(false, None) };
+        chosen.list(table());
+        assert_eq!(chosen.text, "STATE   DRIVE\nonline  a b.img\n");
+        let mut bare = Page { lists: ListForm { is_bare: true, columns }, ..page(false, Some(40)) };
+        bare.list(table());
+        assert_eq!(bare.text, "online\ta b.img\n");
     }
 
     #[test]

@@ -1,16 +1,18 @@
 //! Reports on pools and volumes as text: fields, tables and sentences.
 
+use stripewise_control::file_system::FileSystem;
 use stripewise_control::report::{
-    ActivityReport, DriveReport, DriveState, LastScrubReport, PoolReport, PoolState, ShareState,
+    ActivityReport, DriveReport, DriveState, MountReport, MountedState, PoolReport, PoolState, ShareState,
     VolumeReport, VolumeState, counted,
 };
+use stripewise_control::request::Setting;
 use stripewise_control::size::{ByteSize, duration_text};
-use stripewise_control::times::moment_text;
+use stripewise_control::times::{moment_text, unix_ms};
 
 use crate::printer::{Page, Style, Table, plain};
 
 /// A state with a colour.
-trait State: std::fmt::Display {
+pub(crate) trait State: std::fmt::Display {
     fn style(&self) -> Style;
 
     fn cell(&self) -> (String, Style) {
@@ -92,8 +94,23 @@ impl Shown for PoolReport {
             page.field(&job.kind, job_in_words(job, self), Style::Plain);
         }
         if let Some(scrub) = &self.last_scrub {
-            let style = if found_nothing(scrub) { Style::Plain } else { Style::Warning };
-            page.field("scrubbed", scrub_in_words(scrub), style);
+            let style = if scrub.is_clean() { Style::Plain } else { Style::Warning };
+            page.field(
+                "scrubbed",
+                format!("{} {}", moment_text(scrub.ended_unix_ms), scrub.in_words()),
+                style,
+            );
+        }
+        if self.capacity_bytes > 0 {
+            page.field("next scrub", next_scrub_in_words(self, unix_ms()), Style::Plain);
+        }
+        if self.capacity_bytes > 0 {
+            let settings: Vec<String> = Setting::all_of(self).iter().map(Setting::to_string).collect();
+            page.field("settings", settings.join(" "), Style::Plain);
+        }
+        for mount in &self.mounts {
+            let (text, style) = mount_in_words(mount);
+            page.field("mount", text, style);
         }
         for notice in &self.notices {
             page.field("note", notice, Style::Plain);
@@ -136,31 +153,53 @@ fn overcommit_in_words(pool: &PoolReport) -> String {
     format!("thin volumes can grow to {provisioned}; the pool holds {all}: add drives in time")
 }
 
-fn found_nothing(scrub: &LastScrubReport) -> bool {
-    scrub.repaired_blocks + scrub.unattributed_blocks + scrub.unreadable_strips == 0
-        && scrub.volumes_cut_short == 0
+/// Formats a mount of the daemon in one line.
+fn mount_in_words(mount: &MountReport) -> (String, Style) {
+    let MountReport { target, folder, .. } = mount;
+    let kind = mount.file_system.map_or("volumes as files", FileSystem::name);
+    let why = mount.why.as_deref().unwrap_or("unknown");
+    match mount.state {
+        MountedState::Mounted => (format!("{target} at {folder} ({kind})"), Style::Plain),
+        MountedState::Mounting => (format!("{target} at {folder} ({kind}): being mounted"), Style::Plain),
+        MountedState::Failed => (format!("{target} at {folder} ({kind}) failed: {why}"), Style::Bad),
+        MountedState::Unmounted => (
+            format!(
+                "{target} at {folder} ({kind}) was unmounted; `stripewise mount` mounts it again, \
+                 `stripewise umount {target}` forgets it"
+            ),
+            Style::Warning,
+        ),
+    }
 }
 
-/// Formats the last scrub in one line.
-fn scrub_in_words(scrub: &LastScrubReport) -> String {
-    let took = duration_text((scrub.ended_unix_ms.saturating_sub(scrub.began_unix_ms)) as f64 / 1000.0);
-    let mut found = Vec::new();
-    let mut add = |count: u64, what: &str, then: &str| {
-        found.extend((count > 0).then(|| format!("{} {then}", counted(count as usize, what))));
+/// Formats the schedule of scrubs in one line.
+fn next_scrub_in_words(pool: &PoolReport, now_unix_ms: u64) -> String {
+    let name = &pool.name;
+    let (Some(next_unix_ms), Some(interval_s)) = (pool.next_scrub_unix_ms, pool.patrol_interval_s) else {
+        return format!("none scheduled; `stripewise pool set {name} scrub=monthly` schedules them");
     };
-    add(scrub.repaired_blocks, "corrupt block", "repaired");
-    add(scrub.unattributed_blocks, "block", "with redundancy rewritten");
-    add(scrub.unreadable_strips, "strip", "unreadable");
-    add(scrub.volumes_cut_short, "volume", "not verified to the end");
-    let found = if found.is_empty() { "no errors found".to_owned() } else { found.join(", ") };
-    format!(
-        "{} in {took}, {} verified: {found}",
-        moment_text(scrub.ended_unix_ms),
-        ByteSize(scrub.checked_bytes)
-    )
+    let next = moment_text(next_unix_ms);
+    let is_pending = pool.activity.iter().any(|job| job.kind == "scrub");
+    match next_unix_ms < now_unix_ms && !is_pending {
+        true => format!(
+            "due since {next}; it starts when `stripewise serve` opens the pool, \
+             `stripewise pool scrub {name}` runs it now"
+        ),
+        false => format!("{next}, {}", interval_in_words(interval_s)),
+    }
 }
 
-fn used_in_words(drive: &DriveReport) -> String {
+/// Formats the interval between automatic scrubs.
+pub(crate) fn interval_in_words(seconds: u64) -> String {
+    let days = seconds as f64 / 86_400.0;
+    match seconds {
+        86_400 => "every day".to_owned(),
+        _ => format!("every {} days", (days * 100.0).round() / 100.0),
+    }
+}
+
+/// Used share of a drive's space.
+pub(crate) fn used_in_words(drive: &DriveReport) -> String {
     match drive.usable_bytes {
         0 => "–".to_owned(),
         usable => format!("{} %", drive.allocated_bytes * 100 / usable),
@@ -172,7 +211,8 @@ pub(crate) fn short_id(id: &str) -> &str {
     id.split('-').next().unwrap_or(id)
 }
 
-fn error_cell(count: u64) -> (String, Style) {
+/// A count of errors.
+pub(crate) fn error_cell(count: u64) -> (String, Style) {
     (count.to_string(), if count > 0 { Style::Warning } else { Style::Plain })
 }
 
@@ -194,18 +234,13 @@ fn job_in_words(job: &ActivityReport, pool: &PoolReport) -> String {
     }
 }
 
+/// Columns of a list of volumes.
+pub(crate) const VOLUME_COLUMNS: [&str; 8] =
+    ["VOLUME", "STATE", "LAYOUT", ">DRIVES", ">INTERLEAVE", ">CAPACITY", ">WRITTEN", ">CAN LOSE"];
+
 /// Table of volumes.
 pub(crate) fn volume_table(volumes: &[VolumeReport]) -> Table {
-    let mut table = Table::new(&[
-        "VOLUME",
-        "STATE",
-        "LAYOUT",
-        ">DRIVES",
-        ">INTERLEAVE",
-        ">CAPACITY",
-        ">WRITTEN",
-        ">CAN LOSE",
-    ]);
+    let mut table = Table::new(&VOLUME_COLUMNS);
     for volume in volumes {
         table.row([
             plain(format!("{}/{}", volume.pool, volume.name)),

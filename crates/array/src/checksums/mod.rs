@@ -9,8 +9,8 @@
 //!
 //! The files in the order that a block passes them: `verify.rs` (computes and verifies checksums),
 //! `store.rs` (loads, changes and creates pages), `cache.rs` and `entries.rs` (pages in memory),
-//! `checkpoint.rs` (writes dirty pages), `audit.rs` (rebuild and scrub), `page.rs` (a page's
-//! bytes).
+//! `checkpoint.rs` (writes dirty pages), `audit.rs` (rebuild and scrub), `look.rs` (checks that
+//! write nothing), `page.rs` (a page's bytes).
 //!
 //! The array guarantees: the checksums of a write are durable elsewhere (in the journal) before
 //! [`Checksums::set`], and stay there until a checkpoint that began after `set` has ended; a region
@@ -31,6 +31,7 @@ mod cache;
 mod checkpoint;
 mod checkpoint_state;
 mod entries;
+mod look;
 mod page;
 mod store;
 mod verify;
@@ -43,6 +44,7 @@ use stripewise_drive::{Buffer, Completion, DriveError};
 pub use cache::Pin;
 pub use checkpoint::CheckpointReport;
 pub use entries::Recorded;
+pub(crate) use look::SeenPages;
 pub use page::PAGE_BYTES;
 pub(crate) use page::accepts_page;
 pub use store::Checksums;

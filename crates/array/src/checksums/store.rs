@@ -11,7 +11,7 @@ use std::rc::Rc;
 use futures_util::future::{join, join_all};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use stripewise_drive::{BufferPool, DriveErrorKind, Event};
+use stripewise_drive::{BufferPool, DriveError, DriveErrorKind, Event};
 
 use super::cache::{Cache, Pin, Pinned, pages_of, parts, whole_blocks};
 use super::checkpoint_state::CheckpointState;
@@ -116,7 +116,7 @@ pub(super) struct Newest {
 
 impl Newest {
     /// `known`: stamp of the page in memory, if it was written to the places.
-    fn of(own: Found, copy: Found, known: Option<u64>) -> Self {
+    pub(super) fn of(own: Found, copy: Found, known: Option<u64>) -> Self {
         let newest = own.stamp().max(copy.stamp()).max(known);
         // If one place was never written, neither was the other: a cut tore the very first write of
         // the page.
@@ -276,15 +276,23 @@ impl Checksums {
         self.dirty_pages.set(self.dirty_pages.get() + 1);
     }
 
-    pub(super) async fn read_side(&self, id: PageId, side: Side) -> Result<Found, ArrayError> {
+    async fn read_side(&self, id: PageId, side: Side) -> Result<Found, ArrayError> {
+        match self.try_read_side(id, side).await {
+            Ok(found) => Ok(found),
+            Err(error) => {
+                self.io.report(id, side, &error).await?;
+                Ok(Found::Unreadable)
+            }
+        }
+    }
+
+    /// Reads one place of a page; an error of the drive is not reported.
+    pub(super) async fn try_read_side(&self, id: PageId, side: Side) -> Result<Found, DriveError> {
         let buffer = self.buffers.allocate(PAGE_BYTES);
         match self.io.read(id, side, buffer.clone()).await {
             Ok(()) => {}
             Err(error) if error.kind == DriveErrorKind::Gone => return Ok(Found::Missing),
-            Err(error) => {
-                self.io.report(id, side, &error).await?;
-                return Ok(Found::Unreadable);
-            }
+            Err(error) => return Err(error),
         }
         let decoded = buffer.with(|bytes| page::decode(bytes, self.spec.volume_id, id));
         Ok(match decoded {
@@ -327,7 +335,7 @@ impl Checksums {
         Noted { repaired: !newest.behind.is_empty(), lost: newest.lost }
     }
 
-    fn new_page(&self, column: u16, number: u64, image: Option<&Image>) -> Rc<Page> {
+    pub(super) fn new_page(&self, column: u16, number: u64, image: Option<&Image>) -> Rc<Page> {
         let id = self.id(column, number);
         let base = self.identity.base(id.row, column);
         let page = Page::new(Self::key(column, number), id, base, image);

@@ -100,7 +100,7 @@ impl Checksums {
 
     /// Compares blocks with their page. True if all agree.
     #[inline]
-    fn check_part(
+    pub(super) fn check_part(
         page: &Page,
         number: u64,
         blocks: Range<usize>,

@@ -283,6 +283,11 @@ impl Member {
         self.background_share.set(share.clamp(0.01, 1.0));
     }
 
+    /// Share of the drive's time for background requests while clients want it.
+    pub fn background_share(&self) -> f64 {
+        self.background_share.get()
+    }
+
     /// Has background requests go in slices that are no longer than this, so that they add no more
     /// than that to what a client's request waits for the drive. `None`: no slices.
     pub fn set_background_slice(&self, bound_ns: Option<u64>) {

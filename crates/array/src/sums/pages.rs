@@ -9,7 +9,7 @@ use stripewise_drive::{Buffer, Cause, Completion, DriveError, IoRequest, Operati
 use stripewise_layout::Place;
 
 use crate::array::{Array, Inner, LocalFuture};
-use crate::checksums::{PAGE_BYTES, PAGE_COVERS_BYTES, PageId, PageIo, Pin, Side};
+use crate::checksums::{PAGE_BYTES, PAGE_COVERS_BYTES, PageId, PageIo, Pin, SeenPages, Side};
 use crate::columns::members::gone;
 use crate::error::ArrayError;
 use crate::map::regions::RegionState;
@@ -44,6 +44,13 @@ impl SlabPages {
         };
         let slot = inner.columns.rows.borrow().place(page.row, column)?;
         Some((column, slot, first + u64::from(page.page) * PAGE_BYTES as u64))
+    }
+
+    /// Label of the drive that holds a place of a page.
+    fn holder(inner: &Inner, page: PageId, side: Side) -> Option<String> {
+        let (_, slot, _) = Self::place(inner, page, side)?;
+        let members = inner.columns.members.borrow();
+        members.get(slot.drive).map(|member| member.member.label().to_string())
     }
 
     /// True if the place of a page on a column is current: if its blocks are, or, in a column that
@@ -180,6 +187,22 @@ impl Array {
         if let Some(sums) = self.0.sums.get() {
             sums.table.until_written().await;
         }
+    }
+}
+
+impl Inner {
+    /// Pages of all columns of a region, read for a check; and the drives with damaged or outdated
+    /// places of them. The stripes of the region are held.
+    pub(crate) async fn look_at_pages(&self, region: u64) -> (Vec<SeenPages>, Vec<String>) {
+        let Some(sums) = self.sums.get() else { return (Vec::new(), Vec::new()) };
+        let length = self.regions.shape.member_region_bytes;
+        let columns = 0..self.geometry.width() as u16;
+        let seen = join_all(columns.map(|column| sums.table.look(column, region * length, length))).await;
+        // Soon after an unclean stop, torn pages are no fault of a drive.
+        let is_forgiven = sums.lenient.get();
+        let wrong = seen.iter().flat_map(|pages| &pages.wrong).filter(|_| !is_forgiven);
+        let drives = wrong.filter_map(|(page, side)| SlabPages::holder(self, *page, *side)).collect();
+        (seen, drives)
     }
 }
 

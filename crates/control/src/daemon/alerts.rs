@@ -1,5 +1,6 @@
-//! Alerts: notifications that a pool's condition changed, a drive had errors, space ran out, data
-//! was lost, a scrub found something or the daemon's folder was unmounted. Channels are a command,
+//! Alerts: notifications that a pool's condition changed, a drive had errors, a spare took over,
+//! space ran out, data was lost, a rebuild or scrub began or ended, or the daemon's folder was
+//! unmounted. Channels are a command,
 //! mail through the machine's own mailer, and a request to a web address.
 //!
 //! `watch.rs` polls the served pools once a second. A dedicated thread sends one alert after the
@@ -17,7 +18,10 @@ use futures_channel::oneshot;
 use serde::Serialize;
 
 use crate::failure::{Failure, Result, system_text};
+use crate::messages::report::condition::left as redundancy_left;
+use crate::messages::report::{DriveReport, DriveState, PoolReport, PoolState, VolumeReport, VolumeState};
 use crate::notation::plain::{cut, one_line};
+use crate::registry::this_host::this_host;
 
 mod processes;
 mod watch;
@@ -36,6 +40,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const SWEEP: Duration = Duration::from_millis(200);
 /// Maximum bytes of an alert's text; a process gets it in its environment.
 const MOST_TEXT_BYTES: usize = 8000;
+
+/// Maximum number of drives, and of volumes, that an alert lists.
+const MOST_LISTED: usize = 16;
 
 /// Configured alert channels; without one, no alert is sent.
 #[derive(Clone, Debug, Default)]
@@ -77,17 +84,89 @@ impl FromStr for MailAddress {
 pub struct Alert {
     /// The pool; empty if the alert concerns no pool.
     pub pool: String,
-    /// `state`, `drive`, `space`, `loss`, `scrub`, `mount` or `test`.
+    /// `state`, `drive`, `space`, `loss`, `spare`, `rebuild`, `scrub`, `mount` or `test`.
     pub kind: &'static str,
     /// The event, in one line.
     pub text: String,
+    /// Name of this host.
+    pub host: String,
+    /// State of the pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<PoolState>,
+    /// Drives that the text names, and drives out of service.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub drives: Vec<AlertDrive>,
+    /// Redundancy left, by volume, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<String>,
+    /// Next command to run; empty if none is needed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub action: String,
+    /// The log has it already.
+    #[serde(skip)]
+    is_logged: bool,
+}
+
+/// A drive that an alert is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AlertDrive {
+    /// Drive identity.
+    pub id: String,
+    /// Path of the drive.
+    pub path: String,
+    /// Serial number, if known.
+    pub serial: Option<String>,
+    /// State of the drive.
+    pub state: DriveState,
 }
 
 impl Alert {
-    /// Makes an alert of a pool, or of none. Names and reasons come from drives: characters that a
+    /// Makes an alert that concerns no pool. Names and reasons come from drives: characters that a
     /// terminal or a mailer would act on are escaped.
-    pub fn new(pool: &str, kind: &'static str, text: &str) -> Self {
-        Self { pool: one_line(pool), kind, text: cut(&one_line(text), MOST_TEXT_BYTES) }
+    pub fn new(kind: &'static str, text: &str) -> Self {
+        Self {
+            pool: String::new(),
+            kind,
+            text: cut(&one_line(text), MOST_TEXT_BYTES),
+            host: one_line(this_host().name()),
+            state: None,
+            drives: Vec::new(),
+            left: Vec::new(),
+            action: String::new(),
+            is_logged: false,
+        }
+    }
+
+    /// Makes an alert of a pool: with its state, the drives concerned, what can still be lost, and
+    /// the next command.
+    pub(crate) fn of_pool(pool: &PoolReport, kind: &'static str, text: &str) -> Self {
+        let concerns = |drive: &&DriveReport| !drive.state.takes_part() || watch::names(text, &drive.path);
+        let drive = |drive: &DriveReport| AlertDrive {
+            id: drive.id.clone(),
+            path: one_line(&drive.path),
+            serial: drive.hardware.serial.clone(),
+            state: drive.state,
+        };
+        let left = |volume: &VolumeReport| {
+            let left = match volume.state {
+                VolumeState::Failed => "has failed".to_owned(),
+                _ => redundancy_left(volume.redundancy_left),
+            };
+            one_line(&format!("volume {} {left}", volume.name))
+        };
+        Self {
+            pool: one_line(&pool.name),
+            state: Some(pool.state),
+            drives: pool.drives.iter().filter(concerns).take(MOST_LISTED).map(drive).collect(),
+            left: pool.volumes.iter().take(MOST_LISTED).map(left).collect(),
+            action: one_line(&pool.action),
+            ..Self::new(kind, text)
+        }
+    }
+
+    /// Marks an alert about an event that the log has anyway.
+    fn logged(self) -> Self {
+        Self { is_logged: true, ..self }
     }
 }
 
@@ -172,28 +251,86 @@ fn run_command(processes: &mut Processes, command: &str, alert: &Alert) -> Outco
     let mut child = Command::new("sh");
     child.args(["-c", command]);
     child.env("STRIPEWISE_POOL", &alert.pool).env("STRIPEWISE_KIND", alert.kind);
-    child.env("STRIPEWISE_TEXT", &alert.text);
+    child.env("STRIPEWISE_TEXT", &alert.text).env("STRIPEWISE_HOST_NAME", &alert.host);
+    child.env("STRIPEWISE_STATE", alert.state.map_or_else(String::new, |state| state.to_string()));
+    child.env("STRIPEWISE_ACTION", &alert.action);
     processes.run(&mut child, &as_json(alert))
 }
 
 fn send_mail(processes: &mut Processes, address: &str, alert: &Alert) -> Outcome {
-    let subject = match alert.pool.as_str() {
-        "" => format!("Stripewise: {}", alert.kind),
-        pool => format!("Stripewise: pool {pool}"),
-    };
-    let text = format!("To: {address}\nSubject: {subject}\n\n{}\n", alert.text);
+    let text = mail_text(address, alert);
     // Mailers are often in folders that are not in an ordinary user's PATH.
     let known = ["/usr/sbin/sendmail", "/usr/lib/sendmail"];
     let mailer = known.into_iter().find(|path| std::path::Path::new(path).exists()).unwrap_or("sendmail");
     processes.run(Command::new(mailer).args(["-t", "-oi"]), &text)
 }
 
+/// The mail: the subject has host, pool and state, the body what happened, the drives concerned,
+/// what is left, and the next command.
+fn mail_text(address: &str, alert: &Alert) -> String {
+    let Alert { pool, kind, host, .. } = alert;
+    let subject = match alert.state {
+        Some(state) => format!("{host}: pool {pool} is {state} ({kind})"),
+        None => format!("{host}: {kind}"),
+    };
+    let mut text = format!("To: {address}\nSubject: Stripewise on {subject}\n\n{}\n", alert.text);
+    let mut add = |label: &str, value: &str| text.push_str(&format!("{label:>8}: {value}\n"));
+    add("host", host);
+    for drive in &alert.drives {
+        let serial = drive.serial.as_ref().map_or_else(String::new, |serial| format!(", serial {serial}"));
+        add("drive", &format!("{}{serial}, {}, ID {}", drive.path, drive.state, drive.id));
+    }
+    alert.left.iter().for_each(|left| add("left", left));
+    if !alert.action.is_empty() {
+        add("next", &alert.action);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drives::hardware::Hardware;
 
     fn alert() -> Alert {
-        Alert::new("tank", "state", "it's degraded\"")
+        let host = "vm".to_owned();
+        Alert { pool: "tank".to_owned(), host, ..Alert::new("state", "it's degraded\"") }
+    }
+
+    #[test]
+    fn a_mail_names_drive_rest_and_next_command() {
+        let hardware = Hardware { serial: Some("Z1".into()), ..Hardware::default() };
+        let drive = |path: &str, state| DriveReport {
+            id: "7".into(),
+            path: path.into(),
+            state,
+            hardware: hardware.clone(),
+            ..DriveReport::default()
+        };
+        let report = PoolReport {
+            name: "tank".into(),
+            state: PoolState::Degraded,
+            drives: vec![
+                drive("/dev/sda", DriveState::Online),
+                drive("/dev/sdb", DriveState::Missing),
+                drive("/dev/sdc", DriveState::Online),
+            ],
+            action: "stripewise pool replace tank 7 NEW-DRIVE".into(),
+            ..PoolReport::default()
+        };
+        let alert = Alert::of_pool(&report, "drive", "/dev/sdc had 2 read errors");
+        let alert = Alert { host: "vm".into(), left: vec!["volume a can lose 1 more drive".into()], ..alert };
+        assert_eq!(
+            mail_text("root@localhost", &alert),
+            "To: root@localhost\n\
+             Subject: Stripewise on vm: pool tank is degraded (drive)\n\n\
+             /dev/sdc had 2 read errors\n    \
+             host: vm\n   \
+             drive: /dev/sdb, serial Z1, missing, ID 7\n   \
+             drive: /dev/sdc, serial Z1, online, ID 7\n    \
+             left: volume a can lose 1 more drive\n    \
+             next: stripewise pool replace tank 7 NEW-DRIVE\n"
+        );
     }
 
     fn run(command: &str) -> Outcome {
@@ -202,9 +339,9 @@ mod tests {
 
     #[test]
     fn alerts_hold_nothing_that_a_terminal_acts_on() {
-        let alert = Alert::new("tank", "drive", "/d/a\nBcc: x\r\u{202e}gpj\x1b[2J");
+        let alert = Alert::new("drive", "/d/a\nBcc: x\r\u{202e}gpj\x1b[2J");
         assert_eq!(alert.text, "/d/a\\u{a}Bcc: x\\u{d}\\u{202e}gpj\\u{1b}[2J");
-        assert!(Alert::new("", "test", &"ä".repeat(100_000)).text.len() < MOST_TEXT_BYTES + 100);
+        assert!(Alert::new("test", &"ä".repeat(100_000)).text.len() < MOST_TEXT_BYTES + 100);
     }
 
     #[test]
@@ -217,7 +354,8 @@ mod tests {
         );
         assert_eq!(run(&command), Ok(()));
         let said = std::fs::read_to_string(&path).expect("written");
-        let expected = "{\"pool\":\"tank\",\"kind\":\"state\",\"text\":\"it's degraded\\\"\"}tank state it's degraded\"\n";
+        let expected = "{\"pool\":\"tank\",\"kind\":\"state\",\"text\":\"it's degraded\\\"\",\
+                        \"host\":\"vm\"}tank state it's degraded\"\n";
         assert_eq!(said, expected);
         let failed = run("echo no way >&2; exit 3").expect_err("it failed");
         assert!(failed.contains('3') && failed.contains("no way"), "{failed}");

@@ -7,6 +7,7 @@
 //! itself. Only external programs and other threads do.
 
 pub mod file_system;
+pub mod kept;
 mod mounts;
 mod program;
 
@@ -16,6 +17,7 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use futures_util::future::{Either, select};
+use stripewise_export::bridge::off_thread;
 use stripewise_export::fuse::{FuseLoad, FuseMount, Host, Tree};
 
 use crate::control::Control;
@@ -31,9 +33,19 @@ const RETRY_NS: u64 = 1_000_000_000;
 
 /// Resolves the folder that the caller typed, and checks that it can be a mount point.
 pub fn free_folder(control: &Control, typed: &Path) -> Result<PathBuf> {
-    let folder = control.absolute(typed);
+    check_folder(&control.absolute(typed))
+}
+
+/// As [`free_folder`], for an absolute path and from a process that has mounts: the folder may be
+/// on one of them, which the executor's thread must not touch.
+pub(crate) async fn free_folder_at(folder: PathBuf) -> Result<PathBuf> {
+    let checked = off_thread(move || check_folder(&folder)).await;
+    checked.map_err(|error| Failure::because("cannot look at the folder", &error))?
+}
+
+fn check_folder(folder: &Path) -> Result<PathBuf> {
     let shown = folder.display();
-    let metadata = std::fs::metadata(&folder).map_err(|error| match error.kind() {
+    let metadata = std::fs::metadata(folder).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Failure::new(format!("cannot mount at {shown}: there is no such folder"))
             .hint(format!("mkdir {shown}")),
         io::ErrorKind::NotConnected => Failure::new(format!(
@@ -48,7 +60,7 @@ pub fn free_folder(control: &Control, typed: &Path) -> Result<PathBuf> {
             .hint("name an empty folder, in which the volumes will appear"));
     }
     let unusable = |error: io::Error| Failure::because(format!("cannot mount at {shown}"), &error);
-    let folder = std::fs::canonicalize(&folder).map_err(unusable)?;
+    let folder = std::fs::canonicalize(folder).map_err(unusable)?;
     if let Some(mounted) = what_is_mounted_at(&folder).map_err(unusable)? {
         return Err(Failure::new(format!("cannot mount at {shown}: {mounted} is mounted there"))
             .hint(format!("unmount it with `umount {shown}`, or name another folder")));

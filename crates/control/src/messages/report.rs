@@ -3,15 +3,19 @@
 //! file, and other processes read and show it.
 
 use serde::{Deserialize, Serialize};
-use stripewise_pool::{DriveStatus, Event, HostUse, PoolStatus, SlotStatus, TierInfo, VolumeInfo};
+use stripewise_pool::{
+    Activity, DriveStatus, Event, HostUse, Notice, PoolStatus, SlotStatus, TierInfo, VolumeInfo,
+};
 use stripewise_runtime::Holder;
 use utoipa::ToSchema;
 
 use crate::drives::hardware::Hardware;
+use crate::notation::file_system::FileSystem;
+use crate::notation::size::{ByteSize, duration_text};
 use crate::notation::times::{host_in_words, moment_text};
 use crate::registry::KnownPool;
 
-mod condition;
+pub(crate) mod condition;
 pub(crate) mod hardware;
 mod state;
 
@@ -74,6 +78,10 @@ pub struct PoolReport {
     pub patrol_bytes_per_s: Option<u64>,
     /// Interval between automatic scrubs; `null`: none start automatically.
     pub patrol_interval_s: Option<u64>,
+    /// Time at which the next automatic scrub is due, milliseconds since 1970; `null`: none is
+    /// scheduled.
+    #[serde(default)]
+    pub next_scrub_unix_ms: Option<u64>,
     /// Space usage from which on the status warns.
     pub space_warning_percent: u32,
     /// Rate limit for moving rows between tiers; `null`: only the rebuild priority limits it.
@@ -82,9 +90,55 @@ pub struct PoolReport {
     /// bound.
     #[serde(default)]
     pub rebuild_latency_ms: Option<u32>,
+    /// Mounts that the daemon keeps.
+    #[serde(default)]
+    pub mounts: Vec<MountReport>,
+    /// Spares that took the place of other drives, until `pool clear`.
+    #[serde(default)]
+    pub spares_in_use: Vec<SpareReport>,
     /// Result of the last finished scrub; `null`: there was none.
     #[serde(default)]
     pub last_scrub: Option<LastScrubReport>,
+}
+
+/// A mount that the daemon keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MountReport {
+    /// Pool, whose volumes are files in the folder, or volume with a file system.
+    pub target: String,
+    /// Mount point.
+    pub folder: String,
+    /// Type of the file system; `null`: volumes as files.
+    pub file_system: Option<FileSystem>,
+    /// State of the mount.
+    pub state: MountedState,
+    /// Reason of a failure.
+    pub why: Option<String>,
+}
+
+/// State of a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MountedState {
+    /// It can be used.
+    Mounted,
+    /// It is being mounted.
+    Mounting,
+    /// It could not be mounted; it is tried again.
+    Failed,
+    /// Another process unmounted it; it comes back with the next daemon.
+    Unmounted,
+}
+
+/// A spare in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SpareReport {
+    /// Path of the spare.
+    pub spare: String,
+    /// Path of the drive whose place it took.
+    pub drive: String,
+    /// Time, milliseconds since 1970.
+    pub time_unix_ms: u64,
 }
 
 /// Totals of a finished scrub over all volumes.
@@ -104,6 +158,29 @@ pub struct LastScrubReport {
     pub unreadable_strips: u64,
     /// Volumes whose scrub ended early.
     pub volumes_cut_short: u64,
+}
+
+impl LastScrubReport {
+    /// True if it found no error and was complete.
+    pub fn is_clean(&self) -> bool {
+        let Self { repaired_blocks, unattributed_blocks, unreadable_strips, volumes_cut_short, .. } = *self;
+        [repaired_blocks, unattributed_blocks, unreadable_strips, volumes_cut_short] == [0; 4]
+    }
+
+    /// Duration and findings in words.
+    pub fn in_words(&self) -> String {
+        let took = duration_text((self.ended_unix_ms.saturating_sub(self.began_unix_ms)) as f64 / 1000.0);
+        let mut found = Vec::new();
+        let mut add = |count: u64, what: &str, then: &str| {
+            found.extend((count > 0).then(|| format!("{} {then}", counted(count as usize, what))));
+        };
+        add(self.repaired_blocks, "corrupt block", "repaired");
+        add(self.unattributed_blocks, "block", "with redundancy rewritten");
+        add(self.unreadable_strips, "strip", "unreadable");
+        add(self.volumes_cut_short, "volume", "not verified to the end");
+        let found = if found.is_empty() { "no errors found".to_owned() } else { found.join(", ") };
+        format!("in {took}, {} verified: {found}", ByteSize(self.checked_bytes))
+    }
 }
 
 /// A drive of a pool.
@@ -285,14 +362,7 @@ impl From<&PoolStatus> for PoolReport {
             PoolState::Online if drives.iter().any(is_out) => PoolState::Degraded,
             state => state,
         };
-        let activity = status.activity.iter().map(|job| ActivityReport {
-            kind: word(job.kind),
-            percent: job.percent,
-            mb_per_s: job.mb_per_s,
-            seconds_left: job.seconds_left,
-            volume: job.volume.clone(),
-            drive: job.drive.map(|drive| drive.to_string()),
-        });
+        let activity = status.activity.iter().map(ActivityReport::from);
         let (condition, action) = condition::in_words(&status.name, &status.condition);
         Self {
             name: status.name.clone(),
@@ -310,9 +380,12 @@ impl From<&PoolStatus> for PoolReport {
             events: status.events,
             patrol_bytes_per_s: status.patrol_bytes_per_s,
             patrol_interval_s: status.patrol_interval_s,
+            next_scrub_unix_ms: status.next_scrub_unix_s.map(|unix_s| unix_s.saturating_mul(1000)),
             space_warning_percent: status.space_warning_percent,
             tier_bytes_per_s: status.tier_bytes_per_s,
             rebuild_latency_ms: status.rebuild_latency_ms,
+            mounts: Vec::new(),
+            spares_in_use: status.notices.iter().filter_map(SpareReport::of).collect(),
             last_scrub: status.last_scrub.as_ref().map(|scrub| LastScrubReport {
                 began_unix_ms: scrub.began_unix_s.saturating_mul(1000),
                 ended_unix_ms: scrub.ended_unix_s.saturating_mul(1000),
@@ -330,6 +403,30 @@ impl From<&PoolStatus> for PoolReport {
             notices: status.notices.iter().map(condition::notice_in_words).collect(),
             rebuild_priority_percent: status.rebuild_priority_percent,
             generation: status.generation,
+        }
+    }
+}
+
+impl SpareReport {
+    fn of(notice: &Notice) -> Option<Self> {
+        let Notice::SpareInUse(takeover) = notice else { return None };
+        Some(Self {
+            spare: takeover.spare.clone(),
+            drive: takeover.drive.clone(),
+            time_unix_ms: takeover.unix_s.saturating_mul(1000),
+        })
+    }
+}
+
+impl From<&Activity> for ActivityReport {
+    fn from(job: &Activity) -> Self {
+        Self {
+            kind: word(job.kind),
+            percent: job.percent,
+            mb_per_s: job.mb_per_s,
+            seconds_left: job.seconds_left,
+            volume: job.volume.clone(),
+            drive: job.drive.map(|drive| drive.to_string()),
         }
     }
 }

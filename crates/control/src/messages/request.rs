@@ -11,12 +11,14 @@ use stripewise_layout::LayoutSpec;
 use stripewise_pool::{JobKind, Pin, Role as DriveRole};
 
 use crate::messages::roles::Role;
+use crate::notation::file_system::FileSystem;
 use crate::notation::names::{PoolName, VolumeName};
 use crate::notation::size::WantedSize;
 
 mod settings;
 mod shown;
 
+pub(crate) use settings::MONTHLY_S;
 pub use settings::Setting;
 
 /// Makes the structs, and of all of them one enum with the name of each as the command line has it.
@@ -224,6 +226,9 @@ requests! {
         pool: PoolName,
         /// To wait until that is done.
         wait: bool,
+        /// To report what is wrong and where, and to write nothing.
+        #[serde(default)]
+        check_only: bool,
     }
     /// To acknowledge what the status reports of drives.
     Clear as "pool clear" {
@@ -245,6 +250,13 @@ requests! {
         pool: PoolName,
         /// The settings.
         settings: Vec<Setting>,
+    }
+    /// The settings of a pool.
+    GetSettings as "pool get" {
+        /// The pool.
+        pool: PoolName,
+        /// The setting; all if left out.
+        key: Option<String>,
     }
     /// To erase a pool from its drives.
     DestroyPool as "pool destroy" {
@@ -330,10 +342,31 @@ requests! {
         /// That is meant.
         yes: bool,
     }
+    /// The drives of pools.
+    ListDrives as "drive list" {
+        /// The pool; all known ones if left out.
+        pool: Option<PoolName>,
+    }
     /// Contents of drives.
     ShowDrives as "drive show" {
         /// Paths, volumes, NBD URIs, or identities of known drives.
         drives: Vec<PathBuf>,
+    }
+    /// To have the daemon mount volumes as files, or the file system on one.
+    Mount as "mount" {
+        /// The pool.
+        pool: PoolName,
+        /// The volume with the file system; left out: all volumes as files.
+        volume: Option<VolumeName>,
+        /// Mount point: an empty folder.
+        folder: PathBuf,
+        /// Type of the file system; created if the volume is empty.
+        file_system: Option<FileSystem>,
+    }
+    /// To end a mount of the daemon.
+    Unmount as "umount" {
+        /// Pool, volume, or mount point.
+        target: PathBuf,
     }
     /// To switch the light of a drive's slot.
     LocateDrive as "drive locate" {
@@ -363,6 +396,8 @@ impl Request {
             | Self::ShowPools(_)
             | Self::ListEvents(_)
             | Self::ShowLoad(_)
+            | Self::GetSettings(_)
+            | Self::ListDrives(_)
             | Self::ListVolumes(_)
             | Self::ShowVolume(_) => Role::Read,
             Self::AddDrives(AddDrives { force: true, .. })
@@ -377,7 +412,10 @@ impl Request {
             | Self::ClearDrive(_)
             // Overwritten data is lost.
             | Self::WriteVolume(_)
-            | Self::DeleteVolume(_) => Role::Admin,
+            | Self::DeleteVolume(_)
+            // The folder is one of the whole system.
+            | Self::Mount(_)
+            | Self::Unmount(_) => Role::Admin,
             Self::AddDrives(_)
             | Self::RemoveDrive(_)
             | Self::RetireDrive(_)
@@ -458,10 +496,13 @@ impl Request {
                 | Self::ShowPools(_)
                 | Self::ListEvents(_)
                 | Self::ShowLoad(_)
+                | Self::GetSettings(_)
+                | Self::ListDrives(_)
                 | Self::ListVolumes(_)
                 | Self::ShowVolume(_)
                 | Self::ReadVolume(_)
                 | Self::ShowDrives(_)
+                | Self::Scrub(Scrub { check_only: true, .. })
         )
     }
 }

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use crate::daemon::alerts::Sent;
 use crate::drives::hardware::Hardware;
 use crate::jobs::Done;
-use crate::messages::report::{EventReport, PoolReport, VolumeReport};
+use crate::messages::report::{DriveReport, EventReport, PoolReport, VolumeReport};
 use crate::messages::request::Setting;
 use crate::notation::names::VolumeName;
 use crate::pools::load::Load;
@@ -34,6 +34,8 @@ pub enum Response {
     PoolExported(PoolExported),
     /// The events of a pool.
     Events(Events),
+    /// The settings of a pool.
+    Settings(PoolSettings),
     /// The I/O load of a pool's drives and volumes.
     Load(Load),
     /// All jobs of one kind are done.
@@ -48,8 +50,12 @@ pub enum Response {
     VolumeRead,
     /// The caller's input was written to a volume.
     VolumeWritten(VolumeWritten),
+    /// The drives of pools.
+    DriveList(DriveList),
     /// The contents of drives.
     Drives(ShownDrives),
+    /// A mount began or ended.
+    Mounted(Mounted),
     /// A test alert was sent.
     AlertsTested(AlertsTested),
     /// The light of a drive's slot was switched.
@@ -70,6 +76,27 @@ pub struct KnownPools {
 pub struct Pools {
     /// One or more.
     pub pools: Vec<PoolReport>,
+}
+
+/// The settings of a pool.
+#[derive(Serialize, ToSchema)]
+pub struct PoolSettings {
+    /// Pool name.
+    pub pool: String,
+    /// The settings, as `pool set` takes them.
+    pub settings: Vec<SettingValue>,
+    /// True if one setting was named: its value alone is the text.
+    #[serde(skip)]
+    pub is_one: bool,
+}
+
+/// A setting of a pool.
+#[derive(Serialize, ToSchema)]
+pub struct SettingValue {
+    /// Name.
+    pub key: String,
+    /// Value.
+    pub value: String,
 }
 
 /// A changed pool.
@@ -321,6 +348,23 @@ pub struct VolumeWritten {
     pub written_bytes: u64,
 }
 
+/// The drives of pools.
+#[derive(Serialize, ToSchema)]
+pub struct DriveList {
+    /// None or more.
+    pub drives: Vec<ListedDrive>,
+}
+
+/// A drive of a pool.
+#[derive(Serialize, ToSchema)]
+pub struct ListedDrive {
+    /// Pool name.
+    pub pool: String,
+    /// The drive.
+    #[serde(flatten)]
+    pub drive: DriveReport,
+}
+
 /// The contents of drives.
 #[derive(Serialize)]
 pub struct ShownDrives {
@@ -348,6 +392,17 @@ pub struct ShownDrive {
     /// Serial number, slot, temperature and health.
     #[serde(flatten)]
     pub hardware: Hardware,
+}
+
+/// A mount that began or ended.
+#[derive(Serialize)]
+pub struct Mounted {
+    /// Pool, or volume with its pool.
+    pub target: String,
+    /// Mount point.
+    pub folder: PathBuf,
+    /// True if it is mounted now.
+    pub mounted: bool,
 }
 
 /// The light of a drive's slot.

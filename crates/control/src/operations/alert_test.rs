@@ -21,7 +21,7 @@ pub async fn run(_asked: &TestAlerts, control: &Control) -> Result<Response> {
     };
     let alerts = control.alerts().ok_or_else(nothing)?;
     let text = "this is a test: alerts of this machine's pools arrive here";
-    let answered = alerts.send(Alert::new("", "test", text));
+    let answered = alerts.send(Alert::new("test", text));
     let answered = answered.ok_or_else(|| Failure::new("too many alerts are queued already"))?;
     let ended = |_| Failure::new("alerts are no longer sent: the daemon is shutting down");
     Ok(Response::AlertsTested(AlertsTested { sent: control.without_turn(answered).await.map_err(ended)? }))

@@ -4,6 +4,7 @@ pub mod add;
 pub mod clear;
 pub mod erase;
 pub mod grow;
+pub mod list;
 pub mod locate;
 pub mod offline;
 pub mod online;

@@ -4,6 +4,7 @@ pub mod create;
 pub mod destroy;
 pub mod events;
 pub mod export;
+pub mod get;
 pub mod import;
 pub mod list;
 pub mod rename;

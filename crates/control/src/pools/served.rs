@@ -12,6 +12,7 @@ use stripewise_export::{Exports, Hold, PoolExports, VolumeExport};
 use stripewise_pool::{Id, Pool};
 
 use crate::failure::{Failure, Result};
+use crate::pools::mount_list::MountList;
 use crate::pools::pool_stack::PoolStack;
 use crate::registry::stacking::is_used;
 use crate::registry::{KnownPool, Registry};
@@ -25,6 +26,7 @@ pub struct Served {
     /// Pools to be served again as soon as they can be opened.
     to_come: Rc<RefCell<Vec<KnownPool>>>,
     coming: Rc<Coming>,
+    mounts: MountList,
     /// The last session of each pool opened by this process, by the pool's identity.
     sessions: Rc<RefCell<HashMap<String, Id>>>,
 }
@@ -139,6 +141,11 @@ impl Served {
                  on it, connections",
             )
         })
+    }
+
+    /// The mounts that a daemon keeps.
+    pub fn mounts(&self) -> &MountList {
+        &self.mounts
     }
 
     /// The listeners for clients of the volumes.

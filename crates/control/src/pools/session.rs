@@ -11,11 +11,11 @@ use stripewise_drive::Drive;
 use stripewise_export::Hold;
 use stripewise_export::nbd::client::NetworkDrive;
 use stripewise_pool::{DriveId, DriveStatus, Pool, inspect};
-use stripewise_runtime::{FileDrive, OpenOptions, RealExecutor};
+use stripewise_runtime::{FileDrive, OpenOptions, RealExecutor, drive_identity};
 
 use crate::access::Access;
 use crate::control::Control;
-use crate::drives::candidates::Candidate;
+use crate::drives::candidates::{Candidate, Identity};
 use crate::drives::contents::refuse_contents;
 use crate::drives::opened::OpenedDrive;
 use crate::drives::rights::refuse_foreign_path;
@@ -41,6 +41,36 @@ pub fn find_volume(report: PoolReport, name: &VolumeName) -> Result<VolumeReport
             },
         )
     })
+}
+
+/// The failure to open a new drive. If the drive is one of a pool that a process has open, it names
+/// that pool.
+pub(crate) async fn not_opened(control: &Control, candidate: &Candidate, failure: Failure) -> Failure {
+    let Identity::Drive(identity) = candidate.identity else { return failure };
+    let Ok(registry) = control.registry() else { return failure };
+    let pools = registry.pools().unwrap_or_default();
+    let paths = |pool: &KnownPool| pool.drives.iter().map(|drive| drive.path.clone()).collect();
+    let of_pools: Vec<Vec<PathBuf>> = pools.iter().map(paths).collect();
+    let is_it = move |path: &PathBuf| drive_identity(path).is_ok_and(|found| found == identity);
+    let looked = control.look(&candidate.path, move || of_pools.iter().position(|of| of.iter().any(&is_it)));
+    let Some(pool) = looked.await.ok().flatten().map(|index| &pools[index]) else {
+        return failure;
+    };
+    let user = match control.served.has(&pool.name) {
+        true => Some("this daemon".to_owned()),
+        false => registry.pool_user(pool),
+    };
+    let Some(user) = user else { return failure };
+    Failure::new(format!(
+        "{} is a drive of pool `{}`, which {user} has open; nothing was changed",
+        candidate.path.display(),
+        pool.name
+    ))
+    .hint(format!(
+        "name another drive; if it is to leave pool {0}: `stripewise pool retire {0} {1}`",
+        pool.name,
+        candidate.path.display()
+    ))
 }
 
 /// A pool as a command uses it: opened and closed by that command alone, or lent by the process
@@ -248,6 +278,7 @@ impl Session {
         for drive in &mut report.drives {
             drive.hardware = self.control.hardware().of(&drive.id).unwrap_or_default();
         }
+        report.mounts = self.control.served.mounts().reports(self.name());
         hardware::add_notices(&mut report, self.control.max_temperature_c());
         report
     }
@@ -325,7 +356,11 @@ impl Session {
                 }
                 self.brings.replace(Some(self.stack.top.bringing.clone()));
                 let opener = StackOpener::onto(&self.control, self.stack.below.clone())?;
-                let opened = opener.open(candidate, Access::Change, &OpenOptions::default()).await?;
+                let opened = opener.open(candidate, Access::Change, &OpenOptions::default()).await;
+                let opened = match opened {
+                    Ok(opened) => opened,
+                    Err(failure) => return Err(not_opened(&self.control, candidate, failure).await),
+                };
                 self.stack.top.brought.borrow_mut().push(opened.bare.clone());
                 self.stack.top.opened.borrow_mut().push(opened.clone());
                 opened

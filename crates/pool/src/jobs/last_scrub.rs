@@ -65,6 +65,7 @@ impl ScrubRecord {
                 pages_repaired: self.pages_repaired,
                 pages_lost: self.pages_lost,
                 sums_recorded: self.sums_recorded,
+                ..ScrubReport::default()
             },
             error: self.error.clone(),
         }

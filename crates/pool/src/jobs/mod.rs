@@ -5,12 +5,14 @@
 //! Jobs run concurrently in lanes. One lane restores redundancy: it allocates space for missing
 //! columns (`sparing/mod.rs`), fills them (`jobs/rebuild.rs`), and once redundancy is complete it
 //! empties drives (`jobs/drain.rs`, shown as a rebuild, because it looks like one from outside).
-//! The second lane checks (`jobs/scrub.rs`). The third converts volumes to other layouts
+//! The second lane checks (`jobs/scrub.rs`); a check that writes nothing belongs to its caller
+//! (`jobs/check.rs`). The third converts volumes to other layouts
 //! (`jobs/convert.rs`). Two more move rows between tiers (`jobs/tier.rs`) and spread them over
 //! drives (`jobs/rebalance.rs`). A resync waits until its volume is complete, because with a member
 //! missing there is nothing to compare. Work that failed is retried only after something has
 //! changed. Faults expected: drives fail during a job, the pool is closed.
 
+pub(crate) mod check;
 pub(crate) mod column_migration;
 pub(crate) mod convert;
 pub(crate) mod drain;
@@ -182,6 +184,7 @@ pub(crate) struct Jobs {
     /// Something has changed that the rebuild lane must consider before it continues.
     pub(crate) look_again: Cell<bool>,
     pub(crate) reports: RefCell<Vec<ScrubSummary>>,
+    scrubbing: Cell<bool>,
     /// The task that starts scheduled scrubs is running.
     pub(crate) scheduling: Cell<bool>,
     pub(crate) changed: Event,
@@ -234,6 +237,12 @@ impl Jobs {
     /// that.
     pub(crate) fn is_rebuilding_or_tiering(&self) -> bool {
         self.rebuilding.running.get() || self.tiering.running.get()
+    }
+
+    /// True if a scrub runs, and no job that restores or moves data: a scrub is in no hurry.
+    pub(crate) fn only_scrubs(&self) -> bool {
+        let others = [&self.rebuilding, &self.converting, &self.tiering];
+        self.scrubbing.get() && !others.iter().any(|lane| lane.running.get())
     }
 
     fn lanes(&self) -> [&Lane; 5] {
@@ -305,6 +314,15 @@ impl Pool {
                 return lane.failure().map_or(Ok(()), |failure| Err(PoolError::Job(failure)));
             }
             changed.await;
+        }
+    }
+
+    /// Reason why jobs of a kind cannot go on: a rebuild or a scrub that failed.
+    pub fn job_failure(&self, kind: JobKind) -> Option<String> {
+        match kind {
+            JobKind::Rebuild => self.0.jobs.rebuilding.failure(),
+            JobKind::Scrub => self.0.jobs.checking.failure(),
+            _ => None,
         }
     }
 
@@ -381,7 +399,12 @@ impl Inner {
         let lane = &self.jobs.checking;
         while !self.lifecycle.is_closed() {
             match self.next_check() {
-                Some((part, true)) => self.run_scrub(part).await,
+                Some((part, true)) => {
+                    self.jobs.scrubbing.set(true);
+                    self.run_scrub(part).await;
+                    self.jobs.scrubbing.set(false);
+                    self.set_background_share();
+                }
                 Some((part, false)) => self.run_resync(part).await,
                 None => break,
             }

@@ -83,6 +83,8 @@ impl Inner {
                     return Ok(Change::Nothing(false));
                 }
                 let (found, done) = (ScrubRecord::default(), Vec::new());
+                let text = format!("a scrub began; volumes: {}", volumes.len());
+                manifest.events.push(now_s * 1000, EventKind::Scrub, &text);
                 manifest.scrub =
                     Some(ScrubIntent { volumes, next_region: 0, began_unix_s: Some(now_s), found, done });
                 Ok(Change::Commit(true))
@@ -275,19 +277,11 @@ impl ScrubOfVolume<'_> {
         let (pool, regions) = (self.pool, array.regions());
         let per_region = progress.total_bytes.get() / regions.max(1) as f64;
         progress.done_bytes.set(at.get() as f64 * per_region);
-        // Earliest time of the next read.
-        let mut next_ns = pool.context.now_ns();
+        let mut pace = Pace::of(pool);
         while at.get() < regions {
-            let rate = pool.manifest.borrow().patrol.rate_bytes_per_s;
-            if rate.is_some() && pool.context.now_ns() < next_ns {
-                // Short sleeps, because the pool may be closed in between.
-                let sleep_ns = (next_ns - pool.context.now_ns()).min(SECOND_NS);
-                pool.context.sleep_ns(sleep_ns).await;
-                if pool.lifecycle.is_closed() {
-                    return Err(ArrayError::Closed);
-                }
-                continue;
-            }
+            pace.wait(pool).await?;
+            // Other jobs may have begun or ended.
+            pool.set_background_share();
             let mut found = ScrubReport::default();
             let scrubbed = array.scrub_range(at.get()..at.get() + 1, &mut found).await;
             self.found.borrow_mut().add(&found);
@@ -297,10 +291,7 @@ impl ScrubOfVolume<'_> {
             scrubbed?;
             at.set(at.get() + 1);
             progress.add(per_region);
-            if let Some(rate) = rate {
-                let cost_ns = (found.checked_bytes as f64 * 1e9 / rate as f64) as u64;
-                next_ns = next_ns.max(pool.context.now_ns().saturating_sub(SECOND_NS)) + cost_ns;
-            }
+            pace.charge(pool, found.checked_bytes);
         }
         array.release_records().await
     }
@@ -336,6 +327,39 @@ impl ScrubOfVolume<'_> {
                 _ => Ok(Change::Nothing(())),
             })
             .await
+    }
+}
+
+/// Keeps reads to the scrub rate, if one is set.
+pub(crate) struct Pace {
+    /// Earliest time of the next read.
+    next_ns: u64,
+}
+
+impl Pace {
+    pub(crate) fn of(pool: &Inner) -> Self {
+        Self { next_ns: pool.context.now_ns() }
+    }
+
+    /// Waits until the next read may begin; fails if the pool is closed by then.
+    pub(crate) async fn wait(&self, pool: &Inner) -> Result<(), ArrayError> {
+        let has_rate = || pool.manifest.borrow().patrol.rate_bytes_per_s.is_some();
+        while has_rate() && pool.context.now_ns() < self.next_ns {
+            // Short sleeps, because the pool may be closed in between.
+            let sleep_ns = (self.next_ns - pool.context.now_ns()).min(SECOND_NS);
+            pool.context.sleep_ns(sleep_ns).await;
+            if pool.lifecycle.is_closed() {
+                return Err(ArrayError::Closed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Charges bytes that were read.
+    pub(crate) fn charge(&mut self, pool: &Inner, bytes: u64) {
+        let Some(rate) = pool.manifest.borrow().patrol.rate_bytes_per_s else { return };
+        let cost_ns = (bytes as f64 * 1e9 / rate as f64) as u64;
+        self.next_ns = self.next_ns.max(pool.context.now_ns().saturating_sub(SECOND_NS)) + cost_ns;
     }
 }
 

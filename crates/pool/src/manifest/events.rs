@@ -70,6 +70,13 @@ impl Events {
         self.list.push_back(Rc::new(event));
     }
 
+    /// Puts the events numbered `number` and above into the order of time: a change dates its event
+    /// when it begins, and others may happen before the commit that records them all.
+    pub(crate) fn sort_since(&mut self, number: u64) {
+        let at = (number.saturating_sub(self.first) as usize).min(self.list.len());
+        self.list.make_contiguous()[at..].sort_by_key(|event| event.time_unix_ms);
+    }
+
     /// Starts over with the event of this number to come.
     pub(crate) fn starting_at(first: u64) -> Self {
         Self { first, list: VecDeque::new() }
@@ -101,5 +108,23 @@ impl Events {
     /// Those numbered `number` and above that are still kept.
     pub(crate) fn since(&self, number: u64) -> impl Iterator<Item = &Event> {
         self.list.iter().skip(number.saturating_sub(self.first) as usize).map(|event| &**event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_events_are_in_the_order_of_time() {
+        let mut events = Events::starting_at(7);
+        [(5, "recorded"), (9, "change"), (8, "before it"), (9, "after it")]
+            .iter()
+            .for_each(|(time, text)| events.push(*time, EventKind::Pool, text));
+        events.sort_since(8);
+        let texts: Vec<&str> = events.iter().map(|event| event.text.as_str()).collect();
+        assert_eq!(texts, ["recorded", "before it", "change", "after it"]);
+        events.sort_since(99);
+        assert_eq!((events.first_number(), events.next_number()), (7, 11));
     }
 }

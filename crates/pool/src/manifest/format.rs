@@ -84,6 +84,13 @@ pub(crate) struct Patrol {
     pub last_unix_s: Option<u64>,
 }
 
+impl Patrol {
+    /// Time at which the next scrub is due, seconds since 1970; `None` without a schedule.
+    pub(crate) fn next_unix_s(&self) -> Option<u64> {
+        Some(self.last_unix_s.unwrap_or(0).saturating_add(self.interval_s?))
+    }
+}
+
 /// Other settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -27,7 +27,8 @@ impl Host {
         Self { id, name: bytes, name_bytes: length }
     }
 
-    pub(crate) fn name(&self) -> &str {
+    /// Name for display.
+    pub fn name(&self) -> &str {
         std::str::from_utf8(&self.name[..self.name_bytes]).unwrap_or_default()
     }
 

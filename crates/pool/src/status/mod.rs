@@ -219,6 +219,8 @@ pub struct PoolStatus {
     pub patrol_bytes_per_s: Option<u64>,
     /// Interval between automatic scrubs, seconds.
     pub patrol_interval_s: Option<u64>,
+    /// Time at which the next automatic scrub is due, seconds since 1970.
+    pub next_scrub_unix_s: Option<u64>,
     /// From how many percent on space counts as short.
     pub space_warning_percent: u32,
     /// Rate limit for moves between tiers, bytes per second; without one the rebuild priority
@@ -377,6 +379,7 @@ impl Inner {
             events: manifest.events.iter().count() + self.news.unrecorded().len(),
             patrol_bytes_per_s: manifest.patrol.rate_bytes_per_s,
             patrol_interval_s: manifest.patrol.interval_s,
+            next_scrub_unix_s: manifest.patrol.next_unix_s(),
             space_warning_percent: manifest.settings.space_warning_percent,
             tier_bytes_per_s: manifest.settings.tier_bytes_per_s,
             rebuild_latency_ms: manifest.settings.rebuild_latency_ms,

@@ -63,11 +63,13 @@ pub struct SpareTakeover {
     pub spare: String,
     /// Path of the drive.
     pub drive: String,
+    /// Time, seconds since 1970.
+    pub unix_s: u64,
 }
 
 impl Takeover {
     pub(crate) fn shown(&self) -> SpareTakeover {
-        SpareTakeover { spare: self.spare_path.clone(), drive: self.path.clone() }
+        SpareTakeover { spare: self.spare_path.clone(), drive: self.path.clone(), unix_s: self.unix_s }
     }
 }
 

@@ -95,6 +95,7 @@ impl Inner {
         note_comings_and_goings(&before, &mut next, self.news.unix_ms());
         next.forget_replaced();
         next.end_replacements_aloud(&before, &self.news);
+        next.events.sort_since(before.events.next_number());
         self.stamp_host(&mut next, false);
         let mut why = String::from("none is at hand");
         let mut excluded: BTreeSet<u32> = BTreeSet::new();

@@ -3,10 +3,11 @@
 use stripewise_control::drives::emptiness::UNKNOWN_DATA;
 use stripewise_control::drives::hardware::{Hardware, SmartHealth};
 use stripewise_control::report::{counted, word};
-use stripewise_control::response::ShownDrive;
+use stripewise_control::response::{DriveList, ListedDrive, ShownDrive};
 use stripewise_control::size::ByteSize;
 
-use crate::printer::{Page, Style};
+use crate::printer::{Page, Style, Table, plain};
+use crate::report::{State, error_cell, used_in_words};
 
 fn hardware_words(hardware: &Hardware, page: &mut Page) {
     let facts = [
@@ -31,6 +32,38 @@ fn hardware_words(hardware: &Hardware, page: &mut Page) {
             page.field("SMART", format!("failed: it expects to fail soon{counters}"), Style::Bad);
         }
         None => {}
+    }
+}
+
+/// Columns of the list of drives.
+pub(crate) const DRIVE_COLUMNS: [&str; 13] = [
+    "POOL", "DRIVE", "ROLE", "STATE", ">SIZE", ">USED", ">READ", ">WRITE", ">CKSUM", "SERIAL", "SLOT",
+    "MODEL", "ID",
+];
+
+/// Prints the drives of pools.
+pub(super) fn list(of: &DriveList, page: &mut Page) {
+    let mut table = Table::new(&DRIVE_COLUMNS);
+    let or_dash = |text: &Option<String>| plain(text.as_deref().unwrap_or("-"));
+    for ListedDrive { pool, drive } in &of.drives {
+        table.row([
+            plain(pool),
+            plain(&drive.path),
+            plain(&drive.role),
+            drive.state.cell(),
+            plain(ByteSize(drive.capacity_bytes).to_string()),
+            plain(used_in_words(drive)),
+            error_cell(drive.read_errors),
+            error_cell(drive.write_errors),
+            error_cell(drive.checksum_errors),
+            or_dash(&drive.hardware.serial),
+            or_dash(&drive.hardware.slot),
+            or_dash(&drive.hardware.model),
+            plain(&drive.id),
+        ]);
+    }
+    if !of.drives.is_empty() {
+        page.list(table);
     }
 }
 

@@ -8,8 +8,7 @@ use stripewise_pool::Role;
 
 use crate::commands::App;
 use crate::printer::Page;
-
-const DAY_S: u64 = 86_400;
+use crate::report::interval_in_words;
 
 /// Prints the notes that precede the result.
 pub(super) fn before(changed: &PoolChanged, app: &App) {
@@ -194,10 +193,7 @@ fn in_words(setting: Setting) -> String {
         Setting::PatrolRate(Some(rate)) => format!("scrub rate limit: {} per second", ByteSize(rate)),
         Setting::PatrolInterval(None) => "automatic scrubs: off".to_owned(),
         Setting::PatrolInterval(Some(seconds)) => {
-            let days = seconds as f64 / DAY_S as f64;
-            format!(
-                "automatic scrubs: {days:.2} days after the last scrub, while a process has the pool open"
-            )
+            format!("automatic scrubs: {}, while a process has the pool open", interval_in_words(seconds))
         }
         Setting::TierRate(None) => "tier migration rate limit: none; the rebuild priority applies".to_owned(),
         Setting::TierRate(Some(rate)) => {

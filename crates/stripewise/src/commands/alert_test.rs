@@ -5,6 +5,7 @@ use stripewise_control::request::TestAlerts;
 
 /// Send a test alert through every configured channel
 #[derive(Args)]
+#[command(after_help = "Example: stripewise alert test")]
 pub(crate) struct Options {}
 
 impl Options {

@@ -44,7 +44,8 @@ use crate::progress::Progress;
 /// report
 #[derive(Args)]
 #[command(
-    after_help = "Writes report.html and results.json to --out. Without --drives, no other files remain."
+    after_help = "Writes report.html and results.json to --out. Without --drives, no other files remain.\n\n\
+                  Example: stripewise evaluate --quick --layouts raid5,raid10"
 )]
 pub(crate) struct Options {
     /// A directory for temporary drive files, or drives (files or block devices) to overwrite;

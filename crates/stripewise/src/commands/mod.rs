@@ -7,12 +7,14 @@ pub(crate) mod completions;
 pub(crate) mod drive;
 pub(crate) mod evaluate;
 pub(crate) mod lab;
+pub(crate) mod list_options;
 pub(crate) mod man;
 pub(crate) mod model;
 pub(crate) mod mount;
 pub(crate) mod pool;
 pub(crate) mod serve;
 pub(crate) mod simulate_torture;
+pub(crate) mod umount;
 pub(crate) mod volume;
 
 use std::ops::Deref;

@@ -1,6 +1,7 @@
 //! `mount`: shows the volumes of a pool as files in a directory, or mounts the file system on one
-//! of them, until interrupted. It keeps the pool open as `serve` does: it runs the pool's jobs and
-//! accepts commands for it.
+//! of them. If a daemon has the pool, the daemon mounts (`control/src/operations/mounts.rs`);
+//! otherwise this process does, until interrupted. It keeps the pool open as `serve` does: it runs
+//! the pool's jobs and accepts commands for it.
 //!
 //! Expected faults: an unusable directory, a pool that another process serves, another process that
 //! unmounts, files still open at shutdown (they are waited for), a pool that is destroyed or
@@ -24,6 +25,7 @@ use stripewise_control::pools::pieces::find_volume;
 use stripewise_control::pools::session::Session;
 use stripewise_control::registry::running_as_root;
 use stripewise_control::registry::stacking::refuse_if_used;
+use stripewise_control::request::Mount;
 use stripewise_export::fuse::Tree;
 
 use crate::commands::App;
@@ -34,8 +36,13 @@ use crate::log::{self, LogOptions};
 /// Interval between checks that the pool is still served.
 const POLL_NS: u64 = 1_000_000_000;
 
-/// Mount volumes as files, or the file system on a volume, until interrupted
+/// Mount volumes as files, or the file system on a volume. If a daemon serves the pool, it mounts,
+/// and mounts again whenever it serves the pool, until `stripewise umount`; otherwise the command
+/// mounts until it is interrupted
 #[derive(Args)]
+#[command(
+    after_help = "Examples:\n  stripewise mount tank/data /mnt/data --fs xfs\n  stripewise mount tank /mnt/volumes"
+)]
 pub(crate) struct Options {
     /// The pool whose volumes appear as files; with --fs, the volume with the file system
     #[arg(value_name = "POOL[/VOL]")]
@@ -93,6 +100,18 @@ struct Ready<'a> {
     ready: bool,
     mounted: String,
     at: &'a str,
+}
+
+impl Options {
+    /// The request to a daemon that has the pool.
+    pub(crate) fn request(&self) -> Mount {
+        let (pool, volume) = match &self.what {
+            What::Pool(pool) => (pool.clone(), None),
+            What::Volume(name) => (PoolName(name.pool.clone()), Some(name.clone())),
+        };
+        let file_system = self.file_system.map(FileSystem::from);
+        Mount { pool, volume, folder: self.folder.clone(), file_system }
+    }
 }
 
 pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {

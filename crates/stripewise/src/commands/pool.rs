@@ -7,6 +7,7 @@ pub(crate) mod destroy;
 pub(crate) mod drives;
 pub(crate) mod events;
 pub(crate) mod export;
+pub(crate) mod get;
 pub(crate) mod import;
 pub(crate) mod iostat;
 pub(crate) mod jobs;

@@ -18,6 +18,7 @@ use serde::Serialize;
 use stripewise_control::daemon::alerts::{Alert, Alerts, Watch, tell};
 use stripewise_control::daemon::hardware::sample_hardware;
 use stripewise_control::daemon::listeners::open_nbd;
+use stripewise_control::daemon::mounting::kept;
 use stripewise_control::daemon::mounting::{free_folder, mount_fuse, unmount_fuse};
 use stripewise_control::daemon::serving::{
     END_WITHIN_SECONDS, adopt, close_all, give_memory_back, in_time, open_all, wanted_pools,
@@ -42,6 +43,9 @@ use options::{AlertOptions, NbdOptions};
 
 /// Run the daemon: serve pools to clients and commands, and run their jobs
 #[derive(Args)]
+#[command(
+    after_help = "Example: stripewise serve tank --nbd unix:/run/stripewise/nbd.sock --alert-mail root"
+)]
 pub(crate) struct Options {
     /// Pools to serve, with the pools that they are stacked on; default: all registered ones, and
     /// those registered later
@@ -153,6 +157,8 @@ async fn serve(
     let pools: Vec<String> =
         Session::all_served(app).iter().map(|session| session.name().to_owned()).collect();
     app.printer.note(format!("serving {}: {}", counted(pools.len(), "pool"), pools.join(", ")));
+    // Services that are ordered after this one find its file systems.
+    kept::begin(app).await?;
     tell_the_service_manager(app, &[NotifyState::Ready]);
     app.printer.result(&Ready { ready: true, pools }, |page| page.line("ready"))?;
     let taking_commands = take_commands(app, control);
@@ -177,6 +183,7 @@ async fn serve(
         watch.go_on(app).boxed_local(),
         sample_hardware(app).boxed_local(),
         mounted_still.boxed_local(),
+        kept::keep(app).boxed_local(),
     ]);
     let ended = match select(pin!(interrupted), &mut working).await {
         Either::Left(((), _)) => {
@@ -185,14 +192,20 @@ async fn serve(
         }
         Either::Right(((result, ..), _)) => result,
     };
-    match &mounted {
-        None => ended,
-        // Commands are taken while the mount is still in use.
-        Some(mounted) if ended.is_ok() => match select(pin!(mounted.end(app)), working).await {
-            Either::Left((result, _)) => result,
-            Either::Right(((result, ..), unmounting)) => unmounting.await.and(result),
-        },
-        Some(mounted) => mounted.end(app).await.and(ended),
+    let unmounting = async {
+        let unmounted = kept::end(app).await;
+        match &mounted {
+            None => unmounted,
+            Some(mounted) => mounted.end(app).await.and(unmounted),
+        }
+    };
+    if ended.is_err() {
+        return unmounting.await.and(ended);
+    }
+    // Commands are taken while mounts are still in use.
+    match select(pin!(unmounting), working).await {
+        Either::Left((result, _)) => result,
+        Either::Right(((result, ..), unmounting)) => unmounting.await.and(result),
     }
 }
 
@@ -223,7 +236,7 @@ impl<'a> Mounted<'a> {
             "{} was unmounted: volumes are not available there until the daemon is restarted",
             self.folder.display()
         );
-        tell(app, Alert::new("", "mount", &text));
+        tell(app, Alert::new("mount", &text));
     }
 
     async fn end(&self, app: &App) -> Result<()> {

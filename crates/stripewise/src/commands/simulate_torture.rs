@@ -21,6 +21,7 @@ use crate::progress::Progress;
 /// Lead random pools through power cuts, drive losses and every other fault, and check every
 /// promise. Exit code 1: one was broken
 #[derive(Args)]
+#[command(after_help = "Example: stripewise simulate torture --seed 1 --runs 100")]
 pub(crate) struct Options {
     /// The seed of the first run; the others follow it
     #[arg(long, value_name = "S", default_value_t = 1)]

@@ -23,7 +23,7 @@ use serde::Deserialize;
 use stripewise_control::daemon::refusals::Refusals;
 use stripewise_control::names::PoolName;
 use stripewise_control::request::*;
-use stripewise_control::response::{Events, Pools};
+use stripewise_control::response::{DriveList, Events, PoolSettings, Pools};
 use utoipa::{IntoParams, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -40,6 +40,7 @@ use crate::printer::document_text;
 
 mod description;
 mod drives;
+mod mounts;
 #[cfg(test)]
 mod openapi_rules;
 mod roles;
@@ -65,6 +66,7 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
         .routes(routes!(export_pool))
         .routes(routes!(rename_pool))
         .routes(routes!(list_events))
+        .routes(routes!(get_settings))
         .routes(routes!(streams::follow_pools))
         .routes(routes!(streams::follow_job))
         .routes(routes!(show_load))
@@ -74,6 +76,7 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
         .routes(routes!(wait_for_job))
         .routes(routes!(list_known_pools))
         .routes(routes!(test_alerts))
+        .routes(routes!(drives::list_drives))
         .routes(routes!(drives::show_drives))
         .routes(routes!(drives::locate_drive))
         .routes(routes!(drives::clear_drive))
@@ -84,6 +87,7 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
         .routes(routes!(drives::take_drive_offline))
         .routes(routes!(drives::take_drive_online))
         .routes(routes!(drives::replace_drive))
+        .routes(routes!(mounts::mount, mounts::unmount))
         .routes(routes!(volumes::list_all_volumes))
         .routes(routes!(volumes::list_volumes, volumes::create_volume))
         .routes(routes!(volumes::show_volume, volumes::change_volume, volumes::delete_volume))
@@ -344,7 +348,9 @@ struct Settings {
     rebuild_latency: Option<String>,
     /// Maximum scrub rate per second, such as `20MB`; `none` removes the limit.
     patrol_rate: Option<String>,
-    /// Days between automatic scrubs; `none`: scrub only on request.
+    /// Interval between automatic scrubs: `monthly`, `weekly`, `daily`, days as in `30d`, or `off`.
+    scrub: Option<String>,
+    /// The same as `scrub`.
     patrol_interval: Option<String>,
     /// Percentage of space in use at which the status warns.
     space_warning: Option<u32>,
@@ -365,6 +371,7 @@ async fn change_pool(
         ("rebuild-priority", settings.rebuild_priority),
         ("rebuild-latency", settings.rebuild_latency),
         ("patrol-rate", settings.patrol_rate),
+        ("scrub", settings.scrub),
         ("patrol-interval", settings.patrol_interval),
         ("space-warning", space_warning),
         ("tier-rate", settings.tier_rate),
@@ -420,6 +427,20 @@ async fn rename_pool(api: Api, Path(pool): Path<PoolName>, Document(new): Docume
     }
 }
 
+/// The setting to get.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Key {
+    /// Name of a setting; all if left out.
+    key: Option<String>,
+}
+
+/// The settings of a pool.
+#[utoipa::path(get, path = "/api/v1/pools/{pool}/settings", params(Key), responses((status = 200, body = PoolSettings), (status = 409, body = Problem)))]
+async fn get_settings(api: Api, Path(pool): Path<PoolName>, Query(of): Query<Key>) -> Response {
+    api.document(GetSettings { pool, key: of.key }).await
+}
+
 /// Number of events.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -463,11 +484,23 @@ struct Wait {
     wait: bool,
 }
 
+/// Manner of a scrub.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct ScrubManner {
+    /// `true`: answer when the scrub is done; it continues if the client disconnects.
+    #[serde(default)]
+    wait: bool,
+    /// `true`: report what is wrong, and where, and write nothing; ends if the client disconnects.
+    #[serde(default)]
+    check_only: bool,
+}
+
 /// Requests a scrub: every stripe is read, compared and repaired.
-#[utoipa::path(post, path = "/api/v1/pools/{pool}/scrub", params(Wait),
+#[utoipa::path(post, path = "/api/v1/pools/{pool}/scrub", params(ScrubManner),
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn scrub_pool(api: Api, Path(pool): Path<PoolName>, Query(how): Query<Wait>) -> Response {
-    api.document(Scrub { pool, wait: how.wait }).await
+async fn scrub_pool(api: Api, Path(pool): Path<PoolName>, Query(how): Query<ScrubManner>) -> Response {
+    api.document(Scrub { pool, wait: how.wait, check_only: how.check_only }).await
 }
 
 /// The drive; all if left out.

@@ -144,3 +144,15 @@ fn serving_to_qemu_works_as_documented() {
 fn alerts_work_as_documented() {
     works("alerts.md", include_str!("../../../../docs/alerts.md"), &["bash", "jq", "curl"]);
 }
+
+#[test]
+fn a_file_system_comes_back_as_documented() {
+    if programs::is_possible(&["bash", "mkfs.ext4", "losetup"]) {
+        works("file-system.md", include_str!("../../../../docs/file-system.md"), &["bash"]);
+    }
+}
+
+#[test]
+fn growing_an_array_works_as_documented() {
+    works("grow.md", include_str!("../../../../docs/grow.md"), &["bash"]);
+}

@@ -222,21 +222,6 @@ fn a_scrub_repairs_bit_rot_and_names_the_drive() {
 }
 
 #[test]
-fn a_queued_scrub_is_run_by_pool_wait() {
-    let (sandbox, data) = with_volume(3, "raid1 --columns 3", 11);
-    let place = sandbox.place_of(1, &data[..200_000]);
-    corrupt(&sandbox.drive_path(1), place, 4096);
-    let asked = sandbox.ok("pool scrub tank");
-    assert!(asked.text().contains("run `stripewise pool wait tank scrub`"), "{}", asked.text());
-    assert_eq!(sandbox.json("pool status")["pools"][0]["activity"][0]["kind"], "scrub");
-    let done = sandbox.ok("pool wait tank scrub");
-    let says = format!("{}: 1 corrupt block of 4 KiB", sandbox.text("d/drive1.img"));
-    assert!(done.text().contains(&says), "{}", done.text());
-    assert_eq!(sandbox.json("pool status")["pools"][0]["activity"], serde_json::json!([]));
-    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
-}
-
-#[test]
 fn a_pool_moved_as_a_whole_is_imported_again() {
     let (sandbox, _) = with_volume(2, "raid1", 12);
     std::fs::rename(sandbox.path("d"), sandbox.path("elsewhere")).expect("moved");

@@ -29,9 +29,12 @@ fn exposure(unit: &Path) -> Option<f64> {
 #[test]
 fn the_systemd_unit_is_valid_and_sandboxed() {
     // Mounting requires root privileges, and without a mount namespace the sandbox is weaker.
-    for (dropins, most) in
-        [(&[][..], 3.0), (&["stripewise-smart.conf"], 4.0), (&["stripewise-fuse.conf"], 4.0)]
-    {
+    for (dropins, most) in [
+        (&[][..], 3.0),
+        (&["stripewise-smart.conf"], 4.0),
+        (&["stripewise-fuse.conf"], 4.0),
+        (&["stripewise-mount.conf"], 4.0),
+    ] {
         let folder = unit(dropins);
         let path = folder.path().join("stripewise.service");
         let Some(level) = exposure(&path) else {
@@ -46,10 +49,11 @@ fn the_systemd_unit_is_valid_and_sandboxed() {
 
 /// Mounts of a service are visible outside only if no option gives it a mount namespace.
 #[test]
-fn the_unit_with_fuse_shows_its_mounts_to_others() {
+fn units_that_mount_show_their_mounts_to_others() {
     let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist");
     let read = |name: &str| std::fs::read_to_string(dist.join(name)).expect("a unit");
-    let (unit, dropin) = (read("stripewise.service"), read("stripewise-fuse.conf"));
+    let unit = read("stripewise.service");
+    let dropins = ["stripewise-fuse.conf", "stripewise-mount.conf"].map(read);
     let own_view = [
         "ProtectSystem",
         "ProtectHome",
@@ -70,7 +74,7 @@ fn the_unit_with_fuse_shows_its_mounts_to_others() {
     ];
     for name in own_view {
         let is_set = |text: &str| text.lines().any(|line| line.starts_with(&format!("{name}=")));
-        let is_off = dropin.contains(&format!("\n{name}=no\n"));
+        let is_off = dropins.iter().all(|dropin| dropin.contains(&format!("\n{name}=no\n")));
         assert!(!is_set(&unit) || is_off, "{name} hides mounts");
     }
 }

@@ -22,16 +22,18 @@ use crate::stripes::stripe_table::StripeGuard;
 pub(super) enum Purpose {
     Scrub,
     Resync,
+    /// Reads and reports, and writes nothing (`jobs/scrub/check.rs`).
+    Check,
 }
 
 /// Units of a stripe, or a row of blocks of it, with their content.
 pub(super) type Units = SmallVec<[(usize, Buffer); 12]>;
 
-struct StripeRead {
-    stripe: Stripe,
-    units: Units,
-    answers: SmallVec<[Completion; 12]>,
-    guard: StripeGuard,
+pub(super) struct StripeRead {
+    pub(super) stripe: Stripe,
+    pub(super) units: Units,
+    pub(super) answers: SmallVec<[Completion; 12]>,
+    pub(super) guard: StripeGuard,
 }
 
 /// Verified ranges of a stripe that lack checksums.
@@ -50,7 +52,7 @@ pub(super) struct Unrecorded(pub(super) Vec<OfStripe>);
 pub(super) struct RegionCheck<'a> {
     pub(super) inner: &'a Inner,
     purpose: Purpose,
-    report: &'a mut ScrubReport,
+    pub(super) report: &'a mut ScrubReport,
     pub(super) unrecorded: Unrecorded,
 }
 
@@ -64,6 +66,9 @@ impl<'a> RegionCheck<'a> {
         let inner = self.inner;
         if inner.lifecycle.is_closed() {
             return Err(ArrayError::Closed);
+        }
+        if self.purpose == Purpose::Check {
+            return self.look_at_region(region).await;
         }
         if self.purpose == Purpose::Scrub {
             self.audit_region(region).await?;
@@ -162,7 +167,7 @@ impl<'a> RegionCheck<'a> {
 
     /// Sends the reads of all units of a region's stripes. Memory is bounded by the region's size
     /// times the width.
-    async fn read_stripes(&self, region: u64) -> Vec<StripeRead> {
+    pub(super) async fn read_stripes(&self, region: u64) -> Vec<StripeRead> {
         let inner = self.inner;
         let length = inner.geometry.interleave_bytes();
         let mut reads = Vec::new();
@@ -264,7 +269,7 @@ impl<'a> RegionCheck<'a> {
         Ok(all.then_some(whole))
     }
 
-    fn agrees(&self, units: &[(usize, Buffer)]) -> bool {
+    pub(super) fn agrees(&self, units: &[(usize, Buffer)]) -> bool {
         let inner = self.inner;
         let buffers: SmallVec<[&Buffer; 12]> = units.iter().map(|(_, buffer)| buffer).collect();
         let copies = inner.geometry.copies() > 1;
@@ -333,7 +338,7 @@ impl<'a> RegionCheck<'a> {
     }
 
     /// The single wrong unit, if it can be identified.
-    fn locate_wrong(&self, blocks: &[(usize, Buffer)]) -> Option<usize> {
+    pub(super) fn locate_wrong(&self, blocks: &[(usize, Buffer)]) -> Option<usize> {
         let inner = self.inner;
         let buffers: SmallVec<[&Buffer; 12]> = blocks.iter().map(|(_, buffer)| buffer).collect();
         let mut wrong = None;

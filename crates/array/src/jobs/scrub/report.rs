@@ -1,5 +1,34 @@
 //! Result of a scrub.
 
+/// Maximum number of places that a report lists.
+const MAX_PLACES: usize = 1000;
+
+/// Fault at a place that a check found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceFault {
+    /// The drive cannot read it.
+    Unreadable,
+    /// The data does not match its checksum.
+    Checksum,
+    /// Copies, or data and parity, disagree.
+    Mismatch,
+    /// A copy of the checksums themselves is damaged or outdated.
+    ChecksumPage,
+}
+
+/// A place that a check found wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongPlace {
+    /// Offset in the volume, bytes; of parity, that of the first block that it protects.
+    pub offset_bytes: u64,
+    /// Length, bytes.
+    pub length_bytes: u64,
+    /// Fault.
+    pub fault: PlaceFault,
+    /// Labels of the drives that may be wrong: several if the layout cannot identify the one.
+    pub drives: Vec<String>,
+}
+
 /// Findings and repairs of a scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubReport {
@@ -23,9 +52,27 @@ pub struct ScrubReport {
     pub pages_lost: u64,
     /// Blocks of 4 KiB that had no checksum and now have one.
     pub sums_recorded: u64,
+    /// Places found wrong, in order; only a check lists them, at most 1000.
+    pub places: Vec<WrongPlace>,
+    /// Number of further places.
+    pub further_places: u64,
 }
 
 impl ScrubReport {
+    /// Adds a place; one that follows the last with the same fault continues it.
+    pub(super) fn add_place(&mut self, place: WrongPlace) {
+        if let Some(last) = self.places.last_mut()
+            && (last.fault, &last.drives) == (place.fault, &place.drives)
+            && last.offset_bytes + last.length_bytes == place.offset_bytes
+        {
+            last.length_bytes += place.length_bytes;
+        } else if self.places.len() < MAX_PLACES {
+            self.places.push(place);
+        } else {
+            self.further_places += 1;
+        }
+    }
+
     pub(super) fn blame(&mut self, label: &str) {
         self.blame_for(label, 1);
     }
@@ -50,6 +97,8 @@ impl ScrubReport {
         add(&mut self.pages_repaired, other.pages_repaired);
         add(&mut self.pages_lost, other.pages_lost);
         add(&mut self.sums_recorded, other.sums_recorded);
+        other.places.iter().for_each(|place| self.add_place(place.clone()));
+        add(&mut self.further_places, other.further_places);
     }
 
     /// True if the scrub found errors.

@@ -1,4 +1,5 @@
-//! Rows that move, and scrubs.
+//! Rows that move, scrubs and checks.
 
+mod check;
 mod rows;
 mod scrub;

@@ -5,16 +5,18 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use stripewise_pool::ScrubSummary;
+use stripewise_pool::{JobKind, ScrubSummary};
 
 use super::Alert;
 use crate::control::Control;
 use crate::daemon::news::{Found, News};
 use crate::failure::Result;
-use crate::messages::report::hardware::{Cause, warnings};
-use crate::messages::report::{ActivityReport, EventReport, PoolReport, PoolState, counted};
+use crate::messages::report::hardware::{Cause, named, warnings};
+use crate::messages::report::{ActivityReport, EventReport, PoolReport, PoolState, SpareReport, counted};
 use crate::notation::plain::one_line;
 use crate::pools::session::Session;
+
+mod jobs;
 
 /// Between two looks.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -31,6 +33,11 @@ struct Seen {
     jobs: Vec<Job>,
     /// Warnings about drives, by ID.
     warned: HashSet<(String, Cause)>,
+    spares: Vec<SpareReport>,
+    /// End of the last scrub, milliseconds since 1970.
+    scrubbed_unix_ms: Option<u64>,
+    /// Reasons why jobs cannot go on.
+    stopped: Vec<(JobKind, String)>,
 }
 
 /// A job, by kind, volume and drive.
@@ -79,11 +86,10 @@ impl Watch {
 
 /// Logs it where nothing else does, and has it sent; says where that fails.
 pub fn tell(control: &Control, alert: Alert) {
-    let Alert { pool, kind, text } = &alert;
-    // The others are events of the pool, and logged as such.
+    let Alert { pool, kind, text, .. } = &alert;
     if pool.is_empty() {
         tracing::warn!(target: "alert", kind, "{text}");
-    } else if !matches!(*kind, "space" | "loss") {
+    } else if !alert.is_logged {
         tracing::warn!(target: "alert", pool, kind, "pool {pool}: {text}");
     }
     let Some(alerts) = control.alerts() else { return };
@@ -111,6 +117,7 @@ struct Look {
     report: PoolReport,
     events: Vec<EventReport>,
     scrubs: Vec<ScrubSummary>,
+    stopped: Vec<(JobKind, String)>,
     opened_unix_ms: u64,
     max_temperature_c: Option<i64>,
 }
@@ -121,6 +128,10 @@ impl Look {
             report: session.report(),
             events: session.pool.events().iter().map(EventReport::from).collect(),
             scrubs: session.pool.scrub_reports(),
+            stopped: [JobKind::Rebuild, JobKind::Scrub]
+                .into_iter()
+                .filter_map(|kind| Some((kind, session.pool.job_failure(kind)?)))
+                .collect(),
             opened_unix_ms: session.opened_unix_ms(),
             max_temperature_c,
         }
@@ -137,6 +148,9 @@ impl Look {
             last_event: self.events.last().map(|event| (event.time_unix_ms, event.text.clone())),
             jobs: self.jobs(),
             warned: self.warnings().map(|(id, cause, _)| (id, cause)).collect(),
+            spares: self.report.spares_in_use.clone(),
+            scrubbed_unix_ms: self.scrubbed_unix_ms(),
+            stopped: self.stopped.clone(),
         }
     }
 
@@ -228,7 +242,7 @@ impl Look {
     /// Alerts for changes since `before`. The first poll reports only a state other than online.
     fn alerts(&self, before: Option<&Seen>) -> Vec<Alert> {
         let report = &self.report;
-        let alert = |kind: &'static str, text: String| Alert::new(&report.name, kind, &text);
+        let alert = |kind: &'static str, text: String| Alert::of_pool(report, kind, &text);
         let mut alerts = Vec::new();
         if report.state != before.map_or(PoolState::Online, |before| before.state) {
             alerts.push(alert("state", format!("{}: {}", report.state, report.condition)));
@@ -238,6 +252,7 @@ impl Look {
                 alerts.push(alert("drive", text));
             }
         }
+        alerts.extend(self.job_alerts(before));
         let Some(before) = before else { return alerts };
         for drive in &report.drives {
             let now = [drive.read_errors, drive.write_errors, drive.checksum_errors];
@@ -249,52 +264,22 @@ impl Look {
                 .map(|(what, (now, then))| counted((now - then) as usize, what))
                 .collect();
             if !more.is_empty() {
-                alerts.push(alert("drive", format!("{} had {}", drive.path, more.join(", "))));
+                alerts.push(alert("drive", format!("{} had {}", named(drive), more.join(", "))));
             }
         }
-        let mut scrubs_ended = 0;
         for event in self.new_events(Some(before)) {
             match event.kind.as_str() {
-                "space" => alerts.push(alert("space", event.text.clone())),
-                "loss" => alerts.push(alert("loss", event.text.clone())),
-                "scrub" => scrubs_ended += 1,
+                "space" => alerts.push(alert("space", event.text.clone()).logged()),
+                "loss" => alerts.push(alert("loss", event.text.clone()).logged()),
                 _ => {}
             }
-        }
-        // The reports are of the scrub that was asked for last; one ends with an event.
-        for scrub in self.scrubs.iter().rev().take(scrubs_ended).filter(|scrub| found_something(scrub)) {
-            alerts.push(alert("scrub", scrub_text(scrub)));
         }
         alerts
     }
 }
 
-fn found_something(scrub: &ScrubSummary) -> bool {
-    let report = &scrub.report;
-    !report.blamed.is_empty()
-        || report.unattributed_blocks > 0
-        || report.unreadable_strips > 0
-        || scrub.error.is_some()
-}
-
-fn scrub_text(scrub: &ScrubSummary) -> String {
-    let report = &scrub.report;
-    let wrong: u64 = report.blamed.iter().map(|(_, blocks)| *blocks).sum();
-    let mut text = format!(
-        "the scrub of volume {} found {} that disagreed ({} repaired from the others), {} that could not be read",
-        scrub.volume,
-        counted((wrong + report.unattributed_blocks) as usize, "block"),
-        wrong,
-        counted(report.unreadable_strips as usize, "strip"),
-    );
-    if let Some(error) = &scrub.error {
-        text = format!("{text}; it ended early: {error}");
-    }
-    text
-}
-
 /// True if `word` is one of the words of `text`.
-fn names(text: &str, word: &str) -> bool {
+pub(super) fn names(text: &str, word: &str) -> bool {
     text.split([' ', ',', ':', ';', '(', ')']).any(|found| found == word)
 }
 
@@ -302,7 +287,7 @@ fn names(text: &str, word: &str) -> bool {
 mod tests {
     use super::*;
     use crate::drives::hardware::SmartHealth;
-    use crate::messages::report::DriveReport;
+    use crate::messages::report::{DriveReport, LastScrubReport};
 
     fn look(state: PoolState, read_errors: u64, events: &[(&str, &str)]) -> Look {
         let drive =
@@ -324,6 +309,7 @@ mod tests {
             report,
             events: events.iter().enumerate().map(event).collect(),
             scrubs: Vec::new(),
+            stopped: Vec::new(),
             opened_unix_ms: 1,
             max_temperature_c: None,
         }
@@ -361,6 +347,66 @@ mod tests {
         assert_eq!(kinds(&well, Some(&bad)), ["state", "space"], "a history that starts over is all new");
         let told = &bad.alerts(Some(&well.seen()))[1];
         assert_eq!(told.text, "/d/0 had 2 read errors");
+    }
+
+    #[test]
+    fn jobs_are_alerts_at_begin_end_and_failure() {
+        let begun = [("pool", "opened"), ("scrub", "a scrub began; volumes: 1")];
+        let rebuilt = [
+            ("pool", "opened"),
+            ("scrub", "a scrub began; volumes: 1"),
+            ("rebuild", "rebalance started"),
+            ("rebuild", "the rebuild of volume a began: 1.0 MiB to copy"),
+            ("scrub", "volume a was scrubbed, 3 MiB: nothing wrong"),
+        ];
+        let texts = |now: &Look, before: &Look| -> Vec<(&'static str, String)> {
+            now.alerts(Some(&before.seen())).into_iter().map(|alert| (alert.kind, alert.text)).collect()
+        };
+        let well = look(PoolState::Online, 0, &begun[..1]);
+        let mut now = look(PoolState::Online, 0, &begun);
+        assert_eq!(texts(&now, &well), [("scrub", "a scrub began; volumes: 1".to_owned())]);
+        assert_eq!(kinds(&now, None), ["scrub"], "also where it began before the first look");
+        let mut later = look(PoolState::Online, 0, &rebuilt);
+        later.report.last_scrub = Some(LastScrubReport {
+            began_unix_ms: 0,
+            ended_unix_ms: 2000,
+            checked_bytes: 3 << 20,
+            repaired_blocks: 0,
+            unattributed_blocks: 0,
+            unreadable_strips: 0,
+            volumes_cut_short: 0,
+        });
+        assert_eq!(
+            texts(&later, &now),
+            [
+                ("rebuild", rebuilt[3].1.to_owned()),
+                ("scrub", "the scrub ended in 2 s, 3 MiB verified: no errors found".to_owned()),
+            ]
+        );
+        assert_eq!(texts(&later, &later), []);
+        now.stopped.push((JobKind::Rebuild, "no space".to_owned()));
+        assert_eq!(
+            texts(&now, &look(PoolState::Online, 0, &begun)),
+            [("rebuild", "the rebuild cannot go on: no space".to_owned())]
+        );
+        assert_eq!(texts(&now, &now), []);
+    }
+
+    #[test]
+    fn a_spare_in_use_is_an_alert_with_both_drives() {
+        let well = look(PoolState::Online, 0, &[("pool", "opened")]);
+        let mut now = look(PoolState::Online, 0, &[("pool", "opened")]);
+        now.report.drives[0].hardware.serial = Some("Z1".into());
+        let spare = |time_unix_ms| SpareReport { spare: "/d/9".into(), drive: "/d/0".into(), time_unix_ms };
+        now.report.spares_in_use = vec![spare(5000)];
+        let alerts = now.alerts(Some(&well.seen()));
+        assert_eq!(alerts.len(), 1);
+        assert_eq!(alerts[0].text, "spare /d/9 takes the place of /d/0 (serial Z1)");
+        assert_eq!((alerts[0].kind, alerts[0].drives[0].path.as_str()), ("spare", "/d/0"));
+        assert_eq!(kinds(&now, Some(&now)), [""; 0]);
+        // At the first look: one since the pool was opened, and an older one.
+        (now.opened_unix_ms, now.report.spares_in_use) = (5400, vec![spare(4000), spare(5000)]);
+        assert_eq!(kinds(&now, None), ["spare"]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::future::{Either, select};
 use stripewise_export::bridge::off_thread;
@@ -29,29 +29,11 @@ use crate::daemon::serving::END_WITHIN_SECONDS;
 use crate::drives::emptiness::{UNKNOWN_DATA, samples_hold_data};
 use crate::drives::signatures;
 use crate::failure::{Failure, Result};
+pub use crate::notation::file_system::FileSystem;
 use crate::notation::names::VolumeName;
 use crate::notation::size::ByteSize;
 
-/// The supported file systems.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileSystem {
-    /// XFS
-    Xfs,
-    /// ext4
-    Ext4,
-    /// btrfs
-    Btrfs,
-}
-
 impl FileSystem {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Xfs => "xfs",
-            Self::Ext4 => "ext4",
-            Self::Btrfs => "btrfs",
-        }
-    }
-
     /// Its name in `signatures.rs`.
     fn signature(self) -> &'static str {
         match self {
@@ -89,6 +71,9 @@ impl FileSystem {
     }
 }
 
+/// Number of file systems that this process has mounted.
+static MOUNTS: AtomicU64 = AtomicU64::new(0);
+
 /// A volume's file system to be mounted at a folder.
 pub struct Wanted<'a> {
     /// The volume; its pool is served.
@@ -105,8 +90,11 @@ impl Wanted<'_> {
     /// Mounts it, does `work`, and unmounts everything again. `work` has to end when
     /// [`Self::until_unmounted`] does.
     pub async fn mounted(&self, control: &Control, work: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
-        remove_what_killed_ones_left(control).await?;
-        let private = make_private_folder(control)?;
+        let number = MOUNTS.fetch_add(1, Ordering::Relaxed);
+        if number == 0 {
+            remove_what_killed_ones_left(control).await?;
+        }
+        let private = make_private_folder(control, number)?;
         let mounted = mount_fuse(control, Tree::Volumes(self.volume.pool.clone()), &private);
         let result = match mounted {
             Ok(fuse) => {
@@ -262,27 +250,35 @@ impl Wanted<'_> {
 
 /// True if the loop device still has the file.
 fn is_attached(device: &str, file: &Path) -> bool {
-    let Some(name) = Path::new(device).file_name() else { return false };
-    let backing = Path::new("/sys/block").join(name).join("loop/backing_file");
-    std::fs::read_to_string(backing).is_ok_and(|text| Path::new(text.trim_end()) == file)
+    backing_file(device).is_some_and(|backing| backing == file)
 }
 
-/// Creates HOME/mounts/PID, for this user only.
-fn make_private_folder(control: &Control) -> Result<PathBuf> {
-    let folder = control.registry()?.mounts_path().join(std::process::id().to_string());
+/// The file of a loop device.
+pub(super) fn backing_file(device: &str) -> Option<PathBuf> {
+    let name = Path::new(device).file_name()?;
+    let backing = Path::new("/sys/block").join(name).join("loop/backing_file");
+    Some(PathBuf::from(std::fs::read_to_string(backing).ok()?.trim_end()))
+}
+
+/// Creates HOME/mounts/PID.NUMBER, for this user only.
+fn make_private_folder(control: &Control, number: u64) -> Result<PathBuf> {
+    let folder = control.registry()?.mounts_path().join(format!("{}.{number}", std::process::id()));
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     // Resolved, as the kernel will name it.
     made.and_then(|()| std::fs::canonicalize(&folder))
         .map_err(|error| Failure::because(format!("cannot create the folder {}", folder.display()), &error))
 }
 
-/// Unmounts folders left by killed processes; they serve nothing any more.
+/// Unmounts folders left by killed processes; they serve nothing any more. Called before the first
+/// mount of a process, so that a folder with its number is an earlier process's.
 async fn remove_what_killed_ones_left(control: &Control) -> Result<()> {
     let Ok(folders) = std::fs::read_dir(control.registry()?.mounts_path()) else { return Ok(()) };
     for folder in folders.flatten() {
-        let is_dead = !Path::new("/proc").join(folder.file_name()).exists();
+        let name = folder.file_name().to_string_lossy().into_owned();
+        let process = name.split('.').next().unwrap_or_default();
+        let is_dead = !Path::new("/proc").join(process).exists();
         let folder = folder.path();
-        if is_dead || folder.ends_with(std::process::id().to_string()) {
+        if is_dead || process == std::process::id().to_string() {
             // It fails where it is unmounted already, or a file system on it is still mounted.
             let _ = run("umount", UTIL_LINUX, &[folder.as_os_str()]).await;
             let _ = std::fs::remove_dir(&folder);

@@ -73,6 +73,18 @@ pub struct Command {
     pub colours: Colours,
     /// Length of the caller's standard input, if it is a file.
     pub input_bytes: Option<u64>,
+    /// Form of lists.
+    #[serde(default)]
+    pub lists: ListForm,
+}
+
+/// Form of lists in text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListForm {
+    /// True for rows without a header, their cells separated by tabs.
+    pub is_bare: bool,
+    /// Headings of the columns to print, in order; empty: all.
+    pub columns: Vec<String>,
 }
 
 /// Colour support and width of a caller's outputs.

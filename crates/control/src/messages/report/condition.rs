@@ -168,7 +168,8 @@ pub(super) fn notice_in_words(notice: &Notice) -> String {
     }
 }
 
-fn left(redundancy: usize) -> String {
+/// The number of drives that may still be lost.
+pub(crate) fn left(redundancy: usize) -> String {
     match redundancy {
         0 => "has no redundancy left".to_owned(),
         left => format!("can lose {} more", counted(left, "drive")),
@@ -345,7 +346,11 @@ mod tests {
                  service (v)",
             ),
             (
-                Notice::SpareInUse(SpareTakeover { spare: "sdc".to_owned(), drive: "sdb".to_owned() }),
+                Notice::SpareInUse(SpareTakeover {
+                    spare: "sdc".to_owned(),
+                    drive: "sdb".to_owned(),
+                    unix_s: 0,
+                }),
                 "spare sdc took the place of sdb",
             ),
             (Notice::CannotEmpty { why: "sdb cannot be emptied".to_owned() }, "sdb cannot be emptied"),

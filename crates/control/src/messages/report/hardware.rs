@@ -51,7 +51,7 @@ pub(crate) fn add_notices(report: &mut PoolReport, limit_c: Option<i64>) {
 }
 
 /// A drive's path, serial number and slot.
-fn named(drive: &DriveReport) -> String {
+pub(crate) fn named(drive: &DriveReport) -> String {
     let place = drive.hardware.place().map(|place| format!(" ({place})")).unwrap_or_default();
     one_line(&format!("{}{place}", drive.path))
 }

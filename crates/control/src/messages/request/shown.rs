@@ -11,7 +11,7 @@ use super::Request;
 const SWITCHES: [&str; 2] = ["write_back", "checksums"];
 
 /// Fields that the command line takes without the name of an option, in its order.
-const WITHOUT_NAMES: [&str; 6] = ["pool", "volume", "job", "drive", "drives", "new_name"];
+const WITHOUT_NAMES: [&str; 8] = ["pool", "volume", "target", "folder", "job", "drive", "drives", "new_name"];
 
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -18,10 +18,11 @@ use crate::drives::opened::{OpenedDrive, pool_options};
 use crate::drives::rights::all_permitted;
 use crate::failure::{Failure, Result, pool_failure};
 use crate::messages::report::PoolReport;
-use crate::messages::request::CreatePool;
+use crate::messages::request::{CreatePool, MONTHLY_S};
 use crate::messages::response::{PoolChange, PoolChanged, Response};
 use crate::notation::size::ByteSize;
 use crate::operations::drives::sizes::check_spare;
+use crate::pools::session::not_opened;
 use crate::pools::stacked::StackOpener;
 use crate::registry::stacking::refuse_if_used;
 use crate::registry::{KnownDrive, KnownPool};
@@ -76,7 +77,10 @@ async fn make(
     let opening = async {
         let mut opened = Vec::new();
         for candidate in candidates {
-            opened.push(opener.open(candidate, Access::Change, &OpenOptions::default()).await?);
+            match opener.open(candidate, Access::Change, &OpenOptions::default()).await {
+                Ok(drive) => opened.push(drive),
+                Err(failure) => return Err(not_opened(control, candidate, failure).await),
+            }
         }
         for (candidate, opened) in candidates.iter().zip(&opened) {
             refuse_contents(control, candidate, opened, asked.force).await?;
@@ -105,6 +109,9 @@ async fn make(
     let pool = Pool::create(&executor.context(), &buffers, spec)
         .await
         .map_err(|error| pool_failure(&what, &error))?;
+    // The scrubs that the reliability of layouts is computed with.
+    let scheduled = pool.set_patrol(None, Some(MONTHLY_S)).await;
+    scheduled.map_err(|error| pool_failure(&what, &error))?;
     let report = PoolReport::from(&pool.status());
     pool.close().await.map_err(|error| pool_failure(&what, &error))?;
     let known = |drive: &crate::messages::report::DriveReport| KnownDrive {

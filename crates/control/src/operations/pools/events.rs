@@ -25,6 +25,8 @@ pub async fn run(asked: &ListEvents, control: &Control) -> Result<Response> {
             .await?
         }
     };
+    // Earlier versions recorded some events after later ones.
+    events.sort_by_key(|event| event.time_unix_ms);
     let passed_over = asked.last.map_or(0, |last| events.len().saturating_sub(last));
     events.drain(..passed_over);
     Ok(Response::Events(Events { pool: name.clone(), events }))

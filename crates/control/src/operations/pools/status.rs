@@ -15,6 +15,11 @@ use crate::registry::{KnownPool, Registry};
 
 /// Executes `pool status`.
 pub async fn run(asked: &ShowPools, control: &Control) -> Result<Response> {
+    Ok(Response::Pools(Pools { pools: reports(asked, control).await? }))
+}
+
+/// Reports of the pools asked for.
+pub(crate) async fn reports(asked: &ShowPools, control: &Control) -> Result<Vec<PoolReport>> {
     let registry = control.registry()?;
     let known = match &asked.pool {
         Some(name) => vec![registry.pool(&name.0)?],
@@ -24,7 +29,7 @@ pub async fn run(asked: &ShowPools, control: &Control) -> Result<Response> {
     for pool in &known {
         pools.push(report(control, &registry, pool).await?);
     }
-    Ok(Response::Pools(Pools { pools }))
+    Ok(pools)
 }
 
 async fn report(control: &Control, registry: &Registry, known: &KnownPool) -> Result<PoolReport> {

@@ -473,6 +473,33 @@ fn patrol_respects_its_rate_and_schedule() {
 }
 
 #[test]
+fn a_scrub_takes_little_of_the_drives_time() {
+    let images = memory_drives(3, 32);
+    let life = Life::new();
+    life.run(async {
+        let drives = modelled(&life, &images);
+        let pool = life.create(&drives, &[]).await.unwrap();
+        full_volume(&pool, volume_spec("data", "raid5", Some(20 * MIB)), 1).await;
+        pool.set_rebuild_priority(60).await.unwrap();
+        pool.set_patrol(Some(3 * MIB), None).await.unwrap();
+        let member = pool.member(pool.status().drives[0].id).expect("it is there");
+        pool.start_jobs();
+        pool.scrub().await.unwrap();
+        life.context.sleep_ns(3 * SECOND_NS).await;
+        assert!(!pool.activity().is_empty() && member.background_share() == 0.1);
+        let status = pool.status();
+        assert_eq!((status.patrol_interval_s, status.next_scrub_unix_s), (None, None));
+        pool.set_patrol(None, Some(60)).await.unwrap();
+        pool.wait(JobKind::Scrub).await.unwrap();
+        assert_eq!(member.background_share(), 0.6, "the priority of rebuilds again");
+        let status = pool.status();
+        let ended = status.last_scrub.expect("it ended").ended_unix_s;
+        assert_eq!(status.next_scrub_unix_s, Some(ended + 60));
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
 fn mirror_survives_successive_drive_losses() {
     let images = memory_drives(2, 32);
     let life = Life::new();

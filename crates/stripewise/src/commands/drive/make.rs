@@ -22,6 +22,7 @@ const BLOCK_BYTES: u64 = 4096;
 
 /// Create files to use as drives
 #[derive(Args)]
+#[command(after_help = "Example: stripewise drive make drives --count 4 --size 256MiB")]
 pub(crate) struct Options {
     /// Directory for the files; created if missing
     #[arg(value_name = "DIR")]

@@ -40,7 +40,8 @@ pub(crate) const QUICK_SECONDS: f64 = 15.0;
 #[derive(Args)]
 #[command(
     after_help = "An empty drive is written to, and is empty again afterwards. One that holds data is \
-                        refused unless --read-only or --force is given."
+                        refused unless --read-only or --force is given.\n\n\
+                        Example: stripewise drive measure /dev/sdb -o drive.toml"
 )]
 pub(crate) struct Options {
     /// A file or block device

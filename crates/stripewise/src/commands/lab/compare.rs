@@ -18,7 +18,8 @@ use crate::printer::{Style, Table, plain};
 #[derive(Args)]
 #[command(after_help = "A difference is reported if the medians differ by 3 % or more and the p-value of \
         an exact rank test, corrected for the number of comparisons, is below 5 %. Intervals have \
-        the same correction. RUNS NEEDED shows a difference of 10 % in nine of ten cases.")]
+        the same correction. RUNS NEEDED shows a difference of 10 % in nine of ten cases.\n\n\
+        Example: stripewise lab compare before latest")]
 pub(crate) struct Options {
     /// Baseline run
     #[arg(value_name = "A")]

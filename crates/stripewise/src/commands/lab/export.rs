@@ -10,6 +10,7 @@ use crate::failure::{Exit, Result};
 
 /// Print runs as CSV or JSON
 #[derive(Args)]
+#[command(after_help = "Example: stripewise lab export latest")]
 pub(crate) struct Options {
     /// Runs, each by name, by the beginning of its name, or `latest`
     #[arg(value_name = "RUN", required = true)]

@@ -11,6 +11,7 @@ use crate::printer::{Style, Table, plain};
 
 /// List the runs in the result store
 #[derive(Args)]
+#[command(after_help = "Example: stripewise lab list")]
 pub(crate) struct Options {
     /// Show only the newest N runs
     #[arg(long, value_name = "N")]

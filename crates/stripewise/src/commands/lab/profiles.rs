@@ -10,6 +10,7 @@ use crate::printer::{Table, plain};
 
 /// List the methods that `lab run` knows
 #[derive(Args)]
+#[command(after_help = "Example: stripewise lab profiles")]
 pub(crate) struct Options {}
 
 #[derive(Serialize)]

@@ -14,6 +14,7 @@ use crate::failure::{Exit, Failure, Result, system_text};
 
 /// Write a report of runs as one HTML page
 #[derive(Args)]
+#[command(after_help = "Example: stripewise lab report before latest -o report.html")]
 pub(crate) struct Options {
     /// The runs
     #[arg(value_name = "RUN", required = true)]

@@ -9,6 +9,7 @@ use crate::failure::{Exit, Result};
 
 /// Show a run's figures
 #[derive(Args)]
+#[command(after_help = "Example: stripewise lab show latest")]
 pub(crate) struct Options {
     /// Name of the run, the beginning of its name, or `latest`
     #[arg(value_name = "RUN")]

@@ -28,6 +28,7 @@ use crate::progress::Progress;
 
 /// Repeat a published study: its configurations, method and tables; check its findings
 #[derive(Args)]
+#[command(after_help = "Example: stripewise lab study 003 --quick")]
 pub(crate) struct Options {
     /// Number of the study: 000, 001, 002, 003 or 004
     #[arg(value_name = "STUDY")]

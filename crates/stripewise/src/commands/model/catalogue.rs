@@ -14,6 +14,7 @@ use crate::printer::{Table, plain};
 
 /// List the drives of the catalogue, or one with every parameter and its source
 #[derive(Args)]
+#[command(after_help = "Example: stripewise model catalogue")]
 pub(crate) struct Options {
     /// Show this drive: its name in the catalogue, or the path of its entry
     #[arg(value_name = "DRIVE")]

@@ -26,7 +26,8 @@ use crate::progress::Progress;
 #[derive(Args)]
 #[command(after_help = "LAW is a distribution of durations in hours: weibull:BETA,ETA, \
         weibull:GAMMA,ETA,BETA, exponential:MEAN, fixed:HOURS or uniform:FROM,TO. Omitted options \
-        have published defaults; the output lists them as assumptions.")]
+        have published defaults; the output lists them as assumptions.\n\n\
+        Example: stripewise model reliability --layout raid6 --drives 8 --years 5")]
 pub(crate) struct Options {
     /// Layout: single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60, or an alias of
     /// `volume create`

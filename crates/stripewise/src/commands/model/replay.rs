@@ -13,6 +13,7 @@ use crate::printer::{Table, plain};
 
 /// Replay a measured trace against a described hard disk and print the error
 #[derive(Args)]
+#[command(after_help = "Example: stripewise model replay --drive drive.json trace.csv")]
 pub(crate) struct Options {
     /// Description of the drive, in the format of studies/disksim/README.md
     #[arg(long, value_name = "FILE.json")]

@@ -22,6 +22,7 @@ use crate::printer::{Page, Table, plain};
 
 /// Compare the predictions with every row of the published studies
 #[derive(Args)]
+#[command(after_help = "Example: stripewise model validate")]
 pub(crate) struct Options {
     /// Validate only this study: 000, 001, 002 or 004
     #[arg(long, value_name = "STUDY", value_parser = ["000", "001", "002", "004"])]

@@ -28,6 +28,7 @@ use crate::printer::{Page, Style, Table, plain};
 
 /// Predict the effect of another layout, a journal, a spare or another rebuild priority
 #[derive(Args)]
+#[command(after_help = "Example: stripewise pool advise tank")]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]

@@ -7,6 +7,7 @@ use stripewise_control::size::ByteSize;
 
 /// Create a pool from drives
 #[derive(Args)]
+#[command(after_help = "Example: stripewise pool create tank /dev/sdb /dev/sdc /dev/sdd --spare /dev/sde")]
 pub(crate) struct Options {
     /// Pool name: letters, digits, - _ .
     #[arg(value_name = "POOL")]

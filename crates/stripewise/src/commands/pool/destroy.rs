@@ -6,6 +6,7 @@ use stripewise_control::request::DestroyPool;
 
 /// Destroy a pool and all of its volumes
 #[derive(Args)]
+#[command(after_help = "Example: stripewise pool destroy tank --yes")]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]

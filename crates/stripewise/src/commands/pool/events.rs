@@ -4,8 +4,11 @@ use clap::Args;
 use stripewise_control::names::PoolName;
 use stripewise_control::request::ListEvents;
 
+use crate::commands::list_options::ListOptions;
+
 /// Show the history of a pool
 #[derive(Args)]
+#[command(after_help = "Example: stripewise pool events tank --last 20")]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
@@ -13,6 +16,8 @@ pub(crate) struct Options {
     /// Show only the last N events
     #[arg(long, value_name = "N")]
     last: Option<usize>,
+    #[command(flatten)]
+    pub(crate) list: ListOptions,
 }
 
 impl Options {

@@ -6,6 +6,7 @@ use stripewise_control::request::ExportPool;
 
 /// Release a pool so that another host can import it
 #[derive(Args)]
+#[command(after_help = "Example: stripewise pool export tank")]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]

@@ -8,6 +8,7 @@ use stripewise_control::request::ImportPools;
 
 /// List the pools found on drives, or import them
 #[derive(Args)]
+#[command(after_help = "Example: stripewise pool import --dir /srv/drives tank")]
 pub(crate) struct Options {
     /// Search the files in this directory (not its subdirectories); may be given several times
     /// [default without --drive: the current directory and all block devices]

@@ -21,6 +21,7 @@ use crate::failure::{Failure, Result};
 
 /// Show I/O statistics of a pool's drives
 #[derive(Args)]
+#[command(after_help = "Example: stripewise pool iostat tank 5")]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]

@@ -3,9 +3,15 @@
 use clap::Args;
 use stripewise_control::request::ListPools;
 
+use crate::commands::list_options::ListOptions;
+
 /// List the known pools
 #[derive(Args)]
-pub(crate) struct Options {}
+#[command(after_help = "Example: stripewise pool list -H -o pool,id")]
+pub(crate) struct Options {
+    #[command(flatten)]
+    pub(crate) list: ListOptions,
+}
 
 impl Options {
     pub(crate) fn request(&self) -> ListPools {

@@ -6,6 +6,7 @@ use stripewise_control::request::RenamePool;
 
 /// Rename a pool
 #[derive(Args)]
+#[command(after_help = "Example: stripewise pool rename tank vault")]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]

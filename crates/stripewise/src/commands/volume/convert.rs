@@ -11,6 +11,7 @@ use crate::failure::Result;
 
 /// Convert a volume to another layout online
 #[derive(Args)]
+#[command(after_help = "Example: stripewise volume convert tank/data --layout raid6")]
 pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]

@@ -11,6 +11,7 @@ use crate::failure::{Failure, Result};
 
 /// Create a volume with a RAID layout
 #[derive(Args)]
+#[command(after_help = "Example: stripewise volume create tank/data --layout raid5 --size 100GiB")]
 pub(crate) struct Options {
     /// The pool and the new volume's name
     #[arg(value_name = "POOL/VOL")]

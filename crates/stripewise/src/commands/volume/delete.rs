@@ -6,6 +6,7 @@ use stripewise_control::request::DeleteVolume;
 
 /// Delete a volume
 #[derive(Args)]
+#[command(after_help = "Example: stripewise volume delete tank/data --yes")]
 pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]

@@ -7,6 +7,7 @@ use stripewise_pool::Pin;
 
 /// Pin a volume to fast or slow drives, or tier it automatically
 #[derive(Args)]
+#[command(after_help = "Example: stripewise volume pin tank/data fast")]
 pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]

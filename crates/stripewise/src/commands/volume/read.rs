@@ -24,6 +24,7 @@ use crate::progress::Progress;
 
 /// Copy data from a volume to standard output
 #[derive(Args)]
+#[command(after_help = "Example: stripewise volume read tank/data --offset 0 --length 1MiB")]
 pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]

@@ -7,6 +7,7 @@ use stripewise_control::size::WantedSize;
 
 /// Grow or shrink a volume
 #[derive(Args)]
+#[command(after_help = "Example: stripewise volume resize tank/data 200GiB")]
 pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]

@@ -6,6 +6,7 @@ use stripewise_control::request::ShowVolume;
 
 /// Show a volume: layout, size, drives
 #[derive(Args)]
+#[command(after_help = "Example: stripewise volume show tank/data")]
 pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]

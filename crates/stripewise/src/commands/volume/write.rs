@@ -32,6 +32,7 @@ use crate::progress::Progress;
 
 /// Copy data from standard input into a volume
 #[derive(Args)]
+#[command(after_help = "Example: stripewise volume write tank/data --offset 0")]
 pub(crate) struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]

@@ -4,6 +4,22 @@ use stripewise_pool::Role;
 
 use super::*;
 
+/// The pool whose drives are listed.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct OfPool {
+    /// Pool name; all known pools if left out.
+    #[param(value_type = Option<String>)]
+    pool: Option<PoolName>,
+}
+
+/// The drives of pools.
+#[utoipa::path(get, path = "/api/v1/drives", params(OfPool),
+    responses((status = 200, body = DriveList), (status = 409, body = Problem)))]
+pub(super) async fn list_drives(api: Api, Query(of): Query<OfPool>) -> Response {
+    api.document(ListDrives { pool: of.pool }).await
+}
+
 /// Drives to inspect.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

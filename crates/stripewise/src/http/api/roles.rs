@@ -25,6 +25,7 @@ pub(super) fn least_role(method: &Method, path: &str) -> Role {
         ("POST", None) if matches!(path, "/api/v1/pools" | "/api/v1/import" | "/api/v1/drives/clear") => {
             Role::Admin
         }
+        (_, None) if path == "/api/v1/mounts" => Role::Admin,
         ("POST", Some("/export" | "/rename")) => Role::Admin,
         ("DELETE", Some("" | "/volumes/{volume}")) => Role::Admin,
         ("PUT", Some("/volumes/{volume}/bytes")) => Role::Admin,

@@ -26,7 +26,7 @@ use crate::http::clients::Clients;
 use crate::http::guard::Peer;
 
 /// Commands that have no path, and why.
-const WITHOUT_A_PATH: [(&str, &str); 25] = [
+const WITHOUT_A_PATH: [(&str, &str); 24] = [
     ("evaluate", "measures this machine for minutes on drives that it makes; uses no pool of a daemon"),
     ("lab profiles", "the laboratory is used beside a daemon, not through it"),
     ("lab run", "measures for minutes, on targets of the user who types it"),
@@ -54,7 +54,6 @@ const WITHOUT_A_PATH: [(&str, &str); 25] = [
     ("serve", "is the daemon"),
     ("completions", "is for the shell in which it is typed"),
     ("man", "writes files on the caller's machine"),
-    ("mount", "is a process of its own beside the daemon; `serve --fuse` shows volumes as files"),
 ];
 
 /// Paths that are no commands: streams.
@@ -70,7 +69,7 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
     let text = |parts: [&str; 2]| -> &'static str { parts.concat().leak() };
     let new_pool = json!({"name": "tank", "drives": ["/d/0"], "spares": ["/d/1"], "journals": ["/d/2"],
         "fast": ["/d/3"], "slab_bytes": 1 << 20, "force": true});
-    let settings = json!({"rebuild_priority": "low", "rebuild_latency": "20ms", "patrol_rate": "1MB", "patrol_interval": "7",
+    let settings = json!({"rebuild_priority": "low", "rebuild_latency": "20ms", "patrol_rate": "1MB", "patrol_interval": "7", "scrub": "monthly",
         "space_warning": 90, "tier_rate": "off"});
     let new_volume = json!({"name": "a", "layout": "raid50", "columns": 6, "groups": 2,
         "interleave_bytes": 65_536, "size_bytes": 1 << 30, "thin": true, "write_back": true, "checksums": false,
@@ -88,13 +87,17 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         ("POST", text([pool, "/rename"]), json!({"name": "other"})),
         ("GET", "/api/v1/known-pools", Value::Null),
         ("POST", "/api/v1/alerts/test", Value::Null),
+        ("GET", "/api/v1/drives?pool=tank", Value::Null),
+        ("POST", "/api/v1/mounts", json!({"target": "tank/a", "folder": "/mnt/a", "file_system": "xfs"})),
+        ("DELETE", "/api/v1/mounts?target=tank/a", Value::Null),
         ("GET", pool, Value::Null),
         ("PATCH", pool, settings),
         ("DELETE", text([pool, "?yes=true"]), Value::Null),
         ("POST", text([pool, "/export"]), Value::Null),
         ("GET", text([pool, "/events?last=5"]), Value::Null),
+        ("GET", text([pool, "/settings?key=scrub"]), Value::Null),
         ("GET", text([pool, "/iostat?seconds=2&count=3"]), Value::Null),
-        ("POST", text([pool, "/scrub?wait=true"]), Value::Null),
+        ("POST", text([pool, "/scrub?wait=true&check_only=true"]), Value::Null),
         ("POST", text([pool, "/clear?drive=abcd"]), Value::Null),
         ("POST", text([pool, "/rebalance?wait=true"]), Value::Null),
         ("DELETE", text([pool, "/rebalance"]), Value::Null),

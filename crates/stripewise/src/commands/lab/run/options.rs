@@ -11,7 +11,8 @@ use stripewise_lab::method::{Circumstances, RunSettings};
 #[derive(Args)]
 #[command(
     after_help = "Measuring writes to the target. An existing file or a device requires --force; in a directory, a \
-                        temporary file is measured. `stripewise lab profiles` lists the methods."
+                        temporary file is measured. `stripewise lab profiles` lists the methods.\n\n\
+                        Example: stripewise lab run tank/data --profile crystaldiskmark"
 )]
 pub(crate) struct Options {
     /// POOL/VOL, a file, a block device, a directory, an nbd:// URI, or model:NAME with a drive or

@@ -7,6 +7,7 @@ use stripewise_pool::Role;
 
 /// Add drives to a pool: data, spare, journal or fast
 #[derive(Args)]
+#[command(after_help = "Example: stripewise pool add tank /dev/sdf --as spare")]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]

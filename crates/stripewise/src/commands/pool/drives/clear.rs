@@ -6,6 +6,7 @@ use stripewise_control::request::Clear;
 
 /// Reset error counters and acknowledge drive conditions
 #[derive(Args)]
+#[command(after_help = "Example: stripewise pool clear tank /dev/sdb")]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]

@@ -6,6 +6,7 @@ use stripewise_control::request::TakeOffline;
 
 /// Take a drive offline temporarily
 #[derive(Args)]
+#[command(after_help = "Example: stripewise pool offline tank /dev/sdb")]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]

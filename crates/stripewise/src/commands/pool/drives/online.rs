@@ -6,6 +6,7 @@ use stripewise_control::request::BringOnline;
 
 /// Bring a drive back online and resync the data that changed in its absence
 #[derive(Args)]
+#[command(after_help = "Example: stripewise pool online tank /dev/sdb")]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]

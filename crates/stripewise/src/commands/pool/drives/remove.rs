@@ -6,6 +6,7 @@ use stripewise_control::request::RemoveDrive;
 
 /// Remove a drive that holds no data of the pool
 #[derive(Args)]
+#[command(after_help = "Example: stripewise pool remove tank /dev/sdb")]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]

@@ -6,6 +6,7 @@ use stripewise_control::request::ReplaceDrive;
 
 /// Replace a drive; a working drive stays in use until the copy is complete
 #[derive(Args)]
+#[command(after_help = "Example: stripewise pool replace tank /dev/sdb /dev/sdf --wait")]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]

@@ -6,6 +6,7 @@ use stripewise_control::request::RetireDrive;
 
 /// Migrate data off a drive online, then remove it
 #[derive(Args)]
+#[command(after_help = "Example: stripewise pool retire tank /dev/sdb --wait")]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]

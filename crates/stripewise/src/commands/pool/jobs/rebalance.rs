@@ -6,6 +6,7 @@ use stripewise_control::request::Rebalance;
 
 /// Spread volumes over all data drives to make their free space usable
 #[derive(Args)]
+#[command(after_help = "Example: stripewise pool rebalance tank --wait")]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]

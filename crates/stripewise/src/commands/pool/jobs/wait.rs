@@ -7,6 +7,7 @@ use stripewise_pool::JobKind;
 
 /// Run a pool's jobs in the foreground until they are complete
 #[derive(Args)]
+#[command(after_help = "Example: stripewise pool wait tank rebuild")]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]

@@ -1,0 +1,336 @@
+//! Mounts that the daemon keeps for commands: mounts each one when its pool is served, records it,
+//! brings it back when the daemon serves again, and unmounts it at shutdown.
+//!
+//! A mount that another process unmounts stays on the list and comes back with the next daemon, as
+//! the system unmounts everything when it shuts down; `stripewise umount` takes it off the list.
+//!
+//! Expected faults: folders that are gone or not empty after a start, pools that are served later
+//! or not at all, file systems that are in use at the end (waited for), a damaged record
+//! (reported).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::rc::Rc;
+
+use futures_util::future::select;
+use stripewise_export::bridge::off_thread;
+use stripewise_export::fuse::Tree;
+
+use super::file_system::{FileSystem, Wanted, backing_file};
+use super::program::{UTIL_LINUX, run};
+use super::{free_folder_at, mount_fuse, unmount_fuse, what_is_mounted_at};
+use crate::control::Control;
+use crate::daemon::alerts::{Alert, tell};
+use crate::daemon::serving::END_WITHIN_SECONDS;
+use crate::failure::{Failure, Reason, Result};
+use crate::notation::names::VolumeName;
+use crate::pools::mount_list::{KeptMount, Mount, MountState};
+use crate::pools::session::{Session, find_volume};
+use crate::registry::replace_file;
+use crate::registry::running_as_root;
+use crate::registry::stacking::refuse_if_used;
+
+/// Interval between looks at the list.
+const LOOK_NS: u64 = 1_000_000_000;
+/// Interval between attempts to mount.
+const AGAIN_NS: u64 = 30_000_000_000;
+/// Maximum time that the start of the daemon waits for its mounts.
+const START_PATIENCE_NS: u64 = 30_000_000_000;
+
+/// Loads the record of the last daemon and mounts what it had, for pools that are served.
+pub async fn begin(control: &Control) -> Result<()> {
+    let registry = control.registry()?;
+    let recorded = match std::fs::read(registry.kept_mounts_path()) {
+        Ok(bytes) => serde_json::from_slice::<Vec<KeptMount>>(&bytes).map_err(io::Error::from),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    };
+    let recorded = recorded.unwrap_or_else(|error| {
+        let path = registry.kept_mounts_path();
+        control.warning(format!("nothing is mounted: cannot read {}: {error}", path.display()));
+        Vec::new()
+    });
+    let known = registry.pools()?;
+    let (mut present, mut is_changed) = (Vec::new(), false);
+    for kept in recorded {
+        match known.iter().find(|pool| pool.id == kept.pool_id) {
+            Some(pool) => present.push(KeptMount { pool: pool.name.clone(), ..kept }),
+            None => {
+                is_changed = true;
+                let (target, folder) = (kept.target(), kept.folder.display().to_string());
+                control.warning(format!("{target} is no longer mounted at {folder}: its pool is gone"));
+            }
+        }
+    }
+    let mounts = control.served.mounts();
+    mounts.begin(present);
+    if is_changed {
+        record(control)?;
+    }
+    start_due(control)?;
+    let context = control.executor()?.context();
+    let all_tried = async {
+        while mounts.all().iter().any(|mount| *mount.state.borrow() == MountState::Mounting) {
+            mounts.changed().wait().await;
+        }
+    };
+    // Later ones are mounted while the daemon serves.
+    let _ = context.time_limit_ns(START_PATIENCE_NS, pin!(all_tried)).await;
+    Ok(())
+}
+
+/// Mounts what is due, for as long as it is polled.
+pub async fn keep(control: &Control) -> Result<()> {
+    let context = control.executor()?.context();
+    let mounts = control.served.mounts();
+    loop {
+        start_due(control)?;
+        let changed = pin!(mounts.changed().wait());
+        let _ = context.time_limit_ns(LOOK_NS, changed).await;
+    }
+}
+
+/// Unmounts everything and waits until programs have closed their files. The record stays.
+pub async fn end(control: &Control) -> Result<()> {
+    let mounts = control.served.mounts();
+    let all = mounts.all();
+    all.iter().for_each(|mount| mount.is_ending.set(true));
+    mounts.note_change();
+    while all.iter().any(|mount| mount.is_active.get()) {
+        mounts.changed().wait().await;
+    }
+    Ok(())
+}
+
+/// Mounts a pool or a volume, records the mount, and returns it.
+pub(crate) async fn mount(
+    control: &Control,
+    pool: &str,
+    volume: Option<&VolumeName>,
+    typed: &Path,
+    file_system: Option<FileSystem>,
+) -> Result<()> {
+    let mounts = control.served.mounts();
+    if !mounts.is_kept() {
+        return Err(Failure::new(format!(
+            "pool `{pool}` is open in `stripewise mount`, which mounts nothing else"
+        ))
+        .hint("end that process first, or have `stripewise serve` serve the pool"));
+    }
+    if file_system.is_some() && !running_as_root() {
+        return Err(Failure::new("only a daemon that runs as root can mount a file system on a loop device")
+            .hint(format!("stripewise mount {pool} DIR shows volumes as files")));
+    }
+    let folder = free_folder_at(control.absolute(typed)).await?;
+    let target = volume.map_or_else(|| pool.to_owned(), VolumeName::to_string);
+    let existing = mounts.all().into_iter().find(|mount| {
+        let kept = mount.kept.borrow();
+        kept.target() == target || kept.folder == folder
+    });
+    if let Some(existing) = existing {
+        if existing.is_active.get() {
+            let kept = existing.kept.borrow();
+            return Err(Failure::new(format!("{} is mounted at {}", kept.target(), kept.folder.display()))
+                .hint(format!("stripewise umount {}", kept.target())));
+        }
+        // It failed, or another process unmounted it: this one takes its place.
+        mounts.remove(&existing);
+    }
+    let session = Session::served(control, pool)
+        .ok_or_else(|| Failure::missing(format!("pool `{pool}` is not served here")))?;
+    let kept = KeptMount {
+        pool_id: session.known().id,
+        pool: pool.to_owned(),
+        volume: volume.map(|volume| volume.volume.clone()),
+        folder,
+        file_system,
+    };
+    drop(session);
+    let mount = mounts.add(kept);
+    let is_tried = || !matches!(*mount.state.borrow(), MountState::Waiting | MountState::Mounting);
+    while !is_tried() {
+        mounts.changed().wait().await;
+    }
+    let failed = match &*mount.state.borrow() {
+        MountState::Failed { why, .. } => Some(why.clone()),
+        _ => None,
+    };
+    if let Some(why) = failed {
+        mounts.remove(&mount);
+        let (message, hint) = why.split_once("; hint: ").unwrap_or((why.as_str(), ""));
+        let failure = Failure::new(message);
+        return Err(if hint.is_empty() { failure } else { failure.hint(hint) });
+    }
+    record(control)
+}
+
+/// Unmounts what is named by its target or its folder, and takes it off the record. Returns target
+/// and folder.
+pub(crate) async fn unmount(control: &Control, typed: &Path) -> Result<KeptMount> {
+    let mounts = control.served.mounts();
+    let absolute = control.absolute(typed);
+    // The folder may be on a mounted file system, which this process must not touch.
+    let resolved = absolute.clone();
+    let folder = off_thread(move || std::fs::canonicalize(resolved)).await.and_then(|found| found);
+    let folder = folder.unwrap_or(absolute);
+    let mount = mounts.find(&typed.to_string_lossy(), &folder).ok_or_else(|| {
+        Failure::of(Reason::Missing, format!("the daemon has mounted nothing at {}", typed.display()))
+            .hint("`stripewise pool status` lists what is mounted")
+    })?;
+    let kept = mount.kept.borrow().clone();
+    if mount.is_mounted() {
+        run_umount(&kept.folder).await.map_err(|failure| {
+            Failure::new(format!("{} stays mounted: {}", kept.target(), failure.message)).hint(format!(
+                "`fuser -vm {}` lists the programs that use it; end them and repeat the command",
+                kept.folder.display()
+            ))
+        })?;
+    }
+    mount.is_ending.set(true);
+    mounts.note_change();
+    while mount.is_active.get() {
+        mounts.changed().wait().await;
+    }
+    mounts.remove(&mount);
+    record(control)?;
+    Ok(kept)
+}
+
+/// Writes the list to the state folder.
+fn record(control: &Control) -> Result<()> {
+    let path = control.registry()?.kept_mounts_path();
+    let mut text = serde_json::to_vec_pretty(&control.served.mounts().kept()).expect("plain data");
+    text.push(b'\n');
+    replace_file(&path, &text).map_err(|error| {
+        Failure::because(format!("cannot record the mounts in {}", path.display()), &error)
+            .hint("they are lost when the daemon ends")
+    })
+}
+
+/// Starts a task for each mount that is due and whose pool is served.
+fn start_due(control: &Control) -> Result<()> {
+    let context = control.executor()?.context();
+    for mount in control.served.mounts().all() {
+        let is_due = match &*mount.state.borrow() {
+            MountState::Waiting => true,
+            MountState::Failed { again_ns, .. } => context.now_ns() >= *again_ns,
+            MountState::Mounting | MountState::Mounted | MountState::Unmounted => false,
+        };
+        let pool = mount.kept.borrow().pool.clone();
+        if !is_due || mount.is_active.get() || mount.is_ending.get() || !control.served.has(&pool) {
+            continue;
+        }
+        mount.state.replace(MountState::Mounting);
+        mount.is_active.set(true);
+        let (control, mount) = (control.clone(), mount.clone());
+        drop(context.spawn(async move { live(&control, &mount).await }));
+    }
+    Ok(())
+}
+
+/// The life of a mount, from mounting it to its end.
+async fn live(control: &Control, mount: &Rc<Mount>) {
+    let kept = mount.kept.borrow().clone();
+    let (target, folder) = (kept.target(), kept.folder.display().to_string());
+    let result = mounted(control, mount, &kept).await;
+    let was_mounted = mount.is_mounted();
+    let state = match result {
+        Ok(()) => MountState::Unmounted,
+        Err(failure) => {
+            let again_ns =
+                control.executor().map_or(u64::MAX, |executor| executor.context().now_ns() + AGAIN_NS);
+            let hint = failure.hint.map_or_else(String::new, |hint| format!("; hint: {hint}"));
+            MountState::Failed { why: format!("{}{hint}", failure.message), again_ns }
+        }
+    };
+    if was_mounted && !mount.is_ending.get() {
+        let text = format!(
+            "{target} was unmounted from {folder} by another process; `stripewise mount {target} {folder}` \
+             mounts it again"
+        );
+        tell(control, Alert::new("mount", &text));
+    }
+    if let MountState::Failed { why, .. } = &state
+        && mount.reported.replace(why.clone()) != *why
+    {
+        control.warning(format!("{target} is not mounted at {folder}: {why}"));
+    }
+    mount.state.replace(state);
+    mount.is_active.set(false);
+    control.served.mounts().note_change();
+}
+
+/// Unmounts what a killed daemon left at the folder of a mount; it serves nothing any more. A
+/// failure shows when the folder is checked.
+async fn remove_dead_mount(control: &Control, kept: &KeptMount) -> Result<()> {
+    let mounted = what_is_mounted_at(&kept.folder)
+        .map_err(|error| Failure::because("cannot list mounts", &error))?
+        .unwrap_or_default();
+    let source = mounted.split(' ').next().unwrap_or_default();
+    let is_ours = match kept.file_system {
+        None => mounted.ends_with("(fuse.stripewise)"),
+        Some(_) => backing_file(source).is_some_and(|file| {
+            let folder = control.registry().map(|registry| registry.mounts_path());
+            // As the kernel names it, without links.
+            let folder = folder.ok().and_then(|folder| std::fs::canonicalize(folder).ok());
+            folder.is_some_and(|folder| file.starts_with(folder))
+        }),
+    };
+    if is_ours {
+        let _ = run_umount(&kept.folder).await;
+    }
+    Ok(())
+}
+
+/// Unmounts a folder.
+async fn run_umount(folder: &Path) -> Result<String> {
+    match running_as_root() {
+        true => run("umount", UTIL_LINUX, &[folder.as_os_str()]).await,
+        false => run("fusermount3", "fuse3", &["-u".as_ref(), folder.as_os_str()]).await,
+    }
+}
+
+/// Mounts, waits for the end, and unmounts.
+async fn mounted(control: &Control, mount: &Rc<Mount>, kept: &KeptMount) -> Result<()> {
+    let mounts = control.served.mounts();
+    remove_dead_mount(control, kept).await?;
+    let folder: PathBuf = free_folder_at(kept.folder.clone()).await?;
+    let begin = || {
+        mount.state.replace(MountState::Mounted);
+        mounts.note_change();
+        tracing::info!(target: "daemon", "{} is mounted at {}", kept.target(), folder.display());
+    };
+    let until_ending = async {
+        while !mount.is_ending.get() {
+            mounts.changed().wait().await;
+        }
+    };
+    if let (Some(volume), Some(kind)) = (&kept.volume, kept.file_system) {
+        let volume = VolumeName { pool: kept.pool.clone(), volume: volume.clone() };
+        refuse_if_used(&control.registry()?, &format!("mount {volume}"), &volume.pool, Some(&volume.volume))?;
+        let session = Session::served(control, &volume.pool)
+            .ok_or_else(|| Failure::new(format!("pool `{}` is not served", volume.pool)))?;
+        let size_bytes = find_volume(session.report(), &volume)?.capacity_bytes;
+        drop(session);
+        let wanted = Wanted { volume: &volume, size_bytes, kind, folder: &folder };
+        let work = async || {
+            begin();
+            select(pin!(until_ending), pin!(wanted.until_unmounted(control))).await;
+            Ok(())
+        };
+        return wanted.mounted(control, work).await;
+    }
+    let fuse = mount_fuse(control, Tree::Volumes(kept.pool.clone()), &folder)?;
+    begin();
+    let until_not_served = async {
+        let context = control.executor()?.context();
+        while control.served.has(&kept.pool) {
+            context.sleep_ns(LOOK_NS).await;
+        }
+        Ok::<(), Failure>(())
+    };
+    let (until_ending, until_not_served) = (pin!(until_ending), pin!(until_not_served));
+    select(pin!(fuse.until_ended()), select(until_ending, until_not_served)).await;
+    unmount_fuse(control, &fuse, &folder, END_WITHIN_SECONDS).await
+}
