@@ -67,7 +67,8 @@ pub(crate) fn lies_on(mounts: &[PathBuf], identity: DriveIdentity) -> bool {
     if mounts.is_empty() {
         return false;
     }
-    let table = MountTable(std::fs::read_to_string(MOUNTS).unwrap_or_default());
+    let table = std::fs::read(MOUNTS).unwrap_or_default();
+    let table = MountTable(String::from_utf8_lossy(&table).into_owned());
     let ours: Vec<String> = mounts.iter().filter_map(|folder| table.device_at(folder)).collect();
     let mut seen = BTreeSet::new();
     let mut next = match identity {

@@ -414,7 +414,10 @@ pub(crate) fn prepare_output(out: &Path) -> Result<PathBuf> {
     };
     std::fs::create_dir_all(out).map_err(unusable)?;
     let probe = out.join(format!(".stripewise-{}", std::process::id()));
-    std::fs::write(&probe, "").and_then(|()| std::fs::remove_file(&probe)).map_err(unusable)?;
+    // Another user's link at this name is not written through.
+    let _ = std::fs::remove_file(&probe);
+    let made = std::fs::File::create_new(&probe).and_then(|_| std::fs::remove_file(&probe));
+    made.map_err(unusable)?;
     std::path::absolute(out).map_err(unusable)
 }
 

@@ -5,12 +5,14 @@
 
 use std::path::{Path, PathBuf};
 
+use stripewise_export::bridge::off_thread;
 use stripewise_pool::{DriveLabel, PoolError, inspect};
 use stripewise_runtime::{OpenOptions, pace_attribute};
 
 use crate::access::Access;
 use crate::control::Control;
 use crate::drives::contents::contents_of;
+use crate::drives::hardware::Hardware;
 use crate::drives::hardware::samples::facts_of;
 use crate::drives::names::LEAST_BEGINNING;
 use crate::drives::opened::parse_pace;
@@ -77,8 +79,14 @@ async fn show(control: &Control, opener: &StackOpener, path: &Path) -> Result<Sh
         holds = contents_of(control, &opened).await?.in_words();
     }
     let device = candidate.path.clone();
-    let about = control.look(&candidate.path, move || (facts_of(&device), pace_attribute(&device)));
-    let (hardware, pace) = about.await.unwrap_or_default();
+    let (hardware, pace) = match candidate.kind() {
+        "block device" => (off_thread(move || facts_of(&device)).await.unwrap_or_default(), None),
+        "file" => {
+            let reading = control.look(&candidate.path, move || pace_attribute(&device));
+            (Hardware::default(), reading.await.unwrap_or_default())
+        }
+        _ => Default::default(),
+    };
     Ok(ShownDrive {
         belongs: superblock.as_ref().and_then(|label| belongs(control, label)),
         capacity_bytes: stripewise_drive::Drive::info(&*opened.bare).capacity_bytes,
