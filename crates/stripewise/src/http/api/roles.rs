@@ -25,6 +25,7 @@ pub(super) fn least_role(method: &Method, path: &str) -> Role {
         ("POST", None) if matches!(path, "/api/v1/pools" | "/api/v1/import") => Role::Admin,
         ("POST", Some("/export" | "/rename")) => Role::Admin,
         ("DELETE", Some("" | "/volumes/{volume}")) => Role::Admin,
+        ("POST", None) if path == "/console/logout" => Role::Read,
         ("PUT", Some("/volumes/{volume}/bytes")) => Role::Admin,
         _ => Role::Operate,
     }
