@@ -7,23 +7,22 @@ program=$(realpath "${1:?usage: scripts/console-screenshots.sh PROGRAM}")
 cd "$(dirname "$0")/.."
 scripts/web-tools.sh
 tools=$(realpath "${CARGO_TARGET_DIR:-target}/web-tools")
-work=$(mktemp -d -p "${CARGO_TARGET_DIR:-target}")
-work=$(realpath "$work")
+work=$(mktemp -d /var/tmp/nas.XXXX)
 daemon=
 trap '[ -z "$daemon" ] || kill "$daemon"; wait; rm -rf "$work"' EXIT
 export STRIPEWISE_HOME="$work/home" NO_COLOR=1
 drives=$work/drives
-"$program" --quiet drive make "$drives" --count 10 --size 256MiB
+"$program" --quiet drive make "$drives" --count 10 --size 2TB --overcommit >/dev/null
 "$program" --quiet pool create tank "$drives"/drive[0-4].img
-"$program" --quiet volume create tank/media --layout raid6 --size 360MiB
-"$program" --quiet volume create tank/vm --layout raid10 --size 120MiB
+"$program" --quiet volume create tank/media --layout raid6 --size 4TB
+"$program" --quiet volume create tank/vm --layout raid10 --size 500GB
 token=demonstration-0123456789
 mkdir -p "$work/home"
 (umask 077; echo "token admin admin $token" >"$work/tokens")
 port=18437
 "$program" --quiet serve --http $port --http-token-file "$work/tokens" >"$work/out" 2>&1 &
 daemon=$!
-until grep -q '^ready' "$work/out"; do
+until grep -q '^ready' "$work/out" 2>/dev/null; do
     kill -0 "$daemon"
     sleep 0.1
 done

@@ -29,8 +29,6 @@ for (const scheme of ['light', 'dark']) {
 }
 
 await browse(async (page) => {
-  await page.keyboard.press('Tab');
-  await page.keyboard.press('Enter');
   for (let step = 0; step < 20; step += 1) {
     const name = await page.evaluate(() => document.activeElement?.textContent);
     if (name === 'tank') break;

@@ -10,7 +10,7 @@ await browse(async (page, open) => {
   await page.getByText('online').first().waitFor();
   renameSync(`${given.drives}/drive1.img`, `${given.drives}/gone`);
   const begin = Date.now();
-  const row = page.getByRole('row').filter({ hasText: 'drive1.img' });
+  const row = page.getByRole('region', { name: 'Table of drives' }).getByRole('row').filter({ hasText: 'drive1.img' });
   await row.getByText('missing').waitFor();
   const took = Date.now() - begin;
   check(took < 2000 + Number(given.slack), `seen after ${took} ms`);
@@ -23,7 +23,7 @@ await browse(async (page, open) => {
   await page.getByText('is being replaced').waitFor();
   await page.getByText('one more drive may be lost').waitFor({ timeout: 30000 });
   await row.waitFor({ state: 'detached', timeout: 30000 });
-  await page.getByRole('region', { name: 'Events' }).getByText(/rebuild/i).first().waitFor();
+  await page.getByRole('region', { name: 'Table of events' }).getByText(/rebuild/i).first().waitFor();
   // The other session saw it without doing anything.
   await other.getByText('one more drive may be lost').waitFor();
 });

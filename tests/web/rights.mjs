@@ -23,6 +23,11 @@ await browse(async (page, open) => {
   await page.getByRole('link', { name: 'tank' }).click();
   // A path with markup is shown as it is.
   await page.getByText('<img src=x onerror=alert(1)>').first().waitFor();
+  // So is a long one in another script, on a phone too.
+  await page.getByText('名'.repeat(60)).first().waitFor();
+  await page.setViewportSize({ width: 360, height: 800 });
+  const wider = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+  check(wider <= 0, `${wider} px wider than the window`);
   await page.getByRole('button', { name: 'Destroy' }).click();
   const dialog = page.getByRole('dialog');
   const destroy = dialog.getByRole('button', { name: 'Destroy', exact: true });

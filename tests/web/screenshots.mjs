@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { renameSync } from 'node:fs';
 import { browse, given } from './kit.mjs';
 
-const SECONDS = 25;
+const SECONDS = 100;
 
 /** Writes to a volume and reads it, once. */
 function load(volume, mib) {
@@ -21,11 +21,11 @@ await browse(async (page) => {
     if (turn === 4) renameSync(`${given.drives}/drive2.img`, `${given.drives}/gone`);
   }
   await page.getByRole('button', { name: 'Replace the drive' }).waitFor();
-  await page.setViewportSize({ width: 1200, height: 470 });
+  await page.setViewportSize({ width: 1240, height: 430 });
   await page.screenshot({ path: `${given.to}/console-overview.png` });
   await page.getByRole('link', { name: 'tank' }).click();
   await page.getByText(/redundancy left, \d+ row/).first().waitFor();
-  await page.setViewportSize({ width: 1200, height: 1240 });
+  await page.setViewportSize({ width: 1100, height: 730 });
   await page.screenshot({ path: `${given.to}/console-pool.png` });
   await page.evaluate(() => { location.hash = '#/create'; });
   await page.getByLabel('Files of a folder').fill(given.drives);
@@ -35,6 +35,6 @@ await browse(async (page) => {
   await page.getByRole('button', { name: /Take proposal 1/ }).click({ timeout: 60000 });
   await page.getByLabel('Name of the pool').fill('archive');
   await page.mouse.move(0, 0);
-  await page.setViewportSize({ width: 1200, height: 1500 });
-  await page.screenshot({ path: `${given.to}/console-create.png` });
+  await page.setViewportSize({ width: 1100, height: 2000 });
+  await page.getByRole('region', { name: '3 Proposals' }).screenshot({ path: `${given.to}/console-create.png` });
 });

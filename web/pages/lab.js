@@ -19,7 +19,7 @@ function Figures({ run }) {
   const axis = all.map((/** @type {any} */ _, /** @type {number} */ index) => index + 1);
   const data = [axis, all.map(rate)];
   const summary = all.map((/** @type {any} */ one) => `${one.name} ${megabytes(rate(one))}`).join(', ') || 'no figure yet';
-  return html`${all.length > 0 && html`<${Chart} label="Throughput of each figure" data=${data} series=${[{ label: 'MB/s', color: '--read' }]} format=${(/** @type {number} */ value) => `${short(value)} MB/s`} height=${160} summary=${summary} x="number" xFormat=${(/** @type {number} */ value) => (Number.isInteger(value) ? String(value) : '')} />`}
+  return html`${all.length > 0 && html`<${Chart} label="Throughput of each figure" data=${data} series=${[{ label: 'MB/s', color: '--read' }]} format=${(/** @type {number} */ value) => `${short(value)} MB/s`} height=${160} summary=${summary} x="number" bars=${true} xFormat=${(/** @type {number} */ value) => (Number.isInteger(value) ? String(value) : '')} />`}
     <div class="scroll" tabindex="0" role="region" aria-label="Table of figures"><table class="plain"><caption>${run.profile} on ${run.target}</caption>
       <thead><tr><th scope="col">#</th><th scope="col">Figure</th><th scope="col" class="number">Block</th><th scope="col" class="number">Depth</th><th scope="col" class="number">Throughput</th><th scope="col" class="number">95 %</th><th scope="col" class="number">IOPS</th><th scope="col" class="number">Mean</th><th scope="col" class="number">p99</th></tr></thead>
       <tbody>${all.map((/** @type {any} */ one, /** @type {number} */ index) => html`<tr key=${index}><td>${index + 1}</td><th scope="row">${one.name}</th>
@@ -74,7 +74,7 @@ function Progress({ run }) {
   });
   return html`<section class="card" aria-labelledby="lab-now"><header><h2 id="lab-now">In progress</h2><span class="quiet">since ${moment(run.began_unix_ms)}</span>
       ${may('admin') && html`<div class="buttons"><button onClick=${stop}>Stop</button></div>`}</header>
-    <${Command} words=${run.words.filter((/** @type {string} */ word) => word !== '--json')} />
+    <${Command} words=${run.words.filter((/** @type {string} */ word) => !['--json', '--'].includes(word))} />
     <p class="messages">${run.messages.at(-1) ?? 'starting…'}</p>
     ${figures && html`<${Figures} run=${figures} />`}</section>`;
 }
@@ -149,7 +149,7 @@ export function Lab() {
   const ended = begun.filter((run) => run.state !== 'running').reverse();
   if (!may('operate')) return html`<main id="main" tabindex="-1"><div class="title"><h1>Laboratory</h1></div><p class="quiet">The laboratory needs the role operate.</p></main>`;
   return html`<main id="main" tabindex="-1">
-    <div class="title"><h1>Laboratory</h1>${may('admin') && html`<div class="buttons"><button class="primary" onClick=${beginRun(profiles, look)}>Measure a target</button><button onClick=${beginStudy(look)}>Repeat a study</button></div>`}</div>
+    <div class="title"><h1>Laboratory</h1>${may('admin') && html`<div class="buttons"><button class="primary" disabled=${!profiles.length} onClick=${beginRun(profiles, look)}>Measure a target</button><button onClick=${beginStudy(look)}>Repeat a study</button></div>`}</div>
     <${Failure} problem=${problem} />
     ${running && html`<${Progress} key=${running.number} run=${running} />`}
     ${ended.length > 0 && html`<section class="card" aria-labelledby="lab-begun"><header><h2 id="lab-begun">Begun here</h2></header><ul class="jobs">${ended.map((run) => html`<li key=${run.number}>

@@ -65,7 +65,7 @@ function Sweep({ points }) {
   const last = counts.at(-1) ?? 0;
   const summary = layouts.map((layout) => `${layout} ${megabytes(at(layout, last)?.mb_per_s ?? 0)} with ${last} drives`).join(', ');
   return html`<${Chart} label="Throughput over the number of drives" data=${data} series=${series} format=${(/** @type {number} */ value) => `${short(value)} MB/s`} height=${240} summary=${summary} x="number" xFormat=${String} />
-    <div class="scroll" tabindex="0" role="region" aria-label="Table of the sweep"><table class="plain"><caption>MB/s, and what limits it</caption>
+    <div class="scroll" tabindex="0" role="region" aria-label="Table of the sweep"><table class="even"><caption>MB/s, and what limits it</caption>
       <thead><tr><th scope="col">Layout</th>${counts.map((count) => html`<th key=${count} scope="col">${count} drives</th>`)}</tr></thead>
       <tbody>${layouts.map((layout) => html`<tr key=${layout}><th scope="row">${layout}</th>${counts.map((count) => {
         const point = at(layout, count);

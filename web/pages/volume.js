@@ -28,8 +28,9 @@ function Layout({ volume }) {
   const drawn = useDocument(`/console/layout?${query}`, []);
   if (!drawn) return html`<p class="quiet">Drawing…</p>`;
   const names = Array.from({ length: volume.columns }, (_, index) => index + 1);
-  return html`<div class="scroll" tabindex="0" role="region" aria-label="Strips by column"><table class="strips">
-    <caption>The first strips of ${size(volume.interleave_bytes)}, by column${drawn.each > 1 ? `; each row stands for ${drawn.each}, after which parity rotates` : ''}</caption>
+  return html`<p class="quiet">The first strips of ${size(volume.interleave_bytes)}, by column${drawn.each > 1 ? `; each row stands for ${drawn.each}, after which parity rotates` : ''}</p>
+    <div class="scroll" tabindex="0" role="region" aria-label="Strips by column"><table class="strips">
+    <caption class="hidden">Strips by column</caption>
     <thead><tr>${names.map((number) => html`<th key=${number} scope="col">${number}</th>`)}</tr></thead>
     <tbody>${drawn.rows.map((/** @type {string[]} */ row, /** @type {number} */ index) => html`<tr key=${index}>
       ${row.map((text, column) => html`<td key=${column} class=${/[PQR]/.test(text) ? 'parity' : `data-${Number(text) % 2}`}>${text}</td>`)}</tr>`)}</tbody></table></div>
@@ -37,21 +38,21 @@ function Layout({ volume }) {
 }
 
 function Where({ volume }) {
-  return html`<table class="plain"><caption class="hidden">Drives of the volume</caption>
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Table of drives"><table class="plain"><caption class="hidden">Drives of the volume</caption>
     <thead><tr><th scope="col">Drive</th><th scope="col">Role</th><th scope="col">Share</th><th scope="col" class="number">Size</th><th scope="col" class="number">Not current</th></tr></thead>
     <tbody>${volume.drives.map((/** @type {any} */ drive) => html`<tr key=${drive.id}><th scope="row" class="path">${drive.path}</th><td>${drive.role}</td>
-      <td><${State} state=${drive.state} /></td><td class="number">${size(drive.bytes)}</td><td class="number">${drive.lacking_bytes ? size(drive.lacking_bytes) : '–'}</td></tr>`)}</tbody></table>`;
+      <td><${State} state=${drive.state} /></td><td class="number">${size(drive.bytes)}</td><td class="number">${drive.lacking_bytes ? size(drive.lacking_bytes) : '–'}</td></tr>`)}</tbody></table></div>`;
 }
 
 function Load({ volume }) {
   const rows = (loads.value[volume.pool]?.load.volumes ?? []).filter((/** @type {any} */ one) => one.volume === volume.name);
-  return html`<table class="plain"><caption>Requests of the last second</caption>
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Table of requests"><table class="plain"><caption>Requests of the last second</caption>
     <thead><tr><th scope="col">Kind</th><th scope="col" class="number">Throughput</th><th scope="col" class="number">Requests</th><th scope="col" class="number">Mean</th><th scope="col" class="number">p50 ≤</th><th scope="col" class="number">p99 ≤</th><th scope="col" class="number">Failed</th></tr></thead>
     <tbody>${['read', 'write', 'flush', 'discard', 'write_zeroes'].map((kind) => {
       const one = rows.find((/** @type {any} */ row) => row.operation === kind);
       return html`<tr key=${kind}><th scope="row">${kind.replace('_', ' ')}</th><td class="number">${megabytes(one?.mb_per_s ?? 0)}</td><td class="number">${short(one?.requests_per_s ?? 0)}/s</td>
         <td class="number">${latency(one?.latency_us.mean)}</td><td class="number">${latency(one?.latency_us.p50_at_most)}</td><td class="number">${latency(one?.latency_us.p99_at_most)}</td><td class="number ${one?.failed ? 'wrong' : ''}">${one?.failed ?? 0}</td></tr>`;
-    })}</tbody></table>`;
+    })}</tbody></table></div>`;
 }
 
 function Heat({ volume }) {
@@ -60,8 +61,8 @@ function Heat({ volume }) {
   const heat = tiers.fast_heat + tiers.data_heat;
   return html`<dl>
     <div class="fact"><dt>Hottest row</dt><dd>${heat > 0 ? `${percent(tiers.hottest_row_heat, heat).toFixed(1)} % of all use` : 'no use since the pool was opened'}</dd></div>
-    <div class="fact"><dt>On fast drives</dt><dd><${Meter} part=${tiers.fast_heat} all=${heat} label="use on fast drives" />
-      ${tiers.fast_rows} of ${counted(rows, 'row')} (${size(tiers.fast_bytes)}), ${percent(tiers.fast_heat, heat).toFixed(0)} % of the use${tiers.moving_rows ? `; ${tiers.moving_rows} moving` : ''}</dd></div>
+    ${tiers.fast_rows + tiers.mixed_rows > 0 && html`<div class="fact"><dt>On fast drives</dt><dd><${Meter} part=${tiers.fast_heat} all=${heat} label="use on fast drives" />
+      ${tiers.fast_rows} of ${counted(rows, 'row')} (${size(tiers.fast_bytes)}), ${percent(tiers.fast_heat, heat).toFixed(0)} % of the use${tiers.moving_rows ? `; ${tiers.moving_rows} moving` : ''}</dd></div>`}
     ${tiers.note && html`<div class="fact"><dt>Tiering</dt><dd>${tiers.note}</dd></div>`}
   </dl>`;
 }

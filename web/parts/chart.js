@@ -16,27 +16,31 @@ const css = (/** @type {string} */ name) => getComputedStyle(document.documentEl
 /**
  * @param {{ label: string, data: number[][], series: { label: string, color: string, dash?: number[] }[],
  *   format: (value: number) => string, height?: number, summary: string, x?: 'time'|'number', xFormat?: (value: number) => string,
- *   range?: [number, number] }} props
+ *   range?: [number, number], bars?: boolean }} props
  *   data: the axis in seconds (or numbers), then each series
  */
-export function Chart({ label, data, series, format, height = 120, summary, x = 'time', xFormat, range }) {
+export function Chart({ label, data, series, format, height = 120, summary, x = 'time', xFormat, range, bars = false }) {
   const box = useRef(/** @type {HTMLDivElement|null} */ (null));
   const plot = useRef(/** @type {any} */ (null));
   const latest = useRef(/** @type {any} */ (data));
   latest.current = data;
+  const ends = useRef(range);
+  ends.current = range;
   const now = theme.value;
   useEffect(() => {
     const element = /** @type {HTMLDivElement} */ (box.current);
     const axis = { stroke: css('--muted'), grid: { stroke: css('--line'), width: 1 }, ticks: { show: false }, font: '11px system-ui, sans-serif' };
+    const bounds = (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) =>
+      ends.current ?? (bars ? [low - 0.5, high + 0.5] : [low, high]);
     const options = /** @type {any} */ ({
       width: Math.max(80, element.clientWidth), height,
       legend: { show: false }, cursor: { show: true, points: { size: 5 }, drag: { x: false, y: false } },
-      scales: { x: { time: x === 'time', ...(range ? { range: () => range } : {}) }, y: { range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => [0, Math.max(high * 1.1, 1e-3)] } },
+      scales: { x: { time: x === 'time', range: bounds }, y: { range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => [0, Math.max(high * 1.1, 1e-3)] } },
       axes: [
         { ...axis, size: 24, space: 70, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(xFormat ?? time) },
         { ...axis, size: 62, space: 32, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(format) },
       ],
-      series: [{}, ...series.map(({ label: name, color, dash }) => ({ label: name, stroke: css(color), width: 1.5, dash, points: { show: false } }))],
+      series: [{}, ...series.map(({ label: name, color, dash }) => ({ label: name, stroke: css(color), width: 1.5, dash, points: { show: false }, ...(bars ? { paths: /** @type {any} */ (uPlot).paths.bars({ size: [0.6, 60] }), fill: css(color) } : {}) }))],
     });
     plot.current = new uPlot(options, latest.current, element);
     const observer = new ResizeObserver(() => plot.current?.setSize({ width: Math.max(80, element.clientWidth), height }));

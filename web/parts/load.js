@@ -6,6 +6,8 @@ import { latency, megabytes, short } from '../lib/units.js';
 import { Chart } from './chart.js';
 
 const RATES = [{ label: 'read', color: '--read' }, { label: 'write', color: '--write' }];
+const HOUR_MS = 3600e3;
+const LEAST_MS = 120e3;
 const NONE = { mb_per_s: 0, requests_per_s: 0, mean_us: null, p99_at_most_us: null };
 
 const mean = (/** @type {number[]} */ values) => values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
@@ -32,7 +34,9 @@ export function Hour({ pool, height = 110 }) {
     };
   }, [points]);
   const end = points.at(-1)?.unix_ms ?? Date.now();
-  const range = /** @type {[number, number]} */ ([end / 1000 - 3600, end / 1000]);
+  // A pool that was opened lately has no hour yet.
+  const begin = Math.max(end - HOUR_MS, Math.min(points[0]?.unix_ms ?? end, end - LEAST_MS));
+  const range = /** @type {[number, number]} */ ([begin / 1000, end / 1000]);
   const said = `read ${megabytes(mean(data.rates[1]))}, write ${megabytes(mean(data.rates[2]))} on average over the last hour`;
   const waits = (/** @type {number} */ index) => latency(mean(data.waits[index].filter((value) => value !== null)));
   return html`<div class="charts">

@@ -108,8 +108,12 @@ fn pages_have_a_strict_policy_and_are_kept() {
 #[test]
 fn tools_answer_beside_the_daemon() {
     let sandbox = Sandbox::new();
+    sandbox.pool(3);
+    sandbox.ok("volume create tank/a --layout raid5 --size 8MiB");
     let (daemon, _) = daemon(&sandbox);
     let web = Web::own(&sandbox);
+    let advice = web.ok("POST", "/console/tools/pool-advise", json!({"words": ["tank"]}));
+    assert!(!advice["volumes"][0]["rebuild"]["by_priority"].as_array().expect("some").is_empty(), "{advice}");
     let catalogue = web.ok("POST", "/console/tools/model-catalogue", json!({}));
     assert!(!catalogue["drives"].as_array().expect("drives").is_empty());
     let (status, problem) = web.ask("POST", "/console/tools/model-catalogue", json!({"words": ["nodrive"]}));
@@ -194,8 +198,10 @@ fn roles_and_destruction_hold_in_a_browser() {
         in_browser("rights.mjs", 3, |sandbox| {
             let named = |name: &str| sandbox.path(&format!("d/{name}"));
             let markup = "<img src=x onerror=alert(1)>";
+            let long = "名".repeat(60);
+            std::fs::rename(named("drive1.img"), named(&long)).expect("renamed");
             std::fs::rename(named("drive2.img"), named(markup)).expect("renamed");
-            let drives = [named("drive0.img"), named("drive1.img"), named(markup)];
+            let drives = [named("drive0.img"), named(&long), named(markup)];
             let status = sandbox.command("pool create tank").args(drives).status();
             assert!(status.expect("it runs").success());
         });
@@ -213,5 +219,12 @@ fn a_stopped_daemon_is_seen_in_a_browser() {
 fn pages_are_accessible_in_both_themes() {
     if is_soak() {
         in_browser("people.mjs", 5, with_pool);
+    }
+}
+
+#[test]
+fn a_run_of_the_laboratory_is_watched_in_a_browser() {
+    if is_soak() {
+        in_browser("lab.mjs", 1, |_| {});
     }
 }

@@ -47,7 +47,7 @@ struct Run {
     /// Why it failed, and the next step.
     error: Option<String>,
     hint: Option<String>,
-    /// What the command printed.
+    /// The command's output.
     document: Option<serde_json::Value>,
     #[serde(skip)]
     process: u32,
@@ -206,18 +206,19 @@ impl Asked {
     }
 }
 
-fn refusal(api: &Api) -> Option<Response> {
+/// The answer to a caller with a lower role than `needed`.
+fn refusal(api: &Api, needed: Role) -> Option<Response> {
     let role = api.visitor.role;
-    (role < Role::Admin).then(|| {
-        // A run overwrites its target.
-        let why = format!("it needs the role {}, and this caller has the role {role}", Role::Admin);
+    (role < needed).then(|| {
+        let why = format!("it needs the role {needed}, and this caller has the role {role}");
         error(StatusCode::FORBIDDEN, &why, None).into_response()
     })
 }
 
 /// Begins a run.
 pub(super) async fn begin(api: Api, Document(asked): Document<Asked>) -> Response {
-    if let Some(refusal) = refusal(&api) {
+    // A run overwrites its target.
+    if let Some(refusal) = refusal(&api, Role::Admin) {
         return refusal;
     }
     match api.lab().0.start(&asked) {
@@ -234,7 +235,7 @@ pub(super) async fn list(api: Api) -> Response {
 
 /// Interrupts a run: what it measured stays in the store.
 pub(super) async fn stop(api: Api, Path(number): Path<u64>) -> Response {
-    if let Some(refusal) = refusal(&api) {
+    if let Some(refusal) = refusal(&api, Role::Admin) {
         return refusal;
     }
     let running = api.lab().0.of(number, |run| run.running()).flatten();
@@ -248,7 +249,10 @@ pub(super) async fn stop(api: Api, Path(number): Path<u64>) -> Response {
 }
 
 /// The report of a run, as a file to keep: it is one page, whose styles the console does not allow.
-pub(super) async fn report(_api: Api, Path(run): Path<String>) -> Response {
+pub(super) async fn report(api: Api, Path(run): Path<String>) -> Response {
+    if let Some(refusal) = refusal(&api, Role::Operate) {
+        return refusal;
+    }
     match temporary_report(run).await {
         Ok(page) => {
             let headers = [

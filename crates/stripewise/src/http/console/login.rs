@@ -67,8 +67,8 @@ pub(super) async fn login(
     let access = guard.access.current();
     let Some((session, cookie)) = guard.sessions.begin(&access, token.trim()) else {
         guard.refusals.tell("HTTP", &peer.address, "a login with a token that is not valid");
-        let hint = format!("tokens are in {} on the daemon's host", guard.access.path().display());
-        return refused(StatusCode::UNAUTHORIZED, "this token is not valid", Some(&hint));
+        let hint = Some("tokens are in the file http.tokens in the daemon's state folder");
+        return refused(StatusCode::UNAUTHORIZED, "this token is not valid", hint);
     };
     let facts =
         Facts { name: session.token, role: session.role.to_string(), csrf: Some(session.csrf), ..facts() };

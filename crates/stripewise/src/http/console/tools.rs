@@ -19,6 +19,7 @@ use axum::response::{IntoResponse, Response};
 use futures_channel::oneshot;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::Deserialize;
+use stripewise_control::roles::Role;
 use tokio::sync::Semaphore;
 
 use crate::failure::system_text;
@@ -117,7 +118,7 @@ const TOOLS: [Tool; 9] = [
 ];
 
 /// Arguments of a command.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Arguments {
     #[serde(default)]
@@ -128,7 +129,7 @@ pub(super) struct Arguments {
 
 /// Runs a command, and answers with its document.
 pub(super) async fn tool(
-    _api: Api,
+    api: Api,
     Path(name): Path<String>,
     Document(arguments): Document<Arguments>,
 ) -> Response {
@@ -140,14 +141,20 @@ pub(super) async fn tool(
         Ok(words) => words,
         Err(why) => return refused(StatusCode::BAD_REQUEST, &why),
     };
-    let Ok(_place) = PLACES.try_acquire() else {
-        let hint = Some("try again when one of them is done");
-        return error(StatusCode::SERVICE_UNAVAILABLE, "other predictions are running", hint).into_response();
-    };
+    if api.visitor.role < Role::Admin && names_a_file(&arguments) {
+        // The message about a wrong file may quote it.
+        return refused(StatusCode::FORBIDDEN, "only the role admin may name files here");
+    }
     match run(words).await {
         Ok(document) => ([(header::CONTENT_TYPE, "application/json")], document).into_response(),
         Err((detail, hint)) => with_command_hint(StatusCode::CONFLICT, &detail, hint.as_deref()),
     }
+}
+
+/// True if an argument may be the path of a file: a drive, or a method or drive in TOML.
+fn names_a_file(arguments: &Arguments) -> bool {
+    let mut values = arguments.options.values().chain(&arguments.words);
+    values.any(|value| value.contains('/') || value.contains(".toml"))
 }
 
 /// The command line of a tool. Values stay with their option, so none of them becomes another one.
@@ -179,6 +186,10 @@ impl Drop for OnLeave {
 
 /// Runs this program. Returns its document, or its error and hint.
 async fn run(words: Vec<String>) -> Result<String, (String, Option<String>)> {
+    let Ok(_place) = PLACES.try_acquire() else {
+        let hint = "try again when one of them is done";
+        return Err(("other predictions are running".to_owned(), Some(hint.to_owned())));
+    };
     let has_left = Arc::new(AtomicBool::new(false));
     let (answer, answered) = oneshot::channel();
     let watched = has_left.clone();
@@ -294,6 +305,9 @@ mod tests {
         assert_eq!(line, ["--json", "advise", "--drives=--report=/etc/x", "--"]);
         assert!(words_of("advise", &[], &[("report", "/etc/x")]).is_err());
         assert!(words_of("advise", &["more"], &[]).is_err());
+        let named =
+            |value: &str| names_a_file(&Arguments { words: vec![value.into()], ..Default::default() });
+        assert!(named("4x/dev/sda") && named("own.toml") && !named("4x8tb-hdd,2xnvme"));
         let line = words_of("lab-show", &["--help"], &[]).expect("a word");
         assert_eq!(line, ["--json", "lab", "show", "--", "--help"]);
     }
