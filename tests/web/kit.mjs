@@ -10,9 +10,14 @@ const require = createRequire(`${given.tools}/node_modules/`);
 const { chromium } = require('playwright-core');
 const axe = require.resolve('axe-core/axe.min.js');
 
-/** Runs the program beside the daemon. */
+/** Runs the program beside the daemon. Exit code 3 is that of a degraded pool. */
 export function stripewise(...words) {
-  return execFileSync(given.program, words, { cwd: given.folder, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+  try {
+    return execFileSync(given.program, words, { cwd: given.folder, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+  } catch (failure) {
+    if (failure.status !== 3) throw failure;
+    return failure.stdout;
+  }
 }
 
 export function check(is, text) {
@@ -50,6 +55,14 @@ export async function browse(work, { token = given.token, width = 1280, height =
   try {
     await work(await open(), open);
     check(wrong.length === 0, `the page complained: ${wrong.join('\n')}`);
+  } catch (failure) {
+    for (const context of browser.contexts()) {
+      for (const page of context.pages()) {
+        const alerts = await page.getByRole('alert').allTextContents().catch(() => []);
+        console.error(`at ${page.url()}; the page says: ${alerts.join('; ') || 'nothing'}`);
+      }
+    }
+    throw failure;
   } finally {
     await browser.close();
   }

@@ -147,36 +147,36 @@ export const replace = (pool, drive) => question({
   done: () => `${drive.path} is being replaced.`,
 });
 
-/** @param {any} pool @param {any} drive */
+/** @param {string} pool @param {any} drive */
 export const offline = (pool, drive) => question({
   title: `Take ${drive.path} offline`, verb: 'Take offline',
   text: 'The drive is not used until it is brought online. Volumes on it have less redundancy for that time.',
-  words: () => ['pool', 'offline', pool.name, drive.id],
-  run: () => post(`${drivePath(pool.name, drive)}/offline`),
+  words: () => ['pool', 'offline', pool, drive.id],
+  run: () => post(`${drivePath(pool, drive)}/offline`),
 });
 
-/** @param {any} pool @param {any} drive */
+/** @param {string} pool @param {any} drive */
 export const online = (pool, drive) => question({
   title: `Bring ${drive.path} online`, verb: 'Bring online',
   text: 'Regions that changed in its absence are copied to it.',
-  words: () => ['pool', 'online', pool.name, drive.id],
-  run: () => post(`${drivePath(pool.name, drive)}/online`),
+  words: () => ['pool', 'online', pool, drive.id],
+  run: () => post(`${drivePath(pool, drive)}/online`),
 });
 
-/** @param {any} pool @param {any} drive */
+/** @param {string} pool @param {any} drive */
 export const retire = (pool, drive) => question({
   title: `Retire ${drive.path}`, verb: 'Retire',
   text: 'The drive is evacuated to the others, and leaves the pool when it is empty. No redundancy is missing on the way.',
-  words: () => ['pool', 'retire', pool.name, drive.id],
-  run: () => post(`${drivePath(pool.name, drive)}/retire`),
+  words: () => ['pool', 'retire', pool, drive.id],
+  run: () => post(`${drivePath(pool, drive)}/retire`),
 });
 
-/** @param {any} pool @param {any} drive */
+/** @param {string} pool @param {any} drive */
 export const remove = (pool, drive) => question({
   title: `Remove ${drive.path}`, verb: 'Remove',
   text: 'A drive that holds nothing of the pool leaves it.',
-  words: () => ['pool', 'remove', pool.name, drive.id],
-  run: () => call('DELETE', drivePath(pool.name, drive)),
+  words: () => ['pool', 'remove', pool, drive.id],
+  run: () => call('DELETE', drivePath(pool, drive)),
 });
 
 /** @param {any} drive */
@@ -316,8 +316,8 @@ export function nextAction(pool) {
   const drive = pool.drives.find((/** @type {any} */ drive) => drive.id === id);
   if (object === 'pool' && name === pool.name) {
     if (verb === 'replace' && drive) return { text: 'Replace the drive', role: 'operate', run: replace(pool, drive) };
-    if (verb === 'online' && drive) return { text: 'Bring the drive online', role: 'operate', run: online(pool, drive) };
-    if (verb === 'remove' && drive) return { text: 'Remove the drive', role: 'operate', run: remove(pool, drive) };
+    if (verb === 'online' && drive) return { text: 'Bring the drive online', role: 'operate', run: online(pool.name, drive) };
+    if (verb === 'remove' && drive) return { text: 'Remove the drive', role: 'operate', run: remove(pool.name, drive) };
     if (verb === 'add') return { text: 'Add a drive', role: 'operate', run: addDrives(pool.name) };
     if (verb === 'scrub') return { text: 'Scrub', role: 'operate', run: scrub(pool.name) };
     if (verb === 'clear') return { text: 'Clear', role: 'operate', run: clear(pool.name) };

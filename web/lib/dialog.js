@@ -3,6 +3,7 @@
 
 import { html, signal, useEffect, useRef, useState } from './html.js';
 import { session } from './api.js';
+import { refreshAll } from './live.js';
 import { shell } from './units.js';
 
 /**
@@ -164,6 +165,8 @@ function Form({ action }) {
       close();
       notify(action.done ? action.done(answer, values) : `${action.title}: done`);
       action.then?.(answer, values);
+      // The daemon looks once a second; who acted sees the result at once.
+      await refreshAll().catch(() => {});
     } catch (failure) {
       setProblem(failure);
       setBusy(false);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
+use stripewise_control::size::{ByteSize, duration_text};
 
 use crate::kit::Sandbox;
 use crate::kit::daemon::Daemon;
@@ -124,6 +125,38 @@ fn tools_answer_beside_the_daemon() {
     daemon.end();
 }
 
+#[test]
+fn units_read_as_on_the_command_line() {
+    if !are_here(&["node"]) {
+        return;
+    }
+    let sizes = [0, 1, 1023, 1024, 1536, 123_456_789, 4_000_000_000_000, 1 << 40, (1 << 50) - 1, 1 << 52];
+    let sizes = sizes.map(|bytes| json!(["size", bytes, ByteSize(bytes).to_string()]));
+    let seconds = [0.0, 0.2, 59.0, 59.5, 60.0, 200.0, 3600.0, 39_900.0, 86_400.0, 187_200.0];
+    let durations = seconds.map(|seconds| json!(["duration", seconds, duration_text(seconds)]));
+    let chances = [0.0, 1e-10, 9e-5, 0.000_123, 0.0044, 0.12, 0.5];
+    let chances = chances.map(|chance| {
+        let text = stripewise_model::reliability::chance_per_year(chance);
+        json!(["chance", chance, text.replace(" a year", "")])
+    });
+    let all: Vec<Value> = sizes.into_iter().chain(durations).chain(chances).collect();
+    let output = Command::new("node")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/web/units.mjs"))
+        .env("UNITS_TEST", Value::from(all).to_string())
+        .output()
+        .expect("node runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn types_of_the_pages_are_right() {
+    let Some((_, tools)) = browser() else { return };
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/jsconfig.json");
+    let output = Command::new(tools.join("node_modules/.bin/tsc")).arg("-p").arg(project).output();
+    let output = output.expect("tsc runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
 /// Chromium, and the folder with the packages for tests; `None` if something is missing.
 fn browser() -> Option<(PathBuf, PathBuf)> {
     if !are_here(&["node", "chromium"]) {
@@ -226,5 +259,12 @@ fn pages_are_accessible_in_both_themes() {
 fn a_run_of_the_laboratory_is_watched_in_a_browser() {
     if is_soak() {
         in_browser("lab.mjs", 1, |_| {});
+    }
+}
+
+#[test]
+fn every_action_of_the_pages_takes_effect() {
+    if is_soak() {
+        in_browser("actions.mjs", 5, with_pool);
     }
 }
