@@ -62,6 +62,7 @@ soak: need-soak build
 	STRIPEWISE_TEST_SECONDS='$(SOAK_SECONDS)' cargo test --workspace --locked --quiet --lib --test it -- $(SWEEPS)
 	scripts/soak-torture.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise '$(SOAK_SECONDS)'
 	scripts/unit-in-systemd.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
+	SOAK_SECONDS='$(SOAK_SECONDS)' cargo test --locked --quiet -p stripewise --test real_time console:: -- --test-threads 1
 	SOAK_SECONDS='$(SOAK_SECONDS)' cargo test --workspace --locked --quiet --test clients -- --nocapture --test-threads 1 $(ARGS)
 
 # FUSE last, about three minutes and ten at most; it is passed over, and says so, where root, FUSE, loop devices or btrfs are not there.
@@ -135,9 +136,11 @@ need-check:
 
 need-test:
 	@scripts/need.sh test
+	@scripts/web-tools.sh || echo 'going on without them: tests of the web console are passed over'
 
 need-soak:
 	@scripts/need.sh soak
+	@scripts/web-tools.sh || echo 'going on without them: tests of the web console are passed over'
 
 need-bench:
 	@scripts/need.sh bench

@@ -118,6 +118,13 @@ if { [ "$purpose" = test ] || [ "$purpose" = soak ]; } && [ -z "$packages" ]; th
         [ -x "$1" ] || missing postgresql "a database on a volume"
     fi
 fi
+# The web console in a browser: its tests are passed over without it.
+if { [ "$purpose" = test ] || [ "$purpose" = soak ]; } && [ -z "$packages" ]; then
+    can_do_without=yes
+    installed chromium || missing chromium "the browser for the tests of the web console"
+    installed node || missing nodejs "what drives it"
+    installed npm || missing npm "what fetches the packages for that"
+fi
 # FUSE beside btrfs, the same way: scripts/bench-fuse.sh passes over what is not there.
 if [ "$purpose" = bench ] && [ -z "$packages" ]; then
     can_do_without=yes

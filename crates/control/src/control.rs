@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use crate::daemon::caller::Caller;
+use crate::daemon::history::History;
 use crate::daemon::news::News;
 use crate::environment::{Environment, Notices};
 use crate::messages::roles::Role;
@@ -17,6 +18,8 @@ pub struct Control {
     pub served: Served,
     /// Subscriptions to their events.
     pub news: Rc<News>,
+    /// Their load over the last hour.
+    pub history: Rc<History>,
     environment: Environment,
 }
 
@@ -24,7 +27,7 @@ impl Control {
     /// The environment of this process's own work, in its current folder.
     pub fn of_this_process(notices: Rc<dyn Notices>) -> Self {
         let environment = Environment::of_this_process(notices);
-        Self { served: Served::default(), news: Rc::default(), environment }
+        Self { served: Served::default(), news: Rc::default(), history: Rc::default(), environment }
     }
 
     /// The environment of a command from another process with this role, given in `folder`.

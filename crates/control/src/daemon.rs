@@ -1,10 +1,11 @@
 //! The daemon: it opens pools and adopts new ones (`serving`), serves volumes over NBD and FUSE
 //! (`listeners`, `mounting`), executes commands (`socket`, `caller`, `turns`), and reports events
-//! (`alerts`, `news`, `refusals`).
+//! (`alerts`, `news`, `history`, `refusals`).
 
 pub mod alerts;
 pub mod caller;
 pub mod hardware;
+pub mod history;
 pub mod listeners;
 pub mod mounting;
 pub mod news;

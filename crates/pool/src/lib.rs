@@ -98,6 +98,7 @@ pub use status::activity::Activity;
 pub use status::condition::{Condition, OutDrive, Repair, Replacing};
 pub use status::load::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad};
 pub use status::notices::{Notice, SpaceUse, SpareTakeover};
+pub use status::rows::{RowColumn, RowRun};
 pub use status::{
     ConversionStatus, DriveState, DriveStatus, PoolState, PoolStatus, ShareState, SlotStatus, VolumeInfo,
     VolumeState,

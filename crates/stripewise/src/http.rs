@@ -1,5 +1,5 @@
 //! The HTTP interface of a daemon: the commands on pools and volumes under `/api/v1`, described in
-//! OpenAPI, and metrics for Prometheus under `/metrics`.
+//! OpenAPI, metrics for Prometheus under `/metrics`, and the web console at `/` (`console.rs`).
 //!
 //! HTTP runs on a thread of its own. A call becomes a request (`api.rs`), which the daemon's
 //! executor runs like a typed command (`orders.rs`); the document of its response is the answer.
@@ -31,6 +31,7 @@ mod api;
 mod bodies;
 mod clients;
 mod connections;
+mod console;
 mod doors;
 mod guard;
 mod handshakes;
@@ -42,6 +43,7 @@ mod visitor;
 
 use access::AccessFile;
 use clients::Clients;
+use console::sessions::Sessions;
 use doors::{Door, HttpPlace, TlsFiles};
 use guard::Guard;
 use orders::Order;
@@ -137,7 +139,12 @@ impl Http {
         let (stop, stopped) = oneshot::channel();
         let refusals = Arc::new(Refusals::default());
         let clients = Clients::new(budget);
-        let guard = Guard { access: access.clone(), refusals: refusals.clone(), clients: clients.clone() };
+        let guard = Guard {
+            access: access.clone(),
+            refusals: refusals.clone(),
+            clients: clients.clone(),
+            sessions: Sessions::default(),
+        };
         let router = api::router(orders_in, guard);
         let (doors, files): (Vec<_>, Vec<_>) = {
             let _inside = runtime.enter();

@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 
 use crate::failure::{Failure, Reason, Result};
 use crate::messages::report::{ActivityReport, EventReport, LastScrubReport, PoolReport, PoolState};
+use crate::pools::load::{Interval, PoolRates};
 
 /// Maximum number of concurrent followers.
 pub const MAX_FOLLOWERS: usize = 32;
@@ -60,6 +61,17 @@ pub enum PoolNews {
         /// After a scrub: the result of the last finished one.
         last_scrub: Option<LastScrubReport>,
     },
+    /// Load of a pool in the last second.
+    Rates {
+        /// Pool name.
+        pool: String,
+        /// Number of the last commit of the pool's metadata: where it differs, the pool changed.
+        generation: u64,
+        /// Load of the clients of all volumes.
+        rates: PoolRates,
+        /// Load of each drive and volume; without causes.
+        load: Interval,
+    },
     /// End of service of a pool.
     Gone {
         /// Pool name.
@@ -75,6 +87,7 @@ impl PoolNews {
             Self::Event { .. } => "event",
             Self::Progress { .. } => "progress",
             Self::Done { .. } => "done",
+            Self::Rates { .. } => "rates",
             Self::Gone { .. } => "gone",
         }
     }
@@ -123,6 +136,15 @@ pub(crate) struct Found<'a> {
     pub(crate) events: &'a [EventReport],
     /// Jobs that ended since the last inspection, by kind and volume.
     pub(crate) ended: &'a [(String, String)],
+    /// Load since the last inspection.
+    pub(crate) load: Option<&'a (PoolRates, Interval)>,
+}
+
+impl<'a> Found<'a> {
+    /// An inspection that found the report and nothing else.
+    fn of(report: &'a PoolReport) -> Self {
+        Self { report, has_changed: false, events: &[], ended: &[], load: None }
+    }
 }
 
 struct Follower {
@@ -151,9 +173,8 @@ impl News {
         }
         let (to, news) = mpsc::channel(MAX_WAITING);
         let mut follower = Follower { followed, to };
-        let stays = reports
-            .iter()
-            .all(|report| follower.notify(&Found { report, has_changed: true, events: &[], ended: &[] }));
+        let stays =
+            reports.iter().all(|report| follower.notify(&Found { has_changed: true, ..Found::of(report) }));
         if stays {
             followers.push(follower);
         }
@@ -202,7 +223,7 @@ impl Follower {
 
     /// Sends the updates of a pool that this client follows. False if its stream ends with them.
     fn notify(&mut self, found: &Found<'_>) -> bool {
-        let Found { report, has_changed, events, ended } = found;
+        let Found { report, has_changed, events, ended, load } = found;
         if !self.is_about(&report.name) {
             return true;
         }
@@ -217,6 +238,12 @@ impl Follower {
                 );
                 news.extend(report.activity.iter().map(progress));
                 news.extend(ended.iter().map(|(job, volume)| PoolNews::done(report, job, volume)));
+                news.extend(load.map(|(rates, load)| PoolNews::Rates {
+                    pool: pool(),
+                    generation: report.generation,
+                    rates: *rates,
+                    load: load.clone(),
+                }));
                 false
             }
             Followed::Job { kind, .. } => {
@@ -258,7 +285,7 @@ mod tests {
     }
 
     fn look<'a>(report: &'a PoolReport, ended: &'a [(String, String)]) -> Found<'a> {
-        Found { report, has_changed: false, events: &[], ended }
+        Found { ended, ..Found::of(report) }
     }
 
     fn kinds(taken: &mut mpsc::Receiver<PoolNews>) -> Vec<&'static str> {
@@ -281,8 +308,10 @@ mod tests {
             text: "out".to_owned(),
         };
         let works = report(PoolState::Degraded, &[("scrub", 1.0), ("rebuild", 2.0)]);
-        news.tell(&Found { report: &works, has_changed: true, events: &[event], ended: &[] });
-        assert_eq!(kinds(&mut all), ["state", "event", "progress", "progress"]);
+        let load = (PoolRates::default(), Interval { seconds: 1.0, drives: Vec::new(), volumes: Vec::new() });
+        let found = Found { has_changed: true, events: &[event], load: Some(&load), ..Found::of(&works) };
+        news.tell(&found);
+        assert_eq!(kinds(&mut all), ["state", "event", "progress", "progress", "rates"]);
         assert_eq!(kinds(&mut scrub), ["progress"]);
         let ended = [("scrub".to_owned(), "a".to_owned())];
         news.tell(&look(&report(PoolState::Degraded, &[("rebuild", 3.0)]), &ended));

@@ -4,6 +4,7 @@
 
 use serde::Serialize;
 use stripewise_pool::LATENCY_STEPS_NS;
+use utoipa::ToSchema;
 
 use crate::messages::report::DriveState;
 use crate::pools::status_file::{CauseLoad, DriveLoad, StatusFile, VolumeRequests};
@@ -26,7 +27,7 @@ pub struct Load {
 }
 
 /// I/O load in an interval.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Interval {
     /// Length of the interval; 0 if no process has the pool open.
     pub seconds: f64,
@@ -37,7 +38,7 @@ pub struct Interval {
 }
 
 /// Requests of one kind to a volume.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct VolumeRates {
     /// Volume name.
     pub volume: String,
@@ -59,7 +60,7 @@ pub struct VolumeRates {
 
 /// Latencies of successful requests, from a histogram. A percentile is the upper bound of its step;
 /// `null`: beyond the last step, or no requests.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Latencies {
     /// Mean.
     pub mean: f64,
@@ -72,7 +73,7 @@ pub struct Latencies {
 }
 
 /// I/O load of a drive.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct DriveRates {
     /// Drive identity.
     pub id: String,
@@ -103,7 +104,7 @@ pub struct DriveRates {
 }
 
 /// I/O load of a drive for one cause.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct CauseRates {
     /// The cause's name in JSON.
     pub cause: String,
@@ -148,6 +149,68 @@ pub fn between(before: &StatusFile, now: &StatusFile) -> Interval {
             .filter_map(|volume| volume_rates(volume, earlier_of(volume), seconds))
             .collect(),
     }
+}
+
+/// Load of the clients of a pool in an interval, over all its volumes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct PoolRates {
+    /// Time at the end of the interval, milliseconds since 1970.
+    pub unix_ms: u64,
+    /// Length of the interval.
+    pub seconds: f64,
+    /// Read requests.
+    pub reads: OperationRates,
+    /// Write requests.
+    pub writes: OperationRates,
+}
+
+/// Load by one kind of request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct OperationRates {
+    /// Megabytes per second.
+    pub mb_per_s: f64,
+    /// Requests per second.
+    pub requests_per_s: f64,
+    /// Mean latency, microseconds; `null` without requests.
+    pub mean_us: Option<f64>,
+    /// Upper bound of the 99th percentile of the latency, microseconds; `null` without requests,
+    /// and beyond the last step of the histogram.
+    pub p99_at_most_us: Option<f64>,
+}
+
+/// Load of the clients of a pool between two status files.
+pub fn pool_rates(before: &StatusFile, now: &StatusFile) -> PoolRates {
+    let same = (before.opened_unix_ms == now.opened_unix_ms).then_some(before);
+    let seconds = now.unix_ms.saturating_sub(same.map_or(now.opened_unix_ms, |before| before.unix_ms));
+    let seconds = seconds as f64 / 1e3;
+    let of = |operation: &str| {
+        let mut sum =
+            VolumeRequests { by_latency: vec![0; LATENCY_STEPS_NS.len() + 1], ..Default::default() };
+        for volume in now.volumes.iter().filter(|volume| volume.operation == operation) {
+            let is_it = |other: &&VolumeRequests| {
+                other.volume == volume.volume
+                    && other.operation == operation
+                    && other.total_ns <= volume.total_ns
+            };
+            let earlier = same.and_then(|before| before.volumes.iter().find(is_it));
+            for (step, count) in sum.by_latency.iter_mut().enumerate() {
+                let at = |of: &VolumeRequests| of.by_latency.get(step).copied().unwrap_or(0);
+                *count += at(volume).saturating_sub(earlier.map_or(0, at));
+            }
+            sum.total_ns += volume.total_ns - earlier.map_or(0, |earlier| earlier.total_ns);
+            sum.bytes += volume.bytes.saturating_sub(earlier.map_or(0, |earlier| earlier.bytes));
+        }
+        match volume_rates(&sum, None, seconds) {
+            None => OperationRates::default(),
+            Some(rates) => OperationRates {
+                mb_per_s: rates.mb_per_s,
+                requests_per_s: rates.requests_per_s,
+                mean_us: Some(rates.latency_us.mean),
+                p99_at_most_us: rates.latency_us.p99_at_most,
+            },
+        }
+    };
+    PoolRates { unix_ms: now.unix_ms, seconds, reads: of("read"), writes: of("write") }
 }
 
 /// Load of a drive since an earlier status file, or since the pool was opened.

@@ -104,6 +104,18 @@ impl StatusFile {
         }
     }
 
+    /// Counters of an open pool; of its report only the name, and no events.
+    pub(crate) fn counters(pool: &Pool, report: &PoolReport, opened_unix_ms: u64) -> Self {
+        Self {
+            unix_ms: unix_ms(),
+            opened_unix_ms,
+            drives: loads(pool, report),
+            volumes: requests(pool),
+            report: PoolReport { name: report.name.clone(), ..PoolReport::default() },
+            events: Vec::new(),
+        }
+    }
+
     /// Writes the file.
     pub fn leave(&self, path: &Path) {
         let text = serde_json::to_vec(self).expect("plain data becomes JSON");

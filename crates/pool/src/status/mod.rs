@@ -10,6 +10,7 @@ pub(crate) mod copies;
 pub(crate) mod load;
 pub(crate) mod memo;
 pub(crate) mod notices;
+pub(crate) mod rows;
 pub(crate) mod volume;
 
 use std::fmt;

@@ -12,11 +12,11 @@ use crate::manifest::format::Manifest;
 use crate::manifest::ids::DriveId;
 use crate::manifest::volume_record::{PartRecord, VolumeRecord};
 use crate::status::copies::{copies, copies_left};
+use crate::status::rows::state_of;
 use crate::status::{
     ConversionStatus, ShareState, SlotStatus, VolumeInfo, VolumeState, journal_slabs, map_slabs,
 };
 use stripewise_array::Array;
-use stripewise_array::rows::SlotState;
 
 /// A drive's share of a volume.
 #[derive(Clone, Copy, Default)]
@@ -58,13 +58,7 @@ impl Tally {
             let mut lacking = MemberSet::EMPTY;
             for (column, place) in run.places.iter().enumerate() {
                 let is_there = *there.entry(place.drive).or_insert_with(|| is_there(place.drive));
-                let state = match place.state {
-                    SlotState::Active if is_there => ShareState::Active,
-                    SlotState::Active => ShareState::Away,
-                    SlotState::Rebuilding if is_there => ShareState::Rebuilding,
-                    SlotState::CatchingUp if is_there => ShareState::CatchingUp,
-                    _ => ShareState::Missing,
-                };
+                let state = state_of(place.state, is_there);
                 let share = self.shares.entry(place.drive).or_insert_with(|| {
                     self.order.push(place.drive);
                     Share::default()

@@ -96,6 +96,12 @@ impl Access {
         found.map(|token| (token.name.clone(), token.role))
     }
 
+    /// The secret and the role of a token, by its name.
+    pub(super) fn named(&self, name: &str) -> Option<(&str, Role)> {
+        let token = self.tokens.iter().find(|token| token.name == name)?;
+        Some((&token.secret, token.role))
+    }
+
     /// The role of a user of this machine.
     pub(super) fn user(&self, user: u32) -> Option<Role> {
         if Self::is_owner(user) {

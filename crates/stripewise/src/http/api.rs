@@ -30,6 +30,7 @@ use utoipa_axum::routes;
 
 use super::bodies::{Document, MAX_BYTES, whole_body};
 use super::clients::{Allowance, Counted, count_answer, held, too_many};
+use super::console::lab::LabRuns;
 use super::guard::{Guard, let_in};
 use super::orders::{Answer, Order};
 use super::problem::{self, Problem, bad_outcome, error, no_memory};
@@ -59,6 +60,8 @@ struct Description;
 /// All paths, behind the guard.
 pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
     let refusals = guard.refusals.clone();
+    let guard = Arc::new(guard);
+    let pages = super::console::pages(guard.clone());
     let (router, description) = OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(list_pools, create_pool))
         .routes(routes!(import_pools))
@@ -101,6 +104,7 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
     router
         .route("/api/v1/openapi.json", axum::routing::get(openapi))
         .route("/metrics", axum::routing::get(metrics))
+        .merge(super::console::views())
         .fallback(async || error(StatusCode::NOT_FOUND, "no such path", Some("GET /api/v1/openapi.json")))
         .layer(middleware::map_response(problem::in_one_shape))
         // `whole_body` limits bodies, with all of them in view.
@@ -108,21 +112,24 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
         .layer(middleware::from_fn(whole_body))
         .layer(middleware::from_fn(count_answer))
         .layer(middleware::from_fn_with_state(refusals.clone(), roles::role_first))
-        .layer(middleware::from_fn_with_state(Arc::new(guard), let_in))
-        .with_state(House { orders, refusals })
+        .layer(middleware::from_fn_with_state(guard.clone(), let_in))
+        .with_state(House { orders, refusals, guard, lab: Arc::default() })
+        .merge(pages)
 }
 
 /// State that the handlers share.
 #[derive(Clone)]
-struct House {
+pub(super) struct House {
     orders: mpsc::Sender<Order>,
     refusals: Arc<Refusals>,
+    guard: Arc<Guard>,
+    lab: Arc<LabRuns>,
 }
 
 /// The daemon, as one visitor may use it.
-struct Api {
+pub(super) struct Api {
     house: House,
-    visitor: Visitor,
+    pub(super) visitor: Visitor,
     allowance: Allowance,
 }
 
@@ -148,8 +155,21 @@ impl Api {
         })
     }
 
+    /// The guard of all requests.
+    pub(super) fn guard(&self) -> &Guard {
+        &self.house.guard
+    }
+
+    /// Runs of the laboratory.
+    pub(super) fn lab(&self) -> &LabRuns {
+        &self.house.lab
+    }
+
     /// Sends an order to the daemon's executor, and waits for the answer.
-    async fn order<T>(self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> Result<T, Response> {
+    pub(super) async fn order<T>(
+        self,
+        order: impl FnOnce(oneshot::Sender<T>) -> Order,
+    ) -> Result<T, Response> {
         let ending =
             || error(StatusCode::SERVICE_UNAVAILABLE, "the daemon is shutting down", None).into_response();
         let mut orders = self.house.orders;
@@ -237,7 +257,7 @@ fn answered(answer: Answer) -> Response {
 
 /// The response to a failed request.
 fn failed(failure: &Failure) -> Response {
-    problem_of(status_of(Exit::of(failure)), &failure.message, failure.hint.as_deref())
+    problem::with_command_hint(status_of(Exit::of(failure)), &failure.message, failure.hint.as_deref())
 }
 
 fn problem_of(status: StatusCode, detail: &str, hint: Option<&str>) -> Response {

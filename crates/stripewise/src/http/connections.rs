@@ -103,7 +103,7 @@ async fn accept_all(door: OpenDoor, house: Arc<House>) {
             turn_away(socket, address, &house, tls.is_some());
             continue;
         };
-        let peer = Peer { address, place: Arc::new(Mutex::new(place)) };
+        let peer = Peer { address, place: Arc::new(Mutex::new(place)), is_encrypted: tls.is_some() };
         let house = house.clone();
         tokio::spawn(async move {
             match (socket, tls) {

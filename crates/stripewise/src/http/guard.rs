@@ -1,6 +1,8 @@
 //! Authentication of requests: over a unix socket by the user that the system names, otherwise by
-//! the token in `Authorization: Bearer …`. A request that a browser sends for a page of another
-//! site is refused first, whatever its method, with or without a token.
+//! the token in `Authorization: Bearer …`, or by the cookie of a session of the web console
+//! (`console/sessions.rs`), whose changes must carry the session's CSRF token. A request that a
+//! browser sends for a page of another site is refused first, whatever its method, with or without
+//! a token.
 //!
 //! Expected faults: requests without a token, with a wrong one, or with headers that are not text.
 //! Pages cannot forge their origin: browsers set `Origin` and `Sec-Fetch-Site` themselves.
@@ -8,7 +10,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use stripewise_control::daemon::refusals::Refusals;
@@ -18,6 +20,7 @@ use stripewise_export::ClientId;
 use super::access::{Access, AccessFile};
 use super::address::Address;
 use super::clients::{Clients, Place, too_many};
+use super::console::sessions::Sessions;
 use super::problem::error;
 use super::visitor::Visitor;
 
@@ -28,6 +31,8 @@ pub(super) struct Peer {
     pub address: Address,
     /// Its place among all connections.
     pub place: Arc<Mutex<Place>>,
+    /// True with TLS.
+    pub is_encrypted: bool,
 }
 
 /// Admits or refuses requests.
@@ -38,12 +43,17 @@ pub(super) struct Guard {
     pub refusals: Arc<Refusals>,
     /// Limits per client.
     pub clients: Clients,
+    /// Sessions of the web console.
+    pub sessions: Sessions,
 }
+
+/// Next step for a change without its CSRF token.
+const CSRF_HINT: &str = "send `csrf` of GET /console/session in the header X-CSRF-Token";
 
 type Refusal = (StatusCode, &'static str, Option<&'static str>);
 
 impl Guard {
-    fn visitor(&self, address: Address, headers: &HeaderMap) -> Result<Visitor, Refusal> {
+    fn visitor(&self, address: Address, method: &Method, headers: &HeaderMap) -> Result<Visitor, Refusal> {
         if is_of_another_site(headers) {
             return Err((StatusCode::FORBIDDEN, "requests of web pages of other sites are refused", None));
         }
@@ -53,7 +63,21 @@ impl Guard {
         }
         let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = sent.and_then(|value| value.strip_prefix("Bearer ")).and_then(|sent| access.token(sent));
-        match token {
+        let session = match sent {
+            Some(_) => None,
+            None => self.sessions.of(&access, headers),
+        };
+        if let Some(session) = &session
+            && !matches!(*method, Method::GET | Method::HEAD)
+            && !session.is_confirmed_by(headers)
+        {
+            return Err((
+                StatusCode::FORBIDDEN,
+                "a change in a session needs the session's CSRF token",
+                Some(CSRF_HINT),
+            ));
+        }
+        match token.or(session.map(|session| (session.token, session.role))) {
             Some((token, role)) => Ok(Visitor {
                 name: format!("token {token} from {address}"),
                 role,
@@ -79,7 +103,7 @@ pub(super) fn user_of(access: &Access, address: Address) -> Option<Visitor> {
 }
 
 /// True if a browser sends this for a page of another site. Programs send neither header.
-fn is_of_another_site(headers: &HeaderMap) -> bool {
+pub(super) fn is_of_another_site(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("no text"));
     if text("sec-fetch-site").is_some_and(|site| !["same-origin", "none"].contains(&site)) {
         return true;
@@ -95,7 +119,7 @@ pub(super) async fn let_in(State(guard): State<Arc<Guard>>, mut request: Request
         return error(StatusCode::INTERNAL_SERVER_ERROR, "the connection has no address", None)
             .into_response();
     };
-    match guard.visitor(peer.address, request.headers()) {
+    match guard.visitor(peer.address, request.method(), request.headers()) {
         Ok(visitor) => {
             if !peer.place.lock().unwrap_or_else(PoisonError::into_inner).give_to(&visitor, &guard.clients) {
                 guard.refusals.tell("HTTP", &peer.address, "too many of its connections are open");
@@ -129,12 +153,13 @@ mod tests {
         let access = AccessFile::open(&path, true).expect("made");
         std::fs::write(&path, TOKENS).expect("written");
         let clients = Clients::new(&Budget::default());
-        let guard = Guard { access: Arc::new(access), refusals: Arc::default(), clients };
+        let sessions = Sessions::default();
+        let guard = Guard { access: Arc::new(access), refusals: Arc::default(), clients, sessions };
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(*name, value.parse().expect("a value"));
         }
-        guard.visitor(address, &map).map_err(|(status, ..)| status)
+        guard.visitor(address, &Method::GET, &map).map_err(|(status, ..)| status)
     }
 
     fn network() -> Address {

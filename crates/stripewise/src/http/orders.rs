@@ -12,10 +12,12 @@ use stripewise_control::daemon::caller::{Caller, Collected};
 use stripewise_control::daemon::news::{Followed, PoolNews};
 use stripewise_control::daemon::socket::frames::Colours;
 use stripewise_control::daemon::turns::Turns;
+use stripewise_control::pools::load::PoolRates;
 use stripewise_control::pools::session::Session;
 use stripewise_control::report::PoolReport;
 use stripewise_control::request::Request;
 use stripewise_control::response::Response;
+use stripewise_pool::{RowRun, VolumeLoad};
 
 use super::metrics;
 use super::visitor::Visitor;
@@ -42,6 +44,29 @@ pub(super) enum Order {
     },
     /// Metrics for Prometheus.
     Metrics(oneshot::Sender<String>),
+    /// The load of a pool over the last hour.
+    History {
+        /// Pool name.
+        pool: String,
+        /// Receives the intervals; none for a pool that is not served.
+        answer: oneshot::Sender<Vec<PoolRates>>,
+    },
+    /// The rows of a pool's volumes.
+    Rows {
+        /// Pool name.
+        pool: String,
+        /// Receives the rows; `None` for a pool that is not served.
+        answer: oneshot::Sender<Option<Vec<RowRun>>>,
+    },
+    /// Requests of clients to a volume that are in flight, and its clients.
+    VolumeUse {
+        /// Pool name.
+        pool: String,
+        /// Volume name.
+        volume: String,
+        /// Receives the use; `None` for a volume that is not open here.
+        answer: oneshot::Sender<Option<VolumeUse>>,
+    },
     /// A subscription to the events of pools.
     Follow {
         /// The events wanted.
@@ -51,6 +76,14 @@ pub(super) enum Order {
         /// Receives the events, until the subscription ends.
         answer: oneshot::Sender<Result<mpsc::Receiver<PoolNews>>>,
     },
+}
+
+/// Use of a volume.
+pub(super) struct VolumeUse {
+    /// Its load since it was opened.
+    pub load: VolumeLoad,
+    /// NBD connections of this process, to all volumes; `None` without an NBD server.
+    pub nbd_clients: Option<usize>,
 }
 
 /// The outcome of a request.
@@ -74,6 +107,18 @@ pub(super) async fn execute_all(orders: &mut mpsc::Receiver<Order>, app: &App, t
             }
             Order::Request { .. } => {}
             Order::Metrics(answer) => drop(answer.send(metrics::text(app))),
+            Order::History { pool, answer } => drop(answer.send(app.history.of(&pool))),
+            Order::Rows { pool, answer } => {
+                let session = Session::served(app, &pool);
+                drop(answer.send(session.map(|session| session.pool.row_runs())));
+            }
+            Order::VolumeUse { pool, volume, answer } => {
+                let session = Session::served(app, &pool);
+                let loads = session.map(|session| session.pool.volume_loads()).unwrap_or_default();
+                let load = loads.into_iter().find(|load| load.volume == volume);
+                let nbd = app.served.listeners().borrow().nbd.as_ref().map(|nbd| nbd.status().clients);
+                drop(answer.send(load.map(|load| VolumeUse { load, nbd_clients: nbd })));
+            }
             Order::Follow { followed, who, answer } => {
                 tracing::debug!(target: "command", way = "http", who, "follows {followed:?}");
                 drop(answer.send(app.news.follow(&reports(app), followed)));

@@ -29,6 +29,9 @@ pub(crate) struct Problem {
     /// The next step.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
+    /// The next step on the command line, if it is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command_hint: Option<String>,
     /// The document, if the request was done with a bad outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -37,7 +40,14 @@ pub(crate) struct Problem {
 
 /// A problem as an answer.
 pub(crate) fn error(status: StatusCode, detail: &str, hint: Option<&str>) -> impl IntoResponse + use<> {
-    bad_outcome(status, detail, hint, None)
+    answer(status, detail, hint, None, None)
+}
+
+/// As [`error`], with the hint of a command.
+pub(super) fn with_command_hint(status: StatusCode, detail: &str, command_hint: Option<&str>) -> Response {
+    let over_http = command_hint.and_then(hint);
+    let other = command_hint.filter(|command_hint| over_http.as_deref() != Some(command_hint));
+    answer(status, &text(detail), over_http.as_deref(), other, None).into_response()
 }
 
 /// As [`error`], with the document of a request that was done.
@@ -47,12 +57,23 @@ pub(super) fn bad_outcome(
     hint: Option<&str>,
     document: Option<Value>,
 ) -> impl IntoResponse + use<> {
+    answer(status, detail, hint, None, document)
+}
+
+fn answer(
+    status: StatusCode,
+    detail: &str,
+    hint: Option<&str>,
+    command_hint: Option<&str>,
+    document: Option<Value>,
+) -> impl IntoResponse + use<> {
     let problem = Problem {
         output_version: OUTPUT_VERSION,
         title: status.canonical_reason().unwrap_or("Error"),
         status: status.as_u16(),
         detail: cut(detail, MAX_QUOTED_BYTES),
         hint: hint.map(|hint| cut(hint, MAX_QUOTED_BYTES)),
+        command_hint: command_hint.map(|hint| cut(hint, MAX_QUOTED_BYTES)),
         document,
     };
     let text = serde_json::to_string(&problem).expect("plain data becomes JSON");

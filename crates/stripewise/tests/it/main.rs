@@ -6,6 +6,7 @@ mod cases;
 
 mod actions;
 mod bad_input;
+mod console;
 mod contract;
 mod convert;
 mod daemon;

@@ -14,7 +14,9 @@ use crate::failure::Result;
 use crate::messages::report::hardware::{Cause, named, warnings};
 use crate::messages::report::{ActivityReport, EventReport, PoolReport, PoolState, SpareReport, counted};
 use crate::notation::plain::one_line;
+use crate::pools::load::{Interval, PoolRates};
 use crate::pools::session::Session;
+use crate::pools::status_file::StatusFile;
 
 mod jobs;
 
@@ -72,11 +74,14 @@ impl Watch {
             }
             is_served
         });
+        control.history.retain(|pool| sessions.iter().any(|session| session.name() == pool));
         for session in &sessions {
             let now = Look::at(session, control.max_temperature_c());
+            let counters = StatusFile::counters(&session.pool, &now.report, now.opened_unix_ms);
+            let load = control.history.add(counters);
             let before = seen.insert(session.name().to_owned(), now.seen());
             now.log(before.as_ref());
-            now.tell(before.as_ref(), &control.news);
+            now.tell(before.as_ref(), &control.news, load.as_ref());
             for alert in now.alerts(before.as_ref()) {
                 tell(control, alert);
             }
@@ -167,7 +172,7 @@ impl Look {
     }
 
     /// Notifies the followers of changes since `before` and of the progress of jobs.
-    fn tell(&self, before: Option<&Seen>, news: &News) {
+    fn tell(&self, before: Option<&Seen>, news: &News, load: Option<&(PoolRates, Interval)>) {
         if !news.is_followed() {
             return;
         }
@@ -182,6 +187,7 @@ impl Look {
             has_changed: !before.is_some_and(is_same),
             events: self.new_events(before),
             ended: &ended,
+            load,
         });
     }
 

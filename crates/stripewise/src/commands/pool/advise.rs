@@ -125,7 +125,7 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     }
     let registry = app.registry()?;
     let known = registry.pool(&options.name.0)?;
-    let status = match other_process::wait_for(app, &registry, &known).await? {
+    let status = match other_process::wait_for_status(app, &registry, &known).await? {
         Some(status) => status,
         None => {
             with_pool(app, &known.name, Access::Look, "pool advise", async |session| Ok(session.word()))

@@ -28,6 +28,7 @@ pub(super) fn least_role(method: &Method, path: &str) -> Role {
         (_, None) if path == "/api/v1/mounts" => Role::Admin,
         ("POST", Some("/export" | "/rename")) => Role::Admin,
         ("DELETE", Some("" | "/volumes/{volume}")) => Role::Admin,
+        ("POST", None) if path == "/console/logout" => Role::Read,
         ("PUT", Some("/volumes/{volume}/bytes")) => Role::Admin,
         _ => Role::Operate,
     }

@@ -23,6 +23,7 @@ use crate::cli::Cli;
 use crate::http::access::AccessFile;
 use crate::http::address::Address;
 use crate::http::clients::Clients;
+use crate::http::console::sessions::Sessions;
 use crate::http::guard::Peer;
 
 /// Commands that have no path, and why.
@@ -129,12 +130,13 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
 
 fn guard() -> Guard {
     let access = AccessFile::open("/nowhere/tokens".as_ref(), false).expect("there is none");
-    Guard { access: Arc::new(access), refusals: Arc::default(), clients: Clients::new(&Budget::default()) }
+    let clients = Clients::new(&Budget::default());
+    Guard { access: Arc::new(access), refusals: Arc::default(), clients, sessions: Sessions::default() }
 }
 
 /// The interface, as a connection from there sees it.
 fn visited_by(router: Router, address: Address) -> Router {
-    router.layer(axum::Extension(Peer { address, place: Arc::default() }))
+    router.layer(axum::Extension(Peer { address, place: Arc::default(), is_encrypted: false }))
 }
 
 /// Asks for each; the requests that came of them, and the description.
@@ -326,7 +328,8 @@ fn with_tokens(folder: &std::path::Path) -> (Router, mpsc::Receiver<Order>) {
     std::fs::write(&path, text).expect("written");
     let access = AccessFile::open(&path, true).expect("right");
     let clients = Clients::new(&Budget::default());
-    let guard = Guard { access: Arc::new(access), refusals: Arc::default(), clients };
+    let guard =
+        Guard { access: Arc::new(access), refusals: Arc::default(), clients, sessions: Sessions::default() };
     let (orders_in, orders) = mpsc::channel::<Order>(1);
     let network = Address::Network("127.0.0.1:5".parse().expect("an address"));
     (visited_by(router(orders_in, guard), network), orders)
