@@ -8,9 +8,7 @@ use std::rc::Rc;
 
 use crate::kit::pool::*;
 use stripewise_drive::{Buffer, Context, Drive, FaultyDrive, MemoryDrive, ModelDrive, ModelSpec, SplitMix64};
-use stripewise_pool::{
-    Condition, JobKind, Notice, Pool, PoolError, PoolState, Role, SpareTakeover, Volume, inspect,
-};
+use stripewise_pool::{Condition, JobKind, Notice, Pool, PoolError, PoolState, Role, Volume, inspect};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const SPEED: ModelSpec = ModelSpec { latency_ns: 50_000, bytes_per_second: 100_000_000, queue_depth: 8 };
@@ -191,9 +189,9 @@ fn spare_is_used_before_free_slabs() {
         // An automatic replacement is reported until it is acknowledged, also by the next process.
         let pool = life.open(&drives).await.unwrap();
         let status = pool.status();
-        let takeover = SpareTakeover { spare: "drive5".to_owned(), drive: "drive2".to_owned() };
-        assert_eq!(status.condition, Condition::SpareInUse(takeover.clone()));
-        assert!(status.notices.contains(&Notice::SpareInUse(takeover)), "{status:?}");
+        let Condition::SpareInUse(takeover) = &status.condition else { panic!("{status:?}") };
+        assert_eq!((takeover.spare.as_str(), takeover.drive.as_str()), ("drive5", "drive2"));
+        assert!(status.notices.contains(&Notice::SpareInUse(takeover.clone())), "{status:?}");
         pool.clear(None).await.unwrap();
         pool.close().await.unwrap();
         let pool = life.open(&drives).await.unwrap();
