@@ -3,6 +3,7 @@
 use axum::body::Bytes;
 use stripewise_control::names::VolumeName;
 use stripewise_control::response::{VolumeChanged, Volumes};
+use stripewise_control::size::WantedSize;
 use stripewise_layout::LayoutSpec;
 use stripewise_pool::Pin;
 
