@@ -123,7 +123,9 @@ fn described(headings: &Headings, row: &[String], unit: Unit) -> MeasurementReco
         .filter(|(name, value)| !BESIDE.contains(&name.as_str()) && !value.trim().is_empty());
     let all = || parts.map(|(_, value)| value.trim()).collect::<Vec<_>>().join(" ");
     // `lab export` names the figure.
-    let name = headings.get(row, "measurement").map_or_else(all, str::to_owned);
+    let is_export = ["run", "sample"].iter().all(|name| headings.has(name));
+    let named = headings.get(row, "measurement").filter(|_| is_export);
+    let name = named.map_or_else(all, str::to_owned);
     let whole = |name: &str| headings.get(row, name).and_then(|text| text.parse::<u32>().ok());
     let op = match headings.get(row, "op").or_else(|| headings.get(row, "workload")) {
         Some("read" | "seq_read") => Operation::Read,
