@@ -108,6 +108,9 @@ if { [ "$purpose" = test ] || [ "$purpose" = soak ]; } && [ -z "$packages" ]; th
     installed bonnie++ || missing bonnie++ "the same"
     installed stress-ng || missing stress-ng "work for file systems on volumes"
     installed mdadm || missing mdadm "what tries the commands for Linux md that the advice prints"
+    installed chromium || missing chromium "the browser for the tests of the web console"
+    installed node || missing nodejs "what drives it"
+    installed npm || missing npm "what fetches packages for it (scripts/web-tools.sh)"
     # Debian has it in contrib only. Without its module, which nothing here needs.
     if ! installed zpool && apt-cache show zfsutils-linux >/dev/null 2>&1; then
         missing zfsutils-linux "the same for ZFS"
@@ -117,13 +120,6 @@ if { [ "$purpose" = test ] || [ "$purpose" = soak ]; } && [ -z "$packages" ]; th
         set -- /usr/lib/postgresql/*/bin/initdb
         [ -x "$1" ] || missing postgresql "a database on a volume"
     fi
-fi
-# The web console in a browser: its tests are passed over without it.
-if { [ "$purpose" = test ] || [ "$purpose" = soak ]; } && [ -z "$packages" ]; then
-    can_do_without=yes
-    installed chromium || missing chromium "the browser for the tests of the web console"
-    installed node || missing nodejs "what drives it"
-    installed npm || missing npm "what fetches the packages for that"
 fi
 # FUSE beside btrfs, the same way: scripts/bench-fuse.sh passes over what is not there.
 if [ "$purpose" = bench ] && [ -z "$packages" ]; then

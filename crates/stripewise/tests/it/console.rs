@@ -63,12 +63,12 @@ fn sessions_need_the_csrf_token_for_changes() {
         answer(&web, method, path, &headers, "")
     };
     assert_eq!(ask("GET", "/api/v1/pools", &[]).2["pools"][0]["name"], "tank");
-    let scrub = "/api/v1/pools/tank/scrub";
-    let (status, _, problem) = ask("POST", scrub, &[]);
+    let clear = "/api/v1/pools/tank/clear";
+    let (status, _, problem) = ask("POST", clear, &[]);
     assert_eq!(status, 403, "{problem}");
-    assert_eq!(ask("POST", scrub, &[("X-CSRF-Token", &csrf[1..])]).0, 403);
-    assert_eq!(ask("POST", scrub, &[("X-CSRF-Token", csrf), ("Origin", "http://evil.example")]).0, 403);
-    assert_eq!(ask("POST", scrub, &[("X-CSRF-Token", csrf)]).0, 200);
+    assert_eq!(ask("POST", clear, &[("X-CSRF-Token", &csrf[1..])]).0, 403);
+    assert_eq!(ask("POST", clear, &[("X-CSRF-Token", csrf), ("Origin", "http://evil.example")]).0, 403);
+    assert_eq!(ask("POST", clear, &[("X-CSRF-Token", csrf)]).0, 200);
     assert_eq!(ask("GET", "/console/session", &[]).2["csrf"], csrf);
     assert_eq!(ask("POST", "/console/logout", &[]).0, 403);
     assert_eq!(ask("POST", "/console/logout", &[("X-CSRF-Token", csrf)]).0, 200);
@@ -122,6 +122,31 @@ fn tools_answer_beside_the_daemon() {
     assert!(problem["detail"].as_str().expect("why").contains("nodrive"), "{problem}");
     let report = json!({"options": {"report": "/x"}});
     assert_eq!(web.ask("POST", "/console/tools/advise", report).0, 400);
+    daemon.end();
+}
+
+#[test]
+fn rows_show_the_redundancy_that_is_left() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(3);
+    sandbox.ok("volume create tank/a --layout raid5 --size 8MiB");
+    let (daemon, _) = daemon(&sandbox);
+    let web = Web::own(&sandbox);
+    let left = || {
+        let rows = web.ok("GET", "/console/pools/tank/rows", Value::Null);
+        let runs = rows["runs"].as_array().expect("runs").clone();
+        let columns = runs.iter().flat_map(|run| run["columns"].as_array().expect("columns"));
+        let away = columns.filter(|column| column["state"] != "active").count();
+        (runs.iter().map(|run| run["redundancy_left"].as_i64()).min().flatten(), runs.len(), away)
+    };
+    let (before, runs, away) = left();
+    assert_eq!((before, away), (Some(1), 0));
+    sandbox.ok("pool offline tank @d/drive0.img");
+    assert_eq!(left(), (Some(0), runs, runs));
+    assert_eq!(web.ask("GET", "/console/pools/other/rows", Value::Null).0, 404);
+    let used = web.ok("GET", "/console/pools/tank/volumes/a/use", Value::Null);
+    assert_eq!((&used["in_flight"], &used["nbd_clients"]), (&json!(0), &Value::Null), "{used}");
+    assert!(web.ok("GET", "/console/pools/tank/hour", Value::Null)["points"].is_array());
     daemon.end();
 }
 
