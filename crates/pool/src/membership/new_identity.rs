@@ -37,8 +37,7 @@ pub async fn give_new_identity(
     let mut targets = Vec::new();
     for (index, number, worth) in &choice.drives {
         let Some(record) = manifest.drive(*number).filter(|_| *worth == Worth::Current) else { continue };
-        let open =
-            open_drive(context, drives[*index].clone(), OpenMode::ReadWrite, &options, record.errors);
+        let open = open_drive(context, drives[*index].clone(), OpenMode::ReadWrite, &options, record.errors);
         let (id, capacity_bytes) = (record.id, record.capacity_bytes);
         let slot = read.slots.get(index).copied().unwrap_or(0);
         targets.push((Target { number: *number, id, capacity_bytes, member: open.member }, slot));

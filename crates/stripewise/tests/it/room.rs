@@ -166,7 +166,8 @@ fn copy_of_all_drives_becomes_a_pool_of_its_own() {
     std::fs::create_dir(sandbox.path("copy")).expect("a folder");
     for drive in 0..4 {
         let name = format!("drive{drive}.img");
-        std::fs::copy(sandbox.path(&format!("d/{name}")), sandbox.path(&format!("copy/{name}"))).expect("copied");
+        std::fs::copy(sandbox.path(&format!("d/{name}")), sandbox.path(&format!("copy/{name}")))
+            .expect("copied");
     }
     let refused = sandbox.fails("pool import --dir @copy tank");
     assert!(refused.contains("is a copy of that") && refused.contains("--new-identity"), "{refused}");

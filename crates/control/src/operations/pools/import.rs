@@ -222,7 +222,8 @@ impl Import<'_> {
 
     /// Gives a copy of a pool a new identity, and imports it.
     async fn take_copy(&self, group: &FoundDrives<'_>) -> Result<FoundPool> {
-        let name = self.asked.new_name.as_ref().map_or_else(|| group.name().to_owned(), |name| name.0.clone());
+        let name =
+            self.asked.new_name.as_ref().map_or_else(|| group.name().to_owned(), |name| name.0.clone());
         let known = self.registry.pools()?;
         if known.iter().any(|pool| pool.name == name) {
             return Err(Failure::new(format!("there is a pool `{name}` already"))
@@ -238,7 +239,8 @@ impl Import<'_> {
         };
         let id = group.id.to_string();
         let registered = known.iter().filter(|pool| pool.id == id);
-        if let Some(path) = registered.flat_map(|pool| &pool.drives).map(|drive| &drive.path).find(is_member) {
+        if let Some(path) = registered.flat_map(|pool| &pool.drives).map(|drive| &drive.path).find(is_member)
+        {
             return Err(Failure::new(format!(
                 "{} is a drive of the registered pool `{}`, and no copy",
                 path.display(),
