@@ -6,7 +6,7 @@ import { loads, pools } from '../lib/live.js';
 import { show } from '../lib/dialog.js';
 import * as actions from '../lib/actions.js';
 import { percent, short, size } from '../lib/units.js';
-import { Meter, State } from './state.js';
+import { Meter, Path, State } from './state.js';
 
 const ACTIVE = ['online', 'rebuilding', 'catching-up', 'retiring', 'replacing'];
 
@@ -103,7 +103,7 @@ export function Drives({ pool }) {
       const note = drive.reason || advice(drive, spares);
       return html`<tr key=${drive.id} class=${ACTIVE.includes(drive.state) ? '' : 'out'}>
         <td data-label="slot">${drive.slot ?? html`<span class="none">–</span>`}</td>
-        <th scope="row"><span class="path">${drive.path}</span>
+        <th scope="row"><${Path} of=${drive.path} />
           <span class="sub">${[drive.model, drive.serial && `serial ${drive.serial}`, size(drive.capacity_bytes)].filter(Boolean).join(' · ')}</span></th>
         <td data-label="role">${drive.role}</td>
         <td data-label="state"><${State} state=${drive.state} />${note && html`<span class="sub">${note}</span>`}</td>

@@ -25,6 +25,12 @@ export function State({ state }) {
   return html`<span class="state ${kind}"><span class="sign" aria-hidden="true">${SIGNS[kind]}</span> ${word}</span>`;
 }
 
+/** A path that breaks after its slashes first. @param {{ of: string }} props */
+export function Path({ of }) {
+  const parts = of.split(/(?<=\/)/);
+  return html`<span class="path">${parts.map((part, index) => html`${index > 0 && html`<wbr />`}${part}`)}</span>`;
+}
+
 /** A share as a bar with text. @param {{ part: number, all: number, label: string, warnAt?: number }} props */
 export function Meter({ part, all, label, warnAt = 101 }) {
   const value = percent(part, all);
