@@ -36,7 +36,9 @@ fn lists_keep_to_the_width_of_the_terminal_only() {
     sandbox.pool(2);
     let shown = |columns: Option<&str>| {
         let mut command = sandbox.command("drive list tank");
-        columns.into_iter().for_each(|columns| drop(command.env("COLUMNS", columns)));
+        if let Some(columns) = columns {
+            command.env("COLUMNS", columns);
+        }
         String::from_utf8(command.output().expect("it runs").stdout).expect("text")
     };
     assert_eq!(shown(None).lines().count(), 3, "a pipe gets one record a line");
@@ -58,7 +60,7 @@ fn settings_can_be_read_as_they_are_set() {
         let all = sandbox.ok("pool get tank -H");
         let all: Vec<String> = all.text().lines().map(|line| line.replacen('\t', "=", 1)).collect();
         assert!(all.len() >= 6 && all.contains(&"space-warning=80".to_owned()), "{all:?}");
-        // What `get` prints, `set` takes.
+        // `set` takes the output of `get`.
         sandbox.ok(&format!("pool set tank {}", all.join(" ")));
         assert_eq!(sandbox.json("pool get tank scrub")["settings"][0]["value"], "14d");
         let refused = sandbox.run("pool get tank colour").expect_code(2).err;
