@@ -242,7 +242,7 @@ mod tests {
         };
         assert_eq!(retired(true, false), Exit::Failure, "waited for, but incomplete");
         assert_eq!((retired(true, true), retired(false, false)), (Exit::Success, Exit::Success));
-        let scrubbed = |unreadable_strips| {
+        let scrubbed = |only_checked, unattributed_blocks, unreadable_strips| {
             let scrub = ScrubbedVolume {
                 volume: "a".into(),
                 checked_bytes: 1,
@@ -250,7 +250,7 @@ mod tests {
                 wrong: Vec::new(),
                 places: Vec::new(),
                 further_places: 0,
-                unattributed_blocks: 0,
+                unattributed_blocks,
                 unreadable_strips,
                 regions_without_redundancy: 0,
                 error: None,
@@ -259,12 +259,13 @@ mod tests {
                 kind: JobKind::Scrub,
                 worked: true,
                 only_resync: false,
-                only_checked: false,
+                only_checked,
                 scrubs: vec![scrub],
                 pools: vec![pool(PoolState::Online)],
             })))
         };
-        assert_eq!((scrubbed(0), scrubbed(1)), (Exit::Success, Exit::Failure));
+        assert_eq!((scrubbed(false, 1, 0), scrubbed(false, 0, 1)), (Exit::Success, Exit::Failure));
+        assert_eq!((scrubbed(true, 0, 0), scrubbed(true, 1, 0)), (Exit::Success, Exit::Failure));
         assert_eq!(exit_of(&Err(Failure::missing("nothing there"))), Exit::Missing);
     }
 }

@@ -66,6 +66,10 @@ pub(crate) struct Mount {
     pub(crate) state: RefCell<MountState>,
     /// Set to end it.
     pub(crate) is_ending: Cell<bool>,
+    /// A command unmounts it.
+    pub(crate) is_commanded: Cell<bool>,
+    /// It is no longer recorded; the task that works on it may take longer.
+    pub(crate) is_forgotten: Cell<bool>,
     /// True while a task works on it.
     pub(crate) is_active: Cell<bool>,
     /// Reason of the last failure that was reported.
@@ -101,6 +105,8 @@ impl MountList {
             kept: RefCell::new(kept),
             state: RefCell::new(MountState::Waiting),
             is_ending: Cell::new(false),
+            is_commanded: Cell::new(false),
+            is_forgotten: Cell::new(false),
             is_active: Cell::new(false),
             reported: RefCell::default(),
         });
@@ -114,19 +120,36 @@ impl MountList {
         self.0.changed.notify_all();
     }
 
+    /// Takes a mount off the record; it stays in the list while a task works on it.
+    pub(crate) fn forget(&self, mount: &Rc<Mount>) {
+        mount.is_forgotten.set(true);
+        self.note_end(mount);
+    }
+
+    /// Notes that a task may have ended.
+    pub(crate) fn note_end(&self, mount: &Rc<Mount>) {
+        match mount.is_forgotten.get() && !mount.is_active.get() {
+            true => self.remove(mount),
+            false => self.note_change(),
+        }
+    }
+
     pub(crate) fn all(&self) -> Vec<Rc<Mount>> {
         self.0.mounts.borrow().clone()
     }
 
     /// The mounts as they are recorded.
     pub(crate) fn kept(&self) -> Vec<KeptMount> {
-        self.0.mounts.borrow().iter().map(|mount| mount.kept.borrow().clone()).collect()
+        let mounts = self.0.mounts.borrow();
+        let recorded = mounts.iter().filter(|mount| !mount.is_forgotten.get());
+        recorded.map(|mount| mount.kept.borrow().clone()).collect()
     }
 
     /// Reports of the mounts of a pool.
     pub(crate) fn reports(&self, pool: &str) -> Vec<MountReport> {
         let mounts = self.0.mounts.borrow();
-        let of_pool = mounts.iter().filter(|mount| mount.kept.borrow().pool == pool);
+        let is_shown = |mount: &&Rc<Mount>| mount.kept.borrow().pool == pool && !mount.is_forgotten.get();
+        let of_pool = mounts.iter().filter(is_shown);
         of_pool.map(|mount| mount.report()).collect()
     }
 
@@ -134,7 +157,7 @@ impl MountList {
     pub(crate) fn find(&self, target: &str, folder: &Path) -> Option<Rc<Mount>> {
         let is_it = |mount: &&Rc<Mount>| {
             let kept = mount.kept.borrow();
-            kept.folder == folder || kept.target() == target
+            !mount.is_forgotten.get() && (kept.folder == folder || kept.target() == target)
         };
         self.0.mounts.borrow().iter().find(is_it).cloned()
     }

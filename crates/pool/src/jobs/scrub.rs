@@ -83,8 +83,7 @@ impl Inner {
                     return Ok(Change::Nothing(false));
                 }
                 let (found, done) = (ScrubRecord::default(), Vec::new());
-                let text = format!("a scrub began; volumes: {}", volumes.len());
-                manifest.events.push(now_s * 1000, EventKind::Scrub, &text);
+                manifest.events.push(now_s * 1000, EventKind::Scrub, "a scrub of all volumes began");
                 manifest.scrub =
                     Some(ScrubIntent { volumes, next_region: 0, began_unix_s: Some(now_s), found, done });
                 Ok(Change::Commit(true))

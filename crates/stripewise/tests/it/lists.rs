@@ -60,7 +60,7 @@ fn settings_can_be_read_as_they_are_set() {
         let all = sandbox.ok("pool get tank -H");
         let all: Vec<String> = all.text().lines().map(|line| line.replacen('\t', "=", 1)).collect();
         assert!(all.len() >= 6 && all.contains(&"space-warning=80".to_owned()), "{all:?}");
-        // The output of `get` is input of `set`.
+        // `set` takes the output of `get`.
         sandbox.ok(&format!("pool set tank {}", all.join(" ")));
         assert_eq!(sandbox.json("pool get tank scrub")["settings"][0]["value"], "14d");
         let refused = sandbox.run("pool get tank colour").expect_code(2).err;

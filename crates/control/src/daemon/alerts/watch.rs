@@ -357,10 +357,10 @@ mod tests {
 
     #[test]
     fn jobs_are_alerts_at_begin_end_and_failure() {
-        let begun = [("pool", "opened"), ("scrub", "a scrub began; volumes: 1")];
+        let begun = [("pool", "opened"), ("scrub", "a scrub of all volumes began")];
         let rebuilt = [
             ("pool", "opened"),
-            ("scrub", "a scrub began; volumes: 1"),
+            ("scrub", "a scrub of all volumes began"),
             ("rebuild", "rebalance started"),
             ("rebuild", "the rebuild of volume a began: 1.0 MiB to copy"),
             ("scrub", "volume a was scrubbed, 3 MiB: nothing wrong"),
@@ -370,7 +370,7 @@ mod tests {
         };
         let well = look(PoolState::Online, 0, &begun[..1]);
         let mut now = look(PoolState::Online, 0, &begun);
-        assert_eq!(texts(&now, &well), [("scrub", "a scrub began; volumes: 1".to_owned())]);
+        assert_eq!(texts(&now, &well), [("scrub", "a scrub of all volumes began".to_owned())]);
         assert_eq!(kinds(&now, None), ["scrub"], "also where it began before the first look");
         let mut later = look(PoolState::Online, 0, &rebuilt);
         later.report.last_scrub = Some(LastScrubReport {

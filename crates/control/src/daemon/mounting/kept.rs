@@ -35,6 +35,8 @@ use crate::registry::stacking::refuse_if_used;
 const LOOK_NS: u64 = 1_000_000_000;
 /// Interval between attempts to mount.
 const AGAIN_NS: u64 = 30_000_000_000;
+/// Maximum time that an unmount waits for the release of the loop device.
+const RELEASE_PATIENCE_NS: u64 = 5_000_000_000;
 /// Maximum time that the start of the daemon waits for its mounts.
 const START_PATIENCE_NS: u64 = 30_000_000_000;
 
@@ -131,6 +133,10 @@ pub(crate) async fn mount(
     if let Some(existing) = existing {
         if existing.is_active.get() {
             let kept = existing.kept.borrow();
+            if existing.is_forgotten.get() {
+                return Err(Failure::new(format!("{} is still being unmounted", kept.target()))
+                    .hint("its loop device is in use in another mount namespace; repeat the command later"));
+            }
             return Err(Failure::new(format!("{} is mounted at {}", kept.target(), kept.folder.display()))
                 .hint(format!("stripewise umount {}", kept.target())));
         }
@@ -179,8 +185,10 @@ pub(crate) async fn unmount(control: &Control, typed: &Path) -> Result<KeptMount
             .hint("`stripewise pool status` lists what is mounted")
     })?;
     let kept = mount.kept.borrow().clone();
+    mount.is_commanded.set(true);
     if mount.is_mounted() {
         run_umount(&kept.folder).await.map_err(|failure| {
+            mount.is_commanded.set(false);
             Failure::new(format!("{} stays mounted: {}", kept.target(), failure.message)).hint(format!(
                 "`fuser -vm {}` lists the programs that use it; end them and repeat the command",
                 kept.folder.display()
@@ -188,11 +196,20 @@ pub(crate) async fn unmount(control: &Control, typed: &Path) -> Result<KeptMount
         })?;
     }
     mount.is_ending.set(true);
-    mounts.note_change();
-    while mount.is_active.get() {
-        mounts.changed().wait().await;
+    mounts.forget(&mount);
+    let ended = async {
+        while mount.is_active.get() {
+            mounts.changed().wait().await;
+        }
+    };
+    let context = control.executor()?.context();
+    if context.time_limit_ns(RELEASE_PATIENCE_NS, pin!(ended)).await.is_err() {
+        control.warning(format!(
+            "{} is unmounted, but its loop device is still in use: another mount namespace, such as a \
+             container's, has a copy of the mount",
+            kept.target()
+        ));
     }
-    mounts.remove(&mount);
     record(control)?;
     Ok(kept)
 }
@@ -244,7 +261,7 @@ async fn live(control: &Control, mount: &Rc<Mount>) {
             MountState::Failed { why: format!("{}{hint}", failure.message), again_ns }
         }
     };
-    if was_mounted && !mount.is_ending.get() {
+    if was_mounted && !mount.is_ending.get() && !mount.is_commanded.get() {
         let text = format!(
             "{target} was unmounted from {folder} by another process; `stripewise mount {target} {folder}` \
              mounts it again"
@@ -258,7 +275,7 @@ async fn live(control: &Control, mount: &Rc<Mount>) {
     }
     mount.state.replace(state);
     mount.is_active.set(false);
-    control.served.mounts().note_change();
+    control.served.mounts().note_end(mount);
 }
 
 /// Unmounts what a killed daemon left at the folder of a mount; it serves nothing any more. A
@@ -269,7 +286,7 @@ async fn remove_dead_mount(control: &Control, kept: &KeptMount) -> Result<()> {
         .unwrap_or_default();
     let source = mounted.split(' ').next().unwrap_or_default();
     let is_ours = match kept.file_system {
-        None => mounted.ends_with("(fuse.stripewise)"),
+        None => mounted.starts_with("stripewise:"),
         Some(_) => backing_file(source).is_some_and(|file| {
             let folder = control.registry().map(|registry| registry.mounts_path());
             // As the kernel names it, without links.
