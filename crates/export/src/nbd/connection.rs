@@ -120,7 +120,7 @@ async fn negotiate<E: Exports>(
                 }
                 let Some(tls) = server.tls else { return Ok(None) };
                 let stream = transport.stream().clone();
-                let session = tls.handshake(&stream).await?;
+                let session = tls.handshake(&stream, server.computing).await?;
                 transport = Transport::Tls(stream, Box::new(session.into()));
                 negotiation.is_encrypted_now();
             }

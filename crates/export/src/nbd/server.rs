@@ -14,7 +14,7 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use futures_util::future::{Either, select};
-use stripewise_drive::{Context, Event};
+use stripewise_drive::{Context, Event, Semaphore};
 use stripewise_runtime::{Listener, Stream};
 
 use crate::block::Exports;
@@ -33,6 +33,9 @@ const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 
 /// Maximum concurrent "busy" replies; beyond it, connections are closed without one.
 const MAX_BUSY_REPLIES: usize = 64;
+
+/// Maximum steps of TLS handshakes computed at the same time; others wait for their turn.
+const MAX_COMPUTING: u64 = 2;
 
 /// Places reserved for each listener, where there are eight times as many.
 const LISTENER_PLACES: usize = 16;
@@ -155,6 +158,8 @@ struct Shared<E> {
     options: ServerOptions,
     rules: Option<Rc<Vec<Rule>>>,
     places: Shares,
+    /// Permits to compute steps of TLS handshakes.
+    computing: Semaphore,
     clients: RefCell<BTreeMap<u64, Rc<Stream>>>,
     next: Cell<u64>,
     listening: Cell<usize>,
@@ -210,6 +215,7 @@ impl<E: Exports> Server<E> {
             exports,
             rules: options.rules.take().map(Rc::new),
             places: places(&options.limits),
+            computing: Semaphore::new(MAX_COMPUTING),
             options,
             clients: RefCell::default(),
             next: Cell::new(0),
@@ -342,6 +348,7 @@ impl<E: Exports> Server<E> {
                 limits: shared.options.limits,
                 tls: shared.options.tls.as_ref(),
                 tls_policy: shared.options.tls_policy,
+                computing: &shared.computing,
                 ending: &shared.ending,
             };
             let mut export = None;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use stripewise_drive::Semaphore;
 use stripewise_runtime::Stream;
 
 use crate::nbd::transport::tls::{Session, TlsError, failed, read_certificates, read_key};
@@ -48,7 +49,8 @@ impl ClientTls {
         let name = ServerName::try_from(name.to_owned())
             .map_err(|_| io::Error::other(format!("`{name}` is not a valid name for a certificate")))?;
         let connection = ClientConnection::new(self.0.clone(), name).map_err(io::Error::other)?;
-        Session::agree(connection.into(), stream).await
+        // A client has few connections.
+        Session::agree(connection.into(), stream, &Semaphore::new(1)).await
     }
 }
 

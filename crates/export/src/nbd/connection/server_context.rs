@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use stripewise_drive::Context;
+use stripewise_drive::{Context, Semaphore};
 
 use crate::budget::Line;
 use crate::nbd::door::Door;
@@ -16,6 +16,8 @@ pub(crate) struct ServerContext<'a, E> {
     pub limits: Limits,
     pub tls: Option<&'a Tls>,
     pub tls_policy: TlsPolicy,
+    /// Permits to compute steps of TLS handshakes.
+    pub computing: &'a Semaphore,
     /// Memory for requests of this listener's clients.
     pub line: &'a Line,
     /// The listener, and the exports it makes available.

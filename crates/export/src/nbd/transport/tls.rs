@@ -13,8 +13,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{Connection, RootCertStore, ServerConfig, ServerConnection};
-use stripewise_drive::Buffer;
+use stripewise_drive::{Buffer, Semaphore};
 use stripewise_runtime::{Piece, Stream, read_small_file};
+
+use crate::bridge::off_thread;
 
 /// Maximum plaintext encrypted at a time.
 const ENCRYPT_BYTES: usize = 1 << 20;
@@ -88,9 +90,9 @@ impl Tls {
     }
 
     /// Runs the handshake with a client.
-    pub(crate) async fn handshake(&self, stream: &Rc<Stream>) -> io::Result<Session> {
+    pub(crate) async fn handshake(&self, stream: &Rc<Stream>, computing: &Semaphore) -> io::Result<Session> {
         let connection = ServerConnection::new(self.0.clone()).map_err(io::Error::other)?;
-        Session::agree(connection.into(), stream).await
+        Session::agree(connection.into(), stream, computing).await
     }
 }
 
@@ -128,38 +130,66 @@ pub(crate) struct Session {
     end: usize,
 }
 
-impl Session {
-    /// Runs the handshake, as client or server.
-    pub(crate) async fn agree(connection: Connection, stream: &Rc<Stream>) -> io::Result<Self> {
-        let mut session = Self::new(connection);
-        loop {
-            let outgoing = session.outgoing()?;
-            if !outgoing.is_empty() {
-                stream.send(vec![Piece::from(outgoing)]).await?;
-            }
-            if !session.connection.is_handshaking() {
-                return Ok(session);
-            }
-            if session.start == session.end {
-                match stream.receive(session.room()).await? {
-                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    bytes => session.received(bytes),
-                }
-            }
-            if let Err(error) = session.digest() {
-                // Best effort: the alert shows the peer the cause.
-                let alert = session.outgoing()?;
-                let _ = stream.send(vec![Piece::from(alert)]).await;
-                return Err(error);
-            }
-        }
-    }
+/// Computes a step of a handshake from received ciphertext; the number of bytes that it took.
+fn step(connection: &mut Connection, mut bytes: &[u8]) -> io::Result<usize> {
+    let taken = connection.read_tls(&mut bytes)?;
+    connection.process_new_packets().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    Ok(taken)
+}
 
-    fn new(mut connection: Connection) -> Self {
+fn outgoing(connection: &mut Connection) -> io::Result<Vec<u8>> {
+    let mut encrypted = Vec::new();
+    while connection.wants_write() {
+        connection.write_tls(&mut encrypted)?;
+    }
+    Ok(encrypted)
+}
+
+impl Session {
+    /// Runs the handshake, as client or server. Signatures and keys are computed on other threads,
+    /// each with a permit of `computing`: they take milliseconds, in which the executor would serve
+    /// no client.
+    pub(crate) async fn agree(
+        mut connection: Connection,
+        stream: &Rc<Stream>,
+        computing: &Semaphore,
+    ) -> io::Result<Self> {
         // The callers of `encrypt` bound the output; a write must not be refused half-way.
         connection.set_buffer_limit(None);
         let encrypted = Buffer::from_bytes(&[0; RECEIVE_BYTES]);
-        Self { connection, encrypted, start: 0, end: 0 }
+        let (mut start, mut end) = (0, 0);
+        loop {
+            let outgoing = outgoing(&mut connection)?;
+            if !outgoing.is_empty() {
+                stream.send(vec![Piece::from(outgoing)]).await?;
+            }
+            if !connection.is_handshaking() {
+                return Ok(Self { connection, encrypted, start, end });
+            }
+            if start == end {
+                (start, end) = match stream.receive(encrypted.clone()).await? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    bytes => (0, bytes),
+                };
+            }
+            let bytes = encrypted.slice(start..end).to_vec();
+            let _permit = computing.acquire(1).await;
+            let computed = off_thread(move || {
+                let taken = step(&mut connection, &bytes);
+                (connection, taken)
+            });
+            let taken;
+            (connection, taken) = computed.await?;
+            match taken {
+                Ok(taken) => start += taken,
+                Err(error) => {
+                    // Best effort: the alert shows the peer the cause.
+                    let alert = self::outgoing(&mut connection)?;
+                    let _ = stream.send(vec![Piece::from(alert)]).await;
+                    return Err(error);
+                }
+            }
+        }
     }
 
     /// The peer's certificate, if it presented one.
@@ -182,11 +212,7 @@ impl Session {
     fn digest(&mut self) -> io::Result<()> {
         let bytes = self.encrypted.slice(self.start..self.end);
         let connection = &mut self.connection;
-        let taken = bytes.with(|mut bytes| connection.read_tls(&mut bytes)).unwrap_or(Ok(0))?;
-        self.start += taken;
-        self.connection
-            .process_new_packets()
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        self.start += bytes.with(|bytes| step(connection, bytes)).unwrap_or(Ok(0))?;
         Ok(())
     }
 
@@ -218,20 +244,72 @@ impl Session {
             clear += to - from;
             *taken = if to == piece.len() { (taken.0 + 1, 0) } else { (taken.0, to) };
         }
-        self.outgoing()
-    }
-
-    fn outgoing(&mut self) -> io::Result<Vec<u8>> {
-        let mut encrypted = Vec::new();
-        while self.connection.wants_write() {
-            self.connection.write_tls(&mut encrypted)?;
-        }
-        Ok(encrypted)
+        outgoing(&mut self.connection)
     }
 
     /// Ciphertext of the closing alert, the last bytes of the connection.
     pub(crate) fn close(&mut self) -> Vec<u8> {
         self.connection.send_close_notify();
-        self.outgoing().unwrap_or_default()
+        outgoing(&mut self.connection).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::Mutex;
+    use std::thread::{ThreadId, current};
+
+    use rustls::pki_types::ServerName;
+    use rustls::server::{ClientHello, ResolvesServerCert};
+    use rustls::sign::CertifiedKey;
+    use rustls::{ClientConfig, ClientConnection};
+    use stripewise_runtime::{OWNER_ONLY, RealExecutor};
+
+    use super::*;
+
+    /// Has no certificate; notes the thread that asks for one.
+    #[derive(Debug, Default)]
+    struct Asked(Mutex<Vec<ThreadId>>);
+
+    impl ResolvesServerCert for Asked {
+        fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+            self.0.lock().expect("no panic").push(current().id());
+            None
+        }
+    }
+
+    #[test]
+    fn handshakes_are_computed_off_the_executor() {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let versions = |builder: rustls::ConfigBuilder<ServerConfig, rustls::WantsVersions>| {
+            builder.with_safe_default_protocol_versions().expect("versions")
+        };
+        let asked = Arc::new(Asked::default());
+        let server = versions(ServerConfig::builder_with_provider(provider.clone()));
+        let tls = Tls(Arc::new(server.with_no_client_auth().with_cert_resolver(asked.clone())));
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s");
+        let executor = RealExecutor::new().expect("io_uring");
+        let listener = executor.network().listen_unix(&path, OWNER_ONLY).expect("a socket");
+        let client = std::thread::spawn(move || {
+            let config = ClientConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()
+                .expect("versions")
+                .with_root_certificates(RootCertStore::empty())
+                .with_no_client_auth();
+            let name = ServerName::try_from("localhost").expect("a name");
+            let mut connection = ClientConnection::new(Arc::new(config), name).expect("a client");
+            let mut stream = UnixStream::connect(path).expect("connected");
+            connection.complete_io(&mut stream).expect_err("the server has no certificate");
+        });
+        executor.block_on(async {
+            let stream = Rc::new(listener.accept().await.expect("a client"));
+            let shaken = tls.handshake(&stream, &Semaphore::new(1)).await;
+            assert!(shaken.is_err(), "there is no certificate");
+        });
+        client.join().expect("no panic");
+        let asked = asked.0.lock().expect("no panic");
+        assert!(!asked.is_empty() && !asked.contains(&current().id()));
     }
 }
