@@ -90,13 +90,18 @@ impl Inner {
         is_oldest()
     }
 
-    /// True if a drive that is away may have blocks of the stripe.
+    /// True if a drive that is away may bring back blocks of the stripe. A drive that missed a
+    /// write to the region does not: its contents there are stale, also once it is at hand again.
     fn may_come_back(&self, stripe: &Stripe) -> bool {
         let row = self.columns.row_of(stripe.index);
+        let is_stale = self.regions.is_behind(self.regions.region_of(stripe.index));
         let rows = self.columns.rows.borrow();
-        let is_new =
-            |column: usize| rows.place(row, column).is_some_and(|place| place.state == SlotState::Rebuilding);
-        !self.columns.missing_in(stripe.index).iter().all(is_new)
+        let may = |column: usize| match rows.place(row, column).map(|place| place.state) {
+            Some(SlotState::Rebuilding) => false,
+            Some(SlotState::Missing | SlotState::CatchingUp) => !is_stale,
+            Some(SlotState::Active) | None => true,
+        };
+        self.columns.missing_in(stripe.index).iter().any(may)
     }
 
     async fn read_block_row(

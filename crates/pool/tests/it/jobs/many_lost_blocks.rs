@@ -272,3 +272,56 @@ fn dead_blocks_without_room_stay_in_the_journal() {
         });
     }
 }
+
+/// One drive cannot read a block, another missed writes to the same region.
+#[test]
+fn lost_blocks_take_writes_beside_a_stale_drive() {
+    for (checksums, write_back, is_back) in [
+        (true, true, false),
+        (true, false, true),
+        (false, true, true),
+        (false, false, false),
+        (false, false, true),
+    ] {
+        let (images, first) = full_pool(checksums, write_back);
+        let life = Life::new();
+        life.run(async {
+            let drives = with_bad_blocks(&life, &as_drives(&images), first, 4);
+            let pool = open(&life, &drives[..WIDTH], u64::MAX).await;
+            let volume = pool.volume("v").expect("open");
+            let stale = id_of(&pool.status(), "drive1");
+            pool.offline(stale).await.expect("it can be spared");
+            let lost = unreadable(&volume).await;
+            assert!(lost.len() >= 4, "{lost:?}");
+            // Blocks beside them are written, those too that small writes need.
+            for &at in &lost {
+                let beside = at + BLOCK;
+                assert!(!lost.contains(&beside));
+                fill(&volume, 1, beside, BLOCK).await;
+            }
+            if is_back {
+                pool.online(stale, None).await.expect("back, and behind");
+            }
+            for &at in &lost {
+                fill(&volume, 2, at, BLOCK).await;
+            }
+            volume.flush().await.expect("flushed");
+            for &at in &lost {
+                holds(&volume, 2, at, BLOCK).await.expect("written");
+                holds(&volume, 1, at + BLOCK, BLOCK).await.expect("written");
+            }
+            pool.wait(JobKind::Destage).await.expect("put in place");
+            assert_eq!(pool.status().volumes[0].lost_blocks, 0);
+            if !is_back {
+                pool.online(stale, None).await.expect("back, and behind");
+            }
+            pool.wait(JobKind::Rebuild).await.expect("caught up");
+            assert_eq!(pool.status().state, PoolState::Online);
+            pool.fail_drive(id_of(&pool.status(), "drive2"), "to see").await.expect("it can be spared");
+            for &at in &lost {
+                holds(&volume, 2, at, BLOCK).await.expect("reconstructed");
+            }
+            pool.close().await.expect("closed");
+        });
+    }
+}
