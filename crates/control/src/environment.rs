@@ -2,6 +2,7 @@
 //! relative paths, and the executor.
 
 use std::cell::{OnceCell, RefCell};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::rc::Rc;
@@ -9,13 +10,15 @@ use std::rc::Rc;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use stripewise_pool::JobKind;
-use stripewise_runtime::RealExecutor;
+use stripewise_runtime::{OpenError, RealExecutor};
 
 use crate::daemon::alerts::Alerts;
 use crate::daemon::caller::{Caller, Party};
 use crate::daemon::turns::Turn;
 use crate::drives::hardware::samples::Samples;
 use crate::drives::inspections::{Inspection, Inspections};
+use crate::drives::looks::Looks;
+use crate::drives::own::Own;
 use crate::failure::{Failure, Result};
 use crate::messages::report::ActivityReport;
 use crate::messages::roles::Role;
@@ -61,6 +64,8 @@ pub struct Environment {
     /// Folders whose files and devices a caller below `admin` may make drives of.
     drive_folders: Rc<OnceCell<Vec<PathBuf>>>,
     inspections: Rc<Inspections>,
+    looks: Rc<Looks>,
+    own: Rc<Own>,
     hardware: Rc<Samples>,
     /// Limit of drives' temperature in degrees Celsius, if one is set.
     max_temperature_c: Rc<OnceCell<i64>>,
@@ -81,6 +86,8 @@ impl Environment {
             role: Role::Admin,
             drive_folders: Rc::default(),
             inspections: Rc::default(),
+            looks: Rc::default(),
+            own: Rc::default(),
             hardware: Rc::default(),
             max_temperature_c: Rc::default(),
         }
@@ -151,6 +158,45 @@ impl Environment {
     pub(crate) async fn place_to_look(&self) -> Inspection {
         let party = self.caller.as_ref().map_or_else(Party::default, |caller| caller.party().clone());
         self.inspections.place(&party).await
+    }
+
+    /// The result of `work`, calls of the system that concern `path`, on another thread.
+    ///
+    /// # Errors
+    /// `TimedOut` if its file system does not answer; the error of starting a thread.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        path: &Path,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let executor = self.executor().map_err(|failure| io::Error::other(failure.message))?;
+        let party = self.caller.as_ref().map(|caller| caller.party());
+        self.looks.at(&executor.context(), party, path, work).await
+    }
+
+    /// Listeners and mounts of this process.
+    pub(crate) fn own(&self) -> &Own {
+        &self.own
+    }
+
+    /// The looks of this process.
+    pub(crate) fn looks(&self) -> &Rc<Looks> {
+        &self.looks
+    }
+
+    /// The result of `work` on a drive's path, as [`Self::look`].
+    ///
+    /// # Errors
+    /// Those of `work` and of [`Self::look`].
+    pub(crate) async fn look_at_drive<T: Send + 'static>(
+        &self,
+        path: &Path,
+        work: impl FnOnce(&Path) -> std::result::Result<T, OpenError> + Send + 'static,
+    ) -> std::result::Result<T, OpenError> {
+        let of_thread = path.to_owned();
+        self.look(path, move || work(&of_thread)).await.unwrap_or_else(|source| {
+            Err(OpenError::Io { path: path.to_owned(), action: "looking at it", source })
+        })
     }
 
     /// Stores the command's turn.
@@ -268,22 +314,24 @@ mod tests {
                 let (turns, of_task) = (turns.clone(), context.clone());
                 context.spawn(async move {
                     let environment = Environment::of_this_process(Rc::new(NoNotices));
-                    environment.take_turn(turns.take(&Caller::new(None)).await.expect("a turn"));
+                    environment.take_turn(
+                        turns.take(&Caller::new(None), &["tank".to_owned()]).await.expect("a turn"),
+                    );
                     let connected = environment.without_turn(of_task.sleep_ns(PATIENCE_NS));
                     connected.await;
-                    assert!(turns.is_taken(), "it has its turn again");
+                    assert!(turns.is_any_taken(), "it has its turn again");
                 })
             });
             let connecting: Vec<_> = connecting.collect();
             let begin = context.now_ns();
-            let changing = turns.take(&Caller::new(None)).await.expect("a turn");
+            let changing = turns.take(&Caller::new(None), &["tank".to_owned()]).await.expect("a turn");
             assert!(context.now_ns() - begin < 1_000_000_000, "it waited for the servers");
             drop(changing);
             for command in connecting {
                 command.await;
             }
             assert!(context.now_ns() - begin < 2 * PATIENCE_NS, "all of them connect at the same time");
-            assert!(!turns.is_taken());
+            assert!(!turns.is_any_taken());
         });
     }
 
@@ -293,12 +341,13 @@ mod tests {
         executor.block_on(async {
             let turns = Rc::new(Turns::default());
             let environment = Environment::of_this_process(Rc::new(NoNotices));
-            environment.take_turn(turns.take(&Caller::new(None)).await.expect("a turn"));
-            environment.without_turn(async { assert!(turns.is_taken()) }).await;
-            assert!(turns.is_taken());
+            environment
+                .take_turn(turns.take(&Caller::new(None), &["tank".to_owned()]).await.expect("a turn"));
+            environment.without_turn(async { assert!(turns.is_any_taken()) }).await;
+            assert!(turns.is_any_taken());
             environment.let_others_go_on();
             environment.without_turn(async {}).await;
-            assert!(!turns.is_taken(), "a turn that was given up stays so");
+            assert!(!turns.is_any_taken(), "a turn that was given up stays so");
         });
     }
 }

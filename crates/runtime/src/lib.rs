@@ -23,13 +23,13 @@ mod tasks;
 mod virtual_time;
 
 pub use files::attribute::{AttributeError, clear_pace_attribute, pace_attribute, set_pace_attribute};
-pub use files::block_device::block_device_folder;
+pub use files::block_device::{block_device_folder, device_name};
 pub use files::extents::next_data;
 pub use files::file_drive::FileDrive;
-pub use files::identity::{DriveIdentity, Vanished};
+pub use files::identity::{DriveIdentity, PathCheck, Vanished};
 pub use files::lock::Holder;
 pub use files::make::{CreateError, CreateOptions, create_drive_file, free_space_bytes};
-pub use files::open::{DriveOpener, OpenError, OpenOptions, drive_identity};
+pub use files::open::{DriveOpener, OpenError, OpenFile, OpenOptions, drive_identity};
 pub use files::opened::Notice;
 pub use files::small_file::{open_regular_file, read_small_file};
 pub use fuse_mount::FuseMountPoint;

@@ -161,10 +161,24 @@ impl Stream {
         std::net::TcpStream::from(socket).peer_addr().ok()
     }
 
-    /// The process that connected to a unix socket; it may have ended.
-    fn peer_process(&self) -> Option<libc::pid_t> {
+    /// The own address of a TCP connection; `None` for unix sockets.
+    pub fn own_address(&self) -> Option<SocketAddr> {
+        if self.kind == Kind::Unix {
+            return None;
+        }
+        let socket = self.socket.try_clone().ok()?;
+        std::net::TcpStream::from(socket).local_addr().ok()
+    }
+
+    /// The process at the other end of a unix socket, that connected or listened; it may have
+    /// ended. `None` for other sockets, and for processes of another namespace.
+    pub fn peer_process(&self) -> Option<u32> {
+        if self.kind != Kind::Unix {
+            return None;
+        }
         // The kernel reports 0 for a process of another namespace.
-        self.peer_credentials().map(|peer| peer.pid).filter(|&process| process > 0)
+        let process = u32::try_from(self.peer_credentials()?.pid).ok()?;
+        (process > 0).then_some(process)
     }
 
     fn peer_credentials(&self) -> Option<libc::ucred> {

@@ -1,7 +1,7 @@
 //! Runs requests of other processes, beside the process's other work: from the control socket, and
 //! from HTTP.
 //!
-//! Commands that change a pool take turns. One that waits for its job lets others proceed
+//! Commands that change the same pool take turns. One that waits for its job lets others proceed
 //! (`Control::let_others_go_on`); those that only read, wait or transfer a volume's data take no
 //! turn. A caller that leaves before its turn is dropped. A change that has begun is finished even
 //! if its caller leaves; a request that only reads or waits ends.
@@ -78,7 +78,7 @@ async fn in_turn(request: &Request, app: &App, caller: &Caller, turns: &Turns) -
         return looking.unwrap_or_else(|Left| Err(NoTurn::Left.into()));
     }
     if !request.lasts() {
-        app.take_turn(turns.take(caller).await?);
+        app.take_turn(turns.take(caller, &request.changes()).await?);
     }
     dispatch::run(request, app).await
 }

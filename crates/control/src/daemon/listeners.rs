@@ -182,6 +182,7 @@ pub async fn open_nbd(
             })
         })?;
         control.note(format!("NBD at {}", listener.place()));
+        listener.address().into_iter().for_each(|address| control.own().note_listener(address));
         server.listen(listener);
     }
     control.served.listeners().borrow_mut().nbd = Some(server.clone());

@@ -69,6 +69,7 @@ pub fn mount_fuse(control: &Control, tree: Tree, folder: &Path) -> Result<FuseMo
     let (context, network) = (executor.context(), executor.network());
     let mounted = FuseMount::new(&context, &network, control.served.exports(), tree, folder, host);
     if let Ok(mount) = &mounted {
+        control.own().note_mount(folder);
         control.served.listeners().borrow_mut().fuse.push(mount.load());
     }
     mounted.map_err(|error| {

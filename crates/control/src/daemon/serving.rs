@@ -62,7 +62,7 @@ pub async fn adopt(control: &Control, turns: &Turns) -> Result<()> {
                     control.note(format!("pool {} is now served", pool.name));
                 }
                 // The command that creates or imports the pool still holds its drives.
-                Err(_) if turns.is_taken() => *attempt -= 1,
+                Err(_) if turns.is_any_taken() => *attempt -= 1,
                 // The process that has just created the pool may still hold it.
                 Err(_) if *attempt != MAX_ATTEMPTS => {}
                 Err(failure) => not_served(&pool, &failure),

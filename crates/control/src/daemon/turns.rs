@@ -1,15 +1,19 @@
-//! The queue of commands that change something: executed one after the other, in order of arrival.
+//! The queues of commands that change something: those that change the same pool are executed one
+//! after the other, in order of arrival. A change that waits for a slow drive holds up no other
+//! pool.
 //!
 //! Commands that only look take no turn, and neither does a pool's own recovery: it must not wait
 //! for a caller. A command that connects to another machine, or reads much of a drive that is to
 //! come in, lets others go on until that is done.
 //!
-//! A client has at most its share of the line, and callers with `admin` have places that others
-//! cannot take: a caller with few rights does not keep out those who would stop it.
+//! A client has at most its share of the places in all queues, and callers with `admin` have places
+//! that others cannot take: a caller with few rights does not keep out those who would stop it.
 //!
 //! Expected faults: more commands than can wait (refused), callers that leave before their turn
 //! (their commands are dropped).
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use stripewise_drive::{Semaphore, SemaphorePermit};
@@ -26,27 +30,27 @@ const MAX_WAITING_OF_ONE: u64 = 8;
 /// Places kept for each of [`Waiting`].
 const RESERVE: u64 = 4;
 
-/// The line.
+/// The queues.
 pub struct Turns {
-    turn: Rc<Semaphore>,
+    queues: RefCell<BTreeMap<String, Rc<Semaphore>>>,
     waiting: Waiting,
 }
 
-/// Places in the line, with a reserve for each.
+/// Places in the queues, with a reserve for each.
 struct Waiting {
     operators: Group,
     admins: Group,
     owner: Group,
 }
 
-/// A command's turn; others have theirs when it is dropped.
+/// A command's turn in each of its queues; others have theirs when it is dropped.
 pub struct Turn {
-    _permit: SemaphorePermit,
+    _permits: Vec<SemaphorePermit>,
     line: Line,
 }
 
-/// The line, for a command that had its turn and will go on with it.
-pub(crate) struct Line(Rc<Semaphore>);
+/// The queues of a command that had its turn and will go on with it.
+pub(crate) struct Line(Vec<Rc<Semaphore>>);
 
 impl Turn {
     /// Lets others go on.
@@ -58,7 +62,21 @@ impl Turn {
 impl Line {
     /// Waits for the turn again. What has begun is not refused, whatever waits.
     pub(crate) async fn take_again(self) -> Turn {
-        Turn { _permit: self.0.acquire(1).await, line: self }
+        Turn { _permits: self.permits().await, line: self }
+    }
+
+    /// The turn, if none is before it.
+    fn at_once(&self) -> Option<Vec<SemaphorePermit>> {
+        self.0.iter().map(|queue| queue.try_acquire(1)).collect()
+    }
+
+    /// In the order of names, which is the same for all: no two commands wait for each other.
+    async fn permits(&self) -> Vec<SemaphorePermit> {
+        let mut permits = Vec::new();
+        for queue in &self.0 {
+            permits.push(queue.acquire(1).await);
+        }
+        permits
     }
 }
 
@@ -82,21 +100,31 @@ impl Default for Turns {
             client_beside: 0,
         });
         let waiting = Waiting { operators: places.group(), admins: places.group(), owner: places.group() };
-        Self { turn: Rc::new(Semaphore::new(1)), waiting }
+        Self { queues: RefCell::default(), waiting }
     }
 }
 
 impl Turns {
     /// True if a command has its turn now.
-    pub(crate) fn is_taken(&self) -> bool {
-        self.turn.available() == 0
+    pub(crate) fn is_any_taken(&self) -> bool {
+        self.queues.borrow().values().any(|queue| queue.available() == 0)
     }
 
-    /// Waits for this caller's turn.
-    pub async fn take(&self, caller: &Caller) -> Result<Turn, NoTurn> {
-        let turn = |permit| Turn { _permit: permit, line: Line(self.turn.clone()) };
-        if let Some(permit) = self.turn.try_acquire(1) {
-            return Ok(turn(permit));
+    /// The queues of what a command changes, given in order.
+    fn line(&self, changed: &[String]) -> Line {
+        let mut queues = self.queues.borrow_mut();
+        queues.retain(|_, queue| queue.available() == 0 || Rc::strong_count(queue) > 1);
+        let queue =
+            |name: &String| queues.entry(name.clone()).or_insert_with(|| Rc::new(Semaphore::new(1))).clone();
+        Line(changed.iter().map(queue).collect())
+    }
+
+    /// Waits for this caller's turn to change what is named, in the order of
+    /// [`Request::changes`](crate::messages::request::Request::changes).
+    pub async fn take(&self, caller: &Caller, changed: &[String]) -> Result<Turn, NoTurn> {
+        let line = self.line(changed);
+        if let Some(permits) = line.at_once() {
+            return Ok(Turn { _permits: permits, line });
         }
         let party = caller.party();
         let group = match party.class {
@@ -106,10 +134,9 @@ impl Turns {
         };
         let _place = group.client(party.client.clone()).take(1).ok_or(NoTurn::TooMany)?;
         tracing::debug!(target: "command", "a command waits for its turn");
-        match caller.while_there(self.turn.acquire(1)).await {
-            Ok(permit) => Ok(turn(permit)),
-            Err(Left) => Err(NoTurn::Left),
-        }
+        let waited = caller.while_there(line.permits()).await;
+        let permits = waited.map_err(|Left| NoTurn::Left)?;
+        Ok(Turn { _permits: permits, line })
     }
 }
 
@@ -138,6 +165,37 @@ mod tests {
         Rc::new(Caller::new(None).of(Party { client: ClientId::Named(name.to_owned()), class }))
     }
 
+    fn tank() -> [String; 1] {
+        ["tank".to_owned()]
+    }
+
+    #[test]
+    fn a_slow_change_holds_up_its_pools_alone() {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        executor.block_on(async {
+            let turns = Rc::new(Turns::default());
+            let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+            let head = caller("x", Class::Admin);
+            let slow = turns.take(&head, &names(&["below", "tank"])).await.expect("none is before it");
+            for _ in 0..2 {
+                let lake = names(&["lake"]);
+                let other = turns.take(&head, &lake);
+                drop(
+                    context.time_limit_ns(1, std::pin::pin!(other)).await.expect("it waits").expect("a turn"),
+                );
+            }
+            for changed in [&["below"][..], &["tank"], &["lake", "tank"]] {
+                let names = names(changed);
+                let same = std::pin::pin!(turns.take(&head, &names));
+                assert!(context.time_limit_ns(1, same).await.is_err(), "{changed:?}");
+            }
+            drop(slow);
+            drop(turns.take(&head, &names(&["below", "lake", "tank"])).await.expect("all are free"));
+            assert!(!turns.is_any_taken());
+        });
+    }
+
     /// The callers of this number of commands that wait, as many as are let in.
     async fn wait(
         turns: &Rc<Turns>,
@@ -151,7 +209,7 @@ mod tests {
         for caller in &callers {
             let (turns, caller, refused) = (turns.clone(), caller.clone(), refused.clone());
             drop(context.spawn(async move {
-                if let Err(NoTurn::TooMany) = turns.take(&caller).await.map(drop) {
+                if let Err(NoTurn::TooMany) = turns.take(&caller, &tank()).await.map(drop) {
                     refused.borrow_mut().push(caller);
                 }
             }));
@@ -167,7 +225,7 @@ mod tests {
         let context = executor.context();
         executor.block_on(async {
             let turns = Rc::new(Turns::default());
-            let _first = turns.take(&caller("x", Class::Admin)).await.expect("none is before it");
+            let _first = turns.take(&caller("x", Class::Admin), &tank()).await.expect("none is before it");
             let line = async |name: &str, class| wait(&turns, &context, name, class, 40).await.len();
             let mut operators = 0;
             for name in ["a", "b", "c", "d"] {
@@ -186,17 +244,17 @@ mod tests {
         let context = executor.context();
         executor.block_on(async {
             let turns = Rc::new(Turns::default());
-            let first = turns.take(&caller("x", Class::Owner)).await.expect("none is before it");
+            let first = turns.take(&caller("x", Class::Owner), &tank()).await.expect("none is before it");
             let callers: Vec<_> = (0..8).map(|_| caller("a", Class::Operate)).collect();
             let waiting: Vec<_> = callers
                 .iter()
                 .map(|caller| {
                     let (turns, caller) = (turns.clone(), caller.clone());
-                    context.spawn(async move { turns.take(&caller).await.map(drop) })
+                    context.spawn(async move { turns.take(&caller, &tank()).await.map(drop) })
                 })
                 .collect();
             context.sleep_ns(1).await;
-            let one_more = turns.take(&caller("a", Class::Operate)).await;
+            let one_more = turns.take(&caller("a", Class::Operate), &tank()).await;
             assert_eq!(one_more.err(), Some(NoTurn::TooMany));
             callers.iter().step_by(2).for_each(|caller| caller.leave());
             context.sleep_ns(1).await;

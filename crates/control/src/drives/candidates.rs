@@ -76,34 +76,59 @@ pub(crate) fn noted_place(path: &Path) -> Place {
     }
 }
 
-/// `POOL/VOL` looks like a path too: what is there as a path is one, else a known pool decides.
-fn place_of(environment: &Environment, text: &str) -> Result<Place> {
+/// The name of a drive, before anything is looked at.
+enum Name {
+    /// An export.
+    Network(NbdUri),
+    /// A path, unless nothing is there and the name is that of a volume of a known pool.
+    Path(PathBuf, Option<VolumeName>),
+}
+
+fn parse(environment: &Environment, text: &str) -> Result<Name> {
     if NbdUri::is_meant(text) {
         let uri = NbdUri::parse(text, &environment.absolute(Path::new("")));
         let hint = "as in nbd://HOST/EXPORT, nbd://HOST:PORT/EXPORT, nbd+unix:///EXPORT?socket=PATH, \
                     nbds://HOST/EXPORT?tls-certificates=DIR";
-        return uri.map(Place::Network).map_err(|error| Failure::usage(error.to_string()).hint(hint));
+        return uri.map(Name::Network).map_err(|error| Failure::usage(error.to_string()).hint(hint));
     }
-    let path = environment.absolute(Path::new(text));
-    let volume = text.parse::<VolumeName>().ok().filter(|_| std::fs::symlink_metadata(&path).is_err());
     let is_known =
         |name: &VolumeName| environment.registry().is_ok_and(|registry| registry.pool(&name.pool).is_ok());
-    Ok(match volume.filter(is_known) {
-        Some(name) => Place::Volume(name),
-        None => Place::Path(path),
-    })
+    let volume = text.parse::<VolumeName>().ok().filter(is_known);
+    Ok(Name::Path(environment.absolute(Path::new(text)), volume))
+}
+
+/// `POOL/VOL` looks like a path too: what is there as a path is one, else a known pool decides.
+fn place(name: Name, is_path: impl FnOnce(&Path) -> bool) -> Place {
+    match name {
+        Name::Network(uri) => Place::Network(uri),
+        Name::Path(path, Some(volume)) if !is_path(&path) => Place::Volume(volume),
+        Name::Path(path, _) => Place::Path(path),
+    }
+}
+
+fn is_there(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok()
 }
 
 impl Candidate {
-    /// Parses a name; looks at nothing.
+    /// Parses a name. Blocks the thread where a path may be a volume's name.
     pub fn place(environment: &Environment, text: &str) -> Result<Place> {
-        place_of(environment, text)
+        Ok(place(parse(environment, text)?, is_there))
     }
 
     /// Looks at what was named.
-    pub fn named(environment: &Environment, text: &str) -> Result<Self> {
-        match place_of(environment, text)? {
-            Place::Path(path) => Self::at(&path),
+    pub async fn named(environment: &Environment, text: &str) -> Result<Self> {
+        let name = parse(environment, text)?;
+        let is_path = match &name {
+            Name::Path(path, Some(_)) => {
+                let of_thread = path.clone();
+                // A path that does not answer is there.
+                environment.look(path, move || is_there(&of_thread)).await.unwrap_or(true)
+            }
+            _ => true,
+        };
+        match place(name, |_| is_path) {
+            Place::Path(path) => Self::look(environment, &path).await,
             Place::Volume(name) => {
                 Ok(Self { path: PathBuf::from(name.to_string()), identity: Identity::Volume(name) })
             }
@@ -129,12 +154,17 @@ impl Candidate {
         matches!(self.identity, Identity::Drive(_))
     }
 
-    /// Looks at a path.
+    /// Looks at a path. Blocks the thread, which must not be a daemon's executor.
     pub fn at(path: &Path) -> Result<Self> {
-        let path = std::path::absolute(path).map_err(|error| {
-            Failure::new(format!("`{}` is no path: {}", path.display(), system_text(&error)))
-        })?;
+        let path = absolute(path)?;
         let identity = Identity::Drive(drive_identity(&path)?);
+        Ok(Self { path, identity })
+    }
+
+    /// Looks at a path on another thread.
+    pub async fn look(environment: &Environment, path: &Path) -> Result<Self> {
+        let path = absolute(path)?;
+        let identity = Identity::Drive(environment.look_at_drive(&path, drive_identity).await?);
         Ok(Self { path, identity })
     }
 
@@ -149,10 +179,9 @@ impl Candidate {
     }
 }
 
-/// Looks at all that were named; the same drive twice is an error.
-pub fn all(environment: &Environment, names: &[String]) -> Result<Vec<Candidate>> {
-    let candidates = names.iter().map(|name| Candidate::named(environment, name));
-    distinct(candidates)
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path)
+        .map_err(|error| Failure::new(format!("`{}` is no path: {}", path.display(), system_text(&error))))
 }
 
 /// Looks at all of these paths; the same drive twice is an error.
@@ -163,7 +192,8 @@ pub fn paths(paths: &[PathBuf]) -> Result<Vec<Candidate>> {
     distinct(paths.iter().map(|path| Candidate::at(path)))
 }
 
-fn distinct(given: impl Iterator<Item = Result<Candidate>>) -> Result<Vec<Candidate>> {
+/// The candidates; the same drive twice is an error.
+pub fn distinct(given: impl Iterator<Item = Result<Candidate>>) -> Result<Vec<Candidate>> {
     let mut candidates: Vec<Candidate> = Vec::new();
     for candidate in given {
         let candidate = candidate?;

@@ -1,7 +1,8 @@
-//! Places for inspections of drives' contents, each of which may read much.
+//! Places for inspections of drives' contents, each of which may read much, and for looks at paths,
+//! each of which may wait long (`looks.rs`).
 //!
-//! A caller below `admin` has one place at most, and callers with `admin` have places of their own:
-//! a caller with few rights cannot hold up a `pool create`.
+//! A caller below `admin` has few places at most, and callers with `admin` have places of their
+//! own: a caller with few rights cannot hold up a `pool create`.
 //!
 //! Expected faults: callers that ask for many inspections at once (their others wait), callers that
 //! leave while they wait.
@@ -25,6 +26,7 @@ pub(crate) struct Inspections {
     admins: Semaphore,
     /// Clients below `admin` that inspect a drive or wait for it.
     clients: RefCell<HashMap<ClientId, Rc<Semaphore>>>,
+    most_of_one: u64,
 }
 
 /// A place; free again when it is dropped.
@@ -35,18 +37,24 @@ pub(crate) struct Inspection {
 
 impl Default for Inspections {
     fn default() -> Self {
-        let places = || Semaphore::new(MAX_INSPECTIONS);
-        Self { operators: places(), admins: places(), clients: RefCell::default() }
+        Self::new(MAX_INSPECTIONS, 1)
     }
 }
 
 impl Inspections {
+    /// `most` places for callers below `admin`, as many for the others, and at most `most_of_one`
+    /// for one client below `admin`.
+    pub(crate) fn new(most: u64, most_of_one: u64) -> Self {
+        let places = || Semaphore::new(most);
+        Self { operators: places(), admins: places(), clients: RefCell::default(), most_of_one }
+    }
+
     /// Waits for a place.
     pub(crate) async fn place(&self, party: &Party) -> Inspection {
         if matches!(party.class, Class::Admin | Class::Owner) {
             return Inspection { _place: self.admins.acquire(1).await, _of_client: None };
         }
-        // First the client's own: at most one of its inspections waits among those of others.
+        // First the client's own: at most these of its inspections wait among those of others.
         let own = self.of_client(&party.client);
         let of_client = own.acquire(1).await;
         Inspection { _place: self.operators.acquire(1).await, _of_client: Some(of_client) }
@@ -54,8 +62,9 @@ impl Inspections {
 
     fn of_client(&self, client: &ClientId) -> Rc<Semaphore> {
         let mut clients = self.clients.borrow_mut();
-        clients.retain(|_, own| own.available() == 0 || Rc::strong_count(own) > 1);
-        clients.entry(client.clone()).or_insert_with(|| Rc::new(Semaphore::new(1))).clone()
+        let most = self.most_of_one;
+        clients.retain(|_, own| own.available() < most || Rc::strong_count(own) > 1);
+        clients.entry(client.clone()).or_insert_with(|| Rc::new(Semaphore::new(most))).clone()
     }
 }
 

@@ -8,13 +8,16 @@
 //! that cannot be looked at (links in a circle, dead mounts, names that are none); a process that
 //! has no descriptor left.
 
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use futures_util::future::join_all;
 use stripewise_drive::Drive;
 use stripewise_pool::{DriveId, PoolError, PoolId, identify, inspect};
-use stripewise_runtime::{DriveIdentity, Holder, OpenError, OpenOptions, RealExecutor, drive_identity};
+use stripewise_runtime::{
+    DriveIdentity, Holder, OpenError, OpenFile, OpenOptions, RealExecutor, drive_identity,
+};
 
 use crate::access::Access;
 use crate::drives::candidates::{Identity, Place, noted_export, noted_place};
@@ -22,6 +25,7 @@ use crate::drives::misplaced::{Holds, Misplaced};
 use crate::drives::network;
 use crate::drives::opened::OpenedDrive;
 use crate::drives::opener::{DriveOpener, Volumes};
+use crate::drives::own;
 use crate::drives::trouble::Trouble;
 use crate::failure::{Failure, chain};
 use crate::registry::{KnownPool, Registry};
@@ -115,12 +119,6 @@ async fn note_others(
     noted.await
 }
 
-/// True if the file or device at a path is one of these drives.
-fn is_among(opened: &[(PathBuf, OpenedDrive)], path: &Path) -> bool {
-    let Ok(identity) = drive_identity(path) else { return false };
-    opened.iter().any(|(_, opened)| opened.identity == Identity::Drive(identity))
-}
-
 fn says_id(opened: &OpenedDrive, id: &str) -> bool {
     opened.says.is_some_and(|says| says.to_string() == id)
 }
@@ -167,29 +165,37 @@ impl<V: Volumes> Search<'_, V> {
     /// Opens what is where the list says. Gives the places that are of no use, with the reason
     /// where there is more to say than that nothing is there.
     async fn at_noted_places(&self, found: &mut KnownDrives) -> Result<Vec<(PathBuf, String)>, Trouble> {
+        let environment = self.opener.environment;
         let reached = network::open_all(self.executor(), self.known, self.looks());
-        let mut reached = self.opener.environment.without_turn(reached).await;
+        let mut reached = environment.without_turn(reached).await;
+        let mut files = self.open_files().await;
         let (mut paths, mut opened, mut absent) = (Vec::<&Path>::new(), Vec::new(), Vec::new());
+        let mut errors = Vec::new();
         for drive in &self.known.drives {
             if paths.contains(&drive.path.as_path()) {
                 continue;
             }
             paths.push(&drive.path);
-            let answer = match reached.remove(&drive.path) {
-                Some(answer) => answer.map(Ok),
+            let answer = match (reached.remove(&drive.path), files.remove(&drive.path)) {
+                (Some(answer), _) => answer.map(Ok),
+                (None, Some(answer)) => Ok(answer),
                 // The same export under another name.
-                None if noted_export(&drive.path).is_some() => continue,
-                None => self.opener.open_noted(&drive.path, self.access, &self.options()).await,
+                (None, None) if noted_export(&drive.path).is_some() => continue,
+                (None, None) => self.opener.open_noted(&drive.path, self.access, &self.options()).await,
             };
             match answer {
-                Ok(Ok(drive)) => opened.push((drive_path(&drive), drive)),
-                Ok(Err(error)) => {
-                    if let Some(why) = self.judge(&drive.path, error, &opened, found).await? {
-                        absent.push((drive.path.clone(), why));
-                    }
+                Ok(Ok(found)) if !self.looks() && found.is_on_own_volume(environment) => {
+                    absent.push((drive.path.clone(), own::WHY.to_owned()));
                 }
+                Ok(Ok(drive)) => opened.push((drive_path(&drive), drive)),
+                Ok(Err(error)) => errors.push((&drive.path, error)),
                 Err(Trouble::Stop(failure)) if !self.looks() => return Err(Trouble::Stop(failure)),
                 Err(trouble) => absent.push((drive.path.clone(), trouble.failure().message)),
+            }
+        }
+        for (path, error) in errors {
+            if let Some(why) = self.judge(path, error, &opened, found).await? {
+                absent.push((path.clone(), why));
             }
         }
         let says = join_all(opened.iter().map(|(_, drive)| self.ask(drive))).await;
@@ -206,6 +212,27 @@ impl<V: Volumes> Search<'_, V> {
         Ok(absent)
     }
 
+    /// Opens all files and devices among the pool's drives at the same time, so that several that
+    /// do not answer cost no more than one.
+    async fn open_files(&self) -> HashMap<PathBuf, Result<OpenedDrive, OpenError>> {
+        let paths: BTreeSet<&Path> = self.known.drives.iter().map(|drive| drive.path.as_path()).collect();
+        let paths = paths.into_iter().filter(|path| matches!(noted_place(path), Place::Path(_)));
+        let opening =
+            paths.map(|path| async move { (path.to_owned(), self.opener.at(path, &self.options()).await) });
+        join_all(opening).await.into_iter().collect()
+    }
+
+    /// The identity of the file or device at a path.
+    async fn identity(&self, path: &Path) -> Option<DriveIdentity> {
+        self.opener.environment.look_at_drive(path, drive_identity).await.ok()
+    }
+
+    /// True if the file or device at a path is one of these drives.
+    async fn is_among(&self, opened: &[(PathBuf, OpenedDrive)], path: &Path) -> bool {
+        let Some(identity) = self.identity(path).await else { return false };
+        opened.iter().any(|(_, opened)| opened.identity == Identity::Drive(identity))
+    }
+
     /// Classifies an error at a place on the list: ignored, reported, or fatal for the pool. The
     /// same for commands that read and commands that change: an error of one drive costs the pool
     /// no more than that drive.
@@ -220,11 +247,13 @@ impl<V: Volumes> Search<'_, V> {
             // The pool itself says which drive it misses.
             OpenError::NotFound { .. } => Ok(None),
             // Two names that have come to mean the same drive.
-            OpenError::Busy { holder: Holder::ThisProcess, .. } if is_among(opened, path) => Ok(None),
+            OpenError::Busy { holder: Holder::ThisProcess, .. } if self.is_among(opened, path).await => {
+                Ok(None)
+            }
             OpenError::Busy { ref holder, .. } => {
                 let holder = holder.clone();
                 let beside = OpenOptions { read_only: true, lock: false, buffered: false };
-                let Ok(mut drive) = self.opener.at(path, &beside) else {
+                let Ok(mut drive) = self.opener.at(path, &beside).await else {
                     return Err(Trouble::Stop(error.into()));
                 };
                 match self.ask(&drive).await {
@@ -294,23 +323,22 @@ impl<V: Volumes> Search<'_, V> {
         if missing(found).is_empty() {
             return Ok(());
         }
-        let mut asked: Vec<DriveIdentity> = Vec::new();
-        let noted = self.known.drives.iter().map(|drive| &drive.path);
-        asked.extend(noted.filter_map(|path| drive_identity(path).ok()));
+        let noted = self.known.drives.iter().map(|drive| self.identity(&drive.path));
+        let mut asked: Vec<DriveIdentity> = join_all(noted).await.into_iter().flatten().collect();
         let mut places = places_on_the_list(registry);
         if self.known.drives.iter().any(|drive| drive.path.starts_with("/dev")) {
             places.extend(disk_names(Path::new(DISK_NAMES)));
         }
         let beside = OpenOptions { read_only: true, lock: false, buffered: true };
         let mut candidates = Vec::new();
-        for path in places {
-            let Ok(identity) = drive_identity(&path) else { continue };
-            if asked.contains(&identity) {
-                continue;
-            }
+        let identities = join_all(places.iter().map(|path| self.identity(path))).await;
+        for (path, identity) in places.into_iter().zip(identities) {
+            let Some(identity) = identity.filter(|identity| !asked.contains(identity)) else { continue };
             asked.push(identity);
-            if let Ok(drive) = self.executor().open_drive(&path, &beside) {
-                candidates.push((path, OpenedDrive::plain(drive)));
+            let environment = self.opener.environment;
+            let opening = environment.look_at_drive(&path, move |path| OpenFile::open(path, &beside));
+            if let Ok(file) = opening.await {
+                candidates.push((path, OpenedDrive::plain(self.executor().opener().drive(file))));
             }
         }
         let says = join_all(candidates.iter().map(|(_, drive)| self.ask(drive))).await;
@@ -320,7 +348,7 @@ impl<V: Volumes> Search<'_, V> {
             if !missing(found).contains(&id) {
                 continue;
             }
-            match self.opener.at(&path, &self.options()) {
+            match self.opener.at(&path, &self.options()).await {
                 Ok(mut drive) => {
                     drive.says = Some(id);
                     self.opener.environment.note(format!(

@@ -22,8 +22,9 @@ use stripewise_export::nbd::client::{ConnectError, ConnectFault, NbdUri, Network
 use stripewise_pool::{DriveId, DriveState, DriveStatus, Pool};
 use stripewise_runtime::{RealExecutor, is_out_of_means};
 
-use crate::drives::candidates::{Identity, noted_export};
+use crate::drives::candidates::noted_export;
 use crate::drives::opened::OpenedDrive;
+use crate::drives::own;
 use crate::drives::trouble::Trouble;
 use crate::environment::Environment;
 use crate::failure::{Failure, chain};
@@ -51,14 +52,7 @@ pub async fn open(
     read_only: bool,
 ) -> Result<OpenedDrive, ConnectError> {
     let drive = NetworkDrive::open(&executor.context(), &executor.network(), uri, read_only).await?;
-    Ok(OpenedDrive {
-        file: None,
-        network: Some(drive.clone()),
-        bare: drive.clone(),
-        drive,
-        identity: Identity::Network(uri.address.clone()),
-        says: None,
-    })
+    Ok(OpenedDrive::export(uri.address.clone(), drive))
 }
 
 /// Opens an export that is a drive of a pool: one that is not there now, or of no use, is missing.
@@ -162,6 +156,10 @@ pub async fn fetch(
             return;
         }
     };
+    if opened.is_on_own_volume(environment) {
+        environment.warning(format!("{uri} is not taken back: {}", own::WHY));
+        return;
+    }
     executor.context().sleep_ns(MOMENT_NS).await;
     let is_lost = opened.network.as_ref().is_none_or(|network| network.lost().is_some());
     let is_missing = |drive: &DriveStatus| drive.id == id && drive.state == DriveState::Missing;

@@ -12,7 +12,8 @@ use stripewise_runtime::{OpenError, OpenOptions, RealExecutor};
 use crate::access::Access;
 use crate::drives::candidates::{Candidate, Identity, Place, noted_export, noted_place};
 use crate::drives::network;
-use crate::drives::opened::{OpenedDrive, open_drive};
+use crate::drives::opened::{OpenedDrive, look_open};
+use crate::drives::own;
 use crate::drives::trouble::Trouble;
 use crate::environment::Environment;
 use crate::failure;
@@ -42,17 +43,23 @@ impl<V: Volumes> DriveOpener<'_, V> {
         access: Access,
         options: &OpenOptions,
     ) -> failure::Result<OpenedDrive> {
-        match (&candidate.identity, noted_export(&candidate.path)) {
-            (Identity::Volume(name), _) => self.volumes.volume(name, access).await.map_err(Trouble::failure),
+        let opened = match (&candidate.identity, noted_export(&candidate.path)) {
+            (Identity::Volume(name), _) => {
+                return self.volumes.volume(name, access).await.map_err(Trouble::failure);
+            }
             (Identity::Network(_), Some(uri)) => {
-                Ok(network::open(self.executor, &uri, options.read_only).await?)
+                network::open(self.executor, &uri, options.read_only).await?
             }
             _ => {
-                let opened = self.at(&candidate.path, options)?;
+                let opened = self.at(&candidate.path, options).await?;
                 // The checks of the candidate must hold for this drive.
                 opened.refuse_other_than(candidate)?;
-                Ok(opened)
+                opened
             }
+        };
+        match access == Access::Change && opened.is_on_own_volume(self.environment) {
+            true => Err(own::refusal(&candidate.path)),
+            false => Ok(opened),
         }
     }
 
@@ -65,13 +72,13 @@ impl<V: Volumes> DriveOpener<'_, V> {
     ) -> Result<Result<OpenedDrive, OpenError>, Trouble> {
         match noted_place(path) {
             Place::Volume(name) => self.volumes.volume(&name, access).await.map(Ok),
-            Place::Path(path) => Ok(self.at(&path, options)),
+            Place::Path(path) => Ok(self.at(&path, options).await),
             Place::Network(uri) => network::open_known(self.executor, &uri, options.read_only).await.map(Ok),
         }
     }
 
     /// Opens a file or device.
-    pub(crate) fn at(&self, path: &Path, options: &OpenOptions) -> Result<OpenedDrive, OpenError> {
-        open_drive(self.environment, self.executor, path, options)
+    pub(crate) async fn at(&self, path: &Path, options: &OpenOptions) -> Result<OpenedDrive, OpenError> {
+        look_open(self.environment, self.executor, path, options).await
     }
 }

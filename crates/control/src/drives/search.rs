@@ -14,7 +14,7 @@ use stripewise_runtime::{DriveIdentity, OpenOptions, RealExecutor, drive_identit
 
 use crate::drives::candidates::{Candidate, noted_export};
 use crate::drives::network;
-use crate::drives::opened::{OpenedDrive, open_drive};
+use crate::drives::opened::{OpenedDrive, look_open};
 use crate::environment::Environment;
 use crate::failure::{Failure, Reason, Result, chain, system_text};
 
@@ -55,10 +55,14 @@ pub(crate) struct Places {
 }
 
 /// The named places; by default the current folder and all block devices.
-pub(crate) fn places(environment: &Environment, folders: &[PathBuf], drives: &[String]) -> Result<Places> {
+pub(crate) async fn places(
+    environment: &Environment,
+    folders: &[PathBuf],
+    drives: &[String],
+) -> Result<Places> {
     let (mut paths, mut exports) = (Vec::new(), Vec::new());
     for name in drives {
-        match Candidate::named(environment, name) {
+        match Candidate::named(environment, name).await {
             Ok(candidate) => match noted_export(&candidate.path) {
                 Some(uri) => exports.push(uri),
                 None => paths.push(candidate.path),
@@ -70,31 +74,37 @@ pub(crate) fn places(environment: &Environment, folders: &[PathBuf], drives: &[S
     }
     if folders.is_empty() && drives.is_empty() {
         let devices = block_devices();
-        let behind: Vec<DriveIdentity> = devices.iter().filter_map(|device| file_behind(device)).collect();
-        let is_behind =
-            |path: &PathBuf| drive_identity(path).is_ok_and(|identity| behind.contains(&identity));
-        paths.extend(
-            files_in(&environment.absolute(Path::new("")))?.into_iter().filter(|path| !is_behind(path)),
-        );
+        let mut behind: Vec<DriveIdentity> = Vec::new();
+        for file in devices.iter().filter_map(|device| file_behind(device)) {
+            behind.extend(environment.look_at_drive(&file, drive_identity).await.ok());
+        }
+        for file in files_in(environment, Path::new("")).await? {
+            let identity = environment.look_at_drive(&file, drive_identity).await;
+            if !identity.is_ok_and(|identity| behind.contains(&identity)) {
+                paths.push(file);
+            }
+        }
         paths.extend(devices);
         return Ok(Places { paths, exports, words: "the current folder and on block devices".to_owned() });
     }
     for folder in folders {
-        paths.extend(files_in(&environment.absolute(folder))?);
+        paths.extend(files_in(environment, folder).await?);
     }
     let names = folders.iter().map(|folder| folder.display().to_string());
     let words: Vec<String> = names.chain(drives.iter().cloned()).collect();
     Ok(Places { paths, exports, words: words.join(", ") })
 }
 
-fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let unreadable = |error: std::io::Error| {
+async fn files_in(environment: &Environment, folder: &Path) -> Result<Vec<PathBuf>> {
+    let folder = environment.absolute(folder);
+    let of_thread = folder.clone();
+    let listing = environment.look(&folder, move || {
+        let entries = std::fs::read_dir(of_thread)?.map(|entry| entry.map(|entry| entry.path()));
+        entries.collect::<std::io::Result<Vec<PathBuf>>>()
+    });
+    let mut paths = listing.await.and_then(|listed| listed).map_err(|error| {
         Failure::new(format!("cannot list {}: {}", folder.display(), system_text(&error)))
-    };
-    let mut paths = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
-        paths.push(entry.map_err(unreadable)?.path());
-    }
+    })?;
     paths.sort();
     Ok(paths)
 }
@@ -106,11 +116,11 @@ fn block_devices() -> Vec<PathBuf> {
     paths
 }
 
-/// The backing file of a loop device; the two are one drive.
-fn file_behind(device: &Path) -> Option<DriveIdentity> {
+/// The path of a loop device's backing file; the two are one drive.
+fn file_behind(device: &Path) -> Option<PathBuf> {
     let attribute = Path::new("/sys/class/block").join(device.file_name()?).join("loop/backing_file");
     let path = std::fs::read_to_string(attribute).ok()?;
-    drive_identity(Path::new(path.trim_end_matches('\n'))).ok()
+    Some(PathBuf::from(path.trim_end_matches('\n')))
 }
 
 /// Reads the superblock of a drive. `None` if it belongs to no pool, or, with a warning, if it is
@@ -149,12 +159,12 @@ pub(crate) async fn on_paths(
 ) -> Vec<Found> {
     let (mut identities, mut opened) = (Vec::new(), Vec::new());
     for path in paths {
-        let Ok(candidate) = Candidate::at(path) else { continue };
+        let Ok(candidate) = Candidate::look(environment, path).await else { continue };
         if identities.contains(&candidate.identity) {
             continue;
         }
         let options = OpenOptions { read_only: true, lock: false, buffered: false };
-        match open_drive(environment, executor, &candidate.path, &options) {
+        match look_open(environment, executor, &candidate.path, &options).await {
             Ok(drive) => {
                 identities.push(candidate.identity);
                 opened.push((candidate.path, drive));

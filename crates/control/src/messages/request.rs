@@ -373,6 +373,48 @@ impl Request {
         }
     }
 
+    /// Names of the pools that the request changes, and of what else only one request may change at
+    /// a time. A drive that is a volume belongs to its pool, too. In order, each once.
+    pub fn changes(&self) -> Vec<String> {
+        let pool_of = |drive: &String| drive.parse().ok().map(|volume: VolumeName| volume.pool);
+        let mut changed: Vec<String> = match self {
+            _ if self.only_looks() || self.lasts() => Vec::new(),
+            Self::CreatePool(asked) => {
+                let drives = [&asked.drives, &asked.spares, &asked.journals, &asked.fast];
+                drives.into_iter().flatten().filter_map(pool_of).chain([asked.pool.0.clone()]).collect()
+            }
+            Self::AddDrives(asked) => {
+                asked.drives.iter().filter_map(pool_of).chain([asked.pool.0.clone()]).collect()
+            }
+            Self::BringOnline(asked) => {
+                pool_of(&asked.drive).into_iter().chain([asked.pool.0.clone()]).collect()
+            }
+            Self::ReplaceDrive(asked) => {
+                pool_of(&asked.new).into_iter().chain([asked.pool.0.clone()]).collect()
+            }
+            Self::RenamePool(asked) => vec![asked.pool.0.clone(), asked.new_name.0.clone()],
+            Self::ExportPool(ExportPool { pool })
+            | Self::RemoveDrive(RemoveDrive { pool, .. })
+            | Self::RetireDrive(RetireDrive { pool, .. })
+            | Self::TakeOffline(TakeOffline { pool, .. })
+            | Self::Rebalance(Rebalance { pool, .. })
+            | Self::Scrub(Scrub { pool, .. })
+            | Self::Clear(Clear { pool, .. })
+            | Self::ChangeSettings(ChangeSettings { pool, .. })
+            | Self::DestroyPool(DestroyPool { pool, .. }) => vec![pool.0.clone()],
+            Self::CreateVolume(CreateVolume { volume, .. })
+            | Self::ResizeVolume(ResizeVolume { volume, .. })
+            | Self::ConvertVolume(ConvertVolume { volume, .. })
+            | Self::PinVolume(PinVolume { volume, .. })
+            | Self::DeleteVolume(DeleteVolume { volume, .. }) => vec![volume.pool.clone()],
+            // No pool has such a name.
+            _ => vec![format!(" {}", self.name())],
+        };
+        changed.sort_unstable();
+        changed.dedup();
+        changed
+    }
+
     /// True if the request only waits or transfers a volume's bytes, and may therefore take long.
     pub fn lasts(&self) -> bool {
         matches!(self, Self::WaitForJob(_) | Self::ShowLoad(_) | Self::ReadVolume(_) | Self::WriteVolume(_))
@@ -432,6 +474,22 @@ mod tests {
             let text = serde_json::to_string(&request).expect("plain data");
             assert_eq!(serde_json::from_str::<Request>(&text).ok(), Some(request), "{text}");
         }
+    }
+
+    #[test]
+    fn requests_name_the_pools_that_they_change() {
+        let pool = |name: &str| name.parse().expect("a name");
+        let add = AddDrives {
+            pool: pool("tank"),
+            drives: vec!["below/a".to_owned(), "/d/0".to_owned(), "below/b".to_owned()],
+            role: DriveRole::Data,
+            force: false,
+        };
+        assert_eq!(Request::from(add).changes(), ["below", "tank"]);
+        let rename = RenamePool { pool: pool("tank"), new_name: pool("lake") };
+        assert_eq!(Request::from(rename).changes(), ["lake", "tank"]);
+        assert!(Request::from(ListPools {}).changes().is_empty());
+        assert_eq!(Request::from(TestAlerts {}).changes(), [" alert test"]);
     }
 
     #[test]

@@ -14,9 +14,10 @@ use stripewise_runtime::{Holder, RealExecutor};
 
 use crate::access::Access;
 use crate::drives::known::{KnownDrives, open_known, pool_id};
+use crate::drives::looks::Looks;
 use crate::drives::misplaced::{Holds, Misplaced};
 use crate::drives::network::{self, Returning};
-use crate::drives::opened::{OpenedDrive, pool_options};
+use crate::drives::opened::{OpenedDrive, look_at_paths, pool_options};
 use crate::drives::opener::{DriveOpener, Volumes};
 use crate::drives::space_below::note_full_below;
 use crate::drives::trouble::Trouble;
@@ -64,6 +65,7 @@ pub(crate) struct OpenPool {
     /// [`Access::Look`].
     pub(super) used_by: Option<Holder>,
     pub(super) executor: Rc<RealExecutor>,
+    looks: Rc<Looks>,
     /// Shared with sessions that are adding drives.
     pub(super) bringing: Rc<()>,
     /// Drives that sessions opened to add them.
@@ -134,6 +136,7 @@ impl OpenPool {
             misplaced,
             used_by,
             executor,
+            looks: opener.environment.looks().clone(),
             bringing: Rc::default(),
             brought: RefCell::default(),
             stays: Cell::new(false),
@@ -159,6 +162,7 @@ impl OpenPool {
                 word.leave(&path);
                 context.sleep_ns(WATCH_NS).await;
                 let Some(open) = open.upgrade() else { return };
+                open.look_at_drives().await;
                 // A failed write is retried in the next round.
                 let _ = open.remember_drives().await;
                 open.leave_out_vanished().await;
@@ -256,7 +260,8 @@ impl OpenPool {
         let mut report = PoolReport::from(&self.pool.status());
         if self.pool.full_drive().is_none() {
             let opened = self.opened.borrow();
-            let files = opened.iter().filter_map(|opened| opened.file.as_ref()).map(|file| file.path());
+            let full = opened.iter().filter(|opened| opened.is_full_below());
+            let files = full.filter_map(|opened| opened.file.as_ref()).map(|file| file.path());
             note_full_below(&mut report, files);
         }
         if self.stays.get() {
@@ -272,6 +277,12 @@ impl OpenPool {
     /// The status file's contents.
     fn word(&self) -> StatusFile {
         StatusFile::of(&self.pool, self.report(), self.opened_unix_ms)
+    }
+
+    /// Looks whether the drives are still at their paths.
+    pub(super) async fn look_at_drives(&self) {
+        let opened = self.opened.borrow().clone();
+        look_at_paths(&self.executor.context(), &self.looks, &opened).await;
     }
 
     /// Lost drives: label, reason, and whether the loss came from truncation.

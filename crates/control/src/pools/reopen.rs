@@ -16,10 +16,10 @@ use stripewise_runtime::OpenOptions;
 
 use crate::control::Control;
 use crate::daemon::serving::open;
-use crate::drives::candidates::{Candidate, Place, noted_export, noted_place};
+use crate::drives::candidates::{Identity, Place, noted_export, noted_place};
 use crate::drives::network;
-use crate::drives::opened::open_drive;
-use crate::drives::rights::refuse_foreign_path;
+use crate::drives::opened::look_open;
+use crate::drives::rights::permitted;
 use crate::failure::{Failure, Result};
 use crate::pools::reconnect::close;
 use crate::pools::session::Session;
@@ -58,36 +58,45 @@ pub(crate) async fn open_if_that_helps(control: &Control, pool: &str, name: &str
 
 /// The drive of the pool at the typed path, if the pool knows another path for it.
 async fn moved_drive(control: &Control, session: &Session, name: &str) -> Option<(DriveId, PathBuf)> {
-    let candidate = Candidate::named(control, name).ok().filter(Candidate::is_path)?;
-    control.without_turn(refuse_foreign_path(control, &candidate)).await.ok()?;
-    let id = drive_at(control, session, &candidate.path).await?;
+    let candidate = control.without_turn(permitted(control, Path::new(name))).await.ok()?;
+    // The drive that is opened has to be the one that the caller may use.
+    let drive = control.without_turn(drive_at(control, session, &candidate.path)).await?;
+    let id = (candidate.is_path() && drive.identity == candidate.identity).then_some(drive.id)?;
     let status = session.pool.status();
     let known = status.drives.iter().find(|drive| drive.id == id)?;
     (Path::new(&known.path) != candidate.path).then_some((id, candidate.path))
 }
 
+/// A drive of the pool that was found at a path.
+struct AtPath {
+    id: DriveId,
+    /// The identity of what was opened and read.
+    identity: Identity,
+}
+
 /// The drive of the pool that is readable at a path.
-async fn drive_at(control: &Control, session: &Session, path: &Path) -> Option<DriveId> {
+async fn drive_at(control: &Control, session: &Session, path: &Path) -> Option<AtPath> {
     let executor = session.executor();
-    let looking = async {
-        let opened = match noted_export(path) {
-            Some(uri) => network::open(executor, &uri, true).await.ok()?,
-            None => {
-                let options = OpenOptions { read_only: true, lock: false, buffered: false };
-                open_drive(control, executor, path, &options).ok()?
-            }
-        };
-        inspect(&*opened.bare).await.ok().flatten()
+    let opened = match noted_export(path) {
+        Some(uri) => network::open(executor, &uri, true).await.ok()?,
+        None => {
+            let options = OpenOptions { read_only: true, lock: false, buffered: false };
+            look_open(control, executor, path, &options).await.ok()?
+        }
     };
-    let label = control.without_turn(looking).await?;
-    (label.pool_id == session.pool.id()).then_some(label.drive_id)
+    let label = inspect(&*opened.bare).await.ok().flatten()?;
+    let identity = opened.identity;
+    (label.pool_id == session.pool.id()).then_some(AtPath { id: label.drive_id, identity })
 }
 
 async fn is_there(control: &Control, session: &Session, path: &Path, id: DriveId) -> bool {
     match noted_place(path) {
         // Opening the pool checks the volume itself.
         Place::Volume(volume) => control.served.has(&volume.pool),
-        Place::Path(_) | Place::Network(_) => drive_at(control, session, path).await == Some(id),
+        Place::Path(_) | Place::Network(_) => {
+            let found = control.without_turn(drive_at(control, session, path)).await;
+            found.is_some_and(|found| found.id == id)
+        }
     }
 }
 

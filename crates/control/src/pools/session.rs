@@ -180,7 +180,8 @@ impl Session {
     }
 
     /// Closes drives that are lost, so that their replacements can be opened.
-    pub(crate) fn forget_vanished(&self) {
+    pub(crate) async fn forget_vanished(&self) {
+        self.stack.top.look_at_drives().await;
         self.stack.top.opened.borrow_mut().retain(|opened| opened.lost().is_none());
     }
 

@@ -16,6 +16,7 @@ mod tls;
 mod unsettled;
 mod uri;
 
+pub use connect::Peer;
 pub use drive::NetworkDrive;
 pub use error::{ConnectError, ConnectFault};
 pub use uri::{NbdAddress, NbdPlace, NbdUri, UriError};

@@ -20,6 +20,11 @@ pub fn block_device_folder(path: &Path) -> Option<PathBuf> {
     std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
 }
 
+/// The number of a device or file system as the kernel writes it, `MAJOR:MINOR`.
+pub fn device_name(device: u64) -> String {
+    format!("{}:{}", libc::major(device), libc::minor(device))
+}
+
 /// The device's size in bytes.
 pub(crate) fn size_bytes(device: &File) -> io::Result<u64> {
     let mut size = 0_u64;

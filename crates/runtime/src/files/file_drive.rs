@@ -18,7 +18,7 @@ use stripewise_drive::{
     Completion, Drive, DriveError, DriveErrorKind, DriveInfo, IoRequest, Operation, completion,
 };
 
-use crate::files::identity::{DriveIdentity, Vanished};
+use crate::files::identity::{DriveIdentity, PathCheck, Vanished};
 use crate::files::opened::{Notice, Opened};
 use crate::files::small_file::OPEN_ANY_KIND;
 use crate::ring::Ring;
@@ -70,24 +70,37 @@ impl FileDrive {
         &self.opened.notices
     }
 
+    /// True if its file system may wait for a server in each call.
+    pub fn may_wait(&self) -> bool {
+        self.opened.file.may_wait()
+    }
+
     /// True if transfers bypass the page cache.
     pub fn is_direct(&self) -> bool {
         self.opened.direct
     }
 
-    /// Checks that the drive is still at its path and not shorter; a few microseconds, blocking. A
-    /// drive found gone answers every later request with [`DriveErrorKind::Gone`], or
-    /// [`DriveErrorKind::Cut`] if it is shorter.
-    pub fn still_there(&self) -> Result<(), Vanished> {
+    /// A check that the drive is still at its path and not shorter, for another thread. Its outcome
+    /// goes to [`Self::note_check`].
+    ///
+    /// # Errors
+    /// If no descriptor is available.
+    pub fn path_check(&self) -> io::Result<PathCheck> {
         let drive = &*self.opened;
-        let outcome = drive.identity.look(&drive.file, &drive.path, drive.info.capacity_bytes);
-        if let Err(vanished) = &outcome {
-            drive.lose(match vanished {
+        let device = if drive.is_file() { None } else { Some(drive.file.try_clone()?) };
+        let (identity, path) = (drive.identity, drive.path.clone());
+        Ok(PathCheck { identity, path, capacity_bytes: drive.info.capacity_bytes, device })
+    }
+
+    /// Records the outcome of a check. A drive found gone answers every later request with
+    /// [`DriveErrorKind::Gone`], or [`DriveErrorKind::Cut`] if it is shorter.
+    pub fn note_check(&self, outcome: &Result<(), Vanished>) {
+        if let Err(vanished) = outcome {
+            self.opened.lose(match vanished {
                 Vanished::Truncated { .. } => DriveErrorKind::Cut,
                 _ => DriveErrorKind::Gone,
             });
         }
-        outcome
     }
 
     /// True if it was found gone or truncated. It then stays so, even if its file or device is

@@ -6,7 +6,7 @@
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Identity of a file or block device, independent of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,8 +58,8 @@ impl DriveIdentity {
         }
     }
 
-    /// Checks that `path` and `file` still are the drive that was opened.
-    pub(crate) fn look(self, file: &File, path: &Path, capacity_bytes: u64) -> Result<(), Vanished> {
+    /// Checks that `path` still is the drive that was opened; `device` is its open block device.
+    fn look(self, device: Option<&File>, path: &Path, capacity_bytes: u64) -> Result<(), Vanished> {
         let at_path = path.metadata().map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Vanished::Removed,
             _ => Vanished::Unreachable(error),
@@ -67,12 +67,36 @@ impl DriveIdentity {
         if Self::of(&at_path) != Some(self) {
             return Err(Vanished::Replaced);
         }
-        let now_bytes = match self {
-            Self::File { .. } => at_path.len(),
-            Self::BlockDevice { .. } => {
-                crate::files::block_device::size_bytes(file).map_err(Vanished::Unreachable)?
-            }
+        let now_bytes = match device {
+            None => at_path.len(),
+            Some(file) => crate::files::block_device::size_bytes(file).map_err(Vanished::Unreachable)?,
         };
         if now_bytes < capacity_bytes { Err(Vanished::Truncated { now_bytes }) } else { Ok(()) }
+    }
+}
+
+/// A check that an open drive is still at its path. It waits for the path's file system, for as
+/// long as that does not answer, and any thread can do it.
+#[derive(Debug)]
+pub struct PathCheck {
+    pub(crate) identity: DriveIdentity,
+    pub(crate) path: PathBuf,
+    pub(crate) capacity_bytes: u64,
+    /// The open block device, if it is one.
+    pub(crate) device: Option<File>,
+}
+
+impl PathCheck {
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Checks that the drive is still at its path and not shorter.
+    ///
+    /// # Errors
+    /// The reason for which it is lost.
+    pub fn run(&self) -> Result<(), Vanished> {
+        self.identity.look(self.device.as_ref(), &self.path, self.capacity_bytes)
     }
 }

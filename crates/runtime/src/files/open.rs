@@ -20,7 +20,7 @@ use crate::files::block_device;
 use crate::files::file_drive::FileDrive;
 use crate::files::identity::DriveIdentity;
 use crate::files::lock::{self, Holder};
-use crate::files::opened::{Notice, Opened, ZeroMethod};
+use crate::files::opened::{Notice, OpenHandle, Opened, ZeroMethod};
 use crate::files::small_file::OPEN_ANY_KIND;
 use crate::process::means::{is_out_of_means, is_superuser};
 use crate::ring::Ring;
@@ -44,6 +44,12 @@ const LEAST_BYTES: u64 = 4096;
 const DEAD_HOLDER_PATIENCE: Duration = Duration::from_secs(2);
 /// Time to wait for a drive with an unknown user: the lock may be stale.
 const UNKNOWN_HOLDER_PATIENCE: Duration = Duration::from_millis(200);
+/// Numbers of file systems.
+type FileSystemType = i64;
+/// Those that may wait for a server when a file is closed: FUSE, NFS, SMB (three drivers), Ceph and
+/// 9P.
+const MAY_WAIT: [FileSystemType; 7] =
+    [0x6573_5546, 0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997];
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Options for opening a drive.
@@ -205,15 +211,27 @@ pub fn drive_identity(path: &Path) -> Result<DriveIdentity, OpenError> {
     DriveIdentity::of(&metadata).ok_or_else(|| OpenError::not_a_drive(path, &metadata))
 }
 
-/// Opens drives on one executor's ring; cheap to clone.
-#[derive(Clone)]
-pub struct DriveOpener {
-    pub(crate) ring: Rc<Ring>,
+/// An open file or block device that is not a drive of an executor yet. Opening one waits for its
+/// file system, for as long as that does not answer, and any thread can do so.
+#[derive(Debug)]
+pub struct OpenFile {
+    file: OpenHandle,
+    path: PathBuf,
+    absolute: PathBuf,
+    identity: DriveIdentity,
+    options: OpenOptions,
+    size_bytes: u64,
+    alignment: Alignment,
+    direct: bool,
+    in_memory: bool,
 }
 
-impl DriveOpener {
-    /// Opens the file or block device at `path`. Blocks briefly.
-    pub fn open(&self, path: &Path, options: &OpenOptions) -> Result<Rc<FileDrive>, OpenError> {
+impl OpenFile {
+    /// Opens the file or block device at `path`.
+    ///
+    /// # Errors
+    /// If it is not there, no drive, not permitted, in use or too small.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
         let fail = |action| move |error| OpenError::from_io(path, action, error);
         let metadata = path.metadata().map_err(fail("looking at it"))?;
         let identity = DriveIdentity::of(&metadata).ok_or_else(|| OpenError::not_a_drive(path, &metadata))?;
@@ -225,8 +243,12 @@ impl DriveOpener {
         }
         // Requests on the drive wait until they are done.
         clear_flag(&file, libc::O_NONBLOCK).map_err(fail("opening it"))?;
+        let is_file = matches!(identity, DriveIdentity::File { .. });
+        let file_system = file_system_of(&file).map_err(fail("asking for its file system"))?;
+        let mut file = OpenHandle::new(file, is_file && MAY_WAIT.contains(&file_system));
         if options.lock {
             take_lock(path, &file, identity, options.read_only)?;
+            file.note_locked();
         }
         let size_bytes = match identity {
             DriveIdentity::File { .. } => metadata.len(),
@@ -246,12 +268,8 @@ impl DriveOpener {
             }
         };
         let direct = if opened_direct { direct_alignment(&file, block_device_block) } else { None };
-        let mut notices = Vec::new();
         if direct.is_none() {
             clear_flag(&file, libc::O_DIRECT).map_err(fail("switching to the page cache"))?;
-            if !options.buffered {
-                notices.push(Notice::PageCache { path: path.to_owned() });
-            }
         }
         let alignment = direct
             .unwrap_or(Alignment { offset_bytes: block_device_block.unwrap_or(0).max(512), memory_bytes: 1 });
@@ -262,18 +280,56 @@ impl DriveOpener {
             });
         }
         let absolute = std::path::absolute(path).map_err(fail("finding its absolute path"))?;
-        let in_memory = matches!(identity, DriveIdentity::File { .. })
-            && lies_in_memory(&file).map_err(fail("asking for its file system"))?;
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            absolute,
+            identity,
+            options: *options,
+            size_bytes,
+            alignment,
+            direct: direct.is_some(),
+            in_memory: is_file && file_system == FileSystemType::from(libc::TMPFS_MAGIC),
+        })
+    }
+
+    /// Identity of the file or device, independent of its path.
+    pub fn identity(&self) -> DriveIdentity {
+        self.identity
+    }
+}
+
+/// Opens drives on one executor's ring; cheap to clone.
+#[derive(Clone)]
+pub struct DriveOpener {
+    pub(crate) ring: Rc<Ring>,
+}
+
+impl DriveOpener {
+    /// Opens the file or block device at `path`. Blocks for as long as its file system does not
+    /// answer; [`OpenFile`] does not block the executor.
+    ///
+    /// # Errors
+    /// As [`OpenFile::open`].
+    pub fn open(&self, path: &Path, options: &OpenOptions) -> Result<Rc<FileDrive>, OpenError> {
+        Ok(self.drive(OpenFile::open(path, options)?))
+    }
+
+    /// Makes an open file or block device a drive of the executor.
+    pub fn drive(&self, opened: OpenFile) -> Rc<FileDrive> {
+        let OpenFile { file, path, absolute, identity, options, size_bytes, alignment, direct, in_memory } =
+            opened;
+        let lacks_direct = !direct && !options.buffered;
+        let notices = if lacks_direct { vec![Notice::PageCache { path: path.clone() }] } else { Vec::new() };
         let opened = Opened {
-            info: describe(path, identity, size_bytes, alignment.offset_bytes, direct.is_some()),
+            info: describe(&path, identity, size_bytes, alignment.offset_bytes, direct),
             file,
             path: absolute,
             identity,
             notices,
             read_only: options.read_only,
-            direct: direct.is_some(),
+            direct,
             in_memory,
-            locked: options.lock,
             memory_alignment_bytes: alignment.memory_bytes,
             lost: Cell::new(None),
             lengthening: Cell::new(0),
@@ -282,7 +338,7 @@ impl DriveOpener {
             discards: Cell::new(true),
             zeroing: Cell::new(ZeroMethod::Range),
         };
-        Ok(Rc::new(FileDrive::new(self.ring.clone(), opened)))
+        Rc::new(FileDrive::new(self.ring.clone(), opened))
     }
 }
 
@@ -323,8 +379,8 @@ fn open_file(path: &Path, identity: DriveIdentity, options: &OpenOptions) -> Res
     }
 }
 
-/// True if the file is on tmpfs.
-fn lies_in_memory(file: &File) -> io::Result<bool> {
+/// The number by which the kernel knows the file's file system.
+fn file_system_of(file: &File) -> io::Result<FileSystemType> {
     let mut answer = std::mem::MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: the descriptor is open; the structure is all zeros, a valid value of it, and is
     // written only within its size.
@@ -334,10 +390,10 @@ fn lies_in_memory(file: &File) -> io::Result<bool> {
         }
         answer.assume_init()
     };
-    Ok(file_system.f_type == libc::TMPFS_MAGIC)
+    Ok(FileSystemType::from(file_system.f_type))
 }
 
-fn take_lock(path: &Path, file: &File, identity: DriveIdentity, shared: bool) -> Result<(), OpenError> {
+fn take_lock(path: &Path, file: &OpenHandle, identity: DriveIdentity, shared: bool) -> Result<(), OpenError> {
     let begin = Instant::now();
     loop {
         match lock::try_lock(file, shared) {
@@ -349,6 +405,8 @@ fn take_lock(path: &Path, file: &File, identity: DriveIdentity, shared: bool) ->
         }
         let holder = lock::holder(identity, file);
         let patience = match holder {
+            // A thread may still be closing it.
+            Holder::ThisProcess if file.may_wait() => UNKNOWN_HOLDER_PATIENCE,
             Holder::Dead => DEAD_HOLDER_PATIENCE,
             Holder::Unknown => UNKNOWN_HOLDER_PATIENCE,
             _ => Duration::ZERO,

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::kit::{contents, disk_directory, range, read, run, write};
+use crate::kit::{contents, disk_directory, range, read, run, still_there, write};
 use stripewise_drive::{Drive, DriveErrorKind, DriveKind, IoRequest, Operation};
 use stripewise_runtime::{
     CreateOptions, DriveIdentity, Holder, OpenError, OpenOptions, RealExecutor, Vanished, create_drive_file,
@@ -57,7 +57,7 @@ fn a_block_device_is_a_drive() {
         assert!(drive.is_direct());
         assert!(matches!(drive.identity(), DriveIdentity::BlockDevice { .. }));
         assert_eq!(drive_identity(&device.0).expect("a drive"), drive.identity());
-        drive.still_there().expect("there");
+        still_there(&drive).expect("there");
 
         let bytes = contents(u64::from(sector_bytes), 4 * MIB as usize);
         write(&executor, &*drive, MIB, &bytes, true).expect("written");
@@ -138,7 +138,7 @@ fn a_failing_or_shrunk_device_is_reported() {
     let error = run(&executor, &*drive, IoRequest::read(6 * MIB, buffer)).expect_err("nothing there");
     assert_eq!(error.kind, DriveErrorKind::Medium, "{error}");
     assert!(read(&executor, &*drive, 0, MIB as usize).expect("read") == contents(1, MIB as usize));
-    drive.still_there().expect("a medium error is no loss of the drive");
+    still_there(&drive).expect("a medium error is no loss of the drive");
 
     // Now the device itself becomes smaller.
     let resized = Command::new("losetup").arg("--set-capacity").arg(&device.0).status().expect("losetup");
@@ -146,5 +146,5 @@ fn a_failing_or_shrunk_device_is_reported() {
     let buffer = stripewise_drive::Buffer::from_bytes(&[0; 4096]);
     let error = run(&executor, &*drive, IoRequest::read(6 * MIB, buffer)).expect_err("beyond the end");
     assert_eq!(error.kind, DriveErrorKind::Cut, "{error}");
-    assert!(matches!(drive.still_there(), Err(Vanished::Truncated { now_bytes }) if now_bytes == 4 * MIB));
+    assert!(matches!(still_there(&drive), Err(Vanished::Truncated { now_bytes }) if now_bytes == 4 * MIB));
 }

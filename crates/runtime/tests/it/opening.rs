@@ -6,7 +6,9 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use crate::kit::{directories, disk_directory, make, open_new, other_process, path_of_this_other_process};
+use crate::kit::{
+    directories, disk_directory, make, open_new, other_process, path_of_this_other_process, still_there,
+};
 use stripewise_drive::{Drive, DriveErrorKind, DriveKind, IoRequest};
 use stripewise_runtime::{
     AttributeError, CreateError, CreateOptions, DriveIdentity, Holder, Notice, OpenError, OpenOptions,
@@ -89,7 +91,7 @@ fn an_odd_length_loses_only_the_partial_block() {
     let drive = executor.open_drive(&path, &OpenOptions::default()).expect("opens");
     let block = u64::from(drive.info().logical_block_bytes);
     assert_eq!(drive.info().capacity_bytes, 10_000 / block * block);
-    drive.still_there().expect("an odd length is not a loss");
+    still_there(&drive).expect("an odd length is not a loss");
     let last = drive.info().capacity_bytes - block;
     assert_eq!(kit::read(&executor, &*drive, last, block as usize).expect("read"), vec![3; block as usize]);
 }
@@ -145,10 +147,10 @@ fn vanished_drives_are_found() {
     let executor = RealExecutor::new().expect("io_uring");
     let drive = open_new(&executor, directory.path(), MIB);
     let path = drive.path().to_owned();
-    drive.still_there().expect("there");
+    still_there(&drive).expect("there");
 
     std::fs::rename(&path, directory.path().join("elsewhere")).expect("moved");
-    assert!(matches!(drive.still_there(), Err(Vanished::Removed)));
+    assert!(matches!(still_there(&drive), Err(Vanished::Removed)));
     let late = executor.block_on(drive.submit(IoRequest::flush())).expect_err("gone");
     assert_eq!(late.kind, DriveErrorKind::Gone);
     drop(drive);
@@ -156,12 +158,12 @@ fn vanished_drives_are_found() {
     let drive = open_new(&executor, directory.path(), MIB);
     std::fs::remove_file(&path).expect("removed");
     make(directory.path(), "drive.img", MIB);
-    assert!(matches!(drive.still_there(), Err(Vanished::Replaced)));
+    assert!(matches!(still_there(&drive), Err(Vanished::Replaced)));
     drop(drive);
 
     let drive = executor.open_drive(&path, &OpenOptions::default()).expect("opens");
     std::fs::File::options().write(true).open(&path).and_then(|file| file.set_len(5000)).expect("cut");
-    assert!(matches!(drive.still_there(), Err(Vanished::Truncated { now_bytes: 5000 })));
+    assert!(matches!(still_there(&drive), Err(Vanished::Truncated { now_bytes: 5000 })));
     assert!(executor.block_on(drive.submit(IoRequest::flush())).is_err());
 }
 

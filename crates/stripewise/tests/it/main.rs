@@ -38,6 +38,7 @@ mod reliability;
 mod reopened;
 mod serve;
 mod shares;
+mod silent_paths;
 mod stacked_pools;
 mod state;
 mod streams;

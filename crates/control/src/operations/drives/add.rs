@@ -7,7 +7,7 @@
 
 use crate::access::Access;
 use crate::control::Control;
-use crate::drives::candidates;
+use crate::drives::rights::all_permitted;
 use crate::failure::{Result, pool_failure};
 use crate::messages::request::AddDrives;
 use crate::messages::response::{PoolChange, PoolChanged, Response};
@@ -16,7 +16,7 @@ use crate::pools::session::with_pool;
 /// Executes `pool add`.
 pub async fn run(asked: &AddDrives, control: &Control) -> Result<Response> {
     let name = &asked.pool.0;
-    let candidates = candidates::all(control, &asked.drives)?;
+    let candidates = all_permitted(control, &asked.drives).await?;
     let report = with_pool(control, name, Access::Change, &format!("pool add {name}"), async |session| {
         // All are checked before the first is added.
         let mut opened = Vec::new();

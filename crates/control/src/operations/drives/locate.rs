@@ -6,21 +6,15 @@ use stripewise_export::bridge::off_thread;
 
 use super::show::by_identity;
 use crate::control::Control;
-use crate::drives::candidates::Candidate;
 use crate::drives::hardware::locate::set_light;
-use crate::drives::rights::refuse_foreign_path;
+use crate::drives::rights::permitted;
 use crate::failure::{Failure, Result};
 use crate::messages::request::LocateDrive;
 use crate::messages::response::{Located, Response};
 
 /// Switches the light.
 pub async fn run(asked: &LocateDrive, control: &Control) -> Result<Response> {
-    let path = by_identity(control, &asked.drive);
-    let candidate = match path.to_str() {
-        Some(text) => Candidate::named(control, text)?,
-        None => Candidate::at(&control.absolute(&path))?,
-    };
-    refuse_foreign_path(control, &candidate).await?;
+    let candidate = permitted(control, &by_identity(control, &asked.drive).await).await?;
     let (device, on) = (candidate.path.clone(), asked.on);
     off_thread(move || set_light(&device, on))
         .await

@@ -4,7 +4,7 @@
 //!
 //! Expected faults: a drive that is missing, belongs to another pool by now, or was replaced.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use stripewise_drive::Drive;
@@ -12,8 +12,8 @@ use stripewise_pool::{DriveId, JobKind, inspect};
 
 use crate::access::Access;
 use crate::control::Control;
-use crate::drives::candidates::Candidate;
 use crate::drives::names::{find, id_of};
+use crate::drives::rights::permitted;
 use crate::failure::{Failure, Result, pool_failure};
 use crate::jobs::work;
 use crate::messages::report::DriveState;
@@ -71,9 +71,9 @@ type Returning = (DriveId, String, Option<Rc<dyn Drive>>);
 /// Opens the drive of the pool that belongs at this path, if it is there. After a short absence,
 /// requests in flight may still keep it locked, so this retries.
 async fn open_again(control: &Control, session: &Session, id: DriveId, path: &str) -> Option<Rc<dyn Drive>> {
-    let candidate = Candidate::named(control, path).ok()?;
+    let candidate = permitted(control, Path::new(path)).await.ok()?;
     for _ in 0..MOST_TRIES {
-        session.forget_vanished();
+        session.forget_vanished().await;
         if let Ok(opened) = session.open_new_drive(&candidate, false).await {
             match inspect(&*opened.bare).await {
                 Ok(Some(label)) if label.drive_id == id => return Some(opened.drive),
@@ -81,7 +81,8 @@ async fn open_again(control: &Control, session: &Session, id: DriveId, path: &st
                 Err(_) => {}
             }
         }
-        if !Path::new(path).exists() {
+        let of_thread = PathBuf::from(path);
+        if !matches!(control.look(Path::new(path), move || of_thread.exists()).await, Ok(true)) {
             return None;
         }
         session.executor().context().sleep_ns(LOOK_NS).await;
@@ -101,7 +102,7 @@ async fn find_or_open(control: &Control, session: &Session, name: &str) -> Resul
         }
         Err(unknown) => unknown,
     };
-    let Ok(candidate) = Candidate::named(control, name) else { return Err(unknown) };
+    let Ok(candidate) = permitted(control, Path::new(name)).await else { return Err(unknown) };
     let opened = session.open_new_drive(&candidate, false).await?;
     let path = candidate.path.display().to_string();
     match inspect(&*opened.bare).await {

@@ -5,12 +5,14 @@
 //! Expected faults: an old drive that is long gone (named by its last path or identity) or being
 //! replaced already, a new one that holds something, is too small, or belongs to the pool already.
 
+use std::path::Path;
+
 use stripewise_pool::JobKind;
 
 use crate::access::Access;
 use crate::control::Control;
-use crate::drives::candidates::Candidate;
 use crate::drives::names::{find, id_of};
+use crate::drives::rights::permitted;
 use crate::failure::{Result, pool_failure};
 use crate::jobs::work;
 use crate::messages::report::PoolReport;
@@ -37,7 +39,7 @@ pub async fn run(asked: &ReplaceDrive, control: &Control) -> Result<Response> {
         let replaced = match find(&report, control, &asked.new).ok().filter(|drive| drive.role == "spare") {
             Some(spare) => session.pool.replace_by_spare(old_id, id_of(spare)).await,
             None => {
-                let candidate = Candidate::named(control, &asked.new)?;
+                let candidate = permitted(control, Path::new(&asked.new)).await?;
                 let opened = session.open_new_drive(&candidate, asked.force).await?;
                 let replacing = session.pool.replace(old_id, opened.drive.clone(), asked.force);
                 replacing.await.map(|_| ())

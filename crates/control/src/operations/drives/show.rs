@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 
 use stripewise_export::bridge::off_thread;
 use stripewise_pool::{DriveLabel, PoolError, inspect};
-use stripewise_runtime::OpenOptions;
+use stripewise_runtime::{OpenOptions, pace_attribute};
 
 use crate::access::Access;
 use crate::control::Control;
-use crate::drives::candidates::Candidate;
 use crate::drives::contents::contents_of;
+use crate::drives::hardware::Hardware;
 use crate::drives::hardware::samples::facts_of;
 use crate::drives::names::LEAST_BEGINNING;
-use crate::drives::opened::pace_of;
-use crate::drives::rights::refuse_foreign_path;
+use crate::drives::opened::parse_pace;
+use crate::drives::rights::permitted;
 use crate::failure::{Result, pool_failure};
 use crate::messages::request::ShowDrives;
 use crate::messages::response::{Response, ShownDrive, ShownDrives};
@@ -35,33 +35,30 @@ pub async fn run(asked: &ShowDrives, control: &Control) -> Result<Response> {
 async fn show_all(asked: &ShowDrives, control: &Control, opener: &StackOpener) -> Result<Vec<ShownDrive>> {
     let mut drives = Vec::new();
     for drive in &asked.drives {
-        drives.push(show(control, opener, &by_identity(control, drive)).await?);
+        drives.push(show(control, opener, &by_identity(control, drive).await).await?);
     }
     Ok(drives)
 }
 
 /// The path of a drive. A drive of a known pool may be named by its identity or the beginning of
 /// it; any other name is a path.
-pub(super) fn by_identity(control: &Control, drive: &Path) -> PathBuf {
-    let Some(name) =
-        drive.to_str().filter(|name| name.len() >= LEAST_BEGINNING && !control.absolute(drive).exists())
-    else {
+pub(super) async fn by_identity(control: &Control, drive: &Path) -> PathBuf {
+    let Some(name) = drive.to_str().filter(|name| name.len() >= LEAST_BEGINNING) else {
         return drive.to_owned();
     };
     let pools = control.registry().and_then(|registry| registry.pools()).unwrap_or_default();
     let mut known = pools.iter().flat_map(|pool| &pool.drives).filter(|known| known.id.starts_with(name));
-    match (known.next(), known.next()) {
-        (Some(only), None) => only.path.clone(),
+    let (Some(only), None) = (known.next(), known.next()) else { return drive.to_owned() };
+    let path = control.absolute(drive);
+    let of_thread = path.clone();
+    match control.look(&path, move || of_thread.exists()).await {
+        Ok(false) => only.path.clone(),
         _ => drive.to_owned(),
     }
 }
 
 async fn show(control: &Control, opener: &StackOpener, path: &Path) -> Result<ShownDrive> {
-    let candidate = match path.to_str() {
-        Some(text) => Candidate::named(control, text)?,
-        None => Candidate::at(&control.absolute(path))?,
-    };
-    refuse_foreign_path(control, &candidate).await?;
+    let candidate = permitted(control, path).await?;
     let options = OpenOptions { read_only: true, lock: false, buffered: false };
     let opened = opener.open(&candidate, Access::Look, &options).await?;
     let mut holds = Vec::new();
@@ -82,12 +79,19 @@ async fn show(control: &Control, opener: &StackOpener, path: &Path) -> Result<Sh
         holds = contents_of(control, &opened).await?.in_words();
     }
     let device = candidate.path.clone();
-    let hardware = off_thread(move || facts_of(&device)).await.unwrap_or_default();
+    let (hardware, pace) = match candidate.kind() {
+        "block device" => (off_thread(move || facts_of(&device)).await.unwrap_or_default(), None),
+        "file" => {
+            let reading = control.look(&candidate.path, move || pace_attribute(&device));
+            (Hardware::default(), reading.await.unwrap_or_default())
+        }
+        _ => Default::default(),
+    };
     Ok(ShownDrive {
         belongs: superblock.as_ref().and_then(|label| belongs(control, label)),
         capacity_bytes: stripewise_drive::Drive::info(&*opened.bare).capacity_bytes,
         kind: candidate.kind(),
-        pace: pace_of(control, &candidate.path).map(|pace| pace.to_string()),
+        pace: parse_pace(control, &candidate.path, pace).map(|pace| pace.to_string()),
         hardware,
         path: candidate.path,
         superblock,

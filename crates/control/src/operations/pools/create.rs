@@ -12,9 +12,10 @@ use stripewise_runtime::OpenOptions;
 
 use crate::access::Access;
 use crate::control::Control;
-use crate::drives::candidates::{self, Candidate};
+use crate::drives::candidates::Candidate;
 use crate::drives::contents::refuse_contents;
 use crate::drives::opened::pool_options;
+use crate::drives::rights::all_permitted;
 use crate::failure::{Failure, Result, pool_failure};
 use crate::messages::report::PoolReport;
 use crate::messages::request::CreatePool;
@@ -43,7 +44,7 @@ pub async fn run(asked: &CreatePool, control: &Control) -> Result<Response> {
     is_free.await?;
     let roles = [&asked.drives, &asked.spares, &asked.journals, &asked.fast];
     let names: Vec<String> = roles.iter().flat_map(|names| names.iter().cloned()).collect();
-    let candidates = candidates::all(control, &names)?;
+    let candidates = all_permitted(control, &names).await?;
     let mut held = Vec::new();
     for volume in candidates.iter().filter_map(Candidate::volume) {
         let what = format!("use `{volume}` as a drive of pool `{name}`");

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use stripewise_drive::BufferPool;
 use stripewise_export::nbd::client::NbdUri;
 use stripewise_pool::{DriveLabel, OpenMode, Pool, PoolId, PoolOptions, identify};
-use stripewise_runtime::{Holder, OpenError, OpenOptions, RealExecutor};
+use stripewise_runtime::{Holder, OpenError, OpenFile, OpenOptions, RealExecutor};
 
 use crate::access::Access;
 use crate::control::Control;
-use crate::drives::candidates::{Candidate, noted_export};
+use crate::drives::candidates::{Identity, noted_export};
 use crate::drives::search::{Found, Way, on_exports, on_paths, on_volume, places};
 use crate::failure::{Failure, Result, pool_failure};
 use crate::messages::report::{DriveReport, DriveState, PoolReport};
@@ -82,8 +82,8 @@ async fn find_and_import(
     opener: &StackOpener,
 ) -> Result<Vec<FoundPool>> {
     let import = Import { asked, control, registry: control.registry()?, executor: opener.executor() };
-    let places = places(control, &asked.folders, &asked.drives)?;
-    let mut found = on_paths(control, import.executor, &places.paths).await;
+    let places = control.without_turn(places(control, &asked.folders, &asked.drives)).await?;
+    let mut found = control.without_turn(on_paths(control, import.executor, &places.paths)).await;
     import.follow_exports(places.exports, &mut found).await?;
     let mut pools: Vec<FoundPool> = Vec::new();
     let mut looked_at: Vec<String> = Vec::new();
@@ -261,7 +261,7 @@ impl Import<'_> {
         let (mut report, last_host) = (PoolReport::from(&pool.status()), pool.host());
         let takes_rolled_back = pool.takes_rolled_back();
         pool.close().await.map_err(|error| pool_failure(&what, &error))?;
-        let used_by = self.user(group);
+        let used_by = self.user(group).await;
         if let Some(user) = &used_by {
             report.note_user(user);
         }
@@ -297,20 +297,23 @@ impl Import<'_> {
 
     /// The process that has the pool's drives open and uses another registry; one that uses this
     /// registry is shown by `pool status`.
-    fn user(&self, group: &FoundDrives<'_>) -> Option<Holder> {
+    async fn user(&self, group: &FoundDrives<'_>) -> Option<Holder> {
         let id = group.id.to_string();
         let known = KnownPool { name: group.name().to_owned(), id, drives: Vec::new() };
         if self.control.served.has(&known.name) || self.registry.pool_user(&known).is_some() {
             return None;
         }
         let options = OpenOptions { read_only: true, lock: true, buffered: false };
-        // A shared lock: several callers can look at the same time.
-        let user = |found: &&Found| match self.executor.open_drive(&found.path, &options) {
-            Err(OpenError::Busy { holder: Holder::ThisProcess, .. }) => None,
-            Err(OpenError::Busy { holder, .. }) => Some(holder),
-            _ => None,
-        };
-        group.drives.iter().filter(|found| found.opened.file.is_some()).find_map(user)
+        for found in group.drives.iter().filter(|found| found.opened.file.is_some()) {
+            // A shared lock: several callers can look at the same time.
+            let opening = self.control.look_at_drive(&found.path, move |path| OpenFile::open(path, &options));
+            match opening.await {
+                Err(OpenError::Busy { holder: Holder::ThisProcess, .. }) => {}
+                Err(OpenError::Busy { holder, .. }) => return Some(holder),
+                _ => {}
+            }
+        }
+        None
     }
 
     /// The failure if drives are copies of one another, or of a registered pool: only the user
@@ -359,12 +362,13 @@ impl Import<'_> {
 
     /// True if the registered drive is still at its path, and is not the one that was found.
     async fn is_another_copy(&self, path: &Path, found: &Found) -> bool {
-        let Ok(candidate) = Candidate::at(path) else { return false };
-        if candidate.identity == found.opened.identity {
+        let options = OpenOptions { read_only: true, lock: false, buffered: false };
+        let opening = self.control.look_at_drive(path, move |path| OpenFile::open(path, &options));
+        let Ok(file) = opening.await else { return false };
+        if Identity::Drive(file.identity()) == found.opened.identity {
             return false;
         }
-        let options = OpenOptions { read_only: true, lock: false, buffered: false };
-        let Ok(drive) = self.executor.open_drive(path, &options) else { return false };
+        let drive = self.executor.opener().drive(file);
         let says = identify(&*drive).await.ok().flatten();
         says == Some((found.label.pool_id, found.label.drive_id))
     }

@@ -33,6 +33,16 @@ pub(crate) struct Link {
     pub transport: Rc<Transport>,
     pub inbox: Inbox,
     pub terms: Terms,
+    pub peer: Peer,
+}
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The process that listens at a unix socket, if it is one of this namespace.
+    pub process: Option<u32>,
+    /// Addresses of the server and of this end, of a TCP connection.
+    pub addresses: Option<(SocketAddr, SocketAddr)>,
 }
 
 /// Properties of the export as the server reports them.
@@ -84,12 +94,14 @@ async fn connect_in_time(
             reach(context, network, &addresses, limit_ns).await?
         }
     };
+    let addresses = stream.peer_address().zip(stream.own_address());
+    let peer = Peer { process: stream.peer_process(), addresses };
     let stream = Rc::new(stream);
     let mut negotiation =
         Negotiation { transport: Transport::Plain(stream), inbox: Inbox::new(context, PAUSE_NS) };
     let terms = negotiation.run(uri, tls.as_ref()).await?;
     let Negotiation { transport, inbox } = negotiation;
-    Ok(Link { transport: Rc::new(transport), inbox, terms })
+    Ok(Link { transport: Rc::new(transport), inbox, terms, peer })
 }
 
 /// Resolves a host name, on a thread of its own since the system call blocks.

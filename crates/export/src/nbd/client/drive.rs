@@ -31,7 +31,7 @@ use stripewise_drive::{
 use stripewise_runtime::{Network, Piece};
 
 use super::answers;
-use super::connect::{Link, Terms, connect};
+use super::connect::{Link, Peer, Terms, connect};
 use super::error::{ConnectError, ConnectFault};
 use super::identity_probe::Seen;
 use super::ledger::{Abilities, Completed, Ledger, Loss, request_head};
@@ -65,6 +65,8 @@ struct Shared {
     info: DriveInfo,
     read_only: bool,
     terms: Terms,
+    /// The server as first connected to.
+    peer: Peer,
     ledger: RefCell<Ledger>,
     /// A request waits to be sent, the connection ends, or the drive was dropped.
     changed: Event,
@@ -131,6 +133,7 @@ impl NetworkDrive {
             info,
             read_only,
             terms,
+            peer: link.peer,
             ledger: RefCell::new(ledger),
             changed: Event::new(),
             closed: Cell::new(false),
@@ -145,6 +148,11 @@ impl NetworkDrive {
     /// The drive's address.
     pub fn uri(&self) -> &NbdUri {
         &self.0.uri
+    }
+
+    /// The server.
+    pub fn peer(&self) -> Peer {
+        self.0.peer
     }
 
     /// The reason for the loss, once the drive is lost; it then stays lost.

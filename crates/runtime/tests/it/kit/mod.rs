@@ -7,7 +7,7 @@ use std::process::Command;
 use std::rc::Rc;
 
 use stripewise_drive::{Buffer, Drive, IoRequest, IoResult, Operation};
-use stripewise_runtime::{CreateOptions, FileDrive, OpenOptions, RealExecutor, create_drive_file};
+use stripewise_runtime::{CreateOptions, FileDrive, OpenOptions, RealExecutor, Vanished, create_drive_file};
 use tempfile::TempDir;
 
 #[path = "../../../../../tests/contents.rs"]
@@ -40,6 +40,13 @@ pub fn make(directory: &Path, name: &str, size_bytes: u64) -> PathBuf {
 pub fn open_new(executor: &RealExecutor, directory: &Path, size_bytes: u64) -> Rc<FileDrive> {
     let path = make(directory, "drive.img", size_bytes);
     executor.open_drive(&path, &OpenOptions::default()).expect("a new drive opens")
+}
+
+/// Checks that a drive is still at its path, as the thread of a daemon would.
+pub fn still_there(drive: &FileDrive) -> Result<(), Vanished> {
+    let outcome = drive.path_check().expect("a descriptor").run();
+    drive.note_check(&outcome);
+    outcome
 }
 
 /// Mounts a file system in memory at `path`, in this thread's own mount namespace.
