@@ -33,8 +33,8 @@ use stripewise_runtime::{RealExecutor, VirtualExecutor, free_space_bytes, max_re
 
 use array::Bench;
 pub use options::{
-    DriveMaker, DriveSource, EvaluateError, EvaluateOptions, NoProgress, PaceChoice, Progress, Status,
-    all_layouts, default_layouts,
+    DriveMaker, DriveSource, EvaluateError, EvaluateOptions, GivenDrive, NoProgress, PaceChoice, Progress,
+    Status, all_layouts, default_layouts,
 };
 use plan::{Constraints, DriveRates, LATENCIES_PER_RUN, Ledger, Subject, plan};
 use world::World;
@@ -72,7 +72,7 @@ fn evaluate_drives(options: &EvaluateOptions, progress: &dyn Progress) -> Result
         DriveSource::Paths(paths) => {
             let executor = RealExecutor::new().map_err(EvaluateError::Executor)?;
             let world = World::of_paths(executor.context(), &executor.opener(), paths)?;
-            let environment = Environment::capture(paths.first().map(|path| path.as_path()));
+            let environment = Environment::capture(paths.first().map(GivenDrive::path));
             in_real_time(&executor, &world, options, environment, None, progress)
         }
         DriveSource::Model { maker, .. } => {
@@ -314,7 +314,9 @@ fn settings(
 ) -> Settings {
     let drives = match &options.drives {
         DriveSource::Folder(folder) => format!("files made in {}", absolute(folder)),
-        DriveSource::Paths(paths) => paths.iter().map(|path| absolute(path)).collect::<Vec<_>>().join(", "),
+        DriveSource::Paths(paths) => {
+            paths.iter().map(|given| absolute(given.path())).collect::<Vec<_>>().join(", ")
+        }
         DriveSource::Model { name, .. } => format!("model {name}"),
     };
     Settings {
@@ -361,6 +363,7 @@ mod tests {
     use super::*;
     use crate::records::results::{RebuildKind, Severity, State};
     use std::cell::RefCell;
+    use std::path::PathBuf;
     use stripewise_drive::ModelSpec;
 
     const MIB: u64 = 1 << 20;
@@ -550,10 +553,11 @@ mod tests {
         assert!(refused(|o| o.count = 0).contains("1 to 255"));
         assert!(refused(|o| o.drive_bytes = Some(1)).contains("16 MiB"));
         assert!(
-            refused(|o| o.drives = DriveSource::Paths(vec!["/dev/null".into()])).contains("fewer drives")
+            refused(|o| o.drives = DriveSource::Paths(vec![PathBuf::from("/dev/null").into()]))
+                .contains("fewer drives")
         );
         let two = |o: &mut EvaluateOptions| {
-            o.drives = DriveSource::Paths(vec!["a".into(), "b".into()]);
+            o.drives = DriveSource::Paths(["a", "b"].map(|path| PathBuf::from(path).into()).to_vec());
             o.count = 2;
         };
         assert!(refused(two).contains("raid5"));

@@ -1,11 +1,12 @@
 //! Options, errors and progress of `evaluate`.
 
 use std::fmt::Debug;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use stripewise_drive::{Context, Drive, ModelDrive, ModelSpec, Pace};
 use stripewise_layout::{LayoutError, LayoutSpec, Level};
+use stripewise_runtime::{DriveIdentity, DriveOpener, FileDrive, OpenError, OpenFile, OpenOptions};
 
 use crate::loads::caches::Beyond;
 use crate::loads::workload::Workload;
@@ -18,7 +19,7 @@ pub enum DriveSource {
     Folder(PathBuf),
     /// These drives, whose contents are overwritten. Those beyond [`EvaluateOptions::count`] are
     /// replacements; without any, a pulled drive is its own replacement.
-    Paths(Vec<PathBuf>),
+    Paths(Vec<GivenDrive>),
     /// Modelled drives in virtual time.
     Model {
         /// Name in the report.
@@ -26,6 +27,44 @@ pub enum DriveSource {
         /// Behaviour of each drive.
         maker: Rc<dyn DriveMaker>,
     },
+}
+
+/// A drive that a user named.
+#[derive(Clone, Debug)]
+pub struct GivenDrive {
+    path: PathBuf,
+    seen: Option<DriveIdentity>,
+}
+
+impl From<PathBuf> for GivenDrive {
+    fn from(path: PathBuf) -> Self {
+        Self { path, seen: None }
+    }
+}
+
+impl GivenDrive {
+    /// The file or device that was found at a path, and judged: no other is used in its place.
+    pub fn seen(path: PathBuf, identity: DriveIdentity) -> Self {
+        Self { path, seen: Some(identity) }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens it, to overwrite it.
+    ///
+    /// # Errors
+    /// Those of opening, and another drive at its path.
+    pub fn open(&self, opener: &DriveOpener) -> Result<Rc<FileDrive>, OpenError> {
+        let opened = OpenFile::open(&self.path, &OpenOptions::default())?;
+        if self.seen.is_some_and(|seen| seen != opened.identity()) {
+            let source = std::io::Error::other("another file or device has taken its path");
+            return Err(OpenError::Io { path: self.path.clone(), action: "opening it", source });
+        }
+        Ok(opener.drive(opened))
+    }
 }
 
 /// Creates modelled drives, each over its contents.

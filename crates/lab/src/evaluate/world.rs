@@ -11,7 +11,7 @@ use std::rc::Rc;
 use stripewise_drive::{BufferPool, Context, Drive, MemoryDrive, Pace, PacedDrive};
 use stripewise_runtime::{CreateOptions, DriveOpener, OpenOptions, create_drive_file, process_cpu_ns};
 
-use super::options::{DriveMaker, EvaluateError};
+use super::options::{DriveMaker, EvaluateError, GivenDrive};
 use crate::loads::metered::MeteredDrive;
 use crate::loads::scratch::remove_abandoned;
 
@@ -55,11 +55,11 @@ impl World {
     pub(crate) fn of_paths(
         context: Context,
         opener: &DriveOpener,
-        paths: &[PathBuf],
+        given: &[GivenDrive],
     ) -> Result<Self, EvaluateError> {
         let world = Self::of(context, BufferPool::new(RETAINED_BYTES), Source::Given);
-        for path in paths {
-            let drive = opener.open(path, &OpenOptions::default())?;
+        for given in given {
+            let drive = given.open(opener)?;
             world.note_direct(drive.is_direct());
             // The first given drive is taken first.
             world.free.borrow_mut().insert(0, drive);

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use stripewise_lab::Workload;
 use stripewise_lab::evaluate::{
-    DriveSource, EvaluateError, EvaluateOptions, NoProgress, PaceChoice, evaluate,
+    DriveSource, EvaluateError, EvaluateOptions, GivenDrive, NoProgress, PaceChoice, evaluate,
 };
 use stripewise_lab::results::{Evaluation, State};
-use stripewise_runtime::{CreateOptions, create_drive_file};
+use stripewise_runtime::{CreateOptions, OpenError, create_drive_file, drive_identity};
 
 const MIB: u64 = 1 << 20;
 
@@ -80,7 +80,7 @@ fn drives_that_exist_are_used_and_kept() {
         create_drive_file(path, &CreateOptions::new(mib * MIB)).expect("room for a drive");
     }
     let options = EvaluateOptions {
-        drives: DriveSource::Paths(paths.clone()),
+        drives: DriveSource::Paths(paths.iter().cloned().map(GivenDrive::from).collect()),
         count: 3,
         ..small(folder.path(), &["single", "raid5", "raid1"])
     };
@@ -88,6 +88,27 @@ fn drives_that_exist_are_used_and_kept() {
     check(&evaluation);
     assert_eq!(evaluation.settings.drive_bytes, 32 * MIB, "the smallest drive's size");
     assert!(paths.iter().all(|path| path.exists()), "given drives are not removed");
+}
+
+#[test]
+fn a_drive_that_took_anothers_path_is_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [path, other] = ["drive.img", "other.img"].map(|name| folder.path().join(name));
+    for path in [&path, &other] {
+        create_drive_file(path, &CreateOptions::new(32 * MIB)).expect("room for a drive");
+    }
+    let seen = GivenDrive::seen(path.clone(), drive_identity(&path).expect("a file"));
+    std::fs::remove_file(&path).expect("removed");
+    std::os::unix::fs::symlink(&other, &path).expect("linked");
+    let options = EvaluateOptions {
+        drives: DriveSource::Paths(vec![seen]),
+        count: 1,
+        ..small(folder.path(), &["single"])
+    };
+    let error = evaluate(&options, &NoProgress).expect_err("it is another drive");
+    assert!(matches!(error, EvaluateError::Open(OpenError::Io { .. })), "{error}");
+    let held = std::fs::read(&other).expect("readable");
+    assert!(held.iter().all(|byte| *byte == 0), "nothing was written");
 }
 
 #[test]

@@ -22,7 +22,7 @@ use stripewise_control::registry::replace_file;
 use stripewise_control::size::ByteSize;
 use stripewise_drive::{Context, Drive, ModelSpec, Pace};
 use stripewise_lab::evaluate::{
-    DriveMaker, DriveSource, EvaluateError, EvaluateOptions, PaceChoice, Status, all_layouts,
+    DriveMaker, DriveSource, EvaluateError, EvaluateOptions, GivenDrive, PaceChoice, Status, all_layouts,
     default_layouts, evaluate,
 };
 use stripewise_lab::results::Evaluation;
@@ -272,7 +272,7 @@ pub(crate) fn run(options: &Options, app: &App) -> Result<Exit> {
     let _interrupted = options.predict.then(|| app.interrupted()).transpose()?;
     let made = if options.predict { predict::make_drives(options)? } else { None };
     let (drives, default_count, default_pace) = match &made {
-        Some(made) => (DriveSource::Paths(made.paths()), made.count(), PaceChoice::Auto),
+        Some(made) => (DriveSource::Paths(made.drives()), made.count(), PaceChoice::Auto),
         None => source(options, app)?,
     };
     let mut layouts = options.layouts.clone().map_or_else(default_layouts, |layouts| layouts.0);
@@ -358,9 +358,9 @@ fn source(options: &Options, app: &App) -> Result<(DriveSource, usize, PaceChoic
     }
     let candidates = refused_unless_free(&options.drives, options.force, app)?;
     let pace = default_pace(app, &candidates);
-    let paths: Vec<PathBuf> = candidates.into_iter().map(|candidate| candidate.path).collect();
-    let count = paths.len();
-    Ok((DriveSource::Paths(paths), count, pace))
+    let drives = judged(candidates);
+    let count = drives.len();
+    Ok((DriveSource::Paths(drives), count, pace))
 }
 
 /// Inspects the given drives; refuses drives that hold data unless forced.
@@ -370,15 +370,24 @@ fn refused_unless_free(paths: &[PathBuf], force: bool, app: &App) -> Result<Vec<
     for candidate in &candidates {
         let look = OpenOptions { read_only: true, ..OpenOptions::default() };
         let opened = open_drive(app, &executor, &candidate.path, &look)?;
+        opened.refuse_other_than(candidate)?;
         executor.block_on(refuse_contents(app, candidate, &opened, force))?;
     }
     Ok(candidates)
 }
 
-/// Returns the paths of drives that may be overwritten.
-pub(crate) fn given(paths: &[PathBuf], force: bool, app: &App) -> Result<Vec<PathBuf>> {
-    let candidates = refused_unless_free(paths, force, app)?;
-    Ok(candidates.into_iter().map(|candidate| candidate.path).collect())
+/// Returns drives that may be overwritten.
+pub(crate) fn given(paths: &[PathBuf], force: bool, app: &App) -> Result<Vec<GivenDrive>> {
+    Ok(judged(refused_unless_free(paths, force, app)?))
+}
+
+/// The drives that were looked at, and no others that take their paths.
+fn judged(candidates: Vec<Candidate>) -> Vec<GivenDrive> {
+    let drive = |candidate: Candidate| match candidate.identity {
+        Identity::Drive(identity) => GivenDrive::seen(candidate.path, identity),
+        Identity::Volume(_) | Identity::Network(_) => candidate.path.into(),
+    };
+    candidates.into_iter().map(drive).collect()
 }
 
 /// Block devices need no pace; files that share a pace of their own keep it.
@@ -404,7 +413,10 @@ pub(crate) fn prepare_output(out: &Path) -> Result<PathBuf> {
     };
     std::fs::create_dir_all(out).map_err(unusable)?;
     let probe = out.join(format!(".stripewise-{}", std::process::id()));
-    std::fs::write(&probe, "").and_then(|()| std::fs::remove_file(&probe)).map_err(unusable)?;
+    // Another user's link at this name is not written through.
+    let _ = std::fs::remove_file(&probe);
+    let made = std::fs::File::create_new(&probe).and_then(|_| std::fs::remove_file(&probe));
+    made.map_err(unusable)?;
     std::path::absolute(out).map_err(unusable)
 }
 

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use serde::Serialize;
 use stripewise_drive::{Drive, Pace, PacedDrive};
 use stripewise_lab::Scratch;
-use stripewise_lab::evaluate::{DriveSource, EvaluateOptions, NoProgress, evaluate};
+use stripewise_lab::evaluate::{DriveSource, EvaluateOptions, GivenDrive, NoProgress, evaluate};
 use stripewise_lab::results::{Evaluation, State};
 use stripewise_layout::LayoutSpec;
 use stripewise_model::catalogue::{drive_text, parse_drive};
 use stripewise_model::measured::MeasureOptions;
-use stripewise_runtime::{CreateOptions, OpenOptions, create_drive_file};
+use stripewise_runtime::{CreateOptions, create_drive_file};
 
 use super::{Model, Options, default_layouts, failure};
 use crate::commands::App;
@@ -36,9 +36,13 @@ pub(super) struct MadeDrives {
 }
 
 impl MadeDrives {
-    /// Paths of all drives, including one replacement.
-    pub(super) fn paths(&self) -> Vec<PathBuf> {
+    fn paths(&self) -> Vec<PathBuf> {
         (0..=self.count).map(|number| self.folder.path().join(format!("drive{number}.img"))).collect()
+    }
+
+    /// All drives, including one replacement.
+    pub(super) fn drives(&self) -> Vec<GivenDrive> {
+        self.paths().into_iter().map(GivenDrive::from).collect()
     }
 
     /// Drives per array.
@@ -134,7 +138,7 @@ fn error_percent(predicted: f64, measured: f64) -> f64 {
 
 /// Measures the drives of a finished evaluation and predicts its figures.
 pub(super) fn predict(app: &App, asked: &EvaluateOptions, evaluation: &Evaluation) -> Result<Predictions> {
-    let DriveSource::Paths(paths) = &asked.drives else {
+    let DriveSource::Paths(given) = &asked.drives else {
         return Err(Failure::usage("--predict requires real drives"));
     };
     let pace = match &evaluation.settings.pace {
@@ -149,14 +153,14 @@ pub(super) fn predict(app: &App, asked: &EvaluateOptions, evaluation: &Evaluatio
     let options = MeasureOptions { seconds, quick: asked.quick, may_write: true, seed: asked.seed };
     let taken = {
         let executor = app.executor()?;
-        let open = |path: &PathBuf| -> Result<Rc<dyn Drive>> {
-            let file = executor.open_drive(path, &OpenOptions::default())?;
+        let open = |given: &GivenDrive| -> Result<Rc<dyn Drive>> {
+            let file = given.open(&executor.opener())?;
             Ok(match pace {
                 Some(pace) => PacedDrive::new(&executor.context(), file, pace),
                 None => file,
             })
         };
-        let drives = paths.iter().take(asked.count).map(open).collect::<Result<Vec<_>>>()?;
+        let drives = given.iter().take(asked.count).map(open).collect::<Result<Vec<_>>>()?;
         measure_drives(app, &drives, options)?
     };
     // By way of an entry, as for a later prediction from a file.
