@@ -38,8 +38,12 @@ pub(super) fn open_own() -> OpenOptions {
     options
 }
 
+/// Creates a file with a name that others may guess: whatever is there, as a link of another user,
+/// is removed and not written to.
 fn create_own(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().create(true).truncate(true).write(true).mode(FILE_MODE).open(path)
+    // Left by a killed process with the same process id.
+    let _ = std::fs::remove_file(path);
+    OpenOptions::new().create_new(true).write(true).mode(FILE_MODE).open(path)
 }
 
 fn temporary_name(path: &Path) -> PathBuf {
@@ -53,4 +57,22 @@ fn move_into_place(written: std::io::Result<()>, temporary: &Path, path: &Path) 
         let _ = std::fs::remove_file(temporary);
     }
     moved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_at_a_temporary_name_is_not_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, other) = (folder.path().join("report.html"), folder.path().join("other"));
+        for write in [replace_file, write_beside] {
+            std::fs::write(&other, "kept").expect("written");
+            std::os::unix::fs::symlink(&other, temporary_name(&path)).expect("linked");
+            write(&path, b"new").expect("written");
+            assert_eq!(std::fs::read(&path).expect("there"), b"new");
+            assert_eq!(std::fs::read(&other).expect("there"), b"kept");
+        }
+    }
 }
