@@ -6,8 +6,8 @@ const UNITS = ['KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
 /** @param {number} bytes @returns {string} such as `1008 MiB` */
 export function size(bytes) {
   if (!(bytes >= 1024)) return `${bytes} B`;
-  const power = Math.min(Math.floor(Math.log2(bytes) / 10), UNITS.length);
-  const value = bytes / 2 ** (10 * power);
+  let [power, value] = [1, bytes / 1024];
+  for (; value >= 1024 && power < UNITS.length; power += 1) value /= 1024;
   return `${value.toFixed(2).replace(/\.?0+$/, '')} ${UNITS[power - 1]}`;
 }
 

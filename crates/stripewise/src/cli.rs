@@ -309,7 +309,7 @@ mod tests {
     fn options_of_all_commands_come_last_in_the_help() {
         for (path, mut command) in all() {
             let help = command.render_help().to_string();
-            let option = |line: &&str| line.trim_start().starts_with('-');
+            let option = |line: &&str| line.starts_with("  ") && line.trim_start().starts_with('-');
             let names: Vec<&str> = help.lines().filter(option).map(str::trim_start).collect();
             let place = |name: &str| names.iter().position(|option| option.starts_with(name));
             let (json, quiet, help) = (place("--json"), place("-q"), place("-h"));

@@ -108,6 +108,7 @@ impl Pool {
         if inner.working_member(old).is_none() {
             return inner.check_takes_place(old, (label, capacity_bytes));
         }
+        inner.manifest.borrow().check_replaceable(old)?;
         let slab_bytes = inner.manifest.borrow().slab_bytes;
         check_holds(label, capacity_bytes, inner.space.borrow().used_slabs(old), slab_bytes)
     }

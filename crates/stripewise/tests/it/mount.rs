@@ -127,7 +127,7 @@ fn mounted_volumes_are_files() {
     // The refusal of a second mount names the process that has the pool.
     std::fs::create_dir(sandbox.path("m2")).expect("made");
     let second = sandbox.fails("mount tank @m2");
-    assert!(second.contains("is open in a daemon") && second.contains("hint: "), "{second}");
+    assert!(second.contains("is open in `stripewise mount`") && second.contains("hint: "), "{second}");
 
     // On shutdown it keeps serving files that are still open.
     mount.process.signal("-TERM");

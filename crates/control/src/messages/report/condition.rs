@@ -66,7 +66,14 @@ pub(super) fn in_words(pool: &str, condition: &Condition) -> (String, String) {
             );
             match repair_in_words(repair) {
                 Some(repair) => words(format!("{degraded}; {repair}"), wait("rebuild")),
-                None => words(degraded + &without_room(repair), remedy(pool, out)),
+                None => {
+                    // A replacement takes what the drives out of service held.
+                    let is_out = |left: &Homeless| out.iter().any(|drive| drive.path == left.drive);
+                    let is_named = matches!(repair, Repair::WithoutRoom { homeless, .. }
+                        if !homeless.iter().all(is_out));
+                    let named = if is_named { without_room(repair) } else { String::new() };
+                    words(degraded + &named, remedy(pool, out))
+                }
             }
         }
         Condition::EmptyDrivesGone { out } => words(
@@ -324,7 +331,7 @@ mod tests {
         assert!(words.ends_with(named), "{words}");
         assert_eq!(action, "stripewise pool add tank NEW-DRIVE");
         let (words, action) = in_words("tank", &degraded(DriveState::Missing, without_room()));
-        assert!(words.ends_with(named), "{words}");
+        assert!(words.ends_with("has no redundancy left"), "a replacement takes it all: {words}");
         assert!(action.starts_with("stripewise pool replace tank 987bbcbf"), "{action}");
         let (_, action) = in_words("tank", &lacking(Repair::FreeSpace));
         assert_eq!(action, "stripewise pool wait tank rebuild");
