@@ -55,18 +55,23 @@ export const clock = (unixMs) => CLOCK.format(new Date(unixMs));
 /** Above this a probability is shown without `1 in N`. */
 const OFTEN = 0.3;
 
+/** @param {number} percent @returns {string} with two digits, without an exponent */
+function inPercent(percent) {
+  if (percent === 0) return '0 %';
+  if (percent >= 99.5 && percent < 100) return 'over 99 %';
+  if (percent < 1e-7) return 'under 0.0000001 %';
+  const decimals = percent >= 10 ? 0 : Math.max(0, 1 - Math.floor(Math.log10(percent)));
+  const text = percent.toFixed(decimals);
+  return `${text.includes('.') ? text.replace(/0+$/, '').replace(/\.$/, '') : text} %`;
+}
+
 /** @param {number} probability of data loss within a year @returns {string} such as `0.009 % (1 in 11,000)` */
 export function chance(probability) {
-  const percent = probability * 100;
-  if (percent === 0) return '0 %';
-  if (percent < 1e-7) return 'under 0.0000001 %';
-  const decimals = percent >= 10 ? 0 : Math.min(9, Math.max(0, 1 - Math.floor(Math.log10(percent))));
-  const text = percent.toFixed(decimals);
-  const short = text.includes('.') ? text.replace(/0+$/, '').replace(/\.$/, '') : text;
-  if (probability >= OFTEN) return `${short} %`;
+  const shown = inPercent(probability * 100);
+  if (probability === 0 || probability >= OFTEN) return shown;
   const one = 1 / probability;
   const unit = 10 ** Math.max(0, Math.floor(Math.log10(one)) - 1);
-  return `${short} % (1 in ${(Math.round(one / unit) * unit).toLocaleString('en-GB')})`;
+  return `${shown} (1 in ${(Math.round(one / unit) * unit).toLocaleString('en-GB')})`;
 }
 
 /** @param {number} count @param {string} noun @returns {string} such as `2 drives` */

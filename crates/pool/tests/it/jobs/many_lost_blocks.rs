@@ -300,7 +300,7 @@ fn lost_blocks_take_writes_beside_a_stale_drive() {
                 fill(&volume, 1, beside, BLOCK).await;
             }
             if is_back {
-                pool.online(stale, None).await.expect("back, and behind");
+                pool.online(stale, Some(drives[1].clone())).await.expect("back, and behind");
             }
             for &at in &lost {
                 fill(&volume, 2, at, BLOCK).await;
@@ -313,7 +313,7 @@ fn lost_blocks_take_writes_beside_a_stale_drive() {
             pool.wait(JobKind::Destage).await.expect("put in place");
             assert_eq!(pool.status().volumes[0].lost_blocks, 0);
             if !is_back {
-                pool.online(stale, None).await.expect("back, and behind");
+                pool.online(stale, Some(drives[1].clone())).await.expect("back, and behind");
             }
             pool.wait(JobKind::Rebuild).await.expect("caught up");
             assert_eq!(pool.status().state, PoolState::Online);
