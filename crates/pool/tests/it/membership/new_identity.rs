@@ -12,7 +12,8 @@ fn copy_with_new_identity_is_another_pool() {
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&images), &[]).await.unwrap();
-        full_volume(&pool, volume_spec("data", "raid5", Some(12 * MIB)), 1).await;
+        let volume = full_volume(&pool, volume_spec("data", "raid5", Some(12 * MIB)), 1).await;
+        volume.flush().await.unwrap();
         // A snapshot of a pool in use, which was not closed.
         let copies: Vec<Rc<MemoryDrive>> =
             images.iter().map(|image| image.duplicate(&format!("copy of {}", image.info().label))).collect();
