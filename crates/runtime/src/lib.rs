@@ -25,7 +25,7 @@ mod virtual_time;
 pub use files::attribute::{AttributeError, clear_pace_attribute, pace_attribute, set_pace_attribute};
 pub use files::block_device::{block_device_folder, device_name};
 pub use files::extents::next_data;
-pub use files::file_drive::FileDrive;
+pub use files::file_drive::{DriveHandle, FileDrive};
 pub use files::identity::{DriveIdentity, PathCheck, Vanished};
 pub use files::lock::Holder;
 pub use files::make::{CreateError, CreateOptions, create_drive_file, free_space_bytes};

@@ -3,14 +3,13 @@
 //!
 //! Expected faults: drives of other pools, of newer and older formats, file systems, other files.
 
-use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stripewise_export::bridge::off_thread;
 use stripewise_pool::{DriveId, PoolError, identify, inspect};
-use stripewise_runtime::{DriveIdentity, FileDrive, OpenFile, OpenOptions};
+use stripewise_runtime::{DriveHandle, DriveIdentity, FileDrive, OpenFile, OpenOptions};
 
 use crate::drives::candidates::{Candidate, Identity};
 use crate::drives::emptiness::{Contents, drive_holds_data, file_holds_data, samples_hold_data};
@@ -156,7 +155,7 @@ pub fn contents_of_file(file: &FileDrive) -> Result<Contents> {
 /// The file or device of an open drive, for reading. Its path is not used: another file may be
 /// there by now, and that one says nothing about the drive.
 struct Look {
-    file: File,
+    handle: DriveHandle,
     identity: DriveIdentity,
     name: String,
 }
@@ -164,24 +163,25 @@ struct Look {
 impl Look {
     fn begin(drive: &FileDrive) -> Result<Self> {
         let name = drive.path().display().to_string();
-        let file = drive.open_to_look().map_err(|error| unreadable(&name, &error))?;
-        Ok(Self { file, identity: drive.identity(), name })
+        let handle = drive.handle().map_err(|error| unreadable(&name, &error))?;
+        Ok(Self { handle, identity: drive.identity(), name })
     }
 
     /// Finds what overwriting the drive would destroy. Drives of pools are not known here. Ended
     /// early, with an error, by `stop`.
-    fn contents(mut self, stop: &AtomicBool) -> Result<Contents> {
+    fn contents(self, stop: &AtomicBool) -> Result<Contents> {
         let unreadable = |error: std::io::Error| unreadable(&self.name, &error);
-        let size_bytes = self.file.seek(SeekFrom::End(0)).map_err(unreadable)?;
-        let found = signatures::find(&self.file, size_bytes).map_err(unreadable)?;
+        let mut file = self.handle.open().map_err(unreadable)?;
+        let size_bytes = file.seek(SeekFrom::End(0)).map_err(unreadable)?;
+        let found = signatures::find(&file, size_bytes).map_err(unreadable)?;
         let mut recognised: Vec<String> = found.iter().map(ToString::to_string).collect();
         if recognised.is_empty() {
-            recognised.extend(blkid::find(&self.file));
+            recognised.extend(blkid::find(&file));
         }
         let has_unknown = recognised.is_empty()
             && match self.identity {
-                DriveIdentity::File { .. } => file_holds_data(&self.file, stop),
-                DriveIdentity::BlockDevice { .. } => samples_hold_data(&self.file, size_bytes, stop),
+                DriveIdentity::File { .. } => file_holds_data(&file, stop),
+                DriveIdentity::BlockDevice { .. } => samples_hold_data(&file, size_bytes, stop),
             }
             .map_err(unreadable)?;
         Ok(Contents { recognised, has_unknown })
@@ -204,6 +204,7 @@ impl Drop for StopOnDrop {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::unix::fs::FileExt;
     use std::path::Path;
     use std::rc::Rc;

@@ -202,7 +202,9 @@ impl Inner {
         if !rebuilding.is_empty() {
             return Condition::Rebuilding { volumes: rebuilding };
         }
-        if let Some(volume) = volumes.iter().find(|volume| volume.state == VolumeState::Degraded) {
+        let degraded = volumes.iter().filter(|volume| volume.state == VolumeState::Degraded);
+        // The one that can lose least.
+        if let Some(volume) = degraded.min_by_key(|volume| volume.redundancy_left) {
             let (volume, redundancy_left) = (volume.name.clone(), volume.redundancy_left);
             let plan = |planner: &SparePlanner| repair(planner, manifest, self.space.borrow().clone());
             let repair = self.status_memo.repair(manifest, self.spare_planner(), plan);

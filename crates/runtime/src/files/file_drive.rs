@@ -31,6 +31,32 @@ pub struct FileDrive {
     opened: Rc<Opened>,
 }
 
+/// The file or device of an open drive, to be opened once more.
+#[derive(Debug)]
+pub struct DriveHandle {
+    file: File,
+    path: PathBuf,
+    identity: DriveIdentity,
+}
+
+impl DriveHandle {
+    /// Opens it for reading through the page cache: the one that is open, whatever is at its path
+    /// by now. Waits for its file system, for as long as that does not answer.
+    ///
+    /// # Errors
+    /// The system's error; or, without /proc, another file at the path.
+    pub fn open(&self) -> io::Result<File> {
+        // Without /proc the path is all there is; what is there by now must be the drive.
+        let of_this_process = PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        let path = if of_this_process.exists() { &of_this_process } else { &self.path };
+        let file = OpenOptions::new().read(true).custom_flags(OPEN_ANY_KIND).open(path)?;
+        match DriveIdentity::of(&file.metadata()?) == Some(self.identity) {
+            true => Ok(file),
+            false => Err(io::Error::other("another file or device has taken its path")),
+        }
+    }
+}
+
 impl FileDrive {
     pub(crate) fn new(ring: Rc<Ring>, opened: Opened) -> Self {
         Self { ring, opened: Rc::new(opened) }
@@ -47,18 +73,13 @@ impl FileDrive {
         self.opened.identity
     }
 
-    /// Opens the drive's file or device once more, for reading through the page cache: the one that
-    /// is open, whatever is at its path by now. Blocks briefly.
-    pub fn open_to_look(&self) -> io::Result<File> {
+    /// The drive's file or device, for another thread to open once more.
+    ///
+    /// # Errors
+    /// If no descriptor is available.
+    pub fn handle(&self) -> io::Result<DriveHandle> {
         let drive = &*self.opened;
-        // Without /proc the path is all there is; what is there by now must be the drive.
-        let of_this_process = PathBuf::from(format!("/proc/self/fd/{}", self.raw_descriptor()));
-        let path = if of_this_process.exists() { &of_this_process } else { &drive.path };
-        let file = OpenOptions::new().read(true).custom_flags(OPEN_ANY_KIND).open(path)?;
-        match DriveIdentity::of(&file.metadata()?) == Some(drive.identity) {
-            true => Ok(file),
-            false => Err(io::Error::other("another file or device has taken its path")),
-        }
+        Ok(DriveHandle { file: drive.file.try_clone()?, path: drive.path.clone(), identity: drive.identity })
     }
 
     pub(crate) fn raw_descriptor(&self) -> RawFd {

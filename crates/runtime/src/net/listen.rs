@@ -5,17 +5,17 @@
 //! socket file of a process that ended (replaced), any other file at the path (left alone), missing
 //! permissions.
 
-use std::fs::{Metadata, Permissions};
+use std::fs::{Metadata, OpenOptions, Permissions};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::address::ShortPath;
+use super::address::{Address, ShortPath};
 use super::{Kind, Stream};
 use crate::net::socket_future::Operation;
 use crate::ring::Ring;
@@ -193,7 +193,65 @@ fn path_beside(path: &Path) -> io::Result<PathBuf> {
 fn listen_beside(beside: &Path, mode: u32) -> io::Result<UnixListener> {
     // Left by a killed process with the same process id.
     let _ = std::fs::remove_file(beside);
-    let listener = UnixListener::bind(&ShortPath::of(beside)?.path)?;
-    std::fs::set_permissions(beside, Permissions::from_mode(mode))?;
-    Ok(listener)
+    let short = ShortPath::of(beside)?;
+    let address = Address::of_path(&short)?;
+    // SAFETY: makes a new descriptor, which `OwnedFd` then owns alone.
+    let socket = unsafe {
+        let descriptor = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        OwnedFd::from_raw_fd(descriptor)
+    };
+    let done = |answer: libc::c_int| if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+    // The file gets the mode of its socket, less what the umask removes: never a wider one.
+    // SAFETY: an operation on an open descriptor; no memory is involved.
+    done(unsafe { libc::fchmod(socket.as_raw_fd(), mode as libc::mode_t) })?;
+    // SAFETY: the address has this length and outlives the call.
+    done(unsafe { libc::bind(socket.as_raw_fd(), address.as_ptr(), address.length()) })?;
+    // SAFETY: an operation on an open descriptor; no memory is involved.
+    done(unsafe { libc::listen(socket.as_raw_fd(), MOST_WAITING) })?;
+    set_mode(beside, mode)?;
+    Ok(socket.into())
+}
+
+/// Gives a socket file its mode, unless it has that. Another file in its place, or behind a link
+/// there, keeps its own.
+fn set_mode(socket: &Path, mode: u32) -> io::Result<()> {
+    let flags = libc::O_PATH | libc::O_NOFOLLOW;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(socket)?;
+    let about = file.metadata()?;
+    if !about.file_type().is_socket() {
+        return Err(io::Error::other("another file has taken its path"));
+    }
+    match about.mode() & 0o7777 == mode {
+        true => Ok(()),
+        false => {
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            std::fs::set_permissions(path, Permissions::from_mode(mode))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sockets_get_the_mode_of_a_socket() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&file, "").expect("written");
+        std::fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("set");
+        std::os::unix::fs::symlink(&file, &link).expect("linked");
+        for path in [&file, &link] {
+            assert!(set_mode(path, 0o666).is_err());
+            assert_eq!(file.metadata().expect("there").mode() & 0o777, 0o600);
+        }
+        let socket = folder.path().join("s");
+        for mode in [0o600, 0o666] {
+            let _listener = listen_beside(&socket, mode).expect("bound");
+            assert_eq!(socket.metadata().expect("there").mode() & 0o777, mode);
+        }
+    }
 }
