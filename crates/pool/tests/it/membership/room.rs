@@ -90,3 +90,22 @@ fn lost_drive_without_room_elsewhere_can_be_removed() {
         check_whole(&pool).await;
     });
 }
+
+#[test]
+fn condition_names_the_volume_that_can_lose_least() {
+    let life = Life::new();
+    life.run(async {
+        let pool = life.create(&as_drives(&memory_drives(5, 32)), &[]).await.unwrap();
+        for (name, layout) in [("archive", "raid6"), ("machines", "raid5")] {
+            full_volume(&pool, volume_spec(name, layout, Some(12 * MIB)), 1).await;
+        }
+        let lost = id_of(&pool.status(), "drive1");
+        pool.fail_drive(lost, "a test").await.unwrap();
+        let status = pool.status();
+        let Condition::Degraded { volume, redundancy_left, .. } = status.condition else {
+            panic!("{:?}", status.condition)
+        };
+        assert_eq!((volume.as_str(), redundancy_left), ("machines", 0));
+        pool.close().await.unwrap();
+    });
+}
