@@ -145,7 +145,8 @@ impl Http {
             clients: clients.clone(),
             sessions: Sessions::default(),
         };
-        let router = api::router(orders_in, guard);
+        let guard = Arc::new(guard);
+        let router = api::router(orders_in, guard.clone(), console::views()).merge(console::pages(guard));
         let (doors, files): (Vec<_>, Vec<_>) = {
             let _inside = runtime.enter();
             let open = doors.into_iter().map(Door::into_open).collect::<std::io::Result<Vec<_>>>();

@@ -30,7 +30,6 @@ use utoipa_axum::routes;
 
 use super::bodies::{Document, MAX_BYTES, whole_body};
 use super::clients::{Allowance, Counted, count_answer, held, too_many};
-use super::console::lab::LabRuns;
 use super::guard::{Guard, let_in};
 use super::orders::{Answer, Order};
 use super::problem::{self, Problem, bad_outcome, error, no_memory};
@@ -57,11 +56,9 @@ mod volumes;
 ))]
 struct Description;
 
-/// All paths, behind the guard.
-pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
+/// All paths, and those of `views`, behind the guard.
+pub(super) fn router(orders: mpsc::Sender<Order>, guard: Arc<Guard>, views: Router<House>) -> Router {
     let refusals = guard.refusals.clone();
-    let guard = Arc::new(guard);
-    let pages = super::console::pages(guard.clone());
     let (router, description) = OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(list_pools, create_pool))
         .routes(routes!(import_pools))
@@ -104,7 +101,7 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
     router
         .route("/api/v1/openapi.json", axum::routing::get(openapi))
         .route("/metrics", axum::routing::get(metrics))
-        .merge(super::console::views())
+        .merge(views)
         .fallback(async || error(StatusCode::NOT_FOUND, "no such path", Some("GET /api/v1/openapi.json")))
         .layer(middleware::map_response(problem::in_one_shape))
         // `whole_body` limits bodies, with all of them in view.
@@ -113,8 +110,7 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
         .layer(middleware::from_fn(count_answer))
         .layer(middleware::from_fn_with_state(refusals.clone(), roles::role_first))
         .layer(middleware::from_fn_with_state(guard.clone(), let_in))
-        .with_state(House { orders, refusals, guard, lab: Arc::default() })
-        .merge(pages)
+        .with_state(House { orders, refusals, guard })
 }
 
 /// State that the handlers share.
@@ -123,7 +119,6 @@ pub(super) struct House {
     orders: mpsc::Sender<Order>,
     refusals: Arc<Refusals>,
     guard: Arc<Guard>,
-    lab: Arc<LabRuns>,
 }
 
 /// The daemon, as one visitor may use it.
@@ -158,11 +153,6 @@ impl Api {
     /// The guard of all requests.
     pub(super) fn guard(&self) -> &Guard {
         &self.house.guard
-    }
-
-    /// Runs of the laboratory.
-    pub(super) fn lab(&self) -> &LabRuns {
-        &self.house.lab
     }
 
     /// Sends an order to the daemon's executor, and waits for the answer.

@@ -5,7 +5,7 @@
 //! The pages are in `web/`, compressed into the program (`build.rs`, `assets.rs`).
 
 mod assets;
-pub(super) mod lab;
+mod lab;
 mod login;
 mod places;
 pub(super) mod sessions;
@@ -14,8 +14,8 @@ mod views;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::routing::{delete, get, post};
+use axum::{Extension, Router};
 
 use super::api::House;
 use super::guard::Guard;
@@ -43,4 +43,5 @@ pub(super) fn views() -> Router<House> {
         .route("/console/lab/runs/{number}", delete(lab::stop))
         .route("/console/lab/reports/{run}", get(lab::report))
         .route("/console/tools/{tool}", post(tools::tool))
+        .layer(Extension(Arc::<lab::LabRuns>::default()))
 }

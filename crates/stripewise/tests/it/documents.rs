@@ -40,7 +40,7 @@ fn script(steps: &[Step]) -> String {
         match command.strip_suffix(" &") {
             Some(daemon) => {
                 script += &format!(
-                    "{{ exec {daemon}; }} >daemon.log 2>&1 &\nuntil grep -qx ready daemon.log; do\n    \
+                    ": >daemon.log\n{{ exec {daemon}; }} >daemon.log 2>&1 &\nuntil grep -qx ready daemon.log; do\n    \
                      kill -0 $! || {{ cat daemon.log; exit 1; }}; sleep 0.05\ndone\ncat daemon.log\n"
                 );
             }

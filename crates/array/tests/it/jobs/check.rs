@@ -103,11 +103,12 @@ fn a_check_names_all_drives_that_may_be_wrong() {
 
 #[test]
 fn a_check_names_the_drive_that_is_wrong() {
-    for (level, drives, checksums, fault) in [
-        ("raid6", 5, false, PlaceFault::Mismatch),
-        ("raid1", 3, false, PlaceFault::Mismatch),
-        ("raid5", 4, true, PlaceFault::Checksum),
-        ("raid0", 2, true, PlaceFault::Checksum),
+    // Without redundancy each strip is a stripe of its own.
+    for (level, drives, checksums, fault, stripe) in [
+        ("raid6", 5, false, PlaceFault::Mismatch, 4),
+        ("raid1", 3, false, PlaceFault::Mismatch, 4),
+        ("raid5", 4, true, PlaceFault::Checksum, 4),
+        ("raid0", 2, true, PlaceFault::Checksum, 2 * 4 + 1),
     ] {
         run(level, drives, checksums, async |rig| {
             rot(&rig, 1, 4 * STRIP);
@@ -116,7 +117,7 @@ fn a_check_names_the_drive_that_is_wrong() {
             assert_eq!((place.fault, names(place)), (fault, vec!["drive1"]), "{level}");
             assert_eq!(report.blamed, [("drive1".to_owned(), 1)], "{level}");
             let stripe_bytes = rig.array().geometry().stripe_data_bytes();
-            assert_eq!(place.offset_bytes / stripe_bytes, 4, "{level}: {place:?}");
+            assert_eq!(place.offset_bytes / stripe_bytes, stripe, "{level}: {place:?}");
         });
     }
 }

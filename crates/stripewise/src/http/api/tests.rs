@@ -24,6 +24,7 @@ use crate::http::access::AccessFile;
 use crate::http::address::Address;
 use crate::http::clients::Clients;
 use crate::http::console::sessions::Sessions;
+use crate::http::console::views;
 use crate::http::guard::Peer;
 
 /// Commands that have no path, and why.
@@ -62,6 +63,11 @@ const STREAMS: [&str; 2] = ["/api/v1/events", "/api/v1/pools/tank/jobs/scrub/eve
 
 /// Fields that no path sets, and why.
 const FOR_PEOPLE: [(&str, &str); 1] = [("causes", "every document has them")];
+
+/// All paths that need a token.
+fn whole(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
+    router(orders, Arc::new(guard), views())
+}
 
 /// Each path with all that it takes.
 fn examples() -> Vec<(&'static str, &'static str, Value)> {
@@ -144,7 +150,7 @@ fn ask_all(examples: &[(&str, &str, Value)]) -> (Vec<Request>, Value) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let (orders_in, mut orders) = mpsc::channel::<Order>(1);
-        let router = visited_by(router(orders_in, guard()), Address::Local { user: 0, process: 1 });
+        let router = visited_by(whole(orders_in, guard()), Address::Local { user: 0, process: 1 });
         let mut asked = Vec::new();
         for (method, path, body) in examples {
             let request = http::Request::builder().method(*method).uri(*path).header("host", "localhost");
@@ -275,7 +281,7 @@ fn streams_send_typed_events_until_they_end() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let (orders_in, mut orders) = mpsc::channel::<Order>(1);
-        let router = visited_by(router(orders_in, guard()), Address::Local { user: 0, process: 1 });
+        let router = visited_by(whole(orders_in, guard()), Address::Local { user: 0, process: 1 });
         let job = Followed::Job { pool: "tank".to_owned(), kind: "scrub".parse().expect("a kind") };
         for (path, wanted) in STREAMS.into_iter().zip([Followed::AllPools, job]) {
             let answering = async {
@@ -332,7 +338,7 @@ fn with_tokens(folder: &std::path::Path) -> (Router, mpsc::Receiver<Order>) {
         Guard { access: Arc::new(access), refusals: Arc::default(), clients, sessions: Sessions::default() };
     let (orders_in, orders) = mpsc::channel::<Order>(1);
     let network = Address::Network("127.0.0.1:5".parse().expect("an address"));
-    (visited_by(router(orders_in, guard), network), orders)
+    (visited_by(whole(orders_in, guard), network), orders)
 }
 
 async fn answer_of(

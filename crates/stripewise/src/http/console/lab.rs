@@ -9,10 +9,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::Json;
 use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use stripewise_control::plain::cut;
 use stripewise_control::roles::Role;
@@ -59,7 +59,10 @@ struct Runs(Arc<Mutex<Vec<Run>>>);
 
 /// The runs of a daemon. Dropping it interrupts the run that is in progress.
 #[derive(Default)]
-pub(in crate::http) struct LabRuns(Runs);
+pub(super) struct LabRuns(Runs);
+
+/// The runs, as handlers take them.
+type Lab = Extension<Arc<LabRuns>>;
 
 impl Drop for LabRuns {
     fn drop(&mut self) {
@@ -216,29 +219,29 @@ fn refusal(api: &Api, needed: Role) -> Option<Response> {
 }
 
 /// Begins a run.
-pub(super) async fn begin(api: Api, Document(asked): Document<Asked>) -> Response {
+pub(super) async fn begin(api: Api, lab: Lab, Document(asked): Document<Asked>) -> Response {
     // A run overwrites its target.
     if let Some(refusal) = refusal(&api, Role::Admin) {
         return refusal;
     }
-    match api.lab().0.start(&asked) {
+    match lab.0.0.start(&asked) {
         Ok(number) => Json(serde_json::json!({ "number": number })).into_response(),
         Err(why) => error(StatusCode::CONFLICT, &why, Some("wait for its end, or stop it")).into_response(),
     }
 }
 
 /// The runs that were begun here, oldest first.
-pub(super) async fn list(api: Api) -> Response {
-    let runs = api.lab().0.change(|runs| runs.clone());
+pub(super) async fn list(_: Api, lab: Lab) -> Response {
+    let runs = lab.0.0.change(|runs| runs.clone());
     Json(serde_json::json!({ "runs": runs })).into_response()
 }
 
 /// Interrupts a run: what it measured stays in the store.
-pub(super) async fn stop(api: Api, Path(number): Path<u64>) -> Response {
+pub(super) async fn stop(api: Api, lab: Lab, Path(number): Path<u64>) -> Response {
     if let Some(refusal) = refusal(&api, Role::Admin) {
         return refusal;
     }
-    let running = api.lab().0.of(number, |run| run.running()).flatten();
+    let running = lab.0.0.of(number, |run| run.running()).flatten();
     match running {
         Some(process) => {
             interrupt(process);
