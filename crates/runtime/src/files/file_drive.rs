@@ -9,7 +9,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -34,7 +34,7 @@ pub struct FileDrive {
 /// The file or device of an open drive, to be opened once more.
 #[derive(Debug)]
 pub struct DriveHandle {
-    file: File,
+    pub(super) file: File,
     path: PathBuf,
     identity: DriveIdentity,
 }
@@ -80,10 +80,6 @@ impl FileDrive {
     pub fn handle(&self) -> io::Result<DriveHandle> {
         let drive = &*self.opened;
         Ok(DriveHandle { file: drive.file.try_clone()?, path: drive.path.clone(), identity: drive.identity })
-    }
-
-    pub(crate) fn raw_descriptor(&self) -> RawFd {
-        self.opened.file.as_raw_fd()
     }
 
     /// Notices for the user.

@@ -491,8 +491,9 @@ mod tests {
         file.as_file().set_len(1 << 20).expect("room");
         let executor = crate::RealExecutor::new().expect("io_uring");
         let drive = executor.open_drive(file.path(), &OpenOptions::default()).expect("opens");
+        let handle = drive.handle().expect("a descriptor");
         // SAFETY: F_GETFL gives an integer; the descriptor is open.
-        let flags = unsafe { libc::fcntl(drive.raw_descriptor(), libc::F_GETFL) };
+        let flags = unsafe { libc::fcntl(handle.file.as_raw_fd(), libc::F_GETFL) };
         assert!(flags >= 0 && flags & libc::O_NONBLOCK == 0);
     }
 

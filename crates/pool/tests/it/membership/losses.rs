@@ -33,7 +33,7 @@ fn missed_write_is_acknowledged_after_it_is_recorded() {
         fill(&volume, 2, 0, 4 * MIB).await;
         let status = pool.status();
         assert_eq!((status.state, state_of(&status, "drive1")), (PoolState::Degraded, "missing"));
-        let Condition::Degraded { out, repair: Repair::None, .. } = &status.condition else {
+        let Condition::Degraded { out, repair: Repair::WithoutRoom { .. }, .. } = &status.condition else {
             panic!("{:?}", status.condition)
         };
         assert_eq!((out.len(), &*out[0].path), (1, "drive1"));
