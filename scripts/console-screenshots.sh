@@ -1,5 +1,5 @@
 #!/bin/sh
-# Takes the screenshots of docs/console.md from a demonstration pool with a failed drive, in Debian's Chromium.
+# Takes the screenshots of docs/console.md in Chromium, from a demonstration pool with a failed drive.
 #
 # usage: scripts/console-screenshots.sh PROGRAM
 set -eu

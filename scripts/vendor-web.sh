@@ -1,7 +1,8 @@
 #!/bin/sh
-# Fetches the libraries of the web console at pinned versions into web/vendor, with their licences. Only needed to change
-# a version: the result is in the repository. Names of modules become relative paths, since the console's policy allows
-# no import map; uPlot, which has a minified form for plain scripts only, gets an export.
+# Fetches the libraries of the web console at pinned versions into web/vendor, with their
+# licences. Only needed to change a version: the result is in the repository. Names of modules
+# become relative paths, since the console's policy allows no import map; uPlot, which has a
+# minified form for plain scripts only, gets an export.
 #
 # usage: scripts/vendor-web.sh (needs npm)
 set -eu

@@ -11,7 +11,7 @@ await browse(async (page) => {
   await page.getByRole('button', { name: 'Show proposals' }).click();
   await page.getByRole('button', { name: /Take proposal 1/ }).click({ timeout: 60000 });
   const layout = await page.getByLabel('Layout').inputValue();
-  // What the command line refuses, the form refuses in its words.
+  // The form refuses the same as the command line, in its words.
   await page.getByLabel('Name of the pool').fill('<b>');
   await page.getByRole('button', { name: 'Create the pool' }).click();
   await page.getByText('pool name `<b>` contains `<`').waitFor();

@@ -35,7 +35,7 @@ export async function browse(work, { token = given.token, width = 1280, height =
     const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme });
     context.setDefaultTimeout(15000);
     const page = await context.newPage();
-    // What the daemon refuses, and its end, are logged by the browser too.
+    // The browser also logs refusals of the daemon, and its end.
     page.on('console', (message) => {
       const isRefusal = /the server responded with a status|ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY/.test(message.text());
       if (message.type() === 'error' && !isRefusal) wrong.push(message.text());

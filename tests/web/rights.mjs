@@ -23,7 +23,7 @@ await browse(async (page, open) => {
   await page.getByRole('link', { name: 'tank' }).click();
   // A path with markup is shown as it is.
   await page.getByText('<img src=x onerror=alert(1)>').first().waitFor();
-  // So is a long one in another script, on a phone too.
+  // The same for a long name in another script, also on a phone.
   await page.getByText('名'.repeat(60)).first().waitFor();
   await page.setViewportSize({ width: 360, height: 800 });
   const wider = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);

@@ -1,4 +1,4 @@
-// What can be done to pools, drives and volumes: the form of each, the request, and the command line
+// Actions on pools, drives and volumes: the form of each, the request, and the command line
 // that does the same.
 
 import { call, part, poolPath, post, volumePath } from './api.js';

@@ -53,7 +53,7 @@ export function ask(action) {
   open.value = action;
 }
 
-/** What is shown without being asked about: a title, and its content. */
+/** A dialog without a question: a title, and its content. */
 const shown = signal(/** @type {{ title: string, content: (close: () => void) => any }|null} */ (null));
 
 /** Shows something in a dialog. @param {string} title @param {(close: () => void) => any} content */
@@ -124,7 +124,7 @@ export function Command({ words }) {
   </div>`;
 }
 
-/** What the daemon says of a failure. */
+/** The daemon's words on a failure. */
 export function Failure({ problem }) {
   if (!problem) return null;
   return html`<div class="failure" role="alert">

@@ -16,7 +16,7 @@ export function bySlot(drives) {
   return [...drives].sort((a, b) => key(a).localeCompare(key(b), 'en', { numeric: true }));
 }
 
-/** What to do with a drive, in a sentence; empty if nothing. @param {any} drive @param {any[]} spares */
+/** The next step for a drive, in a sentence; empty if none. @param {any} drive @param {any[]} spares */
 function advice(drive, spares) {
   switch (drive.state) {
     case 'missing': return spares.length ? 'Not found. Bring it back, or replace it; a spare is there.' : 'Not found. Bring it back, or replace it.';

@@ -52,7 +52,7 @@ export function redundancyInWords(pool) {
   return `${least === 1 ? 'one more drive' : `${least} more drives`} may be lost${others}`;
 }
 
-/** What to do next, as a button or as words. @param {{ pool: any }} props */
+/** The next action, as a button or as words. @param {{ pool: any }} props */
 export function NextAction({ pool }) {
   if (!pool.action) return null;
   const action = nextAction(pool);

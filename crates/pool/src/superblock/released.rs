@@ -42,7 +42,7 @@ pub(crate) async fn release(member: &Rc<Member>) -> Result<(), DriveError> {
 /// Erases a drive of no open pool, as one that leaves its pool. Durable when done.
 ///
 /// # Errors
-/// What the drive refuses.
+/// The error of the first write that the drive refuses.
 pub async fn erase(context: &Context, drive: Rc<dyn Drive>) -> Result<(), DriveError> {
     let member = Member::new(context, drive, MemberOptions::default());
     let erased = release(&member).await;

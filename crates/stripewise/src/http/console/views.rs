@@ -91,7 +91,7 @@ pub(super) struct Drawn {
 }
 
 /// The first rows of strips of a layout: by column, the number of the data strip, or `P`, `Q`, `R`.
-/// Where parity stays for several rows, one row of each of these is drawn.
+/// One row is drawn of each group of rows that share the place of parity.
 pub(super) async fn layout(Query(drawn): Query<Drawn>) -> Response {
     match strips(&drawn) {
         Ok(rows) => Json(json!({ "rows": rows, "each": drawn.rotation_rows })).into_response(),
