@@ -567,7 +567,8 @@ impl PoolReport {
         self.drives.iter_mut().for_each(|drive| drive.state = DriveState::Unknown);
         self.condition = format!("in use by host {}; only that host knows its state", host_in_words(host));
         self.action = format!(
-            "stripewise pool export {0}; if that host no longer uses the pool: stripewise pool import {0} --force",
+            "stripewise pool export {0}; if that host no longer uses the pool: stripewise pool \
+             import {0} --force",
             self.name
         );
     }

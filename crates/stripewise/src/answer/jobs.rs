@@ -11,7 +11,9 @@ use crate::printer::{Page, Style, Table, plain};
 pub(super) fn words(done: &Done, page: &mut Page) {
     let pool = &done.pools[0];
     match done.worked {
-        true if done.only_checked => page.line(format!("pool {} was checked; nothing was written", pool.name)),
+        true if done.only_checked => {
+            page.line(format!("pool {} was checked; nothing was written", pool.name));
+        }
         true if done.only_resync => page.line(format!(
             "pool {}: crash resync complete. No scrub was pending; `stripewise pool scrub {0} --wait` verifies all data",
             pool.name

@@ -113,7 +113,8 @@ pub(super) fn words(changed: &PoolChanged, page: &mut Page) {
             if *left > 0 {
                 let more = counted(*left, "more drive");
                 page.line(format!(
-                    "{more} became larger; `stripewise pool grow {name} --yes` goes on when the rebuild is done"
+                    "{more} became larger; `stripewise pool grow {name} --yes` goes on when the \
+                     rebuild is done"
                 ));
             }
             due(changed, page);

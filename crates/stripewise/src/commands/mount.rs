@@ -40,9 +40,8 @@ const POLL_NS: u64 = 1_000_000_000;
 /// and mounts again whenever it serves the pool, until `stripewise umount`; otherwise the command
 /// mounts until it is interrupted
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  stripewise mount tank/data /mnt/data --fs xfs\n  stripewise mount tank /mnt/volumes"
-)]
+#[command(after_help = "Examples:\n  stripewise mount tank/data /mnt/data --fs xfs\n  stripewise mount \
+     tank /mnt/volumes")]
 pub(crate) struct Options {
     /// The pool whose volumes appear as files; with --fs, the volume with the file system
     #[arg(value_name = "POOL[/VOL]")]

@@ -43,9 +43,8 @@ use options::{AlertOptions, NbdOptions};
 
 /// Run the daemon: serve pools to clients and commands, and run their jobs
 #[derive(Args)]
-#[command(
-    after_help = "Example: stripewise serve tank --nbd unix:/run/stripewise/nbd.sock --alert-mail admin@example.org"
-)]
+#[command(after_help = "Example: stripewise serve tank --nbd unix:/run/stripewise/nbd.sock \
+     --alert-mail admin@example.org")]
 pub(crate) struct Options {
     /// Pools to serve, with the pools that they are stacked on; default: all registered ones, and
     /// those registered later

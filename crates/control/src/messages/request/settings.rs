@@ -241,7 +241,8 @@ mod tests {
         let shown = |report: &PoolReport| -> Vec<String> {
             Setting::all_of(report).iter().map(Setting::to_string).collect()
         };
-        let typed = "scrub=monthly patrol-rate=20MB rebuild-priority=medium rebuild-latency=off space-warning=80 tier-rate=off";
+        let typed = "scrub=monthly patrol-rate=20MB rebuild-priority=medium rebuild-latency=off \
+         space-warning=80 tier-rate=off";
         assert_eq!(shown(&report).join(" "), typed);
         let odd = PoolReport {
             patrol_interval_s: Some(100_000),

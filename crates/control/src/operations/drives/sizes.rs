@@ -30,14 +30,16 @@ pub(crate) fn check_spare(
     let largest = ByteSize(drives.iter().copied().max().unwrap_or(0));
     if fitting == 0 {
         return Err(Failure::new(format!(
-            "{path} has {} for volumes and the smallest drive of the pool {}: as a spare it could replace none of them",
+            "{path} has {} for volumes and the smallest drive of the pool {}: as a spare it \
+             could replace none of them",
             ByteSize(bytes),
             ByteSize(smallest)
         ))
         .hint(format!("choose a spare with at least {largest}, or use its room with `--as data`")));
     }
     environment.warning(format!(
-        "{path} has {} for volumes: as a spare it can replace {fitting} of {} in full; one with {largest} could replace each",
+        "{path} has {} for volumes: as a spare it can replace {fitting} of {} in full; one with \
+         {largest} could replace each",
         ByteSize(bytes),
         counted(drives.len(), "drive")
     ));

@@ -84,7 +84,8 @@ fn scrub_text(scrub: &ScrubSummary) -> String {
     let report = &scrub.report;
     let wrong: u64 = report.blamed.iter().map(|(_, blocks)| *blocks).sum();
     let mut text = format!(
-        "the scrub of volume {} found {} that disagreed ({} repaired from the others), {} that could not be read",
+        "the scrub of volume {} found {} that disagreed ({} repaired from the others), {} that \
+         could not be read",
         scrub.volume,
         counted((wrong + report.unattributed_blocks) as usize, "block"),
         wrong,
