@@ -21,6 +21,14 @@ mod shown;
 pub(crate) use settings::MONTHLY_S;
 pub use settings::Setting;
 
+/// A mount by the system's `mount`. If it is there already, the request succeeds; `umount` ends it
+/// and has it forgotten.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SystemMount {
+    /// Maximum time to wait for the pool to be served, seconds.
+    pub wait_seconds: u64,
+}
+
 /// Makes the structs, and of all of them one enum with the name of each as the command line has it.
 macro_rules! requests {
     ($(
@@ -362,6 +370,10 @@ requests! {
         folder: PathBuf,
         /// Type of the file system; created if the volume is empty.
         file_system: Option<FileSystem>,
+        /// Options of `mount` for the file system.
+        options: Vec<String>,
+        /// Set for a mount of the system's `mount`, as of a line in `/etc/fstab`.
+        of_system: Option<SystemMount>,
     }
     /// To end a mount of the daemon.
     Unmount as "umount" {

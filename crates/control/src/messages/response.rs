@@ -65,7 +65,7 @@ pub enum Response {
 }
 
 /// The registered pools.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct KnownPools {
     /// None or more.
     pub pools: Vec<KnownPool>,
@@ -208,7 +208,7 @@ pub enum PoolChange {
 }
 
 /// Pools found on drives.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct PoolsFound {
     /// One or more.
     pub pools: Vec<FoundPool>,
@@ -218,7 +218,7 @@ pub struct PoolsFound {
 }
 
 /// A pool found on drives.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct FoundPool {
     /// State of the pool, as read from its drives.
     #[serde(flatten)]
@@ -228,6 +228,7 @@ pub struct FoundPool {
     /// Reason that the pool cannot be imported, or only by name.
     pub held_back: Option<String>,
     /// Host that uses the pool, or used it last.
+    #[schema(value_type = Option<Object>)]
     pub last_host: Option<HostUse>,
     /// True if the pool was not imported only because it was not named.
     #[serde(skip)]
@@ -257,7 +258,7 @@ impl PoolsFound {
 }
 
 /// An exported pool.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct PoolExported {
     /// Its former entry in the registry.
     pub exported: KnownPool,
@@ -338,7 +339,7 @@ pub enum VolumeChange {
 }
 
 /// Data written to a volume.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct VolumeWritten {
     /// Volume name, with its pool.
     pub volume: String,
@@ -366,24 +367,27 @@ pub struct ListedDrive {
 }
 
 /// The contents of drives.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct ShownDrives {
     /// One or more.
     pub drives: Vec<ShownDrive>,
 }
 
 /// The contents of a drive.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct ShownDrive {
     /// Path of the drive.
+    #[schema(value_type = String)]
     pub path: PathBuf,
     /// Size of the drive.
     pub capacity_bytes: u64,
     /// `file`, `block device`, `volume` or `NBD export`.
+    #[schema(value_type = String)]
     pub kind: &'static str,
     /// Emulated drive model and limits, if the drive is paced.
     pub pace: Option<String>,
     /// Superblock; `null` if the drive belongs to no pool.
+    #[schema(value_type = Option<Object>)]
     pub superblock: Option<DriveLabel>,
     /// True if the drive is still a member of its pool; `null` if that pool is not registered.
     pub belongs: Option<bool>,
@@ -395,36 +399,39 @@ pub struct ShownDrive {
 }
 
 /// A mount that began or ended.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct Mounted {
     /// Pool, or volume with its pool.
     pub target: String,
     /// Mount point.
+    #[schema(value_type = String)]
     pub folder: PathBuf,
     /// True if it is mounted now.
     pub mounted: bool,
 }
 
 /// The light of a drive's slot.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct Located {
     /// Path of the drive.
+    #[schema(value_type = String)]
     pub path: PathBuf,
     /// True if the light is on.
     pub on: bool,
 }
 
 /// An erased drive.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct DriveErased {
     /// Path of the drive.
+    #[schema(value_type = String)]
     pub path: PathBuf,
     /// Former contents, in words.
     pub held: Vec<String>,
 }
 
 /// Result of a test alert.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct AlertsTested {
     /// Result for each recipient.
     pub sent: Vec<Sent>,

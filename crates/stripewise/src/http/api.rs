@@ -21,9 +21,13 @@ use futures_channel::{mpsc, oneshot};
 use futures_util::SinkExt;
 use serde::Deserialize;
 use stripewise_control::daemon::refusals::Refusals;
+use stripewise_control::jobs::Done as JobsDone;
 use stripewise_control::names::PoolName;
+use stripewise_control::pools::load::Load;
 use stripewise_control::request::*;
-use stripewise_control::response::{DriveList, Events, PoolSettings, Pools};
+use stripewise_control::response::{
+    AlertsTested, DriveList, Events, KnownPools, PoolExported, PoolSettings, Pools, PoolsFound,
+};
 use utoipa::{IntoParams, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -43,6 +47,8 @@ mod drives;
 mod mounts;
 #[cfg(test)]
 mod openapi_rules;
+#[cfg(test)]
+mod openapi_values;
 mod roles;
 mod streams;
 #[cfg(test)]
@@ -324,7 +330,7 @@ struct Import {
 
 /// Finds pools on drives; lists them, or imports the named ones.
 #[utoipa::path(post, path = "/api/v1/import", request_body = Import,
-    responses((status = 200, body = Pools), (status = 409, body = Problem)))]
+    responses((status = 200, body = PoolsFound), (status = 409, body = Problem)))]
 async fn import_pools(api: Api, Document(import): Document<Import>) -> Response {
     let Import { folders, drives, pool, all, new_name, force, new_identity } = import;
     let wrong = |what: &str| Wrong::new(what).into_response();
@@ -415,7 +421,7 @@ async fn destroy_pool(
 }
 
 /// Unregisters a pool, so that its drives can be used on another host.
-#[utoipa::path(post, path = "/api/v1/pools/{pool}/export", responses((status = 200), (status = 409, body = Problem)))]
+#[utoipa::path(post, path = "/api/v1/pools/{pool}/export", responses((status = 200, body = PoolExported), (status = 409, body = Problem)))]
 async fn export_pool(api: Api, Path(pool): Path<PoolName>) -> Response {
     api.document(ExportPool { pool }).await
 }
@@ -477,7 +483,7 @@ struct Times {
 }
 
 /// I/O statistics of a pool's drives.
-#[utoipa::path(get, path = "/api/v1/pools/{pool}/iostat", params(Times), responses((status = 200), (status = 409, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/pools/{pool}/iostat", params(Times), responses((status = 200, body = Load), (status = 409, body = Problem)))]
 async fn show_load(api: Api, Path(pool): Path<PoolName>, Query(times): Query<Times>) -> Response {
     // Without a length there are no intervals to count.
     let count = times.seconds.and(times.count);
@@ -508,7 +514,7 @@ struct ScrubManner {
 
 /// Requests a scrub: every stripe is read, compared and repaired.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/scrub", params(ScrubManner),
-    responses((status = 200, body = Pools), (status = 409, body = Problem)))]
+    responses((status = 200, body = Pools, description = "The pool; with `wait` the document of `wait?job=scrub`"), (status = 409, body = Problem)))]
 async fn scrub_pool(api: Api, Path(pool): Path<PoolName>, Query(how): Query<ScrubManner>) -> Response {
     api.document(Scrub { pool, wait: how.wait, check_only: how.check_only }).await
 }
@@ -552,7 +558,7 @@ struct Job {
 
 /// Waits until a pool has no job of this kind left; the job continues if the client disconnects.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/wait", params(Job),
-    responses((status = 200, body = Pools), (status = 400, body = Problem), (status = 409, body = Problem)))]
+    responses((status = 200, body = JobsDone), (status = 400, body = Problem), (status = 409, body = Problem)))]
 async fn wait_for_job(api: Api, Path(pool): Path<PoolName>, Query(job): Query<Job>) -> Response {
     match parse("job", &job.job) {
         Ok(job) => api.document(WaitForJob { pool, job }).await,
@@ -561,13 +567,13 @@ async fn wait_for_job(api: Api, Path(pool): Path<PoolName>, Query(job): Query<Jo
 }
 
 /// The registered pools, served or not.
-#[utoipa::path(get, path = "/api/v1/known-pools", responses((status = 200), (status = 409, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/known-pools", responses((status = 200, body = KnownPools), (status = 409, body = Problem)))]
 async fn list_known_pools(api: Api) -> Response {
     api.document(ListPools {}).await
 }
 
 /// Sends a test alert through every configured channel, and reports the outcome.
-#[utoipa::path(post, path = "/api/v1/alerts/test", responses((status = 200), (status = 409, body = Problem)))]
+#[utoipa::path(post, path = "/api/v1/alerts/test", responses((status = 200, body = AlertsTested), (status = 409, body = Problem)))]
 async fn test_alerts(api: Api) -> Response {
     api.document(TestAlerts {}).await
 }

@@ -34,6 +34,7 @@ mod memory;
 mod model;
 mod mount;
 mod network_members;
+mod openapi;
 mod packaging;
 mod predictions;
 mod processes;
