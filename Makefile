@@ -64,6 +64,7 @@ soak: need-soak build
 	scripts/soak-torture.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise '$(SOAK_SECONDS)'
 	scripts/unit-in-systemd.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 	scripts/fstab-in-systemd.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
+	scripts/openapi.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 	SOAK_SECONDS='$(SOAK_SECONDS)' cargo test --locked --quiet -p stripewise --test real_time console:: -- --test-threads 1
 	SOAK_SECONDS='$(SOAK_SECONDS)' cargo test --workspace --locked --quiet --test clients -- --nocapture --test-threads 1 $(ARGS)
 
