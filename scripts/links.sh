@@ -1,6 +1,6 @@
 #!/bin/sh
 # What documents refer to exists: the file of a relative link and, behind `#`, its heading; each
-# `docs/….md` that code, scripts or documents name; the tests that the invariants name, and each
+# `docs/….md` that code, scripts or documents name; files of code that documents name; the tests that the invariants name, and each
 # "invariant I7" that code cites.
 set -eu
 cd "$(dirname "$0")/.."
@@ -51,6 +51,11 @@ done >"$work/broken"
 grep -rnoE '\bdocs/[A-Za-z0-9_/-]+\.md\b' Makefile ./*.md docs scripts crates tests fuzz dist \
     --include='*.rs' --include='*.md' --include='*.sh' --include='*.toml' --include=Makefile \
     --exclude-dir=target --exclude-dir=corpus | while IFS=: read -r page line file; do
+    [ -e "$file" ] || echo "${page#./}:$line: there is no $file"
+done >>"$work/broken"
+
+grep -rnoE '\b(crates|scripts|web|dist|studies)/[A-Za-z0-9_./-]+\.(rs|sh|py|toml|js|mjs|yml|json|service|conf)\b' \
+    ./*.md docs --include='*.md' | while IFS=: read -r page line file; do
     [ -e "$file" ] || echo "${page#./}:$line: there is no $file"
 done >>"$work/broken"
 

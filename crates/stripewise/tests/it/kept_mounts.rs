@@ -64,12 +64,8 @@ fn a_daemon_keeps_a_file_system_mounted() {
     std::fs::write(folder.0.join("file"), &data).expect("written");
     let shown = mounts(&sandbox);
     assert_eq!((&shown[0]["target"], &shown[0]["state"]), (&"tank/a".into(), &"mounted".into()));
-    let text = sandbox.ok("pool status tank");
-    assert!(
-        text.text().contains(&format!("mount: tank/a at {} (ext4)", folder.0.display())),
-        "{}",
-        text.text()
-    );
+    let status = sandbox.ok("pool status tank").one_line();
+    assert!(status.contains(&format!("mount: tank/a at {} (ext4)", folder.0.display())), "{status}");
     assert!(sandbox.fails("mount tank/a @busy --fs ext4").contains("hint: "));
     assert!(sandbox.fails("volume delete tank/a --yes").contains("open"), "a volume in use");
     // It ends with the daemon, and comes back with the next one.
@@ -133,7 +129,7 @@ fn a_folder_that_is_in_the_way_delays_a_mount() {
     let shown = mounts(&sandbox);
     assert_eq!(shown[0]["state"], "failed", "{shown}");
     assert!(shown[0]["why"].as_str().is_some_and(|why| why.contains("not empty")), "{shown}");
-    assert!(sandbox.ok("pool status tank").text().contains("not empty"));
+    assert!(sandbox.ok("pool status tank").one_line().contains("not empty"));
     std::fs::remove_file(folder.0.join("file")).expect("removed");
     sandbox.ok("mount tank @files");
     assert!(folder.is_mounted());

@@ -68,7 +68,7 @@ fn drives_that_became_larger_are_used_in_full() {
     let before = status(&sandbox)["capacity_bytes"].as_u64().expect("bytes");
     (0..4).for_each(|drive| lengthen(&sandbox, &format!("d/drive{drive}.img"), 64));
     let shown = sandbox.ok("pool status tank");
-    let text = shown.text().split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = shown.one_line();
     assert!(text.contains("has grown from 32 MiB to 64 MiB; `stripewise pool grow tank`"), "{text}");
     let asked = sandbox.run("pool grow tank --wait").expect_code(2).err;
     assert!(asked.contains("is filled again") && asked.contains("no redundancy left"), "{asked}");

@@ -167,6 +167,11 @@ impl Answer {
         std::str::from_utf8(&self.out).expect("text")
     }
 
+    /// Standard output on one line: texts wrap in other places where paths are longer.
+    pub fn one_line(&self) -> String {
+        self.text().split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
     /// The one JSON document on standard output.
     pub fn json(&self) -> Value {
         let document: Value = serde_json::from_slice(&self.out)
