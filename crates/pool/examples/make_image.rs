@@ -52,7 +52,6 @@ fn main() -> ExitCode {
         ("staying", staying as fn() -> Made),
         ("long", long as fn() -> Made),
         ("lost", lost as fn() -> Made),
-        ("destroyed", destroyed as fn() -> Made),
     ] {
         let folder = Path::new(&folder).join(name);
         if folder.exists() {
@@ -392,25 +391,6 @@ fn bounded() -> Made {
         life.cut()
     });
     Made { what: "a bound on what jobs add to latencies", drives, book }
-}
-
-/// A pool that was destroyed while a drive was away.
-fn destroyed() -> Made {
-    let mut book = Book::default();
-    let life = Life::on(&empty_drives(&[20; 4]));
-    let drives = life.run(async {
-        let pool = Pool::create(&life.context, &life.buffers, pool_spec("destroyed", &life.drives))
-            .await
-            .expect("made");
-        let volume = pool.create_volume(volume_spec("five", "raid5", 4, 6 * MIB)).await.expect("made");
-        book.write_quarters(&volume, 0, volume.capacity_bytes(), 1).await;
-        volume.flush().await.expect("flushed");
-        pool.offline(id_of(&pool, "drive1")).await.expect("taken out");
-        book.write_small(&volume, 20).await;
-        pool.destroy().await.expect("destroyed");
-        life.cut()
-    });
-    Made { what: "destroyed while a drive was away", drives, book }
 }
 
 /// A volume whose parity stays on its columns for several rows, as on disks, with writes in the

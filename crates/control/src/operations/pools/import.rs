@@ -7,6 +7,8 @@
 //! copies of one pool, drives missing or out of date, halves that diverged, pools in use by another
 //! process or host. A problem with one pool does not prevent the import of others.
 
+mod destroyed;
+
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -20,8 +22,6 @@ use stripewise_runtime::{Holder, OpenError, OpenFile, OpenOptions, RealExecutor}
 use crate::access::Access;
 use crate::control::Control;
 use crate::drives::candidates::{Candidate, Identity, noted_export};
-use crate::drives::contents::contents_in_words;
-use crate::drives::opened::look_open;
 use crate::drives::search::{Found, Way, on_exports, on_paths, on_volume, places};
 use crate::failure::{Failure, Result, pool_failure};
 use crate::messages::report::{DriveReport, DriveState, PoolReport};
@@ -206,34 +206,6 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Reports pools that were found and not searched for: destroyed ones, or, with `--destroyed`,
-    /// the others. The failure if the wanted one is among them.
-    fn note_others(&self, groups: &[FoundDrives<'_>], is_lacking: bool) -> Result<()> {
-        let others: Vec<&FoundDrives<'_>> =
-            groups.iter().filter(|group| group.is_destroyed() != self.asked.destroyed).collect();
-        let places = places_as_options(self.asked);
-        let Some(wanted) = &self.asked.pool else {
-            let names: Vec<&str> = others.iter().map(|group| group.name()).collect();
-            if !names.is_empty() && !self.asked.destroyed && !self.asked.all {
-                self.control.note(format!(
-                    "destroyed pools were found, too ({}): `stripewise pool import{places} --destroyed` \
-                     lists them",
-                    names.join(", ")
-                ));
-            }
-            return Ok(());
-        };
-        match others.iter().find(|group| is_lacking && group.is(wanted)) {
-            None => Ok(()),
-            Some(group) if self.asked.destroyed => {
-                Err(Failure::new(format!("pool `{}` ({}) is not destroyed", group.name(), group.id))
-                    .hint(format!("stripewise pool import{places} {wanted}")))
-            }
-            Some(group) => Err(Failure::new(format!("pool `{}` ({}) was destroyed", group.name(), group.id))
-                .hint(format!("stripewise pool import{places} --destroyed {wanted} brings it back"))),
-        }
-    }
-
     async fn take_named(&self, group: &FoundDrives<'_>) -> Result<FoundPool> {
         // Under another name and by force a copy can only be meant as another pool.
         let is_other = self.asked.force && self.asked.new_name.is_some();
@@ -259,24 +231,6 @@ impl Import<'_> {
             });
         }
         Ok(found)
-    }
-
-    /// Contents of the places at which a pool's missing drives were last seen.
-    async fn lost_drives(&self, found: &FoundPool) -> Vec<String> {
-        let mut lost = Vec::new();
-        for drive in found.pool.drives.iter().filter(|drive| drive.state == DriveState::Missing) {
-            let path = PathBuf::from(&drive.path);
-            let options = OpenOptions { read_only: true, lock: false, buffered: false };
-            let Ok(candidate) = Candidate::look(self.control, &path).await else { continue };
-            let opening = look_open(self.control, self.executor, &candidate.path, &options);
-            let Ok(opened) = opening.await else { continue };
-            let Ok(holds) = contents_in_words(self.control, &candidate, &opened, false).await else {
-                continue;
-            };
-            let holds = if holds.is_empty() { "nothing".to_owned() } else { holds.join(" and ") };
-            lost.push(format!("{} now holds {holds}", drive.path));
-        }
-        lost
     }
 
     /// Gives a copy of a pool a new identity, and imports it.

@@ -13,9 +13,7 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stripewise_drive::{BufferPool, Context, Drive, MemoryDrive};
-use stripewise_pool::{
-    DriveStatus, OfDestroyed, OpenMode, Pool, PoolError, PoolOptions, Volume, VolumeInfo, inspect,
-};
+use stripewise_pool::{DriveStatus, OpenMode, Pool, PoolError, PoolOptions, Volume, VolumeInfo, inspect};
 
 pub const BLOCK: u64 = 4096;
 /// Blocks per read when contents are compared.
@@ -167,8 +165,7 @@ pub async fn open(
     drives: &[Rc<MemoryDrive>],
     mode: OpenMode,
 ) -> Result<Pool, PoolError> {
-    let options =
-        PoolOptions { id_seed: Some(7), destroyed: OfDestroyed::BringBack, ..PoolOptions::default() };
+    let options = PoolOptions { id_seed: Some(7), ..PoolOptions::default() };
     let drives = drives.iter().map(|drive| drive.clone() as Rc<dyn Drive>).collect();
     Pool::open(context, buffers, drives, mode, options).await
 }
