@@ -94,7 +94,7 @@ export const exportPool = (pool) => question({
 /** @param {any} pool */
 export const destroy = (pool) => question({
   title: `Destroy pool ${pool.name}`, verb: 'Destroy', type: pool.name,
-  loss: `everything in pool ${pool.name}: ${volumesInWords(pool)}. The pool is erased from its ${pool.drives.length} drives.`,
+  loss: `everything in pool ${pool.name}: ${volumesInWords(pool)}. Its ${pool.drives.length} drives are free then. Until they are used again, "pool import --destroyed" brings it back.`,
   words: () => ['pool', 'destroy', pool.name, '--yes'],
   run: () => call('DELETE', `${poolPath(pool.name)}?yes=true`),
   done: () => `Pool ${pool.name} is destroyed.`,

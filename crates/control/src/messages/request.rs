@@ -118,6 +118,9 @@ requests! {
         /// Give a copy of a pool an identity of its own.
         #[serde(default)]
         new_identity: bool,
+        /// Destroyed pools, and no others.
+        #[serde(default)]
+        destroyed: bool,
     }
     /// To take a pool off the list, and use its drives elsewhere.
     ExportPool as "pool export" {
@@ -266,12 +269,15 @@ requests! {
         /// The setting; all if left out.
         key: Option<String>,
     }
-    /// To erase a pool from its drives.
+    /// To end a pool with all that is in it.
     DestroyPool as "pool destroy" {
         /// The pool.
         pool: PoolName,
         /// That is meant.
         yes: bool,
+        /// Erase its drives, so that it cannot be brought back.
+        #[serde(default)]
+        wipe: bool,
     }
     /// The volumes of pools.
     ListVolumes as "volume list" {

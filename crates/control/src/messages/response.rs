@@ -203,8 +203,11 @@ pub enum PoolChange {
         /// Old name.
         from: String,
     },
-    /// The pool was erased from its drives.
-    Destroyed,
+    /// The pool was destroyed.
+    Destroyed {
+        /// It was erased from its drives, and cannot be brought back.
+        wiped: bool,
+    },
 }
 
 /// Pools found on drives.
@@ -212,6 +215,9 @@ pub enum PoolChange {
 pub struct PoolsFound {
     /// One or more.
     pub pools: Vec<FoundPool>,
+    /// True if destroyed pools were searched for.
+    #[serde(skip)]
+    pub are_destroyed: bool,
     /// True if the request was only to list pools, not to import any.
     #[serde(skip)]
     pub are_only_listed: bool,
@@ -230,6 +236,9 @@ pub struct FoundPool {
     /// Host that uses the pool, or used it last.
     #[schema(value_type = Option<Object>)]
     pub last_host: Option<HostUse>,
+    /// When the pool was destroyed, seconds since 1970; omitted if it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destroyed_unix_s: Option<u64>,
     /// True if the pool was not imported only because it was not named.
     #[serde(skip)]
     pub must_be_named: bool,
@@ -331,7 +340,10 @@ pub enum VolumeChange {
         from_bytes: u64,
     },
     /// A conversion was started or cancelled, and may have ended.
-    Converted,
+    Converted {
+        /// A daemon runs the conversion.
+        is_served: bool,
+    },
     /// The volume was pinned to a tier, or unpinned.
     Pinned(Pin),
     /// The volume was deleted.
@@ -465,6 +477,7 @@ mod tests {
             imported: false,
             held_back: Some("why".into()),
             last_host: None,
+            destroyed_unix_s: None,
             must_be_named: false,
             has_moved: false,
             command: "stripewise pool import tank".into(),
@@ -476,7 +489,7 @@ mod tests {
         for hidden in ["must_be_named", "has_moved", "command", "used_by", "takes_rolled_back", "pool"] {
             assert!(document.get(hidden).is_none(), "{hidden}");
         }
-        let mut found = PoolsFound { pools: vec![found], are_only_listed: false };
+        let mut found = PoolsFound { pools: vec![found], are_destroyed: false, are_only_listed: false };
         assert!(found.lack_one());
         found.pools[0].must_be_named = true;
         assert!(!found.lack_one());

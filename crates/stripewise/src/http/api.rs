@@ -326,16 +326,22 @@ struct Import {
     /// Give a copy of a pool an identity of its own.
     #[serde(default)]
     new_identity: bool,
+    /// Destroyed pools, and no others; a named one is brought back.
+    #[serde(default)]
+    destroyed: bool,
 }
 
 /// Finds pools on drives; lists them, or imports the named ones.
 #[utoipa::path(post, path = "/api/v1/import", request_body = Import,
     responses((status = 200, body = PoolsFound), (status = 409, body = Problem)))]
 async fn import_pools(api: Api, Document(import): Document<Import>) -> Response {
-    let Import { folders, drives, pool, all, new_name, force, new_identity } = import;
+    let Import { folders, drives, pool, all, new_name, force, new_identity, destroyed } = import;
     let wrong = |what: &str| Wrong::new(what).into_response();
     if all && pool.is_some() {
         return wrong("`all` and `pool` exclude each other");
+    }
+    if all && destroyed {
+        return wrong("`all` and `destroyed` exclude each other");
     }
     if new_name.is_some() && pool.is_none() {
         return wrong("`new_name` requires `pool`");
@@ -345,7 +351,8 @@ async fn import_pools(api: Api, Document(import): Document<Import>) -> Response 
         Err(wrong) => return wrong.into_response(),
     };
     let folders = folders.into_iter().map(PathBuf::from).collect();
-    api.document(ImportPools { folders, drives, pool, all, new_name, force, new_identity }).await
+    let asked = ImportPools { folders, drives, pool, all, new_name, force, new_identity, destroyed };
+    api.document(asked).await
 }
 
 /// A pool and its status.
@@ -409,15 +416,27 @@ struct Confirmation {
     yes: bool,
 }
 
-/// Erases a pool from its drives, with everything in it.
-#[utoipa::path(delete, path = "/api/v1/pools/{pool}", params(Confirmation),
+/// The way in which a pool is destroyed.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Destruction {
+    /// `true`: confirm destroying all data.
+    #[serde(default)]
+    yes: bool,
+    /// Erase its drives, so that it cannot be brought back.
+    #[serde(default)]
+    wipe: bool,
+}
+
+/// Ends a pool with everything in it.
+#[utoipa::path(delete, path = "/api/v1/pools/{pool}", params(Destruction),
     responses((status = 200, body = Pools), (status = 400, body = Problem), (status = 409, body = Problem)))]
 async fn destroy_pool(
     api: Api,
     Path(pool): Path<PoolName>,
-    Query(confirmation): Query<Confirmation>,
+    Query(Destruction { yes, wipe }): Query<Destruction>,
 ) -> Response {
-    api.document(DestroyPool { pool, yes: confirmation.yes }).await
+    api.document(DestroyPool { pool, yes, wipe }).await
 }
 
 /// Unregisters a pool, so that its drives can be used on another host.

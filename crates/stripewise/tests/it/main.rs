@@ -10,6 +10,7 @@ mod console;
 mod contract;
 mod convert;
 mod daemon;
+mod destroyed;
 mod documents;
 mod drive_faults;
 mod drive_measure;

@@ -83,7 +83,7 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         "interleave_bytes": 65_536, "size_bytes": 1 << 30, "thin": true, "write_back": true, "checksums": false,
         "pin": "fast"});
     let import = json!({"folders": ["/d"], "drives": ["nbd://host/disk"], "pool": "tank", "new_name": "other",
-        "force": true, "new_identity": true});
+        "force": true, "new_identity": true, "destroyed": true});
     let through = json!({"name": "a", "layout": "raid5", "write_back": false, "checksums": true});
     let layout =
         json!({"layout": "raid50", "columns": 6, "groups": 2, "interleave_bytes": 65_536, "yes": true});
@@ -105,7 +105,7 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         ("DELETE", "/api/v1/mounts?target=tank/a", Value::Null),
         ("GET", pool, Value::Null),
         ("PATCH", pool, settings),
-        ("DELETE", text([pool, "?yes=true"]), Value::Null),
+        ("DELETE", text([pool, "?yes=true&wipe=true"]), Value::Null),
         ("POST", text([pool, "/export"]), Value::Null),
         ("GET", text([pool, "/events?last=5"]), Value::Null),
         ("GET", text([pool, "/settings?key=scrub"]), Value::Null),
