@@ -45,6 +45,10 @@ prepare() { # path to stripewise
     install "$1" "$root/usr/local/bin/stripewise"
     sed 's#@BINDIR@#/usr/local/bin#' "$dist/stripewise.service" >"$units/stripewise.service"
     rm -rf "$units/stripewise.service.d" "$units/multi-user.target.wants/stripewise.service"
+    # The devices are this machine's, and so are their events: a boot must not wait for them.
+    for unit in systemd-udevd systemd-udev-settle systemd-udev-trigger; do
+        ln -sf /dev/null "$units/$unit.service"
+    done
     cat >"$root/boot.sh" <<'BOOT'
 #!/bin/sh
 mount -t proc proc /proc && mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /tmp
