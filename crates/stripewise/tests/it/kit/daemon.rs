@@ -8,8 +8,8 @@ use tempfile::NamedTempFile;
 
 use super::Sandbox;
 
-/// Time limit for any event.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit for any event, for hosts that do much else.
+pub const PATIENCE: Duration = Duration::from_secs(90);
 /// Time limit for the end of a process, which may have much to write back on a busy host.
 const END_PATIENCE: Duration = Duration::from_secs(120);
 
