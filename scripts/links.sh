@@ -1,7 +1,7 @@
 #!/bin/sh
 # What documents refer to exists: the file of a relative link and, behind `#`, its heading; each
-# `docs/….md` that code, scripts or documents name; files of code that documents name; the tests that the invariants name, and each
-# "invariant I7" that code cites.
+# `docs/….md` that code, scripts or documents name; files of code that documents name; the tests
+# that the invariants name, and each "invariant I7" that code cites.
 set -eu
 cd "$(dirname "$0")/.."
 export LC_ALL=C.UTF-8

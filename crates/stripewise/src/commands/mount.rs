@@ -149,7 +149,8 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
         }
         (What::Volume(name), None) => {
             return Err(Failure::usage(format!("mounting volume {name} requires --fs")).hint(format!(
-                "for a file system on it, add --fs xfs|ext4|btrfs; in /etc/fstab the option fs=ext4; to see the volume as a file: stripewise mount {} {}",
+                "for a file system on it, add --fs xfs|ext4|btrfs; in /etc/fstab the option fs=ext4; to see \
+                 the volume as a file: stripewise mount {} {}",
                 name.pool,
                 options.folder.display()
             )));

@@ -262,7 +262,10 @@ fn problem_of(status: StatusCode, detail: &str, hint: Option<&str>) -> Response 
 }
 
 /// All pools and their status.
-#[utoipa::path(get, path = "/api/v1/pools", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/pools",
+    responses(
+        (status = 200, body = Pools),
+        (status = 409, body = Problem)))]
 async fn list_pools(api: Api) -> Response {
     api.document(ShowPools { pool: None }).await
 }
@@ -356,7 +359,10 @@ async fn import_pools(api: Api, Document(import): Document<Import>) -> Response 
 }
 
 /// A pool and its status.
-#[utoipa::path(get, path = "/api/v1/pools/{pool}", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/pools/{pool}",
+    responses(
+        (status = 200, body = Pools),
+        (status = 409, body = Problem)))]
 async fn show_pool(api: Api, Path(pool): Path<PoolName>) -> Response {
     api.document(ShowPools { pool: Some(pool) }).await
 }
@@ -430,7 +436,10 @@ struct Destruction {
 
 /// Ends a pool with everything in it.
 #[utoipa::path(delete, path = "/api/v1/pools/{pool}", params(Destruction),
-    responses((status = 200, body = Pools), (status = 400, body = Problem), (status = 409, body = Problem)))]
+    responses(
+        (status = 200, body = Pools),
+        (status = 400, body = Problem),
+        (status = 409, body = Problem)))]
 async fn destroy_pool(
     api: Api,
     Path(pool): Path<PoolName>,
@@ -440,7 +449,10 @@ async fn destroy_pool(
 }
 
 /// Unregisters a pool, so that its drives can be used on another host.
-#[utoipa::path(post, path = "/api/v1/pools/{pool}/export", responses((status = 200, body = PoolExported), (status = 409, body = Problem)))]
+#[utoipa::path(post, path = "/api/v1/pools/{pool}/export",
+    responses(
+        (status = 200, body = PoolExported),
+        (status = 409, body = Problem)))]
 async fn export_pool(api: Api, Path(pool): Path<PoolName>) -> Response {
     api.document(ExportPool { pool }).await
 }
@@ -471,7 +483,10 @@ struct Key {
 }
 
 /// The settings of a pool.
-#[utoipa::path(get, path = "/api/v1/pools/{pool}/settings", params(Key), responses((status = 200, body = PoolSettings), (status = 409, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/pools/{pool}/settings", params(Key),
+    responses(
+        (status = 200, body = PoolSettings),
+        (status = 409, body = Problem)))]
 async fn get_settings(api: Api, Path(pool): Path<PoolName>, Query(of): Query<Key>) -> Response {
     api.document(GetSettings { pool, key: of.key }).await
 }
@@ -485,7 +500,10 @@ struct Last {
 }
 
 /// Events of a pool, oldest first.
-#[utoipa::path(get, path = "/api/v1/pools/{pool}/events", params(Last), responses((status = 200, body = Events), (status = 409, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/pools/{pool}/events", params(Last),
+    responses(
+        (status = 200, body = Events),
+        (status = 409, body = Problem)))]
 async fn list_events(api: Api, Path(pool): Path<PoolName>, Query(of): Query<Last>) -> Response {
     api.document(ListEvents { pool, last: of.last }).await
 }
@@ -502,7 +520,10 @@ struct Times {
 }
 
 /// I/O statistics of a pool's drives.
-#[utoipa::path(get, path = "/api/v1/pools/{pool}/iostat", params(Times), responses((status = 200, body = Load), (status = 409, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/pools/{pool}/iostat", params(Times),
+    responses(
+        (status = 200, body = Load),
+        (status = 409, body = Problem)))]
 async fn show_load(api: Api, Path(pool): Path<PoolName>, Query(times): Query<Times>) -> Response {
     // Without a length there are no intervals to count.
     let count = times.seconds.and(times.count);
@@ -533,7 +554,9 @@ struct ScrubManner {
 
 /// Requests a scrub: every stripe is read, compared and repaired.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/scrub", params(ScrubManner),
-    responses((status = 200, body = Pools, description = "The pool; with `wait` the document of `wait?job=scrub`"), (status = 409, body = Problem)))]
+    responses(
+        (status = 200, body = Pools, description = "The pool; with `wait` the document of `wait?job=scrub`"),
+        (status = 409, body = Problem)))]
 async fn scrub_pool(api: Api, Path(pool): Path<PoolName>, Query(how): Query<ScrubManner>) -> Response {
     api.document(Scrub { pool, wait: how.wait, check_only: how.check_only }).await
 }
@@ -577,7 +600,10 @@ struct Job {
 
 /// Waits until a pool has no job of this kind left; the job continues if the client disconnects.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/wait", params(Job),
-    responses((status = 200, body = JobsDone), (status = 400, body = Problem), (status = 409, body = Problem)))]
+    responses(
+        (status = 200, body = JobsDone),
+        (status = 400, body = Problem),
+        (status = 409, body = Problem)))]
 async fn wait_for_job(api: Api, Path(pool): Path<PoolName>, Query(job): Query<Job>) -> Response {
     match parse("job", &job.job) {
         Ok(job) => api.document(WaitForJob { pool, job }).await,
@@ -586,13 +612,19 @@ async fn wait_for_job(api: Api, Path(pool): Path<PoolName>, Query(job): Query<Jo
 }
 
 /// The registered pools, served or not.
-#[utoipa::path(get, path = "/api/v1/known-pools", responses((status = 200, body = KnownPools), (status = 409, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/known-pools",
+    responses(
+        (status = 200, body = KnownPools),
+        (status = 409, body = Problem)))]
 async fn list_known_pools(api: Api) -> Response {
     api.document(ListPools {}).await
 }
 
 /// Sends a test alert through every configured channel, and reports the outcome.
-#[utoipa::path(post, path = "/api/v1/alerts/test", responses((status = 200, body = AlertsTested), (status = 409, body = Problem)))]
+#[utoipa::path(post, path = "/api/v1/alerts/test",
+    responses(
+        (status = 200, body = AlertsTested),
+        (status = 409, body = Problem)))]
 async fn test_alerts(api: Api) -> Response {
     api.document(TestAlerts {}).await
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::process::Command;
 
 use crate::kit::daemon::Daemon;
-use crate::kit::{Sandbox, unique_bytes};
+use crate::kit::{Sandbox, one_line, unique_bytes};
 
 /// A pool of four drives with data in RAID 5.
 fn with_data() -> (Sandbox, Vec<u8>) {
@@ -15,11 +15,6 @@ fn with_data() -> (Sandbox, Vec<u8>) {
     let data = unique_bytes(1 << 20, 7);
     sandbox.write("tank/a", 4096, &data);
     (sandbox, data)
-}
-
-/// A message without the line breaks that depend on the length of paths.
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn state(sandbox: &Sandbox) -> String {

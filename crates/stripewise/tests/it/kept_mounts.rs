@@ -36,6 +36,15 @@ impl Drop for Folder {
     }
 }
 
+/// A pool `tank` with a mirrored volume `a`, and a folder @files to mount it at.
+fn with_mirror() -> (Sandbox, Folder) {
+    let sandbox = Sandbox::new();
+    sandbox.pool(2);
+    sandbox.ok("volume create tank/a --layout raid1 --size 4MiB");
+    let folder = Folder::new(&sandbox, "files");
+    (sandbox, folder)
+}
+
 fn mounts(sandbox: &Sandbox) -> serde_json::Value {
     sandbox.json("pool status tank")["pools"][0]["mounts"].clone()
 }
@@ -92,10 +101,7 @@ fn a_mount_that_another_process_ends_is_reported() {
     if !is_possible(&["umount"]) {
         return;
     }
-    let sandbox = Sandbox::new();
-    sandbox.pool(2);
-    sandbox.ok("volume create tank/a --layout raid1 --size 4MiB");
-    let folder = Folder::new(&sandbox, "files");
+    let (sandbox, folder) = with_mirror();
     let daemon = Daemon::start(&sandbox, "");
     sandbox.ok("mount tank @files");
     assert!(folder.0.join("a").exists());
@@ -117,10 +123,7 @@ fn a_folder_that_is_in_the_way_delays_a_mount() {
     if !is_possible(&["umount"]) {
         return;
     }
-    let sandbox = Sandbox::new();
-    sandbox.pool(2);
-    sandbox.ok("volume create tank/a --layout raid1 --size 4MiB");
-    let folder = Folder::new(&sandbox, "files");
+    let (sandbox, folder) = with_mirror();
     let daemon = Daemon::start(&sandbox, "");
     sandbox.ok("mount tank @files");
     daemon.end();
@@ -153,10 +156,7 @@ fn mounts_of_fstab_end_with_umount_and_are_waited_for() {
     if !is_possible(&["umount"]) {
         return;
     }
-    let sandbox = Sandbox::new();
-    sandbox.pool(2);
-    sandbox.ok("volume create tank/a --layout raid1 --size 4MiB");
-    let folder = Folder::new(&sandbox, "files");
+    let (sandbox, folder) = with_mirror();
     let refused = sandbox.fails("mount tank @files -o wait=0");
     assert!(refused.contains("no daemon mounts it") && refused.contains("hint: "), "{refused}");
     assert!(!folder.is_mounted(), "never without the daemon");

@@ -32,7 +32,10 @@ pub(super) struct Shown {
 /// Shows the contents of drives: pool, role, state. Reads only; a POST, since the daemon connects
 /// to the URIs given.
 #[utoipa::path(post, path = "/api/v1/drives/show", request_body = Shown,
-    responses((status = 200, body = ShownDrives), (status = 400, body = Problem), (status = 409, body = Problem)))]
+    responses(
+        (status = 200, body = ShownDrives),
+        (status = 400, body = Problem),
+        (status = 409, body = Problem)))]
 pub(super) async fn show_drives(api: Api, Document(shown): Document<Shown>) -> Response {
     let drives = shown.drives.into_iter().map(PathBuf::from).collect::<Vec<_>>();
     if drives.is_empty() {
@@ -74,7 +77,10 @@ pub(super) struct Erased {
 
 /// Erases a drive that holds an old pool's superblock or other data.
 #[utoipa::path(post, path = "/api/v1/drives/clear", request_body = Erased,
-    responses((status = 200, body = DriveErased), (status = 400, body = Problem), (status = 409, body = Problem)))]
+    responses(
+        (status = 200, body = DriveErased),
+        (status = 400, body = Problem),
+        (status = 409, body = Problem)))]
 pub(super) async fn clear_drive(api: Api, Document(erased): Document<Erased>) -> Response {
     let Erased { drive, yes, force } = erased;
     api.document(ClearDrive { drive, yes, force }).await
@@ -147,13 +153,19 @@ fn role_of(word: &str) -> Result<Role, Wrong> {
 }
 
 /// Removes an unused drive from a pool. The drive is named by its identity.
-#[utoipa::path(delete, path = "/api/v1/pools/{pool}/drives/{drive}", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
+#[utoipa::path(delete, path = "/api/v1/pools/{pool}/drives/{drive}",
+    responses(
+        (status = 200, body = Pools),
+        (status = 409, body = Problem)))]
 pub(super) async fn remove_drive(api: Api, Path((pool, drive)): Path<(PoolName, String)>) -> Response {
     api.document(RemoveDrive { pool, drive }).await
 }
 
 /// Evacuates a drive to the others, and removes it.
-#[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/retire", params(Wait), responses((status = 200, body = Pools), (status = 409, body = Problem)))]
+#[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/retire", params(Wait),
+    responses(
+        (status = 200, body = Pools),
+        (status = 409, body = Problem)))]
 pub(super) async fn retire_drive(
     api: Api,
     Path((pool, drive)): Path<(PoolName, String)>,
@@ -163,13 +175,19 @@ pub(super) async fn retire_drive(
 }
 
 /// Takes a drive offline.
-#[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/offline", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
+#[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/offline",
+    responses(
+        (status = 200, body = Pools),
+        (status = 409, body = Problem)))]
 pub(super) async fn take_drive_offline(api: Api, Path((pool, drive)): Path<(PoolName, String)>) -> Response {
     api.document(TakeOffline { pool, drive }).await
 }
 
 /// Brings a drive online.
-#[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/online", params(Wait), responses((status = 200, body = Pools), (status = 409, body = Problem)))]
+#[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/online", params(Wait),
+    responses(
+        (status = 200, body = Pools),
+        (status = 409, body = Problem)))]
 pub(super) async fn take_drive_online(
     api: Api,
     Path((pool, drive)): Path<(PoolName, String)>,

@@ -23,7 +23,10 @@ pub(super) struct NewMount {
 
 /// Mounts volumes as files, or the file system on a volume, on the daemon's machine.
 #[utoipa::path(post, path = "/api/v1/mounts", request_body = NewMount,
-    responses((status = 200, body = Mounted), (status = 400, body = Problem), (status = 409, body = Problem)))]
+    responses(
+        (status = 200, body = Mounted),
+        (status = 400, body = Problem),
+        (status = 409, body = Problem)))]
 pub(super) async fn mount(api: Api, Document(new): Document<NewMount>) -> Response {
     let NewMount { target, folder, file_system, options } = new;
     let folder = PathBuf::from(folder);
@@ -51,7 +54,10 @@ pub(super) struct OfMount {
 
 /// Ends a mount, and does not mount it again.
 #[utoipa::path(delete, path = "/api/v1/mounts", params(OfMount),
-    responses((status = 200, body = Mounted), (status = 404, body = Problem), (status = 409, body = Problem)))]
+    responses(
+        (status = 200, body = Mounted),
+        (status = 404, body = Problem),
+        (status = 409, body = Problem)))]
 pub(super) async fn unmount(api: Api, Query(of): Query<OfMount>) -> Response {
     api.document(Unmount { target: PathBuf::from(of.target) }).await
 }

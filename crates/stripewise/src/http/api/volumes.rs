@@ -11,13 +11,19 @@ use super::*;
 use crate::commands::volume::create::{parse_layout, with_columns};
 
 /// The volumes of all pools.
-#[utoipa::path(get, path = "/api/v1/volumes", responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/volumes",
+    responses(
+        (status = 200, body = Volumes),
+        (status = 409, body = Problem)))]
 pub(super) async fn list_all_volumes(api: Api) -> Response {
     api.document(ListVolumes { pool: None }).await
 }
 
 /// The volumes of a pool.
-#[utoipa::path(get, path = "/api/v1/pools/{pool}/volumes", responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/pools/{pool}/volumes",
+    responses(
+        (status = 200, body = Volumes),
+        (status = 409, body = Problem)))]
 pub(super) async fn list_volumes(api: Api, Path(pool): Path<PoolName>) -> Response {
     api.document(ListVolumes { pool: Some(pool) }).await
 }
@@ -118,7 +124,10 @@ impl TryFrom<(PoolName, String)> for Named {
 pub(super) type OfVolume = Path<Named>;
 
 /// A volume and its status.
-#[utoipa::path(get, path = "/api/v1/pools/{pool}/volumes/{volume}", responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/pools/{pool}/volumes/{volume}",
+    responses(
+        (status = 200, body = Volumes),
+        (status = 409, body = Problem)))]
 pub(super) async fn show_volume(api: Api, Path(Named(volume)): OfVolume) -> Response {
     api.document(ShowVolume { volume }).await
 }
@@ -182,7 +191,10 @@ pub(super) async fn change_volume(
 
 /// Deletes a volume.
 #[utoipa::path(delete, path = "/api/v1/pools/{pool}/volumes/{volume}", params(Confirmation),
-    responses((status = 200, body = Volumes), (status = 400, body = Problem), (status = 409, body = Problem)))]
+    responses(
+        (status = 200, body = Volumes),
+        (status = 400, body = Problem),
+        (status = 409, body = Problem)))]
 pub(super) async fn delete_volume(
     api: Api,
     Path(Named(volume)): OfVolume,
@@ -204,7 +216,10 @@ pub(super) struct Range {
 
 /// Reads bytes of a volume.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/volumes/{volume}/bytes", params(Range),
-    responses((status = 200, content_type = "application/octet-stream"), (status = 400, body = Problem), (status = 409, body = Problem)))]
+    responses(
+        (status = 200, content_type = "application/octet-stream"),
+        (status = 400, body = Problem),
+        (status = 409, body = Problem)))]
 pub(super) async fn read_volume(
     api: Api,
     Path(Named(volume)): OfVolume,
@@ -238,7 +253,10 @@ pub(super) struct Place {
 
 /// Writes bytes to a volume, at most 16 MiB; they are durable when this is answered.
 #[utoipa::path(put, path = "/api/v1/pools/{pool}/volumes/{volume}/bytes", params(Place),
-    request_body(content_type = "application/octet-stream"), responses((status = 200, body = VolumeWritten), (status = 409, body = Problem)))]
+    request_body(content_type = "application/octet-stream"),
+    responses(
+        (status = 200, body = VolumeWritten),
+        (status = 409, body = Problem)))]
 pub(super) async fn write_volume(
     api: Api,
     Path(Named(volume)): OfVolume,

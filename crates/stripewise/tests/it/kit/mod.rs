@@ -154,6 +154,11 @@ impl Sandbox {
     }
 }
 
+/// A text on one line: texts wrap in other places where paths are longer.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 impl Answer {
     /// Asserts the exit code.
     pub fn expect_code(self, code: i32) -> Self {
@@ -167,9 +172,9 @@ impl Answer {
         std::str::from_utf8(&self.out).expect("text")
     }
 
-    /// Standard output on one line: texts wrap in other places where paths are longer.
+    /// Standard output as [`one_line`].
     pub fn one_line(&self) -> String {
-        self.text().split_whitespace().collect::<Vec<_>>().join(" ")
+        one_line(self.text())
     }
 
     /// The one JSON document on standard output.
