@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help evaluate check test soak bench bench-md fuzz audit build package-files \
-	install deb clean need-build need-check need-test need-soak need-bench need-bench-md \
+	install deb deb-test clean need-build need-check need-test need-soak need-bench need-bench-md \
 	need-fuzz need-deb
 
 ARGS ?=
@@ -29,6 +29,7 @@ help:
 	@echo 'make build      the release binary'
 	@echo 'make install    the release binary into $$(PREFIX)/bin ($(PREFIX)/bin); unit, pages, completions'
 	@echo 'make deb        a Debian package in target/debian'
+	@echo 'make deb-test   the package in a clean Debian: installed, serving, upgraded, purged (as root; a download)'
 	@echo 'make clean      removes what was built'
 
 evaluate: build
@@ -62,6 +63,8 @@ soak: need-soak build
 	STRIPEWISE_TEST_SECONDS='$(SOAK_SECONDS)' cargo test --workspace --locked --quiet --lib --test it -- $(SWEEPS)
 	scripts/soak-torture.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise '$(SOAK_SECONDS)'
 	scripts/unit-in-systemd.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
+	scripts/fstab-in-systemd.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
+	scripts/openapi.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 	SOAK_SECONDS='$(SOAK_SECONDS)' cargo test --locked --quiet -p stripewise --test real_time console:: -- --test-threads 1
 	SOAK_SECONDS='$(SOAK_SECONDS)' cargo test --workspace --locked --quiet --test clients -- --nocapture --test-threads 1 $(ARGS)
 
@@ -98,20 +101,25 @@ PROGRAM = $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 package-files: build
 	rm -rf target/package && mkdir -p target/package/units
 	install -s -m 755 $(PROGRAM) target/package/stripewise
-	for unit in stripewise.service stripewise-fuse.conf stripewise-mount.conf stripewise-smart.conf; do \
-		sed 's|@BINDIR@|$(BINDIR)|' dist/$$unit > target/package/$$unit || exit 1; \
+	for file in stripewise.service stripewise-fuse.conf stripewise-mount.conf stripewise-smart.conf mount.stripewise; do \
+		sed 's|@BINDIR@|$(BINDIR)|' dist/$$file > target/package/$$file || exit 1; \
 	done
 	cp target/package/stripewise.service target/package/units
 	$(PROGRAM) --quiet man target/package/man
+	echo '.so man1/stripewise-mount.1' > target/package/man/mount.stripewise.8
 	for shell in bash zsh fish; do $(PROGRAM) completions $$shell > target/package/$$shell || exit 1; done
 
 install: package-files
 	install -D -m 755 target/package/stripewise '$(PREFIX)/bin/stripewise'
+	install -D -m 755 target/package/mount.stripewise '$(PREFIX)/sbin/mount.stripewise'
+	@# mount(8) looks for it in /sbin alone.
+	if [ '$(PREFIX)' = /usr/local ]; then ln -sf /usr/local/sbin/mount.stripewise /sbin/mount.stripewise; fi
 	install -D -m 644 target/package/stripewise.service '$(PREFIX)/lib/systemd/system/stripewise.service'
 	install -D -m 644 target/package/stripewise-fuse.conf '$(PREFIX)/share/stripewise/stripewise-fuse.conf'
 	install -D -m 644 target/package/stripewise-mount.conf '$(PREFIX)/share/stripewise/stripewise-mount.conf'
 	install -D -m 644 target/package/stripewise-smart.conf '$(PREFIX)/share/stripewise/stripewise-smart.conf'
 	install -d '$(PREFIX)/share/man/man1' && install -m 644 target/package/man/*.1 '$(PREFIX)/share/man/man1'
+	install -D -m 644 target/package/man/mount.stripewise.8 '$(PREFIX)/share/man/man8/mount.stripewise.8'
 	install -D -m 644 target/package/bash '$(PREFIX)/share/bash-completion/completions/stripewise'
 	install -D -m 644 target/package/zsh '$(PREFIX)/share/zsh/site-functions/_stripewise'
 	install -D -m 644 target/package/fish '$(PREFIX)/share/fish/vendor_completions.d/stripewise.fish'
@@ -122,8 +130,12 @@ install: package-files
 # A Debian package in target/debian.
 deb: need-deb
 	$(MAKE) package-files BINDIR=/usr/bin
-	cargo deb --no-build --locked -p stripewise
+	rm -rf target/debian
+	cargo deb --no-build --locked -p stripewise --output target/debian/
 	lintian --fail-on error target/debian/*.deb
+
+deb-test: deb
+	scripts/deb-in-debian.sh target/debian/*.deb
 
 clean:
 	cargo clean

@@ -84,6 +84,8 @@ fi
 if [ "$purpose" = deb ]; then
     command -v dpkg-shlibdeps >/dev/null 2>&1 || missing dpkg-dev "the libraries that the package depends on"
     command -v lintian >/dev/null 2>&1 || missing lintian "the check of the package"
+    PATH=$PATH:/usr/sbin:/sbin command -v debootstrap >/dev/null 2>&1 || missing debootstrap "a clean Debian to try it in"
+    command -v qemu-io >/dev/null 2>&1 || missing qemu-utils "the NBD client for that"
 fi
 if [ "$purpose" = fuzz ]; then
     command -v c++ >/dev/null 2>&1 || missing g++ "the fuzzing library is C++"
@@ -108,6 +110,8 @@ if { [ "$purpose" = test ] || [ "$purpose" = soak ]; } && [ -z "$packages" ]; th
     installed bonnie++ || missing bonnie++ "the same"
     installed stress-ng || missing stress-ng "work for file systems on volumes"
     installed mdadm || missing mdadm "what tries the commands for Linux md that the advice prints"
+    installed virt-xml-validate || missing libvirt-clients "the schema for the disk of a libvirt domain"
+    installed xmllint || missing libxml2-utils "what checks it"
     installed chromium || missing chromium "the browser for the tests of the web console"
     installed node || missing nodejs "what drives it"
     installed npm || missing npm "what fetches packages for it (scripts/web-tools.sh)"

@@ -3,6 +3,7 @@
 
 import { call, part, poolPath, post, volumePath } from './api.js';
 import { ask } from './dialog.js';
+import { refresh } from './live.js';
 import { go } from './router.js';
 import { size } from './units.js';
 
@@ -93,7 +94,7 @@ export const exportPool = (pool) => question({
 /** @param {any} pool */
 export const destroy = (pool) => question({
   title: `Destroy pool ${pool.name}`, verb: 'Destroy', type: pool.name,
-  loss: `everything in pool ${pool.name}: ${volumesInWords(pool)}. The pool is erased from its ${pool.drives.length} drives.`,
+  loss: `everything in pool ${pool.name}: ${volumesInWords(pool)}. Its ${pool.drives.length} drives are free then. Until they are used again, "pool import --destroyed" brings it back.`,
   words: () => ['pool', 'destroy', pool.name, '--yes'],
   run: () => call('DELETE', `${poolPath(pool.name)}?yes=true`),
   done: () => `Pool ${pool.name} is destroyed.`,
@@ -130,6 +131,38 @@ export const testAlerts = question({
   words: () => ['alert', 'test'],
   run: () => post('/api/v1/alerts/test'),
   done: (answer) => answer.sent.map((/** @type {any} */ one) => `${one.way}: ${one.error ?? 'sent'}`).join('; '),
+});
+
+/** Mounts the file system on a volume, or volumes as files. @param {any} pool @param {string} [volume] */
+export const mount = (pool, volume) => question({
+  title: volume ? `Mount volume ${pool.name}/${volume}` : `Mount of pool ${pool.name}`, verb: 'Mount',
+  text: 'The daemon mounts on its own host, and mounts again whenever it starts. An empty volume gets a new file system.',
+  fields: [
+    { name: 'target', kind: 'select', label: 'What', value: volume ? `${pool.name}/${volume}` : pool.name, options: [
+      [pool.name, 'all volumes, as files'],
+      ...pool.volumes.map((/** @type {any} */ one) => /** @type {[string, string]} */ ([`${pool.name}/${one.name}`, `the file system on ${one.name}`]))] },
+    { name: 'system', kind: 'select', label: 'File system', value: 'xfs', options: [['xfs', 'XFS'], ['ext4', 'ext4'], ['btrfs', 'btrfs']],
+      shown: ({ target }) => target.includes('/') },
+    { name: 'folder', label: 'Mount point: an empty folder', required: true },
+  ],
+  words: ({ target, system, folder }) => ['mount', target, folder || 'DIR', ...(target.includes('/') ? ['--fs', system] : [])],
+  run: async ({ target, system, folder }) => {
+    await post('/api/v1/mounts', { target, folder, ...(target.includes('/') ? { file_system: system } : {}) });
+    await refresh(pool.name);
+  },
+  done: (_, { target, folder }) => `${target} is mounted at ${folder}.`,
+});
+
+/** @param {any} mount */
+export const unmount = (mount) => question({
+  title: `Unmount ${mount.target}`, verb: 'Unmount',
+  text: `Programs can no longer use ${mount.folder}, and it is not mounted again. Nothing is lost.`,
+  words: () => ['umount', mount.folder],
+  run: async () => {
+    await call('DELETE', `/api/v1/mounts?target=${part(mount.folder)}`);
+    await refresh(mount.target.split('/')[0]);
+  },
+  done: () => `${mount.target} is unmounted.`,
 });
 
 // --- drives ----------------------------------------------------------------------------------------

@@ -101,7 +101,8 @@ const HANDLERS = {
     const hour = (hours.value[news.pool] ?? []).filter((point) => point.unix_ms > since);
     hours.value = { ...hours.value, [news.pool]: [...hour, news.rates] };
     const known = pools.value?.get(news.pool);
-    if (known?.generation !== news.generation) refresh(news.pool);
+    if (known?.generation !== news.generation) return refresh(news.pool);
+    if (JSON.stringify(known.mounts) !== JSON.stringify(news.mounts)) put({ ...known, mounts: news.mounts });
   },
   gone: () => refreshAll().catch(() => {}),
 };

@@ -6,6 +6,7 @@ import { pools } from '../lib/live.js';
 import { to } from '../lib/router.js';
 import * as actions from '../lib/actions.js';
 import { counted, percent, size } from '../lib/units.js';
+import { AlertChannels } from '../parts/access.js';
 import { Jobs } from '../parts/jobs.js';
 import { Hour, Now } from '../parts/load.js';
 import { Meter, NextAction, State, redundancyInWords } from '../parts/state.js';
@@ -48,11 +49,12 @@ export function Overview() {
       <div class="buttons">
         ${may('admin') && html`<a class="button primary" href=${to('create')}>Create a pool</a>`}
         ${may('admin') && html`<button onClick=${actions.importPools}>Import</button>`}
-        ${may('operate') && html`<button onClick=${actions.testAlerts}>Test alerts</button>`}
       </div></div>
     ${pools.value === null && html`<p class="quiet" role="status">Reading the pools…</p>`}
     ${pools.value !== null && !all.length && html`<section class="card"><p>There is no pool on this host yet.</p>
       <p class="quiet">Create one from free drives, or import the pools of drives that come from another host.</p></section>`}
     ${all.map((pool) => html`<${Card} key=${pool.name} pool=${pool} />`)}
+    <section class="card" aria-labelledby="alerts"><header><h2 id="alerts">Alerts</h2>
+      ${may('operate') && html`<div class="buttons"><button onClick=${actions.testAlerts}>Test alerts</button></div>`}</header><${AlertChannels} /></section>
   </main>`;
 }

@@ -6,6 +6,7 @@ import { pools } from '../lib/live.js';
 import { to } from '../lib/router.js';
 import * as actions from '../lib/actions.js';
 import { moment, size } from '../lib/units.js';
+import { Exports, Mounts } from '../parts/access.js';
 import { Drives } from '../parts/drives.js';
 import { Events } from '../parts/events.js';
 import { Jobs } from '../parts/jobs.js';
@@ -67,6 +68,7 @@ export function Pool({ name }) {
       <${Section} id="load" title="Load"><${Now} pool=${name} /><${Hour} pool=${name} /><//>
     </div>
     <${Section} id="volumes" title="Volumes" buttons=${may('operate') && html`<button onClick=${actions.createVolume(pool)}>Create a volume</button>`}><${Volumes} pool=${pool} /><//>
+    <${Section} id="access" title="Exports and mounts" buttons=${may('admin') && html`<button onClick=${actions.mount(pool)}>Mount</button>`}><${Exports} pool=${name} /><${Mounts} pool=${pool} /><//>
     <${Section} id="map" title="Map of rows"><${RowMap} pool=${pool} /><//>
     <${Section} id="events" title="Events"><${Events} pool=${name} /><//>
     <${Section} id="settings" title="Settings"><${Settings} pool=${pool} /><//>

@@ -1,31 +1,21 @@
 // One volume: its layout drawn, where it lies, load, heat, clients.
 
 import { html, useEffect, useState } from '../lib/html.js';
-import { get, part } from '../lib/api.js';
+import { get, may, part } from '../lib/api.js';
+import { useDocument } from '../lib/document.js';
 import { loads, pools } from '../lib/live.js';
 import { to } from '../lib/router.js';
+import * as actions from '../lib/actions.js';
 import { counted, latency, megabytes, percent, short, size } from '../lib/units.js';
+import { Exports } from '../parts/access.js';
 import { Meter, State } from '../parts/state.js';
 import { VolumeButtons, layoutInWords } from '../parts/volumes.js';
 
 const USE_MS = 2000;
 
-/** A document that is read again where `keys` change. @param {string} path @param {any[]} keys @returns {any} */
-function useDocument(path, keys) {
-  const [found, setFound] = useState(/** @type {any} */ (null));
-  useEffect(() => {
-    let isCurrent = true;
-    get(path).then((document) => isCurrent && setFound(document), () => {});
-    return () => {
-      isCurrent = false;
-    };
-  }, [path, ...keys]);
-  return found;
-}
-
 function Layout({ volume }) {
   const query = new URLSearchParams({ layout: volume.layout, columns: volume.columns, groups: volume.groups, rotation_rows: volume.rotation_rows });
-  const drawn = useDocument(`/console/layout?${query}`, []);
+  const drawn = useDocument(`/console/layout?${query}`);
   if (!drawn) return html`<p class="quiet">Drawing…</p>`;
   const names = Array.from({ length: volume.columns }, (_, index) => index + 1);
   return html`<p class="quiet">The first strips of ${size(volume.interleave_bytes)}, by column${drawn.each > 1 ? `; each row stands for ${drawn.each}, after which parity rotates` : ''}</p>
@@ -76,15 +66,22 @@ function Clients({ volume }) {
     return () => clearInterval(timer);
   }, [volume.pool, volume.name]);
   if (!use) return html`<p class="quiet">Reading…</p>`;
+  const whole = `${volume.pool}/${volume.name}`;
+  const mounts = pools.value?.get(volume.pool)?.mounts.filter((/** @type {any} */ mount) => [volume.pool, whole].includes(mount.target)) ?? [];
   return html`<dl>
     <div class="fact"><dt>In flight</dt><dd>${counted(use.in_flight, 'request')}</dd></div>
-    <div class="fact"><dt>NBD</dt><dd>${use.nbd_clients === null ? 'no NBD server: serve --nbd' : `export ${volume.pool}/${volume.name}; ${counted(use.nbd_clients, 'connection')} to all volumes of this daemon`}</dd></div>
+    <div class="fact"><dt>NBD clients</dt><dd>${use.nbd_clients === null ? 'no NBD server: serve --nbd' : use.nbd_clients.length === 0 ? 'no client' : html`<ul class="plain-list">
+      ${use.nbd_clients.map((/** @type {string} */ client) => html`<li key=${client}>${client}</li>`)}</ul>`}</dd></div>
+    ${use.nbd_clients !== null && html`<div class="fact"><dt>Exports</dt><dd><${Exports} pool=${volume.pool} volume=${volume.name} /></dd></div>`}
+    <div class="fact"><dt>Mounts</dt><dd>${mounts.length === 0 ? 'none' : html`<ul class="plain-list">
+      ${mounts.map((/** @type {any} */ mount) => html`<li key=${mount.folder}>${mount.folder} (${mount.file_system ?? 'as a file'}), ${mount.state}</li>`)}</ul>`}</dd></div>
     <div class="fact"><dt>Journal</dt><dd>${use.journal_size_bytes === null ? 'none: the layout needs none' : html`<${Meter} part=${use.journal_used_bytes} all=${use.journal_size_bytes} label="journal in use" />${size(use.journal_used_bytes)} of ${size(use.journal_size_bytes)}`}</dd></div>
   </dl>`;
 }
 
-function Card({ id, title, children }) {
-  return html`<section class="card" aria-labelledby="volume-${id}"><header><h2 id="volume-${id}">${title}</h2></header>${children}</section>`;
+function Card({ id, title, buttons, children }) {
+  return html`<section class="card" aria-labelledby="volume-${id}"><header><h2 id="volume-${id}">${title}</h2>
+    ${buttons && html`<div class="buttons">${buttons}</div>`}</header>${children}</section>`;
 }
 
 /** @param {{ pool: string, name: string }} props */
@@ -110,7 +107,7 @@ export function Volume({ pool, name }) {
       <${Card} id="layout" title="Layout"><${Layout} volume=${volume} /><//>
       <${Card} id="load" title="Load"><${Load} volume=${volume} /><//>
       <${Card} id="heat" title="Heat"><${Heat} volume=${volume} /><//>
-      <${Card} id="clients" title="Clients"><${Clients} volume=${volume} /><//>
+      <${Card} id="clients" title="Clients" buttons=${may('admin') && html`<button onClick=${actions.mount(pools.value?.get(pool), name)}>Mount</button>`}><${Clients} volume=${volume} /><//>
     </div>
     <${Card} id="drives" title="Drives"><${Where} volume=${volume} /><//>
   </main>`;

@@ -6,7 +6,7 @@ import { nextAction } from '../lib/actions.js';
 import { percent } from '../lib/units.js';
 import { Command } from '../lib/dialog.js';
 
-const GOOD = ['online', 'active', 'passed'];
+const GOOD = ['online', 'active', 'passed', 'mounted'];
 const BAD = ['failed', 'missing', 'away'];
 const NAMES = { 'catching-up': 'catching up' };
 

@@ -9,6 +9,7 @@ use std::pin::pin;
 use futures_util::future::{Either, select};
 use serde::Serialize;
 use stripewise_pool::{Activity, JobKind, PlaceFault, ScrubSummary};
+use utoipa::ToSchema;
 
 use crate::control::Control;
 use crate::environment::JobStep;
@@ -19,7 +20,8 @@ use crate::pools::session::Session;
 const LOOK_NS: u64 = 250_000_000;
 
 /// Result of finished jobs.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = JobsDone)]
 pub struct Done {
     /// Kind of the jobs.
     #[serde(skip)]
@@ -39,7 +41,7 @@ pub struct Done {
 }
 
 /// Result of scrubbing a volume.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct ScrubbedVolume {
     /// Volume name.
     pub volume: String,
@@ -73,7 +75,7 @@ impl ScrubbedVolume {
 }
 
 /// A place that a check found wrong.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct PlaceReport {
     /// Offset in the volume; of parity, that of the first block that it protects.
     pub offset_bytes: u64,
@@ -86,7 +88,7 @@ pub struct PlaceReport {
 }
 
 /// Fault at a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
     /// The drive cannot read it.
@@ -111,7 +113,7 @@ impl From<PlaceFault> for Fault {
 }
 
 /// A drive at a place that was found wrong.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct FaultyDrive {
     /// Drive identity.
     pub id: String,
@@ -120,7 +122,7 @@ pub struct FaultyDrive {
 }
 
 /// Wrong blocks of a drive.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct WrongBlocks {
     /// Drive identity.
     pub drive: String,

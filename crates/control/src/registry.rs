@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use stripewise_drive::Context;
+use utoipa::ToSchema;
 
 use crate::access::Access;
 use crate::failure::{Failure, Reason, Result, system_text};
@@ -48,7 +49,7 @@ pub struct Registry {
 }
 
 /// A pool this user works with.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct KnownPool {
     /// Its name, unique here.
     pub name: String,
@@ -59,11 +60,12 @@ pub struct KnownPool {
 }
 
 /// A drive of a known pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct KnownDrive {
     /// Its identity, as on the drive.
     pub id: String,
     /// Last known location: an absolute path, a volume, or a URI.
+    #[schema(value_type = String)]
     pub path: PathBuf,
 }
 
@@ -285,7 +287,7 @@ impl Registry {
     }
 
     /// Path of the socket on which a daemon takes commands.
-    pub(crate) fn control_path(&self) -> Result<PathBuf> {
+    pub fn control_path(&self) -> Result<PathBuf> {
         self.make_folder(&self.folder)?;
         Ok(self.folder.join("control.sock"))
     }

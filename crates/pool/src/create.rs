@@ -72,7 +72,7 @@ impl Pool {
         pool.0.commit(None, |_| ()).await?;
         pool.0.begin_session().await?;
         if let Err(error) = check_one_name_each(context, &member_options, &named).await {
-            pool.destroy().await?;
+            pool.erase().await?;
             return Err(error);
         }
         if let Some(failed) = pool.status().drives.iter().find(|drive| drive.state != DriveState::Online) {
@@ -182,7 +182,7 @@ pub(crate) fn least_capacity_bytes(slab_bytes: u64) -> u64 {
     capacity_for(1, slab_bytes)
 }
 
-/// A drive that holds a pool already.
+/// Refuses a drive that holds a pool already. A drive of a destroyed pool is free.
 pub(crate) fn refuse_taken(label: &str, content: Content) -> Result<(), PoolError> {
     match content {
         Content::None => Ok(()),
@@ -194,6 +194,7 @@ pub(crate) fn refuse_taken(label: &str, content: Content) -> Result<(), PoolErro
         Content::Unreadable { pool_id, .. } => {
             Err(PoolError::UnreadableState { drive: label.to_owned(), pool_id })
         }
+        Content::Valid { superblock, .. } if superblock.manifest.destroyed_unix_s.is_some() => Ok(()),
         Content::Valid { superblock, .. } => Err(PoolError::DriveOfOtherPool {
             drive: label.to_owned(),
             pool_name: superblock.manifest.name,

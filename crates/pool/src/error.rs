@@ -177,6 +177,12 @@ pub enum PoolError {
         /// That host.
         host: HostUse,
     },
+    /// The pool was destroyed.
+    #[error("pool {pool} was destroyed")]
+    Destroyed {
+        /// The pool.
+        pool: String,
+    },
     /// The drives were changed while they were looked at: another process has the pool open.
     #[error(
         "pool {pool} is in use by another process{}: its drives were changed while they were watched",

@@ -125,6 +125,7 @@ use status::memo::StatusMemo;
 use stripewise_array::tuning::Tuning;
 use stripewise_array::{Array, ArrayOptions};
 use stripewise_array::{Member, MemberOptions};
+use superblock::commit::Change;
 use superblock::commits::Commits;
 use volume::thin_growth::ThinGrowth;
 
@@ -173,6 +174,8 @@ pub struct PoolOptions {
     /// The host that this is. A pool that another one has is not opened for writing; one that is
     /// gets this one recorded. Left out: nothing is recorded.
     pub host: Option<Host>,
+    /// Treatment of a pool that was destroyed.
+    pub destroyed: OfDestroyed,
     /// Take the pool from the host that has it.
     pub take_from_host: bool,
     /// A session of this process that has ended: what it left on the drives is no sign that they
@@ -185,6 +188,27 @@ impl PoolOptions {
     pub(crate) fn member(&self) -> MemberOptions {
         MemberOptions { merged_segments: self.array.tuning.merged_segments, ..self.member }
     }
+}
+
+/// Treatment of a destroyed pool when it is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OfDestroyed {
+    /// Refuse to open it.
+    #[default]
+    Refuse,
+    /// Open it; it remains destroyed.
+    Keep,
+    /// Open it and, in [`OpenMode::ReadWrite`], record that it is no longer destroyed. Refused
+    /// where too many of its drives are missing.
+    BringBack,
+}
+
+/// Way of ending an open pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Close,
+    Destroy,
+    Erase,
 }
 
 /// Specification of a new pool.
@@ -328,14 +352,24 @@ impl Pool {
     /// durable and releases the drives. To be called when no request to a volume is in flight.
     /// The first error is reported; the pool is closed in any case.
     pub async fn close(&self) -> Result<(), PoolError> {
-        self.0.close(false).await
+        self.0.close(Ending::Close).await
+    }
+
+    /// Ends the pool and records on its drives that it is destroyed. Nothing else on them changes,
+    /// so that it can be brought back ([`OfDestroyed::BringBack`]) until they are used again.
+    pub async fn destroy(&self) -> Result<(), PoolError> {
+        self.end_for_good(Ending::Destroy).await
     }
 
     /// Ends the pool for good: afterwards its drives hold nothing of it.
-    pub async fn destroy(&self) -> Result<(), PoolError> {
+    pub async fn erase(&self) -> Result<(), PoolError> {
+        self.end_for_good(Ending::Erase).await
+    }
+
+    async fn end_for_good(&self, ending: Ending) -> Result<(), PoolError> {
         self.0.check_changeable()?;
         self.0.session.check()?;
-        self.0.close(true).await
+        self.0.close(ending).await
     }
 }
 
@@ -399,7 +433,7 @@ impl Inner {
         self.drives.set_share(percent, slice_ns);
     }
 
-    async fn close(&self, destroy: bool) -> Result<(), PoolError> {
+    async fn close(&self, ending: Ending) -> Result<(), PoolError> {
         {
             // Running changes end first; none begins after. Jobs may be waiting for their turn,
             // so it is given back.
@@ -410,7 +444,7 @@ impl Inner {
         }
         let arrays = self.volumes.arrays();
         let mut result = Ok(());
-        if destroy {
+        if ending == Ending::Erase {
             // Nothing that it holds matters any more.
             arrays.iter().for_each(Array::protect);
         }
@@ -421,8 +455,12 @@ impl Inner {
         self.jobs.until_idle().await;
         self.freed.until_reclaimed().await;
         if !self.lifecycle.is_read_only() {
-            let ended = if destroy { self.drives.give_up_all().await } else { self.record_end().await };
-            result = if destroy { ended } else { result.and(ended) };
+            result = match ending {
+                Ending::Close => result.and(self.record_end().await),
+                // A volume that could not be closed is destroyed all the same.
+                Ending::Destroy => self.record_destruction().await,
+                Ending::Erase => self.drives.give_up_all().await,
+            };
         }
         self.drives.release_all();
         result
@@ -435,13 +473,30 @@ impl Inner {
             return Ok(());
         }
         let last = u64::from(self.session.has_identity() || !self.is_up_to_date());
-        let commits = self.session.marks_due().max(last);
+        self.commit_last(self.session.marks_due().max(last), None).await
+    }
+
+    /// The last commits of a pool that is destroyed: no host and no session has it. Made also if no
+    /// volume can be read: drives that are missing count as excluded, and return as they were.
+    async fn record_destruction(&self) -> Result<(), PoolError> {
+        self.lifecycle.set_released(true);
+        self.news.event(EventKind::Pool, "the pool was destroyed");
+        let unix_s = self.news.unix_ms() / 1000;
+        self.commit_last(self.session.marks_due().max(1), Some(unix_s)).await
+    }
+
+    /// Makes this number of commits; the last one ends the session.
+    async fn commit_last(&self, commits: u64, destroyed_unix_s: Option<u64>) -> Result<(), PoolError> {
         for left in (0..commits).rev() {
             if left == 0 && self.session.has_identity() {
                 self.session.before_commit().await?;
                 self.commits.writer.end_session();
             }
-            self.commit(None, |_| ()).await?;
+            let record = move |manifest: &mut Manifest| {
+                manifest.destroyed_unix_s = manifest.destroyed_unix_s.or(destroyed_unix_s);
+                Ok(Change::Commit(()))
+            };
+            self.commit_regardless(None, record).await?;
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ use crate::claims::Approach;
 use crate::error::PoolError;
 use crate::lifecycle::Lifecycle;
 use crate::manifest::drive_record::{DriveRecord, Errors, Standing, shortened};
+use crate::manifest::events::EventKind;
 use crate::manifest::format::Manifest;
 use crate::manifest::ids::{IdSource, PoolId};
 use crate::membership::host::check_host;
@@ -32,7 +33,7 @@ use crate::superblock::entries::FORMAT_VERSION;
 use crate::superblock::slots::{Content, Superblock, read_in_time};
 use crate::volume::shadow::Shadow;
 use crate::volume::thin_growth::ThinGrowth;
-use crate::{Inner, OpenMode, Pool, PoolOptions};
+use crate::{Inner, OfDestroyed, OpenMode, Pool, PoolOptions};
 use stripewise_array::Gate;
 use stripewise_array::Member;
 use stripewise_array::mutation::{self, Mutation};
@@ -70,6 +71,7 @@ impl Pool {
         }
         let mut choice = choose(&read.found)?;
         check_host(&choice.manifest, mode, &options)?;
+        refuse_destroyed(&choice.manifest, &options)?;
         let mut ids = IdSource::new(options.id_seed.map(|seed| seed ^ moment(&choice.manifest, &read.found)));
         let has_session = mode == OpenMode::ReadWrite && options.host.is_some();
         let session = has_session.then(|| ids.next());
@@ -88,6 +90,7 @@ impl Pool {
                 }
                 choice = choose(&read.found)?;
                 check_host(&choice.manifest, mode, &options)?;
+                refuse_destroyed(&choice.manifest, &options)?;
             }
         }
         let ReadAll { found, mut torn, slots } = read;
@@ -131,14 +134,23 @@ impl Pool {
         // After a power cut the current state may be at one end of one drive only: it is written
         // to both ends of all participating drives before a volume is opened. If no volume can be
         // read, nothing depends on it.
+        let brings_back = inner.brings_back();
+        if brings_back && mode == OpenMode::ReadWrite {
+            inner.drives.check_readable(&inner.manifest.borrow())?;
+            inner.news.event(EventKind::Pool, "the destroyed pool was brought back");
+        }
         let is_due = torn
             || !returned.is_empty()
             || inner.drives.must_exclude(&inner.manifest.borrow())
-            || inner.must_claim();
+            || inner.must_claim()
+            || brings_back;
         let claims = (mode == OpenMode::ReadWrite).then(|| inner.rc());
         let take_in = move |manifest: &mut Manifest| {
             if let Some(inner) = &claims {
                 inner.stamp_host(manifest, true);
+            }
+            if brings_back {
+                manifest.destroyed_unix_s = None;
             }
             let take_back = |manifest: &mut Manifest| {
                 for number in &returned {
@@ -181,6 +193,23 @@ impl Pool {
         }
         inner.open_volumes().await;
         Ok(pool)
+    }
+}
+
+fn refuse_destroyed(manifest: &Manifest, options: &PoolOptions) -> Result<(), PoolError> {
+    match manifest.destroyed_unix_s {
+        Some(_) if options.destroyed == OfDestroyed::Refuse => {
+            Err(PoolError::Destroyed { pool: manifest.name.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Inner {
+    /// True if the pool is destroyed, and this opening brings it back.
+    fn brings_back(&self) -> bool {
+        let is_destroyed = self.manifest.borrow().destroyed_unix_s.is_some();
+        is_destroyed && self.options.destroyed == OfDestroyed::BringBack
     }
 }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use futures_channel::oneshot;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::failure::{Failure, Result, system_text};
 use crate::messages::report::condition::left as redundancy_left;
@@ -56,10 +57,28 @@ pub struct AlertWays {
 }
 
 impl AlertWays {
+    /// The channels; secrets in web addresses from files are left out.
+    fn channels(&self) -> Vec<Channel> {
+        let channel = |kind, to: &str| Channel { kind, to: to.to_owned() };
+        let commands = self.commands.iter().map(|command| channel("command", command));
+        let mails = self.mails.iter().map(|MailAddress(address)| channel("mail", address));
+        let webhooks = self.webhooks.iter().map(|address| channel("webhook", &address.shown));
+        commands.chain(mails).chain(webhooks).collect()
+    }
+
     /// True if at least one channel is configured.
     pub fn is_some(&self) -> bool {
         !(self.commands.is_empty() && self.mails.is_empty() && self.webhooks.is_empty())
     }
+}
+
+/// A configured channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Channel {
+    /// `command`, `mail` or `webhook`.
+    pub kind: &'static str,
+    /// The command, mail address or web address.
+    pub to: String,
 }
 
 /// An address for mail.
@@ -171,7 +190,7 @@ impl Alert {
 }
 
 /// Outcome of one delivery.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Sent {
     /// The command, mail address or web address.
     pub way: String,
@@ -187,17 +206,24 @@ struct Order {
 /// Handle of the sending thread, used by the executor.
 pub struct Alerts {
     orders: SyncSender<Order>,
+    channels: Vec<Channel>,
 }
 
 impl Alerts {
     /// Starts the thread.
     pub fn start(ways: AlertWays) -> Result<Self> {
         let (orders, taken) = sync_channel(MAX_WAITING);
+        let channels = ways.channels();
         let thread =
             std::thread::Builder::new().name("alerts".to_owned()).spawn(move || send_all(&ways, &taken));
         thread
             .map_err(|error| Failure::new(format!("cannot start sending alerts: {}", system_text(&error))))?;
-        Ok(Self { orders })
+        Ok(Self { orders, channels })
+    }
+
+    /// The configured channels.
+    pub fn channels(&self) -> &[Channel] {
+        &self.channels
     }
 
     /// Queues an alert; the receiver yields the outcome. `None` if the queue is full.

@@ -193,6 +193,7 @@ pub async fn open_nbd(
         })?;
         control.note(format!("NBD at {}", listener.place()));
         listener.address().into_iter().for_each(|address| control.own().note_listener(address));
+        control.served.listeners().borrow_mut().nbd_places.push(listener.place().to_string());
         server.listen(listener);
     }
     control.served.listeners().borrow_mut().nbd = Some(server.clone());

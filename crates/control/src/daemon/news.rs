@@ -13,7 +13,9 @@ use stripewise_pool::JobKind;
 use utoipa::ToSchema;
 
 use crate::failure::{Failure, Reason, Result};
-use crate::messages::report::{ActivityReport, EventReport, LastScrubReport, PoolReport, PoolState};
+use crate::messages::report::{
+    ActivityReport, EventReport, LastScrubReport, MountReport, PoolReport, PoolState,
+};
 use crate::pools::load::{Interval, PoolRates};
 
 /// Maximum number of concurrent followers.
@@ -71,6 +73,8 @@ pub enum PoolNews {
         rates: PoolRates,
         /// Load of each drive and volume; without causes.
         load: Interval,
+        /// Mounts of the pool that the daemon keeps.
+        mounts: Vec<MountReport>,
     },
     /// End of service of a pool.
     Gone {
@@ -243,6 +247,7 @@ impl Follower {
                     generation: report.generation,
                     rates: *rates,
                     load: load.clone(),
+                    mounts: report.mounts.clone(),
                 }));
                 false
             }

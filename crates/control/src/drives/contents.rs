@@ -3,6 +3,7 @@
 //!
 //! Expected faults: drives of other pools, of newer and older formats, file systems, other files.
 
+use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +36,10 @@ pub async fn refuse_contents(
         return Ok(());
     }
     let holds = contents.join(" and ");
+    if !force && let Some(pool) = destroyed_pool(environment, opened).await? {
+        environment.warning(format!("{path} was a drive of the destroyed pool `{pool}`, which loses it"));
+        return Ok(());
+    }
     if force {
         environment.warning(format!("{path} is overwritten; it held {holds}"));
         return Ok(());
@@ -67,7 +72,8 @@ pub(crate) async fn contents_in_words(
                 format!(", with parts of {}", volumes.join(", "))
             };
             let identity = if with_identity { format!(" ({})", label.pool_id) } else { String::new() };
-            vec![format!("a drive of pool `{}`{identity}{parts}", label.pool_name)]
+            let destroyed = if label.destroyed_unix_s.is_some() { "the destroyed " } else { "" };
+            vec![format!("a drive of {destroyed}pool `{}`{identity}{parts}", label.pool_name)]
         }
         Err(PoolError::NewerFormat { version, .. }) => vec![format!("a pool of a newer format ({version})")],
         Err(PoolError::OlderFormat { version, .. }) => vec![format!("a pool of an older format ({version})")],
@@ -81,6 +87,28 @@ pub(crate) async fn contents_in_words(
     };
     contents.dedup();
     Ok(contents)
+}
+
+/// The name of the destroyed pool of which the drive is free for use: nothing else was written to
+/// it since, and no pool on this host's list has it.
+async fn destroyed_pool(environment: &Environment, opened: &OpenedDrive) -> Result<Option<String>> {
+    let Ok(Some(label)) = inspect(&*opened.bare).await else { return Ok(None) };
+    let pools = environment.registry()?.pools()?;
+    let is_listed = pool_with(&pools, &label.pool_id.to_string(), &label.drive_id.to_string()).is_some();
+    // Later contents have overwritten one of the pool's ends, or have a signature.
+    if label.destroyed_unix_s.is_none() || !label.intact || is_listed {
+        return Ok(None);
+    }
+    if let Some(file) = &opened.file {
+        let look = Look::begin(file)?;
+        let looked = off_thread(move || look.recognised()).await;
+        let recognised =
+            looked.unwrap_or_else(|error| Err(Failure::because("cannot look at a drive", &error)))?;
+        if !recognised.is_empty() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(label.pool_name))
 }
 
 /// Refuses a drive that a pool on this host's list still has: the pool may be closed for now, and
@@ -167,17 +195,21 @@ impl Look {
         Ok(Self { handle, identity: drive.identity(), name })
     }
 
+    /// Finds contents that have a known signature. Blocks the thread.
+    fn recognised(self) -> Result<Vec<String>> {
+        let unreadable = |error: std::io::Error| unreadable(&self.name, &error);
+        let mut file = self.handle.open().map_err(unreadable)?;
+        let size_bytes = file.seek(SeekFrom::End(0)).map_err(unreadable)?;
+        recognised(&file, size_bytes).map_err(unreadable)
+    }
+
     /// Finds what overwriting the drive would destroy. Drives of pools are not known here. Ended
     /// early, with an error, by `stop`.
     fn contents(self, stop: &AtomicBool) -> Result<Contents> {
         let unreadable = |error: std::io::Error| unreadable(&self.name, &error);
         let mut file = self.handle.open().map_err(unreadable)?;
         let size_bytes = file.seek(SeekFrom::End(0)).map_err(unreadable)?;
-        let found = signatures::find(&file, size_bytes).map_err(unreadable)?;
-        let mut recognised: Vec<String> = found.iter().map(ToString::to_string).collect();
-        if recognised.is_empty() {
-            recognised.extend(blkid::find(&file));
-        }
+        let recognised = recognised(&file, size_bytes).map_err(unreadable)?;
         let has_unknown = recognised.is_empty()
             && match self.identity {
                 DriveIdentity::File { .. } => file_holds_data(&file, stop),
@@ -186,6 +218,15 @@ impl Look {
             .map_err(unreadable)?;
         Ok(Contents { recognised, has_unknown })
     }
+}
+
+fn recognised(file: &File, size_bytes: u64) -> std::io::Result<Vec<String>> {
+    let found = signatures::find(file, size_bytes)?;
+    let mut recognised: Vec<String> = found.iter().map(ToString::to_string).collect();
+    if recognised.is_empty() {
+        recognised.extend(blkid::find(file));
+    }
+    Ok(recognised)
 }
 
 fn unreadable(name: &str, error: &std::io::Error) -> Failure {
@@ -204,7 +245,6 @@ impl Drop for StopOnDrop {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::os::unix::fs::FileExt;
     use std::path::Path;
     use std::rc::Rc;

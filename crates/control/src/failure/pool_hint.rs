@@ -54,6 +54,10 @@ pub(crate) fn pool_hint(error: &PoolError) -> Option<String> {
                  more: stripewise pool import {pool} --force",
             host.name
         ),
+        PoolError::Destroyed { pool } => format!(
+            "`stripewise pool import --destroyed {pool}` brings it back; `stripewise pool destroy \
+                 {pool} --yes` takes it off the list"
+        ),
         PoolError::InUse { pool, .. } => format!(
             "end that process; or, if its pool is to be taken from it: stripewise pool import \
                  {pool} --force"

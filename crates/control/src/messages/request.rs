@@ -21,6 +21,14 @@ mod shown;
 pub(crate) use settings::MONTHLY_S;
 pub use settings::Setting;
 
+/// A mount by the system's `mount`. If it is there already, the request succeeds; `umount` ends it
+/// and has it forgotten.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SystemMount {
+    /// Maximum time to wait for the pool to be served, seconds.
+    pub wait_seconds: u64,
+}
+
 /// Makes the structs, and of all of them one enum with the name of each as the command line has it.
 macro_rules! requests {
     ($(
@@ -110,6 +118,9 @@ requests! {
         /// Give a copy of a pool an identity of its own.
         #[serde(default)]
         new_identity: bool,
+        /// Destroyed pools, and no others.
+        #[serde(default)]
+        destroyed: bool,
     }
     /// To take a pool off the list, and use its drives elsewhere.
     ExportPool as "pool export" {
@@ -258,12 +269,15 @@ requests! {
         /// The setting; all if left out.
         key: Option<String>,
     }
-    /// To erase a pool from its drives.
+    /// To end a pool with all that is in it.
     DestroyPool as "pool destroy" {
         /// The pool.
         pool: PoolName,
         /// That is meant.
         yes: bool,
+        /// Erase its drives, so that it cannot be brought back.
+        #[serde(default)]
+        wipe: bool,
     }
     /// The volumes of pools.
     ListVolumes as "volume list" {
@@ -362,6 +376,10 @@ requests! {
         folder: PathBuf,
         /// Type of the file system; created if the volume is empty.
         file_system: Option<FileSystem>,
+        /// Options of `mount` for the file system.
+        options: Vec<String>,
+        /// Set for a mount of the system's `mount`, as of a line in `/etc/fstab`.
+        of_system: Option<SystemMount>,
     }
     /// To end a mount of the daemon.
     Unmount as "umount" {

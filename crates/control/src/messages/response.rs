@@ -65,7 +65,7 @@ pub enum Response {
 }
 
 /// The registered pools.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct KnownPools {
     /// None or more.
     pub pools: Vec<KnownPool>,
@@ -203,22 +203,28 @@ pub enum PoolChange {
         /// Old name.
         from: String,
     },
-    /// The pool was erased from its drives.
-    Destroyed,
+    /// The pool was destroyed.
+    Destroyed {
+        /// It was erased from its drives, and cannot be brought back.
+        wiped: bool,
+    },
 }
 
 /// Pools found on drives.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct PoolsFound {
     /// One or more.
     pub pools: Vec<FoundPool>,
+    /// True if destroyed pools were searched for.
+    #[serde(skip)]
+    pub are_destroyed: bool,
     /// True if the request was only to list pools, not to import any.
     #[serde(skip)]
     pub are_only_listed: bool,
 }
 
 /// A pool found on drives.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct FoundPool {
     /// State of the pool, as read from its drives.
     #[serde(flatten)]
@@ -228,7 +234,11 @@ pub struct FoundPool {
     /// Reason that the pool cannot be imported, or only by name.
     pub held_back: Option<String>,
     /// Host that uses the pool, or used it last.
+    #[schema(value_type = Option<Object>)]
     pub last_host: Option<HostUse>,
+    /// When the pool was destroyed, seconds since 1970; omitted if it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destroyed_unix_s: Option<u64>,
     /// True if the pool was not imported only because it was not named.
     #[serde(skip)]
     pub must_be_named: bool,
@@ -257,7 +267,7 @@ impl PoolsFound {
 }
 
 /// An exported pool.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct PoolExported {
     /// Its former entry in the registry.
     pub exported: KnownPool,
@@ -330,7 +340,10 @@ pub enum VolumeChange {
         from_bytes: u64,
     },
     /// A conversion was started or cancelled, and may have ended.
-    Converted,
+    Converted {
+        /// A daemon runs the conversion.
+        is_served: bool,
+    },
     /// The volume was pinned to a tier, or unpinned.
     Pinned(Pin),
     /// The volume was deleted.
@@ -338,7 +351,7 @@ pub enum VolumeChange {
 }
 
 /// Data written to a volume.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct VolumeWritten {
     /// Volume name, with its pool.
     pub volume: String,
@@ -366,24 +379,27 @@ pub struct ListedDrive {
 }
 
 /// The contents of drives.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct ShownDrives {
     /// One or more.
     pub drives: Vec<ShownDrive>,
 }
 
 /// The contents of a drive.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct ShownDrive {
     /// Path of the drive.
+    #[schema(value_type = String)]
     pub path: PathBuf,
     /// Size of the drive.
     pub capacity_bytes: u64,
     /// `file`, `block device`, `volume` or `NBD export`.
+    #[schema(value_type = String)]
     pub kind: &'static str,
     /// Emulated drive model and limits, if the drive is paced.
     pub pace: Option<String>,
     /// Superblock; `null` if the drive belongs to no pool.
+    #[schema(value_type = Option<Object>)]
     pub superblock: Option<DriveLabel>,
     /// True if the drive is still a member of its pool; `null` if that pool is not registered.
     pub belongs: Option<bool>,
@@ -395,36 +411,39 @@ pub struct ShownDrive {
 }
 
 /// A mount that began or ended.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct Mounted {
     /// Pool, or volume with its pool.
     pub target: String,
     /// Mount point.
+    #[schema(value_type = String)]
     pub folder: PathBuf,
     /// True if it is mounted now.
     pub mounted: bool,
 }
 
 /// The light of a drive's slot.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct Located {
     /// Path of the drive.
+    #[schema(value_type = String)]
     pub path: PathBuf,
     /// True if the light is on.
     pub on: bool,
 }
 
 /// An erased drive.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct DriveErased {
     /// Path of the drive.
+    #[schema(value_type = String)]
     pub path: PathBuf,
     /// Former contents, in words.
     pub held: Vec<String>,
 }
 
 /// Result of a test alert.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct AlertsTested {
     /// Result for each recipient.
     pub sent: Vec<Sent>,
@@ -458,6 +477,7 @@ mod tests {
             imported: false,
             held_back: Some("why".into()),
             last_host: None,
+            destroyed_unix_s: None,
             must_be_named: false,
             has_moved: false,
             command: "stripewise pool import tank".into(),
@@ -469,7 +489,7 @@ mod tests {
         for hidden in ["must_be_named", "has_moved", "command", "used_by", "takes_rolled_back", "pool"] {
             assert!(document.get(hidden).is_none(), "{hidden}");
         }
-        let mut found = PoolsFound { pools: vec![found], are_only_listed: false };
+        let mut found = PoolsFound { pools: vec![found], are_destroyed: false, are_only_listed: false };
         assert!(found.lack_one());
         found.pools[0].must_be_named = true;
         assert!(!found.lack_one());

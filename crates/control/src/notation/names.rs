@@ -27,6 +27,15 @@ pub struct VolumeName {
     pub volume: String,
 }
 
+/// A word as a shell takes it.
+pub fn in_shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-:@%+=,".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 fn check(what: &str, name: &str) -> Result<(), String> {
     let simple = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let why = match name {

@@ -12,9 +12,7 @@ use crate::messages::response::{Mounted, Response};
 /// Mounts in the daemon.
 pub async fn mount(asked: &Mount, control: &Control) -> Result<Response> {
     // Several seconds for a new file system: other commands go on.
-    let mounting =
-        kept::mount(control, &asked.pool.0, asked.volume.as_ref(), &asked.folder, asked.file_system);
-    control.without_turn(mounting).await?;
+    control.without_turn(kept::mount(control, asked)).await?;
     let target = asked.volume.as_ref().map_or_else(|| asked.pool.0.clone(), ToString::to_string);
     Ok(Response::Mounted(Mounted { target, folder: control.absolute(&asked.folder), mounted: true }))
 }

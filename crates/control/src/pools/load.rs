@@ -10,7 +10,7 @@ use crate::messages::report::DriveState;
 use crate::pools::status_file::{CauseLoad, DriveLoad, StatusFile, VolumeRequests};
 
 /// I/O load of a pool.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct Load {
     /// Pool name.
     pub pool: String,

@@ -28,6 +28,12 @@ pub struct KeptMount {
     /// The volume's file system.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub file_system: Option<FileSystem>,
+    /// Options of `mount` for the file system.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub options: Vec<String>,
+    /// True for a mount of the system's `mount`, which `/etc/fstab` records: `umount` ends it.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_of_system: bool,
 }
 
 impl KeptMount {
@@ -209,6 +215,8 @@ mod tests {
             volume: volume.map(str::to_owned),
             folder: folder.into(),
             file_system: volume.map(|_| FileSystem::Xfs),
+            options: Vec::new(),
+            is_of_system: false,
         };
         list.begin(vec![kept(None, "/files"), kept(Some("a"), "/a")]);
         let folder_of = |target: &str, folder: &str| {

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Drive};
 use stripewise_pool::{
-    DriveId, DriveState, DriveStatus, Id, OpenMode, Pool, PoolError, PoolOptions, usable_bytes,
+    DriveId, DriveState, DriveStatus, Id, OfDestroyed, OpenMode, Pool, PoolError, PoolOptions, usable_bytes,
 };
 use stripewise_runtime::{Holder, RealExecutor};
 
@@ -46,6 +46,8 @@ pub(super) struct Opening {
     /// Take the pool from the host that has it, and count drives that were restored from older
     /// copies.
     pub(super) is_forced: bool,
+    /// Treatment of the pool if it is destroyed.
+    pub(super) destroyed: OfDestroyed,
     /// The last session under which this process had the pool open; it has ended.
     pub(super) ended_session: Option<Id>,
     pub(super) lock: PoolLock,
@@ -87,7 +89,7 @@ impl OpenPool {
         opener: &DriveOpener<'_, V>,
         opening: Opening,
     ) -> std::result::Result<Rc<Self>, Trouble> {
-        let Opening { registry, known, access, is_forced, ended_session, lock } = opening;
+        let Opening { registry, known, access, is_forced, destroyed, ended_session, lock } = opening;
         let (name, opened_unix_ms) = (known.name.clone(), unix_ms());
         if access == Access::Change {
             // A killed process may have left it.
@@ -106,6 +108,7 @@ impl OpenPool {
             pool_id: Some(pool_id(&known)?),
             take_rolled_back: is_forced,
             take_from_host: is_forced,
+            destroyed,
             ended_session,
             ..pool_options(&opened)
         };
@@ -223,11 +226,14 @@ impl OpenPool {
         self.remember_drives().await
     }
 
-    /// Erases the pool from its drives and the registry.
-    pub(super) async fn destroy(&self) -> Result<()> {
-        let destroyed = self.pool.destroy().await;
-        destroyed
-            .map_err(|error| pool_failure(format!("cannot erase all of pool `{}`", self.name), &error))?;
+    /// Takes the pool off the registry and marks its drives as those of a destroyed pool, or, with
+    /// `wipe`, erases it from them.
+    pub(super) async fn destroy(&self, wipe: bool) -> Result<()> {
+        let (ended, what) = match wipe {
+            true => (self.pool.erase().await, "cannot erase all of pool"),
+            false => (self.pool.destroy().await, "cannot record on all drives the end of pool"),
+        };
+        ended.map_err(|error| pool_failure(format!("{what} `{}`", self.name), &error))?;
         let _ = std::fs::remove_file(self.registry.status_path(&self.id));
         self.registry.forget(&self.executor.context(), &self.id).await
     }

@@ -25,9 +25,9 @@ impl PoolStack {
         closed.and(self.below.close().await)
     }
 
-    /// Erases the pool on top from its drives and the registry, and closes those below.
-    pub(super) async fn destroy(self) -> Result<()> {
-        let destroyed = self.top.destroy().await;
+    /// Destroys the pool on top, and closes those below.
+    pub(super) async fn destroy(self, wipe: bool) -> Result<()> {
+        let destroyed = self.top.destroy(wipe).await;
         destroyed.and(self.below.close().await)
     }
 }

@@ -60,6 +60,8 @@ impl Drop for Comes {
 pub struct Listeners {
     /// The NBD server, if there is one.
     pub nbd: Option<Server<ServedExports>>,
+    /// Listen addresses of the NBD server: a path, or address and port.
+    pub nbd_places: Vec<String>,
     /// The mounts.
     pub fuse: Vec<FuseLoad>,
 }

@@ -10,7 +10,7 @@ use std::rc::{Rc, Weak};
 use stripewise_drive::Drive;
 use stripewise_export::Hold;
 use stripewise_export::nbd::client::NetworkDrive;
-use stripewise_pool::{DriveId, DriveStatus, Pool, inspect};
+use stripewise_pool::{DriveId, DriveStatus, OfDestroyed, Pool, inspect};
 use stripewise_runtime::{FileDrive, OpenOptions, RealExecutor, drive_identity};
 
 use crate::access::Access;
@@ -142,19 +142,35 @@ impl Session {
         if let Some(session) = Self::served(control, name) {
             return Ok(session);
         }
-        Self::open_here(control, name, access, doing).await
+        Self::open_here(control, name, access, doing, OfDestroyed::Refuse).await
+    }
+
+    /// Opens a known pool to destroy it, also if that was begun before and interrupted.
+    pub(crate) async fn open_to_destroy(control: &Control, name: &str, doing: &str) -> Result<Self> {
+        control.without_turn(control.served.until_come(name)).await;
+        if let Some(session) = Self::served(control, name) {
+            return Ok(session);
+        }
+        Self::open_here(control, name, Access::Change, doing, OfDestroyed::Keep).await
     }
 
     /// Opens a known pool, and those below it, for this process to serve. `Served::comes` keeps
     /// other tasks from doing so at the same time.
     pub(crate) async fn open_to_serve(control: &Control, name: &str, doing: &str) -> Result<Self> {
-        Self::open_here(control, name, Access::Change, doing).await
+        Self::open_here(control, name, Access::Change, doing, OfDestroyed::Refuse).await
     }
 
-    async fn open_here(control: &Control, name: &str, access: Access, doing: &str) -> Result<Self> {
+    async fn open_here(
+        control: &Control,
+        name: &str,
+        access: Access,
+        doing: &str,
+        destroyed: OfDestroyed,
+    ) -> Result<Self> {
         let registry = control.registry()?;
         let known = registry.pool(name)?;
         let opener = StackOpener::new(control, doing)?;
+        opener.treat_destroyed(&known.id, destroyed);
         match opener.open_pool(registry, known, access).await {
             Ok(top) => Ok(Self::of(control, PoolStack { top, below: opener.below().clone() })),
             Err(trouble) => {
@@ -386,11 +402,12 @@ impl Session {
         self.stack.close().await
     }
 
-    /// Erases the pool from its drives and the registry; a lent pool is no longer served.
-    pub async fn destroy(self) -> Result<()> {
+    /// Destroys the pool, and with `wipe` erases it from its drives; a lent pool is no longer
+    /// served.
+    pub async fn destroy(self, wipe: bool) -> Result<()> {
         if self.lent {
             self.control.served.end(self.name());
         }
-        self.stack.destroy().await
+        self.stack.destroy(wipe).await
     }
 }

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
-use stripewise_pool::{Pool, VolumeDrive};
+use stripewise_pool::{OfDestroyed, Pool, VolumeDrive};
 use stripewise_runtime::{OpenOptions, RealExecutor};
 
 use crate::access::Access;
@@ -37,6 +37,8 @@ pub(crate) struct StackOpener {
     opening: RefCell<Vec<String>>,
     /// The identity of a pool to be opened by force.
     forced: RefCell<Option<String>>,
+    /// The treatment of a destroyed pool of this identity; others are refused.
+    destroyed: RefCell<Option<(String, OfDestroyed)>>,
 }
 
 impl StackOpener {
@@ -53,6 +55,7 @@ impl StackOpener {
             below,
             opening: RefCell::default(),
             forced: RefCell::default(),
+            destroyed: RefCell::default(),
         })
     }
 
@@ -60,6 +63,11 @@ impl StackOpener {
     /// restored from older copies. Does not apply to the pools below it.
     pub(crate) fn force(&self, id: &str) {
         self.forced.replace(Some(id.to_owned()));
+    }
+
+    /// Opens this pool also if it is destroyed.
+    pub(crate) fn treat_destroyed(&self, id: &str, treatment: OfDestroyed) {
+        self.destroyed.replace(Some((id.to_owned(), treatment)));
     }
 
     /// The executor of all pools.
@@ -137,9 +145,11 @@ impl StackOpener {
         let lock = registry.lock_pool(&context, &known, access, doing, self.control.commands_at());
         let lock = lock.await.map_err(Trouble::Stop)?;
         let is_forced = self.forced.borrow().as_deref() == Some(known.id.as_str());
+        let treatment = self.destroyed.borrow().clone().filter(|(id, _)| *id == known.id);
+        let destroyed = treatment.map_or(OfDestroyed::Refuse, |(_, treatment)| treatment);
         self.opening.borrow_mut().push(known.name.clone());
         let ended_session = self.control.served.last_session(&known.id);
-        let opening = Opening { registry, known, access, is_forced, ended_session, lock };
+        let opening = Opening { registry, known, access, is_forced, destroyed, ended_session, lock };
         let open = OpenPool::open(&self.drives(), opening).await;
         self.opening.borrow_mut().pop();
         if let Ok(open) = &open {

@@ -162,6 +162,8 @@ struct Shared<E: Exports> {
     /// Permits to compute steps of TLS handshakes.
     computing: Semaphore,
     clients: RefCell<BTreeMap<u64, Rc<Stream>>>,
+    /// Peer and export of each connection that transmits.
+    transmitting: RefCell<BTreeMap<u64, (String, String)>>,
     next: Cell<u64>,
     listening: Cell<usize>,
     given_up: Cell<u64>,
@@ -220,6 +222,7 @@ impl<E: Exports> Server<E> {
             computing: Semaphore::new(MAX_COMPUTING),
             options,
             clients: RefCell::default(),
+            transmitting: RefCell::default(),
             next: Cell::new(0),
             listening: Cell::new(0),
             given_up: Cell::new(0),
@@ -370,10 +373,12 @@ impl<E: Exports> Server<E> {
             let mut export = None;
             let begins = |name: &str| {
                 export = Some(name.to_owned());
+                shared.transmitting.borrow_mut().insert(number, (peer.clone(), name.to_owned()));
                 (shared.options.notices)(&Notice::Begins { peer: peer.clone(), export: name.to_owned() });
             };
             let outcome = serve(&server_context, stream, begins, stranger).await;
             shared.clients.borrow_mut().remove(&number);
+            shared.transmitting.borrow_mut().remove(&number);
             drop(place);
             let notice = match outcome {
                 Ok(()) => Notice::Ended { peer, export },
@@ -385,6 +390,12 @@ impl<E: Exports> Server<E> {
             (shared.options.notices)(&notice);
             shared.gone.notify_all();
         });
+    }
+
+    /// Clients that use an export, in the order in which they connected.
+    pub fn clients_of(&self, export: &str) -> Vec<String> {
+        let transmitting = self.0.transmitting.borrow();
+        transmitting.values().filter(|(_, used)| used == export).map(|(peer, _)| peer.clone()).collect()
     }
 
     /// The server's counters.

@@ -139,6 +139,9 @@ pub(crate) struct Manifest {
     pub settings: Settings,
     /// The host that has the pool, or had it last.
     pub host: Option<HostUse>,
+    /// When the pool was destroyed, seconds since 1970. It can be brought back until its drives are
+    /// used again.
+    pub destroyed_unix_s: Option<u64>,
     /// Conditions reported until they are acknowledged or superseded.
     pub care: Care,
     pub events: Events,
@@ -163,6 +166,7 @@ impl Manifest {
             rebalance: None,
             settings: Settings::default(),
             host: None,
+            destroyed_unix_s: None,
             care: Care::default(),
             events: Events::default(),
         }

@@ -43,6 +43,9 @@ pub struct DriveLabel {
     /// The host that uses the pool, or used it last; omitted if none was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostUse>,
+    /// When the pool was destroyed, seconds since 1970; omitted if it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destroyed_unix_s: Option<u64>,
 }
 
 /// A drive as listed in a label.
@@ -127,6 +130,7 @@ pub async fn inspect(drive: &dyn Drive) -> Result<Option<DriveLabel>, PoolError>
         drives: manifest.drives.iter().map(drive).collect(),
         volumes,
         host: manifest.host,
+        destroyed_unix_s: manifest.destroyed_unix_s,
     }))
 }
 

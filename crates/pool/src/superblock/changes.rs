@@ -232,6 +232,7 @@ impl Replay {
             rebalance: head.rebalance,
             settings: head.settings,
             host: head.host,
+            destroyed_unix_s: head.destroyed_unix_s,
             care: head.care,
             events: self.events,
         };

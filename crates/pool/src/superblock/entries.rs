@@ -37,6 +37,8 @@ pub(crate) const FEATURE_ROTATION: u64 = 64;
 pub(crate) const FEATURE_OLD_BRANCHES: u64 = 256;
 /// Another: blocks are lost, and recorded in sections of their own.
 pub(crate) const FEATURE_LOST: u64 = 512;
+/// Another: the pool was destroyed, and can be brought back.
+pub(crate) const FEATURE_DESTROYED: u64 = 1024;
 /// A feature that a reader need not know: the header names the session that wrote it.
 const FEATURE_SESSION: u64 = 1;
 /// Offset of the session in the header.
@@ -52,7 +54,8 @@ const KNOWN_FEATURES: u64 = FEATURE_HAD
     | FEATURE_LATENCY
     | FEATURE_ROTATION
     | FEATURE_OLD_BRANCHES
-    | FEATURE_LOST;
+    | FEATURE_LOST
+    | FEATURE_DESTROYED;
 
 const CHECKPOINT: [u8; 8] = *b"SWCHKPNT";
 const CHANGE: [u8; 8] = *b"SWCHANGE";

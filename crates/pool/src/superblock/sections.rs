@@ -56,6 +56,8 @@ pub(crate) struct Head {
     pub host: Option<HostUse>,
     #[serde(default, skip_serializing_if = "Care::is_empty")]
     pub care: Care,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destroyed_unix_s: Option<u64>,
 }
 
 impl Head {
@@ -76,6 +78,7 @@ impl Head {
             settings: manifest.settings,
             host: manifest.host.clone(),
             care: manifest.care.clone(),
+            destroyed_unix_s: manifest.destroyed_unix_s,
         }
     }
 }

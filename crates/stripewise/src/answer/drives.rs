@@ -5,6 +5,7 @@ use stripewise_control::drives::hardware::{Hardware, SmartHealth};
 use stripewise_control::report::{counted, word};
 use stripewise_control::response::{DriveList, ListedDrive, ShownDrive};
 use stripewise_control::size::ByteSize;
+use stripewise_control::times::moment_text;
 
 use crate::printer::{Page, Style, Table, plain};
 use crate::report::{State, error_cell, used_in_words};
@@ -90,6 +91,14 @@ pub(super) fn words(drive: &ShownDrive, page: &mut Page) {
         return;
     };
     page.field("pool", format!("{} ({})", label.pool_name, label.pool_id), Style::Plain);
+    if let Some(unix_s) = label.destroyed_unix_s {
+        let (pool, when) = (&label.pool_name, moment_text(unix_s.saturating_mul(1000)));
+        let text = format!(
+            "member of the destroyed pool {pool} (destroyed {when}); free for another use. \
+             `stripewise pool import --destroyed {pool}` brings the pool back until then"
+        );
+        page.field("contents", text, Style::Warning);
+    }
     page.field("id", label.drive_id.to_string(), Style::Plain);
     page.field("role", word(label.role), Style::Plain);
     match (drive.belongs, label.state.as_str()) {

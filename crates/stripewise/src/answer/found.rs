@@ -3,7 +3,7 @@
 use stripewise_control::drives::candidates::noted_export;
 use stripewise_control::report::counted;
 use stripewise_control::response::{FoundPool, PoolExported, PoolsFound};
-use stripewise_control::times::host_in_words;
+use stripewise_control::times::{host_in_words, moment_text};
 
 use crate::commands::App;
 use crate::printer::{Page, Style, Table, plain};
@@ -12,7 +12,10 @@ use crate::report::short_id;
 /// Prints the notes that follow the result.
 pub(super) fn after(found: &PoolsFound, app: &App) {
     if found.are_only_listed && found.pools.iter().any(|one| !one.imported) {
-        app.note("nothing was imported; the commands above import one pool, --all imports all");
+        app.note(match found.are_destroyed {
+            true => "nothing was changed; the commands above bring one pool back",
+            false => "nothing was imported; the commands above import one pool, --all imports all",
+        });
     }
 }
 
@@ -46,10 +49,16 @@ fn listed(found: &FoundPool, page: &mut Page, is_behind_another: bool) {
     page.field("id", &found.pool.id, Style::Plain);
     page.field("state", found.pool.state.to_string(), Style::Plain);
     page.field("condition", &found.pool.condition, Style::Plain);
+    if let Some(unix_s) = found.destroyed_unix_s {
+        page.field("destroyed", moment_text(unix_s.saturating_mul(1000)), Style::Plain);
+    }
     if let Some(host) = &found.last_host {
         page.field("last host", host_in_words(host), Style::Plain);
     }
     match (&found.held_back, found.imported) {
+        (None, _) if found.destroyed_unix_s.is_some() => {
+            page.field("bring back", &found.command, Style::Plain);
+        }
         (_, true) if found.has_moved => {
             page.field("import", format!("its drives have moved: {}", found.command), Style::Warning);
         }

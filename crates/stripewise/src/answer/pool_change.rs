@@ -1,5 +1,10 @@
 //! Changes to a pool as text.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use stripewise_control::drives::candidates::noted_export;
+use stripewise_control::names::in_shell;
 use stripewise_control::report::{DriveState, PoolReport, VolumeReport, counted};
 use stripewise_control::request::Setting;
 use stripewise_control::response::{PoolChange, PoolChanged};
@@ -25,6 +30,27 @@ pub(super) fn after(changed: &PoolChanged, app: &App) {
             wider_layouts(changed.pool(), count).into_iter().for_each(|note| app.note(note));
         }
     }
+    if let PoolChange::Destroyed { wiped: false } = changed.change {
+        app.note(format!("until they are used again, `{}` brings it back", undo_command(changed.pool())));
+    }
+}
+
+/// The command that brings a destroyed pool back. By default it searches block devices and volumes.
+fn undo_command(pool: &PoolReport) -> String {
+    let mut places = BTreeSet::new();
+    for drive in &pool.drives {
+        let path = Path::new(&drive.path);
+        if noted_export(path).is_some() {
+            places.insert(format!(" --drive {}", in_shell(&drive.path)));
+        } else if path.is_absolute()
+            && !path.starts_with("/dev")
+            && let Some(folder) = path.parent()
+        {
+            places.insert(format!(" --dir {}", in_shell(&folder.to_string_lossy())));
+        }
+    }
+    let places: String = places.into_iter().collect();
+    format!("stripewise pool import{places} --destroyed {}", pool.name)
 }
 
 /// Notes the volumes whose rows took all data drives before these were added, and do not now.
@@ -145,7 +171,12 @@ pub(super) fn words(changed: &PoolChanged, page: &mut Page) {
             }
         }
         PoolChange::Renamed { from } => page.line(format!("pool {from} renamed to {name}")),
-        PoolChange::Destroyed => page.line(format!("pool {name} destroyed; its drives are free")),
+        PoolChange::Destroyed { wiped: true } => {
+            page.line(format!("pool {name} destroyed; its drives are erased and free"));
+        }
+        PoolChange::Destroyed { wiped: false } => {
+            page.line(format!("pool {name} destroyed; its drives are free"));
+        }
     }
 }
 
@@ -155,18 +186,26 @@ fn due(changed: &PoolChanged, page: &mut Page) {
     }
 }
 
-/// Pending jobs of a pool and the command that completes them; `None` without pending jobs.
+/// Pending jobs of a pool and the commands that complete them; `None` without pending jobs.
 fn due_text(changed: &PoolChanged) -> Option<String> {
     let pool = changed.pool();
     let mut kinds: Vec<&str> = pool.activity.iter().map(|job| job.kind.as_str()).collect();
     kinds.dedup();
     let first = kinds.first()?;
-    let (kinds, name) = (kinds.join(" and "), &pool.name);
+    let name = &pool.name;
     Some(match changed.is_served {
-        true => {
-            format!("{kinds} running in the daemon; `stripewise pool wait {name} {first}` waits for it")
+        true => format!(
+            "{} running in the daemon; `stripewise pool wait {name} {first}` waits for it",
+            kinds.join(" and ")
+        ),
+        false => {
+            let waits = kinds.iter().map(|kind| format!("`stripewise pool wait {name} {kind}`"));
+            format!(
+                "{} queued, and not running: no daemon serves the pool; {} does it now",
+                kinds.join(" and "),
+                waits.collect::<Vec<_>>().join(", then ")
+            )
         }
-        false => format!("{kinds} queued; run `stripewise pool wait {name} {first}` to start it now"),
     })
 }
 

@@ -31,31 +31,33 @@ pub(super) fn words(changed: &VolumeChanged, page: &mut Page) {
                 false => format!("volume {name} resized from {old} to {new}"),
             });
         }
-        VolumeChange::Converted => converted(changed, volume, page),
+        VolumeChange::Converted { is_served } => converted(changed, volume, is_served, page),
         VolumeChange::Pinned(pin) => pinned(changed, volume, pin, page),
         VolumeChange::Deleted => unreachable!("returned above"),
     }
 }
 
-fn converted(changed: &VolumeChanged, volume: &VolumeReport, page: &mut Page) {
+fn converted(changed: &VolumeChanged, volume: &VolumeReport, is_served: bool, page: &mut Page) {
     let (name, drives) = (&changed.name, volume.columns);
+    let wait = format!("`stripewise pool wait {} convert`", name.pool);
+    let how = match is_served {
+        true => format!("{wait} waits until the daemon has done it"),
+        false => format!("queued, and not running: no daemon serves the pool; {wait} does it now"),
+    };
     match &volume.conversion {
         Some(conversion) if conversion.is_cancelled => {
             page.line(format!(
                 "converting volume {name} back to {} over {drives} drives; {:.1} % done",
                 volume.layout, conversion.percent
             ));
-            page.line(format!("`stripewise pool wait {} convert` completes it", name.pool));
+            page.line(how);
         }
         Some(conversion) => {
             page.line(format!(
                 "converting volume {name} from {} over {} drives to {} over {drives}",
                 conversion.from_layout, conversion.from_columns, volume.layout
             ));
-            page.line(format!(
-                "`stripewise pool wait {} convert` completes it, `stripewise volume convert {name} --cancel` cancels it",
-                name.pool
-            ));
+            page.line(format!("{how}; `stripewise volume convert {name} --cancel` cancels it"));
         }
         None => page.line(format!("volume {name} is now {} over {drives} drives", volume.layout)),
     }

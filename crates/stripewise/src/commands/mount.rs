@@ -1,7 +1,8 @@
 //! `mount`: shows the volumes of a pool as files in a directory, or mounts the file system on one
 //! of them. If a daemon has the pool, the daemon mounts (`control/src/operations/mounts.rs`);
-//! otherwise this process does, until interrupted. It keeps the pool open as `serve` does: it runs
-//! the pool's jobs and accepts commands for it.
+//! otherwise this process does, until interrupted. With `-o`, as mount(8) calls it through
+//! `dist/mount.stripewise`, the daemon mounts or nothing does (`mount/system.rs`). It keeps the
+//! pool open as `serve` does: it runs the pool's jobs and accepts commands for it.
 //!
 //! Expected faults: an unusable directory, a pool that another process serves, another process that
 //! unmounts, files still open at shutdown (they are waited for), a pool that is destroyed or
@@ -25,13 +26,17 @@ use stripewise_control::pools::pieces::find_volume;
 use stripewise_control::pools::session::Session;
 use stripewise_control::registry::running_as_root;
 use stripewise_control::registry::stacking::refuse_if_used;
-use stripewise_control::request::Mount;
+use stripewise_control::request::{Mount, SystemMount};
 use stripewise_export::fuse::Tree;
 
 use crate::commands::App;
 use crate::execute::take_commands;
 use crate::failure::{Exit, Failure, Result};
 use crate::log::{self, LogOptions};
+
+mod system;
+
+use system::SystemOptions;
 
 /// Interval between checks that the pool is still served.
 const POLL_NS: u64 = 1_000_000_000;
@@ -52,6 +57,10 @@ pub(crate) struct Options {
     /// Type of the file system on the volume; created if the volume is empty
     #[arg(long = "fs", value_name = "FS")]
     file_system: Option<FileSystemChoice>,
+    /// Options as in /etc/fstab, by which mount(8) calls this command: the daemon mounts, and is
+    /// waited for. fs=xfs|ext4|btrfs, wait=SECONDS (60), and options of the file system's mount
+    #[arg(short = 'o', long = "options", value_name = "LIST", conflicts_with = "file_system")]
+    system: Option<SystemOptions>,
     #[command(flatten)]
     log: LogOptions,
 }
@@ -108,13 +117,27 @@ impl Options {
             What::Pool(pool) => (pool.clone(), None),
             What::Volume(name) => (PoolName(name.pool.clone()), Some(name.clone())),
         };
-        let file_system = self.file_system.map(FileSystem::from);
-        Mount { pool, volume, folder: self.folder.clone(), file_system }
+        let folder = self.folder.clone();
+        match &self.system {
+            None => {
+                let file_system = self.file_system.map(FileSystem::from);
+                Mount { pool, volume, folder, file_system, options: Vec::new(), of_system: None }
+            }
+            Some(SystemOptions { file_system, wait_seconds, of_mount }) => {
+                let of_system = Some(SystemMount { wait_seconds: *wait_seconds });
+                let (file_system, options) = (*file_system, of_mount.clone());
+                Mount { pool, volume, folder, file_system, options, of_system }
+            }
+        }
     }
 }
 
 pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let (pool, shown) = match (&options.what, options.file_system) {
+    let file_system = match &options.system {
+        Some(system) => system.file_system,
+        None => options.file_system.map(FileSystem::from),
+    };
+    let (pool, shown) = match (&options.what, file_system) {
         (What::Pool(pool), None) => (&pool.0, pool.0.clone()),
         (What::Volume(name), Some(_)) => (&name.pool, name.to_string()),
         (What::Pool(pool), Some(_)) => {
@@ -126,15 +149,18 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
         }
         (What::Volume(name), None) => {
             return Err(Failure::usage(format!("mounting volume {name} requires --fs")).hint(format!(
-                "for a file system on it, add --fs xfs|ext4|btrfs; to see the volume as a file: stripewise mount {} {}",
+                "for a file system on it, add --fs xfs|ext4|btrfs; in /etc/fstab the option fs=ext4; to see the volume as a file: stripewise mount {} {}",
                 name.pool,
                 options.folder.display()
             )));
         }
     };
-    if options.file_system.is_some() && !running_as_root() {
+    if file_system.is_some() && !running_as_root() {
         return Err(Failure::new("only root can mount a file system on a loop device")
             .hint(format!("as an ordinary user: stripewise mount {pool} DIR shows volumes as files")));
+    }
+    if let Some(system) = &options.system {
+        return system::by_daemon(options.request(), system.wait_seconds, app).await;
     }
     log::begin(&options.log, app)?;
     let folder = free_folder(app, &options.folder)?;
@@ -145,13 +171,13 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     let watch = Watch::default();
     let work =
         Work { app, watch: &watch, control: &control, shown: &shown, folder: &folder.display().to_string() };
-    let ended = match (&options.what, options.file_system) {
+    let ended = match (&options.what, file_system) {
         (What::Volume(volume), Some(kind)) => {
             let size_bytes = size_of(app, volume);
             match size_bytes {
                 Ok(size_bytes) => {
                     work.file_system(
-                        &Wanted { volume, size_bytes, kind: kind.into(), folder: &folder },
+                        &Wanted { volume, size_bytes, kind, folder: &folder, options: &[] },
                         interrupted,
                     )
                     .await

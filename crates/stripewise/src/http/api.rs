@@ -21,9 +21,13 @@ use futures_channel::{mpsc, oneshot};
 use futures_util::SinkExt;
 use serde::Deserialize;
 use stripewise_control::daemon::refusals::Refusals;
+use stripewise_control::jobs::Done as JobsDone;
 use stripewise_control::names::PoolName;
+use stripewise_control::pools::load::Load;
 use stripewise_control::request::*;
-use stripewise_control::response::{DriveList, Events, PoolSettings, Pools};
+use stripewise_control::response::{
+    AlertsTested, DriveList, Events, KnownPools, PoolExported, PoolSettings, Pools, PoolsFound,
+};
 use utoipa::{IntoParams, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -43,6 +47,8 @@ mod drives;
 mod mounts;
 #[cfg(test)]
 mod openapi_rules;
+#[cfg(test)]
+mod openapi_values;
 mod roles;
 mod streams;
 #[cfg(test)]
@@ -320,16 +326,22 @@ struct Import {
     /// Give a copy of a pool an identity of its own.
     #[serde(default)]
     new_identity: bool,
+    /// Destroyed pools, and no others; a named one is brought back.
+    #[serde(default)]
+    destroyed: bool,
 }
 
 /// Finds pools on drives; lists them, or imports the named ones.
 #[utoipa::path(post, path = "/api/v1/import", request_body = Import,
-    responses((status = 200, body = Pools), (status = 409, body = Problem)))]
+    responses((status = 200, body = PoolsFound), (status = 409, body = Problem)))]
 async fn import_pools(api: Api, Document(import): Document<Import>) -> Response {
-    let Import { folders, drives, pool, all, new_name, force, new_identity } = import;
+    let Import { folders, drives, pool, all, new_name, force, new_identity, destroyed } = import;
     let wrong = |what: &str| Wrong::new(what).into_response();
     if all && pool.is_some() {
         return wrong("`all` and `pool` exclude each other");
+    }
+    if all && destroyed {
+        return wrong("`all` and `destroyed` exclude each other");
     }
     if new_name.is_some() && pool.is_none() {
         return wrong("`new_name` requires `pool`");
@@ -339,7 +351,8 @@ async fn import_pools(api: Api, Document(import): Document<Import>) -> Response 
         Err(wrong) => return wrong.into_response(),
     };
     let folders = folders.into_iter().map(PathBuf::from).collect();
-    api.document(ImportPools { folders, drives, pool, all, new_name, force, new_identity }).await
+    let asked = ImportPools { folders, drives, pool, all, new_name, force, new_identity, destroyed };
+    api.document(asked).await
 }
 
 /// A pool and its status.
@@ -403,19 +416,31 @@ struct Confirmation {
     yes: bool,
 }
 
-/// Erases a pool from its drives, with everything in it.
-#[utoipa::path(delete, path = "/api/v1/pools/{pool}", params(Confirmation),
+/// The way in which a pool is destroyed.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Destruction {
+    /// `true`: confirm destroying all data.
+    #[serde(default)]
+    yes: bool,
+    /// Erase its drives, so that it cannot be brought back.
+    #[serde(default)]
+    wipe: bool,
+}
+
+/// Ends a pool with everything in it.
+#[utoipa::path(delete, path = "/api/v1/pools/{pool}", params(Destruction),
     responses((status = 200, body = Pools), (status = 400, body = Problem), (status = 409, body = Problem)))]
 async fn destroy_pool(
     api: Api,
     Path(pool): Path<PoolName>,
-    Query(confirmation): Query<Confirmation>,
+    Query(Destruction { yes, wipe }): Query<Destruction>,
 ) -> Response {
-    api.document(DestroyPool { pool, yes: confirmation.yes }).await
+    api.document(DestroyPool { pool, yes, wipe }).await
 }
 
 /// Unregisters a pool, so that its drives can be used on another host.
-#[utoipa::path(post, path = "/api/v1/pools/{pool}/export", responses((status = 200), (status = 409, body = Problem)))]
+#[utoipa::path(post, path = "/api/v1/pools/{pool}/export", responses((status = 200, body = PoolExported), (status = 409, body = Problem)))]
 async fn export_pool(api: Api, Path(pool): Path<PoolName>) -> Response {
     api.document(ExportPool { pool }).await
 }
@@ -477,7 +502,7 @@ struct Times {
 }
 
 /// I/O statistics of a pool's drives.
-#[utoipa::path(get, path = "/api/v1/pools/{pool}/iostat", params(Times), responses((status = 200), (status = 409, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/pools/{pool}/iostat", params(Times), responses((status = 200, body = Load), (status = 409, body = Problem)))]
 async fn show_load(api: Api, Path(pool): Path<PoolName>, Query(times): Query<Times>) -> Response {
     // Without a length there are no intervals to count.
     let count = times.seconds.and(times.count);
@@ -508,7 +533,7 @@ struct ScrubManner {
 
 /// Requests a scrub: every stripe is read, compared and repaired.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/scrub", params(ScrubManner),
-    responses((status = 200, body = Pools), (status = 409, body = Problem)))]
+    responses((status = 200, body = Pools, description = "The pool; with `wait` the document of `wait?job=scrub`"), (status = 409, body = Problem)))]
 async fn scrub_pool(api: Api, Path(pool): Path<PoolName>, Query(how): Query<ScrubManner>) -> Response {
     api.document(Scrub { pool, wait: how.wait, check_only: how.check_only }).await
 }
@@ -552,7 +577,7 @@ struct Job {
 
 /// Waits until a pool has no job of this kind left; the job continues if the client disconnects.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/wait", params(Job),
-    responses((status = 200, body = Pools), (status = 400, body = Problem), (status = 409, body = Problem)))]
+    responses((status = 200, body = JobsDone), (status = 400, body = Problem), (status = 409, body = Problem)))]
 async fn wait_for_job(api: Api, Path(pool): Path<PoolName>, Query(job): Query<Job>) -> Response {
     match parse("job", &job.job) {
         Ok(job) => api.document(WaitForJob { pool, job }).await,
@@ -561,13 +586,13 @@ async fn wait_for_job(api: Api, Path(pool): Path<PoolName>, Query(job): Query<Jo
 }
 
 /// The registered pools, served or not.
-#[utoipa::path(get, path = "/api/v1/known-pools", responses((status = 200), (status = 409, body = Problem)))]
+#[utoipa::path(get, path = "/api/v1/known-pools", responses((status = 200, body = KnownPools), (status = 409, body = Problem)))]
 async fn list_known_pools(api: Api) -> Response {
     api.document(ListPools {}).await
 }
 
 /// Sends a test alert through every configured channel, and reports the outcome.
-#[utoipa::path(post, path = "/api/v1/alerts/test", responses((status = 200), (status = 409, body = Problem)))]
+#[utoipa::path(post, path = "/api/v1/alerts/test", responses((status = 200, body = AlertsTested), (status = 409, body = Problem)))]
 async fn test_alerts(api: Api) -> Response {
     api.document(TestAlerts {}).await
 }

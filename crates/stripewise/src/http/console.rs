@@ -38,6 +38,7 @@ pub(super) fn views() -> Router<House> {
         .route("/console/pools/{pool}/rows", get(views::rows))
         .route("/console/pools/{pool}/volumes/{volume}/use", get(views::volume_use))
         .route("/console/layout", get(views::layout))
+        .route("/console/service", get(views::service))
         .route("/console/places", get(places::places))
         .route("/console/lab/runs", get(lab::list).post(lab::begin))
         .route("/console/lab/runs/{number}", delete(lab::stop))

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use futures_channel::{mpsc, oneshot};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
+use stripewise_control::daemon::alerts::Channel;
 use stripewise_control::daemon::caller::{Caller, Collected};
 use stripewise_control::daemon::news::{Followed, PoolNews};
 use stripewise_control::daemon::socket::frames::Colours;
@@ -67,6 +68,8 @@ pub(super) enum Order {
         /// Receives the use; `None` for a volume that is not open here.
         answer: oneshot::Sender<Option<VolumeUse>>,
     },
+    /// Ways to all volumes, and channels of alerts.
+    Service(oneshot::Sender<Service>),
     /// A subscription to the events of pools.
     Follow {
         /// The events wanted.
@@ -82,8 +85,16 @@ pub(super) enum Order {
 pub(super) struct VolumeUse {
     /// Its load since it was opened.
     pub load: VolumeLoad,
-    /// NBD connections of this process, to all volumes; `None` without an NBD server.
-    pub nbd_clients: Option<usize>,
+    /// Its NBD clients; `None` without an NBD server.
+    pub nbd_clients: Option<Vec<String>>,
+}
+
+/// Ways to all volumes, and channels of alerts.
+pub(super) struct Service {
+    /// Listen addresses of the NBD server.
+    pub nbd: Vec<String>,
+    /// Channels of alerts.
+    pub alerts: Vec<Channel>,
 }
 
 /// The outcome of a request.
@@ -116,8 +127,14 @@ pub(super) async fn execute_all(orders: &mut mpsc::Receiver<Order>, app: &App, t
                 let session = Session::served(app, &pool);
                 let loads = session.map(|session| session.pool.volume_loads()).unwrap_or_default();
                 let load = loads.into_iter().find(|load| load.volume == volume);
-                let nbd = app.served.listeners().borrow().nbd.as_ref().map(|nbd| nbd.status().clients);
-                drop(answer.send(load.map(|load| VolumeUse { load, nbd_clients: nbd })));
+                let name = format!("{pool}/{volume}");
+                let clients = app.served.listeners().borrow().nbd.as_ref().map(|nbd| nbd.clients_of(&name));
+                drop(answer.send(load.map(|load| VolumeUse { load, nbd_clients: clients })));
+            }
+            Order::Service(answer) => {
+                let nbd = app.served.listeners().borrow().nbd_places.clone();
+                let alerts = app.alerts().map(|alerts| alerts.channels().to_vec()).unwrap_or_default();
+                drop(answer.send(Service { nbd, alerts }));
             }
             Order::Follow { followed, who, answer } => {
                 tracing::debug!(target: "command", way = "http", who, "follows {followed:?}");

@@ -254,7 +254,8 @@ fn destructive_commands_need_confirmation() {
     assert!(error.contains("drive1.img loses all of its volumes"), "{error}");
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
     sandbox.ok("pool destroy tank --yes");
-    assert!(sandbox.json("drive show @d/drive0.img")["drives"][0]["superblock"].is_null());
+    let label = sandbox.json("drive show @d/drive0.img")["drives"][0]["superblock"].clone();
+    assert!(label["destroyed_unix_s"].is_u64(), "{label}");
     assert!(sandbox.fails("pool import --dir @d").contains("no pool was found"));
     sandbox.ok("pool create again @d/drive0.img @d/drive1.img");
 }

@@ -10,7 +10,7 @@ use stripewise_control::size::{ByteSize, duration_text};
 
 use crate::kit::Sandbox;
 use crate::kit::daemon::Daemon;
-use crate::kit::programs::are_here;
+use crate::kit::programs::{are_here, is_possible};
 use crate::kit::web::{Web, free_port};
 
 const ADMIN: &str = "admin-0123456789abcdef";
@@ -18,12 +18,17 @@ const READER: &str = "reader-0123456789abcdef";
 
 /// A daemon with a token of each of two roles, at a port.
 fn daemon(sandbox: &Sandbox) -> (Daemon, u16) {
+    daemon_with(sandbox, "")
+}
+
+/// As [`daemon`], with more options.
+fn daemon_with(sandbox: &Sandbox, options: &str) -> (Daemon, u16) {
     let tokens = sandbox.path("tokens");
     std::fs::write(&tokens, format!("token boss admin {ADMIN}\ntoken eyes read {READER}\n"))
         .expect("written");
     std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o600)).expect("set");
     let port = free_port();
-    (Daemon::start(sandbox, &format!("--http {port} --http-token-file @tokens")), port)
+    (Daemon::start(sandbox, &format!("--http {port} --http-token-file @tokens {options}")), port)
 }
 
 /// An answer: its status, its head in small letters, and its document.
@@ -146,6 +151,8 @@ fn rows_show_the_redundancy_that_is_left() {
     assert_eq!(web.ask("GET", "/console/pools/other/rows", Value::Null).0, 404);
     let used = web.ok("GET", "/console/pools/tank/volumes/a/use", Value::Null);
     assert_eq!((&used["in_flight"], &used["nbd_clients"]), (&json!(0), &Value::Null), "{used}");
+    let service = web.ok("GET", "/console/service", Value::Null);
+    assert_eq!((&service["nbd"], &service["alerts"]), (&json!([]), &json!([])), "{service}");
     assert!(web.ok("GET", "/console/pools/tank/hour", Value::Null)["points"].is_array());
     daemon.end();
 }
@@ -198,11 +205,16 @@ fn browser() -> Option<(PathBuf, PathBuf)> {
 /// Runs a test of `tests/web` against a daemon with drives d/drive0.img …, and what `prepare`
 /// makes.
 fn in_browser(test: &str, drives: usize, prepare: impl FnOnce(&Sandbox)) {
+    in_browser_with(test, drives, "", prepare);
+}
+
+/// As [`in_browser`], with options of the daemon.
+fn in_browser_with(test: &str, drives: usize, options: &str, prepare: impl FnOnce(&Sandbox)) {
     let Some((chromium, tools)) = browser() else { return };
     let sandbox = Sandbox::new();
     sandbox.ok(&format!("drive make @d --count {drives} --size 64MiB"));
     prepare(&sandbox);
-    let (daemon, port) = daemon(&sandbox);
+    let (daemon, port) = daemon_with(&sandbox, options);
     let given = json!({
         "url": format!("http://127.0.0.1:{port}"), "token": ADMIN, "reader": READER, "tools": tools,
         "chromium": chromium, "folder": sandbox.path(""), "drives": sandbox.path("d"),
@@ -256,7 +268,8 @@ fn roles_and_destruction_hold_in_a_browser() {
         in_browser("rights.mjs", 3, |sandbox| {
             let named = |name: &str| sandbox.path(&format!("d/{name}"));
             let markup = "<img src=x onerror=alert(1)>";
-            let long = "名".repeat(60);
+            // As long as a pool records paths.
+            let long = "名".repeat((200 - named("").as_os_str().len()) / 3);
             std::fs::rename(named("drive1.img"), named(&long)).expect("renamed");
             std::fs::rename(named("drive2.img"), named(markup)).expect("renamed");
             let drives = [named("drive0.img"), named(&long), named(markup)];
@@ -284,6 +297,13 @@ fn pages_are_accessible_in_both_themes() {
 fn a_run_of_the_laboratory_is_watched_in_a_browser() {
     if is_soak() {
         in_browser("lab.mjs", 1, |_| {});
+    }
+}
+
+#[test]
+fn exports_mounts_and_alerts_work_in_a_browser() {
+    if is_soak() && is_possible(&["qemu-io"]) {
+        in_browser_with("access.mjs", 3, "--nbd unix:nbd.sock --alert-command true", with_pool);
     }
 }
 

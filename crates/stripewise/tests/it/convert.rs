@@ -14,7 +14,8 @@ fn a_converted_volume_keeps_its_data() {
     let begun = sandbox.ok("volume convert tank/a --layout raid5");
     assert_eq!(
         begun.text(),
-        "converting volume tank/a from raid10 over 4 drives to raid5 over 4\n`stripewise pool wait tank convert` completes it, \
+        "converting volume tank/a from raid10 over 4 drives to raid5 over 4\nqueued, and not running: \
+         no daemon serves the pool; `stripewise pool wait tank convert` does it now; \
          `stripewise volume convert tank/a --cancel` cancels it\n"
     );
     let status = sandbox.json("pool status tank");

@@ -140,6 +140,30 @@ fn serving_to_qemu_works_as_documented() {
     );
 }
 
+/// The libvirt schema, where it is installed, decides whether the disk is valid in a domain.
+#[test]
+fn the_disk_for_libvirt_is_valid() {
+    let page = include_str!("../../../../docs/serve-to-qemu.md");
+    let disk = page.split("```xml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a disk");
+    assert!(disk.contains("socket='/run/stripewise/nbd.sock'") && disk.contains("name='tank/vm'"), "{disk}");
+    let mut depth = 0;
+    for tag in disk.split('<').skip(1).map(|rest| rest.split('>').next().expect("a tag")) {
+        depth += i32::from(!tag.starts_with('/') && !tag.ends_with('/'));
+        depth -= i32::from(tag.starts_with('/'));
+    }
+    assert_eq!(depth, 0, "each element is closed: {disk}");
+    if !programs::are_here(&["virt-xml-validate"]) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let domain = format!(
+        "<domain type='kvm'><name>vm</name><memory>1</memory><os><type>hvm</type></os><devices>{disk}\
+         </devices></domain>"
+    );
+    std::fs::write(sandbox.path("vm.xml"), domain).expect("written");
+    programs::succeeds(&["virt-xml-validate", &sandbox.text("vm.xml"), "domain"]);
+}
+
 #[test]
 fn alerts_work_as_documented() {
     works("alerts.md", include_str!("../../../../docs/alerts.md"), &["bash", "jq", "curl"]);

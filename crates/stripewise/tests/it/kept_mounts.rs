@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::kit::daemon::{Daemon, until_within};
+use crate::kit::daemon::{Daemon, Process, until_within};
 use crate::kit::mount::is_mounted;
 use crate::kit::programs::{is_possible, program, succeeds};
 use crate::kit::{Sandbox, unique_bytes};
@@ -146,4 +146,38 @@ fn umount_needs_a_daemon_and_a_mount_of_it() {
     let said = sandbox.fails("umount tank");
     assert!(said.contains("has mounted nothing at tank"), "{said}");
     daemon.end();
+}
+
+#[test]
+fn mounts_of_fstab_end_with_umount_and_are_waited_for() {
+    if !is_possible(&["umount"]) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.pool(2);
+    sandbox.ok("volume create tank/a --layout raid1 --size 4MiB");
+    let folder = Folder::new(&sandbox, "files");
+    let refused = sandbox.fails("mount tank @files -o wait=0");
+    assert!(refused.contains("no daemon mounts it") && refused.contains("hint: "), "{refused}");
+    assert!(!folder.is_mounted(), "never without the daemon");
+    let mut early = Process::start(&sandbox, "mount tank @files -o nofail,wait=120,_netdev");
+    let daemon = Daemon::start(&sandbox, "");
+    early.expect_end();
+    assert!(folder.0.join("a").exists());
+    sandbox.ok("mount tank @files -o defaults");
+    let unmount = || {
+        succeeds(&["umount", &folder.0.display().to_string()]);
+        until("it is forgotten", || mounts(&sandbox) == serde_json::json!([]));
+    };
+    unmount();
+    assert!(!daemon.said().contains("by another process"), "{}", daemon.said());
+    // A killed daemon forgets nothing.
+    sandbox.ok("mount tank @files -o defaults");
+    daemon.kill();
+    let daemon = Daemon::start(&sandbox, "");
+    assert!(folder.0.join("a").exists());
+    unmount();
+    assert!(sandbox.fails("mount gone @files -o wait=60").contains("gone"), "an unknown pool: at once");
+    daemon.end();
+    assert!(!Daemon::start(&sandbox, "").end().contains("is mounted at"));
 }

@@ -84,6 +84,8 @@ pub struct Wanted<'a> {
     pub kind: FileSystem,
     /// The mount point: a folder that was checked to be free.
     pub folder: &'a Path,
+    /// Options of `mount`.
+    pub options: &'a [String],
 }
 
 impl Wanted<'_> {
@@ -117,7 +119,8 @@ impl Wanted<'_> {
         Ok(())
     }
 
-    fn is_mounted(&self) -> Result<bool> {
+    /// True while something is mounted at the folder.
+    pub(super) fn is_mounted(&self) -> Result<bool> {
         let mounted = what_is_mounted_at(self.folder);
         Ok(mounted.map_err(|error| Failure::because("cannot list mounts", &error))?.is_some())
     }
@@ -158,7 +161,15 @@ impl Wanted<'_> {
             control.note(format!("{} is empty: creating {} on it", self.volume, self.kind.signature()));
             run(maker, package, &["-q".as_ref(), device.as_ref()]).await?;
         }
-        let words: [&OsStr; 4] = ["-t".as_ref(), kind.as_ref(), device.as_ref(), self.folder.as_ref()];
+        let options = self.options.join(",");
+        let words: [&OsStr; 6] = [
+            "-t".as_ref(),
+            kind.as_ref(),
+            "-o".as_ref(),
+            if options.is_empty() { "rw" } else { options.as_str() }.as_ref(),
+            device.as_ref(),
+            self.folder.as_ref(),
+        ];
         run("mount", UTIL_LINUX, &words).await.map_err(|failure| {
             let message =
                 format!("cannot mount {} at {}: {}", self.volume, self.folder.display(), failure.message);

@@ -2,12 +2,14 @@
 //! brings it back when the daemon serves again, and unmounts it at shutdown.
 //!
 //! A mount that another process unmounts stays on the list and comes back with the next daemon, as
-//! the system unmounts everything when it shuts down; `stripewise umount` takes it off the list.
+//! the system unmounts everything when it shuts down; `stripewise umount` takes it off the list. A
+//! mount of the system's `mount` is recorded by `/etc/fstab`: `umount` takes it off the list too.
 //!
 //! Expected faults: folders that are gone or not empty after a start, pools that are served later
 //! or not at all, file systems that are in use at the end (waited for), a damaged record
 //! (reported).
 
+use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -17,15 +19,16 @@ use futures_util::future::select;
 use stripewise_export::bridge::off_thread;
 use stripewise_export::fuse::Tree;
 
-use super::file_system::{FileSystem, Wanted, backing_file};
+use super::file_system::{Wanted, backing_file};
 use super::program::{UTIL_LINUX, run};
 use super::{free_folder_at, mount_fuse, unmount_fuse, what_is_mounted_at};
 use crate::control::Control;
 use crate::daemon::alerts::{Alert, tell};
 use crate::daemon::serving::END_WITHIN_SECONDS;
 use crate::failure::{Failure, Reason, Result};
+use crate::messages::request::Mount;
 use crate::notation::names::VolumeName;
-use crate::pools::mount_list::{KeptMount, Mount, MountState};
+use crate::pools::mount_list::{self, KeptMount, MountState};
 use crate::pools::session::{Session, find_volume};
 use crate::registry::replace_file;
 use crate::registry::running_as_root;
@@ -39,6 +42,10 @@ const AGAIN_NS: u64 = 30_000_000_000;
 const RELEASE_PATIENCE_NS: u64 = 5_000_000_000;
 /// Maximum time that the start of the daemon waits for its mounts.
 const START_PATIENCE_NS: u64 = 30_000_000_000;
+/// Time to wait for a pool that is not served yet, seconds.
+const NEW_POOL_SECONDS: u64 = 3;
+/// Interval between looks at the pool that a mount of the system waits for.
+const POOL_LOOK_NS: u64 = 100_000_000;
 
 /// Loads the record of the last daemon and mounts what it had, for pools that are served.
 pub async fn begin(control: &Control) -> Result<()> {
@@ -105,27 +112,36 @@ pub async fn end(control: &Control) -> Result<()> {
     Ok(())
 }
 
-/// Mounts a pool or a volume, records the mount, and returns it.
-pub(crate) async fn mount(
-    control: &Control,
-    pool: &str,
-    volume: Option<&VolumeName>,
-    typed: &Path,
-    file_system: Option<FileSystem>,
-) -> Result<()> {
-    let mounts = control.served.mounts();
+/// Mounts a pool or a volume, and records the mount.
+pub(crate) async fn mount(control: &Control, asked: &Mount) -> Result<()> {
+    let (pool, mounts) = (&asked.pool.0, control.served.mounts());
     if !mounts.is_kept() {
         return Err(Failure::new(format!(
             "pool `{pool}` is open in `stripewise mount`, which mounts nothing else"
         ))
         .hint("end that process first, or have `stripewise serve` serve the pool"));
     }
-    if file_system.is_some() && !running_as_root() {
+    if asked.file_system.is_some() && !running_as_root() {
         return Err(Failure::new("only a daemon that runs as root can mount a file system on a loop device")
             .hint(format!("stripewise mount {pool} DIR shows volumes as files")));
     }
-    let folder = free_folder_at(control.absolute(typed)).await?;
-    let target = volume.map_or_else(|| pool.to_owned(), VolumeName::to_string);
+    let Some(system) = &asked.of_system else {
+        // A pool that was created a moment ago.
+        let _ = until_served(control, pool, NEW_POOL_SECONDS).await;
+        return mount_once(control, asked).await;
+    };
+    until_served(control, pool, system.wait_seconds).await?;
+    if is_there_already(control, asked, system.wait_seconds).await? {
+        return record(control);
+    }
+    mount_once(control, asked).await
+}
+
+/// Mounts what is not mounted, and records it.
+async fn mount_once(control: &Control, asked: &Mount) -> Result<()> {
+    let (pool, mounts) = (&asked.pool.0, control.served.mounts());
+    let folder = free_folder_at(control.absolute(&asked.folder)).await?;
+    let target = asked.volume.as_ref().map_or_else(|| pool.clone(), VolumeName::to_string);
     let existing = mounts.all().into_iter().find(|mount| {
         let kept = mount.kept.borrow();
         kept.target() == target || kept.folder == folder
@@ -147,17 +163,16 @@ pub(crate) async fn mount(
         .ok_or_else(|| Failure::missing(format!("pool `{pool}` is not served here")))?;
     let kept = KeptMount {
         pool_id: session.known().id,
-        pool: pool.to_owned(),
-        volume: volume.map(|volume| volume.volume.clone()),
+        pool: pool.clone(),
+        volume: asked.volume.as_ref().map(|volume| volume.volume.clone()),
         folder,
-        file_system,
+        file_system: asked.file_system,
+        options: asked.options.clone(),
+        is_of_system: asked.of_system.is_some(),
     };
     drop(session);
     let mount = mounts.add(kept);
-    let is_tried = || !matches!(*mount.state.borrow(), MountState::Waiting | MountState::Mounting);
-    while !is_tried() {
-        mounts.changed().wait().await;
-    }
+    until_tried(control, &mount).await;
     let failed = match &*mount.state.borrow() {
         MountState::Failed { why, .. } => Some(why.clone()),
         _ => None,
@@ -171,15 +186,70 @@ pub(crate) async fn mount(
     record(control)
 }
 
+/// Waits until a known pool is served, for at most `wait_seconds`.
+async fn until_served(control: &Control, pool: &str, wait_seconds: u64) -> Result<()> {
+    let is_known = control.registry()?.pools()?.iter().any(|known| known.name == *pool);
+    let context = control.executor()?.context();
+    let served = async {
+        while is_known && !control.served.has(pool) {
+            context.sleep_ns(POOL_LOOK_NS).await;
+        }
+    };
+    let limit_ns = wait_seconds.saturating_mul(1_000_000_000);
+    context.time_limit_ns(limit_ns, pin!(served)).await.map_err(|_| {
+        Failure::new(format!("pool `{pool}` is not served after {wait_seconds} s"))
+            .hint(format!("`stripewise pool status {pool}` says why"))
+    })
+}
+
+/// True if the daemon has made the same mount before, which is the system's from now on. One that
+/// was unmounted a moment ago ends first.
+async fn is_there_already(control: &Control, asked: &Mount, wait_seconds: u64) -> Result<bool> {
+    let folder = resolved(control.absolute(&asked.folder)).await;
+    let all = control.served.mounts().all();
+    let is_same = |mount: &&Rc<mount_list::Mount>| {
+        let kept = mount.kept.borrow();
+        let is_volume = kept.volume.as_ref() == asked.volume.as_ref().map(|name| &name.volume);
+        let is_kind = kept.file_system == asked.file_system && kept.options == asked.options;
+        is_volume && is_kind && kept.pool == asked.pool.0 && kept.folder == folder
+    };
+    let Some(same) = all.iter().find(is_same) else { return Ok(false) };
+    until_tried(control, same).await;
+    let mounted = what_is_mounted_at(&folder);
+    let mounted = mounted.map_err(|error| Failure::because("cannot list mounts", &error))?;
+    if same.is_mounted() && mounted.is_some() {
+        same.kept.borrow_mut().is_of_system = true;
+        return Ok(true);
+    }
+    let ended = async {
+        while same.is_active.get() {
+            control.served.mounts().changed().wait().await;
+        }
+    };
+    let limit_ns = wait_seconds.saturating_mul(1_000_000_000);
+    // If it does not end, the check of the folder says why.
+    let _ = control.executor()?.context().time_limit_ns(limit_ns, pin!(ended)).await;
+    Ok(false)
+}
+
+/// A path without links. It may be on a mounted file system, which this thread must not touch.
+async fn resolved(path: PathBuf) -> PathBuf {
+    let typed = path.clone();
+    off_thread(move || std::fs::canonicalize(typed)).await.and_then(|found| found).unwrap_or(path)
+}
+
+/// Waits until a mount is there or has failed.
+async fn until_tried(control: &Control, mount: &mount_list::Mount) {
+    while matches!(*mount.state.borrow(), MountState::Waiting | MountState::Mounting) {
+        control.served.mounts().changed().wait().await;
+    }
+}
+
 /// Unmounts what is named by its target or its folder, and takes it off the record. Returns target
 /// and folder.
 pub(crate) async fn unmount(control: &Control, typed: &Path) -> Result<KeptMount> {
     let mounts = control.served.mounts();
-    let absolute = control.absolute(typed);
-    // The folder may be on a mounted file system, which this process must not touch.
-    let resolved = absolute.clone();
-    let folder = off_thread(move || std::fs::canonicalize(resolved)).await.and_then(|found| found);
-    let folder = folder.unwrap_or(absolute);
+    let folder = resolved(control.absolute(typed)).await;
     let mount = mounts.find(&typed.to_string_lossy(), &folder).ok_or_else(|| {
         Failure::of(Reason::Missing, format!("the daemon has mounted nothing at {}", typed.display()))
             .hint("`stripewise pool status` lists what is mounted")
@@ -247,13 +317,14 @@ fn start_due(control: &Control) -> Result<()> {
 }
 
 /// The life of a mount, from mounting it to its end.
-async fn live(control: &Control, mount: &Rc<Mount>) {
+async fn live(control: &Control, mount: &Rc<mount_list::Mount>) {
     let kept = mount.kept.borrow().clone();
     let (target, folder) = (kept.target(), kept.folder.display().to_string());
     let result = mounted(control, mount, &kept).await;
-    let was_mounted = mount.is_mounted();
+    let (was_mounted, is_of_system) = (mount.is_mounted(), mount.kept.borrow().is_of_system);
+    let is_by_system = is_of_system && result.as_ref().is_ok_and(|end| *end == End::Elsewhere);
     let state = match result {
-        Ok(()) => MountState::Unmounted,
+        Ok(_) => MountState::Unmounted,
         Err(failure) => {
             let again_ns =
                 control.executor().map_or(u64::MAX, |executor| executor.context().now_ns() + AGAIN_NS);
@@ -261,7 +332,7 @@ async fn live(control: &Control, mount: &Rc<Mount>) {
             MountState::Failed { why: format!("{}{hint}", failure.message), again_ns }
         }
     };
-    if was_mounted && !mount.is_ending.get() && !mount.is_commanded.get() {
+    if was_mounted && !is_of_system && !mount.is_ending.get() && !mount.is_commanded.get() {
         let text = format!(
             "{target} was unmounted from {folder} by another process; `stripewise mount {target} {folder}` \
              mounts it again"
@@ -275,7 +346,14 @@ async fn live(control: &Control, mount: &Rc<Mount>) {
     }
     mount.state.replace(state);
     mount.is_active.set(false);
+    if is_by_system {
+        tracing::info!(target: "daemon", "{target} was unmounted from {folder}");
+        mount.is_forgotten.set(true);
+    }
     control.served.mounts().note_end(mount);
+    if is_by_system && let Err(failure) = record(control) {
+        control.warning(failure.message);
+    }
 }
 
 /// Unmounts what a killed daemon left at the folder of a mount; it serves nothing any more. A
@@ -308,8 +386,23 @@ async fn run_umount(folder: &Path) -> Result<String> {
     }
 }
 
+/// Origin of the end of a mount.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The daemon unmounted it.
+    Here,
+    /// Another process unmounted it.
+    Elsewhere,
+}
+
+impl End {
+    fn of(is_gone: bool) -> Self {
+        if is_gone { Self::Elsewhere } else { Self::Here }
+    }
+}
+
 /// Mounts, waits for the end, and unmounts.
-async fn mounted(control: &Control, mount: &Rc<Mount>, kept: &KeptMount) -> Result<()> {
+async fn mounted(control: &Control, mount: &Rc<mount_list::Mount>, kept: &KeptMount) -> Result<End> {
     let mounts = control.served.mounts();
     remove_dead_mount(control, kept).await?;
     let folder: PathBuf = free_folder_at(kept.folder.clone()).await?;
@@ -330,13 +423,16 @@ async fn mounted(control: &Control, mount: &Rc<Mount>, kept: &KeptMount) -> Resu
             .ok_or_else(|| Failure::new(format!("pool `{}` is not served", volume.pool)))?;
         let size_bytes = find_volume(session.report(), &volume)?.capacity_bytes;
         drop(session);
-        let wanted = Wanted { volume: &volume, size_bytes, kind, folder: &folder };
+        let wanted = Wanted { volume: &volume, size_bytes, kind, folder: &folder, options: &kept.options };
+        let end = Cell::new(End::Here);
         let work = async || {
             begin();
             select(pin!(until_ending), pin!(wanted.until_unmounted(control))).await;
+            end.set(End::of(!wanted.is_mounted()?));
             Ok(())
         };
-        return wanted.mounted(control, work).await;
+        wanted.mounted(control, work).await?;
+        return Ok(end.get());
     }
     let fuse = mount_fuse(control, Tree::Volumes(kept.pool.clone()), &folder)?;
     begin();
@@ -349,5 +445,7 @@ async fn mounted(control: &Control, mount: &Rc<Mount>, kept: &KeptMount) -> Resu
     };
     let (until_ending, until_not_served) = (pin!(until_ending), pin!(until_not_served));
     select(pin!(fuse.until_ended()), select(until_ending, until_not_served)).await;
-    unmount_fuse(control, &fuse, &folder, END_WITHIN_SECONDS).await
+    let end = End::of(fuse.has_ended());
+    unmount_fuse(control, &fuse, &folder, END_WITHIN_SECONDS).await?;
+    Ok(end)
 }

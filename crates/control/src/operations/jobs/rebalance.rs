@@ -1,6 +1,7 @@
 //! `pool rebalance`: spreads what volumes take over all data drives, so that free space can be used
-//! by the layouts there are; with `--wait` does it at once. It begins by itself when a drive is
-//! added; `--stop` ends it where it is.
+//! by the layouts there are: in the daemon if it serves the pool (`--wait` waits for that), else in
+//! the foreground, since nothing else would do it. It begins by itself when a drive is added;
+//! `--stop` ends it where it is.
 //!
 //! Expected faults: nothing to gain (said; nothing is moved), an interrupt (the next process to
 //! open the pool goes on).
@@ -24,7 +25,7 @@ enum Outcome {
     NothingToStop(Box<PoolReport>),
 }
 
-/// Carries it out.
+/// Executes `pool rebalance`.
 pub async fn run(asked: &Rebalance, control: &Control) -> Result<Response> {
     let name = &asked.pool.0;
     let doing = format!("pool rebalance {name}");
@@ -42,7 +43,7 @@ pub async fn run(asked: &Rebalance, control: &Control) -> Result<Response> {
         if !is_due {
             return Ok(Outcome::NothingToGain(report()));
         }
-        if asked.wait {
+        if asked.wait || !control.served.has(name) {
             return work(control, session, JobKind::Rebalance)
                 .await
                 .map(|done| Outcome::Done(Box::new(done)));

@@ -1,8 +1,9 @@
-//! `pool destroy`: erases a pool from its drives. What volumes held is not overwritten, but nothing
-//! finds it any more.
+//! `pool destroy`: ends a pool with all that is in it. Its drives are marked as those of a
+//! destroyed pool, and are free; until they are used, `pool import --destroyed` brings the pool
+//! back. With `--wipe` the drives are erased instead.
 //!
 //! Expected faults: drives that are not there (they keep their superblock; said so), a command line
-//! without `--yes`.
+//! without `--yes`, a run that is interrupted when some drives are marked (the next one goes on).
 
 use crate::access::Access;
 use crate::control::Control;
@@ -13,7 +14,7 @@ use crate::operations::unconfirmed;
 use crate::pools::session::{Session, with_pool};
 use crate::registry::stacking::refuse_if_used;
 
-/// Carries it out.
+/// Destroys the pool.
 pub async fn run(asked: &DestroyPool, control: &Control) -> Result<Response> {
     let name = &asked.pool.0;
     let registry = control.registry()?;
@@ -27,17 +28,26 @@ pub async fn run(asked: &DestroyPool, control: &Control) -> Result<Response> {
             Ok(session.report().with_identity_and_drives())
         })
         .await?;
-        return Err(unconfirmed(&doing, &format!("destroying {meant} loses all of its volumes")));
+        let (option, loss) = match asked.wipe {
+            true => (" --wipe", "erases all of its volumes for good"),
+            false => ("", "loses all of its volumes"),
+        };
+        return Err(unconfirmed(&format!("{doing}{option}"), &format!("destroying {meant} {loss}")));
     }
-    let session = Session::open(control, name, Access::Change, &doing).await?;
+    let session = Session::open_to_destroy(control, name, &doing).await?;
     let report = session.report();
     control.warning(format!("destroying {}", report.with_identity_and_drives()));
-    session.destroy().await?;
+    session.destroy(asked.wipe).await?;
     for drive in report.drives.iter().filter(|drive| !drive.state.takes_part()) {
         control.warning(format!(
-            "{} ({}) was {}: it still says that it belongs to the pool",
+            "{} ({}) was {}: it still says that it belongs to the pool; `stripewise drive clear` \
+             erases it",
             drive.path, drive.id, drive.state
         ));
     }
-    Ok(Response::PoolChanged(PoolChanged::new(report, PoolChange::Destroyed, control.served.has(name))))
+    Ok(Response::PoolChanged(PoolChanged::new(
+        report,
+        PoolChange::Destroyed { wiped: asked.wipe },
+        control.served.has(name),
+    )))
 }

@@ -1,17 +1,22 @@
 //! `pool import`: finds pools on drives, in any order and under any name. Lists them, or registers
 //! the named ones. Reads only, unless the pool is renamed, taken from another host, or forced to
-//! use drives that were restored from older copies.
+//! use drives that were restored from older copies. With `--destroyed` it finds destroyed pools
+//! instead, and brings the named one back.
 //!
 //! Expected faults: folders full of other things, drives of several pools, pools of one name,
 //! copies of one pool, drives missing or out of date, halves that diverged, pools in use by another
 //! process or host. A problem with one pool does not prevent the import of others.
+
+mod destroyed;
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Drive};
 use stripewise_export::nbd::client::NbdUri;
-use stripewise_pool::{DriveLabel, OpenMode, Pool, PoolId, PoolOptions, give_new_identity, identify};
+use stripewise_pool::{
+    DriveLabel, OfDestroyed, OpenMode, Pool, PoolId, PoolOptions, give_new_identity, identify,
+};
 use stripewise_runtime::{Holder, OpenError, OpenFile, OpenOptions, RealExecutor};
 
 use crate::access::Access;
@@ -22,6 +27,7 @@ use crate::failure::{Failure, Result, pool_failure};
 use crate::messages::report::{DriveReport, DriveState, PoolReport};
 use crate::messages::request::ImportPools;
 use crate::messages::response::{FoundPool, PoolsFound, Response};
+use crate::notation::names::in_shell;
 use crate::notation::times::host_in_words;
 use crate::pools::stacked::StackOpener;
 use crate::registry::this_host::this_host;
@@ -34,14 +40,14 @@ pub async fn run(asked: &ImportPools, control: &Control) -> Result<Response> {
     let closed = opener.close().await;
     let found = found?;
     closed?;
-    let are_only_listed = asked.pool.is_none() && !asked.all;
+    let (are_only_listed, are_destroyed) = (asked.pool.is_none() && !asked.all, asked.destroyed);
     for found in &found {
         found.pool.notices.iter().for_each(|notice| control.warning(notice));
         if let (Some(why), false) = (&found.held_back, are_only_listed) {
             control.warning(format!("pool {} ({}) is not imported: {why}", found.pool.name, found.pool.id));
         }
     }
-    Ok(Response::PoolsFound(PoolsFound { pools: found, are_only_listed }))
+    Ok(Response::PoolsFound(PoolsFound { pools: found, are_destroyed, are_only_listed }))
 }
 
 /// The drives of one pool.
@@ -58,6 +64,10 @@ impl FoundDrives<'_> {
 
     fn name(&self) -> &str {
         &self.newest().pool_name
+    }
+
+    fn is_destroyed(&self) -> bool {
+        self.newest().destroyed_unix_s.is_some()
     }
 
     fn is(&self, wanted: &str) -> bool {
@@ -89,7 +99,8 @@ async fn find_and_import(
     let mut pools: Vec<FoundPool> = Vec::new();
     let mut looked_at: Vec<String> = Vec::new();
     loop {
-        import.take_all(&groups(&found), &mut pools).await?;
+        let of_kind = groups(&found).into_iter().filter(|group| group.is_destroyed() == asked.destroyed);
+        import.take_all(&of_kind.collect::<Vec<_>>(), &mut pools).await?;
         if asked.pool.is_some() && !pools.is_empty() {
             break;
         }
@@ -108,6 +119,7 @@ async fn find_and_import(
             looked_at.push(name);
         }
     }
+    import.note_others(&groups(&found), pools.is_empty())?;
     if pools.is_empty() { Err(import.nothing_found(&places.words)) } else { Ok(pools) }
 }
 
@@ -117,15 +129,6 @@ fn places_as_options(asked: &ImportPools) -> String {
         asked.folders.iter().map(|folder| format!(" --dir {}", in_shell(&folder.to_string_lossy())));
     let drives = asked.drives.iter().map(|drive| format!(" --drive {}", in_shell(drive)));
     folders.chain(drives).collect()
-}
-
-/// A word as a shell takes it.
-fn in_shell(word: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-:@%+=,".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }
 
 struct Import<'a> {
@@ -216,7 +219,17 @@ impl Import<'_> {
         if let Some((why, hint)) = self.other_host(&found) {
             return Err(Failure::new(format!("pool `{}` ({}) {why}", found.pool.name, group.id)).hint(hint));
         }
-        self.put_on_list(group, &mut found).await?;
+        if let Err(why) = self.put_on_list(group, &mut found).await {
+            let lost = if self.asked.destroyed { self.lost_drives(&found).await } else { Vec::new() };
+            return Err(match lost.is_empty() {
+                true => why,
+                false => Failure {
+                    message: format!("{}; {}", why.message, lost.join("; ")),
+                    hint: Some("a drive that was used again since holds nothing of the pool".to_owned()),
+                    ..why
+                },
+            });
+        }
         Ok(found)
     }
 
@@ -257,6 +270,7 @@ impl Import<'_> {
             pool_id: Some(group.id),
             take_from_host: true,
             host: Some(this_host()),
+            destroyed: OfDestroyed::BringBack,
             ..PoolOptions::default()
         };
         let given = give_new_identity(&context, &buffers, drives, options).await;
@@ -321,7 +335,8 @@ impl Import<'_> {
 
     /// The command that imports a pool, by its name or identity, from the places searched.
     fn command(&self, pool: &str) -> String {
-        format!("stripewise pool import{} {pool}", places_as_options(self.asked))
+        let destroyed = if self.asked.destroyed { " --destroyed" } else { "" };
+        format!("stripewise pool import{}{destroyed} {pool}", places_as_options(self.asked))
     }
 
     /// As [`Self::command`], under another name if the pool's is taken.
@@ -344,7 +359,12 @@ impl Import<'_> {
         }
         let (context, buffers) = (self.executor.context(), BufferPool::new(0));
         let take_rolled_back = self.asked.force;
-        let options = PoolOptions { pool_id: Some(group.id), take_rolled_back, ..PoolOptions::default() };
+        let options = PoolOptions {
+            pool_id: Some(group.id),
+            take_rolled_back,
+            destroyed: OfDestroyed::Keep,
+            ..PoolOptions::default()
+        };
         let opening = Pool::open(&context, &buffers, given, OpenMode::ReadOnly, options);
         let pool = opening.await.map_err(|error| pool_failure(&what, &error))?;
         let (mut report, last_host) = (PoolReport::from(&pool.status()), pool.host());
@@ -370,6 +390,7 @@ impl Import<'_> {
             pool: report,
             imported: registered.is_some(),
             held_back: None,
+            destroyed_unix_s: group.newest().destroyed_unix_s,
             last_host,
             must_be_named: false,
             used_by,
@@ -390,6 +411,7 @@ impl Import<'_> {
             has_moved: false,
             command: self.command(group.name()),
             held_back: Some(why),
+            destroyed_unix_s: group.newest().destroyed_unix_s,
             last_host: group.newest().host.clone(),
             must_be_named: false,
             used_by: None,
@@ -536,7 +558,7 @@ impl Import<'_> {
             None => failure,
         })?;
         let is_others = found.last_host.as_ref().is_some_and(|host| host.is_other(&this_host()));
-        if is_others || found.takes_rolled_back || name != found.pool.name {
+        if is_others || found.takes_rolled_back || self.asked.destroyed || name != found.pool.name {
             if let Err(failure) = self.claim(&pool).await {
                 match before {
                     Some(before) => self.registry.remember(&context, before).await?,
@@ -556,6 +578,9 @@ impl Import<'_> {
         if self.asked.force {
             opener.force(&pool.id);
         }
+        if self.asked.destroyed {
+            opener.treat_destroyed(&pool.id, OfDestroyed::BringBack);
+        }
         let claimed = match opener.open_pool(self.registry.clone(), pool.clone(), Access::Change).await {
             Ok(session) => session.close().await,
             Err(trouble) => Err(trouble.failure()),
@@ -565,8 +590,9 @@ impl Import<'_> {
     }
 
     fn nothing_found(&self, places: &str) -> Failure {
-        let what =
-            self.asked.pool.as_ref().map_or_else(|| "no pool".to_owned(), |name| format!("no pool `{name}`"));
+        let kind = if self.asked.destroyed { "destroyed pool" } else { "pool" };
+        let what = self.asked.pool.as_ref();
+        let what = what.map_or_else(|| format!("no {kind}"), |name| format!("no {kind} `{name}`"));
         Failure::new(format!("{what} was found in {places}")).hint(
             "--dir DIR names a folder with the pool's drives, --drive DRIVE one of them, as a \
              path or an NBD URI; to show a drive's contents: `stripewise drive show DRIVE`",
@@ -595,6 +621,7 @@ mod tests {
             new_name: None,
             force: false,
             new_identity: false,
+            destroyed: false,
         };
         let options = places_as_options(&asked);
         assert_eq!(options, " --dir ../store --dir 'my disks' --drive 'nbd://host/x?timeout=2s'");

@@ -49,7 +49,7 @@ pub async fn run(asked: &ConvertVolume, control: &Control) -> Result<Response> {
         interleave_choice: None,
         volumes: vec![volume],
         name: name.clone(),
-        change: VolumeChange::Converted,
+        change: VolumeChange::Converted { is_served: control.served.has(&name.pool) },
     }))
 }
 

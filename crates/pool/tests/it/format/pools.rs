@@ -136,13 +136,13 @@ fn pool_drives_need_force_to_overwrite() {
 }
 
 #[test]
-fn a_destroyed_pool_leaves_empty_drives() {
+fn an_erased_pool_leaves_empty_drives() {
     let drives = as_drives(&memory_drives(2, 8));
     let life = Life::new();
     life.run(async {
         let pool = life.create(&drives, &[]).await.unwrap();
         pool.create_volume(volume_spec("data", "raid1", None)).await.unwrap();
-        pool.destroy().await.unwrap();
+        pool.erase().await.unwrap();
         for drive in &drives {
             assert_eq!(inspect(&**drive).await.unwrap(), None);
         }

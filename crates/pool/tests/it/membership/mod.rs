@@ -3,6 +3,7 @@
 mod checksum_pages;
 mod copies_in_use;
 mod cut_members;
+mod destroyed;
 mod drives;
 mod identity;
 mod journal_losses;

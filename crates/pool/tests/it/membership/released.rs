@@ -30,7 +30,7 @@ fn a_released_drive_counts_as_empty() {
         assert!(is_empty(&images[2]));
         pool.add(drives[2].clone(), Role::Spare, false).await.expect("added again");
         assert!(!is_empty(&images[2]));
-        pool.destroy().await.expect("destroyed");
+        pool.erase().await.expect("erased");
         for image in &images {
             assert!(is_empty(image));
         }

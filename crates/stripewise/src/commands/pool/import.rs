@@ -37,6 +37,10 @@ pub(crate) struct Options {
     /// that it can be used beside the original. Name the copied drives alone, with --dir or --drive
     #[arg(long, requires = "pool")]
     new_identity: bool,
+    /// List destroyed pools, or bring the named one back. That is possible until too many of its
+    /// drives were used for something else
+    #[arg(long, conflicts_with = "all")]
+    destroyed: bool,
 }
 
 impl Options {
@@ -49,6 +53,7 @@ impl Options {
             new_name: self.new_name.clone(),
             force: self.force,
             new_identity: self.new_identity,
+            destroyed: self.destroyed,
         }
     }
 }

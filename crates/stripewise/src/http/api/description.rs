@@ -1,5 +1,8 @@
 //! The description in OpenAPI: what the handlers say of themselves, and what holds for all of them:
-//! parameters in paths, tokens, and the shape of every answer that is no success.
+//! parameters in paths, tokens, the shape of every answer that is no success, and an example of
+//! each request and answer (`examples.json`, by the name of its schema).
+
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
@@ -14,8 +17,8 @@ const REFUSALS: [(&str, &str); 6] = [
     ("503", "Too much is being done, or the daemon is ending"),
 ];
 
-/// Documents of commands. The printer puts the version of the output in front of each.
-const DOCUMENTS: [&str; 4] = ["Pools", "Volumes", "VolumeChanged", "Events"];
+/// Examples by the names of schemas.
+const EXAMPLES: &str = include_str!("examples.json");
 
 /// The document.
 pub(super) fn text(description: &OpenApi) -> String {
@@ -29,7 +32,9 @@ fn complete(document: &mut Value) {
         "type": "http", "scheme": "bearer",
         "description": "A secret of the daemon's token file. Its role (read, operate, admin) decides what it may ask for.",
     }});
-    for name in DOCUMENTS {
+    let examples: Value = serde_json::from_str(EXAMPLES).expect("the examples are JSON");
+    document["components"]["examples"] = as_components(&examples);
+    for name in documents(document) {
         add_version(&mut document["components"]["schemas"][name]);
     }
     // Over a unix socket the user counts, and no token is needed.
@@ -38,16 +43,61 @@ fn complete(document: &mut Value) {
     for (path, item) in paths {
         let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let parameters: Vec<Value> = names
-            .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
+            .map(|name| {
+                let example = &examples["parameters"][name];
+                json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"},
+                    "example": example})
+            })
             .collect();
         let Some(item) = item.as_object_mut() else { continue };
         for operation in item.values_mut().filter_map(Value::as_object_mut) {
             add_refusals(operation);
+            add_examples(operation, &examples);
             if let Some(known) = operation.entry("parameters").or_insert_with(|| json!([])).as_array_mut() {
                 known.extend(parameters.iter().cloned());
             }
         }
     }
+}
+
+/// Examples as components of the document.
+fn as_components(examples: &Value) -> Value {
+    let of_schemas = examples["schemas"].as_object().into_iter().flatten();
+    of_schemas.map(|(name, value)| (name.clone(), json!({ "value": value }))).collect::<Map<_, _>>().into()
+}
+
+/// Schemas of the documents that commands print. The printer puts the version of the output in
+/// front of each.
+fn documents(document: &Value) -> BTreeSet<String> {
+    let operations = document["paths"].as_object().into_iter().flatten();
+    let operations = operations.flat_map(|(_, item)| item.as_object().into_iter().flatten());
+    let schemas = operations.filter_map(|(_, operation)| {
+        name_of(&operation["responses"]["200"]["content"]["application/json"]["schema"])
+    });
+    schemas.map(str::to_owned).collect()
+}
+
+/// Name of the schema that a reference leads to.
+fn name_of(schema: &Value) -> Option<&str> {
+    schema["$ref"].as_str()?.strip_prefix("#/components/schemas/")
+}
+
+/// Gives each body the example of its schema.
+fn add_examples(operation: &mut Map<String, Value>, examples: &Value) {
+    let add = |body: &mut Value| {
+        for media in body["content"].as_object_mut().into_iter().flat_map(|all| all.values_mut()) {
+            let Some(name) = name_of(&media["schema"]) else { continue };
+            if !examples["schemas"][name].is_null() {
+                let reference = format!("#/components/examples/{name}");
+                media["examples"] = json!({ name: { "$ref": reference } });
+            }
+        }
+    };
+    if let Some(body) = operation.get_mut("requestBody") {
+        add(body);
+    }
+    let responses = operation.get_mut("responses").and_then(Value::as_object_mut);
+    responses.into_iter().flat_map(|all| all.values_mut()).for_each(add);
 }
 
 fn add_version(schema: &mut Value) {

@@ -1,5 +1,6 @@
 //! Paths of drives, in pools and others.
 
+use stripewise_control::response::{DriveErased, Located, ShownDrives};
 use stripewise_pool::Role;
 
 use super::*;
@@ -31,7 +32,7 @@ pub(super) struct Shown {
 /// Shows the contents of drives: pool, role, state. Reads only; a POST, since the daemon connects
 /// to the URIs given.
 #[utoipa::path(post, path = "/api/v1/drives/show", request_body = Shown,
-    responses((status = 200), (status = 400, body = Problem), (status = 409, body = Problem)))]
+    responses((status = 200, body = ShownDrives), (status = 400, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn show_drives(api: Api, Document(shown): Document<Shown>) -> Response {
     let drives = shown.drives.into_iter().map(PathBuf::from).collect::<Vec<_>>();
     if drives.is_empty() {
@@ -52,7 +53,7 @@ pub(super) struct Light {
 
 /// Switches the light of a drive's slot on or off.
 #[utoipa::path(post, path = "/api/v1/drives/locate", request_body = Light,
-    responses((status = 200), (status = 409, body = Problem)))]
+    responses((status = 200, body = Located), (status = 409, body = Problem)))]
 pub(super) async fn locate_drive(api: Api, Document(light): Document<Light>) -> Response {
     api.document(LocateDrive { drive: PathBuf::from(light.drive), on: light.on }).await
 }
@@ -73,7 +74,7 @@ pub(super) struct Erased {
 
 /// Erases a drive that holds an old pool's superblock or other data.
 #[utoipa::path(post, path = "/api/v1/drives/clear", request_body = Erased,
-    responses((status = 200), (status = 400, body = Problem), (status = 409, body = Problem)))]
+    responses((status = 200, body = DriveErased), (status = 400, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn clear_drive(api: Api, Document(erased): Document<Erased>) -> Response {
     let Erased { drive, yes, force } = erased;
     api.document(ClearDrive { drive, yes, force }).await

@@ -2,6 +2,7 @@
 
 use stripewise_control::file_system::FileSystem;
 use stripewise_control::names::VolumeName;
+use stripewise_control::response::Mounted;
 
 use super::*;
 
@@ -15,13 +16,16 @@ pub(super) struct NewMount {
     folder: String,
     /// Type of the file system on the volume; created if the volume is empty.
     file_system: Option<FileSystem>,
+    /// Options of `mount` for the file system, such as `noatime`.
+    #[serde(default)]
+    options: Vec<String>,
 }
 
 /// Mounts volumes as files, or the file system on a volume, on the daemon's machine.
 #[utoipa::path(post, path = "/api/v1/mounts", request_body = NewMount,
-    responses((status = 200), (status = 400, body = Problem), (status = 409, body = Problem)))]
+    responses((status = 200, body = Mounted), (status = 400, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn mount(api: Api, Document(new): Document<NewMount>) -> Response {
-    let NewMount { target, folder, file_system } = new;
+    let NewMount { target, folder, file_system, options } = new;
     let folder = PathBuf::from(folder);
     let (pool, volume) = match (target.contains('/'), file_system) {
         (false, None) => (parse("target", &target), None),
@@ -32,7 +36,7 @@ pub(super) async fn mount(api: Api, Document(new): Document<NewMount>) -> Respon
         _ => return Wrong::new("`file_system` goes with a volume, and a pool without it").into_response(),
     };
     match pool {
-        Ok(pool) => api.document(Mount { pool, volume, folder, file_system }).await,
+        Ok(pool) => api.document(Mount { pool, volume, folder, file_system, options, of_system: None }).await,
         Err(wrong) => wrong.into_response(),
     }
 }
@@ -40,14 +44,14 @@ pub(super) async fn mount(api: Api, Document(new): Document<NewMount>) -> Respon
 /// The mount to end.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Mounted {
+pub(super) struct OfMount {
     /// Pool, volume, or mount point.
     target: String,
 }
 
 /// Ends a mount, and does not mount it again.
-#[utoipa::path(delete, path = "/api/v1/mounts", params(Mounted),
-    responses((status = 200), (status = 404, body = Problem), (status = 409, body = Problem)))]
-pub(super) async fn unmount(api: Api, Query(of): Query<Mounted>) -> Response {
+#[utoipa::path(delete, path = "/api/v1/mounts", params(OfMount),
+    responses((status = 200, body = Mounted), (status = 404, body = Problem), (status = 409, body = Problem)))]
+pub(super) async fn unmount(api: Api, Query(of): Query<OfMount>) -> Response {
     api.document(Unmount { target: PathBuf::from(of.target) }).await
 }

@@ -62,7 +62,8 @@ const WITHOUT_A_PATH: [(&str, &str); 24] = [
 const STREAMS: [&str; 2] = ["/api/v1/events", "/api/v1/pools/tank/jobs/scrub/events"];
 
 /// Fields that no path sets, and why.
-const FOR_PEOPLE: [(&str, &str); 1] = [("causes", "every document has them")];
+const FOR_PEOPLE: [(&str, &str); 2] =
+    [("causes", "every document has them"), ("of_system", "the mounts of `mount` and /etc/fstab")];
 
 /// All paths that need a token.
 fn whole(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
@@ -82,7 +83,7 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         "interleave_bytes": 65_536, "size_bytes": 1 << 30, "thin": true, "write_back": true, "checksums": false,
         "pin": "fast"});
     let import = json!({"folders": ["/d"], "drives": ["nbd://host/disk"], "pool": "tank", "new_name": "other",
-        "force": true, "new_identity": true});
+        "force": true, "new_identity": true, "destroyed": true});
     let through = json!({"name": "a", "layout": "raid5", "write_back": false, "checksums": true});
     let layout =
         json!({"layout": "raid50", "columns": 6, "groups": 2, "interleave_bytes": 65_536, "yes": true});
@@ -95,11 +96,16 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         ("GET", "/api/v1/known-pools", Value::Null),
         ("POST", "/api/v1/alerts/test", Value::Null),
         ("GET", "/api/v1/drives?pool=tank", Value::Null),
-        ("POST", "/api/v1/mounts", json!({"target": "tank/a", "folder": "/mnt/a", "file_system": "xfs"})),
+        (
+            "POST",
+            "/api/v1/mounts",
+            json!({"target": "tank/a", "folder": "/mnt/a", "file_system": "xfs",
+            "options": ["noatime"]}),
+        ),
         ("DELETE", "/api/v1/mounts?target=tank/a", Value::Null),
         ("GET", pool, Value::Null),
         ("PATCH", pool, settings),
-        ("DELETE", text([pool, "?yes=true"]), Value::Null),
+        ("DELETE", text([pool, "?yes=true&wipe=true"]), Value::Null),
         ("POST", text([pool, "/export"]), Value::Null),
         ("GET", text([pool, "/events?last=5"]), Value::Null),
         ("GET", text([pool, "/settings?key=scrub"]), Value::Null),
@@ -228,6 +234,67 @@ fn the_openapi_validator_finds_violations() {
     for (index, wrong) in spoils.into_iter().enumerate() {
         assert!(spoil(wrong) > 0, "{index}");
     }
+}
+
+/// Bodies of an operation that are documents: the request's, and that of success.
+fn bodies(operation: &Value) -> Vec<&Value> {
+    let success = &operation["responses"]["200"]["content"];
+    let all = [&operation["requestBody"]["content"], success].into_iter().filter_map(Value::as_object);
+    all.flatten().filter(|(kind, _)| *kind != "application/octet-stream").map(|(_, body)| body).collect()
+}
+
+/// Examples of the description, as requests.
+fn described_requests(description: &Value) -> Vec<(String, String, Value)> {
+    let mut requests = Vec::new();
+    for (path, item) in description["paths"].as_object().expect("paths") {
+        for (method, operation) in item.as_object().expect("operations") {
+            let Some(body) = operation["requestBody"]["content"]["application/json"].as_object() else {
+                continue;
+            };
+            let mut path = path.clone();
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                let name = format!("{{{}}}", parameter["name"].as_str().expect("a name"));
+                path = path.replace(&name, parameter["example"].as_str().unwrap_or_default());
+            }
+            let example = body["examples"].as_object().and_then(|all| all.values().next());
+            let reference = example.and_then(|example| example["$ref"].as_str()).unwrap_or_default();
+            let value = description.pointer(&format!("{}/value", reference.trim_start_matches('#')));
+            let value = value.unwrap_or_else(|| panic!("{method} {path} has no example")).clone();
+            requests.push((method.to_ascii_uppercase(), path, value));
+        }
+    }
+    requests
+}
+
+#[test]
+fn each_body_has_a_schema_and_a_valid_example() {
+    let (_, description) = ask_all(&[]);
+    let mut count = 0;
+    for (path, item) in description["paths"].as_object().expect("paths") {
+        for (method, operation) in item.as_object().expect("operations") {
+            let is_bytes = method == "get" && path.ends_with("/bytes");
+            let success = &operation["responses"]["200"]["content"];
+            assert!(is_bytes || success.is_object(), "{method} {path}: nothing is said of the answer");
+            for body in bodies(operation) {
+                let examples = body["examples"].as_object().into_iter().flatten();
+                let references: Vec<&str> = examples.filter_map(|(_, one)| one["$ref"].as_str()).collect();
+                assert!(!references.is_empty(), "{method} {path}: no example: {body}");
+                for reference in references {
+                    let value = description.pointer(&format!("{}/value", reference.trim_start_matches('#')));
+                    let value = value.unwrap_or_else(|| panic!("{reference} leads nowhere"));
+                    let misfits = super::openapi_values::misfits(&description, &body["schema"], value);
+                    assert_eq!(misfits, Vec::<String>::new(), "{method} {path}: {reference}");
+                    count += 1;
+                }
+            }
+        }
+    }
+    assert!(count > 40, "{count} examples");
+    let requests = described_requests(&description);
+    let requests: Vec<_> =
+        requests.iter().map(|(method, path, body)| (method.as_str(), path.as_str(), body.clone())).collect();
+    let (asked, _) = ask_all(&requests);
+    assert_eq!(asked.len(), requests.len(), "each example is understood");
 }
 
 #[test]

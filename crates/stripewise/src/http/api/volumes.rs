@@ -2,7 +2,7 @@
 
 use axum::body::Bytes;
 use stripewise_control::names::VolumeName;
-use stripewise_control::response::{VolumeChanged, Volumes};
+use stripewise_control::response::{VolumeChanged, VolumeWritten, Volumes};
 use stripewise_control::size::WantedSize;
 use stripewise_layout::LayoutSpec;
 use stripewise_pool::Pin;
@@ -238,7 +238,7 @@ pub(super) struct Place {
 
 /// Writes bytes to a volume, at most 16 MiB; they are durable when this is answered.
 #[utoipa::path(put, path = "/api/v1/pools/{pool}/volumes/{volume}/bytes", params(Place),
-    request_body(content_type = "application/octet-stream"), responses((status = 200), (status = 409, body = Problem)))]
+    request_body(content_type = "application/octet-stream"), responses((status = 200, body = VolumeWritten), (status = 409, body = Problem)))]
 pub(super) async fn write_volume(
     api: Api,
     Path(Named(volume)): OfVolume,

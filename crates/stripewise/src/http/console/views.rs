@@ -9,11 +9,12 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use stripewise_control::roles::Role;
 use stripewise_layout::{Geometry, Level, Shape};
 use stripewise_pool::RowRun;
 
 use crate::http::api::Api;
-use crate::http::orders::{Order, VolumeUse};
+use crate::http::orders::{Order, Service, VolumeUse};
 use crate::http::problem::error;
 
 /// Maximum number of runs of rows in an answer.
@@ -58,7 +59,7 @@ fn in_json(run: &RowRun) -> Value {
     })
 }
 
-/// Requests to a volume in flight, its journal, and the clients of this process.
+/// Requests to a volume in flight, its journal, and its clients.
 pub(super) async fn volume_use(api: Api, Path((pool, volume)): Path<(String, String)>) -> Response {
     let missing = format!("volume `{pool}/{volume}` is not open here");
     match api.order(|answer| Order::VolumeUse { pool, volume, answer }).await {
@@ -73,6 +74,18 @@ pub(super) async fn volume_use(api: Api, Path((pool, volume)): Path<(String, Str
             Json(document).into_response()
         }
         Ok(None) => error(StatusCode::NOT_FOUND, &missing, None).into_response(),
+        Err(response) => response,
+    }
+}
+
+/// Ways to all volumes, and for callers that may change something the channels of alerts: commands
+/// may hold secrets.
+pub(super) async fn service(api: Api) -> Response {
+    let sees_alerts = api.visitor.role >= Role::Operate;
+    match api.order(Order::Service).await {
+        Ok(Service { nbd, alerts }) => {
+            Json(json!({ "nbd": nbd, "alerts": sees_alerts.then_some(alerts) })).into_response()
+        }
         Err(response) => response,
     }
 }

@@ -4,14 +4,15 @@ use clap::Args;
 use stripewise_control::names::PoolName;
 use stripewise_control::request::Rebalance;
 
-/// Spread volumes over all data drives to make their free space usable
+/// Spread volumes over all data drives to make their free space usable. If a daemon serves the
+/// pool, the daemon does it and the command returns at once
 #[derive(Args)]
 #[command(after_help = "Example: stripewise pool rebalance tank --wait")]
 pub(crate) struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// Rebalance in the foreground and return when it is complete
+    /// Return when the rebalance is complete, also if a daemon does it
     #[arg(long)]
     wait: bool,
     /// Stop a running rebalance; data already moved stays where it is
