@@ -8,7 +8,8 @@
 //! no-ops, so performance models move terabytes without memory, and the engine behaves
 //! the same.
 //!
-//! A memory drive may keep frozen memory ([`Buffer::freeze`]) instead of a copy ([`kept`]).
+//! A memory drive may keep frozen memory ([`Buffer::freeze`]) instead of a copy ([`kept`]). Memory
+//! moves to another thread as a [`MovedBuffer`].
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
@@ -17,8 +18,10 @@ use std::ptr::NonNull;
 use std::rc::{Rc, Weak};
 
 pub(crate) mod kept;
+mod moved;
 
 use kept::{KeptBytes, KeptPieces};
+pub use moved::MovedBuffer;
 
 /// Alignment of every allocation in bytes, as O_DIRECT requires.
 pub const BUFFER_ALIGNMENT: usize = 4096;

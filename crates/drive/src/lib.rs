@@ -28,7 +28,7 @@ mod random;
 mod request;
 mod wait;
 
-pub use buffer::{BUFFER_ALIGNMENT, Buffer, BufferPool, access};
+pub use buffer::{BUFFER_ALIGNMENT, Buffer, BufferPool, MovedBuffer, access};
 pub use cause::Cause;
 pub use cause_meter::{CauseCounts, CauseMeter, CauseTable};
 pub use completion::{Completion, CompletionListener, CompletionSender, completion};

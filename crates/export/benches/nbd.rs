@@ -4,8 +4,9 @@
 //!
 //! It takes about three minutes. `STRIPEWISE_BENCH_PAIRS` and `STRIPEWISE_BENCH_SECONDS` set the
 //! number of pairs and the length of a run, `STRIPEWISE_BENCH_CASE` selects the cases whose name
-//! contains it, `STRIPEWISE_BENCH_CHECKSUMS=0` or `1` selects one half of them, and
-//! `STRIPEWISE_BENCH_CONNECTIONS` sets the number of connections. Server and fio share the
+//! contains it, `STRIPEWISE_BENCH_CHECKSUMS=0` or `1` selects one half of them,
+//! `STRIPEWISE_BENCH_CONNECTIONS` sets the number of connections, and `STRIPEWISE_BENCH_CORES` the
+//! threads of the server. Server and fio share the
 //! machine's cores.
 
 #[path = "../tests/it/kit/mod.rs"]
@@ -71,6 +72,7 @@ fn compare(checksums: bool, pairs: usize, seconds: f64, wanted: &str) {
         drive_mib: 256,
         volumes: vec![("data", VOLUME_MIB)],
         checksums,
+        cores: setting("STRIPEWISE_BENCH_CORES", 1.0) as usize,
         ..Wanted::default()
     });
     let their_socket = ours.folder.path().join("nbdkit.sock");

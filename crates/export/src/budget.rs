@@ -5,6 +5,8 @@
 //! that take no answers keep only themselves waiting. A client's requests wait for its memory one
 //! after the other, and of those that its share allows one of each listener may use the reserve: it
 //! gets what it needs to be done, so requests that have half arrived never all wait for each other.
+//! On one thread the first is the one with a permit; of the first ones of several threads it is the
+//! one whose turn it is.
 //!
 //! Expected faults: clients that announce much and send little, or take no answers. Time limits end
 //! them, which are shorter for those that hold much while memory is short.
@@ -18,7 +20,7 @@ use stripewise_drive::{Context, Semaphore, SemaphorePermit};
 
 use crate::client_id::ClientId;
 pub use crate::shares::Taken;
-use crate::shares::{Client, Group, ShareRules, Shares, Urgency};
+use crate::shares::{Client, Group, ShareRules, Shares, Turn, Turns, Urgency};
 
 /// Memory for all connections unless something else is asked for.
 pub(crate) const CONNECTION_BYTES: u64 = 256 << 20;
@@ -67,18 +69,19 @@ impl Budget {
     }
 }
 
-/// The clients of one listener, on the executor's thread.
+/// The clients of one listener that this thread serves.
 pub(crate) struct Line {
     group: Group,
     first: Rc<Semaphore>,
     clients: RefCell<HashMap<ClientId, Weak<ClientLine>>>,
 }
 
-/// The requests of one client, whichever of its connections they come from.
+/// The requests of one client on this thread, whichever of its connections they come from.
 pub(crate) struct ClientLine {
     client: Client,
     first: Semaphore,
     first_of_listener: Rc<Semaphore>,
+    turns_of_listener: Turns,
 }
 
 /// One request's way to its memory.
@@ -86,14 +89,30 @@ pub(crate) struct Wanted<'a> {
     line: &'a ClientLine,
     context: &'a Context,
     taken: Taken,
-    first_of_client: Option<SemaphorePermit>,
-    first_of_listener: Option<SemaphorePermit>,
+    first_of_client: Option<First>,
+    first_of_listener: Option<First>,
+}
+
+/// The right to be served before others: the first on its thread, and of all threads.
+struct First {
+    _of_thread: SemaphorePermit,
+    of_all: Turn,
 }
 
 impl Line {
     /// For the clients of one listener.
     pub(crate) fn new(group: Group) -> Self {
         Self { group, first: Rc::new(Semaphore::new(1)), clients: RefCell::default() }
+    }
+
+    /// True if it is of this listener.
+    pub(crate) fn is_of(&self, group: &Group) -> bool {
+        self.group.is(group)
+    }
+
+    /// The listener's part of the memory.
+    pub(crate) fn group(&self) -> &Group {
+        &self.group
     }
 
     /// A client's requests.
@@ -105,6 +124,7 @@ impl Line {
         clients.retain(|_, line| line.strong_count() > 0);
         let line = Rc::new(ClientLine {
             client: self.group.client(id.clone()),
+            turns_of_listener: self.group.turns().clone(),
             first: Semaphore::new(1),
             first_of_listener: self.first.clone(),
         });
@@ -143,7 +163,8 @@ impl Wanted<'_> {
             return;
         }
         if self.first_of_client.is_none() {
-            self.first_of_client = self.turn(&line.first, bytes, Urgency::Ordinary).await;
+            let turns = line.client.turns();
+            self.first_of_client = self.turn(&line.first, turns, bytes, Urgency::Ordinary).await;
             if self.first_of_client.is_none() {
                 return;
             }
@@ -154,8 +175,8 @@ impl Wanted<'_> {
                 // It waits for itself, and keeps no other client waiting.
                 self.first_of_listener = None;
             } else if self.first_of_listener.is_none() {
-                let first = &line.first_of_listener;
-                self.first_of_listener = self.turn(first, bytes, Urgency::FirstOfClient).await;
+                let (first, turns) = (&line.first_of_listener, &line.turns_of_listener);
+                self.first_of_listener = self.turn(first, turns, bytes, Urgency::FirstOfClient).await;
                 if self.first_of_listener.is_none() {
                     return;
                 }
@@ -169,11 +190,24 @@ impl Wanted<'_> {
     }
 
     /// Waits for a turn; `None` where memory was there before it came, and was added.
-    async fn turn(&mut self, first: &Semaphore, bytes: u64, urgency: Urgency) -> Option<SemaphorePermit> {
-        let (mut turn, mut look_ns) = (pin!(first.acquire(1)), FIRST_LOOK_NS);
+    async fn turn(
+        &mut self,
+        first: &Semaphore,
+        turns: &Turns,
+        bytes: u64,
+        urgency: Urgency,
+    ) -> Option<First> {
+        let (mut permit, mut look_ns) = (pin!(first.acquire(1)), FIRST_LOOK_NS);
+        let mut of_thread: Option<First> = None;
         loop {
-            if let Ok(permit) = self.context.time_limit_ns(look_ns, turn.as_mut()).await {
-                return Some(permit);
+            if let Some(first) = of_thread.take_if(|first| first.of_all.is_first()) {
+                return Some(first);
+            }
+            if of_thread.is_some() {
+                self.context.sleep_ns(look_ns).await;
+            } else if let Ok(permit) = self.context.time_limit_ns(look_ns, permit.as_mut()).await {
+                of_thread = Some(First { _of_thread: permit, of_all: turns.enter() });
+                continue;
             }
             if self.taken.try_add(bytes, urgency) {
                 return None;
@@ -226,12 +260,13 @@ mod tests {
 
     #[test]
     fn partly_received_requests_do_not_deadlock() {
-        for of_one_client in [true, false] {
+        for (of_one_client, threads) in [(true, 1), (false, 1), (true, 3), (false, 3)] {
             let executor = VirtualExecutor::new();
             let context = executor.context();
             executor.block_on(async {
                 let budget = Budget::new(64 * MIB);
-                let line = Rc::new(Line::new(budget.listener()));
+                let listener = budget.listener();
+                let lines: Vec<_> = (0..threads).map(|_| Line::new(listener.clone())).collect();
                 let work = |client: Rc<ClientLine>| {
                     let context = context.clone();
                     async move {
@@ -245,14 +280,16 @@ mod tests {
                     }
                 };
                 let number = |index: u32| if of_one_client { 0 } else { index };
+                let line = |index: u32| &lines[index as usize % threads];
                 let all: Vec<_> =
-                    (0..20).map(|index| context.spawn(work(client(&line, number(index))))).collect();
+                    (0..20).map(|index| context.spawn(work(client(line(index), number(index))))).collect();
                 for _ in 0..50 {
                     context.sleep_ns(1_000_000).await;
                     assert!(budget.used_bytes() <= 64 * MIB + 20 * BESIDE_BYTES);
                 }
                 for work in all {
-                    work.await;
+                    let ended = context.time_limit_ns(600_000_000_000, work).await;
+                    assert!(ended.is_ok(), "it waits for ever");
                 }
                 assert_eq!(budget.used_bytes(), 0, "all is given back");
             });

@@ -6,10 +6,12 @@
 //! connections), with `connection/turned_away.rs` (refusal of clients over the limit) and
 //! `connection/handshakes.rs` (limit on handshakes); `door.rs` (exports visible to a client);
 //! `connection.rs`, which runs `wire/negotiation.rs` and `wire/options.rs` (options), then
-//! `connection/transmission.rs` (requests, executed by [`crate::Export`]) and
-//! `connection/outbox.rs` (many answers in one system call). `wire/` converts between bytes and
-//! plain data without I/O, so that it can be fuzzed. Below them is `transport.rs` with `transport/`
-//! (TLS, input buffer, timeouts). [`client`] is the other end: exports of other servers as drives.
+//! `connection/transmission.rs` (requests), `connection/backend.rs` (their execution by
+//! [`crate::Export`]) and `connection/outbox.rs` (many answers in one system call). With several
+//! cores `shards.rs` hands connections to other threads after the negotiation. `wire/` converts
+//! between bytes and plain data without I/O, so that it can be fuzzed. Below them is `transport.rs`
+//! with `transport/` (TLS, input buffer, timeouts). [`client`] is the other end: exports of other
+//! servers as drives.
 
 pub mod client;
 mod connection;
@@ -18,6 +20,7 @@ mod door;
 pub mod fuzzing;
 mod limits;
 mod server;
+mod shards;
 mod transport;
 mod wire;
 

@@ -8,7 +8,7 @@
 //! Expected faults: clients that take as much as they can and give nothing back, of one group or of
 //! several. No clocks and no waiting here: waiting is the caller's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::client_id::ClientId;
@@ -70,6 +70,7 @@ pub struct Group {
 #[derive(Debug, Default)]
 struct GroupOwn {
     reserve_used: Mutex<u64>,
+    turns: Turns,
     clients: Mutex<HashMap<ClientId, Weak<ClientOwn>>>,
 }
 
@@ -89,6 +90,49 @@ pub struct Client(Arc<ClientOwn>);
 struct ClientOwn {
     group: Group,
     used: Mutex<ClientUsed>,
+    turns: Turns,
+}
+
+/// A queue across threads: its first is the one that may use what is kept for the first. There is
+/// no wake: who waits looks again, as it does for what is taken.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turns(Arc<Mutex<Queue>>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    next: u64,
+    waiting: VecDeque<u64>,
+}
+
+/// A place in the queue; left on drop.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    turns: Turns,
+    number: u64,
+}
+
+impl Turns {
+    /// A place at the end.
+    pub(crate) fn enter(&self) -> Turn {
+        let mut queue = lock(&self.0);
+        let number = queue.next;
+        queue.next += 1;
+        queue.waiting.push_back(number);
+        Turn { turns: self.clone(), number }
+    }
+}
+
+impl Turn {
+    /// True if all that came before have left.
+    pub(crate) fn is_first(&self) -> bool {
+        lock(&self.turns.0).waiting.front() == Some(&self.number)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        lock(&self.turns.0).waiting.retain(|number| *number != self.number);
+    }
 }
 
 /// A part in use; freed on drop.
@@ -135,14 +179,32 @@ impl Group {
         let known = clients.get(&id).and_then(Weak::upgrade);
         Client(known.unwrap_or_else(|| {
             clients.retain(|_, own| own.strong_count() > 0);
-            let own = Arc::new(ClientOwn { group: self.clone(), used: Mutex::default() });
+            let own =
+                Arc::new(ClientOwn { group: self.clone(), used: Mutex::default(), turns: Turns::default() });
             clients.insert(id, Arc::downgrade(&own));
             own
         }))
     }
 }
 
+impl Group {
+    /// True if it is the same group.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.own, &other.own)
+    }
+
+    /// Its requests, one after the other.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.own.turns
+    }
+}
+
 impl Client {
+    /// Its requests, one after the other.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.0.turns
+    }
+
     /// An empty part, to which more can be added.
     pub fn nothing(&self) -> Taken {
         Taken { client: self.clone(), common: 0, reserve: 0, beside: 0 }

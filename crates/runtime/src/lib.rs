@@ -34,7 +34,7 @@ pub use files::opened::Notice;
 pub use files::small_file::{open_regular_file, read_small_file};
 pub use fuse_mount::FuseMountPoint;
 pub use message_file::MessageFile;
-pub use net::{ListenError, Listener, Network, OWNER_ONLY, SocketFile, Stream, bind_unix};
+pub use net::{HandedStream, ListenError, Listener, Network, OWNER_ONLY, SocketFile, Stream, bind_unix};
 pub use process::group::{do_not_wait, end_process_group};
 pub use process::io_flusher::become_io_flusher;
 pub use process::means::is_out_of_means;

@@ -66,6 +66,11 @@ impl Network {
         MessageFile::new(&self.ring, file)
     }
 
+    /// Continues a connection of another executor here.
+    pub fn take_over(&self, handed: HandedStream) -> Stream {
+        Stream { ring: self.ring.clone(), socket: Rc::new(handed.socket), kind: handed.kind }
+    }
+
     /// Connects to the socket file at `path`.
     pub async fn connect_unix(&self, path: &Path) -> io::Result<Stream> {
         let short = ShortPath::of(path)?;
@@ -102,7 +107,22 @@ pub struct Stream {
     kind: Kind,
 }
 
+/// A connection on its way to the executor of another thread.
+pub struct HandedStream {
+    socket: OwnedFd,
+    kind: Kind,
+}
+
 impl Stream {
+    /// A second descriptor of the connection, for an executor that is to send and receive in this
+    /// one's place. A shutdown through either concerns both.
+    ///
+    /// # Errors
+    /// The system's error if no descriptor is available.
+    pub fn hand_over(&self) -> io::Result<HandedStream> {
+        Ok(HandedStream { socket: self.socket.try_clone()?, kind: self.kind })
+    }
+
     fn new(ring: &Rc<Ring>, socket: OwnedFd, kind: Kind) -> Self {
         let stream = Self { ring: ring.clone(), socket: Rc::new(socket), kind };
         if kind == Kind::Tcp {

@@ -92,6 +92,11 @@ impl Kept {
 }
 
 impl KeptPieces {
+    /// True if a drive keeps a piece.
+    pub(super) fn has_pieces(self) -> bool {
+        self.map != 0
+    }
+
     /// Adds the piece at `start`; `None` if it would, or might, overlap another.
     fn with(self, start: usize) -> Option<Self> {
         let first_start = start % PIECE_BYTES;

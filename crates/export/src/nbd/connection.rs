@@ -5,6 +5,7 @@
 //! perhaps to be reopened). Each ends with an error reply or with this connection; requests in
 //! flight are finished all the same.
 
+pub(super) mod backend;
 pub(super) mod handshakes;
 pub(super) mod outbox;
 pub(super) mod server_context;
@@ -16,17 +17,19 @@ use std::rc::Rc;
 
 use stripewise_runtime::{Piece, Stream};
 
-use crate::block::Exports;
+use crate::block::{Export, Exports};
 use crate::client_id::ClientId;
+use crate::nbd::connection::backend::LocalBackend;
 use crate::nbd::connection::handshakes::HandshakeSlot;
 use crate::nbd::connection::server_context::ServerContext;
-use crate::nbd::connection::transmission::transmit;
+use crate::nbd::connection::transmission::{Transmission, transmit};
 use crate::nbd::door::{Allowed, Client as Comer, Door};
+use crate::nbd::shards::Handed;
 use crate::nbd::transport::Transport;
 use crate::nbd::transport::inbox::Inbox;
 use crate::nbd::transport::patience::within;
 use crate::nbd::wire::errors::rubbish;
-use crate::nbd::wire::negotiation::{Agreed, Negotiation, Next, greeting, reply};
+use crate::nbd::wire::negotiation::{Agreed, Negotiation, Next, Terms, greeting, reply};
 use crate::nbd::wire::options::{LONGEST_OPTION, OPTION_HEAD_BYTES, parse_option_head};
 use crate::nbd::wire::protocol::REP_ERR_TOO_BIG;
 
@@ -53,7 +56,46 @@ pub(crate) async fn serve<E: Exports>(
     drop(stranger);
     begins(&agreed.name);
     let id = client_id(server.door, &transport);
-    transmit(server, Rc::new(transport), inbox, agreed.export, agreed.terms, id).await
+    let Agreed { export, terms, .. } = agreed;
+    // Held until the end: a client that leaves before the flush has unflushed writes.
+    let losses = Rc::new(export.losses().connect(id.clone()));
+    let backend = LocalBackend { export: export.clone(), terms, losses: losses.clone() };
+    let outcome = transmit_somewhere(server, transport, inbox, terms, id, backend).await;
+    if server.shutting_down.has_begun() && !export.is_read_only() {
+        export.flush().await.map_err(|error| io::Error::other(error.to_string()))?;
+    }
+    drop(losses);
+    outcome
+}
+
+/// Serves the requests of a connection, on another shard if there is one.
+async fn transmit_somewhere<E: Exports>(
+    server: &ServerContext<'_, E>,
+    transport: Transport,
+    inbox: Inbox,
+    terms: Terms,
+    client: ClientId,
+    backend: LocalBackend<E::Export>,
+) -> io::Result<()> {
+    // Without a descriptor for it, the connection stays here.
+    let elsewhere =
+        server.shards.choose().and_then(|shard| Some((shard, transport.stream().hand_over().ok()?)));
+    if let Some((shard, stream)) = elsewhere {
+        let (tls, received) = (transport.into_session(), inbox.rest());
+        let (number, memory) = (server.number, server.line.group().clone());
+        let handed = Handed { number, stream, tls, received, terms, client, memory };
+        return shard.serve(handed, Rc::new(backend)).await;
+    }
+    let connection = Transmission {
+        context: server.context.clone(),
+        limits: server.limits,
+        shutting_down: server.shutting_down.clone(),
+        transport: Rc::new(transport),
+        inbox,
+        terms,
+        memory: server.line.client(&client),
+    };
+    transmit(connection, backend).await
 }
 
 /// The identity of a client with an export.
@@ -89,7 +131,7 @@ async fn negotiate<E: Exports>(
         return Err(rubbish("its flags are unknown"));
     };
     for _ in 0..MOST_OPTIONS {
-        if server.ending.get() || !inbox.need(&transport, OPTION_HEAD_BYTES).await? {
+        if server.shutting_down.has_begun() || !inbox.need(&transport, OPTION_HEAD_BYTES).await? {
             return Ok(None);
         }
         let head = inbox.take::<OPTION_HEAD_BYTES>();

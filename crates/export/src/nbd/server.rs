@@ -20,11 +20,12 @@ use stripewise_runtime::{Listener, Stream};
 use crate::block::Exports;
 use crate::budget::{Budget, Line};
 use crate::nbd::connection::handshakes::HandshakeSlots;
-use crate::nbd::connection::server_context::ServerContext;
+use crate::nbd::connection::server_context::{ServerContext, ShuttingDown};
 use crate::nbd::connection::turned_away;
 use crate::nbd::connection::{origin, serve};
 use crate::nbd::door::{Door, Rule};
 use crate::nbd::limits::Limits;
+use crate::nbd::shards::Shards;
 use crate::nbd::transport::tls::{Tls, TlsPolicy};
 use crate::shares::{Client, Group, ShareRules, Shares, Taken};
 
@@ -152,7 +153,7 @@ pub struct ServerStatus {
     pub turned_away: u64,
 }
 
-struct Shared<E> {
+struct Shared<E: Exports> {
     context: Context,
     exports: E,
     options: ServerOptions,
@@ -169,7 +170,8 @@ struct Shared<E> {
     turned_away: Cell<u64>,
     /// "Busy" replies in flight.
     busy_replies: Cell<usize>,
-    ending: Cell<bool>,
+    shutting_down: ShuttingDown,
+    shards: Shards<E::Export>,
     /// The server shuts down.
     stop: Event,
     /// A client or a listener has gone.
@@ -226,10 +228,22 @@ impl<E: Exports> Server<E> {
             given_up: Cell::new(0),
             turned_away: Cell::new(0),
             busy_replies: Cell::new(0),
-            ending: Cell::new(false),
+            shutting_down: ShuttingDown::default(),
+            shards: Shards::default(),
             stop: Event::new(),
             gone: Event::new(),
         }))
+    }
+
+    /// Serves connections on `cores` threads, this one included; each has an executor of its own.
+    ///
+    /// # Errors
+    /// The system's error if a thread or its ring cannot be made.
+    pub fn use_cores(&self, cores: usize) -> io::Result<()> {
+        let shared = &*self.0;
+        (1..cores).try_for_each(|_| {
+            shared.shards.add(&shared.context, shared.options.limits, shared.shutting_down.clone())
+        })
     }
 
     /// The exports served.
@@ -259,7 +273,7 @@ impl<E: Exports> Server<E> {
     async fn accept_all(&self, listener: &Listener, entrance: &Rc<Entrance>) {
         let shared = &*self.0;
         let mut stop = pin!(shared.stop.wait());
-        while !shared.ending.get() {
+        while !shared.shutting_down.has_begun() {
             let accepted = match select(pin!(listener.accept()), stop.as_mut()).await {
                 Either::Left((accepted, _)) => accepted,
                 Either::Right(_) => return,
@@ -352,7 +366,9 @@ impl<E: Exports> Server<E> {
                 tls: shared.options.tls.as_ref(),
                 tls_policy: shared.options.tls_policy,
                 computing: &shared.computing,
-                ending: &shared.ending,
+                shutting_down: &shared.shutting_down,
+                shards: &shared.shards,
+                number,
             };
             let mut export = None;
             let begins = |name: &str| {
@@ -397,8 +413,15 @@ impl<E: Exports> Server<E> {
     /// requests still in the engine get the same time once more. `true` if nothing is left.
     pub async fn end(&self) -> bool {
         let shared = &*self.0;
-        shared.ending.set(true);
+        shared.shutting_down.begin();
         shared.stop.notify_all();
+        let all_gone = self.close_connections().await;
+        shared.shards.close().await;
+        all_gone
+    }
+
+    async fn close_connections(&self) -> bool {
+        let shared = &*self.0;
         for how in [Shutdown::Read, Shutdown::Both] {
             for stream in shared.clients.borrow().values() {
                 stream.shutdown(how);

@@ -12,7 +12,7 @@ use rustls::pki_types::CertificateDer;
 use stripewise_drive::Buffer;
 use stripewise_runtime::{Piece, Stream};
 
-use crate::nbd::transport::tls::Session;
+use crate::nbd::transport::tls::{HandedSession, Session};
 
 pub(crate) enum Transport {
     Plain(Rc<Stream>),
@@ -23,6 +23,14 @@ impl Transport {
     pub(super) fn stream(&self) -> &Rc<Stream> {
         match self {
             Self::Plain(stream) | Self::Tls(stream, _) => stream,
+        }
+    }
+
+    /// The TLS session, for another thread that continues with it.
+    pub(super) fn into_session(self) -> Option<HandedSession> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(_, session) => Some(session.into_inner().into()),
         }
     }
 

@@ -8,6 +8,7 @@ mod misbehaving;
 mod programs;
 mod protocol;
 mod reopened;
+mod shards;
 mod shares;
 mod tls;
 

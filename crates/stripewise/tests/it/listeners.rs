@@ -78,13 +78,14 @@ fn volumes_are_exported_over_nbd() {
 
     // Killing the daemon loses no durable data.
     daemon.kill();
-    let daemon = Daemon::start(&sandbox, "--nbd unix:nbd.sock");
+    let daemon = Daemon::start(&sandbox, "--nbd unix:nbd.sock --cores 3");
     run(Command::new("nbdcopy").args([&uri("tank/a"), &sandbox.text("out.bin")]));
     assert!(std::fs::read(sandbox.path("out.bin")).expect("there") == data);
     daemon.end();
     assert!(!sandbox.path("nbd.sock").exists());
     let said = sandbox.run("serve --nbd udp:7").expect_code(2).err;
     assert!(said.contains("is not a listen address"), "{said}");
+    sandbox.run("serve --cores 9").expect_code(2);
 }
 
 #[test]

@@ -1,16 +1,19 @@
 //! The parts of a server that a connection uses.
 
-use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use stripewise_drive::{Context, Semaphore};
 
+use crate::block::Exports;
 use crate::budget::Line;
 use crate::nbd::door::Door;
 use crate::nbd::limits::Limits;
+use crate::nbd::shards::Shards;
 use crate::nbd::transport::tls::{Tls, TlsPolicy};
 
 /// State shared by all connections of a server, and the listener of this one.
-pub(crate) struct ServerContext<'a, E> {
+pub(crate) struct ServerContext<'a, E: Exports> {
     pub context: &'a Context,
     pub exports: &'a E,
     pub limits: Limits,
@@ -22,6 +25,23 @@ pub(crate) struct ServerContext<'a, E> {
     pub line: &'a Line,
     /// The listener, and the exports it makes available.
     pub door: &'a Door,
-    /// Set at shutdown: no further requests are read.
-    pub ending: &'a Cell<bool>,
+    pub shutting_down: &'a ShuttingDown,
+    /// Other shards, to which the connection may be handed.
+    pub shards: &'a Shards<E::Export>,
+    /// The connection's number.
+    pub number: u64,
+}
+
+/// Set at shutdown: no further requests are read. Clones are the same, on any thread.
+#[derive(Clone, Default)]
+pub(crate) struct ShuttingDown(Arc<AtomicBool>);
+
+impl ShuttingDown {
+    pub(in crate::nbd) fn begin(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(in crate::nbd) fn has_begun(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }

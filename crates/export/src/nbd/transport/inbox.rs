@@ -30,6 +30,19 @@ impl Inbox {
         Self { buffer, start: 0, end: 0, context: context.clone(), stall_ns }
     }
 
+    /// An inbox that begins with bytes that another one has received.
+    pub(in crate::nbd) fn with(context: &Context, stall_ns: u64, received: &[u8]) -> Self {
+        let mut inbox = Self::new(context, stall_ns);
+        inbox.buffer.slice(0..received.len()).with_mut(|to| to.copy_from_slice(received));
+        inbox.end = received.len();
+        inbox
+    }
+
+    /// The bytes that are not used yet.
+    pub(in crate::nbd) fn rest(self) -> Vec<u8> {
+        self.buffer.slice(self.start..self.end).to_vec()
+    }
+
     pub(in crate::nbd) fn available(&self) -> usize {
         self.end - self.start
     }

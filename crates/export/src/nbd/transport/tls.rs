@@ -130,6 +130,29 @@ pub(crate) struct Session {
     end: usize,
 }
 
+/// A [`Session`] between threads.
+pub(crate) struct HandedSession {
+    connection: Connection,
+    /// Received ciphertext that is not decrypted yet.
+    encrypted: Vec<u8>,
+}
+
+impl From<Session> for HandedSession {
+    fn from(session: Session) -> Self {
+        let encrypted = session.encrypted.slice(session.start..session.end).to_vec();
+        Self { connection: session.connection, encrypted }
+    }
+}
+
+impl From<HandedSession> for Session {
+    fn from(handed: HandedSession) -> Self {
+        let HandedSession { connection, encrypted: received } = handed;
+        let encrypted = Buffer::from_bytes(&[0; RECEIVE_BYTES]);
+        encrypted.slice(0..received.len()).with_mut(|to| to.copy_from_slice(&received));
+        Self { connection, encrypted, start: 0, end: received.len() }
+    }
+}
+
 /// Computes a step of a handshake from received ciphertext; the number of bytes that it took.
 fn step(connection: &mut Connection, mut bytes: &[u8]) -> io::Result<usize> {
     let taken = connection.read_tls(&mut bytes)?;

@@ -116,8 +116,8 @@ impl Request {
         if command == Command::Flush {
             return Ok(command);
         }
-        let end = self.offset.checked_add(u64::from(self.length));
-        if end.is_none_or(|end| end > rules.size_bytes) {
+        let end = self.offset.saturating_add(u64::from(self.length));
+        if end > rules.size_bytes {
             let errno = if writes { ENOSPC } else { EINVAL };
             let (length, offset, size) = (self.length, self.offset, rules.size_bytes);
             let why = format!("{length} bytes at {offset} lie beyond the export's end at {size}");

@@ -42,6 +42,8 @@ pub struct Wanted {
     pub rules: Option<Vec<Rule>>,
     pub tcp: bool,
     pub memory_bytes: u64,
+    /// Threads that serve connections.
+    pub cores: usize,
     /// Time that the server's thread stalls in every turn, milliseconds, as on an overloaded
     /// machine.
     pub stands_still_ms: u64,
@@ -53,6 +55,11 @@ pub struct TlsFiles {
     pub key: PathBuf,
     pub client_authority: Option<PathBuf>,
     pub policy: TlsPolicy,
+}
+
+/// One, or `STRIPEWISE_TEST_CORES`: every test holds for any number.
+fn cores_by_default() -> usize {
+    std::env::var("STRIPEWISE_TEST_CORES").map_or(1, |cores| cores.parse().expect("a number of cores"))
 }
 
 impl Default for Wanted {
@@ -70,6 +77,7 @@ impl Default for Wanted {
             rules: None,
             tcp: false,
             memory_bytes: 256 * MIB,
+            cores: cores_by_default(),
             stands_still_ms: 0,
         }
     }
@@ -217,6 +225,7 @@ fn run(
             notices: Box::new(move |notice| tell(&notice.to_string())),
         };
         let server = Server::new(&context, exports, options);
+        server.use_cores(wanted.cores).expect("threads");
         let network = executor.network();
         server.listen(network.listen_unix(socket, OWNER_ONLY).expect("listens"));
         let mut port = 0;

@@ -1,0 +1,173 @@
+//! Threads that serve connections, seen from the home shard, which has the pools.
+//!
+//! The home accepts and negotiates; so places, access rules and notices concern it alone. Then it
+//! may hand the connection to another shard, which reads its requests, takes memory for them,
+//! decrypts, and sends the answers. Each request comes back as a message. The home checks it
+//! against the volume as it is, reports losses, executes it, and answers. So lost writes, unaligned
+//! writes and the end of a volume have one place, whichever shards its connections are on.
+//!
+//! No shard waits for another one with a lock or a permit that the other needs: a shard's permits
+//! are its own connections', and the home holds none across a message (docs/internals/locks.md).
+//!
+//! Expected faults: no descriptor for handing over (the home serves the connection itself), a
+//! thread that panics (the process ends, as for a panic of the home).
+
+mod messages;
+mod remote;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::thread;
+
+use futures_util::future::{Either, select};
+use stripewise_drive::{Context, JoinHandle};
+use stripewise_runtime::{RealExecutor, become_io_flusher};
+
+use crate::block::Export;
+use crate::nbd::connection::backend::{Backend, LocalBackend};
+use crate::nbd::connection::server_context::ShuttingDown;
+use crate::nbd::limits::Limits;
+use crate::nbd::shards::messages::{MovedOutcome, Remote, ToHome, ToShard, spare_for};
+use crate::nbd::wire::replies::Outcome;
+use crate::shards::{Answerer, Delivery, Port, link};
+
+pub(crate) use messages::Handed;
+
+/// The other shards of a server.
+pub(crate) struct Shards<X> {
+    all: RefCell<Vec<Rc<Shard<X>>>>,
+}
+
+/// One of them, with the volumes of its connections.
+pub(crate) struct Shard<X> {
+    port: Rc<Port<ToShard, ToHome>>,
+    /// Volumes by number of the connection.
+    connections: RefCell<HashMap<u64, Rc<LocalBackend<X>>>>,
+    closing: Cell<bool>,
+    serving: Cell<Option<JoinHandle<()>>>,
+    thread: Cell<Option<thread::JoinHandle<()>>>,
+}
+
+impl<X> Default for Shards<X> {
+    fn default() -> Self {
+        Self { all: RefCell::default() }
+    }
+}
+
+impl<X: Export> Shards<X> {
+    /// Starts one more thread.
+    ///
+    /// # Errors
+    /// The system's error if it cannot be started, or has no io_uring for it.
+    pub(crate) fn add(
+        &self,
+        context: &Context,
+        limits: Limits,
+        shutting_down: ShuttingDown,
+    ) -> io::Result<()> {
+        let (near, far) = link();
+        let (started, outcome) = mpsc::channel();
+        let name = format!("shard {}", self.all.borrow().len() + 1);
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            // A client may be this machine's kernel, whose writeback then waits for this thread.
+            become_io_flusher();
+            let executor = match RealExecutor::new() {
+                Ok(executor) => executor,
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            drop(started.send(Ok(())));
+            let (context, network) = (executor.context(), executor.network());
+            executor.block_on(remote::run(context, network, far, limits, shutting_down));
+        })?;
+        outcome.recv().map_err(|_| io::Error::other("its thread has ended"))??;
+        let shard = Rc::new(Shard {
+            port: near.open(context, Delivery::AtOnce),
+            connections: RefCell::default(),
+            closing: Cell::new(false),
+            serving: Cell::new(None),
+            thread: Cell::new(Some(thread)),
+        });
+        self.all.borrow_mut().push(shard.clone());
+        let (of_task, context_of_task) = (shard.clone(), context.clone());
+        shard.serving.set(Some(context.spawn(async move { of_task.receive(&context_of_task).await })));
+        Ok(())
+    }
+
+    /// The shard with the fewest connections; `None` if the home is the only one.
+    pub(crate) fn choose(&self) -> Option<Rc<Shard<X>>> {
+        let all = self.all.borrow();
+        all.iter().min_by_key(|shard| shard.connections.borrow().len()).cloned()
+    }
+
+    /// Ends the threads; connections that are still served are cut.
+    pub(crate) async fn close(&self) {
+        let all = self.all.take();
+        for shard in &all {
+            shard.closing.set(true);
+            shard.port.close();
+        }
+        for shard in &all {
+            if let Some(serving) = shard.serving.take() {
+                serving.await;
+            }
+            if let Some(thread) = shard.thread.take() {
+                // A panic was reported by the thread itself.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl<X: Export> Shard<X> {
+    async fn receive(&self, context: &Context) {
+        let noted = |_| unreachable!("shards send requests only");
+        let called = |call, answerer: Answerer<ToShard>| match call {
+            ToHome::Request(request) => self.begin(context, request, answerer),
+            ToHome::Over(_) => unreachable!("it is an answer"),
+        };
+        self.port.serve(noted, called).await;
+        assert!(self.closing.get(), "the thread of a shard has ended on its own; its message is above");
+    }
+
+    fn begin(&self, context: &Context, remote: Remote, answerer: Answerer<ToShard>) {
+        let Remote { connection, request, memory } = remote;
+        let backend = self.connections.borrow().get(&connection).cloned();
+        let backend = backend.expect("a connection is known until the shard reports its end");
+        context.spawn(async move {
+            let buffers = backend.buffers();
+            // The memory for an answer goes to the pool, from which the answer takes it.
+            let memory = memory.map(|memory| buffers.adopt(memory));
+            let payload = memory.filter(|_| request.payload_bytes() > 0);
+            let outcome = backend.perform(request, payload).await;
+            let spare = match &outcome {
+                Outcome::Data(_) => None,
+                _ => spare_for(&request, buffers),
+            };
+            answerer.answer(ToShard::Outcome(MovedOutcome::of(outcome), spare));
+        });
+    }
+
+    /// Has the connection served; its volume is `backend`'s.
+    pub(crate) async fn serve(&self, handed: Handed, backend: Rc<LocalBackend<X>>) -> io::Result<()> {
+        let number = handed.number;
+        self.connections.borrow_mut().insert(number, backend.clone());
+        let over = pin!(self.port.call(ToShard::Serve(Box::new(handed))));
+        let over = match select(over, pin!(backend.until_ended())).await {
+            Either::Left((over, _)) => over,
+            Either::Right(((), over)) => {
+                self.port.note(ToShard::VolumeEnded(number));
+                over.await
+            }
+        };
+        self.connections.borrow_mut().remove(&number);
+        match over {
+            Some(ToHome::Over(outcome)) => outcome,
+            Some(ToHome::Request(_)) => unreachable!("a request is no answer"),
+            None => Err(io::Error::new(io::ErrorKind::NotConnected, "the server has shut down")),
+        }
+    }
+}
