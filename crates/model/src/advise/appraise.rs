@@ -92,8 +92,13 @@ pub(super) fn assumptions(need: &Need) -> Vec<String> {
         assumptions.push("this program serves a pool on one core of the host".to_owned());
     }
     if need.buy && need.prices.is_empty() {
-        assumptions
-            .push("no prices: larger drives count as no dearer; --price distinguishes them".to_owned());
+        assumptions.push(match need.counts_raw_capacity() {
+            true => {
+                "no prices: where enough is held, less raw capacity counts as cheaper; --price gives prices"
+                    .to_owned()
+            }
+            false => "no prices: larger drives count as no dearer; --price distinguishes them".to_owned(),
+        });
     }
     if need.link.is_none() {
         assumptions.push("nothing between array and client limits".to_owned());

@@ -4,7 +4,8 @@
 //! the work asks for. By each the best and all that are as good within its tolerance form a band,
 //! which the next criterion orders; the rest forms the next bands. Where the work fills what there
 //! is (backup, archive, media) or no capacity is asked for, more capacity counts, then price and
-//! risk; else price or the number of drives.
+//! risk; else price or the number of drives. Of drives to buy whose prices are unknown, those that
+//! hold what is wanted with less raw capacity count as cheaper.
 
 use super::wanted::Need;
 use super::{AdviceError, Choice, Excluded};
@@ -13,6 +14,10 @@ use crate::reliability::{chance_per_year, percent};
 /// Ratio from which two rates differ: above it the model orders 97 of 100 published pairs
 /// correctly.
 pub(super) const APART: f64 = 1.15;
+/// The same for work that needs room more than rate.
+const APART_FOR_CAPACITY: f64 = 1.3;
+/// Ratio from which two raw capacities differ, which stand for prices that are not known.
+const RAW_APART: f64 = 1.15;
 /// Ratio from which two capacities or prices differ: one drive in a group of twelve is not worth a
 /// higher risk.
 const ROOM_APART: f64 = 1.085;
@@ -36,6 +41,8 @@ struct Criterion {
 }
 
 const RATE: Criterion = Criterion { figure: |view| view.rate, apart: APART };
+const RATE_FOR_CAPACITY: Criterion = Criterion { apart: APART_FOR_CAPACITY, ..RATE };
+const RAW: Criterion = Criterion { figure: |view| 1.0 / raw_bytes(view.choice), apart: RAW_APART };
 const CAPACITY: Criterion = Criterion { figure: |view| view.choice.usable_bytes as f64, apart: ROOM_APART };
 const PRICE: Criterion =
     Criterion { figure: |view| view.choice.cost.map_or(1.0, |cost| 1.0 / cost.max(1e-9)), apart: ROOM_APART };
@@ -45,11 +52,22 @@ const SAFETY: Criterion =
 const ROOM: Criterion = Criterion { apart: 1.0, ..CAPACITY };
 
 /// Criteria in their order.
-fn criteria(need: &Need) -> [Criterion; 6] {
-    match need.prefers_capacity() {
-        true => [RATE, CAPACITY, PRICE, SAFETY, ROOM, SPEND],
-        false => [RATE, SPEND, SAFETY, ROOM, PRICE, CAPACITY],
+fn criteria(need: &Need) -> Vec<Criterion> {
+    let rate = if need.workload.is_for_capacity() { RATE_FOR_CAPACITY } else { RATE };
+    let mut criteria = vec![rate];
+    if need.counts_raw_capacity() {
+        criteria.push(RAW);
     }
+    criteria.extend(match need.prefers_capacity() {
+        true => [CAPACITY, PRICE, SAFETY, ROOM, SPEND],
+        false => [SPEND, SAFETY, ROOM, PRICE, CAPACITY],
+    });
+    criteria
+}
+
+/// Capacity of all drives of the array.
+fn raw_bytes(choice: &Choice) -> f64 {
+    choice.members.iter().map(|member| member.count as f64 * member.drive_bytes as f64).sum()
 }
 
 /// Sorts the choices that meet all requirements and gives each its reason; the second list has the
@@ -239,11 +257,27 @@ fn reason(choice: &Choice, all: &[Choice], need: &Need) -> String {
     if choice.rank > 1 {
         if !is_equal(first.normal.workload, rate) {
             let share = 100.0 * rate / first.normal.workload.max(1e-9);
-            return format!("{share:.0} % of the {what} rate of choice 1");
+            let rate = format!("{share:.0} % of the {what} rate of choice 1");
+            return match share > 100.0 {
+                true => format!("{rate}, but {}", drawback(choice, first, need)),
+                false => rate,
+            };
         }
-        return format!("about as fast as choice 1 (within {within:.0} %), but {}", drawback(choice, first));
+        return format!(
+            "about as fast as choice 1 (within {within:.0} %), but {}",
+            drawback(choice, first, need)
+        );
     }
     let limit = format!("{what} at {rate:.0} MB/s, limited by {}", choice.bottleneck);
+    let faster = all.iter().filter(|other| other.normal.workload > APART * rate);
+    if let Some(fastest) = faster.max_by(|a, b| a.normal.workload.total_cmp(&b.normal.workload)) {
+        return format!(
+            "{limit}; choice {} is faster ({:.0} MB/s), but {}",
+            fastest.rank,
+            fastest.normal.workload,
+            drawback(fastest, choice, need)
+        );
+    }
     let equals: Vec<&Choice> = all.iter().filter(|other| choice.equal_to.contains(&other.rank)).collect();
     match equals.len() {
         0 => format!("the fastest for {limit}"),
@@ -262,6 +296,10 @@ fn reason(choice: &Choice, all: &[Choice], need: &Need) -> String {
 fn merit(first: &Choice, equals: &[&Choice], need: &Need) -> String {
     let cheaper = |others: &[&Choice]| others.iter().all(|other| spend(first) < spend(other));
     let spent = if first.cost.is_some() { "costs the least" } else { "uses the fewest drives" };
+    let takes_more = |other: &Choice| raw_bytes(other) > RAW_APART * raw_bytes(first);
+    if need.counts_raw_capacity() && equals.iter().any(|other| takes_more(other)) {
+        return format!("holds what is wanted on {} of drives", terabytes(raw_bytes(first) as u64));
+    }
     if !need.prefers_capacity() {
         return match cheaper(equals) {
             true => spent.to_owned(),
@@ -284,7 +322,7 @@ fn merit(first: &Choice, equals: &[&Choice], need: &Need) -> String {
 }
 
 /// Drawback of a choice against the first, which is as fast.
-fn drawback(choice: &Choice, first: &Choice) -> String {
+fn drawback(choice: &Choice, first: &Choice, need: &Need) -> String {
     let losses = (choice.loss_probability_per_year, first.loss_probability_per_year);
     match (choice.cost, first.cost) {
         _ if (choice.usable_bytes as f64) * ROOM_APART < first.usable_bytes as f64 => {
@@ -292,6 +330,13 @@ fn drawback(choice: &Choice, first: &Choice) -> String {
         }
         (Some(cost), Some(of_first)) if cost > of_first => {
             format!("costs {cost:.0} instead of {of_first:.0}")
+        }
+        (None, None) if need.counts_raw_capacity() && raw_bytes(choice) > RAW_APART * raw_bytes(first) => {
+            format!(
+                "takes drives of {} in all instead of {}",
+                terabytes(raw_bytes(choice) as u64),
+                terabytes(raw_bytes(first) as u64)
+            )
         }
         (None, None) if spend(choice) > spend(first) => "uses more drives".to_owned(),
         _ if losses.0 > losses.1 => {

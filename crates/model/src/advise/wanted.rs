@@ -58,6 +58,12 @@ impl Need {
         self.capacity_bytes.is_none() || self.workload.is_for_capacity()
     }
 
+    /// True if raw capacity stands for the price: a capacity is wanted, drives are for sale, and no
+    /// prices are known.
+    pub(super) fn counts_raw_capacity(&self) -> bool {
+        self.buy && self.prices.is_empty() && self.capacity_bytes.is_some()
+    }
+
     /// Price limit that a candidate of this price does not meet.
     pub(super) fn exceeded_budget(&self, cost: Option<f64>) -> Option<f64> {
         self.budget.filter(|budget| cost.is_some_and(|cost| cost > *budget))
