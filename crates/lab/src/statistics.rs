@@ -13,7 +13,9 @@ mod compare;
 mod series;
 
 pub(crate) use compare::ratio_interval;
-pub use compare::{Comparison, Direction, Pair, Undecided, Verdict, compare, rank_sum_p, runs_needed};
+pub use compare::{
+    Comparison, Direction, MOST_RUNS_NEEDED, Pair, Undecided, Verdict, compare, rank_sum_p, runs_needed,
+};
 pub(crate) use series::{STEADY_ROUNDS, drifts, is_steady, outliers, steady_text};
 
 use serde::{Deserialize, Serialize};

@@ -188,19 +188,7 @@ impl Candidate {
 
     /// Refuses a path or URI that is too long for a pool to record.
     pub(crate) fn refuse_long_name(&self) -> Result<()> {
-        let length = self.path.as_os_str().len();
-        if length <= MAX_PATH_BYTES {
-            return Ok(());
-        }
-        let hint = match self.is_path() {
-            true => "use a shorter path, such as a link: ln -s PATH LINK",
-            false => "use a shorter name",
-        };
-        Err(Failure::new(format!(
-            "{} has {length} bytes; a pool records paths of up to {MAX_PATH_BYTES} bytes",
-            self.path.display()
-        ))
-        .hint(hint))
+        refuse_long_name(&self.path)
     }
 
     /// In words.
@@ -243,6 +231,23 @@ pub fn distinct(given: impl Iterator<Item = Result<Candidate>>) -> Result<Vec<Ca
         candidates.push(candidate);
     }
     Ok(candidates)
+}
+
+/// Refuses a path or URI that is too long for a pool to record.
+pub(crate) fn refuse_long_name(path: &Path) -> Result<()> {
+    let length = path.as_os_str().len();
+    if length <= MAX_PATH_BYTES {
+        return Ok(());
+    }
+    let hint = match noted_export(path) {
+        None => "use a shorter path, such as a link: ln -s PATH LINK",
+        Some(_) => "use a shorter name",
+    };
+    Err(Failure::new(format!(
+        "{} has {length} bytes; a pool records paths of up to {MAX_PATH_BYTES} bytes",
+        path.display()
+    ))
+    .hint(hint))
 }
 
 #[cfg(test)]

@@ -22,6 +22,9 @@ pub(crate) const ERROR_RATE: f64 = 0.05;
 /// Resamples of [`ratio_interval`], the bootstrap (Efron 1979) of a study's checks, with a fixed
 /// seed.
 const RESAMPLES: usize = 4000;
+/// Most runs that [`runs_needed`] answers with, also where more are needed.
+pub const MOST_RUNS_NEEDED: usize = 1000;
+
 /// Difference that [`runs_needed`] plans for.
 const PLANNED_EFFECT: f64 = 0.1;
 /// Maximum number of runs on both sides together for exact counts of rank sums; beyond it their
@@ -291,7 +294,7 @@ fn holm_levels(raw: &[f64]) -> Vec<f64> {
 pub fn runs_needed(lists: &[&[f64]], effect: f64, comparisons: usize) -> usize {
     let level = ERROR_RATE / comparisons.max(1) as f64;
     let z = normal_quantile(level / 2.0) + 1.281_552;
-    let least = (6..1000).find(|runs| least_p(*runs, *runs) < level).unwrap_or(1000);
+    let least = (6..MOST_RUNS_NEEDED).find(|runs| least_p(*runs, *runs) < level).unwrap_or(MOST_RUNS_NEEDED);
     let spread = |values: &&[f64]| {
         let relative = standard_deviation(values)? / median(values).filter(|middle| *middle > 0.0)?;
         Some(relative)
@@ -299,7 +302,7 @@ pub fn runs_needed(lists: &[&[f64]], effect: f64, comparisons: usize) -> usize {
     let spreads: Vec<f64> = lists.iter().filter_map(spread).collect();
     let variance = spreads.iter().map(|spread| spread * spread).sum::<f64>() / spreads.len().max(1) as f64;
     let runs = 2.0 * z * z * variance / (1.0 + effect).ln().powi(2) * 7.0 / 6.0;
-    (runs.ceil() as usize).clamp(least, 1000)
+    (runs.ceil() as usize).clamp(least, MOST_RUNS_NEEDED)
 }
 
 /// The normal deviate that is exceeded with probability `tail`, to three digits (Abramowitz and

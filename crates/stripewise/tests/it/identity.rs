@@ -287,3 +287,22 @@ fn the_service_does_not_import_exported_pools() {
     let unit = include_str!("../../../../dist/stripewise.service");
     assert!(!unit.contains("pool import\n") && !unit.contains("ExecStartPre"), "{unit}");
 }
+
+#[test]
+fn drives_at_too_long_paths_are_imported_by_links() {
+    let (sandbox, of_alpha, _) = two_pools();
+    sandbox.ok("pool export alpha");
+    let folder = sandbox.path(&"a".repeat(110)).join("b".repeat(110));
+    std::fs::create_dir_all(&folder).expect("made");
+    for drive in [0, 1] {
+        std::fs::rename(sandbox.drive_path(drive), folder.join(format!("{drive}.img"))).expect("renamed");
+    }
+    let long = folder.to_str().expect("text");
+    let refused = sandbox.run(&format!("pool import alpha --dir {long}")).expect_code(1).err;
+    assert!(refused.contains("ln -s"), "{refused}");
+    std::os::unix::fs::symlink(&folder, sandbox.path("short")).expect("linked");
+    sandbox.ok("pool import alpha --dir @short");
+    sandbox.ok("pool offline alpha @short/0.img");
+    sandbox.ok("pool online alpha @short/0.img");
+    assert!(sandbox.read("alpha/data", 0, of_alpha.len()) == of_alpha);
+}

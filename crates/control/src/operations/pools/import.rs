@@ -21,7 +21,7 @@ use stripewise_runtime::{Holder, OpenError, OpenFile, OpenOptions, RealExecutor}
 
 use crate::access::Access;
 use crate::control::Control;
-use crate::drives::candidates::{Candidate, Identity, noted_export};
+use crate::drives::candidates::{Candidate, Identity, noted_export, refuse_long_name};
 use crate::drives::search::{Found, Way, on_exports, on_paths, on_volume, places};
 use crate::failure::{Failure, Result, pool_failure};
 use crate::messages::report::{DriveReport, DriveState, PoolReport};
@@ -527,6 +527,7 @@ impl Import<'_> {
 
     /// Registers the pool; renames it, and takes it from another host, if that was asked for.
     async fn put_on_list(&self, group: &FoundDrives<'_>, found: &mut FoundPool) -> Result<()> {
+        group.drives.iter().try_for_each(|found| refuse_long_name(&found.path))?;
         let name =
             self.asked.new_name.as_ref().map_or_else(|| found.pool.name.clone(), |name| name.0.clone());
         // Drives that were not found are registered at their last recorded paths.

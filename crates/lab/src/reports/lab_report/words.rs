@@ -7,12 +7,13 @@ use super::ReportedRun;
 use super::figures::{in_flight, is_counted, named};
 use crate::records::record::{MeasurementRecord, Operation, RunRecord, Unit};
 use crate::reports::tables::{bytes, number, time_text};
-use crate::statistics::{Comparison, Direction, Pair, Verdict, compare};
+use crate::statistics::{Comparison, Direction, MOST_RUNS_NEEDED, Pair, Verdict, compare};
 
 /// Requests up to this size are the small ones of the verdict.
 const SMALL_BYTES: u64 = 8 << 10;
 
-/// Names of runs in charts and tables: their targets if these differ, else the runs' own names.
+/// Names of runs in charts and tables: their drives' models, targets or tools if these differ, else
+/// their targets, and the time of those whose target repeats.
 pub(super) fn names(runs: &[&ReportedRun]) -> Vec<String> {
     let model = |run: &RunRecord| run.environment.get("device_model").cloned();
     let shortened = |text: &str| -> String {
@@ -36,7 +37,26 @@ pub(super) fn names(runs: &[&ReportedRun]) -> Vec<String> {
         .flatten()
         .or_else(|| all(&|run| run.target.clone()))
         .or_else(|| all(&|run| run.tool.clone()))
+        .or_else(|| all(&|run| with_time(run, runs)))
         .unwrap_or_else(|| runs.iter().map(|run| run.run.run.clone()).collect())
+}
+
+/// The target of a run, with the time if another run has this target, and the date if that differs.
+fn with_time(run: &RunRecord, runs: &[&ReportedRun]) -> String {
+    let others = || runs.iter().map(|other| &other.run).filter(|other| other.run != run.run);
+    if others().all(|other| other.target != run.target) {
+        return run.target.clone();
+    }
+    let (day, time) = run.date.split_once('T').unwrap_or((&run.date, ""));
+    let time = time.trim_end_matches('Z');
+    let end: String = if others().all(|other| other.date.starts_with(day)) {
+        time.to_owned()
+    } else {
+        format!("{day} {time}").chars().take(16).collect()
+    };
+    let is_path = run.target.starts_with('/');
+    let target = run.target.rsplit('/').next().filter(|_| is_path).unwrap_or(&run.target);
+    format!("{target} {end}")
 }
 
 /// The most important figures of one run in a sentence or two.
@@ -116,18 +136,20 @@ pub(super) fn verdict_of_several(runs: &[&ReportedRun], names: &[String]) -> Str
             format!(" Its figures are {} times the others' (median).", number(*ratio))
         });
         let undecided = all.len() - better - worse;
-        let more = all
-            .iter()
-            .filter(|found| found.verdict == Verdict::CannotTell)
-            .map(|found| found.runs_needed)
-            .max();
-        let more = more.map_or_else(String::new, |runs| format!(", for which {runs} runs of each would do"));
-        format!(
-            "{name} is better than {} in {better} of {} figures, worse in {worse}; {undecided} are \
-             undecided{more}.{middle}",
-            names[0],
-            all.len()
-        )
+        let found = all.iter().filter(|found| found.verdict == Verdict::CannotTell);
+        let more = match found.map(|found| found.runs_needed).max() {
+            None => String::new(),
+            Some(MOST_RUNS_NEEDED..) => "; these runs vary too much for more of them to decide it".to_owned(),
+            Some(runs) => format!("; {runs} runs of each can decide it"),
+        };
+        let (first, count) = (&names[0], all.len());
+        match (better, worse) {
+            (0, 0) => format!("{name} and {first} differ surely in none of {count} figures{more}.{middle}"),
+            _ => format!(
+                "{name} is better than {first} in {better} of {count} figures, worse in {worse}; \
+                 {undecided} are undecided{more}.{middle}"
+            ),
+        }
     };
     others.iter().zip(&names[1..]).map(one).collect::<Vec<_>>().join(" ")
 }
@@ -261,6 +283,30 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn runs_of_one_target_are_told_apart_by_their_time() {
+        let run = |name: &str, target: &str, date: &str| ReportedRun {
+            run: RunRecord {
+                run: name.into(),
+                target: target.into(),
+                date: date.into(),
+                ..RunRecord::default()
+            },
+            samples: Vec::new(),
+        };
+        let runs = [
+            run("a", "/srv/bench", "2026-11-27T17:55:33Z"),
+            run("b", "tank/v", "2026-11-27T17:56:37Z"),
+            run("c", "/srv/bench", "2026-11-27T17:57:48Z"),
+        ];
+        let runs: Vec<&ReportedRun> = runs.iter().collect();
+        assert_eq!(names(&runs), ["bench 17:55:33", "tank/v", "bench 17:57:48"]);
+        let later = run("d", "tank/v", "2026-11-28T17:56:37Z");
+        assert_eq!(names(&[runs[1], &later]), ["tank/v 2026-11-27 17:56", "tank/v 2026-11-28 17:56"]);
+        // No other difference is left but the names of the runs.
+        assert_eq!(names(&[runs[1], &run("e", "tank/v", &runs[1].run.date)]), ["b", "e"]);
     }
 
     #[test]

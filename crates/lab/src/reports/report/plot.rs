@@ -15,7 +15,7 @@ const RIGHT: f64 = 14.0;
 const PLOT: f64 = 210.0;
 const KEY_ROW: f64 = 17.0;
 /// Average width of a letter.
-const LETTER: f64 = 6.4;
+const LETTER: f64 = 7.2;
 /// Least distance of the marks on an axis.
 const MARK_GAP: f64 = 34.0;
 
@@ -141,7 +141,7 @@ fn vertical(
         svg.text("tick", LEFT - 6.0, place(value) + 4.0, Anchor::End, &text);
     }
     let name = if let Scale::From0(unit) = scale { unit } else { "" };
-    svg.text("tick", 2.0, top - 4.0, Anchor::Start, name);
+    svg.text("tick", 2.0, top - 8.0, Anchor::Start, name);
     place
 }
 
